@@ -1,0 +1,29 @@
+"""Mixed-precision loss scaling: TensorFlow's whole TF1/TF2 loss-scaling API on current TensorFlow.
+
+The API lives in the subpackages, which load TensorFlow when they are imported; this package does not:
+
+* `mpls.v1`: graph mode, what `tf.compat.v1.train.experimental` and `tf.compat.v1.mixed_precision` held;
+* `mpls.keras`: `LossScaleOptimizer` for tf_keras' legacy and new optimizers;
+* `mpls.experimental`: the deprecated forms, `LossScaleOptimizer(optimizer, loss_scale)` among them;
+* `mpls.errors`: every exception and warning class that mpls itself raises.
+"""
+
+from importlib import import_module as _import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_SUBPACKAGES = ("errors", "experimental", "keras", "v1")
+
+__all__ = ["__version__", *_SUBPACKAGES]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a subpackage on first access, so that `import mpls` alone stays free of TensorFlow."""
+    if name in _SUBPACKAGES:
+        return _import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,67 @@
+"""Agreement between the replicas of a `tf.distribute.Strategy`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.core.gradients import all_finite
+from mpls.upstream import strategy_needs_no_merge_call
+
+
+def merges_in_replica_context() -> bool:
+    """Return whether the caller is in a replica context in which replicas agree without `merge_call`."""
+    return (
+        tf.distribute.has_strategy()
+        and not tf.distribute.in_cross_replica_context()
+        and strategy_needs_no_merge_call()
+    )
+
+
+def call_in_cross_replica_context(fn: Callable[..., Any], *args: Any) -> Any:
+    """Call `fn(*args)` once for all replicas, whichever context the caller is in.
+
+    Args:
+        fn: in a replica context it gets per-replica values for what each replica passed.
+        *args: its arguments.
+
+    Returns:
+        What `fn` returned; the same for every replica.
+    """
+    if not tf.distribute.has_strategy() or tf.distribute.in_cross_replica_context():
+        return fn(*args)
+    return tf.distribute.get_replica_context().merge_call(lambda _, *merged: fn(*merged), args)
+
+
+def all_replicas_finite(grads: Any) -> Any:
+    """Return whether the gradients of every replica are finite; for cross-replica context.
+
+    Args:
+        grads: nested structure of gradients, per-replica values among them.
+
+    Returns:
+        Scalar boolean tensor, the same for all replicas. A gradient that is finite on one replica and infinite on
+        another makes it false.
+    """
+    if not tf.distribute.has_strategy():
+        return all_finite(grads)
+    strategy = tf.distribute.get_strategy()
+    # Strategies reduce no booleans.
+    votes = strategy.extended.call_for_each_replica(_vote, args=(tf.nest.flatten(grads),))
+    return _is_unanimous(strategy.reduce(tf.distribute.ReduceOp.SUM, votes, axis=None))
+
+
+def all_replicas_finite_without_merge(grads: Any) -> Any:
+    """Return what `all_replicas_finite` does, from a replica context in which `merge_call` is forbidden."""
+    context = tf.distribute.get_replica_context()
+    return _is_unanimous(context.all_reduce(tf.distribute.ReduceOp.SUM, _vote(grads)))
+
+
+def _vote(grads: Any) -> Any:
+    return tf.cast(all_finite(grads), tf.float32)
+
+
+def _is_unanimous(votes: Any) -> Any:
+    return tf.equal(votes, float(tf.distribute.get_strategy().num_replicas_in_sync))

@@ -1,0 +1,86 @@
+"""The update rule of dynamic loss scaling, the only place in the package where a scale grows or shrinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+FLOAT32_MAX = 3.4028234663852886e38
+
+
+@dataclass(frozen=True)
+class UpdateRule:
+    """What differs between the generations of dynamic loss scaling.
+
+    Attributes:
+        growth_steps: consecutive finite steps after which the scale grows; 1 or less means every step.
+        multiplier: factor by which the scale grows and shrinks.
+        min_scale: floor that a shrinking scale does not pass.
+        max_scale: ceiling; a growth that would pass it leaves the scale as it is.
+    """
+
+    growth_steps: int = 2000
+    multiplier: float = 2.0
+    min_scale: float = 1.0
+    max_scale: float = FLOAT32_MAX
+
+
+class ScaleState(NamedTuple):
+    """The state of a dynamic loss scale.
+
+    Attributes:
+        scale: scalar float32, the current loss scale.
+        good_steps: scalar int64, finite steps since the scale last changed or would have grown.
+    """
+
+    scale: Any
+    good_steps: Any
+
+
+def select_python(condition: bool, if_true: Any, if_false: Any) -> Any:
+    """Choose between two Python values, as `tf.where` does between two tensors."""
+    return if_true if condition else if_false
+
+
+def next_state(
+    state: ScaleState,
+    grads_finite: Any,
+    rule: UpdateRule,
+    select: Callable[[Any, Any, Any], Any] = select_python,
+) -> ScaleState:
+    """Return the state after a step.
+
+    A finite step counts; the `growth_steps`-th in a row multiplies the scale, unless that would pass `max_scale`,
+    and starts the count again in either case. A non-finite step divides the scale, down to `min_scale`, and starts
+    the count again. A scale that is already infinite or NaN, as a damaged checkpoint may hold, is back in range
+    after one non-finite step.
+
+    The function has no branch: with Python or NumPy numbers it runs as it is; with tensors, `select` makes it the
+    same ops in eager mode, in a v1 graph, in a `tf.function` and under XLA.
+
+    Args:
+        state: the state before the step.
+        grads_finite: scalar boolean, whether every gradient of the step was finite.
+        rule: the settings.
+        select: `select(condition, if_true, if_false)` for the kind of number that the state holds.
+
+    Returns:
+        The state after the step, of the kinds that went in.
+    """
+    steps = state.good_steps + 1
+    is_due = steps >= rule.growth_steps
+
+    grown = state.scale * rule.multiplier
+    grown = select(grown <= rule.max_scale, grown, state.scale)
+    if_finite = select(is_due, grown, state.scale)
+
+    shrunk = state.scale / rule.multiplier
+    # Written so that NaN fails the comparison and becomes the floor.
+    shrunk = select(shrunk > rule.min_scale, shrunk, rule.min_scale)
+    shrunk = select(shrunk < rule.max_scale, shrunk, rule.max_scale)
+
+    return ScaleState(
+        scale=select(grads_finite, if_finite, shrunk),
+        good_steps=select(grads_finite, select(is_due, 0, steps), 0),
+    )

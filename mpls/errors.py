@@ -1,0 +1,101 @@
+"""Exceptions and warnings of mpls; each also subclasses the built-in that the originals raised.
+
+Code that catches the built-in (`except ValueError`) goes on working, and code that wants to tell an mpls error
+from any other can catch `MplsError`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+__all__ = [
+    "ArgumentOverflowError",
+    "ArgumentTypeError",
+    "ArgumentValueError",
+    "MplsDeprecationWarning",
+    "MplsError",
+    "MplsWarning",
+    "NotYetSupportedError",
+    "ReplicaContextError",
+    "UnsupportedStrategyError",
+]
+
+
+class MplsError(Exception):
+    """Base class of every exception that mpls raises itself."""
+
+
+class ArgumentValueError(MplsError, ValueError):
+    """An argument has the right type and a value that cannot work."""
+
+
+class ArgumentOverflowError(MplsError, OverflowError):
+    """An argument is a number too large to be represented."""
+
+
+class ArgumentTypeError(MplsError, TypeError):
+    """An argument has a type that cannot work."""
+
+
+class ReplicaContextError(MplsError, ValueError):
+    """A method was called in a replica or cross-replica context that it does not work in."""
+
+
+class UnsupportedStrategyError(MplsError, ValueError):
+    """Loss scaling does not work under the current `tf.distribute.Strategy`."""
+
+
+class NotYetSupportedError(MplsError, NotImplementedError, TypeError):
+    """Something valid that this version of mpls does not do yet."""
+
+
+class MplsWarning(UserWarning):
+    """Something is probably not as the user meant it."""
+
+
+class MplsDeprecationWarning(FutureWarning):
+    """A deprecated form was used; shown by default, since it is end users who have to act on it."""
+
+
+def error_text(subject: str, constraint: str, got: object, advice: str, anchor: str) -> str:
+    """Format an error in the one form that mpls uses.
+
+    Args:
+        subject: the public name, and the argument after a colon: `"FixedLossScale: loss_scale_value"`.
+        constraint: what must hold, after the word "must": `"be at least 1"`.
+        got: the offending value; its repr and type are shown.
+        advice: what to do, as code.
+        anchor: the heading of MIGRATION.md that explains it.
+    """
+    return (
+        f"{subject} must {constraint}; got {_short_repr(got)} ({type(got).__name__}). {advice}. "
+        f"See MIGRATION.md#{anchor}"
+    )
+
+
+def _short_repr(value: object, limit: int = 200) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn, and point at the user's line: the first frame outside mpls and the frameworks that called it."""
+    warnings.warn(message, category, stacklevel=_user_stacklevel())
+
+
+_FRAMEWORK_PACKAGES = ("mpls", "tensorflow", "tf_keras", "keras")
+
+
+def _user_stacklevel() -> int:
+    # 1 would be warn_user itself.
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        # AutoGraph runs the user's code from generated files, in modules named for their file.
+        generated = os.path.basename(frame.f_code.co_filename).startswith("__autograph_generated_file")
+        if module.partition(".")[0] not in _FRAMEWORK_PACKAGES and not generated:
+            return level
+        level, frame = level + 1, frame.f_back
+    return level

@@ -1,0 +1,95 @@
+"""What mpls knows of particular TensorFlow and Keras releases: the only module that asks for it.
+
+Presence is probed, never inferred from a version number. Each fact says which upstream change it follows.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import tensorflow as tf
+
+__all__ = [
+    "Trackable",
+    "graph_key",
+    "has_session_without_rewrite",
+    "is_graph_rewrite_enabled",
+    "is_mixed_policy_set",
+    "loaded_keras",
+    "loaded_tf_keras",
+    "native_v1_class",
+    "set_graph_rewrite_enabled",
+    "strategy_needs_no_merge_call",
+]
+
+Trackable: Any = tf.__internal__.tracking.Trackable
+
+
+def native_v1_class(name: str) -> Any:
+    """Return TensorFlow's own class of that name, to be recognised as an instance of it.
+
+    Every release up to 2.21 still has `tf.compat.v1.mixed_precision`; one that drops it leaves None.
+    """
+    return getattr(getattr(tf.compat.v1, "mixed_precision", None), name, None)
+
+
+def graph_key() -> str | None:
+    """Return the key under which TensorFlow files per-graph state; None in eager mode.
+
+    Seen from inside a `tf.function` or a branch it is the key of the outermost graph, where variables live.
+    """
+    with tf.init_scope():
+        if tf.executing_eagerly():
+            return None
+        # Trackable state of v1 graphs is filed under this name since TensorFlow 1.9; there is no public spelling.
+        return str(tf.compat.v1.get_default_graph()._graph_key)
+
+
+def loaded_tf_keras() -> ModuleType | None:
+    """Return tf_keras if the process has loaded it: without it, nothing can be an instance of its classes."""
+    return sys.modules.get("tf_keras")
+
+
+def loaded_keras() -> ModuleType | None:
+    """Return Keras 3 if the process has loaded it."""
+    module = sys.modules.get("keras")
+    return module if module is not None and hasattr(module, "version") else None
+
+
+def strategy_needs_no_merge_call() -> bool:
+    """Return whether the current strategy aggregates in replica context and forbids `merge_call`.
+
+    TensorFlow 2.5 introduced it for XLA-compiled replica functions on GPUs.
+    """
+    return bool(tf.__internal__.distribute.strategy_supports_no_merge_call())
+
+
+def _graph_rewrite_state() -> Any:
+    # Sessions read these flags when they are created (TensorFlow 1.14 to 2.21). The public spellings under
+    # tf.__internal__.train can neither set the first nor read the others.
+    from tensorflow.python.training.experimental import mixed_precision_global_state
+
+    return mixed_precision_global_state
+
+
+def set_graph_rewrite_enabled(enabled: bool) -> None:
+    """Tell sessions and functions that are created from now on whether to run the mixed-precision graph rewrite."""
+    tf.config.optimizer.set_experimental_options({"auto_mixed_precision": enabled})
+    _graph_rewrite_state().set_mixed_precision_graph_rewrite_enabled(enabled)
+
+
+def is_graph_rewrite_enabled() -> bool:
+    """Return whether the mixed-precision graph rewrite is on."""
+    return bool(_graph_rewrite_state().is_mixed_precision_graph_rewrite_enabled())
+
+
+def has_session_without_rewrite() -> bool:
+    """Return whether a Session has been created while the graph rewrite was off."""
+    return bool(_graph_rewrite_state().non_mixed_precision_session_created())
+
+
+def is_mixed_policy_set() -> bool:
+    """Return whether the global dtype policy of tf_keras is a mixed one; Keras 3 does not tell TensorFlow."""
+    return bool(_graph_rewrite_state().is_using_mixed_precision_policy())

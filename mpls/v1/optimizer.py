@@ -1,0 +1,286 @@
+"""Loss scaling around a `tf.compat.v1.train.Optimizer`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import tensorflow as tf
+
+from mpls.core.gradients import unscale_gradients
+from mpls.core.loss_scale import FixedLossScale, get
+from mpls.core.replicas import call_in_cross_replica_context
+from mpls.core.scaling import LossScaling
+from mpls.core.step import group, scaled_step
+from mpls.errors import ArgumentValueError, ReplicaContextError, error_text
+from mpls.upstream import native_v1_class
+from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
+
+_Optimizer: Any = tf.compat.v1.train.Optimizer
+# A base so that `isinstance` checks in TensorFlow and in users' code hold; every method that it defines is overridden.
+_NativeWrapper: Any = native_v1_class("MixedPrecisionLossScaleOptimizer") or _Optimizer
+
+
+class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
+    """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
+
+    `compute_gradients` multiplies the loss by the loss scale and divides the gradients by it; `apply_gradients` updates
+    the loss scale and, if it is dynamic and a gradient is not finite, skips the step: variables, slots and
+    `global_step` stay as they are. Under a strategy a non-finite gradient on one replica makes all skip. A fixed
+    scale never skips.
+
+    It works in a v1 graph with a Session, in eager mode and inside `tf.function`; around and inside optimizers that
+    wrap others, `SyncReplicasOptimizer` among them; and in a graph other than the one it was built in.
+
+    Args:
+        opt: the optimizer to wrap.
+        loss_scale: `'dynamic'`, a number of at least 1 for a fixed scale, or a `LossScale`, which is used as it is, not
+            copied.
+
+    Raises:
+        ValueError: `opt` is no `tf.compat.v1.train.Optimizer`, or `loss_scale` is none of these.
+        TypeError: `loss_scale` is a tensor.
+
+    Reproduces:
+        `tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer` and
+        `tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer`, TF 1.14 to 2.21. There, float16 variables crashed,
+        `update` of users' own LossScale classes was not called, slots were not found through the wrapper, Adam's beta
+        powers were created inside the conditional, and reference variables did not work with control flow v2.
+
+    Example:
+        >>> import mpls.v1
+        >>> weight = tf.Variable(2.0)
+        >>> opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
+        ...     tf.compat.v1.train.GradientDescentOptimizer(0.25), "dynamic")
+        >>> opt.minimize(lambda: weight ** 2, var_list=[weight])
+        >>> float(weight)
+        1.0
+    """
+
+    def __init__(self, opt: Any, loss_scale: Any) -> None:
+        subject = "MixedPrecisionLossScaleOptimizer"
+        if not isinstance(opt, _Optimizer):
+            advice = (
+                "Wrap Keras optimizers with mpls.keras.LossScaleOptimizer(opt), and others not at all: "
+                "MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.AdamOptimizer(), 'dynamic')"
+            )
+            raise ArgumentValueError(
+                error_text(
+                    f"{subject}: opt", "be a tf.compat.v1.train.Optimizer", opt, advice, "optimizer-arguments"
+                )
+            )
+        scale = get(loss_scale)
+        if scale is None:
+            raise ArgumentValueError(
+                error_text(
+                    f"{subject}: loss_scale",
+                    "be 'dynamic', a number or a LossScale",
+                    None,
+                    "Pass 'dynamic', or use the optimizer unwrapped",
+                    "loss-scale-arguments",
+                )
+            )
+        _Optimizer.__init__(self, opt._use_locking, opt.get_name())
+        self._optimizer = opt
+        self._loss_scale = scale
+        self._track_trackable(opt, "base_optimizer")
+        self._track_trackable(scale, "loss_scale")
+
+    def _doing_dynamic_loss_scaling(self) -> bool:
+        return not isinstance(self._loss_scale, FixedLossScale) or (
+            type(self._loss_scale).update is not FixedLossScale.update
+        )
+
+    def compute_gradients(
+        self,
+        loss: Any,
+        var_list: Any = None,
+        gate_gradients: int = _Optimizer.GATE_OP,
+        aggregation_method: Any = None,
+        colocate_gradients_with_ops: bool = False,
+        grad_loss: Any = None,
+    ) -> list[tuple[Any, Any]]:
+        """Compute the gradients of the scaled loss, and unscale them.
+
+        The scale is read once, so that what multiplies the loss is what divides the gradients, also where another
+        worker changes it in between. A fixed scale that a float16 loss cannot hold is lowered to the largest power
+        of two that it can.
+
+        Args:
+            loss: scalar tensor of any float dtype, or a callable that takes nothing and returns one; in eager mode
+                it must be a callable.
+            var_list: variables to differentiate by; by default the trainable ones of the graph, or those that the
+                callable reads.
+            gate_gradients: `GATE_NONE`, `GATE_OP` or `GATE_GRAPH`.
+            aggregation_method: how gradient terms are combined, a `tf.AggregationMethod`.
+            colocate_gradients_with_ops: whether to place gradients where the ops are.
+            grad_loss: tensor of the loss's shape, the gradient that arrives at the loss.
+
+        Returns:
+            Pairs of gradient, in the dtype of its variable, `tf.IndexedSlices` or None, and variable.
+
+        Raises:
+            RuntimeError: `loss` is a tensor in eager mode.
+            ValueError: `gate_gradients` is none of the constants, or there are no variables.
+        """
+        scaling = LossScaling(self._loss_scale)
+        grads_and_vars = self._optimizer.compute_gradients(
+            scaling.scale_loss(loss),
+            var_list=var_list,
+            gate_gradients=gate_gradients,
+            aggregation_method=aggregation_method,
+            colocate_gradients_with_ops=colocate_gradients_with_ops,
+            grad_loss=grad_loss,
+        )
+        grads = unscale_gradients([grad for grad, _ in grads_and_vars], scaling.scale)
+        return [(grad, variable) for grad, (_, variable) in zip(grads, grads_and_vars, strict=True)]
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
+        """Update the loss scale, and apply the gradients if they are finite or the scale is fixed.
+
+        Args:
+            grads_and_vars: pairs of unscaled gradient, None included, and variable, as `compute_gradients`
+                returns them.
+            global_step: variable that an applied step increments; a skipped step leaves it alone.
+            name: name of the returned op; by default that of the wrapped optimizer.
+
+        Returns:
+            In a graph, the op that does it, which is also the one in `GraphKeys.TRAIN_OP`; in eager mode None.
+
+        Raises:
+            ValueError: there is no pair or no gradient, and then nothing has changed; or the call is made in a
+                cross-replica context.
+        """
+        if tf.distribute.in_cross_replica_context():
+            raise ReplicaContextError(
+                "MixedPrecisionLossScaleOptimizer: apply_gradients() must be called in a replica context; got a "
+                "cross-replica context. Call it inside the function that strategy.run(step_fn) runs. "
+                "See MIGRATION.md#strategies"
+            )
+        if not self._doing_dynamic_loss_scaling():
+            return self._optimizer.apply_gradients(grads_and_vars, global_step, name)
+        grads_and_vars = tuple(grads_and_vars)
+        if is_sync_replicas(self._optimizer):
+            decide_on_mean = MixedPrecisionLossScaleOptimizer(self._optimizer._opt, self._loss_scale)
+            return apply_through_sync_replicas(
+                self._optimizer, decide_on_mean, grads_and_vars, global_step, name
+            )
+        self._require_gradients(grads_and_vars)
+        return self._apply_or_skip(grads_and_vars, global_step, self.get_name() if name is None else name)
+
+    def _apply_or_skip(self, grads_and_vars: tuple[tuple[Any, Any], ...], global_step: Any, name: str) -> Any:
+        with_gradient = [variable for grad, variable in grads_and_vars if grad is not None]
+        call_in_cross_replica_context(lambda: self._create_inner_slots(with_gradient))
+        train_ops_before = _train_ops()
+        hooks = _ApplyInner(self._optimizer, global_step, f"{name}-wrapped")
+        with _branches_may_capture([*with_gradient, global_step]):
+            step = scaled_step(grads_and_vars, self._loss_scale, hooks)
+        train_op = group(step, restore_accumulator_steps(grads_and_vars, global_step, after=step), name=name)
+        _publish_train_op(train_op, train_ops_before)
+        return train_op
+
+    @staticmethod
+    def _require_gradients(grads_and_vars: tuple[tuple[Any, Any], ...]) -> None:
+        """Refuse before the loss scale is touched what the wrapped optimizer would refuse after it."""
+        if any(grad is not None for grad, _ in grads_and_vars):
+            return
+        names = [str(getattr(variable, "name", variable)) for _, variable in grads_and_vars]
+        raise ArgumentValueError(
+            error_text(
+                "MixedPrecisionLossScaleOptimizer: grads_and_vars",
+                "hold at least one gradient that is not None",
+                names,
+                "Check that the loss depends on the variables: tf.gradients(loss, variables)",
+                "no-gradients",
+            )
+        )
+
+    def _create_inner_slots(self, variables: list[Any]) -> None:
+        """Create what the wrapped optimizer would otherwise create inside the conditional.
+
+        There, the names would depend on the control flow around it, and with a skipped first step nothing
+        would exist in eager mode.
+        """
+        opt = self._optimizer
+        with tf.init_scope():
+            while isinstance(opt, _Optimizer):
+                opt._create_slots(variables)
+                # Where Horovod-like wrappers and TensorFlow's own keep what they wrap.
+                opt = getattr(opt, "_optimizer", None) or getattr(opt, "_opt", None)
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        """Return the wrapped optimizer's slot variable of that name for `var`; None if there is none."""
+        return self._optimizer.get_slot(var, name)
+
+    def get_slot_names(self) -> list[str]:
+        """Return the names of the wrapped optimizer's slots, sorted."""
+        names: list[str] = self._optimizer.get_slot_names()
+        return names
+
+    def variables(self) -> list[Any]:
+        """Return the variables of the wrapped optimizer, then those of the loss scale, in the current graph."""
+        weights = self._loss_scale._trackable_children()
+        return [*self._optimizer.variables(), *weights.values()]
+
+    # The rest overrides what the recognition base defines; applying single gradients is the wrapped optimizer's.
+
+    _scale_loss = staticmethod(_Optimizer._scale_loss)
+
+    def _distributed_apply(self, *_: Any, **__: Any) -> NoReturn:
+        raise ReplicaContextError(
+            "MixedPrecisionLossScaleOptimizer: gradients must be applied with apply_gradients() in a replica context. "
+            "Call opt.apply_gradients(grads_and_vars). See MIGRATION.md#strategies"
+        )
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise RuntimeError(
+            "MixedPrecisionLossScaleOptimizer leaves it to the wrapped optimizer to apply a gradient: "
+            "call apply_gradients(grads_and_vars)."
+        )
+
+    _unscale_grads = _scale_grad = _apply_gradients = _refuse
+    _apply_dense = _apply_sparse = _resource_apply_dense = _resource_apply_sparse = _refuse
+
+
+class _ApplyInner:
+    """Step hooks of the v1 family: a skipped step leaves `global_step` alone."""
+
+    def __init__(self, optimizer: Any, global_step: Any, name: str) -> None:
+        self._optimizer = optimizer
+        self._global_step = global_step
+        self._name = name
+
+    def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        return self._optimizer.apply_gradients(grads_and_vars, self._global_step, self._name)
+
+    def skip(self) -> Any:
+        return tf.no_op()
+
+
+def _train_ops() -> list[Any]:
+    return list(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TRAIN_OP))
+
+
+def _publish_train_op(op: Any, before: list[Any]) -> None:
+    """Leave in `GraphKeys.TRAIN_OP` the op that a session can run, not the one inside the conditional."""
+    if not tf.executing_eagerly():
+        tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TRAIN_OP)[:] = [*before, op]
+
+
+@contextmanager
+def _branches_may_capture(variables: list[Any]) -> Iterator[None]:
+    """Let the conditional capture reference variables, which only TensorFlow's first control flow can do."""
+    if not any(map(_is_reference, variables)) or not tf.compat.v1.control_flow_v2_enabled():
+        yield
+        return
+    tf.compat.v1.disable_control_flow_v2()
+    try:
+        yield
+    finally:
+        tf.compat.v1.enable_control_flow_v2()
+
+
+def _is_reference(variable: Any) -> bool:
+    dtype = getattr(variable, "dtype", None)
+    return dtype is not None and dtype != dtype.base_dtype

@@ -1,0 +1,30 @@
+"""Process-wide setting of every test: CPU only, two logical devices, quiet native logs."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+# The recorded numbers were computed without oneDNN's reordered sums.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+import pytest
+import tensorflow as tf
+
+
+def pytest_configure() -> None:
+    """Split the CPU in two logical devices, before the first op fixes the device list."""
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip GPU tests where there is no GPU, and long ones unless they are asked for."""
+    has_gpu = bool(tf.config.list_physical_devices("GPU"))
+    asked_for_long = "long" in (config.getoption("-m") or "")
+    for item in items:
+        if "gpu" in item.keywords and not has_gpu:
+            item.add_marker(pytest.mark.skip(reason="needs a GPU, and TensorFlow sees none"))
+        if "long" in item.keywords and not asked_for_long:
+            item.add_marker(pytest.mark.skip(reason="takes minutes; ask for it with `pytest -m long`"))

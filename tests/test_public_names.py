@@ -1,0 +1,93 @@
+"""What each public package says that it holds, and what is shipped."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.resources
+import inspect
+import pkgutil
+import types
+import unittest
+from typing import Any
+
+import mpls
+from parameterized import parameterized
+
+# The names that users import, and nothing else.
+PUBLIC: dict[str, set[str]] = {
+    "mpls": {"__version__", "errors", "experimental", "keras", "v1"},
+    "mpls.v1": {
+        "DynamicLossScale",
+        "FixedLossScale",
+        "LossScale",
+        "MixedPrecisionLossScaleOptimizer",
+        "disable_mixed_precision_graph_rewrite",
+        "enable_mixed_precision_graph_rewrite",
+        "register_loss_scale_wrapper",
+    },
+    "mpls.keras": {"LossScaleOptimizer"},
+    "mpls.experimental": {"DynamicLossScale", "FixedLossScale", "LossScale", "LossScaleOptimizer"},
+}
+
+
+def modules() -> list[str]:
+    return ["mpls", *(module.name for module in pkgutil.walk_packages(mpls.__path__, "mpls."))]
+
+
+def public_definitions(module: types.ModuleType) -> set[str]:
+    """Classes and functions that a module defines or re-exports under names without an underscore."""
+    return {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and (inspect.isclass(value) or inspect.isfunction(value))
+    }
+
+
+class PublicNamesTest(unittest.TestCase):
+    """`__all__`, `dir()` and what can be imported are the same."""
+
+    @parameterized.expand(PUBLIC.items())
+    def test_all_is_exact(self, name: str, expected: set[str]) -> None:
+        module = importlib.import_module(name)
+        self.assertEqual(set(module.__all__), expected)
+        self.assertEqual(list(module.__all__), sorted(set(module.__all__), key=list(module.__all__).index))
+
+    @parameterized.expand(PUBLIC.items())
+    def test_every_name_is_importable(self, name: str, expected: set[str]) -> None:
+        for public in sorted(expected):
+            with self.subTest(public):
+                namespace: dict[str, Any] = {}
+                exec(f"from {name} import {public}", namespace)
+                self.assertIsNotNone(namespace[public])
+
+    @parameterized.expand([(name,) for name in PUBLIC if name != "mpls"])
+    def test_nothing_public_is_left_out(self, name: str) -> None:
+        module = importlib.import_module(name)
+        self.assertLessEqual(public_definitions(module), set(module.__all__))
+
+    @parameterized.expand([(name,) for name in modules() if not name.endswith("__main__")])
+    def test_all_of_every_module_exists(self, name: str) -> None:
+        module = importlib.import_module(name)
+        for public in getattr(module, "__all__", ()):
+            with self.subTest(public):
+                self.assertTrue(hasattr(module, public))
+
+    def test_subpackages_are_attributes_without_importing_them(self) -> None:
+        for name in PUBLIC["mpls"] - {"__version__"}:
+            self.assertIs(getattr(mpls, name), importlib.import_module(f"mpls.{name}"))
+        self.assertEqual(set(dir(mpls)) & PUBLIC["mpls"], PUBLIC["mpls"])
+
+    def test_unknown_name_is_an_attribute_error(self) -> None:
+        with self.assertRaisesRegex(AttributeError, "module 'mpls' has no attribute 'tensorflow'"):
+            _ = mpls.tensorflow  # type: ignore[attr-defined]
+
+
+class ShippedTest(unittest.TestCase):
+    """Files and metadata of the package as Python finds it."""
+
+    def test_types_are_shipped(self) -> None:
+        self.assertTrue((importlib.resources.files("mpls") / "py.typed").is_file())
+
+    def test_version_is_that_of_the_distribution(self) -> None:
+        self.assertEqual(importlib.metadata.version("mpls"), mpls.__version__)
