@@ -11,6 +11,7 @@ import sys
 import warnings
 
 __all__ = [
+    "ArgumentKeyError",
     "ArgumentOverflowError",
     "ArgumentTypeError",
     "ArgumentValueError",
@@ -37,6 +38,14 @@ class ArgumentOverflowError(MplsError, OverflowError):
 
 class ArgumentTypeError(MplsError, TypeError):
     """An argument has a type that cannot work."""
+
+
+class ArgumentKeyError(MplsError, KeyError):
+    """A dict lacks a key that it needs."""
+
+    def __str__(self) -> str:
+        # KeyError shows the repr of its argument, as if the message were the key.
+        return str(self.args[0])
 
 
 class ReplicaContextError(MplsError, ValueError):

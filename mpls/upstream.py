@@ -15,13 +15,18 @@ __all__ = [
     "Trackable",
     "graph_key",
     "has_session_without_rewrite",
+    "is_dtensor_strategy_set",
     "is_graph_rewrite_enabled",
     "is_mixed_policy_set",
     "loaded_keras",
     "loaded_tf_keras",
+    "native_keras_wrappers",
+    "native_tf_keras_wrapper",
     "native_v1_class",
+    "runs_with_dtensor",
     "set_graph_rewrite_enabled",
     "strategy_needs_no_merge_call",
+    "track_in_keras_graph",
 ]
 
 Trackable: Any = tf.__internal__.tracking.Trackable
@@ -56,6 +61,49 @@ def loaded_keras() -> ModuleType | None:
     """Return Keras 3 if the process has loaded it."""
     module = sys.modules.get("keras")
     return module if module is not None and hasattr(module, "version") else None
+
+
+def native_tf_keras_wrapper(name: str) -> Any:
+    """Return a class of tf_keras' loss-scale module; only its base class has a public name.
+
+    tf_keras tests for the base class in `Model.compile`, for the concrete legacy class in its v1 training code, and for
+    the other concrete class where it turns new optimizers into legacy ones (Keras 2.9, tf_keras 2.16 to 2.21).
+    """
+    from tf_keras.src.mixed_precision import loss_scale_optimizer
+
+    return getattr(loss_scale_optimizer, name)
+
+
+def native_keras_wrappers() -> tuple[type, ...]:
+    """Return the loss-scale wrappers of tf_keras and Keras 3, of those that the process has loaded."""
+    tf_keras, keras = loaded_tf_keras(), loaded_keras()
+    wrappers = []
+    if tf_keras is not None:
+        wrappers.append(tf_keras.mixed_precision.LossScaleOptimizer)
+    if keras is not None:
+        wrappers.append(keras.optimizers.LossScaleOptimizer)
+    return tuple(wrappers)
+
+
+def track_in_keras_graph(variable: Any) -> None:
+    """Have the session of tf_keras' v1 graph mode initialize a variable; nothing to do in eager mode."""
+    from tf_keras.src import backend
+
+    backend.track_variable(variable)
+
+
+def runs_with_dtensor(optimizer: Any) -> bool:
+    """Return whether a new tf_keras optimizer works on DTensors, which are aggregated by themselves."""
+    return bool(getattr(optimizer, "_run_with_dtensor", False) or getattr(optimizer, "_mesh", None))
+
+
+def is_dtensor_strategy_set() -> bool:
+    """Return whether the current strategy is one of DTensor's, which tf_keras supports."""
+    if loaded_tf_keras() is None:
+        return False
+    from tf_keras.src.dtensor import utils
+
+    return bool(utils.running_with_dtensor_strategy())
 
 
 def strategy_needs_no_merge_call() -> bool:

@@ -23,9 +23,9 @@ __all__ = ["DynamicLossScale", "FixedLossScale", "LossScale", "deserialize", "ge
 
 # TensorFlow's own classes are bases so that `isinstance` checks in TensorFlow and in users' code hold; every method
 # that they define is overridden.
-_NativeLossScale: Any = native_v1_class("LossScale") or Trackable
-_NativeFixedLossScale: Any = native_v1_class("FixedLossScale") or Trackable
-_NativeDynamicLossScale: Any = native_v1_class("DynamicLossScale") or Trackable
+_NativeLossScale: Any = native_v1_class("LossScale") or type("LossScale", (Trackable,), {})
+_NativeFixedLossScale: Any = native_v1_class("FixedLossScale") or type("FixedLossScale", (Trackable,), {})
+_NativeDynamicLossScale: Any = native_v1_class("DynamicLossScale") or type("DynamicLossScale", (Trackable,), {})
 
 
 class LossScale(_NativeLossScale, metaclass=abc.ABCMeta):
@@ -184,6 +184,14 @@ class FixedLossScale(LossScale, _NativeFixedLossScale):
             )
         self._loss_scale_value = require_usable(value, subject, loss_scale_value)
 
+    @classmethod
+    def _unbounded(cls, value: float) -> FixedLossScale:
+        """Return a fixed loss scale that may be below 1, as those of the Keras wrappers may."""
+        loss_scale = cls.__new__(cls)
+        LossScale.__init__(loss_scale)
+        loss_scale._loss_scale_value = value
+        return loss_scale
+
     def __call__(self) -> Any:
         """Return the loss scale as a scalar float32 tensor, always the same number."""
         # Made at each call, so that it belongs to the graph and the device in which it is used.
@@ -207,6 +215,29 @@ class FixedLossScale(LossScale, _NativeFixedLossScale):
 
     def __repr__(self) -> str:
         return f"FixedLossScale({self._loss_scale_value})"
+
+
+def is_loss_scale(value: Any) -> bool:
+    """Return whether the value is a loss scale of any class, of mpls or of TensorFlow itself."""
+    return isinstance(value, _NativeLossScale)
+
+
+def is_fixed(loss_scale: Any) -> bool:
+    """Return whether a loss scale is a `FixedLossScale`, of mpls or of TensorFlow itself."""
+    return isinstance(loss_scale, _NativeFixedLossScale)
+
+
+def is_dynamic(loss_scale: Any) -> bool:
+    """Return whether a loss scale is a `DynamicLossScale`, of mpls or of TensorFlow itself."""
+    return isinstance(loss_scale, _NativeDynamicLossScale)
+
+
+def never_skips(loss_scale: Any) -> bool:
+    """Return whether a loss scale is fixed, and no subclass of a user has given it an `update` of its own."""
+    return is_fixed(loss_scale) and type(loss_scale).update in (
+        FixedLossScale.update,
+        _NativeFixedLossScale.update,
+    )
 
 
 class DynamicLossScale(LossScale, _NativeDynamicLossScale):
@@ -391,8 +422,8 @@ def get(identifier: Any) -> LossScale | None:
     Reproduces:
         `tensorflow.python.training.experimental.loss_scale.get`, TF 1.14 to 2.21.
     """
-    if identifier is None or isinstance(identifier, _NativeLossScale):
-        return identifier
+    if identifier is None or is_loss_scale(identifier):
+        return identifier  # type: ignore[no-any-return]
     if is_number(identifier):
         return FixedLossScale(identifier)
     if isinstance(identifier, str) and identifier == "dynamic":

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.gradients import largest_scale, scale_loss
-from mpls.core.loss_scale import FixedLossScale, LossScale
+from mpls.core.loss_scale import LossScale, is_fixed
 
 
 class LossScaling:
@@ -34,8 +34,6 @@ class LossScaling:
         return self.scale
 
 
-def exceeds(loss_scale: LossScale, dtype: Any) -> bool:
+def exceeds(loss_scale: Any, dtype: Any) -> bool:
     """Return whether a loss scale is fixed at a value that is infinite in the loss's dtype."""
-    if not isinstance(loss_scale, FixedLossScale) or not dtype.is_floating:
-        return False
-    return loss_scale._loss_scale_value > float(dtype.max)
+    return is_fixed(loss_scale) and dtype.is_floating and loss_scale._loss_scale_value > float(dtype.max)

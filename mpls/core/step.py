@@ -102,6 +102,8 @@ def group(*results: Any, name: str | None = None) -> Any:
         *results: ops, tensors, per-replica values of either, and None, which is ignored.
         name: name of the op.
     """
+    if tf.executing_eagerly():
+        return None
     ops: list[Any] = []
     for result in results:
         ops.extend(op for op in tf.distribute.get_strategy().experimental_local_results(result) if op is not None)

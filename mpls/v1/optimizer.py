@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from mpls.core.gradients import unscale_gradients
-from mpls.core.loss_scale import FixedLossScale, get
+from mpls.core.loss_scale import get, never_skips
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.scaling import LossScaling
 from mpls.core.step import group, scaled_step
@@ -88,9 +88,7 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
         self._track_trackable(scale, "loss_scale")
 
     def _doing_dynamic_loss_scaling(self) -> bool:
-        return not isinstance(self._loss_scale, FixedLossScale) or (
-            type(self._loss_scale).update is not FixedLossScale.update
-        )
+        return not never_skips(self._loss_scale)
 
     def compute_gradients(
         self,

@@ -1,0 +1,9 @@
+"""The deprecated forms of TF 1.14 to 2.8, for code that has not moved on yet.
+
+Import from here what code imports from `tf.keras.mixed_precision.experimental` or `tf.mixed_precision.experimental`.
+"""
+
+from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
+from mpls.experimental.optimizer import LossScaleOptimizer
+
+__all__ = ["DynamicLossScale", "FixedLossScale", "LossScale", "LossScaleOptimizer"]

@@ -1,0 +1,9 @@
+"""Loss scaling for Keras optimizers: tf_keras' legacy and new ones.
+
+Import from here what code imports from `tf.keras.mixed_precision` of TF 2.4 to 2.15, or from
+`tf_keras.mixed_precision`.
+"""
+
+from mpls.keras.base import LossScaleOptimizer
+
+__all__ = ["LossScaleOptimizer"]

@@ -1,0 +1,177 @@
+"""Arguments of the Keras wrappers: checked, and translated between the historical forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpls.core.loss_scale import deserialize, is_dynamic, is_fixed, is_loss_scale
+from mpls.core.numbers import is_number, require_usable, to_float, to_int
+from mpls.errors import ArgumentKeyError, ArgumentTypeError, ArgumentValueError, error_text
+
+DEFAULT_INITIAL_SCALE = 2.0**15
+DEFAULT_GROWTH_STEPS = 2000
+_SUBJECT = "LossScaleOptimizer"
+
+
+def check_settings(dynamic: Any, initial_scale: Any, dynamic_growth_steps: Any) -> tuple[float, int | None]:
+    """Check the settings of a wrapper, and fill the defaults in.
+
+    Returns:
+        `(initial_scale, dynamic_growth_steps)`; the latter is None for a fixed scale.
+
+    Raises:
+        TypeError: `dynamic` is no bool, as where the arguments of the experimental class are passed.
+        ValueError: `initial_scale` is missing for a fixed scale, or no usable number; or `dynamic_growth_steps` is
+            given for one.
+    """
+    if not isinstance(dynamic, bool):
+        advice = (
+            "Pass dynamic=False, initial_scale=128.0 for a fixed scale; the form LossScaleOptimizer(opt, loss_scale) "
+            "is mpls.experimental.LossScaleOptimizer"
+        )
+        raise ArgumentTypeError(
+            error_text(f"{_SUBJECT}: dynamic", "be a bool", dynamic, advice, "experimental")
+        )
+    if not dynamic and dynamic_growth_steps is not None:
+        raise ArgumentValueError(
+            error_text(
+                f"{_SUBJECT}: dynamic_growth_steps",
+                "be None if dynamic is False, since a fixed scale does not grow",
+                dynamic_growth_steps,
+                "LossScaleOptimizer(opt, dynamic=False, initial_scale=128.0)",
+                "fixed-scales",
+            )
+        )
+    if initial_scale is None and not dynamic:
+        raise ArgumentValueError(
+            error_text(
+                f"{_SUBJECT}: initial_scale",
+                "be a number if dynamic is False",
+                None,
+                "LossScaleOptimizer(opt, dynamic=False, initial_scale=128.0)",
+                "fixed-scales",
+            )
+        )
+    scale = DEFAULT_INITIAL_SCALE
+    if initial_scale is not None:
+        subject = f"{_SUBJECT}: initial_scale"
+        scale = require_usable(to_float(initial_scale, subject), subject, initial_scale)
+    if not dynamic:
+        return scale, None
+    if dynamic_growth_steps is None:
+        return scale, DEFAULT_GROWTH_STEPS
+    return scale, to_int(dynamic_growth_steps, f"{_SUBJECT}: dynamic_growth_steps")
+
+
+def translate_loss_scale(loss_scale: Any, subject: str) -> dict[str, Any]:
+    """Translate the `loss_scale` argument of the experimental class into settings.
+
+    Args:
+        loss_scale: `'dynamic'`, a number, a `FixedLossScale` or `DynamicLossScale` of mpls or of TensorFlow itself, or
+            the config of one.
+        subject: the public name that the user called, for errors.
+
+    Returns:
+        Keyword arguments of `LossScaleOptimizer`, only those that differ from its defaults.
+
+    Raises:
+        ValueError: it is none of these, or a `DynamicLossScale` whose multiplier is not 2.
+        TypeError: it is a loss scale of a user's own class.
+    """
+    subject = f"{subject}: loss_scale"
+    if isinstance(loss_scale, str) and loss_scale == "dynamic":
+        return {}
+    if is_number(loss_scale):
+        return {"dynamic": False, "initial_scale": require_usable(to_float(loss_scale, subject), subject, loss_scale)}
+    if isinstance(loss_scale, dict):
+        return translate_loss_scale(deserialize(loss_scale), subject.removesuffix(": loss_scale"))
+    if is_fixed(loss_scale):
+        return {"dynamic": False, "initial_scale": loss_scale._loss_scale_value}
+    if is_dynamic(loss_scale):
+        return _translate_dynamic(loss_scale, subject)
+    raise (ArgumentTypeError if is_loss_scale(loss_scale) else ArgumentValueError)(
+        error_text(
+            subject,
+            "be 'dynamic', a number, a FixedLossScale or a DynamicLossScale",
+            loss_scale,
+            "Pass 'dynamic', or 128 for a fixed scale; classes of your own work with mpls.v1",
+            "experimental",
+        )
+    )
+
+
+def _translate_dynamic(loss_scale: Any, subject: str) -> dict[str, Any]:
+    if loss_scale.multiplier != 2:
+        raise ArgumentValueError(
+            error_text(
+                subject,
+                "have a multiplier of 2",
+                loss_scale,
+                f"DynamicLossScale({loss_scale.initial_loss_scale}, {loss_scale.increment_period}); other "
+                "multipliers work with mpls.v1",
+                "experimental",
+            )
+        )
+    return {
+        "initial_scale": loss_scale.initial_loss_scale,
+        "dynamic_growth_steps": loss_scale.increment_period,
+    }
+
+
+def read_config(config: Any, custom_objects: dict[str, type] | None = None) -> tuple[Any, dict[str, Any]]:
+    """Read a wrapper's config: mpls' own, that of TF 2.4 and later, or that of TF 2.0 to 2.3.
+
+    Args:
+        config: what `get_config` returned; it is left as it is.
+        custom_objects: classes of the user by class name.
+
+    Returns:
+        `(inner_optimizer, settings)`: the wrapped optimizer or its config, and keyword arguments of the constructor.
+
+    Raises:
+        KeyError: the config names no optimizer.
+        TypeError: it is no dict.
+        ValueError: it holds a loss scale that has no counterpart.
+    """
+    if not isinstance(config, dict):
+        raise ArgumentTypeError(
+            error_text(
+                f"{_SUBJECT}.from_config: config",
+                "be a dict",
+                config,
+                "LossScaleOptimizer.from_config(opt.get_config())",
+                "configs",
+            )
+        )
+    settings = dict(config)
+    key = "inner_optimizer"
+    if "loss_scale" in settings:
+        key = "optimizer"
+        loss_scale = deserialize(settings.pop("loss_scale"), custom_objects)
+        settings.update(_translate_deserialized(loss_scale))
+    if key not in settings:
+        raise ArgumentKeyError(
+            error_text(
+                f"{_SUBJECT}.from_config: config",
+                f"have the key {key!r}",
+                sorted(map(str, config)),
+                "LossScaleOptimizer.from_config(opt.get_config())",
+                "configs",
+            )
+        )
+    return settings.pop(key), settings
+
+
+def _translate_deserialized(loss_scale: Any) -> dict[str, Any]:
+    subject = f"{_SUBJECT}.from_config"
+    if not is_fixed(loss_scale) and not is_dynamic(loss_scale):
+        raise ArgumentValueError(
+            error_text(
+                f"{subject}: loss_scale",
+                "be a FixedLossScale or a DynamicLossScale",
+                loss_scale,
+                "Create the optimizer with mpls.v1, which takes loss scales of your own",
+                "configs",
+            )
+        )
+    return translate_loss_scale(loss_scale, subject)

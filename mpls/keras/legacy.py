@@ -1,0 +1,202 @@
+"""The wrapper over `tf_keras.optimizers.legacy` optimizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.core.step import scaled_step
+from mpls.keras.base import LossScaleOptimizerMeta, drop_missing_gradients
+from mpls.keras.strategies import require_replica_context, require_supported_strategy
+from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
+from mpls.upstream import native_tf_keras_wrapper
+
+# A base for recognition: tf_keras looks for it in `compile`, and its v1 training code for this very class.
+_Native: Any = native_tf_keras_wrapper("LossScaleOptimizer")
+
+
+class _FamilyMeta(LossScaleOptimizerMeta, type(_Native)):  # type: ignore[misc]
+    pass
+
+
+class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
+    """Members of wrappers over legacy optimizers; every method that the native class defines is overridden."""
+
+    # `compile` asks whether apply_gradients takes experimental_aggregate_gradients.
+    _HAS_AGGREGATE_GRAD = True
+
+    def _track_inner(self) -> None:
+        super()._track_inner()
+        self._track_trackable(_SlotRestorer(self._optimizer), "base_optimizer")
+
+    def _compute_gradients(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
+    ) -> list[tuple[Any, Any]]:
+        tape = tf.GradientTape() if tape is None else tape
+        with tape:
+            scaled_loss = self.get_scaled_loss(loss)
+        grads_and_vars = self._optimizer._compute_gradients(scaled_loss, var_list, grad_loss, tape=tape)
+        grads = self.get_unscaled_gradients([grad for grad, _ in grads_and_vars])
+        return [(grad, variable) for grad, (_, variable) in zip(grads, grads_and_vars, strict=True)]
+
+    def get_gradients(self, loss: Any, params: Any) -> list[Any]:
+        """Return the unscaled gradients of a loss in a v1 graph.
+
+        Args:
+            loss: scalar tensor.
+            params: the variables.
+
+        Returns:
+            A tensor for each variable.
+
+        Raises:
+            ValueError: the loss does not depend on one of them.
+        """
+        grads = self._optimizer.get_gradients(self.get_scaled_loss(loss), params)
+        unscaled: list[Any] = self.get_unscaled_gradients(grads)
+        return unscaled
+
+    def apply_gradients(
+        self, grads_and_vars: Any, name: Any = None, experimental_aggregate_gradients: bool = True
+    ) -> Any:
+        """Update the loss scale, and apply the gradients or skip the step.
+
+        Args:
+            grads_and_vars: pairs of unscaled gradient and variable; those with None are left out.
+            name: name of the returned op. What is no string goes to the wrapped optimizer as its second positional
+                argument, as up to TF 2.9.
+            experimental_aggregate_gradients: whether to sum the gradients over replicas. If not, replicas still agree
+                on whether to skip.
+
+        Returns:
+            In a graph, the op that does it; in eager mode None.
+
+        Raises:
+            ValueError: every gradient is None, the call is made in a cross-replica context, or the strategy does not
+                work; and then nothing has changed.
+        """
+        require_replica_context()
+        require_supported_strategy()
+        pairs = drop_missing_gradients(grads_and_vars)
+        self._warn_if_scaling_was_forgotten()
+        inner = self._optimizer
+        # Made here, slots exist after a skipped first step too, and in no branch.
+        with tf.name_scope(getattr(inner, "_name", None) or type(inner).__name__), tf.init_scope():
+            inner._create_all_weights([variable for _, variable in pairs])
+        if experimental_aggregate_gradients:
+            # Before the finite check, so that a non-finite gradient reaches every replica.
+            pairs = inner._aggregate_gradients(inner._transform_unaggregated_gradients(pairs))
+        args = () if name is None or isinstance(name, str) else (name,)
+        kwargs = {"name": name} if isinstance(name, str) else {}
+        step = TfKerasStep(inner, args, {**kwargs, "experimental_aggregate_gradients": False})
+        return scaled_step(pairs, self._loss_scale, step)
+
+    def _apply_gradients(self, grads: Any, wrapped_vars: Any, name: Any) -> Any:
+        raise RuntimeError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
+
+    # Hyperparameters: those of the wrapped optimizer, and nothing else of it, can be read and set here.
+
+    __getattribute__ = object.__getattribute__
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._hyperparameters():
+            return self._optimizer._get_hyper(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_own = name in vars(self) or hasattr(type(self), name)
+        if not is_own and name in self._hyperparameters():
+            self._optimizer._set_hyper(name, value)
+        else:
+            object.__setattr__(self, name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *self._hyperparameters()})
+
+    def _hyperparameters(self) -> dict[str, Any]:
+        hyperparameters: dict[str, Any] = getattr(vars(self).get("_optimizer"), "_hyper", {})
+        return hyperparameters
+
+    def _get_hyper(self, name: str, dtype: Any = None) -> Any:
+        return self._optimizer._get_hyper(name, dtype)
+
+    def _set_hyper(self, name: str, value: Any) -> None:
+        self._optimizer._set_hyper(name, value)
+
+    def _decayed_lr(self, var_dtype: Any) -> Any:
+        return self._optimizer._decayed_lr(var_dtype)
+
+    # Weights and slots are the wrapped optimizer's.
+
+    @property
+    def weights(self) -> list[Any]:
+        """The variables of the wrapped optimizer: iterations, then slots; not those of the loss scale."""
+        weights: list[Any] = self._optimizer.weights
+        return weights
+
+    def variables(self) -> list[Any]:
+        """Return the same as `weights`."""
+        variables: list[Any] = self._optimizer.variables()
+        return variables
+
+    def get_weights(self) -> list[Any]:
+        """Return the values of `weights` as NumPy arrays."""
+        values: list[Any] = self._optimizer.get_weights()
+        return values
+
+    def set_weights(self, weights: list[Any]) -> None:
+        """Set the values of `weights`, in their order.
+
+        Raises:
+            ValueError: their number or shapes differ.
+        """
+        self._optimizer.set_weights(weights)
+
+    def get_slot_names(self) -> list[str]:
+        """Return the names of the wrapped optimizer's slots."""
+        names: list[str] = self._optimizer.get_slot_names()
+        return names
+
+    def get_slot(self, var: Any, slot_name: str) -> Any:
+        """Return the wrapped optimizer's slot variable of that name for `var`."""
+        return self._optimizer.get_slot(var, slot_name)
+
+    def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
+        """Add a slot variable for `var` to the wrapped optimizer, and return it."""
+        return self._optimizer.add_slot(var, slot_name, initializer)
+
+    def _create_all_weights(self, var_list: Any) -> None:
+        self._optimizer._create_all_weights(var_list)
+
+    def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
+        return self._optimizer._aggregate_gradients(grads_and_vars)
+
+    def _restore_slot_variable(self, slot_name: str, variable: Any, slot_variable: Any) -> Any:
+        return self._optimizer._restore_slot_variable(slot_name, variable, slot_variable)
+
+    def _create_or_restore_slot_variable(
+        self, slot_variable_position: Any, slot_name: str, variable: Any
+    ) -> Any:
+        return self._optimizer._create_or_restore_slot_variable(slot_variable_position, slot_name, variable)
+
+
+class _SlotRestorer(tf.__internal__.tracking.Trackable):  # type: ignore[misc]
+    """Stands where checkpoints of TF 1.15 to 2.2 have the wrapped optimizer, and takes its slots from them.
+
+    It holds no variables, so checkpoints that are written do not have it.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+
+    def get_slot_names(self) -> list[str]:
+        names: list[str] = self._optimizer.get_slot_names()
+        return names
+
+    def _create_or_restore_slot_variable(
+        self, slot_variable_position: Any, slot_name: str, variable: Any
+    ) -> Any:
+        return self._optimizer._create_or_restore_slot_variable(slot_variable_position, slot_name, variable)
+
+

@@ -1,0 +1,149 @@
+"""The wrapper over the new optimizers of tf_keras, `tf_keras.optimizers.Optimizer`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.core.step import scaled_step
+from mpls.errors import ArgumentValueError, error_text
+from mpls.keras.base import LossScaleOptimizerMeta, drop_missing_gradients
+from mpls.keras.strategies import require_replica_context, require_supported_strategy
+from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
+from mpls.upstream import native_tf_keras_wrapper, runs_with_dtensor
+
+# A base for recognition: tf_keras looks for it in `compile` and where it converts optimizers.
+_Native: Any = native_tf_keras_wrapper("LossScaleOptimizerV3")
+
+
+class _FamilyMeta(LossScaleOptimizerMeta, type(_Native)):  # type: ignore[misc]
+    pass
+
+
+class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
+    """Members of wrappers over new optimizers; every method that the native class defines is overridden."""
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
+        """Compute the gradients of the scaled loss, and unscale them.
+
+        Args:
+            loss: scalar tensor of any float dtype, recorded on `tape`, or a callable that takes nothing and returns one.
+            var_list: the variables, or a callable that returns them.
+            tape: the tape, which is needed for a tensor.
+
+        Returns:
+            Pairs of gradient, in the dtype of its variable, `tf.IndexedSlices` or None, and variable.
+
+        Raises:
+            ValueError: `loss` is a tensor and there is no tape.
+        """
+        tape = tf.GradientTape() if tape is None else tape
+        with tape:
+            scaled_loss = self.get_scaled_loss(loss)
+        grads_and_vars = self._optimizer.compute_gradients(scaled_loss, var_list, tape=tape)
+        grads = self.get_unscaled_gradients([grad for grad, _ in grads_and_vars])
+        return [(grad, variable) for grad, (_, variable) in zip(grads, grads_and_vars, strict=True)]
+
+    def apply_gradients(
+        self, grads_and_vars: Any, skip_gradients_aggregation: Any = False, **kwargs: Any
+    ) -> Any:
+        """Update the loss scale, and apply the gradients or skip the step.
+
+        Args:
+            grads_and_vars: pairs of unscaled gradient and variable; those with None are left out.
+            skip_gradients_aggregation: whether the gradients have been summed over replicas already. If they have,
+                replicas still agree on whether to skip. What is no bool goes to the wrapped optimizer as its second
+                positional argument, as with the experimental class up to TF 2.8.
+            **kwargs: `experimental_aggregate_gradients`, the reverse, of older code; others go to the wrapped
+                optimizer.
+
+        Returns:
+            In a graph, the op that does it; in eager mode None.
+
+        Raises:
+            ValueError: there is no gradient, the call is made in a cross-replica context, or the strategy does not
+                work; and then nothing has changed.
+        """
+        require_replica_context()
+        require_supported_strategy()
+        pairs = list(grads_and_vars)
+        if not pairs:
+            raise ArgumentValueError(
+                error_text(
+                    "LossScaleOptimizer: grads_and_vars",
+                    "hold at least one pair",
+                    pairs,
+                    "opt.apply_gradients(zip(grads, variables))",
+                    "no-gradients",
+                )
+            )
+        present = drop_missing_gradients(pairs)
+        self._warn_if_scaling_was_forgotten()
+        with tf.init_scope():
+            self.build([variable for _, variable in pairs])
+        is_bool = isinstance(skip_gradients_aggregation, bool)
+        is_aggregated = (
+            not kwargs.pop("experimental_aggregate_gradients", True)
+            or (is_bool and skip_gradients_aggregation)
+            or runs_with_dtensor(self._optimizer)
+        )
+        if not is_aggregated:
+            # Before the finite check, so that a non-finite gradient reaches every replica.
+            present = self._optimizer.aggregate_gradients(present)
+        args = () if is_bool else (skip_gradients_aggregation,)
+        step = TfKerasStep(self._optimizer, args, {**kwargs, "skip_gradients_aggregation": True})
+        return scaled_step(present, self._loss_scale, step)
+
+    def _apply_gradients(self, grads: Any, wrapped_vars: Any) -> Any:
+        raise RuntimeError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
+
+    def aggregate_gradients(self, grads_and_vars: Any) -> Any:
+        """Sum the gradients over replicas, as the wrapped optimizer does.
+
+        Args:
+            grads_and_vars: pairs of gradient and variable.
+
+        Returns:
+            Pairs of summed gradient and variable.
+        """
+        return self._optimizer.aggregate_gradients(grads_and_vars)
+
+    def build(self, var_list: Any) -> None:
+        """Create the wrapped optimizer's variables for `var_list`, if they have not been created yet."""
+        self._optimizer.build(var_list)
+
+    @property
+    def variables(self) -> Any:
+        """The variables of the wrapped optimizer, a list that can also be called; not those of the loss scale."""
+        return self._optimizer.variables
+
+    def set_weights(self, weights: list[Any]) -> None:
+        """Set the values of `variables`, in their order.
+
+        Raises:
+            ValueError: their number or shapes differ, or the optimizer is not built.
+        """
+        self._optimizer.set_weights(weights)
+
+    @property
+    def use_ema(self) -> bool:
+        """Whether the wrapped optimizer averages the weights."""
+        return bool(self._optimizer.use_ema)
+
+    @use_ema.setter
+    def use_ema(self, value: bool) -> None:
+        self._optimizer.use_ema = value
+
+    @property
+    def ema_momentum(self) -> Any:
+        """The momentum of that average."""
+        return self._optimizer.ema_momentum
+
+    @ema_momentum.setter
+    def ema_momentum(self, value: float) -> None:
+        self._optimizer.ema_momentum = value
+
+    def finalize_variable_values(self, var_list: Any) -> None:
+        """Overwrite `var_list` by the averages, if the wrapped optimizer keeps them."""
+        self._optimizer.finalize_variable_values(var_list)

@@ -1,0 +1,62 @@
+"""Which strategies the Keras families work under."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.errors import ReplicaContextError, UnsupportedStrategyError
+from mpls.upstream import is_dtensor_strategy_set
+
+_SUBJECT = "LossScaleOptimizer"
+
+# Those with one replica, or with a copy of each variable for each replica. Elsewhere, gradients would be unscaled once
+# for each compute replica where they must be unscaled once for each variable replica.
+_SUPPORTED: tuple[Any, ...] = (
+    tf.distribute.MirroredStrategy,
+    tf.distribute.MultiWorkerMirroredStrategy,
+    tf.distribute.OneDeviceStrategy,
+    tf.compat.v1.distribute.MirroredStrategy,
+    tf.compat.v1.distribute.OneDeviceStrategy,
+    tf.compat.v1.distribute.experimental.MultiWorkerMirroredStrategy,
+)
+
+_TPU: tuple[Any, ...] = (
+    tf.distribute.TPUStrategy,
+    tf.distribute.experimental.TPUStrategy,
+    tf.compat.v1.distribute.experimental.TPUStrategy,
+)
+
+
+def require_supported_strategy() -> None:
+    """Refuse strategies under which the Keras families would compute wrong numbers.
+
+    Raises:
+        UnsupportedStrategyError: the current strategy is one of them.
+    """
+    strategy = tf.distribute.get_strategy()
+    if not tf.distribute.has_strategy() or isinstance(strategy, _SUPPORTED) or is_dtensor_strategy_set():
+        return
+    name = type(strategy).__name__
+    if isinstance(strategy, _TPU):
+        advice = "TPUs compute in bfloat16, which needs no loss scaling: use the optimizer unwrapped"
+    else:
+        advice = "Use tf.distribute.MirroredStrategy(), or wrap a tf.compat.v1.train optimizer with mpls.v1"
+    raise UnsupportedStrategyError(
+        f"{_SUBJECT}: the tf.distribute.Strategy must be a MirroredStrategy, MultiWorkerMirroredStrategy or "
+        f"OneDeviceStrategy; got {name}. {advice}. See MIGRATION.md#strategies"
+    )
+
+
+def require_replica_context() -> None:
+    """Refuse to apply gradients outside of a replica.
+
+    Raises:
+        ReplicaContextError: the caller is in a cross-replica context.
+    """
+    if tf.distribute.in_cross_replica_context():
+        raise ReplicaContextError(
+            f"{_SUBJECT}: apply_gradients() must be called in a replica context; got a cross-replica context. "
+            "Call it inside the function that strategy.run(step_fn) runs. See MIGRATION.md#strategies"
+        )

@@ -1,0 +1,68 @@
+"""What the two families of tf_keras share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
+from mpls.upstream import track_in_keras_graph
+
+DelegatingTrackable: Any = tf.__internal__.tracking.DelegatingTrackableMixin
+
+
+class _GraphTrackedLossScale(DynamicLossScale):
+    """A `DynamicLossScale` whose variables the session of tf_keras' v1 graph mode initializes."""
+
+    def _add_weight(self, name: str, initial_value: Any, dtype: Any = None) -> Any:
+        variable = super()._add_weight(name, initial_value, dtype)
+        track_in_keras_graph(variable)
+        return variable
+
+
+class TfKerasMembers:
+    """State, configs, and how checkpoints see the wrapper."""
+
+    _optimizer: Any
+    _loss_scale: LossScale
+
+    @staticmethod
+    def _make_loss_scale(initial_scale: float, growth_steps: int | None) -> LossScale:
+        if growth_steps is None:
+            return FixedLossScale._unbounded(initial_scale)
+        return _GraphTrackedLossScale(initial_scale, growth_steps, 2.0)
+
+    def _track_inner(self) -> None:
+        # A checkpoint sees the wrapped optimizer, with the loss scale as one of its parts.
+        DelegatingTrackable.__init__(self, self._optimizer)
+        if isinstance(self._loss_scale, DynamicLossScale):
+            self._optimizer._track_trackable(self._loss_scale, "loss_scale", overwrite=True)
+
+    def _serialize_inner(self) -> Any:
+        return tf_keras.optimizers.serialize(self._optimizer)
+
+
+@dataclass
+class TfKerasStep:
+    """Step hooks: how the wrapped optimizer is called, and what a skipped step advances.
+
+    Attributes:
+        optimizer: the wrapped optimizer.
+        args: its positional arguments after the pairs.
+        kwargs: its keyword arguments.
+    """
+
+    optimizer: Any
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        """Call the wrapped optimizer, which advances `iterations`."""
+        return self.optimizer.apply_gradients(grads_and_vars, *self.args, **self.kwargs)
+
+    def skip(self) -> Any:
+        """Advance `iterations`: a skipped step counts, as from TF 2.3 on."""
+        return self.optimizer.iterations.assign_add(1, read_value=False)
