@@ -14,9 +14,7 @@ from mpls.upstream import strategy_needs_no_merge_call
 def merges_in_replica_context() -> bool:
     """Return whether the caller is in a replica context in which replicas agree without `merge_call`."""
     return (
-        tf.distribute.has_strategy()
-        and not tf.distribute.in_cross_replica_context()
-        and strategy_needs_no_merge_call()
+        tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context() and strategy_needs_no_merge_call()
     )
 
 

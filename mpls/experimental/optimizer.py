@@ -21,8 +21,8 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
             with a multiplier of 2, whose settings are copied.
 
     Raises:
-        TypeError: `optimizer` is no optimizer of tf_keras, or scales the loss already; or `loss_scale` is of a class of the
-            user's own.
+        TypeError: `optimizer` is no optimizer of tf_keras, or scales the loss already; or `loss_scale` is of a
+            class of the user's own.
         ValueError: `optimizer` is wrapped already, `loss_scale` is none of these, or the strategy does not work.
 
     Reproduces:

@@ -29,9 +29,7 @@ def check_settings(dynamic: Any, initial_scale: Any, dynamic_growth_steps: Any) 
             "Pass dynamic=False, initial_scale=128.0 for a fixed scale; the form LossScaleOptimizer(opt, loss_scale) "
             "is mpls.experimental.LossScaleOptimizer"
         )
-        raise ArgumentTypeError(
-            error_text(f"{_SUBJECT}: dynamic", "be a bool", dynamic, advice, "experimental")
-        )
+        raise ArgumentTypeError(error_text(f"{_SUBJECT}: dynamic", "be a bool", dynamic, advice, "experimental"))
     if not dynamic and dynamic_growth_steps is not None:
         raise ArgumentValueError(
             error_text(
@@ -82,7 +80,10 @@ def translate_loss_scale(loss_scale: Any, subject: str) -> dict[str, Any]:
     if isinstance(loss_scale, str) and loss_scale == "dynamic":
         return {}
     if is_number(loss_scale):
-        return {"dynamic": False, "initial_scale": require_usable(to_float(loss_scale, subject), subject, loss_scale)}
+        return {
+            "dynamic": False,
+            "initial_scale": require_usable(to_float(loss_scale, subject), subject, loss_scale),
+        }
     if isinstance(loss_scale, dict):
         return translate_loss_scale(deserialize(loss_scale), subject.removesuffix(": loss_scale"))
     if is_fixed(loss_scale):

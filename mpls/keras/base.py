@@ -12,6 +12,7 @@ from mpls.core.loss_scale import DynamicLossScale, LossScale
 from mpls.core.scaling import exceeds
 from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, error_text, warn_user
 from mpls.keras.arguments import check_settings, read_config
+from mpls.keras.delegation import delegated
 from mpls.keras.families import concrete_class, family_of
 from mpls.keras.strategies import require_supported_strategy
 from mpls.upstream import native_keras_wrappers
@@ -60,9 +61,9 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
             not work.
 
     Reproduces:
-        `tf.keras.mixed_precision.LossScaleOptimizer`, TF 2.4 to 2.15, and `tf_keras.mixed_precision.LossScaleOptimizer`,
-        2.16 to 2.21. There, replicas that did not aggregate could disagree, scales from 2**25 on
-        lost float16 gradients, and `from_config` was missing from the public class.
+        `tf.keras.mixed_precision.LossScaleOptimizer`, TF 2.4 to 2.15, and
+        `tf_keras.mixed_precision.LossScaleOptimizer`, 2.16 to 2.21. There, replicas that did not aggregate could
+        disagree, scales from 2**25 on lost float16 gradients, and `from_config` was missing from the public class.
 
     Example:
         >>> import tf_keras, mpls.keras
@@ -153,59 +154,18 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         """Finite steps in a row after which the scale doubles, a Python int; None for a fixed scale."""
         return self._loss_scale.increment_period if isinstance(self._loss_scale, DynamicLossScale) else None
 
-    @property
-    def iterations(self) -> Any:
-        """The number of steps, skipped ones included: a scalar int64 variable of the wrapped optimizer."""
-        return self._optimizer.iterations
-
-    @iterations.setter
-    def iterations(self, variable: Any) -> None:
-        self._optimizer.iterations = variable
-
-    @property
-    def learning_rate(self) -> Any:
-        """The learning rate of the wrapped optimizer: a variable, or for legacy optimizers also a schedule."""
-        return self._optimizer.learning_rate
-
-    @learning_rate.setter
-    def learning_rate(self, value: Any) -> None:
-        self._optimizer.learning_rate = value
-
-    @property
-    def lr(self) -> Any:
-        """The same as `learning_rate`."""
-        return self._optimizer.learning_rate
-
-    @lr.setter
-    def lr(self, value: Any) -> None:
-        self._optimizer.learning_rate = value
-
-    @property
-    def clipnorm(self) -> Any:
-        """The norm to which the wrapped optimizer clips each unscaled gradient, or None."""
-        return self._optimizer.clipnorm
-
-    @clipnorm.setter
-    def clipnorm(self, value: Any) -> None:
-        self._optimizer.clipnorm = value
-
-    @property
-    def global_clipnorm(self) -> Any:
-        """The norm to which the wrapped optimizer clips all unscaled gradients together, or None."""
-        return self._optimizer.global_clipnorm
-
-    @global_clipnorm.setter
-    def global_clipnorm(self, value: Any) -> None:
-        self._optimizer.global_clipnorm = value
-
-    @property
-    def clipvalue(self) -> Any:
-        """The value to which the wrapped optimizer clips the elements of unscaled gradients, or None."""
-        return self._optimizer.clipvalue
-
-    @clipvalue.setter
-    def clipvalue(self, value: Any) -> None:
-        self._optimizer.clipvalue = value
+    iterations = delegated("iterations", "The number of steps, skipped ones included: a scalar int64 variable.")
+    learning_rate = delegated(
+        "learning_rate", "The learning rate: a scalar variable, or for legacy optimizers also a schedule."
+    )
+    lr = delegated("learning_rate", "The same as `learning_rate`.")
+    clipnorm = delegated("clipnorm", "The norm to which each unscaled gradient is clipped, a float, or None.")
+    global_clipnorm = delegated(
+        "global_clipnorm", "The norm to which all unscaled gradients together are clipped, a float, or None."
+    )
+    clipvalue = delegated(
+        "clipvalue", "The value to which elements of unscaled gradients are clipped, a float, or None."
+    )
 
     def get_scaled_loss(self, loss: Any) -> Any:
         """Multiply a loss by the loss scale, for custom loops; `minimize` does it by itself.
@@ -261,7 +221,8 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         self._has_warned_of_scaling = True
         warn_user(
             f"LossScaleOptimizer: apply_gradients() was called, but {' and '.join(forgotten)} never was, so the "
-            "gradients that are applied are not those of the loss, or were computed without loss scaling. In a custom loop:\n"
+            "gradients that are applied are not those of the loss, or were computed without loss scaling. "
+            "In a custom loop:\n"
             "    with tf.GradientTape() as tape:\n"
             "        scaled_loss = opt.get_scaled_loss(loss_fn())\n"
             "    grads = opt.get_unscaled_gradients(tape.gradient(scaled_loss, variables))\n"

@@ -28,9 +28,7 @@ def deserialize_inner(cls: type, inner: Any, custom_objects: dict[str, Any] | No
         is_legacy = False
     else:
         is_legacy = _is_legacy_config(inner)
-    return tf_keras.optimizers.deserialize(
-        dict(inner), custom_objects=custom_objects, use_legacy_optimizer=is_legacy
-    )
+    return tf_keras.optimizers.deserialize(dict(inner), custom_objects=custom_objects, use_legacy_optimizer=is_legacy)
 
 
 def _is_legacy_config(inner: dict[str, Any]) -> bool:

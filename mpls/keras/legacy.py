@@ -10,7 +10,7 @@ from mpls.core.step import scaled_step
 from mpls.keras.base import LossScaleOptimizerMeta, drop_missing_gradients
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
-from mpls.upstream import native_tf_keras_wrapper
+from mpls.upstream import Trackable, native_tf_keras_wrapper
 
 # A base for recognition: tf_keras looks for it in `compile`, and its v1 training code for this very class.
 _Native: Any = native_tf_keras_wrapper("LossScaleOptimizer")
@@ -37,8 +37,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         with tape:
             scaled_loss = self.get_scaled_loss(loss)
         grads_and_vars = self._optimizer._compute_gradients(scaled_loss, var_list, grad_loss, tape=tape)
-        grads = self.get_unscaled_gradients([grad for grad, _ in grads_and_vars])
-        return [(grad, variable) for grad, (_, variable) in zip(grads, grads_and_vars, strict=True)]
+        return self._unscale_pairs(grads_and_vars)
 
     def get_gradients(self, loss: Any, params: Any) -> list[Any]:
         """Return the unscaled gradients of a loss in a v1 graph.
@@ -92,7 +91,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         step = TfKerasStep(inner, args, {**kwargs, "experimental_aggregate_gradients": False})
         return scaled_step(pairs, self._loss_scale, step)
 
-    def _apply_gradients(self, grads: Any, wrapped_vars: Any, name: Any) -> Any:
+    def _apply_gradients(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
 
     # Hyperparameters: those of the wrapped optimizer, and nothing else of it, can be read and set here.
@@ -175,13 +174,11 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
     def _restore_slot_variable(self, slot_name: str, variable: Any, slot_variable: Any) -> Any:
         return self._optimizer._restore_slot_variable(slot_name, variable, slot_variable)
 
-    def _create_or_restore_slot_variable(
-        self, slot_variable_position: Any, slot_name: str, variable: Any
-    ) -> Any:
+    def _create_or_restore_slot_variable(self, slot_variable_position: Any, slot_name: str, variable: Any) -> Any:
         return self._optimizer._create_or_restore_slot_variable(slot_variable_position, slot_name, variable)
 
 
-class _SlotRestorer(tf.__internal__.tracking.Trackable):  # type: ignore[misc]
+class _SlotRestorer(Trackable):
     """Stands where checkpoints of TF 1.15 to 2.2 have the wrapped optimizer, and takes its slots from them.
 
     It holds no variables, so checkpoints that are written do not have it.
@@ -194,9 +191,5 @@ class _SlotRestorer(tf.__internal__.tracking.Trackable):  # type: ignore[misc]
         names: list[str] = self._optimizer.get_slot_names()
         return names
 
-    def _create_or_restore_slot_variable(
-        self, slot_variable_position: Any, slot_name: str, variable: Any
-    ) -> Any:
+    def _create_or_restore_slot_variable(self, slot_variable_position: Any, slot_name: str, variable: Any) -> Any:
         return self._optimizer._create_or_restore_slot_variable(slot_variable_position, slot_name, variable)
-
-

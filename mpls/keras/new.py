@@ -9,6 +9,7 @@ import tensorflow as tf
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, error_text
 from mpls.keras.base import LossScaleOptimizerMeta, drop_missing_gradients
+from mpls.keras.delegation import delegated
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
 from mpls.upstream import native_tf_keras_wrapper, runs_with_dtensor
@@ -28,7 +29,8 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         """Compute the gradients of the scaled loss, and unscale them.
 
         Args:
-            loss: scalar tensor of any float dtype, recorded on `tape`, or a callable that takes nothing and returns one.
+            loss: scalar tensor of any float dtype, recorded on `tape`, or a callable that takes nothing and
+                returns one.
             var_list: the variables, or a callable that returns them.
             tape: the tape, which is needed for a tensor.
 
@@ -42,12 +44,9 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         with tape:
             scaled_loss = self.get_scaled_loss(loss)
         grads_and_vars = self._optimizer.compute_gradients(scaled_loss, var_list, tape=tape)
-        grads = self.get_unscaled_gradients([grad for grad, _ in grads_and_vars])
-        return [(grad, variable) for grad, (_, variable) in zip(grads, grads_and_vars, strict=True)]
+        return self._unscale_pairs(grads_and_vars)
 
-    def apply_gradients(
-        self, grads_and_vars: Any, skip_gradients_aggregation: Any = False, **kwargs: Any
-    ) -> Any:
+    def apply_gradients(self, grads_and_vars: Any, skip_gradients_aggregation: Any = False, **kwargs: Any) -> Any:
         """Update the loss scale, and apply the gradients or skip the step.
 
         Args:
@@ -95,7 +94,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         step = TfKerasStep(self._optimizer, args, {**kwargs, "skip_gradients_aggregation": True})
         return scaled_step(present, self._loss_scale, step)
 
-    def _apply_gradients(self, grads: Any, wrapped_vars: Any) -> Any:
+    def _apply_gradients(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
 
     def aggregate_gradients(self, grads_and_vars: Any) -> Any:
@@ -126,23 +125,8 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         """
         self._optimizer.set_weights(weights)
 
-    @property
-    def use_ema(self) -> bool:
-        """Whether the wrapped optimizer averages the weights."""
-        return bool(self._optimizer.use_ema)
-
-    @use_ema.setter
-    def use_ema(self, value: bool) -> None:
-        self._optimizer.use_ema = value
-
-    @property
-    def ema_momentum(self) -> Any:
-        """The momentum of that average."""
-        return self._optimizer.ema_momentum
-
-    @ema_momentum.setter
-    def ema_momentum(self, value: float) -> None:
-        self._optimizer.ema_momentum = value
+    use_ema = delegated("use_ema", "Whether the weights are averaged.")
+    ema_momentum = delegated("ema_momentum", "The momentum of that average, a float.")
 
     def finalize_variable_values(self, var_list: Any) -> None:
         """Overwrite `var_list` by the averages, if the wrapped optimizer keeps them."""

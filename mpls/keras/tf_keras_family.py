@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
 import tf_keras
 
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
 from mpls.upstream import track_in_keras_graph
-
-DelegatingTrackable: Any = tf.__internal__.tracking.DelegatingTrackableMixin
 
 
 class _GraphTrackedLossScale(DynamicLossScale):
@@ -29,6 +27,10 @@ class TfKerasMembers:
     _optimizer: Any
     _loss_scale: LossScale
 
+    if TYPE_CHECKING:
+        # Defined by the public class.
+        get_unscaled_gradients: Callable[[Iterable[Any]], list[Any]]
+
     @staticmethod
     def _make_loss_scale(initial_scale: float, growth_steps: int | None) -> LossScale:
         if growth_steps is None:
@@ -36,10 +38,16 @@ class TfKerasMembers:
         return _GraphTrackedLossScale(initial_scale, growth_steps, 2.0)
 
     def _track_inner(self) -> None:
-        # A checkpoint sees the wrapped optimizer, with the loss scale as one of its parts.
-        DelegatingTrackable.__init__(self, self._optimizer)
+        # A checkpoint sees the wrapped optimizer, with the loss scale as one of its parts. The attribute is that of
+        # TensorFlow's DelegatingTrackableMixin, a base of the native classes; its own __init__ would track it.
+        vars(self)["_trackable"] = self._optimizer
         if isinstance(self._loss_scale, DynamicLossScale):
             self._optimizer._track_trackable(self._loss_scale, "loss_scale", overwrite=True)
+
+    def _unscale_pairs(self, grads_and_vars: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        # By the public method, which users' subclasses override.
+        grads = self.get_unscaled_gradients([grad for grad, _ in grads_and_vars])
+        return [(grad, variable) for grad, (_, variable) in zip(grads, grads_and_vars, strict=True)]
 
     def _serialize_inner(self) -> Any:
         return tf_keras.optimizers.serialize(self._optimizer)

@@ -89,8 +89,8 @@ def enable_mixed_precision_graph_rewrite(opt: Any, loss_scale: Any = "dynamic") 
 
     Reproduces:
         `tf.compat.v1.train.experimental.enable_mixed_precision_graph_rewrite`, TF 1.14 to 2.21, and
-        `tf.train.experimental.enable_mixed_precision_graph_rewrite`, TF 1.14 to 2.5. New tf_keras optimizers were refused
-        from TF 2.11 on.
+        `tf.train.experimental.enable_mixed_precision_graph_rewrite`, TF 1.14 to 2.5. New tf_keras optimizers were
+        refused from TF 2.11 on.
 
     Example:
         >>> import mpls.v1
@@ -107,8 +107,8 @@ def enable_mixed_precision_graph_rewrite(opt: Any, loss_scale: Any = "dynamic") 
     wrapped = _wrap(opt, loss_scale)
     if has_session_without_rewrite():
         tf.compat.v1.logging.warn(
-            "enable_mixed_precision_graph_rewrite() has no effect on the Sessions that exist already, which run without "
-            "mixed precision; create the Session after the call."
+            "enable_mixed_precision_graph_rewrite() has no effect on the Sessions that exist already, which run "
+            "without mixed precision; create the Session after the call."
         )
     set_graph_rewrite_enabled(True)
     return wrapped
@@ -124,7 +124,7 @@ def disable_mixed_precision_graph_rewrite() -> None:
     """
     if not is_graph_rewrite_enabled():
         tf.compat.v1.logging.warn(
-            "disable_mixed_precision_graph_rewrite() was called while the mixed-precision graph rewrite is off already."
+            "disable_mixed_precision_graph_rewrite() was called while the mixed-precision graph rewrite is off."
         )
     set_graph_rewrite_enabled(False)
 
@@ -152,7 +152,11 @@ def _wrap(opt: Any, loss_scale: Any) -> Any:
 
 def _refuse_wrapped(opt: Any) -> None:
     native = native_v1_class("MixedPrecisionLossScaleOptimizer")
-    known = [native, MixedPrecisionLossScaleOptimizer, *(wrapper_cls for _, wrapper_cls in _registry.values())]
+    known = [
+        native,
+        MixedPrecisionLossScaleOptimizer,
+        *(wrapper_cls for _, wrapper_cls in _registry.values()),
+    ]
     is_wrapped = isinstance(opt, tuple(cls for cls in known if isinstance(cls, type)))
     is_wrapped = is_wrapped or import_module(_KERAS_WRAPPERS).is_wrapper(opt)
     if is_wrapped:

@@ -44,9 +44,9 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
 
     Reproduces:
         `tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer` and
-        `tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer`, TF 1.14 to 2.21. There, float16 variables crashed,
-        `update` of users' own LossScale classes was not called, slots were not found through the wrapper, Adam's beta
-        powers were created inside the conditional, and reference variables did not work with control flow v2.
+        `tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer`, TF 1.14 to 2.21. There, float16 variables
+        crashed, `update` of users' own LossScale classes was not called, slots were not found through the wrapper,
+        Adam's beta powers were created inside the conditional, and reference variables did not work with control flow v2.
 
     Example:
         >>> import mpls.v1
@@ -66,9 +66,7 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
                 "MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.AdamOptimizer(), 'dynamic')"
             )
             raise ArgumentValueError(
-                error_text(
-                    f"{subject}: opt", "be a tf.compat.v1.train.Optimizer", opt, advice, "optimizer-arguments"
-                )
+                error_text(f"{subject}: opt", "be a tf.compat.v1.train.Optimizer", opt, advice, "optimizer-arguments")
             )
         scale = get(loss_scale)
         if scale is None:
@@ -161,9 +159,7 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
         grads_and_vars = tuple(grads_and_vars)
         if is_sync_replicas(self._optimizer):
             decide_on_mean = MixedPrecisionLossScaleOptimizer(self._optimizer._opt, self._loss_scale)
-            return apply_through_sync_replicas(
-                self._optimizer, decide_on_mean, grads_and_vars, global_step, name
-            )
+            return apply_through_sync_replicas(self._optimizer, decide_on_mean, grads_and_vars, global_step, name)
         self._require_gradients(grads_and_vars)
         return self._apply_or_skip(grads_and_vars, global_step, self.get_name() if name is None else name)
 

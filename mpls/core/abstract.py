@@ -1,0 +1,134 @@
+"""The base class of loss scales: trackable state that belongs to the graph in which it is made."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.upstream import Trackable, graph_key, native_v1_class
+
+
+def recognition_base(name: str) -> Any:
+    """Return TensorFlow's own class of that name, as a base of ours.
+
+    It makes `isinstance` checks in TensorFlow and in users' code hold; every method that it defines is overridden.
+    Where TensorFlow has the class no longer, an empty one stands for it.
+    """
+    return native_v1_class(name) or type(name, (Trackable,), {})
+
+
+NativeLossScale: Any = recognition_base("LossScale")
+
+
+class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
+    """Base class of loss scales; subclass it to write one's own.
+
+    A subclass calls `super().__init__()`, creates its state with `_add_weight`, and defines `__call__`, `update` and
+    `get_config`. Optimizers of mpls call `update` once a step for every subclass, and obey what it returns.
+
+    Reproduces:
+        `tf.compat.v1.train.experimental.LossScale`, TF 1.14 to 2.21, and
+        `tf.mixed_precision.experimental.LossScale`, TF 2.1 to 2.8. There, optimizers called `update` only for
+        `DynamicLossScale` and silently ignored it for other subclasses.
+
+    Example:
+        >>> import mpls.v1
+        >>> class Halving(mpls.v1.LossScale):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self._value = self._add_weight("value", 1024.0, tf.float32)
+        ...     def __call__(self):
+        ...         return tf.convert_to_tensor(self._value)
+        ...     def update(self, grads):
+        ...         self._value.assign(self._value / 2)
+        ...         return None, True
+        ...     def get_config(self):
+        ...         return {}
+        >>> scale = Halving()
+        >>> _ = scale.update([])
+        >>> float(scale())
+        512.0
+    """
+
+    def __init__(self) -> None:
+        self._weights: dict[tuple[str, str | None], Any] = {}
+
+    @abc.abstractmethod
+    def __call__(self) -> Any:
+        """Return the current loss scale.
+
+        Returns:
+            Scalar float32 tensor.
+        """
+
+    @abc.abstractmethod
+    def update(self, grads: Any) -> tuple[Any, Any]:
+        """Update the loss scale for a step that produced these gradients.
+
+        Args:
+            grads: nested structure of unscaled gradients, tensors or `tf.IndexedSlices` of any float dtype; None
+                entries are ignored.
+
+        Returns:
+            `(update_op, should_apply)`: the op that updates the state, or None in eager mode, where the state is
+            updated when the call returns; and a scalar boolean tensor or Python bool, False when the step must be
+            skipped.
+        """
+
+    @abc.abstractmethod
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor arguments that recreate this loss scale, as plain numbers."""
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> LossScale:
+        """Create a loss scale from what `get_config` returned."""
+        return cls(**config)
+
+    def _add_weight(self, name: str, initial_value: Any, dtype: Any = None) -> Any:
+        """Create a variable of this loss scale in the current graph, or in eager mode.
+
+        Args:
+            name: name of the variable, and its key in object-based checkpoints.
+            initial_value: the value it starts from.
+            dtype: its dtype; by default that of `initial_value`.
+
+        Returns:
+            The variable: a resource variable, not trainable, never aggregated over replicas.
+
+        Raises:
+            RuntimeError: there is a variable of that name already, in the same graph.
+        """
+        key = (name, graph_key())
+        if key in self._weights:
+            raise RuntimeError(
+                f"{type(self).__name__}._add_weight: name must be new in this graph; got {name!r}, which is taken. "
+                "Use another name, or keep the variable that the first call returned."
+            )
+        variable = tf.compat.v1.Variable(
+            initial_value=initial_value,
+            name=name,
+            dtype=dtype,
+            trainable=False,
+            use_resource=True,
+            synchronization=tf.VariableSynchronization.AUTO,
+            aggregation=tf.compat.v1.VariableAggregation.NONE,
+        )
+        self._weights[key] = variable
+        self._handle_deferred_dependencies(name=name, trackable=variable)
+        return variable
+
+    def _weights_here(self) -> dict[str, Any]:
+        """Return the variables of the current graph, or of eager mode, by name."""
+        here = graph_key()
+        return {name: weight for (name, key), weight in self._weights.items() if key == here}
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
+        children = self._weights_here()
+        children.update(Trackable._trackable_children(self, save_type, **kwargs))
+        return children
+
+    def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
+        known = Trackable._lookup_dependency(self, name, cached_dependencies)
+        return self._weights_here().get(name) if known is None else known

@@ -1,0 +1,186 @@
+"""The dynamic loss scale: state around the update rule, made where it is used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.core.abstract import LossScale, recognition_base
+from mpls.core.gradients import all_finite
+from mpls.core.numbers import require_usable, to_float, to_int
+from mpls.core.replicas import (
+    all_replicas_finite,
+    all_replicas_finite_without_merge,
+    call_in_cross_replica_context,
+    merges_in_replica_context,
+)
+from mpls.core.rule import ScaleState, UpdateRule, next_state
+from mpls.upstream import graph_key
+
+NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
+
+
+class DynamicLossScale(LossScale, NativeDynamicLossScale):
+    """A loss scale that grows while gradients stay finite and shrinks when they do not.
+
+    Every `increment_period` finite steps in a row the scale is multiplied by `multiplier`, unless that leaves float32.
+    At a step with a non-finite gradient it is divided by `multiplier`, not below 1, and the step is to be skipped.
+
+    The state, `current_loss_scale` (float32) and `good_steps` (int64), is created once for each graph in which the
+    object is used, and in eager mode at first use, under the strategy of the moment.
+
+    Args:
+        initial_loss_scale: the scale to start from, positive. Too high is cheap, a few skipped steps; too low is slow
+            to grow.
+        increment_period: finite steps in a row after which the scale grows; 1 or less means every step.
+        multiplier: the factor, positive.
+
+    Raises:
+        ValueError: `initial_loss_scale` or `multiplier` is NaN, infinite, zero or negative, or a string that is no
+            number.
+        TypeError: an argument cannot be converted to a number.
+
+    Reproduces:
+        `tf.compat.v1.train.experimental.DynamicLossScale`, TF 1.14 to 2.21, to the last bit of the scale.
+        There, the state belonged to the graph in which the object was built, and `update` in a replica context was an
+        AttributeError.
+
+    Example:
+        >>> import mpls.v1
+        >>> scale = mpls.v1.DynamicLossScale(initial_loss_scale=8, increment_period=2)
+        >>> _, should_apply = scale.update([tf.constant(float("inf"))])
+        >>> bool(should_apply), float(scale())
+        (False, 4.0)
+    """
+
+    def __init__(
+        self, initial_loss_scale: float = 2**15, increment_period: int = 2000, multiplier: float = 2.0
+    ) -> None:
+        super().__init__()
+        self._initial_loss_scale = _usable_float(initial_loss_scale, "initial_loss_scale")
+        self._increment_period = to_int(increment_period, "DynamicLossScale: increment_period")
+        self._multiplier = _usable_float(multiplier, "multiplier")
+        with tf.init_scope():
+            is_graph = not tf.executing_eagerly()
+        if is_graph:
+            # An initializer op or a Saver that the user makes before the first use has to include the state.
+            self._create_weights()
+
+    @property
+    def initial_loss_scale(self) -> float:
+        """The scale at the start, a Python float."""
+        return self._initial_loss_scale
+
+    @property
+    def increment_period(self) -> int:
+        """The number of finite steps in a row after which the scale grows, a Python int."""
+        return self._increment_period
+
+    @property
+    def multiplier(self) -> float:
+        """The factor by which the scale grows and shrinks, a Python float."""
+        return self._multiplier
+
+    @property
+    def _current_loss_scale(self) -> Any:
+        return self._created_weight("current_loss_scale")
+
+    @property
+    def _num_good_steps(self) -> Any:
+        return self._created_weight("good_steps")
+
+    def _created_weight(self, name: str) -> Any:
+        key = (name, graph_key())
+        if key not in self._weights:
+            call_in_cross_replica_context(self._create_weights_at_first_use)
+        return self._weights[key]
+
+    def _create_weights_at_first_use(self) -> None:
+        # The name is the checkpoint key of a v1 Saver: it must not depend on where the first use happens to stand.
+        with tf.name_scope(""):
+            self._create_weights()
+
+    def _create_weights(self) -> None:
+        here = graph_key()
+        with tf.init_scope():
+            if ("current_loss_scale", here) not in self._weights:
+                self._add_weight("current_loss_scale", self._initial_loss_scale, tf.float32)
+            if ("good_steps", here) not in self._weights:
+                self._add_weight("good_steps", 0, tf.int64)
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
+        # A checkpoint written before the first step holds the state too, and one read then finds its place.
+        self._create_weights()
+        return super()._trackable_children(save_type, **kwargs)
+
+    def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
+        self._create_weights()
+        return super()._lookup_dependency(name, cached_dependencies)
+
+    def __call__(self) -> Any:
+        """Return the current loss scale as a scalar float32 tensor."""
+        return tf.convert_to_tensor(self._current_loss_scale)
+
+    def update(self, grads: Any) -> tuple[Any, Any]:
+        """Grow or shrink the scale, depending on whether every gradient is finite.
+
+        Under a strategy the gradients of all replicas are looked at, and all replicas get the same answer;
+        it may be called in a replica context and in a cross-replica context.
+
+        Args:
+            grads: nested structure of unscaled gradients, tensors or `tf.IndexedSlices` of any float dtype; None
+                entries are ignored, and no gradients at all count as finite.
+
+        Returns:
+            `(update_op, should_apply)`: the op that updates the state, None in eager mode; and a scalar boolean
+            tensor, whether all gradients are finite.
+        """
+        if merges_in_replica_context():
+            return self._update_for(all_replicas_finite_without_merge(grads))
+        if tf.distribute.has_strategy():
+            return tuple(call_in_cross_replica_context(self._update_together, grads))
+        return self._update_for(all_finite(grads))
+
+    def _update_together(self, grads: Any) -> tuple[Any, Any]:
+        return self._update_for(all_replicas_finite(grads))
+
+    def _update_for(self, grads_finite: Any) -> tuple[Any, Any]:
+        scale, good_steps = self._current_loss_scale, self._num_good_steps
+        before = ScaleState(tf.convert_to_tensor(scale), tf.convert_to_tensor(good_steps))
+        rule = UpdateRule(self._increment_period, self._multiplier)
+        after = next_state(before, grads_finite, rule, _select)
+        return tf.group(scale.assign(after.scale), good_steps.assign(after.good_steps)), grads_finite
+
+    def get_config(self) -> dict[str, Any]:
+        """Return `{'initial_loss_scale': float, 'increment_period': int, 'multiplier': float}`."""
+        return {
+            "initial_loss_scale": self._initial_loss_scale,
+            "increment_period": self._increment_period,
+            "multiplier": self._multiplier,
+        }
+
+    def __repr__(self) -> str:
+        state = ""
+        if tf.executing_eagerly():
+            weights = self._weights_here()
+            if weights:
+                scale, good_steps = weights["current_loss_scale"].numpy(), weights["good_steps"].numpy()
+            else:
+                scale, good_steps = self._initial_loss_scale, 0
+            state = f"current_loss_scale={scale}, num_good_steps={good_steps}, "
+        return (
+            f"DynamicLossScale({state}initial_loss_scale={self._initial_loss_scale}, "
+            f"increment_period={self._increment_period}, multiplier={self._multiplier})"
+        )
+
+
+def _usable_float(value: Any, argument: str) -> float:
+    subject = f"DynamicLossScale: {argument}"
+    return require_usable(to_float(value, subject), subject, value)
+
+
+def _select(condition: Any, if_true: Any, if_false: Any) -> Any:
+    """`tf.where` for scalars, in which a Python number takes the dtype of the tensor beside it."""
+    dtype = next(value.dtype for value in (if_true, if_false) if tf.is_tensor(value))
+    return tf.where(condition, tf.cast(if_true, dtype), tf.cast(if_false, dtype))
