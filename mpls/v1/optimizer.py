@@ -46,7 +46,8 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
         `tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer` and
         `tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer`, TF 1.14 to 2.21. There, float16 variables
         crashed, `update` of users' own LossScale classes was not called, slots were not found through the wrapper,
-        Adam's beta powers were created inside the conditional, and reference variables did not work with control flow v2.
+        Adam's beta powers were created inside the conditional, and reference variables did not work with control
+        flow v2.
 
     Example:
         >>> import mpls.v1

@@ -1,0 +1,47 @@
+"""The version matrix: `nox -s tests` runs every supported TensorFlow; `nox -s "tests(2.18)"` runs one."""
+
+from __future__ import annotations
+
+import nox
+
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["lint", "tests"]
+
+# Each release with a Python that it supports; together they are all supported Pythons.
+MATRIX = {
+    "2.16": "3.10",
+    "2.17": "3.11",
+    "2.18": "3.11",
+    "2.19": "3.12",
+    "2.20": "3.13",
+    "2.21": "3.13",
+}
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, types and the direction of imports."""
+    session.install(".[test]")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("lint-imports")
+
+
+@nox.session
+@nox.parametrize(
+    ("python", "tensorflow"),
+    [(python, tensorflow) for tensorflow, python in MATRIX.items()],
+    ids=list(MATRIX),
+)
+def tests(session: nox.Session, tensorflow: str) -> None:
+    """Run the tests on one TensorFlow; arguments after `--` go to pytest."""
+    session.install(".[test]", f"tensorflow=={tensorflow}.*", f"tf-keras=={tensorflow}.*")
+    session.run("pytest", "-n", "2", *session.posargs)
+
+
+@nox.session
+def long(session: nox.Session) -> None:
+    """Run the tests that take minutes."""
+    session.install(".[test]")
+    session.run("pytest", "-m", "long", *session.posargs)
