@@ -34,6 +34,7 @@ class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
         `DynamicLossScale` and silently ignored it for other subclasses.
 
     Example:
+        >>> import tensorflow as tf
         >>> import mpls.v1
         >>> class Halving(mpls.v1.LossScale):
         ...     def __init__(self):
@@ -83,7 +84,14 @@ class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> LossScale:
-        """Create a loss scale from what `get_config` returned."""
+        """Create a loss scale from its config.
+
+        Args:
+            config: what `get_config` returned.
+
+        Returns:
+            The loss scale.
+        """
         return cls(**config)
 
     def _add_weight(self, name: str, initial_value: Any, dtype: Any = None) -> Any:

@@ -47,6 +47,7 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
         AttributeError.
 
     Example:
+        >>> import tensorflow as tf
         >>> import mpls.v1
         >>> scale = mpls.v1.DynamicLossScale(initial_loss_scale=8, increment_period=2)
         >>> _, should_apply = scale.update([tf.constant(float("inf"))])

@@ -41,6 +41,7 @@ class FixedLossScale(LossScale, _NativeFixedLossScale):
         and infinity.
 
     Example:
+        >>> import tensorflow as tf
         >>> import mpls.v1
         >>> scale = mpls.v1.FixedLossScale(128)
         >>> float(scale())

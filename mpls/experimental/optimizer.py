@@ -31,6 +31,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         multipliers, loss scales of users' own classes, and no clipping optimizers.
 
     Example:
+        >>> import tensorflow as tf
         >>> import tf_keras, warnings, mpls.experimental
         >>> with warnings.catch_warnings(record=True) as caught:
         ...     warnings.simplefilter("always")

@@ -66,6 +66,7 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         disagree, scales from 2**25 on lost float16 gradients, and `from_config` was missing from the public class.
 
     Example:
+        >>> import tensorflow as tf
         >>> import tf_keras, mpls.keras
         >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(0.25))
         >>> weight = tf.Variable(1.0)

@@ -145,7 +145,10 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         return values
 
     def set_weights(self, weights: list[Any]) -> None:
-        """Set the values of `weights`, in their order.
+        """Set the values of `weights`.
+
+        Args:
+            weights: NumPy arrays, in the order of `weights`.
 
         Raises:
             ValueError: their number or shapes differ.
@@ -158,11 +161,31 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         return names
 
     def get_slot(self, var: Any, slot_name: str) -> Any:
-        """Return the wrapped optimizer's slot variable of that name for `var`."""
+        """Return a slot variable of the wrapped optimizer.
+
+        Args:
+            var: the variable that it belongs to.
+            slot_name: the slot's name, `'momentum'` for example.
+
+        Returns:
+            The slot variable, of the shape of `var`.
+
+        Raises:
+            KeyError: there is none.
+        """
         return self._optimizer.get_slot(var, slot_name)
 
     def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
-        """Add a slot variable for `var` to the wrapped optimizer, and return it."""
+        """Add a slot variable to the wrapped optimizer.
+
+        Args:
+            var: the variable that it belongs to.
+            slot_name: the slot's name.
+            initializer: the name of a Keras initializer, or one, or a tensor.
+
+        Returns:
+            The slot variable, of the shape of `var`.
+        """
         return self._optimizer.add_slot(var, slot_name, initializer)
 
     def _create_all_weights(self, var_list: Any) -> None:

@@ -109,7 +109,11 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         return self._optimizer.aggregate_gradients(grads_and_vars)
 
     def build(self, var_list: Any) -> None:
-        """Create the wrapped optimizer's variables for `var_list`, if they have not been created yet."""
+        """Create the wrapped optimizer's variables, if they have not been created yet.
+
+        Args:
+            var_list: the variables that will be optimized.
+        """
         self._optimizer.build(var_list)
 
     @property
@@ -118,7 +122,10 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         return self._optimizer.variables
 
     def set_weights(self, weights: list[Any]) -> None:
-        """Set the values of `variables`, in their order.
+        """Set the values of `variables`.
+
+        Args:
+            weights: NumPy arrays, in the order of `variables`.
 
         Raises:
             ValueError: their number or shapes differ, or the optimizer is not built.
@@ -129,5 +136,9 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
     ema_momentum = delegated("ema_momentum", "The momentum of that average, a float.")
 
     def finalize_variable_values(self, var_list: Any) -> None:
-        """Overwrite `var_list` by the averages, if the wrapped optimizer keeps them."""
+        """Overwrite variables by their averages, if the wrapped optimizer keeps them.
+
+        Args:
+            var_list: the variables.
+        """
         self._optimizer.finalize_variable_values(var_list)

@@ -49,6 +49,7 @@ def register_loss_scale_wrapper(
         own registry is left alone.
 
     Example:
+        >>> import tensorflow as tf
         >>> import mpls.v1
         >>> class Plain(tf.compat.v1.train.GradientDescentOptimizer):
         ...     pass
@@ -93,6 +94,7 @@ def enable_mixed_precision_graph_rewrite(opt: Any, loss_scale: Any = "dynamic") 
         refused from TF 2.11 on.
 
     Example:
+        >>> import tensorflow as tf
         >>> import mpls.v1
         >>> opt = tf.compat.v1.train.GradientDescentOptimizer(0.1)
         >>> opt = mpls.v1.enable_mixed_precision_graph_rewrite(opt)

@@ -50,6 +50,7 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
         flow v2.
 
     Example:
+        >>> import tensorflow as tf
         >>> import mpls.v1
         >>> weight = tf.Variable(2.0)
         >>> opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
@@ -205,7 +206,15 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
                 opt = getattr(opt, "_optimizer", None) or getattr(opt, "_opt", None)
 
     def get_slot(self, var: Any, name: str) -> Any:
-        """Return the wrapped optimizer's slot variable of that name for `var`; None if there is none."""
+        """Return a slot variable of the wrapped optimizer.
+
+        Args:
+            var: the variable that it belongs to.
+            name: the slot's name, `'momentum'` for example.
+
+        Returns:
+            The slot variable, of the shape of `var`; None if there is none.
+        """
         return self._optimizer.get_slot(var, name)
 
     def get_slot_names(self) -> list[str]:
