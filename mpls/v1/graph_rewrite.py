@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.errors import ArgumentValueError, error_text
+from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.upstream import (
     has_session_without_rewrite,
     is_graph_rewrite_enabled,
@@ -57,7 +57,7 @@ def register_loss_scale_wrapper(
         ...     Plain, lambda opt, loss_scale: mpls.v1.MixedPrecisionLossScaleOptimizer(opt, 8))
     """
     if not isinstance(optimizer_cls, type):
-        raise TypeError(
+        raise ArgumentTypeError(
             error_text(
                 "register_loss_scale_wrapper: optimizer_cls",
                 "be a class",

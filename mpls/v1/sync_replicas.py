@@ -74,4 +74,4 @@ def restore_accumulator_steps(grads_and_vars: Any, global_step: Any, after: Any)
 
 def _origin(grad: Any) -> Any:
     tensor = grad.values if isinstance(grad, tf.IndexedSlices) else grad
-    return None if tensor is None else tensor.op
+    return getattr(tensor, "op", None)

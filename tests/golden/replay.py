@@ -1,0 +1,210 @@
+"""Reading recorded traces: JSON, tensor literals, which release counts, and comparison.
+
+A recorded case is `{"id", "spec", "outcomes": [{"runs", "result"}], ...}`. A run is named
+`release:mode` or `release:flavour:mode`; runs with the same result share an outcome. Floats are the shortest
+decimals of the recorded value, non-finite ones the strings "nan", "inf", "-inf". A tensor literal is one of
+
+    null                                              None
+    {"d": "float32", "v": nested list, "shape"?}      dense tensor
+    {"is": {"d", "v", "i": indices, "ds": shape?}}    tf.IndexedSlices
+    [...], {"tuple": [...]}, {"map": {...}}           nested structure
+    {"var": {...}}, {"np": {...}}, {"py": number}     a variable, a NumPy array, a Python number
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from parameterized import parameterized
+
+DATA = pathlib.Path(__file__).parent / "data"
+
+# Newest first: where releases disagree, the first that has the run is right. tf21 is TensorFlow 2.21.
+RELEASES = ("tf21", "tf215", "tf28", "tf25", "tf24", "tf23", "tf22", "tf115")
+
+
+def load(name: str) -> dict[str, Any]:
+    """Return the cases of `data/<name>.json`, by id."""
+    document = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+    return {case["id"]: case for case in document["cases"]}
+
+
+def recorded(case: dict[str, Any], mode: str, flavour: str | None = None, of: str = "outcomes") -> Any:
+    """Return what the newest release recorded for a case in a mode, or for a Keras flavour in it.
+
+    `of="metas"` returns the record of names and types instead of that of values.
+    """
+    key = "result" if of == "outcomes" else "meta"
+    suffix = mode if flavour is None else f"{flavour}:{mode}"
+    by_run = {run: group[key] for group in case[of] for run in group["runs"]}
+    for release in RELEASES:
+        if f"{release}:{suffix}" in by_run:
+            return by_run[f"{release}:{suffix}"]
+    raise LookupError(f"{case['id']}: no release recorded {suffix}")
+
+
+def releases_disagree(case: dict[str, Any]) -> bool:
+    """Return whether releases recorded different results for the same mode of a case."""
+    modes = [{run.split(":", 1)[1] for run in outcome["runs"]} for outcome in case["outcomes"]]
+    return sum(map(len, modes)) > len(set().union(*modes))
+
+
+def runs(cases: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return case and mode of everything that any release recorded."""
+    modes = {
+        (name, run.split(":", 1)[1])
+        for name, case in cases.items()
+        for outcome in case["outcomes"]
+        for run in outcome["runs"]
+    }
+    return sorted(modes)
+
+
+class Differs(NamedTuple):
+    """What mpls does differently from the record, on purpose.
+
+    Attributes:
+        case: id of the recorded case.
+        modes: the modes in which it differs.
+        right: what mpls does: a word that the test knows, or the mode in which the originals did it.
+        reason: what is wrong with what was recorded.
+    """
+
+    case: str
+    modes: tuple[str, ...]
+    right: str
+    reason: str
+
+
+def expand(rows: list[Any]) -> Any:
+    """Parameterize a test by rows, and name it after all that a row holds."""
+
+    def name(function: Any, index: int, call: Any) -> str:
+        del index
+        return re.sub(r"\W+", "_", "_".join([function.__name__, *(str(arg) for arg in call.args)]))
+
+    return parameterized.expand(rows, name_func=name)
+
+
+def is_error(result: Any) -> bool:
+    """Return whether a recorded value is an exception."""
+    return isinstance(result, dict) and "error" in result
+
+
+def numbers(value: Any) -> Any:
+    """Return a recorded value with the strings for non-finite floats made floats, in any nesting."""
+    if isinstance(value, dict):
+        return {key: numbers(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [numbers(entry) for entry in value]
+    return float(value) if value in ("nan", "inf", "-inf") else value
+
+
+def array(literal: dict[str, Any]) -> np.ndarray:
+    """Return the NumPy array of a dense literal; bfloat16 included."""
+    values = np.array(numbers(literal["v"]), dtype=np.float64)
+    if "shape" in literal:
+        values = values.reshape(literal["shape"])
+    # Saturating to infinity is what a literal too large for its dtype is there for.
+    with np.errstate(over="ignore"):
+        return values.astype(tf.as_dtype(literal["d"]).as_numpy_dtype)
+
+
+def tensor(literal: Any) -> Any:
+    """Return what a literal stands for."""
+    if literal is None:
+        return None
+    if isinstance(literal, list):
+        return [tensor(entry) for entry in literal]
+    (kind,) = {"tuple", "map", "py", "np", "var", "is", "v"} & literal.keys()
+    if kind == "is":
+        part = literal["is"]
+        shape = part.get("ds")
+        return tf.IndexedSlices(
+            tf.constant(array(part)),
+            tf.constant(part["i"], tf.int64),
+            None if shape is None else tf.constant(shape, tf.int64),
+        )
+    decode = {
+        "tuple": lambda: tuple(tensor(entry) for entry in literal["tuple"]),
+        "map": lambda: {key: tensor(entry) for key, entry in literal["map"].items()},
+        "py": lambda: numbers(literal["py"]),
+        "np": lambda: array(literal["np"]),
+        "var": lambda: tf.Variable(array(literal["var"])),
+        "v": lambda: tf.constant(array(literal)),
+    }
+    return decode[kind]()
+
+
+def replica_id() -> int:
+    """Return the index of the replica whose function is running."""
+    index = tf.distribute.get_replica_context().replica_id_in_sync_group
+    return int(index if isinstance(index, int) else tf.get_static_value(index))
+
+
+@contextlib.contextmanager
+def control_flow(v2: bool) -> Iterator[None]:
+    """Build conditionals of graphs with TensorFlow's second control flow or its first."""
+    switches = (tf.compat.v1.disable_control_flow_v2, tf.compat.v1.enable_control_flow_v2)
+    before = tf.compat.v1.control_flow_v2_enabled()
+    switches[v2]()
+    try:
+        yield
+    finally:
+        switches[before]()
+
+
+def assert_exact(actual: Any, expected: Any, what: str = "") -> None:
+    """Require numbers, booleans and nested lists of them to be the recorded ones, to the last bit."""
+    assert_close(actual, expected, what, rtol=0.0, ulps=0)
+
+
+def assert_close(actual: Any, expected: Any, what: str = "", rtol: float = 1e-6, ulps: int = 1) -> None:
+    """Require numbers to be the recorded ones to `ulps` last bits of `actual`'s dtype, or to `rtol`.
+
+    Non-finite numbers have to be the same. A Python number is compared as float32, booleans as booleans.
+    """
+    if isinstance(expected, dict):
+        assert isinstance(actual, dict), f"{what}: {actual!r} is no dict"
+        assert set(actual) == set(expected), f"{what}: {sorted(actual)} is not {sorted(expected)}"
+        for key, entry in expected.items():
+            assert_close(actual[key], entry, f"{what}[{key}]", rtol, ulps)
+        return
+    if isinstance(expected, list) and isinstance(actual, list):
+        assert len(actual) == len(expected), f"{what}: {len(actual)} entries are not {len(expected)}"
+        for index, (one, entry) in enumerate(zip(actual, expected, strict=True)):
+            assert_close(one, entry, f"{what}[{index}]", rtol, ulps)
+        return
+    if expected is None or isinstance(expected, bool):
+        assert actual is None or isinstance(actual, (bool, np.bool_)), f"{what}: {actual!r} is not {expected!r}"
+        assert actual == expected, f"{what}: {actual!r} is not {expected!r}"
+        return
+    _assert_numbers_close(actual, numbers(expected), what, rtol, ulps)
+
+
+def _assert_numbers_close(actual: Any, expected: Any, what: str, rtol: float, ulps: int) -> None:
+    got = np.asarray(actual)
+    assert got.dtype != bool, f"{what}: {actual!r} is not {expected!r}"
+    if got.dtype.kind in "iu":
+        assert np.array_equal(got, np.asarray(expected)), f"{what}: {got!r} is not {expected!r}"
+        return
+    if isinstance(actual, (float, list)):
+        got = got.astype(np.float32)
+    want = np.asarray(expected, np.float64).astype(got.dtype)
+    assert got.shape == want.shape, f"{what}: shape {got.shape} is not {want.shape}"
+    if got.dtype.kind != "f":
+        got, want = got.astype(np.float32), want.astype(np.float32)
+    finite = np.isfinite(want)
+    same = np.array_equal(got[~finite], want[~finite], equal_nan=True) and bool(np.all(np.isfinite(got[finite])))
+    allowed = np.maximum(np.abs(want[finite]) * rtol, np.spacing(np.abs(want[finite])) * ulps)
+    # One-element arrays keep the comparison below simple for scalars, too.
+    difference = np.abs(got[finite].astype(np.float64) - want[finite].astype(np.float64))
+    assert same, f"{what}: {got!r} is not {want!r}"
+    assert np.all(difference <= allowed), f"{what}: {got!r} is not {want!r}; off by {difference.max():.3g}"
