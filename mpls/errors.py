@@ -20,12 +20,16 @@ __all__ = [
     "MplsWarning",
     "NotYetSupportedError",
     "ReplicaContextError",
+    "TensorArgumentError",
     "UnsupportedStrategyError",
 ]
 
 
 class MplsError(Exception):
     """Base class of every exception that mpls raises itself."""
+
+    # AutoGraph raises an error inside a tf.function again with its own class only if it is constructed like this.
+    __init__ = Exception.__init__
 
 
 class ArgumentValueError(MplsError, ValueError):
@@ -38,6 +42,10 @@ class ArgumentOverflowError(MplsError, OverflowError):
 
 class ArgumentTypeError(MplsError, TypeError):
     """An argument has a type that cannot work."""
+
+
+class TensorArgumentError(ArgumentTypeError, ArgumentValueError):
+    """A tensor where a number is needed; the originals raised TypeError in eager mode and ValueError in a graph."""
 
 
 class ArgumentKeyError(MplsError, KeyError):
@@ -94,17 +102,20 @@ def warn_user(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=_user_stacklevel())
 
 
-_FRAMEWORK_PACKAGES = ("mpls", "tensorflow", "tf_keras", "keras")
+# Replicas of a strategy run in threads, whose outermost frames are Python's own.
+_NOT_THE_USERS = ("mpls", "tensorflow", "tf_keras", "keras", "threading")
 
 
 def _user_stacklevel() -> int:
     # 1 would be warn_user itself.
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None:
-        module = str(frame.f_globals.get("__name__", ""))
-        # AutoGraph runs the user's code from generated files, in modules named for their file.
-        generated = os.path.basename(frame.f_code.co_filename).startswith("__autograph_generated_file")
-        if module.partition(".")[0] not in _FRAMEWORK_PACKAGES and not generated:
-            return level
+    level, frame, generated_level = 1, sys._getframe(1), 0
+    while True:
+        module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module not in _NOT_THE_USERS:
+            # AutoGraph runs the user's functions from generated files; whoever called them is a better address.
+            if not os.path.basename(frame.f_code.co_filename).startswith("__autograph_generated_file"):
+                return level
+            generated_level = generated_level or level
+        if frame.f_back is None:
+            return generated_level or level
         level, frame = level + 1, frame.f_back
-    return level

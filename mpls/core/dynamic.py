@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from mpls.core.abstract import LossScale, recognition_base
 from mpls.core.gradients import all_finite
+from mpls.core.graph import as_written
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.replicas import (
     all_replicas_finite,
@@ -119,10 +120,12 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
         self._create_weights()
         return super()._lookup_dependency(name, cached_dependencies)
 
+    @as_written
     def __call__(self) -> Any:
         """Return the current loss scale as a scalar float32 tensor."""
         return tf.convert_to_tensor(self._current_loss_scale)
 
+    @as_written
     def update(self, grads: Any) -> tuple[Any, Any]:
         """Grow or shrink the scale, depending on whether every gradient is finite.
 

@@ -56,6 +56,9 @@ def unscale_gradients(grads: Any, scale: Any) -> Any:
 
     Returns:
         The same structure, each gradient in its own dtype.
+
+    Raises:
+        AttributeError: a gradient has no dtype, as Python numbers have none.
     """
     return tf.nest.map_structure(lambda grad: _unscale(grad, scale), grads)
 
@@ -65,7 +68,7 @@ def _unscale(grad: Any, scale: Any) -> Any:
         return None
     if isinstance(grad, tf.IndexedSlices):
         return tf.IndexedSlices(_unscale(grad.values, scale), grad.indices, grad.dense_shape)
-    grad = tf.convert_to_tensor(grad)
+    grad = tf.convert_to_tensor(grad, grad.dtype)
     if grad.dtype in _HALF_DTYPES:
         return tf.cast(tf.cast(grad, tf.float32) / scale, grad.dtype)
     if grad.dtype.is_floating or grad.dtype.is_complex:

@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from mpls.core.abstract import LossScale, NativeLossScale, recognition_base
 from mpls.core.dynamic import DynamicLossScale, NativeDynamicLossScale
+from mpls.core.graph import as_written
 from mpls.core.numbers import is_number, require_usable, to_float
-from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
+from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
 
 __all__ = [
     "DynamicLossScale",
@@ -84,11 +85,13 @@ class FixedLossScale(LossScale, _NativeFixedLossScale):
         loss_scale._loss_scale_value = value
         return loss_scale
 
+    @as_written
     def __call__(self) -> Any:
         """Return the loss scale as a scalar float32 tensor, always the same number."""
         # Made at each call, so that it belongs to the graph and the device in which it is used.
         return tf.convert_to_tensor(self._loss_scale_value, tf.float32)
 
+    @as_written
     def update(self, grads: Any) -> tuple[Any, bool]:
         """Do nothing.
 
@@ -132,12 +135,13 @@ def never_skips(loss_scale: Any) -> bool:
     )
 
 
-def get(identifier: Any) -> LossScale | None:
+def get(identifier: Any, subject: str = "mpls.core.loss_scale.get: identifier") -> LossScale | None:
     """Return the loss scale that an identifier stands for.
 
     Args:
         identifier: `'dynamic'` for a new `DynamicLossScale` with the default settings; a Python or NumPy number for
             a new `FixedLossScale`; a loss scale, of mpls or of TensorFlow itself, for itself; or None for None.
+        subject: the public name that the user called and its argument, for errors.
 
     Returns:
         The loss scale, or None.
@@ -155,10 +159,10 @@ def get(identifier: Any) -> LossScale | None:
         return FixedLossScale(identifier)
     if isinstance(identifier, str) and identifier == "dynamic":
         return DynamicLossScale()
-    error = ArgumentTypeError if tf.is_tensor(identifier) else ArgumentValueError
+    error = TensorArgumentError if tf.is_tensor(identifier) else ArgumentValueError
     raise error(
         error_text(
-            "loss_scale",
+            subject,
             "be 'dynamic', a number or a LossScale",
             identifier,
             "Pass 'dynamic', 128.0 or DynamicLossScale(...)",
@@ -205,7 +209,7 @@ def deserialize(config: Any, custom_objects: dict[str, type] | None = None) -> L
     if not isinstance(config, dict) or "class_name" not in config or not isinstance(config.get("config"), dict):
         raise ArgumentValueError(
             error_text(
-                "loss_scale config",
+                "deserialize: config",
                 "be a dict with 'class_name' and 'config'",
                 config,
                 "{'class_name': 'DynamicLossScale', 'config': {}}",
@@ -216,7 +220,7 @@ def deserialize(config: Any, custom_objects: dict[str, type] | None = None) -> L
     if name not in classes:
         raise ArgumentValueError(
             error_text(
-                "loss_scale config: class_name",
+                "deserialize: class_name",
                 f"be one of {sorted(classes)}",
                 name,
                 f"Pass custom_objects={{{name!r}: TheClass}}",

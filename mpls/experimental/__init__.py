@@ -6,4 +6,7 @@ Import from here what code imports from `tf.keras.mixed_precision.experimental` 
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
 from mpls.experimental.optimizer import LossScaleOptimizer
 
+# The name by which files hold wrappers over new optimizers, as tf_keras' own; not for users.
+LossScaleOptimizerV3 = LossScaleOptimizer
+
 __all__ = ["DynamicLossScale", "FixedLossScale", "LossScale", "LossScaleOptimizer"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import mpls.keras
+from mpls.core.loss_scale import deserialize
 from mpls.errors import MplsDeprecationWarning, warn_user
 from mpls.keras.arguments import translate_loss_scale
 
@@ -18,7 +19,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
     Args:
         optimizer: the optimizer to wrap, of tf_keras, legacy or new.
         loss_scale: `'dynamic'`; a Python or NumPy number for a fixed scale; a `FixedLossScale`; or a `DynamicLossScale`
-            with a multiplier of 2, whose settings are copied.
+            with a multiplier of 2, whose settings are copied; or the config of one of the two.
 
     Raises:
         TypeError: `optimizer` is no optimizer of tf_keras, or scales the loss already; or `loss_scale` is of a
@@ -43,6 +44,8 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
     """
 
     def __init__(self, optimizer: Any, loss_scale: Any) -> None:
+        if isinstance(loss_scale, dict):
+            loss_scale = deserialize(loss_scale)
         settings = translate_loss_scale(loss_scale, "mpls.experimental.LossScaleOptimizer")
         super().__init__(optimizer, **settings)
         arguments = "".join(f", {key}={_shortest(value)}" for key, value in settings.items())

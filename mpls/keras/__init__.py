@@ -6,4 +6,7 @@ Import from here what code imports from `tf.keras.mixed_precision` of TF 2.4 to 
 
 from mpls.keras.base import LossScaleOptimizer
 
+# The name by which files hold wrappers over new optimizers, as tf_keras' own; not for users.
+LossScaleOptimizerV3 = LossScaleOptimizer
+
 __all__ = ["LossScaleOptimizer"]

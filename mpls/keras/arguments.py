@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from mpls.core.loss_scale import deserialize, is_dynamic, is_fixed, is_loss_scale
 from mpls.core.numbers import is_number, require_usable, to_float, to_int
-from mpls.errors import ArgumentKeyError, ArgumentTypeError, ArgumentValueError, error_text
+from mpls.errors import (
+    ArgumentKeyError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    NotYetSupportedError,
+    TensorArgumentError,
+    error_text,
+)
 
 DEFAULT_INITIAL_SCALE = 2.0**15
 DEFAULT_GROWTH_STEPS = 2000
@@ -65,8 +74,7 @@ def translate_loss_scale(loss_scale: Any, subject: str) -> dict[str, Any]:
     """Translate the `loss_scale` argument of the experimental class into settings.
 
     Args:
-        loss_scale: `'dynamic'`, a number, a `FixedLossScale` or `DynamicLossScale` of mpls or of TensorFlow itself, or
-            the config of one.
+        loss_scale: `'dynamic'`, a number, or a `FixedLossScale` or `DynamicLossScale` of mpls or of TensorFlow itself.
         subject: the public name that the user called, for errors.
 
     Returns:
@@ -84,13 +92,12 @@ def translate_loss_scale(loss_scale: Any, subject: str) -> dict[str, Any]:
             "dynamic": False,
             "initial_scale": require_usable(to_float(loss_scale, subject), subject, loss_scale),
         }
-    if isinstance(loss_scale, dict):
-        return translate_loss_scale(deserialize(loss_scale), subject.removesuffix(": loss_scale"))
     if is_fixed(loss_scale):
         return {"dynamic": False, "initial_scale": loss_scale._loss_scale_value}
     if is_dynamic(loss_scale):
         return _translate_dynamic(loss_scale, subject)
-    raise (ArgumentTypeError if is_loss_scale(loss_scale) else ArgumentValueError)(
+    error: type[Exception] = ArgumentTypeError if is_loss_scale(loss_scale) else ArgumentValueError
+    raise (TensorArgumentError if tf.is_tensor(loss_scale) else error)(
         error_text(
             subject,
             "be 'dynamic', a number, a FixedLossScale or a DynamicLossScale",
@@ -142,6 +149,16 @@ def read_config(config: Any, custom_objects: dict[str, type] | None = None) -> t
                 config,
                 "LossScaleOptimizer.from_config(opt.get_config())",
                 "configs",
+            )
+        )
+    if "name" in config and "dynamic" not in config:
+        raise NotYetSupportedError(
+            error_text(
+                f"{_SUBJECT}.from_config: config",
+                "be that of a tf_keras wrapper, since mpls does not read those of Keras 3 yet",
+                sorted(map(str, config)),
+                "keras.optimizers.LossScaleOptimizer.from_config(config)",
+                "keras-3",
             )
         )
     settings = dict(config)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from mpls.core.gradients import scale_loss, unscale_gradients
+from mpls.core.graph import as_written
 from mpls.core.loss_scale import DynamicLossScale, LossScale
 from mpls.core.scaling import exceeds
 from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, error_text, warn_user
@@ -20,10 +21,6 @@ from mpls.upstream import native_keras_wrappers
 
 class LossScaleOptimizerMeta(type):
     """Lets the wrappers that a framework made by itself count as instances of `LossScaleOptimizer`."""
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Create an instance, without the choice of class that tf_keras' own metaclass makes."""
-        return type.__call__(cls, *args, **kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return cls.__subclasscheck__(type(instance))
@@ -168,6 +165,7 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         "clipvalue", "The value to which elements of unscaled gradients are clipped, a float, or None."
     )
 
+    @as_written
     def get_scaled_loss(self, loss: Any) -> Any:
         """Multiply a loss by the loss scale, for custom loops; `minimize` does it by itself.
 
@@ -197,6 +195,7 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
             )
         return self.loss_scale
 
+    @as_written
     def get_unscaled_gradients(self, grads: Iterable[Any]) -> list[Any]:
         """Divide gradients by the loss scale, for custom loops; `minimize` does it by itself.
 

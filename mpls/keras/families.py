@@ -63,9 +63,24 @@ def family_of(optimizer: Any) -> type:
 
 
 @cache
-def concrete_class(cls: type, family: type) -> type:
-    """Return the class of instances of `cls` that wrap optimizers of a family; it has the name of `cls`."""
+def concrete_class(cls: type, family: Any) -> type:
+    """Return the class of instances of `cls` that wrap optimizers of a family.
+
+    Users' subclasses keep their name. Those of mpls have the one of the family's native wrapper, since files that hold
+    the optimizer say by it what to load.
+
+    Raises:
+        TypeError: `cls` is the class of instances of another family.
+    """
     if issubclass(cls, family):
         return cls
-    namespace = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-    return type(family)(cls.__name__, (cls, family), namespace)
+    if hasattr(cls, "serialized_name"):
+        raise ArgumentTypeError(
+            f"{_SUBJECT} must be of the family of {cls.__name__}, a class for one family only; got an optimizer of "
+            "another. Call it on the public class: mpls.keras.LossScaleOptimizer.from_config(config). "
+            "See MIGRATION.md#optimizer-arguments"
+        )
+    is_own = cls.__module__ in ("mpls.keras", "mpls.experimental")
+    name = family.serialized_name if is_own else cls.__name__
+    namespace = {"__module__": cls.__module__, "__qualname__": name, "__doc__": cls.__doc__}
+    return type(family)(name, (cls, family), namespace)

@@ -6,22 +6,25 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.graph import as_written
 from mpls.core.step import scaled_step
-from mpls.keras.base import LossScaleOptimizerMeta, drop_missing_gradients
+from mpls.keras.base import drop_missing_gradients
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
-from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
+from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasMeta, TfKerasStep
 from mpls.upstream import Trackable, native_tf_keras_wrapper
 
 # A base for recognition: tf_keras looks for it in `compile`, and its v1 training code for this very class.
 _Native: Any = native_tf_keras_wrapper("LossScaleOptimizer")
 
 
-class _FamilyMeta(LossScaleOptimizerMeta, type(_Native)):  # type: ignore[misc]
+class _FamilyMeta(TfKerasMeta, type(_Native)):  # type: ignore[misc]
     pass
 
 
 class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
     """Members of wrappers over legacy optimizers; every method that the native class defines is overridden."""
+
+    serialized_name = "LossScaleOptimizer"
 
     # `compile` asks whether apply_gradients takes experimental_aggregate_gradients.
     _HAS_AGGREGATE_GRAD = True
@@ -30,6 +33,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         super()._track_inner()
         self._track_trackable(_SlotRestorer(self._optimizer), "base_optimizer")
 
+    @as_written
     def _compute_gradients(
         self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
     ) -> list[tuple[Any, Any]]:
@@ -39,6 +43,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         grads_and_vars = self._optimizer._compute_gradients(scaled_loss, var_list, grad_loss, tape=tape)
         return self._unscale_pairs(grads_and_vars)
 
+    @as_written
     def get_gradients(self, loss: Any, params: Any) -> list[Any]:
         """Return the unscaled gradients of a loss in a v1 graph.
 
@@ -56,6 +61,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         unscaled: list[Any] = self.get_unscaled_gradients(grads)
         return unscaled
 
+    @as_written
     def apply_gradients(
         self, grads_and_vars: Any, name: Any = None, experimental_aggregate_gradients: bool = True
     ) -> Any:

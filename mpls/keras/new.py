@@ -6,25 +6,29 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.graph import as_written
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, error_text
-from mpls.keras.base import LossScaleOptimizerMeta, drop_missing_gradients
+from mpls.keras.base import drop_missing_gradients
 from mpls.keras.delegation import delegated
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
-from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
+from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasMeta, TfKerasStep
 from mpls.upstream import native_tf_keras_wrapper, runs_with_dtensor
 
 # A base for recognition: tf_keras looks for it in `compile` and where it converts optimizers.
 _Native: Any = native_tf_keras_wrapper("LossScaleOptimizerV3")
 
 
-class _FamilyMeta(LossScaleOptimizerMeta, type(_Native)):  # type: ignore[misc]
+class _FamilyMeta(TfKerasMeta, type(_Native)):  # type: ignore[misc]
     pass
 
 
 class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
     """Members of wrappers over new optimizers; every method that the native class defines is overridden."""
 
+    serialized_name = "LossScaleOptimizerV3"
+
+    @as_written
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
         """Compute the gradients of the scaled loss, and unscale them.
 
@@ -46,6 +50,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         grads_and_vars = self._optimizer.compute_gradients(scaled_loss, var_list, tape=tape)
         return self._unscale_pairs(grads_and_vars)
 
+    @as_written
     def apply_gradients(self, grads_and_vars: Any, skip_gradients_aggregation: Any = False, **kwargs: Any) -> Any:
         """Update the loss scale, and apply the gradients or skip the step.
 

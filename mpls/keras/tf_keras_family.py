@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tf_keras
 
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
+from mpls.keras.base import LossScaleOptimizerMeta
 from mpls.upstream import track_in_keras_graph
 
 
@@ -19,6 +21,14 @@ class _GraphTrackedLossScale(DynamicLossScale):
         variable = super()._add_weight(name, initial_value, dtype)
         track_in_keras_graph(variable)
         return variable
+
+
+class TfKerasMeta(LossScaleOptimizerMeta):
+    """Metaclass of the families: creates instances without the choice of class that tf_keras' own makes."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Create an instance of this very class."""
+        return type.__call__(self, *args, **kwargs)
 
 
 class TfKerasMembers:
@@ -48,6 +58,12 @@ class TfKerasMembers:
         # By the public method, which users' subclasses override.
         grads = self.get_unscaled_gradients([grad for grad, _ in grads_and_vars])
         return [(grad, variable) for grad, (_, variable) in zip(grads, grads_and_vars, strict=True)]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        vars(copied).update({name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
+        return copied
 
     def _serialize_inner(self) -> Any:
         return tf_keras.optimizers.serialize(self._optimizer)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from mpls.core.gradients import unscale_gradients
+from mpls.core.graph import as_written
 from mpls.core.loss_scale import get, never_skips
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.scaling import LossScaling
@@ -70,7 +71,7 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
             raise ArgumentValueError(
                 error_text(f"{subject}: opt", "be a tf.compat.v1.train.Optimizer", opt, advice, "optimizer-arguments")
             )
-        scale = get(loss_scale)
+        scale = get(loss_scale, f"{subject}: loss_scale")
         if scale is None:
             raise ArgumentValueError(
                 error_text(
@@ -90,6 +91,7 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
     def _doing_dynamic_loss_scaling(self) -> bool:
         return not never_skips(self._loss_scale)
 
+    @as_written
     def compute_gradients(
         self,
         loss: Any,
@@ -134,6 +136,7 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
         grads = unscale_gradients([grad for grad, _ in grads_and_vars], scaling.scale)
         return [(grad, variable) for grad, (_, variable) in zip(grads, grads_and_vars, strict=True)]
 
+    @as_written
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
         """Update the loss scale, and apply the gradients if they are finite or the scale is fixed.
 
@@ -221,6 +224,11 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
         """Return the names of the wrapped optimizer's slots, sorted."""
         names: list[str] = self._optimizer.get_slot_names()
         return names
+
+    def __dir__(self) -> list[str]:
+        # Object-based checkpoints ask every object that lists this name for its slots. They belong to
+        # `base_optimizer`, which lists them too; found twice, they would be an error.
+        return [name for name in super().__dir__() if name != "get_slot_names"]
 
     def variables(self) -> list[Any]:
         """Return the variables of the wrapped optimizer, then those of the loss scale, in the current graph."""

@@ -64,7 +64,8 @@ def restore_accumulator_steps(grads_and_vars: Any, global_step: Any, after: Any)
     """
     if tf.executing_eagerly() or global_step is None:
         return None
-    takes = [op for grad, _ in grads_and_vars if (op := _origin(grad)) is not None and op.type in _TAKE_OPS]
+    origins = [_origin(grad) for grad, _ in grads_and_vars]
+    takes = [op for op in origins if op is not None and op.type in _TAKE_OPS]
     if not takes:
         return None
     with tf.control_dependencies([after]):
