@@ -1,0 +1,287 @@
+"""The examples of README.md, MIGRATION.md and docstrings run, and public docstrings are complete.
+
+Run as a program, this file runs examples in a process of its own, which keeps switches that they turn from
+other tests: `test_docs.py blocks FILE` or `test_docs.py doctests`.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import functools
+import importlib
+import inspect
+import io
+import json
+import os
+import pathlib
+import pkgutil
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from parameterized import parameterized
+
+import mpls
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+DOCUMENTS = ("README.md", "MIGRATION.md")
+PUBLIC_PACKAGES = ("mpls.v1", "mpls.keras", "mpls.experimental")
+
+# --- blocks of Markdown files ---------------------------------------------------------------------
+
+SKIP = re.compile(r"<!--\s*skip:\s*(?P<reason>.*?)\s*-->")
+
+
+@dataclass(frozen=True)
+class Block:
+    line: int
+    code: str
+    skip_reason: str | None
+
+
+def python_blocks(text: str) -> Iterator[Block]:
+    """The fenced blocks marked as Python, each with the reason of the comment before it to skip it."""
+    before, start, indent, lines = "", 0, "", None
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if lines is not None and stripped == "```":
+            skip = SKIP.fullmatch(before)
+            yield Block(start, textwrap.dedent("\n".join(lines)), skip["reason"] if skip else None)
+            before, lines = "", None
+        elif lines is not None:
+            lines.append(line)
+        elif stripped == "```python":
+            start, indent, lines = number + 1, line[: len(line) - len(line.lstrip())], []
+        elif stripped:
+            before = stripped
+    assert lines is None, f"the block at line {start} does not end; it is indented by {indent!r}"
+
+
+def run_blocks(path: pathlib.Path) -> None:
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in python_blocks(path.read_text()):
+        if block.skip_reason is None:
+            # Empty lines before it let a traceback name the line of the document.
+            code = compile("\n" * (block.line - 1) + block.code, str(path), "exec")
+            exec(code, namespace)
+
+
+# --- doctests -------------------------------------------------------------------------------------
+
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def modules() -> list[str]:
+    names = ["mpls", *(module.name for module in pkgutil.walk_packages(mpls.__path__, "mpls."))]
+    return [name for name in names if not name.endswith("__main__")]
+
+
+def run_doctests() -> dict[str, Any]:
+    """Run the examples of every module; return the report, empty if all is well, and their number."""
+    found = {}
+    for name in modules():
+        module = importlib.import_module(name)
+        runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
+        report = io.StringIO()
+        for test in doctest.DocTestFinder(exclude_empty=True).find(module, name):
+            # What the examples print is compared by the runner; what they log is no part of them.
+            with contextlib.redirect_stderr(io.StringIO()):
+                runner.run(test, out=report.write, clear_globs=True)
+        found[name] = {"report": report.getvalue(), "examples": runner.tries}
+    return found
+
+
+def run_here(*arguments: str) -> str:
+    path = os.pathsep.join(filter(None, [str(pathlib.Path(mpls.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    with tempfile.TemporaryDirectory() as folder:
+        result = subprocess.run(
+            [sys.executable, __file__, *arguments],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            env={**os.environ, "PYTHONPATH": path, "MPLBACKEND": "Agg"},
+        )
+    if result.returncode:
+        raise AssertionError(f"{' '.join(arguments)}\n{result.stdout[-2000:]}\n{result.stderr[-4000:]}")
+    return result.stdout
+
+
+@functools.cache
+def doctest_results() -> dict[str, Any]:
+    results: dict[str, Any] = json.loads(run_here("doctests").splitlines()[-1])
+    return results
+
+
+class ExampleTest(unittest.TestCase):
+    """What is shown to users works."""
+
+    @parameterized.expand([(name,) for name in DOCUMENTS])
+    def test_blocks_of_document_run(self, name: str) -> None:
+        blocks = list(python_blocks((ROOT / name).read_text()))
+        self.assertTrue(any(block.skip_reason is None for block in blocks), f"{name} has no block that runs")
+        self.assertTrue(all(block.skip_reason != "" for block in blocks), "a skipped block says why")
+        run_here("blocks", str(ROOT / name))
+
+    @parameterized.expand([(name,) for name in modules()])
+    def test_doctests_of_module(self, name: str) -> None:
+        self.assertEqual(doctest_results()[name]["report"], "")
+
+    def test_doctests_are_found(self) -> None:
+        self.assertGreater(sum(result["examples"] for result in doctest_results().values()), 20)
+
+    def test_a_wrong_example_is_noticed(self) -> None:
+        runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
+        test = doctest.DocTestParser().get_doctest(">>> 1 + 1\n3\n", {}, "wrong", None, 0)
+        report = io.StringIO()
+        runner.run(test, out=report.write)
+        self.assertIn("Expected:", report.getvalue())
+
+    def test_a_failing_block_is_noticed(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "wrong.md"
+            path.write_text("Text\n\n```python\nx = 1\n```\n\n<!-- skip: wrong -->\n```python\n1 / 0\n```\n")
+            run_blocks(path)
+            path.write_text("Text\n\n```python\nx = 1\n```\nText\n\n```python\nassert x == 2\n```\n")
+            with self.assertRaisesRegex(AssertionError, r'wrong\.md", line 9'):
+                run_here("blocks", str(path))
+
+
+# --- docstrings -----------------------------------------------------------------------------------
+
+SECTIONS = ("Args", "Returns", "Yields", "Raises", "Attributes", "Reproduces", "Example", "Examples")
+RECORDED = json.loads((HERE / "data" / "surface.json").read_text())
+
+
+def public_objects() -> Iterator[tuple[str, Any]]:
+    for package in PUBLIC_PACKAGES:
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            yield f"{package}.{name}", getattr(module, name)
+
+
+def public_methods() -> Iterator[tuple[str, Any]]:
+    """Public methods and properties that mpls itself defines, of public classes and the families behind."""
+    seen = set()
+    for path, cls in public_objects():
+        if not inspect.isclass(cls):
+            continue
+        for owner in (c for c in cls.__mro__ if c.__module__.split(".")[0] == "mpls"):
+            for name, value in vars(owner).items():
+                if name.startswith("_") or (owner, name) in seen:
+                    continue
+                seen.add((owner, name))
+                if isinstance(value, property | classmethod | staticmethod) or inspect.isfunction(value):
+                    yield f"{path}: {owner.__qualname__}.{name}", value
+
+
+def sections(doc: str) -> dict[str, str]:
+    """The text of each section of a Google-style docstring, and of what comes before under ''."""
+    found, name = {"": ""}, ""
+    for line in doc.splitlines():
+        heading = re.fullmatch(r"(\w+):", line)
+        if heading and heading[1] in SECTIONS:
+            name = heading[1]
+            found[name] = ""
+        else:
+            found[name] += line + "\n"
+    return found
+
+
+def problems_of(function: Any, doc: str | None) -> list[str]:
+    """What the docstring of a function, or of a class with this constructor, lacks."""
+    if not doc:
+        return ["no docstring"]
+    found = sections(inspect.cleandoc(doc))
+    problems = problems_of_summary(found[""])
+    if function is None:
+        return problems
+    documented = set(re.findall(r"^    \*{0,2}([a-z_]+)(?=[,:])", found.get("Args", ""), re.MULTILINE))
+    for names in re.findall(r"^    ((?:\*{0,2}[a-z_]+, )+\*{0,2}[a-z_]+):", found.get("Args", ""), re.MULTILINE):
+        documented |= {name.strip(" *") for name in names.split(",")}
+    wanted = {name for name in inspect.signature(function).parameters if name not in ("self", "cls")}
+    if wanted - documented:
+        problems.append(f"Args lacks {sorted(wanted - documented)}")
+    if documented - wanted:
+        problems.append(f"Args has {sorted(documented - wanted)}, which the function has not")
+    if raises(function) and "Raises" not in found:
+        problems.append("no Raises, and there is a raise in the code")
+    return problems
+
+
+def problems_of_summary(text: str) -> list[str]:
+    first, *rest = text.splitlines()
+    problems = []
+    if not first.endswith("."):
+        problems.append("the first line is no sentence")
+    if rest and rest[0]:
+        problems.append("no empty line after the first")
+    return problems
+
+
+def raises(function: Any) -> bool:
+    """Whether the code has a raise that a caller could meet."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    return any(isinstance(node, ast.Raise) for node in ast.walk(tree))
+
+
+def has_returns(function: Any, doc: str) -> bool:
+    annotation = inspect.signature(function).return_annotation
+    if annotation in (None, "None", "NoReturn", inspect.Signature.empty):
+        return True
+    text = inspect.cleandoc(doc)
+    return "Returns" in sections(text) or text.startswith(("Return ", "Create "))
+
+
+class DocstringTest(unittest.TestCase):
+    """Public docstrings tell all that there is to know."""
+
+    @parameterized.expand(public_objects())
+    def test_public_object(self, path: str, value: Any) -> None:
+        constructor = value.__init__ if inspect.isclass(value) else value
+        is_ours = constructor.__module__.split(".")[0] == "mpls"
+        self.assertEqual(problems_of(constructor if is_ours else None, value.__doc__), [])
+        if not inspect.isclass(value):
+            self.assertTrue(has_returns(value, value.__doc__), "no Returns")
+
+    @parameterized.expand(public_objects())
+    def test_says_what_it_reproduces(self, path: str, value: Any) -> None:
+        package, _, name = path.rpartition(".")
+        text = sections(inspect.cleandoc(value.__doc__)).get("Reproduces", "")
+        record = {**RECORDED["classes"], **RECORDED["functions"]}
+        record["LossScaleOptimizer"] = (
+            record[f"{package.removeprefix('mpls.')}.LossScaleOptimizer"] if (name == "LossScaleOptimizer") else None
+        )
+        paths = record[name]["paths"]
+        self.assertTrue(any(f"`{recorded}`" in text for recorded in paths), f"none of {paths} is in: {text!r}")
+        self.assertRegex(text, r"\b(TF|tf_keras|TensorFlow) \d\.\d+", "the releases that had it")
+
+    @parameterized.expand(public_methods())
+    def test_public_method(self, path: str, value: Any) -> None:
+        if isinstance(value, property):
+            self.assertEqual(problems_of(None, value.__doc__), [])
+            return
+        function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+        self.assertEqual(problems_of(function, function.__doc__), [])
+        self.assertTrue(has_returns(function, function.__doc__), "no Returns")
+
+
+def main(command: str, *arguments: str) -> None:
+    if command == "blocks":
+        run_blocks(pathlib.Path(*arguments))
+    else:
+        print(json.dumps(run_doctests()))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

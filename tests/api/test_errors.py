@@ -1,0 +1,501 @@
+"""Every recorded expression comes out in mpls as in the originals, or the table below says why not."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from parameterized import parameterized
+
+import mpls
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[1]
+MODES = ("v2", "v1")
+
+Outcome = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    mode: str
+    release: str
+    group: str
+    expression: str
+    recorded: Outcome
+
+    @property
+    def key(self) -> str:
+        return f"{self.group} :: {self.expression}"
+
+
+def read_cases() -> Iterator[Case]:
+    data = json.loads((HERE / "data" / "errors.json").read_text())
+    for group in data["groups"]:
+        for expression, *indices in group["cases"]:
+            for mode, index in zip(MODES, indices, strict=True):
+                if index is not None and not is_not_ours(expression):
+                    yield Case(mode, group["release"], group["group"], expression, data["outcomes"][index])
+
+
+def is_not_ours(expression: str) -> bool:
+    """Say whether a record is of an unwrapped optimizer or of a layer, kept in the data for comparison."""
+    return "unwrapped" in expression or expression.startswith("mixed_float16 layer")
+
+
+CASES = list(read_cases())
+
+
+@functools.cache
+def processes() -> dict[str, subprocess.Popen[str]]:
+    """Start the evaluation in both modes, side by side."""
+    package_root = str(pathlib.Path(mpls.__file__).parents[1])
+    path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
+    return {
+        mode: subprocess.Popen(
+            [sys.executable, str(HERE / "evaluate.py"), mode, "mpls"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        for mode in MODES
+    }
+
+
+@functools.cache
+def evaluated(mode: str) -> dict[str, Outcome]:
+    process = processes()[mode]
+    stdout, stderr = process.communicate(timeout=300)
+    if process.returncode:
+        raise RuntimeError(stderr[-3000:])
+    results: dict[str, Outcome] = json.loads(stdout)
+    return results
+
+
+# --- comparison -----------------------------------------------------------------------------------
+
+NEWEST = "2.21.0"
+
+# What may differ in the text of a value, each with what takes its place on both sides.
+NOISE = [
+    (r"tensorflow\.python\.training\.experimental\.loss_scale\.|mpls\.core\.\w+\.", ""),
+    (r"(?:tensorflow\.python\.training\.experimental\.loss_scale_optimizer|mpls\.v1\.optimizer)\.", ""),
+    # The originals have a class for each family and release; mpls has one public class.
+    (r"(?:tf_keras\.src|keras)\.mixed_precision\.loss_scale_optimizer\.LossScaleOptimizer(?:V1|V3)?\b", "LSO"),
+    (r"mpls\.(?:keras|experimental)\.LossScaleOptimizer\b", "LSO"),
+    (r"'LossScaleOptimizer(?:V1|V3)?'", "'LSO'"),
+    (r"'(?:tf_keras\.src\.mixed_precision\.loss_scale_optimizer|mpls\.keras)'", "'LSO'"),
+    (r"<bound method \w+\.", "<bound method "),
+    # What the graph calls an op or a test's own variable is no part of the API.
+    (r"<tf\.(Tensor|Operation) '[^']*'", r"<tf.\1 ''"),
+    (r"'(?:Variable|v)(?:_?\d+)?(:0|/)", r"'v\1"),
+    (r"__main__\.(?:names_of\.<locals>\.)?Sub", "Sub"),
+    # NumPy 1 and 2 show their scalars differently.
+    (r"np\.(True|False)_", r"\1"),
+]
+# In the records of earlier releases.
+AGE = [
+    (r"keras\.optimizer(?:_v2|s\.optimizer_v2)\.gradient_descent", "tf_keras.src.optimizers.legacy.gradient_descent"),
+    (r"tf_(?=tf_keras)", ""),
+    # A config says more today.
+    (r"'module': '[\w.]+', ", ""),
+    (r", 'registered_name': (?:None|'[^']*')", ""),
+]
+# Of single expressions: weights are random, and so is whether the first step overflows; annotations are no signature.
+OF_EXPRESSIONS = {
+    "fit(": [(r"loss_scale=EagerTensor<float32 \(\) \d+\.0>", "loss_scale=")],
+    "inspect.signature(": [(r": '[^']*'", ""), (r" -> '[^']*'", ""), (r" = ", "="), (r"^[\"']|[\"']$", "")],
+}
+
+
+def plain(case: Case, text: str) -> Any:
+    """A value's text without what may differ, or what is compared in its place."""
+    rules = NOISE + ([] if case.release == NEWEST else AGE)
+    for function, extra in OF_EXPRESSIONS.items():
+        rules = rules + (extra if function in case.expression else [])
+    for pattern, replacement in rules:
+        text = re.sub(pattern, replacement, text)
+    if case.expression.startswith("k_attr_types("):
+        found = ast.literal_eval(text)
+        return {name: value for name, value in found.items() if name == "_optimizer" or name[0] != "_"}
+    return text
+
+
+def is_same(case: Case, found: Outcome) -> bool:
+    recorded = case.recorded
+    if recorded["outcome"] != found["outcome"]:
+        return False
+    if recorded["outcome"] == "raise":
+        return recorded["exception"] in found["bases"]
+    before, now = plain(case, recorded["value"]), plain(case, found["value"])
+    if case.expression.startswith("pub_dir("):
+        return set(ast.literal_eval(before)) <= set(ast.literal_eval(now))
+    return bool(before == now)
+
+
+def show(outcome: Outcome) -> str:
+    if outcome["outcome"] == "raise":
+        return f"{outcome['exception']}: {outcome['message']}"
+    return f"{outcome['type']} {outcome['value']}"
+
+
+# --- deliberate differences -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What mpls does otherwise than the originals, on purpose.
+
+    Attributes:
+        reason: why.
+        pattern: searched for in "group :: expression".
+        now: searched for in what comes out of mpls, as `show` shows it.
+        modes: the modes in which it differs.
+    """
+
+    reason: str
+    pattern: str
+    now: str
+    modes: tuple[str, ...] = MODES
+
+
+def either(*texts: str) -> str:
+    return f"(?:{'|'.join(map(re.escape, texts))})"
+
+
+REFUSED = r"^mpls\.errors\.ArgumentValueError: [\w.]+: \w+ must be positive and finite"
+# A fixed scale below 1 was refused already.
+NOT_A_SCALE = either("float('nan')", "float('inf')", "1e39", "2**128")
+NEVER_A_SCALE = either("0", "-1", "float('nan')", "float('inf')", "float('-inf')", "False", "1e39", "2**128")
+NUMPY_NUMBER = either("np.float32(128)", "np.int64(128)", "np.int32(128)", "np.array(128.)")
+NOT_FLOATS = either("'foo'", "5)", "[5]", "[tf.constant(5)")
+V1_SCALE = r"^(?:MixedPrecision\S+|enable\S+ \(v1\)) loss_scale :: \w+\(v1opt\(\), "
+KERAS_SCALE = r"^keras experimental \S+ loss_scale :: KLSOX\(kopt\(\), |:: ENABLE\(kopt\(\), "
+
+DIFFERENCES: list[Difference] = [
+    # What can only destroy a run is refused.
+    Difference(
+        "a fixed scale that is NaN, or infinite in float32, can only destroy a run",
+        rf":: FLS\({NOT_A_SCALE}\)$|{V1_SCALE}{NOT_A_SCALE}\)$",
+        REFUSED,
+    ),
+    Difference(
+        "an initial scale or multiplier that is NaN, infinite, zero or negative can only destroy a run",
+        rf":: DLS\((?:initial_loss_scale|multiplier)={NEVER_A_SCALE}\)$"
+        r"|:: dls_trace\(DLS\((?:0\.|-4\.|float\(\"\w+\"\)), 1, 2\.\), "
+        r"|:: dls_trace\(DLS\(4\., 1, (?:0\.|-2\.|float.*)\), ",
+        REFUSED,
+    ),
+    Difference(
+        "a scale of a Keras optimizer that is NaN, infinite, zero or negative can only destroy a run",
+        rf":: KLSO\(kopt\(\),(?: dynamic=False,)? initial_scale={NEVER_A_SCALE}\)$"
+        rf"|(?:{KERAS_SCALE}){NEVER_A_SCALE}\)$",
+        REFUSED,
+    ),
+    # What is a number is accepted.
+    Difference(
+        "NumPy numbers and 0-d arrays are numbers",
+        rf":: FLS\({NUMPY_NUMBER}\)$",
+        r"FixedLossScale\(128\.0\)$",
+    ),
+    Difference(
+        "NumPy numbers and 0-d arrays are numbers, for optimizers as well",
+        rf"(?:{V1_SCALE}|{KERAS_SCALE}){NUMPY_NUMBER}\)$",
+        r"LossScaleOptimizer object",
+    ),
+    # State.
+    Difference(
+        "in eager mode the state is made when it is first used, under the strategy of that moment",
+        r"for k in DLS\(\)\._weights|DLS\(\)\._add_weight",
+        r"^list \[\]$|ResourceVariable<float32 \(\) 1\.0>$",
+        ("v2",),
+    ),
+    Difference(
+        "in eager mode update() has updated when it returns, and there is no op to run",
+        rf"^DynamicLossScale.update :: upd\(DLS\(\), (?!{NOT_FLOATS}|.*float\(.(?:nan|inf))",
+        r"^list \['None', 'EagerTensor<bool \(\) True>'\]$",
+        ("v2",),
+    ),
+    Difference(
+        "in a graph update() returns an operation, not the answer of a conditional",
+        rf"^DynamicLossScale.update :: upd\(DLS\(\), (?!{NOT_FLOATS})",
+        r"^tuple \(\('Operation', 'SymbolicTensor'\), \[None, (?:np\.)?(?:True|False)_?\]\)$",
+        ("v1",),
+    ),
+    Difference(
+        "the loss scale of a Keras optimizer is an object of the same classes as everywhere",
+        r":: KLSO\(k\w+\(\)(?:, False, 4)?\)\._loss_scale$",
+        r"(?:DynamicLossScale|FixedLossScale)\(",
+    ),
+    # What the originals got wrong.
+    Difference(
+        "update() of a user's own LossScale is obeyed",
+        r"MPLSO\(v1opt\(\), Sub\(\)\)\._doing_dynamic_loss_scaling\(\)",
+        r"^bool True$",
+    ),
+    Difference(
+        "float16 variables work",
+        r":: mp_fp16\(",
+        r"^str '(?:NoneType|Operation)'$",
+    ),
+    Difference(
+        "slots are found through the wrapper",
+        r":: slots_v1\(\)",
+        r"\['momentum'\], \['momentum'\], True, True, ",
+    ),
+    Difference(
+        "a wrapper function that is registered without a class does not break later calls",
+        r":: \(REGW\(Foo, lambda o, s: \([^()]*\)\), ENABLE\(",
+        r"MixedPrecisionLossScaleOptimizer object|'wrapped', 'Foo', 7",
+    ),
+    Difference(
+        "new tf_keras optimizers are wrapped as well",
+        r":: ENABLE\(kexp\(\)\)",
+        r"LossScaleOptimizer object",
+    ),
+    Difference(
+        "from_config can be called on the public class",
+        r":: KLSO\.from_config\(",
+        # What a new optimizer's own get_config() cannot do in a graph.
+        r"^dict \{'inner_optimizer': |^mpls\.errors\.Argument(?:Key|Value)Error: |: numpy\(\) is only available",
+    ),
+    Difference(
+        "no gradient is lost, however large the scale",
+        r":: k_step\(lambda o: KLSO\(o, initial_scale=2\.\*\*127",
+        r"^list \[\('f', 0\.5, .*\('f', 0\.0, ",
+        ("v2",),
+    ),
+    Difference(
+        "no gradient is lost in a graph either",
+        r":: k_step\(lambda o: KLSO\(o, initial_scale=2\.\*\*127, .*kleg",
+        r"^list \[\('f', 0\.5, .*\('f', 0\.0, ",
+        ("v1",),
+    ),
+    Difference(
+        "in a graph apply_gradients() returns the op to run, for new optimizers as well",
+        r":: KLSO\(kopt\(\)\)\.apply_gradients\((?:\[\(None, var\(\)\), |\[\(tf\.constant\(1\.\), var|iter|\[\(tf\.Ind)"
+        r"|:: cross_replica_apply\(lambda: KLSO\(kopt\(\)\), 'default'\)",
+        r"^tensorflow\.python\.framework\.ops\.Operation ",
+        ("v1",),
+    ),
+    Difference(
+        "clip attributes reach the inner optimizer, new ones included",
+        r":: KLSO\(kopt\(\)\)\.(?:clipnorm|clipvalue|global_clipnorm)$|setget\(KLSO\(kopt\(\)\), 'clipnorm'",
+        r"^NoneType None$|^list \['outer=0\.1', 'inner=0\.1'\]$",
+    ),
+    Difference(
+        "aggregate_gradients() works",
+        r":: KLSO\(kopt\(\)\)\.aggregate_gradients\(\[\]\)",
+        r"^list \[\]$",
+    ),
+    # How it is made.
+    Difference(
+        "classes of mpls stand before those of tf_keras, all of which are there; see test_surface.py",
+        r":: \[full\(c\) for c in type\(KLSO\(k\w+\(\)\)\)\.__mro__\]",
+        r"^list \['mpls\.keras\.LossScaleOptimizer', .*'tf_keras\.src\.mixed_precision\.loss_scale_optimizer\.Loss",
+    ),
+    Difference(
+        "optimizers cannot be pickled, which Python says in other words",
+        r":: pickle\.dumps\(KLSO\(",
+        r"^_pickle\.PicklingError: ",
+    ),
+]
+
+
+def difference_of(case: Case) -> Difference | None:
+    matches = [d for d in DIFFERENCES if case.mode in d.modes and re.search(d.pattern, case.key)]
+    assert len(matches) < 2, f"{case.key} is in the table {len(matches)} times"
+    return matches[0] if matches else None
+
+
+def named(cases: list[Case]) -> list[tuple[str, Case]]:
+    return [(f"{case.mode} {case.expression}"[:70], case) for case in cases]
+
+
+SAME = [case for case in CASES if difference_of(case) is None]
+DIFFERENT = [case for case in CASES if difference_of(case) is not None]
+
+
+class RecordedTest(unittest.TestCase):
+    """The table-driven comparison."""
+
+    @parameterized.expand(named(SAME))
+    def test_comes_out_as_recorded(self, label: str, case: Case) -> None:
+        found = evaluated(case.mode)[case.key]
+        self.assertTrue(
+            is_same(case, found),
+            f"\n{case.mode} {case.key}\n  recorded: {show(case.recorded)}\n  found:    {show(found)}",
+        )
+
+    @parameterized.expand(named(DIFFERENT))
+    def test_differs_on_purpose(self, label: str, case: Case) -> None:
+        found = evaluated(case.mode)[case.key]
+        difference = difference_of(case)
+        assert difference is not None
+        self.assertFalse(
+            is_same(case, found),
+            f"\n{case.mode} {case.key} does not differ any more; the table says: {difference.reason}",
+        )
+        self.assertRegex(show(found), difference.now, f"{case.mode} {case.key}: {difference.reason}")
+
+    @parameterized.expand([(d.reason[:60], d) for d in DIFFERENCES])
+    def test_every_row_of_the_table_is_used(self, label: str, difference: Difference) -> None:
+        for mode in difference.modes:
+            used = [c for c in CASES if c.mode == mode and re.search(difference.pattern, c.key)]
+            self.assertTrue(used, f"no recorded expression matches {difference.pattern!r} in {mode}")
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+MESSAGE = re.compile(
+    r"(?P<name>[A-Za-z_][\w.]*): (?P<argument>[^;]+?) must (?P<constraint>[^;]+); "
+    r"got (?P<value>.+?)(?P<type> \([\w.]+\))?\. (?P<advice>[^.].*)\. See MIGRATION\.md#(?P<anchor>[a-z0-9-]+)",
+    re.DOTALL,
+)
+
+
+def has_the_form(text: str) -> bool:
+    """Whether a text has all parts; what is wrong may be no argument, and then it has no type."""
+    match = MESSAGE.fullmatch(text)
+    return match is not None and (match["type"] is not None or not match["argument"].isidentifier())
+
+
+def anchors(markdown: str) -> set[str]:
+    """The anchors that a Markdown file offers: explicit ones, and those that its headings get."""
+    found = set(re.findall(r'<a (?:id|name)="([^"]+)">', markdown))
+    for heading in re.findall(r"^#+ +(.+?) *#*$", markdown, re.MULTILINE):
+        words = re.sub(r"[^\w\- ]", "", heading.lower())
+        found.add(words.replace(" ", "-"))
+    return found
+
+
+def own_errors() -> dict[str, tuple[str, str]]:
+    """Each error text that mpls itself made, with the first expression that led to it."""
+    found: dict[str, tuple[str, str]] = {}
+    for mode in MODES:
+        for key, outcome in evaluated(mode).items():
+            if "mpls.errors.MplsError" in outcome.get("bases", ()):
+                found.setdefault(outcome["message"], (mode, key))
+    return found
+
+
+class MessageTest(unittest.TestCase):
+    """Errors that mpls raises itself say what is wrong, with what, and what to do."""
+
+    @parameterized.expand(
+        [
+            ("no public name", "loss_scale must be a number; got 'foo' (str). Pass 4.0. See MIGRATION.md#numbers"),
+            ("no value", "LossScale: value must be a number. Pass 4.0. See MIGRATION.md#numbers"),
+            ("no type", "LossScale: value must be a number; got 'foo'. Pass 4.0. See MIGRATION.md#numbers"),
+            ("no advice", "LossScale: value must be a number; got 'foo' (str). See MIGRATION.md#numbers"),
+            ("no anchor", "LossScale: value must be a number; got 'foo' (str). Pass 4.0."),
+        ]
+    )
+    def test_an_incomplete_text_is_noticed(self, label: str, text: str) -> None:
+        self.assertFalse(has_the_form(text))
+
+    def test_texts_have_the_form(self) -> None:
+        texts = own_errors()
+        self.assertGreater(len(texts), 50)
+        wrong = [(where, text) for text, where in texts.items() if not has_the_form(text)]
+        self.assertEqual(wrong, [], "\n".join(text for _, text in wrong))
+
+    def test_anchors_are_in_the_migration_guide(self) -> None:
+        offered = anchors((ROOT / "MIGRATION.md").read_text())
+        used = {match["anchor"] for text in own_errors() if (match := MESSAGE.fullmatch(text))}
+        self.assertTrue(used)
+        self.assertEqual(used - offered, set())
+
+    def test_a_refusal_is_an_error_of_mpls_wherever_it_comes_out(self) -> None:
+        # Also where AutoGraph raised it again.
+        lost = [
+            (mode, key, outcome["bases"][0])
+            for mode in MODES
+            for key, outcome in evaluated(mode).items()
+            if "See MIGRATION.md#" in outcome.get("message", "") and "mpls.errors.MplsError" not in outcome["bases"]
+        ]
+        self.assertEqual(lost, [])
+
+
+# --- warnings ---------------------------------------------------------------------------------------------------
+
+
+def warnings_of(outcome: Outcome, category: str) -> list[str]:
+    return [text for name, text, _ in outcome["warnings"] if name == category]
+
+
+def settings_of_call(text: str) -> dict[str, Any]:
+    """The settings of the call of LossScaleOptimizer that a text shows, defaults included."""
+    call = re.search(r"LossScaleOptimizer(\([^()]*\))", text)
+    assert call, text
+    tree = ast.parse(f"f{call[1]}", mode="eval").body
+    assert isinstance(tree, ast.Call)
+    shown = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in tree.keywords}
+    if not shown.setdefault("dynamic", True):
+        return shown
+    return {"initial_scale": 2**15, "dynamic_growth_steps": 2000, **shown}
+
+
+def forgotten_calls(text: str) -> set[str]:
+    """The methods that a warning says were not called."""
+    not_called = text.split("(you did call")[0]
+    return set(re.findall(r"get_scaled_loss|get_unscaled_gradients", not_called.split("never")[0]))
+
+
+def went_well(release: str) -> list[tuple[str, Case]]:
+    """Cases of a release that came out well there and are to come out well here."""
+    return named(
+        [
+            case
+            for case in SAME
+            # Labels stand for more than the expression that was recorded.
+            if case.release == release and case.recorded["outcome"] == "ok" and case.group != "checkpoint keys"
+        ]
+    )
+
+
+class WarningTest(unittest.TestCase):
+    """What the originals warned of is warned of, and nothing else."""
+
+    @parameterized.expand(went_well(NEWEST))
+    def test_forgotten_scaling(self, label: str, case: Case) -> None:
+        recorded = [forgotten_calls(text) for text in case.recorded.get("logs", ()) if "You forgot" in text]
+        found = warnings_of(evaluated(case.mode)[case.key], "MplsWarning")
+        self.assertEqual([forgotten_calls(text) for text in found], recorded, case.key)
+
+    @parameterized.expand([case for case in went_well("2.8.4") if "from_config" not in case[1].expression])
+    def test_deprecation_shows_the_call_that_replaces_it(self, label: str, case: Case) -> None:
+        recorded = [text for text in case.recorded.get("logs", ()) if "is deprecated" in text]
+        found = warnings_of(evaluated(case.mode)[case.key], "MplsDeprecationWarning")
+        self.assertEqual([settings_of_call(t) for t in found], [settings_of_call(t) for t in recorded], case.key)
+
+    @parameterized.expand(
+        [
+            (f"{mode}_{expression[:7]}", mode, f"graph rewrite :: {expression}", text)
+            for mode in MODES
+            for expression, text in {
+                "DISABLE()": "disable_mixed_precision_graph_rewrite",
+                "enable_after_session()": "Sessions",
+            }.items()
+        ]
+    )
+    def test_graph_rewrite(self, label: str, mode: str, key: str, text: str) -> None:
+        self.assertEqual([text in log for log in evaluated(mode)[key]["logs"]], [True])
+        said_elsewhere = [
+            other
+            for other, outcome in evaluated(mode).items()
+            for log in outcome["logs"]
+            if text in log and other != key
+        ]
+        self.assertEqual(said_elsewhere, [])

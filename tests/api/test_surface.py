@@ -1,0 +1,282 @@
+"""Names, signatures, defaults, constants, kinds of members and base classes, against the recorded API."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import json
+import pathlib
+import unittest
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tf_keras
+from parameterized import parameterized
+
+import mpls.errors
+import mpls.experimental
+import mpls.keras
+import mpls.v1
+
+SURFACE = json.loads((pathlib.Path(__file__).parent / "data" / "surface.json").read_text())
+CLASSES: dict[str, Any] = SURFACE["classes"]
+FUNCTIONS: dict[str, Any] = SURFACE["functions"]
+
+# Where the recorded names are now.
+PUBLIC_CLASSES = {
+    "LossScale": (mpls.v1, mpls.experimental),
+    "FixedLossScale": (mpls.v1, mpls.experimental),
+    "DynamicLossScale": (mpls.v1, mpls.experimental),
+    "MixedPrecisionLossScaleOptimizer": (mpls.v1,),
+}
+
+
+def new_optimizer() -> Any:
+    return tf_keras.optimizers.SGD(0.5, momentum=0.9)
+
+
+def legacy_optimizer() -> Any:
+    return tf_keras.optimizers.legacy.SGD(0.5, momentum=0.9)
+
+
+@functools.cache
+def wrapper(target: str) -> Any:
+    """An instance of the public Keras class: what it can do is settled by the optimizer that it wraps."""
+    keras, experimental = mpls.keras.LossScaleOptimizer, mpls.experimental.LossScaleOptimizer
+    make = {
+        "keras, new": lambda: keras(new_optimizer()),
+        "keras, legacy": lambda: keras(legacy_optimizer()),
+        "experimental, new": lambda: experimental(new_optimizer(), "dynamic"),
+        "experimental, legacy": lambda: experimental(legacy_optimizer(), "dynamic"),
+    }[target]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mpls.errors.MplsDeprecationWarning)
+        return make()
+
+
+# The public class of tf_keras makes instances of two concrete ones, which hold most of the record.
+WRAPPERS = {
+    "keras, new": ("keras.LossScaleOptimizer", "keras.LossScaleOptimizer (new)"),
+    "keras, legacy": ("keras.LossScaleOptimizer", "keras.LossScaleOptimizer (legacy)"),
+    "experimental, new": ("keras.LossScaleOptimizer (new)",),
+    "experimental, legacy": ("experimental.LossScaleOptimizer", "keras.LossScaleOptimizer (legacy)"),
+}
+
+
+def plain_classes() -> Iterator[tuple[str, type, dict[str, Any]]]:
+    for name, modules in PUBLIC_CLASSES.items():
+        for module in modules:
+            yield f"{module.__name__}.{name}", getattr(module, name), CLASSES[name]
+
+
+def same(cls: type) -> type:
+    return cls
+
+
+def class_of_wrapper(target: str) -> type:
+    return type(wrapper(target))
+
+
+Member = tuple[str, Callable[[], type], str, dict[str, Any]]
+
+
+def members(section: str) -> Iterator[Member]:
+    """Every recorded member, with a function that returns the class of mpls that must have it."""
+    for path, cls, record in plain_classes():
+        for name, member in record[section].items():
+            yield f"{path}.{name}", functools.partial(same, cls), name, member
+    for target, records in WRAPPERS.items():
+        for recorded in records:
+            for name, member in CLASSES[recorded][section].items():
+                yield f"{target}, {recorded}.{name}", functools.partial(class_of_wrapper, target), name, member
+
+
+def kind_of(cls: type, name: str) -> str:
+    """The kind of a member, in the words of the record."""
+    value = inspect.getattr_static(cls, name)
+    if isinstance(value, classmethod):
+        return "classmethod"
+    if inspect.isfunction(value):
+        return "method"
+    return "property" if inspect.isdatadescriptor(value) else "constant"
+
+
+def is_settable(cls: type, name: str) -> bool:
+    value = inspect.getattr_static(cls, name)
+    return value.fset is not None if isinstance(value, property) else hasattr(value, "__set__")
+
+
+def parameters(function: Any) -> list[dict[str, str]]:
+    """The parameters of a function, in the form of the record."""
+    found = []
+    for parameter in inspect.signature(function).parameters.values():
+        entry = {"name": parameter.name, "kind": parameter.kind.name}
+        if parameter.default is not parameter.empty:
+            entry["default"] = repr(parameter.default)
+        found.append(entry)
+    return found
+
+
+def is_opt_in(parameter: dict[str, str]) -> bool:
+    """Whether code that was written for the original cannot notice the parameter."""
+    return parameter["kind"] == "KEYWORD_ONLY" and "default" in parameter
+
+
+def reproduced(found: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [parameter for parameter in found if not is_opt_in(parameter)]
+
+
+def unbound(cls: type, name: str) -> Any:
+    value = inspect.getattr_static(cls, name)
+    return value.__func__ if isinstance(value, classmethod) else value
+
+
+class MemberTest(unittest.TestCase):
+    """Members of every class."""
+
+    @parameterized.expand(members("members"))
+    def test_kind(self, label: str, get_class: Callable[[], type], name: str, record: dict[str, Any]) -> None:
+        self.assertTrue(hasattr(get_class(), name), f"{get_class()} has no {name}")
+        self.assertEqual(kind_of(get_class(), name), record["kind"])
+
+    @parameterized.expand([m for m in members("members") if m[3]["kind"] == "property"])
+    def test_property_is_settable_as_recorded(
+        self, label: str, get_class: Callable[[], type], name: str, record: dict[str, Any]
+    ) -> None:
+        self.assertEqual(is_settable(get_class(), name), record["settable"])
+
+    @parameterized.expand([m for m in members("members") if m[3]["kind"] == "constant"])
+    def test_constant(self, label: str, get_class: Callable[[], type], name: str, record: dict[str, Any]) -> None:
+        self.assertEqual(repr(getattr(get_class(), name)), record["value"])
+        self.assertEqual(type(getattr(get_class(), name)).__name__, record["type"])
+
+    @parameterized.expand([m for m in members("members") if "params" in m[3]])
+    def test_signature(self, label: str, get_class: Callable[[], type], name: str, record: dict[str, Any]) -> None:
+        self.assertEqual(reproduced(parameters(unbound(get_class(), name))), record["params"])
+
+    @parameterized.expand([m for m in members("special_members") if m[2] in ("__call__", "__repr__")])
+    def test_special_method(self, label: str, get_class: Callable[[], type], name: str, record: dict[str, Any]) -> None:
+        self.assertEqual(reproduced(parameters(unbound(get_class(), name))), record["params"])
+
+    # Users' subclasses call the one, and code that looks into a wrapper the other.
+    @parameterized.expand(
+        [m for m in members("private_members") if m[2] in ("_add_weight", "_doing_dynamic_loss_scaling")]
+    )
+    def test_private_method_that_clients_use(
+        self, label: str, get_class: Callable[[], type], name: str, record: dict[str, Any]
+    ) -> None:
+        self.assertEqual(parameters(unbound(get_class(), name)), record["params"])
+
+    @parameterized.expand([(target,) for target in WRAPPERS])
+    def test_instance_has_every_member(self, target: str) -> None:
+        instance = wrapper(target)
+        expected = {name for recorded in WRAPPERS[target] for name in CLASSES[recorded]["members"]}
+        for name in sorted(expected):
+            with self.subTest(name):
+                # `update_step` and `aggregate_gradients` cannot be called on the original, but are there.
+                self.assertTrue(hasattr(instance, name))
+        self.assertLessEqual(expected, set(dir(instance)))
+
+
+def constructors() -> Iterator[tuple[str, Any, list[dict[str, str]]]]:
+    for path, cls, record in plain_classes():
+        yield path, cls.__init__, record["init"]
+    keras = CLASSES["keras.LossScaleOptimizer (new)"]["init"]
+    yield "mpls.keras.LossScaleOptimizer, new", mpls.keras.LossScaleOptimizer.__init__, keras
+    keras = CLASSES["keras.LossScaleOptimizer (legacy)"]["init"]
+    yield "mpls.keras.LossScaleOptimizer, legacy", mpls.keras.LossScaleOptimizer.__init__, keras
+    experimental = CLASSES["experimental.LossScaleOptimizer"]["init"]
+    yield "mpls.experimental.LossScaleOptimizer", mpls.experimental.LossScaleOptimizer.__init__, experimental
+
+
+class ConstructorTest(unittest.TestCase):
+    """What the classes are called with."""
+
+    @parameterized.expand(constructors())
+    def test_parameters(self, label: str, constructor: Any, record: list[dict[str, str]]) -> None:
+        self.assertEqual(reproduced(parameters(constructor)), record)
+
+    @parameterized.expand(constructors())
+    def test_signature_of_the_class(self, path: str, constructor: Any, record: list[dict[str, str]]) -> None:
+        cls: Any = mpls
+        for part in path.partition(",")[0].split(".")[1:]:
+            cls = getattr(cls, part)
+        self.assertEqual(reproduced(parameters(cls)), record[1:], "the signature that tools show")
+
+    def test_argument_names_of_earlier_releases(self) -> None:
+        # 1.14 and 1.15 called the first argument otherwise.
+        names = {
+            signature: releases
+            for signature, releases in CLASSES["experimental.LossScaleOptimizer"]["init_signatures"].items()
+            if "optimizer" not in signature
+        }
+        self.assertEqual(list(names), ["(self, opt, loss_scale)"])
+
+
+# What an original inherits for its own inner working.
+INTERNAL = ("DelegatingTrackableMixin", "_BaseOptimizer", "object")
+# Of 2.8, where tf.keras was keras.
+TODAY = {
+    "keras.mixed_precision.loss_scale_optimizer.LossScaleOptimizerV1": ("mpls.experimental.LossScaleOptimizer"),
+    "keras.mixed_precision.loss_scale_optimizer.LossScaleOptimizer": "mpls.keras.LossScaleOptimizer",
+    "keras.optimizer_v2.optimizer_v2.OptimizerV2": ("tf_keras.src.optimizers.legacy.optimizer_v2.OptimizerV2"),
+    "tensorflow.python.training.tracking.base.Trackable": "tensorflow.python.trackable.base.Trackable",
+}
+
+
+class BaseTest(unittest.TestCase):
+    """What instances and subclasses are recognised as."""
+
+    def bases(self, record: dict[str, Any]) -> list[type]:
+        paths = [TODAY.get(path, path) for path in record["mro"]]
+        found = []
+        for path in paths:
+            module, _, name = path.rpartition(".")
+            if name not in INTERNAL:
+                found.append(getattr(importlib.import_module(module), name))
+        self.assertTrue(found)
+        return found
+
+    @parameterized.expand(plain_classes())
+    def test_class(self, label: str, cls: type, record: dict[str, Any]) -> None:
+        for base in self.bases(record):
+            with self.subTest(base):
+                self.assertTrue(issubclass(cls, base))
+
+    @parameterized.expand([(target, name) for target, names in WRAPPERS.items() for name in names])
+    def test_instance(self, target: str, recorded: str) -> None:
+        for base in self.bases(CLASSES[recorded]):
+            with self.subTest(base):
+                self.assertIsInstance(wrapper(target), base)
+
+    @parameterized.expand(plain_classes())
+    def test_metaclass(self, label: str, cls: type, record: dict[str, Any]) -> None:
+        module, _, name = record["metaclass"].rpartition(".")
+        self.assertIsInstance(cls, getattr(importlib.import_module(module), name))
+
+    @parameterized.expand(plain_classes())
+    def test_abstract_methods(self, label: str, cls: Any, record: dict[str, Any]) -> None:
+        self.assertEqual(sorted(getattr(cls, "__abstractmethods__", ())), record["abstract_methods"])
+
+    def test_one_object_has_one_class_under_every_name(self) -> None:
+        for name, modules in PUBLIC_CLASSES.items():
+            self.assertEqual(len({getattr(module, name) for module in modules}), 1, name)
+
+    def test_experimental_is_a_subclass_and_not_the_other_way_round(self) -> None:
+        self.assertTrue(issubclass(mpls.experimental.LossScaleOptimizer, mpls.keras.LossScaleOptimizer))
+        self.assertFalse(issubclass(mpls.keras.LossScaleOptimizer, mpls.experimental.LossScaleOptimizer))
+        for target in ("keras, new", "keras, legacy"):
+            self.assertNotIsInstance(wrapper(target), mpls.experimental.LossScaleOptimizer)
+            self.assertIsInstance(wrapper(target), mpls.keras.LossScaleOptimizer)
+
+
+class FunctionTest(unittest.TestCase):
+    """The module-level functions."""
+
+    @parameterized.expand([(name, record["signature"]) for name, record in FUNCTIONS.items()])
+    def test_parameters(self, name: str, recorded: str) -> None:
+        signature = inspect.signature(getattr(mpls.v1, name))
+        plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+        self.assertEqual(str(inspect.Signature(plain)), recorded)

@@ -1,0 +1,609 @@
+"""Driving Keras wrappers through recorded cases: those of mpls, and tf_keras' own beside them.
+
+A subject is a wrapper class over a family of optimizers. It is compared with the newest release that had the
+class: TensorFlow 2.21 for the public wrapper, 2.8 for the experimental one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+import mpls.errors
+import mpls.experimental
+import mpls.keras
+
+from . import replay
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A wrapper class over one family of inner optimizers.
+
+    Attributes:
+        layer: `keras`, `experimental`, or `native` for tf_keras' own class.
+        family: `legacy` or `new`.
+        release: the recorded release and flavour that it must do as.
+    """
+
+    layer: str
+    family: str
+    release: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.layer}_{self.family}"
+
+    @property
+    def is_legacy(self) -> bool:
+        return self.family == "legacy"
+
+    @property
+    def is_experimental(self) -> bool:
+        return self.layer == "experimental"
+
+    @property
+    def wrapper_class(self) -> Any:
+        if self.layer == "native":
+            return tf_keras.mixed_precision.LossScaleOptimizer
+        layer = mpls.experimental if self.is_experimental else mpls.keras
+        return layer.LossScaleOptimizer
+
+    def inner(self, class_name: str, kwargs: dict[str, Any]) -> Any:
+        optimizers = tf_keras.optimizers.legacy if self.is_legacy else tf_keras.optimizers
+        return getattr(optimizers, class_name)(**kwargs)
+
+    def wrap(self, inner: Any, loss_scale: dict[str, Any]) -> Any:
+        """Wrap an optimizer, with `{"default": 1}`, `{"fixed": x}` or `{"initial", "growth", "multiplier"?}`."""
+        if self.is_experimental:
+            with without_deprecations():
+                return self.wrapper_class(inner, _experimental_argument(loss_scale))
+        if "fixed" in loss_scale:
+            return self.wrapper_class(inner, dynamic=False, initial_scale=loss_scale["fixed"])
+        if "default" in loss_scale:
+            return self.wrapper_class(inner)
+        return self.wrapper_class(inner, initial_scale=loss_scale["initial"], dynamic_growth_steps=loss_scale["growth"])
+
+
+EXPERIMENTAL_RELEASE = "tf28:exp"
+NATIVE = (Subject("native", "legacy", "tf21:lso2"), Subject("native", "new", "tf21:lso3"))
+OURS = (
+    Subject("keras", "legacy", "tf21:lso2"),
+    Subject("keras", "new", "tf21:lso3"),
+    Subject("experimental", "legacy", EXPERIMENTAL_RELEASE),
+    # No release had the experimental class over new optimizers; it must do as the public wrapper over them.
+    Subject("experimental", "new", "tf21:lso3"),
+)
+
+
+def _experimental_argument(loss_scale: dict[str, Any]) -> Any:
+    if "default" in loss_scale:
+        return "dynamic"
+    if "fixed" in loss_scale:
+        return loss_scale["fixed"]
+    return mpls.experimental.DynamicLossScale(
+        loss_scale["initial"], loss_scale["growth"], loss_scale.get("multiplier", 2)
+    )
+
+
+@contextlib.contextmanager
+def without_deprecations() -> Iterator[None]:
+    """Keep the experimental forms from warning of their age."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mpls.errors.MplsDeprecationWarning)
+        yield
+
+
+def recorded_as(case: dict[str, Any], run: str, of: str = "outcomes") -> Any:
+    """Return what a run, `release:flavour[:mode]`, recorded for a case; None if it did not run."""
+    key = "meta" if of == "metas" else "result"
+    for group in case.get(of, ()):
+        if run in group["runs"]:
+            return group[key]
+    return None
+
+
+def spread_of(case: dict[str, Any], run: str, of: str = "outcomes") -> float:
+    """Return by how much, relatively, the runs differ that share the outcome of this one."""
+    (spread,) = (group.get("max_rel", 0.0) for group in case[of] if run in group["runs"])
+    return spread
+
+
+# ---------------------------------------------------------------------------------------------- deliberate differences
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """A place where mpls does, on purpose, something else than what was recorded.
+
+    Attributes:
+        case: id of the case.
+        subjects: names of the subjects that it is true of.
+        path: where in the result, keys joined by `|`.
+        recorded: what the original's result holds there; `{"error": type}` for an exception.
+        ours: what that of mpls holds there.
+        reason: why.
+        follows: the recorded run that is right instead, whole (a trace) or at another path (`run at path`).
+        of: which record of the case, for traces.
+        modes: in which it is so, for traces.
+    """
+
+    case: str
+    subjects: tuple[str, ...]
+    path: str
+    recorded: Any
+    ours: Any
+    reason: str
+    follows: str | None = None
+    of: str = "outcomes"
+    modes: tuple[str, ...] = ()
+
+
+def at(result: Any, path: str) -> Any:
+    """Return the entry of a result at a path."""
+    for key in path.split("|") if path else ():
+        result = result[int(key) if isinstance(result, list) else key]
+    return result
+
+
+ALL_OF_OURS = tuple(subject.name for subject in OURS)
+LEGACY = tuple(subject.name for subject in OURS if subject.is_legacy)
+NEW = tuple(subject.name for subject in OURS if not subject.is_legacy)
+
+CLIPPING = (
+    "Over new optimizers a clip attribute set on the wrapper was ignored without a word, and none could be read; over "
+    "legacy ones they are those of the wrapped optimizer, as they are here."
+)
+FROM_CONFIG_CASES = (
+    "C.f.from_config_23_dynamic",
+    "C.f.from_config_23_fixed",
+    "C.f.from_config_23_multiplier",
+    "C.f.from_config_24_dynamic",
+    "C.f.from_config_24_fixed",
+    "C.x.f.from_config_custom_scale",
+    "C.x.f.from_config_k3",
+)
+SLOTS_BEFORE_THE_FIRST_STEP = (
+    "In eager mode a legacy optimizer had no slots until the first step that was not skipped, and then its iterations "
+    "were named outside its scope; mpls creates them all at the first step, as a graph does."
+)
+
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
+        "C.strategy.sgd_no_aggregate",
+        ALL_OF_OURS,
+        path="1|vars|w|1",
+        recorded=["-inf", "inf"],
+        ours=[0.925, -1.775],
+        reason="From 2.5 on, without aggregation, only the first replica's gradients were tested: an infinity on "
+        "another replica was applied there, and the replicas' weights differed from then on.",
+        follows="tf24:lso2",
+        modes=("strategy:eager", "strategy:function"),
+    ),
+    *(
+        Difference(
+            case,
+            LEGACY,
+            path="0",
+            recorded={},
+            ours=slots,
+            reason=SLOTS_BEFORE_THE_FIRST_STEP,
+            of="outcomes_slots",
+            modes=("eager",),
+        )
+        for case, slots in (
+            ("C.x.adadelta.dynamic", ("accum_grad", "accum_var")),
+            ("C.x.adam.clipnorm", ("m", "v")),
+            ("C.x.adam.embed_clipnorm", ("m", "v")),
+        )
+    ),
+    *(
+        Difference(
+            case,
+            LEGACY,
+            path=f"{members}|0",
+            recorded="iter:0",
+            ours=f"{scope}/iter:0",
+            reason=SLOTS_BEFORE_THE_FIRST_STEP,
+            of="metas",
+            modes=("eager",),
+        )
+        for members in ("weights", "variables")
+        for case, scope in (
+            ("C.sgd.floor", "SGD"),
+            ("C.sgd.fp16_loss", "SGD"),
+            ("C.sgd.natural_overflow", "SGD"),
+            ("C.x.adadelta.dynamic", "Adadelta"),
+            ("C.x.adam.clipnorm", "Adam"),
+            ("C.x.adam.embed_clipnorm", "Adam"),
+            ("C.x.sgd.clip_both", "SGD"),
+            ("C.x.sgd.growth0", "SGD"),
+            ("C.x.sgd.init_half", "SGD"),
+            ("C.x.sgd_decay.dynamic", "SGD"),
+        )
+    ),
+    Difference(
+        "C.x.fit.sgd_float32_big",
+        ALL_OF_OURS,
+        path="history|loss|3",
+        recorded=0.77309585,
+        ours=0.44773045,
+        reason="The reciprocal of a scale of 2**127 or more is denormal and flushed to zero, so that nothing was "
+        "trained; mpls divides by the scale, and trains as without one.",
+    ),
+    *(
+        Difference(
+            "C.f.scaled_loss_fixed",
+            ALL_OF_OURS,
+            path,
+            recorded=recorded,
+            ours={"error": "ValueError"},
+            reason="A fixed scale above 65504 is infinite in float16, and so were the loss, the gradients and, from "
+            "the first step on, the weights.",
+        )
+        for path, recorded in (
+            ("f16", {"d": "float16", "v": "inf"}),
+            ("f16/callable", [True, {"d": "float16", "v": "inf"}]),
+        )
+    ),
+    Difference(
+        "C.x.f.unscaled_f16_reciprocal_underflow",
+        ALL_OF_OURS,
+        "f16|list|0|v",
+        recorded=[0.0, 0.0],
+        ours=[0.0, 1.4901161e-05],
+        reason="The reciprocal of a scale of 2**25 or more is zero in float16, and so was every gradient; mpls divides "
+        "in float32.",
+    ),
+    Difference(
+        "C.f.unscaled",
+        ALL_OF_OURS,
+        "py",
+        recorded={"error": "AttributeError"},
+        ours={"list": [{"d": "float32", "v": 1.0}]},
+        reason="Numbers count as tensors.",
+    ),
+    *(
+        Difference(
+            "C.f.sparse_apply",
+            ("experimental_legacy",),
+            path,
+            recorded,
+            ours=None,
+            reason="Up to 2.8 sparse gradients were densified in order to test them: without a dense shape that "
+            "failed, and rows were summed in a way that the optimizer does not. Later releases, of the public "
+            "wrapper only, test the values.",
+            follows=f"tf21:lso2 at {path}",
+        )
+        for path, recorded in (
+            ("dup_overflow|0", [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]),
+            ("dup_overflow|1", 4.0),
+            ("dup_overflow|2", 0),
+            ("finite_nods", {"error": "ValueError"}),
+            ("inf_nods", {"error": "ValueError"}),
+        )
+    ),
+    *(
+        Difference(
+            "C.f.attrs",
+            NEW,
+            attribute,
+            recorded={"error": "AttributeError"},
+            ours={"py": "NoneType", "v": None},
+            reason=CLIPPING,
+        )
+        for attribute in ("clipnorm", "clipvalue", "global_clipnorm")
+    ),
+    *(
+        Difference("C.f.clip_on_wrapper", NEW, path, recorded, ours, reason=CLIPPING)
+        for attribute, clipped_u, clipped_v in (
+            ("clipnorm", 2.5, [0.7, 1.6]),
+            ("global_clipnorm", 2.5384614, [0.88461536, 1.8461539]),
+        )
+        for path, recorded, ours in (
+            (f"{attribute}/inner|wrapper", {"error": "AttributeError"}, 1.0),
+            (f"{attribute}/wrapper|inner", None, 1.0),
+            (f"{attribute}/wrapper|u", -3.0, clipped_u),
+            (f"{attribute}/wrapper|v", [-0.5, 0.0], clipped_v),
+        )
+    ),
+    *(
+        Difference(
+            case,
+            ("keras_legacy", "keras_new", "experimental_new"),
+            "public",
+            recorded={"error": "AttributeError"},
+            ours=None,
+            reason="The public class had no from_config from 2.11 on.",
+            follows="tf21:lso2 at concrete",
+        )
+        for case in FROM_CONFIG_CASES
+    ),
+    *(
+        Difference(
+            f"C.f.from_config_23_{kind}",
+            NEW,
+            "concrete",
+            recorded={"error": "KeyError"},
+            ours={"error": "TypeError"},
+            reason="Configs of TF 2.3 could not be read by the class over new optimizers; they can, and name a legacy "
+            "optimizer, which it does not wrap.",
+        )
+        for kind in ("dynamic", "fixed")
+    ),
+    *(
+        Difference(
+            case,
+            NEW,
+            "concrete",
+            recorded={"error": "KeyError"},
+            ours={"error": "ValueError"},
+            reason="Configs of TF 2.3 could not be read by the class over new optimizers; they can, and are refused "
+            "for the same reason as by the other classes.",
+        )
+        for case in ("C.f.from_config_23_multiplier", "C.x.f.from_config_custom_scale")
+    ),
+    *(
+        Difference(
+            "C.x.f.from_config_k3",
+            ("experimental_legacy",),
+            path,
+            recorded={"error": "KeyError"},
+            ours={"error": "TypeError"},
+            reason="Refused with the same type as by the public wrapper.",
+        )
+        for path in ("public", "concrete")
+    ),
+    Difference(
+        "C.x.f.pickle_copy",
+        ("experimental_legacy",),
+        "deepcopy",
+        recorded="LossScaleOptimizer",
+        ours={"error": "AttributeError"},
+        reason="Wrappers could be copied up to 2.8; those of tf_keras cannot.",
+    ),
+)
+
+# -------------------------------------------------------------------------------------------------------------- traces
+
+
+def variables_of(spec: dict[str, Any], in_graph: bool = False) -> list[Any]:
+    make = functools.partial(tf.compat.v1.Variable, use_resource=True) if in_graph else tf.Variable
+    return [
+        make(replay.array({"d": entry.get("d", "float32"), "v": entry["v"]}), name=entry["name"])
+        for entry in spec["vars"]
+    ]
+
+
+def loss_of(spec: dict[str, Any], variables: list[Any], factors: list[Any]) -> Any:
+    """Return the loss of a trace: a quadratic (or linear) term for each variable, times a factor of the step.
+
+    A factor that is no finite number makes the gradient of its variable non-finite.
+    """
+    kind = spec.get("loss", "quad")
+    total = None
+    for index, variable in enumerate(variables[:1] if kind == "unused" else variables):
+        value = tf.convert_to_tensor(variable)
+        if kind == "embed" and index == 0:
+            value = tf.nn.embedding_lookup(variable, tf.constant(spec["ids"]))
+        elif kind == "fp16":
+            value = tf.cast(variable, tf.float16)
+        factor = tf.cast(factors[index], value.dtype)
+        if kind == "linear":
+            term = factor * tf.reduce_sum(value)
+        else:
+            distance = value - tf.constant(spec["target"][index], value.dtype)
+            weight = tf.constant(0.5 * spec["coef"][index], value.dtype)
+            term = factor * tf.reduce_sum(weight * distance * distance)
+        total = term if total is None else total + tf.cast(term, total.dtype)
+    return total
+
+
+def take_step(
+    optimizer: Any,
+    spec: dict[str, Any],
+    variables: list[Any],
+    factors: list[Any],
+    gradient: Callable[..., Any] | None = None,
+) -> tuple[Any, list[Any] | None]:
+    """Take a step the way that the spec names; return what the optimizer returned, and the unscaled gradients.
+
+    `gradient(loss, variables)` stands in for a tape where there is none.
+    """
+    way = spec.get("api", "minimize")
+    apply_kwargs = spec.get("apply_kwargs", {})
+    if way == "minimize":
+        compute = functools.partial(loss_of, spec, variables, factors)
+        return optimizer.minimize(compute, variables, **spec.get("minimize_kwargs", {})), None
+    with tf.GradientTape() as tape:
+        loss = loss_of(spec, variables, factors)
+        scaled = optimizer.get_scaled_loss(loss) if way == "tape" else loss
+    if way == "minimize_tape":
+        return optimizer.minimize(loss, variables, tape=tape), None
+    grads = (gradient or tape.gradient)(scaled, variables)
+    if way == "tape":
+        grads = optimizer.get_unscaled_gradients(grads)
+    return optimizer.apply_gradients(list(zip(grads, variables, strict=True)), **apply_kwargs), grads
+
+
+def slots_of(subject: Subject, optimizer: Any, variables: list[Any]) -> dict[str, Any]:
+    """Return the slot variables by the keys of the record, found through the wrapper."""
+    if subject.is_legacy:
+        found = {}
+        for variable in variables:
+            for slot in optimizer.get_slot_names():
+                # A legacy optimizer creates the slots of a variable when it first applies a gradient to it.
+                with contextlib.suppress(KeyError):
+                    found[f"{plain_name(variable)}/{slot}"] = optimizer.get_slot(variable, slot)
+        return found
+    inner = optimizer.inner_optimizer
+    held = inner.variables() if callable(inner.variables) else inner.variables
+    return {
+        f"{index}:{plain_name(variable)}": variable
+        for index, variable in enumerate(held)
+        if not plain_name(variable).startswith(("iteration", "learning_rate"))
+    }
+
+
+def as_recorded(value: Any) -> Any:
+    """Return a value in the precision of the record, which holds float64 as the nearest float32."""
+    return value.astype(np.float32) if value.dtype == np.float64 else value
+
+
+def plain_name(variable: Any) -> str:
+    return variable.name.partition(":")[0]
+
+
+@dataclasses.dataclass
+class Trace:
+    """What a replayed trace did: per step its state and the slots; and names and types beside it."""
+
+    states: list[Any]
+    slots: list[Any] | None
+    meta: dict[str, Any]
+
+
+def error_of(error: Exception) -> dict[str, Any]:
+    """Return an exception in the form of the record, with every class that would catch it."""
+    return {"error": [cls.__name__ for cls in type(error).__mro__], "message": str(error)}
+
+
+def describe_gradients(grads: list[Any] | None) -> list[Any] | None:
+    if grads is None:
+        return None
+    return [
+        None if grad is None else ["IndexedSlices" if isinstance(grad, tf.IndexedSlices) else "Tensor", grad.dtype.name]
+        for grad in grads
+    ]
+
+
+def trace_eagerly(subject: Subject, spec: dict[str, Any], in_function: bool = False) -> Trace:
+    variables = variables_of(spec)
+    optimizer = subject.wrap(subject.inner(*spec["opt"]), spec["loss_scale"])
+    meta: dict[str, Any] = {}
+
+    def step(*factors: Any) -> None:
+        _, grads = take_step(optimizer, spec, variables, list(factors))
+        meta["grads"] = describe_gradients(grads)
+
+    run = tf.function(step) if in_function else step
+    states, slots = [], []
+    for factors in replay.numbers(spec["steps"]):
+        try:
+            run(*(tf.constant(factor, tf.float32) for factor in factors))
+        except Exception as error:  # A recorded outcome too, compared by its type.
+            states.append(error_of(error))
+            slots.append(None)
+            continue
+        states.append(
+            {
+                "vars": {
+                    entry["name"]: as_recorded(variable.numpy())
+                    for entry, variable in zip(spec["vars"], variables, strict=True)
+                },
+                "scale": optimizer.loss_scale.numpy(),
+                "good": None if optimizer.dynamic_counter is None else optimizer.dynamic_counter.numpy(),
+                "iter": optimizer.iterations.numpy(),
+            }
+        )
+        slots.append({key: as_recorded(slot.numpy()) for key, slot in slots_of(subject, optimizer, variables).items()})
+    if subject.is_legacy:
+        meta["slot_names"] = optimizer.get_slot_names()
+        meta["weights"] = [weight.name for weight in optimizer.weights]
+        meta["variables"] = [variable.name for variable in optimizer.variables()]
+    else:
+        meta["variables"] = [variable.name for variable in optimizer.variables]
+    return Trace(states, slots, meta)
+
+
+def trace_in_graph(subject: Subject, spec: dict[str, Any]) -> Trace:
+    with tf.Graph().as_default(), replay.control_flow(v2=False), tf.compat.v1.Session() as session:
+        variables = variables_of(spec, in_graph=True)
+        optimizer = subject.wrap(subject.inner(*spec["opt"]), spec["loss_scale"])
+        factors = [tf.compat.v1.placeholder(tf.float32, []) for _ in variables]
+        train_op, grads = take_step(optimizer, spec, variables, factors, tf.gradients)
+        fetches = {
+            "state": {
+                "vars": {
+                    entry["name"]: tf.identity(variable)
+                    for entry, variable in zip(spec["vars"], variables, strict=True)
+                },
+                "scale": tf.identity(optimizer.loss_scale),
+                "iter": tf.identity(optimizer.iterations),
+            },
+            "slots": {key: tf.identity(slot) for key, slot in slots_of(subject, optimizer, variables).items()},
+        }
+        if optimizer.dynamic_counter is not None:
+            fetches["state"]["good"] = tf.identity(optimizer.dynamic_counter)
+        meta = {
+            "train": [type(train_op).__name__],
+            "grads": describe_gradients(grads),
+            "global_variables": [variable.name for variable in tf.compat.v1.global_variables()],
+            "weights": [weight.name for weight in optimizer.weights],
+        }
+        session.run(tf.compat.v1.global_variables_initializer())
+        states, slots = [], []
+        for values in replay.numbers(spec["steps"]):
+            session.run(train_op, dict(zip(factors, values, strict=True)))
+            found = tf.nest.map_structure(as_recorded, session.run(fetches))
+            states.append({"good": None, **found["state"]})
+            slots.append(found["slots"])
+    return Trace(states, slots, meta)
+
+
+@functools.cache
+def two_replicas() -> tf.distribute.MirroredStrategy:
+    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+
+
+def trace_on_two_replicas(subject: Subject, spec: dict[str, Any], in_function: bool) -> Trace:
+    strategy = two_replicas()
+    with strategy.scope():
+        variables = variables_of(spec)
+        optimizer = subject.wrap(subject.inner(*spec["opt"]), spec["loss_scale"])
+
+    def step(first: list[Any], second: list[Any]) -> None:
+        def replica_step() -> None:
+            take_step(optimizer, spec, variables, (first, second)[replay.replica_id()])
+
+        strategy.run(replica_step)
+
+    def on_each(read: Callable[[], Any]) -> list[Any]:
+        return [value.numpy() for value in strategy.experimental_local_results(strategy.run(read))]
+
+    run = tf.function(step) if in_function else step
+    states = []
+    for per_replica in replay.numbers(spec["steps"]):
+        run(*([tf.constant(factor, tf.float32) for factor in factors] for factors in per_replica))
+        counter = optimizer.dynamic_counter
+        scales = on_each(lambda: tf.identity(optimizer.loss_scale))
+        states.append(
+            {
+                "vars": {
+                    entry["name"]: on_each(lambda variable=variable: tf.identity(variable))
+                    for entry, variable in zip(spec["vars"], variables, strict=True)
+                },
+                # A fixed scale is one tensor for all replicas, and recorded as one.
+                "scale": scales[:1] if counter is None else scales,
+                "good": None if counter is None else on_each(lambda: tf.identity(optimizer.dynamic_counter)),
+                "iter": optimizer.iterations.numpy(),
+            }
+        )
+    return Trace(states, None, {})
+
+
+MODES: dict[str, Callable[[Subject, dict[str, Any]], Trace]] = {
+    "eager": trace_eagerly,
+    "function": functools.partial(trace_eagerly, in_function=True),
+    "graph": trace_in_graph,
+    "strategy:eager": functools.partial(trace_on_two_replicas, in_function=False),
+    "strategy:function": functools.partial(trace_on_two_replicas, in_function=True),
+}

@@ -1,0 +1,767 @@
+"""Recorded facts about the Keras wrappers: attributes, delegation, gradients of every kind, configs, errors, state."""
+
+from __future__ import annotations
+
+import copy
+import pathlib
+import tempfile
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.experimental
+import mpls.keras
+
+from . import replay
+from .keras_replay import (
+    DIFFERENCES,
+    EXPERIMENTAL_RELEASE,
+    NATIVE,
+    OURS,
+    Difference,
+    Subject,
+    at,
+    error_of,
+    recorded_as,
+    two_replicas,
+    without_deprecations,
+)
+
+CASES = replay.load("C_keras_facts")
+CONFIGS = replay.load("C_configs")
+HERE = tuple(difference for difference in DIFFERENCES if difference.case in CASES)
+
+# Gradients that were never scaled are part of the record.
+pytestmark = pytest.mark.filterwarnings("ignore::mpls.errors.MplsWarning")
+
+SGD = ["SGD", {"learning_rate": 0.5}]
+INFINITE = float("inf")
+NAN = float("nan")
+
+Args = dict[str, Any]
+
+
+# ----------------------------------------------------------------------------------------------------------- describing
+
+
+def attempt(function: Callable[[], Any]) -> Any:
+    """Return what a call returns, or what it raises in the form of the record."""
+    try:
+        return function()
+    except Exception as error:  # A recorded outcome too, compared by its type.
+        return error_of(error)
+
+
+def describe(value: Any) -> Any:
+    """Return a value in the form of the record: type, dtype and content."""
+    if value is None:
+        return None
+    if isinstance(value, tf.IndexedSlices):
+        shape = value.dense_shape
+        return {
+            "is": {
+                "v": value.values.numpy(),
+                "i": value.indices.numpy().tolist(),
+                "ds": None if shape is None else shape.numpy().tolist(),
+                "d": value.dtype.name,
+            }
+        }
+    if isinstance(value, (list, tuple)):
+        return {type(value).__name__: [describe(entry) for entry in value]}
+    if hasattr(value, "numpy"):
+        return {"d": tf.as_dtype(value.dtype).name, "v": value.numpy()}
+    return {"py": type(value).__name__, "v": value}
+
+
+def state_of(optimizer: Any) -> list[Any]:
+    """Return the scale and the good steps."""
+    counter = optimizer.dynamic_counter
+    return [optimizer.loss_scale.numpy(), None if counter is None else counter.numpy()]
+
+
+def mismatches(actual: Any, expected: Any, path: str = "") -> dict[str, str]:
+    """Return where and how a result is not the recorded one."""
+    if replay.is_error(expected):
+        raised = actual["error"] if replay.is_error(actual) else []
+        return {} if expected["error"] in raised else {path: f"{actual} is no {expected['error']}"}
+    if isinstance(expected, (dict, list)) and type(actual) is type(expected):
+        keys = expected if isinstance(expected, dict) else range(len(expected))
+        if len(actual) != len(expected) or (isinstance(expected, dict) and set(actual) != set(expected)):
+            return {path: f"{actual} is not {expected}"}
+        found: dict[str, str] = {}
+        for key in keys:
+            found |= mismatches(actual[key], expected[key], f"{path}|{key}" if path else str(key))
+        return found
+    if replay.is_error(actual):
+        return {path: f"{actual} is not {expected}"}
+    if isinstance(expected, str) and expected not in ("nan", "inf", "-inf"):
+        return {} if actual == expected else {path: f"{actual} is not {expected}"}
+    try:
+        replay.assert_close(actual, expected, rtol=1e-6)
+    except (AssertionError, TypeError, ValueError) as error:
+        return {path: str(error)}
+    return {}
+
+
+# ---------------------------------------------------------------------------------------------------------------- facts
+
+
+def make(subject: Subject, args: Args, loss_scale: Any = None) -> tuple[Any, Any]:
+    """Return an inner optimizer and its wrapper, as the arguments of a fact name them."""
+    inner = subject.inner(*args.get("opt", SGD))
+    default = args.get("loss_scale", {"initial": 8, "growth": 2})
+    return inner, subject.wrap(inner, loss_scale or default)
+
+
+def scaled_loss(subject: Subject, args: Args) -> Any:
+    _, optimizer = make(subject, args)
+    result = {}
+    for name, literal in args["losses"].items():
+
+        def of_callable(literal: Any = literal) -> list[Any]:
+            scaled = optimizer.get_scaled_loss(lambda: replay.tensor(literal))
+            return [callable(scaled), describe(scaled())]
+
+        result[name] = attempt(lambda literal=literal: describe(optimizer.get_scaled_loss(replay.tensor(literal))))
+        result[f"{name}/callable"] = attempt(of_callable)
+    return result
+
+
+def scaled_loss_late_binding(subject: Subject, args: Args) -> Any:
+    """Is the scale that a callable uses that of its creation, or that of its call?"""
+    _, optimizer = make(subject, args)
+    scaled = optimizer.get_scaled_loss(lambda: tf.constant(3.0))
+    optimizer.apply_gradients([(tf.constant(NAN), tf.Variable(1.0))])
+    return [optimizer.loss_scale.numpy(), describe(scaled())]
+
+
+def unscaled(subject: Subject, args: Args) -> Any:
+    _, optimizer = make(subject, args)
+    return {
+        name: attempt(lambda grads=grads: describe(optimizer.get_unscaled_gradients(replay.tensor(grads))))
+        for name, grads in args["grads"].items()
+    }
+
+
+def attrs(subject: Subject, args: Args) -> Any:
+    inner, optimizer = make(subject, args)
+
+    def read(name: str) -> Any:
+        value = getattr(optimizer, name)
+        if value is inner:
+            return "is inner"
+        value = value() if callable(value) else value
+        return {"py": "NoneType", "v": None} if value is None else describe(value)
+
+    return {name: attempt(lambda name=name: read(name)) for name in args["names"]}
+
+
+def setattrs(subject: Subject, args: Args) -> Any:
+    inner, optimizer = make(subject, args)
+
+    def write(name: str, value: Any) -> list[Any]:
+        setattr(optimizer, name, value)
+        return [attempt(lambda holder=holder: describe(getattr(holder, name))) for holder in (optimizer, inner)]
+
+    result = {
+        f"{name}={value!r}": attempt(lambda name=name, value=value: write(name, value)) for name, value in args["set"]
+    }
+    shown = {name for name, _ in args["set"]} | {"learning_rate"}
+    result["inner_config"] = {name: value for name, value in inner.get_config().items() if name in shown}
+    return result
+
+
+def listed(subject: Subject, args: Args) -> Any:
+    _, optimizer = make(subject, args)
+    return {name: [name in dir(optimizer), hasattr(optimizer, name)] for name in args["names"]}
+
+
+def getattr_missing(subject: Subject, args: Args) -> Any:
+    _, optimizer = make(subject, args)
+    return {name: attempt(lambda name=name: repr(getattr(optimizer, name))) for name in args["names"]}
+
+
+def schedule(subject: Subject, args: Args) -> Any:
+    decay = tf_keras.optimizers.schedules.ExponentialDecay(0.5, 1, 0.5)
+    inner, optimizer = make(subject, {"opt": ["SGD", {"learning_rate": decay}]})
+    variable = tf.Variable(1.0)
+    steps = []
+    for grad in replay.numbers(args["grads"]):
+        optimizer.apply_gradients([(tf.constant(grad), variable)])
+        steps.append([variable.numpy(), inner.iterations.numpy(), optimizer.loss_scale.numpy()])
+    return [steps, type(optimizer.learning_rate).__name__]
+
+
+def apply_none(subject: Subject, args: Args) -> Any:
+    first, second = tf.Variable(1.0, name="v"), tf.Variable(2.0, name="u")
+    half = tf.constant(0.5)
+
+    def fresh(loss_scale: Any = None) -> tuple[Any, Any]:
+        return make(subject, args, loss_scale)
+
+    def some_none() -> list[Any]:
+        inner, optimizer = fresh()
+        optimizer.apply_gradients([(half, first), (None, second)])
+        return ["True", first.numpy(), second.numpy(), *state_of(optimizer), inner.iterations.numpy()]
+
+    def applied(pairs: Any, variable: Any) -> list[Any]:
+        fresh()[1].apply_gradients(pairs)
+        return ["True", variable.numpy()]
+
+    def minimize_some_unused() -> list[Any]:
+        return [
+            fresh()[1].minimize(lambda: third * 1.0, [fourth, third]) is None,
+            third.numpy(),
+            fourth.numpy(),
+        ]
+
+    none = [(None, first), (None, second)]
+    result = {"some_none": attempt(some_none)}
+    inner, optimizer = fresh()
+    result["all_none"] = attempt(lambda: optimizer.apply_gradients(none) is None)
+    result["after_all_none"] = [*state_of(optimizer), inner.iterations.numpy()]
+    empty_inner, empty = fresh()
+    result["empty"] = attempt(lambda: empty.apply_gradients([]) is None)
+    result["after_empty"] = [*state_of(empty), empty_inner.iterations.numpy()]
+    result["all_none_fixed"] = attempt(lambda: fresh({"fixed": 4})[1].apply_gradients(none) is None)
+    third, fourth = tf.Variable(1.0), tf.Variable(1.0)
+    result["generator"] = attempt(lambda: applied((pair for pair in [(half, third)]), third))
+    result["zip"] = attempt(lambda: applied(zip([half], [third], strict=True), third))
+    result["minimize_unused"] = attempt(lambda: fresh()[1].minimize(lambda: third * 1.0, [fourth]) is None)
+    result["minimize_some_unused"] = attempt(minimize_some_unused)
+    return result
+
+
+def apply_return(subject: Subject, args: Args) -> Any:
+    _, optimizer = make(subject, args)
+    variable = tf.Variable(1.0)
+    returned = [optimizer.apply_gradients([(tf.constant(grad), variable)]) for grad in (0.5, NAN)]
+    return [[type(value).__name__, value] for value in returned]
+
+
+def sparse_apply(subject: Subject, args: Args) -> Any:
+    def step(literal: Any) -> list[Any]:
+        inner, optimizer = make(subject, args)
+        table = tf.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        optimizer.apply_gradients([(replay.tensor(literal), table)])
+        return [table.numpy(), *state_of(optimizer), inner.iterations.numpy()]
+
+    return {name: attempt(lambda literal=literal: step(literal)) for name, literal in args["grads"].items()}
+
+
+def ctor_errors(subject: Subject, args: Args) -> Any:
+    wrapper = subject.wrapper_class
+
+    def sgd() -> Any:
+        return subject.inner(*SGD)
+
+    v1_optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.5)
+
+    def wrapped_twice() -> Any:
+        inner = sgd()
+        wrapper(inner)
+        return wrapper(inner)
+
+    attempts: dict[str, Callable[[], Any]]
+    if subject.is_experimental:
+        dynamic, fixed = mpls.experimental.DynamicLossScale, mpls.experimental.FixedLossScale
+        attempts = {
+            "none": lambda: wrapper(sgd(), None),
+            "str": lambda: wrapper(sgd(), "foo"),
+            "half": lambda: wrapper(sgd(), 0.5),
+            "fixed_obj": lambda: wrapper(sgd(), fixed(4)),
+            "dynamic_obj": lambda: wrapper(sgd(), dynamic(4, 5)),
+            "multiplier": lambda: wrapper(sgd(), dynamic(4, 5, 3)),
+            "int": lambda: wrapper(sgd(), 7),
+            "not_opt": lambda: wrapper("sgd", 4),
+            "v1_opt": lambda: wrapper(v1_optimizer, 4),
+            "wrap_wrapped": lambda: wrapper(wrapper(sgd(), 4), 8),
+            "kw_opt": lambda: wrapper(opt=sgd(), loss_scale=4),
+            "kw_optimizer": lambda: wrapper(optimizer=sgd(), loss_scale=4),
+            "kw_inner_optimizer": lambda: wrapper(inner_optimizer=sgd(), loss_scale=4),
+        }
+    else:
+        attempts = {
+            "not_opt": lambda: wrapper("sgd"),
+            "v1_opt": lambda: wrapper(v1_optimizer),
+            "dynamic_str": lambda: wrapper(sgd(), "dynamic"),
+            "dynamic_int": lambda: wrapper(sgd(), 128),
+            "fixed_no_scale": lambda: wrapper(sgd(), False),
+            "fixed_growth": lambda: wrapper(sgd(), False, 4, 10),
+            "fixed_half": lambda: wrapper(sgd(), dynamic=False, initial_scale=0.5),
+            "dynamic_half": lambda: wrapper(sgd(), initial_scale=0.5),
+            "loss_scale_kw": lambda: wrapper(sgd(), loss_scale=4),
+            "kw_inner_optimizer": lambda: wrapper(inner_optimizer=sgd()),
+            "wrap_wrapped": lambda: wrapper(wrapper(sgd())),
+            "wrap_twice": wrapped_twice,
+        }
+    with without_deprecations():
+        return {name: attempt(lambda build=build: state_of(build())) for name, build in attempts.items()}
+
+
+def config(subject: Subject, args: Args) -> Any:
+    _, optimizer = make(subject, args)
+    written = optimizer.get_config()
+
+    def roundtrip() -> Any:
+        with without_deprecations():
+            again = type(optimizer).from_config(copy.deepcopy(written))
+        return {
+            "same": again.get_config() == written,
+            "type": family_name(again),
+            "inner": type(again.inner_optimizer).__name__,
+            "scale": again.loss_scale.numpy(),
+        }
+
+    def after_steps() -> Any:
+        variable = tf.Variable(1.0)
+        for grad in (1.0, 1.0, NAN, NAN):
+            optimizer.apply_gradients([(tf.constant(grad), variable)])
+        return {"config": optimizer.get_config(), "scale": optimizer.loss_scale.numpy()}
+
+    return {
+        "config": written,
+        "roundtrip": attempt(roundtrip),
+        "after_steps": attempt(after_steps),
+        "serialize": attempt(lambda: serialized_and_back(optimizer)),
+    }
+
+
+def serialized_and_back(optimizer: Any) -> Any:
+    serialized = tf_keras.optimizers.serialize(optimizer)
+    with without_deprecations():
+        again = tf_keras.optimizers.deserialize(copy.deepcopy(serialized))
+    return {
+        "serialized": {"config": serialized["config"]},
+        "type": family_name(again),
+        "scale": again.loss_scale.numpy(),
+    }
+
+
+def family_name(optimizer: Any) -> str:
+    """Return the name that the original's class for this family has."""
+    assert isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
+    is_legacy = isinstance(optimizer.inner_optimizer, tf_keras.optimizers.legacy.Optimizer)
+    return "LossScaleOptimizer" if is_legacy else "LossScaleOptimizerV3"
+
+
+def from_config(subject: Subject, args: Args) -> Any:
+    _, optimizer = make(subject, {})
+
+    def read(cls: Any) -> Any:
+        with without_deprecations():
+            again = cls.from_config(copy.deepcopy(args["config"]))
+        return {
+            "type": family_name(again),
+            "inner": type(again.inner_optimizer).__name__,
+            "scale": again.loss_scale.numpy(),
+            "config": again.get_config(),
+        }
+
+    return {
+        "public": attempt(lambda: read(subject.wrapper_class)),
+        "concrete": attempt(lambda: read(type(optimizer))),
+    }
+
+
+def weights(subject: Subject, args: Args) -> Any:
+    inner, optimizer = make(subject, args)
+    variable = tf.Variable([1.0, 2.0], name="v")
+
+    def snapshot() -> Any:
+        if not subject.is_legacy:
+            return {
+                "variables": [held.name for held in optimizer.variables],
+                "values": [held.numpy() for held in optimizer.variables],
+            }
+        return {
+            "variables": [held.name for held in optimizer.variables()],
+            "weights": [held.name for held in optimizer.weights],
+            "get_weights": optimizer.get_weights(),
+        }
+
+    result = {"before": snapshot()}
+    optimizer.apply_gradients([(tf.constant([0.5, 0.25]), variable)])
+    result["after"] = snapshot()
+    if not subject.is_legacy:
+        return result
+
+    def set_weights() -> Any:
+        optimizer.set_weights([weight * 0 + 3 for weight in optimizer.get_weights()])
+        return [optimizer.get_weights(), inner.iterations.numpy(), *state_of(optimizer)]
+
+    def add_slot() -> Any:
+        slot = optimizer.add_slot(variable, "extra", "ones")
+        names = (optimizer.get_slot_names(), inner.get_slot_names())
+        return [slot.name, slot.numpy(), *("extra" in held for held in names)]
+
+    momentum = optimizer.get_slot_names()[0]
+    result["set_weights"] = attempt(set_weights)
+    result["set_weights_bad"] = attempt(lambda: optimizer.set_weights([1]))
+    result["get_slot"] = attempt(lambda: optimizer.get_slot(variable, momentum).numpy())
+    result["get_slot_same"] = optimizer.get_slot(variable, momentum) is inner.get_slot(variable, momentum)
+    result["add_slot"] = attempt(add_slot)
+    result["slot_names"] = optimizer.get_slot_names()
+    return result
+
+
+def iterations(subject: Subject, args: Args) -> Any:
+    def assigned() -> Any:
+        inner, optimizer = make(subject, args)
+        return [optimizer.iterations.assign(5) is not None, inner.iterations.numpy()]
+
+    def replaced(after_creation: bool) -> Any:
+        inner, optimizer = make(subject, args)
+        if after_creation:
+            optimizer.iterations  # noqa: B018 - reading it creates it
+        optimizer.iterations = tf.Variable(7, dtype=tf.int64, name="it")
+        return inner.iterations.numpy()
+
+    inner, optimizer = make(subject, args)
+    return {
+        "same": optimizer.iterations is inner.iterations,
+        "assign": attempt(assigned),
+        "set_before": attempt(lambda: replaced(after_creation=False)),
+        "set_after": attempt(lambda: replaced(after_creation=True)),
+    }
+
+
+def clip_on_wrapper(subject: Subject, args: Args) -> Any:
+    """Set a clip attribute on the wrapper, or on the inner optimizer, and take a large step."""
+
+    def step(attribute: str, value: float, on_wrapper: bool) -> Any:
+        inner, optimizer = make(subject, args)
+        vector, scalar = tf.Variable([1.0, 2.0], name="v"), tf.Variable(3.0, name="u")
+        setattr(optimizer if on_wrapper else inner, attribute, value)
+        optimizer.apply_gradients([(tf.constant([3.0, 4.0]), vector), (tf.constant(12.0), scalar)])
+        return {
+            "v": vector.numpy(),
+            "u": scalar.numpy(),
+            "wrapper": attempt(lambda: getattr(optimizer, attribute)),
+            "inner": attempt(lambda: getattr(inner, attribute)),
+        }
+
+    return {
+        f"{attribute}/{where}": attempt(
+            lambda attribute=attribute, value=value, where=where: step(attribute, value, where == "wrapper")
+        )
+        for attribute, value in args["set"]
+        for where in ("wrapper", "inner")
+    }
+
+
+def checkpoint_names(subject: Subject, args: Args) -> Any:
+    _, optimizer = make(subject, args)
+    variable = tf.Variable([1.0, 2.0], name="v")
+    optimizer.apply_gradients([(tf.constant([0.5, 0.25]), variable)])
+    with tempfile.TemporaryDirectory() as directory:
+        path = tf.train.Checkpoint(v=variable, opt=optimizer).save(str(pathlib.Path(directory) / "c"))
+        return sorted(key for key, _ in tf.train.list_variables(path) if key != "_CHECKPOINTABLE_OBJECT_GRAPH")
+
+
+def in_new_graph(function: Callable[[], list[Any]]) -> list[Any]:
+    """Return the values of what a function builds in a graph; each list in it runs before the next."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        *steps, fetches = function()
+        session.run(tf.compat.v1.global_variables_initializer())
+        for step in steps:
+            session.run(step)
+        return session.run(fetches)
+
+
+def get_gradients(subject: Subject, args: Args) -> Any:
+    def build() -> list[Any]:
+        _, optimizer = make(subject, args)
+        variable = tf.compat.v1.Variable(2.0, use_resource=True)
+        return [optimizer.get_gradients(variable * variable * 3.0, [variable])]
+
+    return in_new_graph(build) if subject.is_legacy else "n/a"
+
+
+def get_updates(subject: Subject, args: Args) -> Any:
+    def build() -> list[Any]:
+        _, optimizer = make(subject, args)
+        variable = tf.compat.v1.Variable(2.0, use_resource=True)
+        updates = optimizer.get_updates(variable * variable * 3.0, [variable])
+        state = (variable, optimizer.dynamic_counter, optimizer.iterations)
+        return [updates, [tf.identity(held) for held in state]]
+
+    return in_new_graph(build) if subject.is_legacy else "n/a"
+
+
+def cross_replica(subject: Subject, args: Args) -> Any:
+    with two_replicas().scope():
+        _, optimizer = make(subject, args)
+        variable = tf.Variable(1.0)
+        return attempt(lambda: optimizer.apply_gradients([(tf.constant(1.0), variable)]))
+
+
+def pickle_copy(subject: Subject, args: Args) -> Any:
+    _, optimizer = make(subject, args)
+    return {"deepcopy": attempt(lambda: family_name(copy.deepcopy(optimizer)))}
+
+
+def base_classes(subject: Subject, args: Args) -> Any:
+    """Return the classes that tf_keras and TensorFlow look for, of which the wrapper is an instance."""
+    _, optimizer = make(subject, args)
+    originals = type(make(NATIVE[not subject.is_legacy], args)[1]).__mro__[:-1]
+    return {"mro": [qualified(cls) for cls in originals if isinstance(optimizer, cls)]}
+
+
+def qualified(cls: type) -> str:
+    return f"{cls.__module__.partition('.')[0]}.{cls.__name__}"
+
+
+FACTS: dict[str, Callable[[Subject, Args], Any]] = {
+    "dir": listed,
+    "isinstance": base_classes,
+    **{
+        fact.__name__: fact
+        for fact in (
+            apply_none,
+            apply_return,
+            attrs,
+            checkpoint_names,
+            clip_on_wrapper,
+            config,
+            cross_replica,
+            ctor_errors,
+            from_config,
+            get_gradients,
+            get_updates,
+            getattr_missing,
+            iterations,
+            pickle_copy,
+            scaled_loss,
+            scaled_loss_late_binding,
+            schedule,
+            setattrs,
+            sparse_apply,
+            unscaled,
+            weights,
+        )
+    },
+}
+
+
+# ---------------------------------------------------------------------------------------------------------- comparison
+
+
+def release_of(case_id: str, subject: Subject) -> str:
+    """Return the recorded release that a fact must be as in."""
+    if subject.is_experimental and CASES[case_id]["spec"]["fact"] == "ctor_errors":
+        # The public wrapper has other arguments.
+        return EXPERIMENTAL_RELEASE
+    if subject.is_experimental and CASES[case_id]["spec"]["fact"] == "isinstance":
+        # The classes of tf.keras 2.8 are gone; those of tf_keras took their place.
+        return NATIVE[not subject.is_legacy].release
+    return subject.release
+
+
+def expected_of(case_id: str, subject: Subject) -> Any:
+    """Return the recorded result, without what was not the wrapper's doing."""
+    case = CASES[case_id]
+    expected = copy.deepcopy(recorded_as(case, release_of(case_id, subject)))
+    for path in NOT_THE_WRAPPERS.get(case["spec"]["fact"], ()):
+        remove(expected, path)
+    return as_of_today(expected) if subject.is_experimental else expected
+
+
+# What the record holds beside the wrapper's own doing, by fact: where, with the reason beside it.
+NOT_THE_WRAPPERS: dict[str, tuple[str, ...]] = {
+    # Names of modules and classes, which are mpls's own.
+    "config": (
+        "serialize|serialized|class_name",
+        "serialize|serialized|module",
+        "serialize|serialized|registered_name",
+    ),
+    # tf_keras.optimizers.deserialize builds tf_keras' own class, whatever wrote the config.
+    "from_config": (
+        "deserialize LossScaleOptimizer",
+        "deserialize LossScaleOptimizer legacy",
+        "deserialize LossScaleOptimizerV1",
+        "deserialize LossScaleOptimizerV1 legacy",
+    ),
+    # An error of the recording script, which read the string as a number.
+    "setattrs": ("_name='x'",),
+}
+
+
+def remove(result: Any, path: str) -> None:
+    *parents, last = path.split("|")
+    for key in parents:
+        result = result.get(key, {})
+    result.pop(last, None)
+
+
+def as_of_today(expected: Any) -> Any:
+    """Return a record of TensorFlow 2.8 in terms of tf_keras: configs without modules, classes by their new names."""
+    if isinstance(expected, dict):
+        return {key: as_of_today(entry) for key, entry in expected.items() if key not in ("module", "registered_name")}
+    if isinstance(expected, list):
+        return [as_of_today(entry) for entry in expected]
+    is_old_name = isinstance(expected, str) and expected == "LossScaleOptimizerV1"
+    return "LossScaleOptimizer" if is_old_name else expected
+
+
+def result_of(case_id: str, subject: Subject) -> Any:
+    spec = CASES[case_id]["spec"]
+    result = attempt(lambda: FACTS[spec["fact"]](subject, spec.get("args", {})))
+    for path in NOT_THE_WRAPPERS.get(spec["fact"], ()):
+        remove(result, path)
+    return as_of_today(result) if subject.is_experimental else result
+
+
+def declared(case_id: str, subject: Subject) -> dict[str, Difference]:
+    return {
+        difference.path: difference
+        for difference in HERE
+        if difference.case == case_id and subject.name in difference.subjects
+    }
+
+
+def check_fact(case_id: str, subject: Subject) -> None:
+    expected, actual = expected_of(case_id, subject), result_of(case_id, subject)
+    found, deliberate = mismatches(actual, expected), declared(case_id, subject)
+    unexpected = {path: text for path, text in found.items() if path not in deliberate}
+    assert not unexpected, unexpected
+    for path, difference in deliberate.items():
+        assert same_record(at(expected, path), difference.recorded), f"{path} was {at(expected, path)}"
+        assert path in found, f"{path} is as recorded: {at(expected, path)}"
+        assert not mismatches(at(actual, path), ours_of(difference, subject)), f"{path} is {at(actual, path)}"
+
+
+def same_record(recorded: Any, claimed: Any) -> bool:
+    if replay.is_error(recorded) and replay.is_error(claimed):
+        return recorded["error"] == claimed["error"]
+    return recorded == claimed
+
+
+def ours_of(difference: Difference, subject: Subject) -> Any:
+    """Return what mpls must give at a deliberate difference."""
+    if difference.follows is None:
+        return difference.ours
+    run, _, path = difference.follows.partition(" at ")
+    ours = at(recorded_as(CASES[difference.case], run), path)
+    return as_of_today(ours) if subject.is_experimental else ours
+
+
+def named(function: Any, index: str, entry: Any) -> str:
+    case_id, subject = entry.args
+    return parameterized.to_safe_name(f"{function.__name__}_{case_id}_{subject.name}")
+
+
+class RecordedFactsTest(unittest.TestCase):
+    @parameterized.expand([(case_id, subject) for case_id in CASES for subject in OURS], name_func=named)
+    def test_it_is_as_recorded(self, case_id: str, subject: Subject) -> None:
+        check_fact(case_id, subject)
+
+    @parameterized.expand([(case_id, subject) for case_id in CASES for subject in NATIVE], name_func=named)
+    def test_tf_keras_own_wrapper_still_is(self, case_id: str, subject: Subject) -> None:
+        check_fact(case_id, subject)
+
+    @parameterized.expand([(difference,) for difference in HERE])
+    def test_a_difference_concerns_someone(self, difference: Difference) -> None:
+        assert difference.case in CASES
+        assert set(difference.subjects) <= {subject.name for subject in OURS}
+
+
+class CompletenessTest(unittest.TestCase):
+    def test_every_run_of_the_releases_to_follow_has_a_replay(self) -> None:
+        releases = {subject.release for subject in OURS}
+        for case_id, case in CASES.items():
+            assert case["spec"]["fact"] in FACTS
+            recorded = {run for outcome in case["outcomes"] for run in outcome["runs"]}
+            assert releases <= recorded, case_id
+            assert releases == {subject.release for subject in OURS if expected_of(case_id, subject) is not None}
+
+    def test_every_fact_is_recorded(self) -> None:
+        assert set(FACTS) == {case["spec"]["fact"] for case in CASES.values()}
+
+    def test_what_is_left_out_was_recorded(self) -> None:
+        for fact, paths in NOT_THE_WRAPPERS.items():
+            results = [
+                recorded_as(case, subject.release)
+                for case in CASES.values()
+                if case["spec"]["fact"] == fact
+                for subject in OURS
+            ]
+            for path in paths:
+                assert any(holds(result, path) for result in results), path
+
+
+def holds(result: Any, path: str) -> bool:
+    try:
+        at(result, path)
+    except KeyError:
+        return False
+    return True
+
+
+class ConfigsOfEveryReleaseTest(unittest.TestCase):
+    """Every config that a release from 2.2 on wrote is read by the public class and by the experimental one."""
+
+    @parameterized.expand(
+        [(case_id, subject) for case_id, case in CONFIGS.items() for subject in OURS if subject.is_legacy],
+        name_func=named,
+    )
+    def test_it_is_read_as_by_the_newest_release(self, case_id: str, subject: Subject) -> None:
+        case = CONFIGS[case_id]
+        # tf_keras' own deserialize chose the family by the class name in the config, as the public class does by
+        # the wrapped optimizer.
+        expected = recorded_as(case, "tf21:lso2")["deserialize"]
+        written = copy.deepcopy(case["get_config"])
+
+        def read() -> Any:
+            with without_deprecations():
+                optimizer = subject.wrapper_class.from_config(written)
+            inner = optimizer.inner_optimizer.get_config()
+            return {
+                "type": family_name(optimizer),
+                "inner": type(optimizer.inner_optimizer).__name__,
+                "scale": optimizer.loss_scale.numpy(),
+                "initial": optimizer.initial_scale,
+                "growth": optimizer.dynamic_growth_steps,
+                "inner_lr": inner["learning_rate"],
+                "inner_momentum": inner.get("momentum"),
+            }
+
+        found = mismatches(attempt(read), expected)
+        assert not found, found
+        assert written == case["get_config"]
+
+    @parameterized.expand([(case_id,) for case_id, case in CONFIGS.items() if "tf21.lso" in case_id])
+    def test_it_is_written_as_by_the_newest_release(self, case_id: str) -> None:
+        recorded = CONFIGS[case_id]["get_config"]
+        again = mpls.keras.LossScaleOptimizer.from_config(recorded).get_config()
+        assert not mismatches(again, recorded)
+
+    @parameterized.expand([(case_id,) for case_id, case in CONFIGS.items() if not case_id.endswith(".k3")])
+    def test_what_tf_keras_reads_counts_as_ours(self, case_id: str) -> None:
+        optimizer = tf_keras.optimizers.deserialize(copy.deepcopy(CONFIGS[case_id]["serialized"]))
+        assert isinstance(optimizer, mpls.keras.LossScaleOptimizer)
+
+
+class UnusableScalesTest(unittest.TestCase):
+    """Scales that can do nothing but destroy a run are refused; the original accepted them."""
+
+    @parameterized.expand(
+        [
+            (subject.name, subject, {"dynamic": dynamic, "initial_scale": scale})
+            for subject in NATIVE
+            for dynamic in (True, False)
+            for scale in (0.0, -2.0, NAN, INFINITE)
+        ]
+    )
+    def test_it_is_refused(self, name: str, native: Subject, arguments: Args) -> None:
+        native.wrapper_class(native.inner(*SGD), **arguments)
+        with pytest.raises(ValueError, match="initial_scale"):
+            mpls.keras.LossScaleOptimizer(native.inner(*SGD), **arguments)
+        if not arguments["dynamic"]:
+            with without_deprecations(), pytest.raises(ValueError, match="loss_scale"):
+                mpls.experimental.LossScaleOptimizer(native.inner(*SGD), arguments["initial_scale"])

@@ -1,0 +1,213 @@
+"""Recorded `compile` and `fit` runs under `mixed_float16`: state after every batch exactly, history and weights."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import unittest
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.keras
+
+from . import replay
+from .keras_replay import DIFFERENCES, NATIVE, OURS, Difference, Subject, at, recorded_as, two_replicas
+
+CASES = replay.load("C_fit")
+HERE = {difference.case: difference for difference in DIFFERENCES if difference.case in CASES}
+
+# float16 matrix products may be summed in another order.
+RTOL, ATOL = 5e-3, 1e-3
+
+
+class Recorder(tf_keras.callbacks.Callback):
+    """Notes the loss scale, the good steps and the iterations after every batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[Any] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        optimizer = self.model.optimizer
+        if not isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer):
+            return
+        counter = optimizer.dynamic_counter
+        self.batches.append(
+            [
+                optimizer.loss_scale.numpy(),
+                None if counter is None else counter.numpy(),
+                optimizer.iterations.numpy(),
+            ]
+        )
+
+
+@contextlib.contextmanager
+def global_policy(name: str) -> Iterator[None]:
+    before = tf_keras.mixed_precision.global_policy()
+    tf_keras.mixed_precision.set_global_policy(name)
+    try:
+        yield
+    finally:
+        tf_keras.mixed_precision.set_global_policy(before)
+
+
+def build_model(spec: dict[str, Any]) -> Any:
+    layers = tf_keras.layers
+    hidden = inputs = layers.Input((len(spec["x"][0]),))
+    *_, (_, last_activation, _) = spec["layers"]
+    for index, (units, activation, extra) in enumerate(spec["layers"]):
+        is_last = index == len(spec["layers"]) - 1
+        regularizer = tf_keras.regularizers.l2(extra["l2"]) if "l2" in extra else None
+        hidden = layers.Dense(units, None if is_last else activation, kernel_regularizer=regularizer, name=f"d{index}")(
+            hidden
+        )
+        if spec.get("activity") and index == 0:
+            hidden = layers.ActivityRegularization(l2=spec["activity"])(hidden)
+    outputs = layers.Activation(last_activation or "linear", dtype="float32")(hidden)
+    model = tf_keras.Model(inputs, outputs)
+    if "add_loss" in spec:
+        kernel = model.get_layer("d0").kernel
+        model.add_loss(lambda: spec["add_loss"] * tf.reduce_sum(tf.cast(kernel, tf.float32) ** 2))
+    model.set_weights(arrays(spec["w"]))
+    return model
+
+
+def arrays(nested: Any) -> list[np.ndarray]:
+    return [np.array(value, np.float32) for value in replay.numbers(nested)]
+
+
+def wrapped(subject: Subject, spec: dict[str, Any]) -> Any:
+    inner, loss_scale = subject.inner(*spec["opt"]), spec["loss_scale"]
+    if "auto" in loss_scale:
+        # compile() wraps it, in tf_keras' own class.
+        return inner
+    if "policy" in loss_scale:
+        # The experimental policy made compile() wrap the optimizer with the loss scale that it carried.
+        carried = loss_scale["policy"]
+        loss_scale = {"default": 1} if carried == "dynamic" else {"fixed": carried}
+    return subject.wrap(inner, loss_scale)
+
+
+def fit(spec: dict[str, Any], make_optimizer: Any) -> tuple[dict[str, Any], Any]:
+    """Train as the case says; return what it recorded, and the model."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(global_policy(spec.get("policy", "mixed_float16")))
+        if spec.get("strategy"):
+            stack.enter_context(two_replicas().scope())
+        model = build_model(spec)
+        model.compile(
+            make_optimizer(),
+            spec["loss"],
+            metrics=spec.get("metrics", []),
+            jit_compile=spec.get("jit"),
+            run_eagerly=spec.get("eager"),
+        )
+    recorder = Recorder()
+    weights = spec.get("class_weight")
+    history = model.fit(
+        *arrays([spec["x"], spec["y"]]),
+        batch_size=spec["batch"],
+        epochs=spec["epochs"],
+        shuffle=False,
+        verbose=0,
+        callbacks=[recorder],
+        class_weight=None if weights is None else {int(label): weight for label, weight in weights.items()},
+        sample_weight=None if "sample_weight" not in spec else np.array(spec["sample_weight"], np.float32),
+    )
+    result = {"history": history.history, "batches": recorder.batches, "weights": model.get_weights()}
+    return result, model
+
+
+def assert_near(actual: Any, expected: Any, what: str) -> None:
+    expected = np.array(replay.numbers(expected), np.float32)
+    np.testing.assert_allclose(np.array(actual, np.float32), expected, rtol=RTOL, atol=ATOL, err_msg=what)
+
+
+def check_fit(case_id: str, subject: Subject) -> Any:
+    case = CASES[case_id]
+    expected = recorded_as(case, subject.release)
+    result, model = fit(case["spec"], functools.partial(wrapped, subject, case["spec"]))
+    replay.assert_exact(result["batches"], expected["batches"], "batches")
+    assert set(result["history"]) == set(expected["history"])
+    difference = HERE.get(case_id) if subject in OURS else None
+    if difference is not None:
+        assert_differs(difference, case["spec"], expected, result)
+        return model
+    for name, values in expected["history"].items():
+        assert_near(result["history"][name], values, name)
+    for index, (weight, want) in enumerate(zip(result["weights"], expected["weights"], strict=True)):
+        assert_near(weight, want, f"weight {index}")
+    return model
+
+
+@functools.cache
+def control_of(case_id: str) -> Any:
+    """Train a case with a bare legacy optimizer."""
+    spec = CASES[case_id]["spec"]
+    return fit(spec, lambda: NATIVE[0].inner(*spec["opt"]))
+
+
+def assert_differs(difference: Difference, spec: Any, expected: Any, result: Any) -> None:
+    """Require a run to be that of a control trained without a loss scale, where the original was not."""
+    assert at(expected, difference.path) == difference.recorded
+    control, model = control_of(difference.case)
+    assert not isinstance(model.optimizer, mpls.keras.LossScaleOptimizer)
+    np.testing.assert_allclose(at(result, difference.path), at(control, difference.path), rtol=1e-5)
+    np.testing.assert_allclose(at(control, difference.path), difference.ours, rtol=1e-5)
+    for index, (weight, want) in enumerate(zip(result["weights"], control["weights"], strict=True)):
+        np.testing.assert_allclose(weight, want, rtol=1e-4, err_msg=f"weight {index}")
+
+
+def replays(subjects: tuple[Subject, ...]) -> list[tuple[str, Subject]]:
+    return [
+        (case_id, subject)
+        for case_id, case in CASES.items()
+        for subject in subjects
+        if recorded_as(case, subject.release) is not None and is_worth_it(case["spec"], subject)
+    ]
+
+
+def is_worth_it(spec: dict[str, Any], subject: Subject) -> bool:
+    """Return false for what takes long and was never released: the experimental class over new optimizers."""
+    was_released = subject.is_legacy or not subject.is_experimental
+    return was_released or (not {"jit", "strategy"} & spec.keys() and "auto" not in spec["loss_scale"])
+
+
+def named(function: Any, index: str, entry: Any) -> str:
+    case_id, subject = entry.args
+    return parameterized.to_safe_name(f"{function.__name__}_{case_id}_{subject.name}")
+
+
+class RecordedFitTest(unittest.TestCase):
+    @parameterized.expand(replays(OURS), name_func=named)
+    def test_it_trains_as_recorded(self, case_id: str, subject: Subject) -> None:
+        model = check_fit(case_id, subject)
+        assert isinstance(model.optimizer, mpls.keras.LossScaleOptimizer)
+        assert not isinstance(model.optimizer.inner_optimizer, mpls.keras.LossScaleOptimizer)
+
+    @parameterized.expand(
+        [(case_id, subject) for case_id, subject in replays(NATIVE) if case_id in HERE], name_func=named
+    )
+    def test_tf_keras_own_wrapper_still_differs(self, case_id: str, subject: Subject) -> None:
+        check_fit(case_id, subject)
+
+
+class CompletenessTest(unittest.TestCase):
+    def test_every_case_is_replayed(self) -> None:
+        assert {case_id for case_id, _ in replays(OURS)} == set(CASES)
+
+    def test_every_run_of_the_releases_to_follow_is_replayed(self) -> None:
+        releases = {subject.release for subject in OURS}
+        recorded = {
+            (case_id, run)
+            for case_id, case in CASES.items()
+            for outcome in case["outcomes"]
+            for run in outcome["runs"]
+            if run in releases
+        }
+        assert recorded == {(case_id, subject.release) for case_id, subject in replays(OURS)}
