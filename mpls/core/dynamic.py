@@ -168,10 +168,9 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
         state = ""
         if tf.executing_eagerly():
             weights = self._weights_here()
-            if weights:
+            scale, good_steps = self._initial_loss_scale, 0
+            if "good_steps" in weights:
                 scale, good_steps = weights["current_loss_scale"].numpy(), weights["good_steps"].numpy()
-            else:
-                scale, good_steps = self._initial_loss_scale, 0
             state = f"current_loss_scale={scale}, num_good_steps={good_steps}, "
         return (
             f"DynamicLossScale({state}initial_loss_scale={self._initial_loss_scale}, "

@@ -38,7 +38,7 @@ def scale_loss(loss: Any, scale: Any | Callable[[Any], Any]) -> Any:
 
 def largest_scale(dtype: Any) -> float:
     """Return the largest power of two that a loss of this dtype can be multiplied by: 2**15 for float16."""
-    return float(2.0 ** math.floor(math.log2(float(dtype.max)))) if dtype.is_floating else math.inf
+    return math.ldexp(1.0, math.frexp(float(dtype.max))[1] - 1) if dtype.is_floating else math.inf
 
 
 def unscale_gradients(grads: Any, scale: Any) -> Any:
@@ -52,7 +52,7 @@ def unscale_gradients(grads: Any, scale: Any) -> Any:
     Args:
         grads: nested structure of dense tensors, `tf.IndexedSlices` (which stay sparse) and None (which stays
             None), of any float dtype.
-        scale: scalar float32 tensor.
+        scale: scalar float32 tensor; a constant in a graph is at most 2**126.
 
     Returns:
         The same structure, each gradient in its own dtype.

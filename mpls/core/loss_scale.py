@@ -9,7 +9,7 @@ import tensorflow as tf
 from mpls.core.abstract import LossScale, NativeLossScale, recognition_base
 from mpls.core.dynamic import DynamicLossScale, NativeDynamicLossScale
 from mpls.core.graph import as_written
-from mpls.core.numbers import is_number, require_usable, to_float
+from mpls.core.numbers import is_number, require_usable_fixed, to_float
 from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
 
 __all__ = [
@@ -32,14 +32,14 @@ class FixedLossScale(LossScale, _NativeFixedLossScale):
     """A loss scale that never changes, and never asks for a step to be skipped.
 
     Args:
-        loss_scale_value: the scale, at least 1 and finite; a Python or NumPy number.
+        loss_scale_value: the scale, from 1 to 2**126; a Python or NumPy number.
 
     Raises:
-        ValueError: `loss_scale_value` is no number, below 1, NaN, or infinite in float32.
+        ValueError: `loss_scale_value` is no number, below 1, above 2**126, or NaN.
 
     Reproduces:
-        `tf.compat.v1.train.experimental.FixedLossScale`, TF 1.14 to 2.21, which refused NumPy numbers and accepted NaN
-        and infinity.
+        `tf.compat.v1.train.experimental.FixedLossScale`, TF 1.14 to 2.21, which refused NumPy numbers, and accepted NaN
+        and scales so large that every gradient became zero.
 
     Example:
         >>> import tensorflow as tf
@@ -75,7 +75,7 @@ class FixedLossScale(LossScale, _NativeFixedLossScale):
                     "fixed-scales",
                 )
             )
-        self._loss_scale_value = require_usable(value, subject, loss_scale_value)
+        self._loss_scale_value = require_usable_fixed(value, subject, loss_scale_value)
 
     @classmethod
     def _unbounded(cls, value: float) -> FixedLossScale:

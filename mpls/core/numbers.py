@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mpls.core.rule import FLOAT32_MAX
 from mpls.errors import ArgumentOverflowError, ArgumentTypeError, ArgumentValueError, error_text
 
 _ANCHOR = "refused-numbers"
@@ -68,8 +67,9 @@ def require_usable(value: float, subject: str, got: Any) -> float:
     Raises:
         ArgumentValueError: the value is none that a float32 scale can have.
     """
-    smallest = float(np.finfo(np.float32).smallest_subnormal)
-    if math.isnan(value) or not smallest <= value <= FLOAT32_MAX:
+    with np.errstate(over="ignore", under="ignore"):
+        as_float32 = np.float32(value)
+    if not 0 < as_float32 < math.inf:
         raise ArgumentValueError(
             error_text(
                 subject,
@@ -79,4 +79,30 @@ def require_usable(value: float, subject: str, got: Any) -> float:
                 _ANCHOR,
             )
         )
+    return value
+
+
+# The reciprocal of a larger power of two is denormal. Graph optimizers turn the division by a constant into the
+# multiplication by its reciprocal, and kernels flush that to zero.
+LARGEST_FIXED_SCALE = 2.0**126
+
+
+def require_usable_fixed(value: float, subject: str, got: Any) -> float:
+    """Refuse what can do nothing but destroy a run if it never changes; gradients would all become zero.
+
+    Args:
+        value: the number.
+        subject: the public name and the argument, for the error.
+        got: what the user passed, for the error.
+
+    Returns:
+        The value.
+
+    Raises:
+        ArgumentValueError: the value is none that a fixed float32 scale can have.
+    """
+    require_usable(value, subject, got)
+    if value > LARGEST_FIXED_SCALE:
+        advice = "Larger ones have a reciprocal that is zero in float32; use a power of two such as 2.0**15"
+        raise ArgumentValueError(error_text(subject, "be at most 2**126 for a fixed scale", got, advice, _ANCHOR))
     return value

@@ -1,0 +1,114 @@
+"""Exceptions and warnings: the built-ins that they also are, inside `tf.function` too, and whose line is named."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import unittest
+import warnings
+from typing import Any
+
+import tensorflow as tf
+from parameterized import parameterized
+
+from mpls import errors
+
+EXCEPTIONS = {
+    "ArgumentKeyError": (KeyError,),
+    "ArgumentOverflowError": (OverflowError,),
+    "ArgumentTypeError": (TypeError,),
+    "ArgumentValueError": (ValueError,),
+    "MplsError": (Exception,),
+    "NotYetSupportedError": (NotImplementedError, TypeError),
+    "ReplicaContextError": (ValueError,),
+    "TensorArgumentError": (TypeError, ValueError),
+    "UnsupportedStrategyError": (ValueError,),
+}
+
+
+class ExceptionTest(unittest.TestCase):
+    def test_the_table_is_complete(self) -> None:
+        defined = {
+            name
+            for name, value in vars(errors).items()
+            if inspect.isclass(value) and issubclass(value, Exception) and not issubclass(value, Warning)
+        }
+        self.assertEqual(defined, set(EXCEPTIONS))
+
+    @parameterized.expand(EXCEPTIONS.items())
+    def test_it_is_a_builtin_and_an_error_of_mpls(self, name: str, builtins: tuple[type, ...]) -> None:
+        error = getattr(errors, name)
+        for builtin in (*builtins, errors.MplsError):
+            self.assertTrue(issubclass(error, builtin))
+        self.assertEqual(str(error("the text")), "the text")
+        self.assertEqual(str(pickle.loads(pickle.dumps(error("the text")))), "the text")
+
+    @parameterized.expand(EXCEPTIONS.items())
+    def test_it_stays_what_it_is_inside_a_function(self, name: str, builtins: tuple[type, ...]) -> None:
+        """AutoGraph raises exceptions anew, and only of classes whose constructor it knows as themselves."""
+        error = getattr(errors, name)
+
+        @tf.function
+        def step() -> None:
+            raise error("the text")
+
+        with self.assertRaises(builtins) as caught:
+            step()
+        self.assertIsInstance(caught.exception, errors.MplsError)
+        self.assertIn("the text", str(caught.exception))
+
+
+class TextTest(unittest.TestCase):
+    def test_form(self) -> None:
+        self.assertEqual(
+            errors.error_text("Thing: arg", "be a number", "foo", "Pass 1", "numbers"),
+            "Thing: arg must be a number; got 'foo' (str). Pass 1. See MIGRATION.md#numbers",
+        )
+
+    def test_long_values_are_cut(self) -> None:
+        text = errors.error_text("it", "be short", "x" * 10_000, "Cut it", "a")
+        self.assertLess(len(text), 400)
+        self.assertIn("x...", text)
+
+
+class WarningTest(unittest.TestCase):
+    def caught(self, call: Any) -> warnings.WarningMessage:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        (warning,) = caught
+        return warning
+
+    def test_the_line_is_the_users(self) -> None:
+        def user() -> None:
+            errors.warn_user("text", errors.MplsWarning)
+
+        warning = self.caught(user)
+        self.assertEqual(warning.filename, __file__)
+        self.assertEqual(warning.lineno, inspect.getsourcelines(user)[1] + 1)
+        self.assertIs(warning.category, errors.MplsWarning)
+
+    @parameterized.expand(["mpls.keras.base", "tensorflow.python.eager.x", "tf_keras.src.engine", "keras.src"])
+    def test_frames_of_frameworks_are_passed_over(self, module: str) -> None:
+        namespace: dict[str, Any] = {"__name__": module, "warn": errors.warn_user, "Category": errors.MplsWarning}
+        exec(compile("def call():\n    warn('text', Category)\n", "framework.py", "exec"), namespace)
+        call = namespace["call"]
+        warning = self.caught(call)
+        self.assertEqual(warning.filename, __file__)
+
+    @parameterized.expand(["mplsx.module", "kerastuner.x", "tensorflow_addons.y"])
+    def test_frames_of_packages_with_similar_names_are_the_users(self, module: str) -> None:
+        namespace: dict[str, Any] = {"__name__": module, "warn": errors.warn_user, "Category": errors.MplsWarning}
+        exec(compile("def call():\n    warn('text', Category)\n", "users.py", "exec"), namespace)
+        self.assertEqual(self.caught(namespace["call"]).filename, "users.py")
+
+    def test_inside_a_function_the_line_is_still_the_users(self) -> None:
+        @tf.function
+        def step() -> None:
+            errors.warn_user("text", errors.MplsWarning)
+
+        self.assertEqual(self.caught(step).filename, __file__)
+
+    def test_deprecations_are_shown_by_default(self) -> None:
+        self.assertTrue(issubclass(errors.MplsDeprecationWarning, FutureWarning))
+        self.assertTrue(issubclass(errors.MplsWarning, UserWarning))

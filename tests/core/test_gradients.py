@@ -1,0 +1,320 @@
+"""Scaling a loss, unscaling gradients and looking for non-finite ones: every dtype, dense, sparse and missing."""
+
+from __future__ import annotations
+
+import math
+import unittest
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from parameterized import parameterized
+
+from mpls.core.gradients import all_finite, largest_scale, scale_loss, unscale_gradients
+
+FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
+FLOATS_BY_NAME = [(dtype.name, dtype) for dtype in FLOATS]
+SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 5e-324}
+INF, NAN = math.inf, math.nan
+
+
+def numbers(tensor: Any) -> Any:
+    return np.asarray(tf.cast(tensor, tf.float64))
+
+
+def slices(values: Any, indices: Any, shape: Any = None) -> tf.IndexedSlices:
+    return tf.IndexedSlices(values, tf.constant(indices), None if shape is None else tf.constant(shape))
+
+
+def evaluate(fn: Any, mode: str, *arrays: Any) -> Any:
+    """Call `fn` with tensors in a mode; return NumPy arrays."""
+    if mode == "graph":
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            feeds = [tf.compat.v1.placeholder(array.dtype, array.shape) for array in arrays]
+            return session.run(fn(*feeds), dict(zip(feeds, arrays, strict=True)))
+    if mode != "eager":
+        fn = tf.function(fn, jit_compile=mode == "jit_compile")
+    return tf.nest.map_structure(np.asarray, fn(*map(tf.constant, arrays)))
+
+
+class ScaleLossTest(unittest.TestCase):
+    @parameterized.expand(FLOATS_BY_NAME)
+    def test_a_tensor_keeps_dtype_and_shape(self, name: str, dtype: Any) -> None:
+        for value in (1.5, [1.5, -2.0], [[0.0], [3.0]], []):
+            loss = tf.constant(value, dtype)
+            scaled = scale_loss(loss, tf.constant(1024.0))
+            self.assertEqual((scaled.dtype, scaled.shape), (dtype, loss.shape))
+            np.testing.assert_array_equal(numbers(scaled), 1024 * np.array(value))
+
+    @parameterized.expand(FLOATS_BY_NAME)
+    def test_a_callable_gives_a_callable(self, name: str, dtype: Any) -> None:
+        scaled = scale_loss(lambda: tf.constant(1.5, dtype), tf.constant(1024.0))
+        self.assertTrue(callable(scaled))
+        self.assertEqual((scaled().dtype, float(scaled())), (dtype, 1536.0))
+
+    def test_the_scale_is_asked_for_late_and_told_the_dtype(self) -> None:
+        asked: list[Any] = []
+
+        def scale(dtype: Any) -> Any:
+            asked.append(dtype)
+            return tf.constant(2.0 ** len(asked))
+
+        scaled = scale_loss(lambda: tf.constant(1.0, tf.float16), scale)
+        self.assertEqual(asked, [])
+        self.assertEqual([float(scaled()), float(scaled())], [2.0, 4.0])
+        self.assertEqual(asked, [tf.float16] * 2)
+        self.assertEqual(float(scale_loss(tf.constant(1.0), scale)), 8.0)
+
+    def test_a_callable_loss_uses_the_scale_of_the_moment(self) -> None:
+        variable = tf.Variable(2.0)
+        scaled = scale_loss(lambda: tf.constant(3.0), lambda _: tf.convert_to_tensor(variable))
+        variable.assign(8.0)
+        self.assertEqual(float(scaled()), 24.0)
+
+    def test_a_scale_beyond_float16_makes_a_float16_loss_infinite(self) -> None:
+        self.assertEqual(float(scale_loss(tf.constant(1.0, tf.float16), tf.constant(2.0**16))), INF)
+        self.assertEqual(float(scale_loss(tf.constant(1.0, tf.bfloat16), tf.constant(2.0**16))), 2.0**16)
+
+    def test_integers_are_scaled_as_integers(self) -> None:
+        scaled = scale_loss(tf.constant(3), tf.constant(8.0))
+        self.assertEqual((scaled.dtype, int(scaled)), (tf.int32, 24))
+
+    @parameterized.expand([(2.0,), (None,), ([1.0],)])
+    def test_what_has_no_dtype_is_an_attribute_error(self, loss: Any) -> None:
+        with self.assertRaises(AttributeError):
+            scale_loss(loss, tf.constant(8.0))
+        with self.assertRaises(AttributeError):
+            scale_loss(lambda: loss, tf.constant(8.0))()
+
+    @parameterized.expand([("float16", 2.0**15), ("bfloat16", 2.0**127), ("float32", 2.0**127), ("float64", 2.0**1023)])
+    def test_the_largest_scale_is_finite_and_its_double_is_not(self, name: str, expected: float) -> None:
+        dtype = tf.as_dtype(name)
+        self.assertEqual(largest_scale(dtype), expected)
+        self.assertTrue(bool(tf.math.is_finite(tf.constant(expected, dtype))))
+        self.assertFalse(bool(tf.math.is_finite(tf.constant(expected, dtype) * 2)))
+
+    def test_integers_have_no_largest_scale(self) -> None:
+        self.assertEqual(largest_scale(tf.int32), INF)
+
+
+class UnscaleTest(unittest.TestCase):
+    @parameterized.expand(
+        [(f"{d.name}_{m}", d, m) for d in FLOATS for m in ("eager", "function", "jit_compile", "graph")]
+    )
+    def test_powers_of_two_are_exact(self, name: str, dtype: Any, mode: str) -> None:
+        values = np.array([1.0, -2.0, 0.0, 96.0, 60000.0], dtype.as_numpy_dtype)
+        for power in (0, 1, 7, 12):
+            (result,) = evaluate(lambda grad, s=2.0**power: unscale_gradients([grad], tf.constant(s)), mode, values)
+            self.assertEqual(result.dtype, dtype.as_numpy_dtype)
+            np.testing.assert_array_equal(result.astype(np.float64), values.astype(np.float64) / 2.0**power)
+
+    @parameterized.expand(FLOATS_BY_NAME)
+    def test_indexed_slices_stay_sparse(self, name: str, dtype: Any) -> None:
+        for shape in (None, [100, 2]):
+            grad = slices(tf.constant([[8.0, 16.0], [24.0, 0.0]], dtype), [7, 7], shape)
+            (result,) = unscale_gradients([grad], tf.constant(8.0))
+            self.assertIsInstance(result, tf.IndexedSlices)
+            self.assertIs(result.indices, grad.indices)
+            self.assertIs(result.dense_shape, grad.dense_shape)
+            self.assertEqual(result.values.dtype, dtype)
+            np.testing.assert_array_equal(numbers(result.values), [[1.0, 2.0], [3.0, 0.0]])
+
+    def test_indexed_slices_are_not_densified_in_a_graph(self) -> None:
+        """A dense gradient of this shape would need a terabyte; an op that makes one would be in the graph."""
+        with tf.Graph().as_default() as graph:
+            values = tf.compat.v1.placeholder(tf.float16, [None, 2])
+            grad = slices(values, [0, 2**36], [2**37, 2])
+            (result,) = unscale_gradients([grad], tf.constant(8.0))
+            finite = all_finite([result])
+            kinds = {op.type for op in graph.get_operations()}
+            self.assertFalse(kinds & {"UnsortedSegmentSum", "ScatterNd", "TensorScatterAdd"}, kinds)
+            with tf.compat.v1.Session() as session:
+                out, is_finite = session.run([result.values, finite], {values: [[8, 16], [24, 0]]})
+            np.testing.assert_array_equal(out, [[1, 2], [3, 0]])
+            self.assertTrue(is_finite)
+
+    def test_structure_and_missing_gradients_are_kept(self) -> None:
+        grads = {"a": [tf.constant(8.0), None], "b": (None, (tf.constant([16.0]),)), "c": []}
+        result = unscale_gradients(grads, tf.constant(8.0))
+        tf.nest.assert_same_structure(grads, result)
+        self.assertIsNone(result["a"][1])
+        self.assertIsNone(result["b"][0])
+        self.assertEqual((float(result["a"][0]), result["b"][1][0].numpy().tolist()), (1.0, [2.0]))
+
+    @parameterized.expand([([],), ((),), ({},), ([None],), ([None, [None]],)])
+    def test_without_gradients_there_is_nothing_to_do(self, grads: Any) -> None:
+        self.assertEqual(unscale_gradients(grads, tf.constant(8.0)), grads)
+
+    @parameterized.expand(FLOATS_BY_NAME)
+    def test_zero_size_tensors(self, name: str, dtype: Any) -> None:
+        for shape in ([0], [0, 3], [3, 0]):
+            (result,) = unscale_gradients([tf.zeros(shape, dtype)], tf.constant(8.0))
+            self.assertEqual((result.shape.as_list(), result.dtype), (shape, dtype))
+        (result,) = unscale_gradients([slices(tf.zeros([0, 2], dtype), np.zeros([0], np.int64))], tf.constant(8.0))
+        self.assertEqual(result.values.shape.as_list(), [0, 2])
+
+    def test_arrays_and_numbers_are_gradients_too(self) -> None:
+        result = unscale_gradients([np.array([8.0], np.float16), np.float64(4.0), tf.Variable(2.0)], tf.constant(2.0))
+        self.assertEqual([grad.dtype for grad in result], [tf.float16, tf.float64, tf.float32])
+        self.assertEqual([float(tf.reduce_sum(grad)) for grad in result], [4.0, 2.0, 1.0])
+
+    @parameterized.expand(FLOATS_BY_NAME)
+    def test_non_finite_gradients_stay_so(self, name: str, dtype: Any) -> None:
+        (result,) = unscale_gradients([tf.constant([INF, -INF, NAN], dtype)], tf.constant(2.0**15))
+        np.testing.assert_array_equal(numbers(result), [INF, -INF, NAN])
+
+    @settings(max_examples=200, deadline=None)
+    @given(
+        values=st.lists(st.floats(-65504, 65504, width=16), min_size=1, max_size=8),
+        scale=st.one_of(st.integers(0, 40).map(lambda p: 2.0**p), st.floats(1, 2.0**40, width=32)),
+    )
+    def test_float16_is_rounded_once(self, values: list[float], scale: float) -> None:
+        """Against a float64 quotient: the float32 one in between may move a tie, by one float16 at most."""
+        grad = np.array(values, np.float16)
+        (result,) = unscale_gradients([tf.constant(grad)], tf.constant(scale))
+        exact = grad.astype(np.float64) / np.float64(np.float32(scale))
+        # The distance of neighbours in float16, denormal ones included.
+        spacing = 2.0 ** np.maximum(np.frexp(exact)[1] - 11.0, -24.0)
+        error = np.abs(np.asarray(result).astype(np.float64) - exact)
+        # Half a unit in the last place, and the float32 rounding before it.
+        assert (error <= spacing * (0.5 + 2.0**-12)).all(), (grad, scale, result)
+
+    @settings(max_examples=100, deadline=None)
+    @given(
+        values=st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=8), power=st.integers(0, 60)
+    )
+    def test_bfloat16_is_rounded_once(self, values: list[float], power: int) -> None:
+        grad = tf.cast(values, tf.bfloat16)
+        (result,) = unscale_gradients([grad], tf.constant(2.0**power))
+        expected = tf.cast(tf.constant(numbers(grad) / 2.0**power, tf.float32), tf.bfloat16)
+        is_normal = np.abs(numbers(expected)) > 2.0**-120
+        np.testing.assert_array_equal(numbers(result)[is_normal], numbers(expected)[is_normal])
+
+    @parameterized.expand([(p,) for p in (24, 25, 26, 30, 39)])
+    def test_float16_at_scales_whose_reciprocal_float16_cannot_hold(self, power: int) -> None:
+        values = np.array([2.0**15, -(2.0**15), 0.0], np.float16)
+        (result,) = unscale_gradients([tf.constant(values)], tf.constant(2.0**power))
+        np.testing.assert_array_equal(numbers(result), values.astype(np.float64) / 2.0**power)
+
+    @parameterized.expand(
+        [
+            (f"{p}_{k}_{m}", p, k, m)
+            for p, k in ((125, "constant"), (126, "constant"), (125, "fed"), (126, "fed"), (127, "fed"))
+            for m in ("eager", "function", "jit_compile", "graph")
+        ]
+    )
+    def test_float32_at_the_largest_scales(self, name: str, power: int, kind: str, mode: str) -> None:
+        """The reciprocal is denormal from 2**127 on, to where a scale can grow; no constant scale is that large."""
+        values = np.array([2.0**127, -(2.0**120), 2.0**120 * 1.5, 0.0], np.float32)
+        expected = values.astype(np.float64) / 2.0**power
+        scale = np.float32(2.0**power)
+        if kind == "constant":
+            (result,) = evaluate(lambda grad: unscale_gradients([grad], tf.constant(scale)), mode, values)
+        else:
+            (result,) = evaluate(lambda grad, s: unscale_gradients([grad], s), mode, values, scale)
+        np.testing.assert_array_equal(result, expected)
+
+    def test_float64_gradients_are_divided_in_float64(self) -> None:
+        value = 1.0 + 2.0**-52
+        (result,) = unscale_gradients([tf.constant(value, tf.float64)], tf.constant(2.0**15))
+        self.assertEqual(float(result), value / 2.0**15)
+
+    def test_complex_gradients(self) -> None:
+        (result,) = unscale_gradients([tf.constant(8 + 16j, tf.complex64)], tf.constant(8.0))
+        self.assertEqual((result.dtype, complex(result)), (tf.complex64, 1 + 2j))
+
+    def test_scaling_and_unscaling_cancel(self) -> None:
+        for dtype in FLOATS:
+            value = tf.constant([0.5, -3.0, 7.0], dtype)
+            (result,) = unscale_gradients([scale_loss(value, tf.constant(4096.0))], tf.constant(4096.0))
+            np.testing.assert_array_equal(numbers(result), numbers(value))
+
+
+def finite_values(dtype: Any) -> Any:
+    largest = dtype.max if not dtype.is_complex else 1.0
+    return np.array([0.0, -0.0, 1.0, largest, -largest], dtype.as_numpy_dtype)
+
+
+class AllFiniteTest(unittest.TestCase):
+    @parameterized.expand(
+        [(f"{d.name}_{m}", d, m) for d in FLOATS for m in ("eager", "function", "jit_compile", "graph")]
+    )
+    def test_every_float_dtype(self, name: str, dtype: Any, mode: str) -> None:
+        fine = finite_values(dtype)
+        self.assertIs(evaluate(lambda g: all_finite([g]), mode, fine).item(), True)
+        for bad in (INF, -INF, NAN):
+            for position in (0, len(fine) - 1):
+                values = fine.copy()
+                values[position] = bad
+                self.assertIs(evaluate(lambda g: all_finite([g]), mode, values).item(), False)
+
+    @parameterized.expand(FLOATS_BY_NAME)
+    def test_denormals_are_finite(self, name: str, dtype: Any) -> None:
+        smallest = np.array([SMALLEST[name], -SMALLEST[name]]).astype(dtype.as_numpy_dtype)
+        self.assertTrue(bool(all_finite([tf.constant(smallest)])))
+
+    def test_the_sum_of_finite_values_may_overflow(self) -> None:
+        for dtype in FLOATS:
+            self.assertTrue(bool(all_finite([tf.fill([100], dtype.max)])), dtype)
+
+    @parameterized.expand(FLOATS_BY_NAME)
+    def test_only_values_of_indexed_slices_are_looked_at(self, name: str, dtype: Any) -> None:
+        # Summed into a dense gradient, the two would overflow.
+        values = tf.fill([2, 1], dtype.max)
+        self.assertTrue(bool(all_finite([slices(values, [3, 3])])))
+        self.assertTrue(bool(all_finite([slices(values, [3, 3], [2**40, 1])])))
+        self.assertFalse(bool(all_finite([slices(values * 2, [3, 3], [5, 1])])))
+
+    @parameterized.expand([([],), ({},), (None,), ([None],), ({"a": (None, [])},)])
+    def test_no_gradients_are_finite(self, grads: Any) -> None:
+        result = all_finite(grads)
+        self.assertEqual((result.dtype, result.shape, bool(result)), (tf.bool, [], True))
+
+    def test_zero_size_tensors_are_finite(self) -> None:
+        grads = [tf.zeros([0, 3]), slices(tf.zeros([0, 3]), np.zeros([0], np.int64))]
+        self.assertTrue(bool(all_finite(grads)))
+        self.assertFalse(bool(all_finite([*grads, tf.constant(INF)])))
+
+    @parameterized.expand(
+        [
+            (1.0, True),
+            (INF, False),
+            (np.float64(NAN), False),
+            (np.array([1.0, INF], np.float16), False),
+            (np.array([[1.0]]), True),
+            (np.float16(65504), True),
+        ]
+    )
+    def test_numbers_and_arrays(self, value: Any, expected: bool) -> None:
+        self.assertEqual(bool(all_finite([value])), expected)
+        self.assertEqual(bool(all_finite(value)), expected)
+
+    def test_variables(self) -> None:
+        self.assertTrue(bool(all_finite([tf.Variable([1.0, 2.0])])))
+        self.assertFalse(bool(all_finite([tf.Variable([1.0, NAN])])))
+
+    @parameterized.expand([(index, bad) for index in range(5) for bad in (INF, -INF, NAN)])
+    def test_one_bad_gradient_among_many_of_mixed_dtypes(self, index: int, bad: float) -> None:
+        values = [[1.0, 2.0]] * 5
+        values[index] = [1.0, bad]
+        dense = [tf.constant(value, dtype) for value, dtype in zip(values[:4], FLOATS, strict=True)]
+        grads = {"dense": dense, "rest": (None, [slices(tf.constant(values[4]), [0, 1])])}
+        self.assertFalse(bool(all_finite(grads)))
+        values[index] = [1.0, 2.0]
+        dense = [tf.constant(value, dtype) for value, dtype in zip(values[:4], FLOATS, strict=True)]
+        self.assertTrue(bool(all_finite([dense, slices(tf.constant(values[4]), [0, 1])])))
+
+    def test_every_position_of_a_large_gradient_counts(self) -> None:
+        variable = tf.Variable(tf.zeros([8, 125]))
+        check = tf.function(lambda: all_finite([variable]))
+        for position in range(0, 1000, 37):
+            variable[position // 125, position % 125].assign(NAN)
+            self.assertFalse(bool(check()), position)
+            variable[position // 125, position % 125].assign(0.0)
+        self.assertTrue(bool(check()))
+
+    def test_strings_are_no_gradients(self) -> None:
+        with self.assertRaises((TypeError, tf.errors.InvalidArgumentError)):
+            all_finite(["a"])

@@ -1,0 +1,676 @@
+"""Loss scales as objects: identifiers, configs, repr, and state that is made where it is used."""
+
+from __future__ import annotations
+
+import abc
+import copy
+import json
+import pathlib
+import pickle
+import tempfile
+import unittest
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+from parameterized import parameterized
+
+from mpls.core.loss_scale import (
+    DynamicLossScale,
+    FixedLossScale,
+    LossScale,
+    deserialize,
+    get,
+    is_dynamic,
+    is_fixed,
+    is_loss_scale,
+    never_skips,
+    serialize,
+)
+from mpls.errors import MplsError
+
+v1 = tf.compat.v1
+NATIVE = v1.mixed_precision
+INF, NAN = float("inf"), float("nan")
+
+
+def state(scale: Any) -> tuple[float, int]:
+    return float(scale()), int(scale._num_good_steps)
+
+
+class Counting(LossScale):
+    """A loss scale as users write them."""
+
+    def __init__(self, start: float = 4.0) -> None:
+        super().__init__()
+        self.start = start
+        self.value = self._add_weight("value", start, tf.float32)
+
+    def __call__(self) -> Any:
+        return tf.convert_to_tensor(self.value)
+
+    def update(self, grads: Any) -> Any:
+        return self.value.assign_add(1.0), True
+
+    def get_config(self) -> dict[str, Any]:
+        return {"start": self.start}
+
+
+class GetTest(unittest.TestCase):
+    @parameterized.expand(
+        [
+            (2,),
+            (2.0,),
+            (True,),
+            (np.float16(2),),
+            (np.float32(2),),
+            (np.float64(2),),
+            (np.int32(2),),
+            (np.uint8(2),),
+            (np.array(2),),
+            (np.array(2.0, np.float32),),
+        ]
+    )
+    def test_numbers(self, value: Any) -> None:
+        scale = get(value)
+        self.assertIs(type(scale), FixedLossScale)
+        self.assertEqual(scale.get_config(), {"loss_scale_value": float(value)})
+        self.assertIs(type(scale.get_config()["loss_scale_value"]), float)
+
+    def test_dynamic(self) -> None:
+        scale = get("dynamic")
+        self.assertIs(type(scale), DynamicLossScale)
+        expected = {"initial_loss_scale": 32768.0, "increment_period": 2000, "multiplier": 2.0}
+        self.assertEqual(scale.get_config(), expected)
+        self.assertIsNot(get("dynamic"), get("dynamic"))
+
+    def test_objects_of_either_library_are_taken_as_they_are(self) -> None:
+        for scale in (
+            FixedLossScale(2),
+            DynamicLossScale(),
+            Counting(),
+            NATIVE.FixedLossScale(2),
+            NATIVE.DynamicLossScale(),
+        ):
+            self.assertIs(get(scale), scale)
+        self.assertIsNone(get(None))
+
+    @parameterized.expand(
+        [
+            (value,)
+            for value in (
+                "foo",
+                "Dynamic",
+                "128",
+                b"dynamic",
+                [],
+                [2.0],
+                {},
+                1j,
+                object(),
+                DynamicLossScale,
+                np.bool_(True),
+                np.array([2.0]),
+            )
+        ]
+    )
+    def test_others_are_value_errors(self, value: Any) -> None:
+        with self.assertRaisesRegex(ValueError, "get: identifier must be 'dynamic', a number or a LossScale; got "):
+            get(value)
+
+    def test_tensors_are_type_errors(self) -> None:
+        for value in (tf.constant(2.0), tf.Variable(2.0)):
+            with self.assertRaises(TypeError):
+                get(value)
+
+    @parameterized.expand([(0,), (0.5,), (-1,), (False,), (-INF,), (NAN,), (INF,), (1e39,)])
+    def test_numbers_that_no_fixed_scale_can_have(self, value: float) -> None:
+        with self.assertRaises(ValueError) as caught:
+            get(value)
+        self.assertIsInstance(caught.exception, MplsError)
+
+
+class ConstructionTest(unittest.TestCase):
+    @parameterized.expand(
+        [
+            ({"initial_loss_scale": "128", "increment_period": "3", "multiplier": "4"}, (128.0, 3, 4.0)),
+            ({"initial_loss_scale": np.float32(0.5), "increment_period": 2.9}, (0.5, 2, 2.0)),
+            ({"increment_period": 0}, (32768.0, 0, 2.0)),
+            ({"increment_period": -3, "multiplier": np.int64(3)}, (32768.0, -3, 3.0)),
+            ({"increment_period": np.array(5), "multiplier": np.array(1.5)}, (32768.0, 5, 1.5)),
+        ]
+    )
+    def test_settings_are_plain_numbers(self, arguments: dict[str, Any], expected: tuple[float, ...]) -> None:
+        scale = DynamicLossScale(**arguments)
+        settings = (scale.initial_loss_scale, scale.increment_period, scale.multiplier)
+        self.assertEqual(settings, expected)
+        self.assertEqual([type(value) for value in settings], [float, int, float])
+        json.dumps(scale.get_config())
+
+    @parameterized.expand(
+        [(name, value) for name in ("initial_loss_scale", "multiplier") for value in (0, -1, NAN, INF, -INF, 1e39)]
+    )
+    def test_what_destroys_a_run_is_refused(self, name: str, value: float) -> None:
+        with self.assertRaisesRegex(ValueError, f"^DynamicLossScale: {name} must be positive and finite"):
+            DynamicLossScale(**{name: value})
+
+    @parameterized.expand(["initial_loss_scale", "increment_period", "multiplier"])
+    def test_settings_cannot_be_set(self, name: str) -> None:
+        with self.assertRaises(AttributeError):
+            setattr(DynamicLossScale(), name, 1)
+
+    def test_a_refused_call_in_a_graph_leaves_no_variables(self) -> None:
+        with tf.Graph().as_default() as graph:
+            for arguments in ({"multiplier": 0}, {"increment_period": "x"}, {"initial_loss_scale": None}):
+                with self.assertRaises((ValueError, TypeError)):
+                    DynamicLossScale(**arguments)
+            self.assertEqual(graph.get_operations(), [])
+
+    def test_the_base_class_is_abstract(self) -> None:
+        self.assertIsInstance(LossScale, abc.ABCMeta)
+        self.assertEqual(LossScale.__abstractmethods__, {"__call__", "update", "get_config"})
+        with self.assertRaises(TypeError):
+            LossScale()  # type: ignore[abstract]
+
+
+class ConfigTest(unittest.TestCase):
+    DYNAMIC: ClassVar[dict[str, Any]] = {"initial_loss_scale": 8.0, "increment_period": 3, "multiplier": 4.0}
+
+    @parameterized.expand(
+        [
+            ("tf_2.0_to_2.3", {"class_name": "DynamicLossScale", "config": DYNAMIC}),
+            (
+                "later_keras",
+                {
+                    "module": "tensorflow.python.training.experimental.loss_scale",
+                    "class_name": "DynamicLossScale",
+                    "config": DYNAMIC,
+                    "registered_name": "DynamicLossScale",
+                },
+            ),
+            ("registered_none", {"class_name": "DynamicLossScale", "config": DYNAMIC, "registered_name": None}),
+        ]
+    )
+    def test_every_form_of_a_dynamic_config(self, name: str, config: dict[str, Any]) -> None:
+        before = copy.deepcopy(config)
+        scale = deserialize(config)
+        self.assertIs(type(scale), DynamicLossScale)
+        self.assertEqual(scale.get_config(), self.DYNAMIC)
+        self.assertEqual(config, before)
+
+    def test_fixed(self) -> None:
+        scale = deserialize({"class_name": "FixedLossScale", "config": {"loss_scale_value": 2.0}})
+        self.assertIs(type(scale), FixedLossScale)
+        self.assertEqual(float(scale()), 2.0)
+
+    def test_defaults_are_filled_in(self) -> None:
+        scale = deserialize({"class_name": "DynamicLossScale", "config": {}})
+        self.assertEqual(scale.get_config(), DynamicLossScale().get_config())
+
+    def test_none(self) -> None:
+        self.assertIsNone(serialize(None))
+        self.assertIsNone(deserialize(None))
+
+    def test_round_trips(self) -> None:
+        for scale in (FixedLossScale(2), DynamicLossScale(8, 3, 4), Counting(5.0)):
+            config = json.loads(json.dumps(serialize(scale)))
+            again = deserialize(config, {"Counting": Counting})
+            self.assertIs(type(again), type(scale))
+            self.assertEqual(again.get_config(), scale.get_config())
+            direct = type(scale).from_config(scale.get_config())
+            self.assertEqual(direct.get_config(), scale.get_config())
+
+    def test_objects_of_tensorflow_come_back_as_ours(self) -> None:
+        for native in (NATIVE.FixedLossScale(2), NATIVE.DynamicLossScale(8, 3, 4)):
+            again = deserialize(serialize(native))
+            self.assertIsInstance(again, LossScale)
+            self.assertEqual(again.get_config(), native.get_config())
+
+    def test_the_state_is_not_in_the_config(self) -> None:
+        scale = DynamicLossScale(8, 3)
+        scale.update([tf.constant(INF)])
+        self.assertEqual(deserialize(serialize(scale))().numpy(), 8.0)
+
+    def test_classes_of_the_user_go_first(self) -> None:
+        class Mine(FixedLossScale):
+            pass
+
+        config = {"class_name": "FixedLossScale", "config": {"loss_scale_value": 2.0}}
+        self.assertIs(type(deserialize(config, {"FixedLossScale": Mine})), Mine)
+
+    @parameterized.expand(
+        [
+            ("dynamic",),
+            (128,),
+            ([],),
+            ({},),
+            ({"class_name": "FixedLossScale"},),
+            ({"config": {}},),
+            ({"class_name": "FixedLossScale", "config": None},),
+            ({"class_name": "FixedLossScale", "config": {"loss_scale_value": 0.5}},),
+            ({"class_name": "Unknown", "config": {}},),
+        ]
+    )
+    def test_others_are_value_errors(self, config: Any) -> None:
+        with self.assertRaises(ValueError) as caught:
+            deserialize(config)
+        self.assertIsInstance(caught.exception, MplsError)
+
+    def test_the_error_says_how_to_pass_a_class(self) -> None:
+        with self.assertRaisesRegex(ValueError, r"custom_objects=\{'Mine': TheClass\}"):
+            deserialize({"class_name": "Mine", "config": {}})
+
+
+class ReprTest(unittest.TestCase):
+    TEXT = "initial_loss_scale=8.0, increment_period=3, multiplier=2.0)"
+
+    def test_fixed(self) -> None:
+        for value in (2, 2.0, np.float32(2)):
+            self.assertEqual(repr(FixedLossScale(value)), "FixedLossScale(2.0)")
+
+    def test_eager(self) -> None:
+        scale, native = DynamicLossScale(8, 3), NATIVE.DynamicLossScale(8, 3)
+        self.assertEqual(repr(scale), f"DynamicLossScale(current_loss_scale=8.0, num_good_steps=0, {self.TEXT}")
+        self.assertEqual(scale._weights, {}, "repr has created the state")
+        for value in (1.0, INF, 1.0, 1.0):
+            scale.update([tf.constant(value)])
+            native.update([tf.constant(value)])
+            self.assertEqual(repr(scale), repr(native))
+
+    def test_graph(self) -> None:
+        with tf.Graph().as_default():
+            self.assertEqual(repr(DynamicLossScale(8, 3)), f"DynamicLossScale({self.TEXT}")
+
+    def test_in_a_function(self) -> None:
+        scale, seen = DynamicLossScale(8, 3), []
+        tf.function(lambda: seen.append(repr(scale)))()
+        self.assertEqual(seen, [f"DynamicLossScale({self.TEXT}"])
+
+    def test_subclass_with_a_weight_of_its_own(self) -> None:
+        class Mine(DynamicLossScale):
+            def __init__(self) -> None:
+                super().__init__(8, 3)
+                self._add_weight("mine", 1.0)
+
+        self.assertEqual(repr(Mine()), f"DynamicLossScale(current_loss_scale=8.0, num_good_steps=0, {self.TEXT}")
+
+
+class FixedTest(unittest.TestCase):
+    def test_eager(self) -> None:
+        scale = FixedLossScale(2)
+        self.assertEqual((scale().dtype, scale().shape, float(scale())), (tf.float32, [], 2.0))
+        for grads in ([], [tf.constant(NAN)], {"a": None}):
+            self.assertEqual(scale.update(grads), (None, True))
+
+    def test_graph(self) -> None:
+        scale = FixedLossScale(2)
+        with tf.Graph().as_default() as graph, v1.Session() as session:
+            op, should_apply = scale.update([tf.constant(NAN)])
+            self.assertIs(op.graph, graph)
+            self.assertIs(should_apply, True)
+            self.assertEqual(session.run([op, scale()]), [None, 2.0])
+            self.assertEqual(v1.global_variables(), [])
+
+    def test_never_skips(self) -> None:
+        class Quiet(FixedLossScale):
+            pass
+
+        class Skipping(FixedLossScale):
+            def update(self, grads: Any) -> Any:
+                return None, False
+
+        class NativeSkipping(NATIVE.FixedLossScale):  # type: ignore[misc]
+            def update(self, grads: Any) -> Any:
+                return None, False
+
+        for scale in (FixedLossScale(2), Quiet(2), NATIVE.FixedLossScale(2)):
+            self.assertTrue(never_skips(scale))
+        for scale in (Skipping(2), NativeSkipping(2), DynamicLossScale(), Counting(), None):
+            self.assertFalse(never_skips(scale))
+
+
+class RecognitionTest(unittest.TestCase):
+    def test_ours_are_instances_of_tensorflows_classes(self) -> None:
+        for scale, name in ((FixedLossScale(2), "FixedLossScale"), (DynamicLossScale(), "DynamicLossScale")):
+            for api in (v1.mixed_precision, v1.train.experimental, v1.mixed_precision.experimental):
+                self.assertIsInstance(scale, getattr(api, name))
+                self.assertIsInstance(scale, api.LossScale)
+        self.assertIsInstance(Counting(), NATIVE.LossScale)
+        self.assertNotIsInstance(FixedLossScale(2), NATIVE.DynamicLossScale)
+        self.assertNotIsInstance(DynamicLossScale(), NATIVE.FixedLossScale)
+
+    def test_predicates_know_both(self) -> None:
+        for fixed in (FixedLossScale(2), NATIVE.FixedLossScale(2)):
+            self.assertEqual((is_loss_scale(fixed), is_fixed(fixed), is_dynamic(fixed)), (True, True, False))
+        for dynamic in (DynamicLossScale(), NATIVE.DynamicLossScale()):
+            self.assertEqual((is_loss_scale(dynamic), is_fixed(dynamic), is_dynamic(dynamic)), (True, False, True))
+        self.assertEqual(
+            (is_loss_scale(Counting()), is_fixed(Counting()), is_dynamic(Counting())), (True, False, False)
+        )
+        self.assertFalse(is_loss_scale(2.0))
+
+    def test_constructing_ours_logs_no_deprecation(self) -> None:
+        with self.assertNoLogs("tensorflow"):
+            FixedLossScale(3)
+            DynamicLossScale(3)
+
+
+class StateTest(unittest.TestCase):
+    """Variables come into being where the object is used, once for each graph."""
+
+    def test_nothing_is_created_before_the_first_use(self) -> None:
+        scale = DynamicLossScale(8)
+        self.assertEqual(scale._weights, {})
+        scale()
+        self.assertEqual(sorted(name for name, _ in scale._weights), ["current_loss_scale", "good_steps"])
+
+    def test_dtypes_and_names(self) -> None:
+        scale = DynamicLossScale(8)
+        self.assertEqual(scale._current_loss_scale.name, "current_loss_scale:0")
+        self.assertEqual(scale._num_good_steps.name, "good_steps:0")
+        self.assertEqual((scale._current_loss_scale.dtype, scale._num_good_steps.dtype), (tf.float32, tf.int64))
+        self.assertFalse(scale._current_loss_scale.trainable or scale._num_good_steps.trainable)
+        self.assertEqual((scale().dtype, scale().shape), (tf.float32, []))
+
+    def test_reading_state_does_not_alias_it(self) -> None:
+        scale = DynamicLossScale(8, 1)
+        before = scale()
+        scale.update([tf.constant(1.0)])
+        self.assertEqual((float(before), float(scale())), (8.0, 16.0))
+
+    def test_a_graph_has_it_from_construction_on(self) -> None:
+        with tf.Graph().as_default():
+            DynamicLossScale(8)
+            initializer = v1.global_variables_initializer()
+            self.assertEqual([v.op.name for v in v1.global_variables()], ["current_loss_scale", "good_steps"])
+            with v1.Session() as session:
+                session.run(initializer)
+
+    @parameterized.expand([("graph", False), ("name_scope", True)])
+    def test_names_in_a_graph_are_those_of_the_original(self, name: str, scoped: bool) -> None:
+        def names(cls: Any) -> list[str]:
+            with tf.Graph().as_default(), tf.name_scope("a" if scoped else ""):
+                cls(8)
+                cls(8)
+                return [variable.name for variable in v1.global_variables()]
+
+        self.assertEqual(names(DynamicLossScale), names(NATIVE.DynamicLossScale))
+
+    def test_built_outside_of_the_graphs_that_use_it(self) -> None:
+        scale = DynamicLossScale(8, 1)
+        results = []
+        for overflows in (1, 3):
+            with tf.Graph().as_default() as graph:
+                grad = v1.placeholder(tf.float32, [])
+                op, should_apply = scale.update([grad])
+                self.assertIs(scale().graph, graph)
+                self.assertEqual(len(v1.global_variables()), 2)
+                with v1.Session() as session:
+                    session.run(v1.global_variables_initializer())
+                    flags = [session.run([should_apply, op], {grad: INF})[0] for _ in range(overflows)]
+                    results.append((flags, session.run(scale._current_loss_scale)))
+        self.assertEqual(results, [([False], 4.0), ([False] * 3, 1.0)])
+        # None of it has touched the eager state.
+        self.assertEqual(state(scale), (8.0, 0))
+
+    def test_names_do_not_depend_on_the_scope_of_the_first_use(self) -> None:
+        scale = DynamicLossScale(8)
+        with tf.Graph().as_default():
+            with tf.name_scope("train"), v1.variable_scope("layers"):
+                scale()
+            self.assertEqual([v.op.name for v in v1.global_variables()], ["current_loss_scale", "good_steps"])
+
+    def test_eager_then_graph_then_eager(self) -> None:
+        scale = DynamicLossScale(8, 1)
+        scale.update([tf.constant(1.0)])
+        with tf.Graph().as_default(), v1.Session() as session:
+            value = scale()
+            session.run(v1.global_variables_initializer())
+            self.assertEqual(session.run(value), 8.0)
+        self.assertEqual(state(scale), (16.0, 0))
+
+    def test_first_used_inside_a_function(self) -> None:
+        scale = DynamicLossScale(8, 2)
+
+        @tf.function
+        def update(grad: Any) -> Any:
+            return scale.update([grad])[1], scale()
+
+        self.assertEqual([x.numpy() for x in update(tf.constant(1.0))], [True, 8.0])
+        self.assertEqual([x.numpy() for x in update(tf.constant(1.0))], [True, 16.0])
+        self.assertEqual([x.numpy() for x in update(tf.constant(NAN))], [False, 8.0])
+        self.assertEqual(state(scale), (8.0, 0))
+        self.assertEqual(len(scale._weights), 2)
+
+    def test_first_used_in_a_branch_of_a_function(self) -> None:
+        scale = DynamicLossScale(8, 1)
+
+        @tf.function
+        def maybe(flag: Any) -> Any:
+            return tf.cond(flag, lambda: scale(), lambda: tf.constant(0.0))
+
+        self.assertEqual([float(maybe(tf.constant(flag))) for flag in (True, False)], [8.0, 0.0])
+        self.assertEqual(state(scale), (8.0, 0))
+
+    def test_first_used_in_a_branch_of_a_graph(self) -> None:
+        scale = DynamicLossScale(8, 1)
+        with tf.Graph().as_default(), v1.Session() as session:
+            flag = v1.placeholder(tf.bool, [])
+            value = tf.cond(flag, lambda: scale(), lambda: tf.constant(0.0))
+            session.run(v1.global_variables_initializer())
+            self.assertEqual([session.run(value, {flag: f}) for f in (True, False)], [8.0, 0.0])
+
+    @parameterized.expand([("eager",), ("function",), ("jit_compile",)])
+    def test_update_in_every_mode(self, mode: str) -> None:
+        scale = DynamicLossScale(8, 2)
+        update = scale.update
+        if mode != "eager":
+            update = tf.function(lambda grads: scale.update(grads)[1:], jit_compile=mode == "jit_compile")
+        seen = []
+        for value in (1.0, 1.0, INF, NAN, 1.0, -INF):
+            should_apply = update([tf.constant(value)])[-1]
+            seen.append((bool(should_apply), *state(scale)))
+        self.assertEqual(
+            seen,
+            [(True, 8.0, 1), (True, 16.0, 0), (False, 8.0, 0), (False, 4.0, 0), (True, 4.0, 1), (False, 2.0, 0)],
+        )
+
+    def test_eager_update_returns_none_and_a_tensor(self) -> None:
+        op, should_apply = DynamicLossScale(8).update([tf.constant(1.0)])
+        self.assertIsNone(op)
+        self.assertEqual((should_apply.dtype, should_apply.shape), (tf.bool, []))
+
+    @parameterized.expand([([],), ([None],), ({"a": (None,)},), ([tf.zeros([0])],)])
+    def test_no_gradients_count_as_finite(self, grads: Any) -> None:
+        scale = DynamicLossScale(8)
+        self.assertTrue(bool(scale.update(grads)[1]))
+        self.assertEqual(state(scale), (8.0, 1))
+
+    def test_two_objects_share_nothing(self) -> None:
+        first, second = DynamicLossScale(8, 1), DynamicLossScale(8, 1)
+        first.update([tf.constant(1.0)])
+        self.assertEqual((state(first), state(second)), ((16.0, 0), (8.0, 0)))
+
+    def test_in_eager_mode_a_deep_copy_has_its_own_state(self) -> None:
+        scale = DynamicLossScale(8, 2)
+        for used in (False, True):
+            if used:
+                scale.update([tf.constant(1.0)])
+            twin = copy.deepcopy(scale)
+            self.assertEqual(state(twin), (8.0, int(used)))
+            twin.update([tf.constant(INF)])
+            self.assertEqual((float(twin()), float(scale())), (4.0, 8.0))
+        self.assertEqual(copy.deepcopy(FixedLossScale(2)).get_config(), {"loss_scale_value": 2.0})
+
+    def test_in_eager_mode_it_can_be_pickled(self) -> None:
+        scale = DynamicLossScale(8, 2)
+        scale.update([tf.constant(1.0)])
+        self.assertEqual(state(pickle.loads(pickle.dumps(scale))), (8.0, 1))
+
+
+class SubclassTest(unittest.TestCase):
+    def test_a_name_is_taken_once_in_a_graph(self) -> None:
+        scale = Counting()
+        with self.assertRaisesRegex(RuntimeError, "'value', which is taken"):
+            scale._add_weight("value", 0.0)
+        with tf.Graph().as_default():
+            scale._add_weight("value", 0.0)
+            with self.assertRaises(RuntimeError):
+                scale._add_weight("value", 0.0)
+
+    def test_the_variable_is_as_the_original_makes_it(self) -> None:
+        class Native(NATIVE.LossScale):  # type: ignore[misc]
+            __call__ = update = get_config = lambda self: None
+
+        for arguments in (("a", 1.5), ("b", 3, tf.int64), ("c", [1, 2]), ("d", 2, tf.float16)):
+            ours, native = Counting()._add_weight(*arguments), Native()._add_weight(*arguments)
+            for attribute in ("name", "dtype", "shape", "trainable", "synchronization", "aggregation"):
+                self.assertEqual(getattr(ours, attribute), getattr(native, attribute), attribute)
+            self.assertEqual(type(ours), type(native))
+
+    def test_its_weights_are_in_checkpoints(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            scale = Counting()
+            scale.update([])
+            path = tf.train.Checkpoint(scale=scale).write(str(pathlib.Path(folder) / "c"))
+            again = Counting(0.0)
+            tf.train.Checkpoint(scale=again).read(path).assert_consumed()
+        self.assertEqual(float(again()), 5.0)
+
+    def test_a_weight_that_is_added_late_is_restored_when_it_comes(self) -> None:
+        class Late(Counting):
+            def __init__(self) -> None:
+                LossScale.__init__(self)
+
+            def __call__(self) -> Any:
+                if not self._weights:
+                    self.value = self._add_weight("value", 0.0, tf.float32)
+                return tf.convert_to_tensor(self.value)
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = tf.train.Checkpoint(scale=Counting(7.0)).write(str(pathlib.Path(folder) / "c"))
+            late = Late()
+            status = tf.train.Checkpoint(scale=late).read(path)
+            self.assertEqual(float(late()), 7.0)
+            status.assert_consumed()
+
+    def test_it_can_extend_the_dynamic_one(self) -> None:
+        class Remembering(DynamicLossScale):
+            def __init__(self) -> None:
+                super().__init__(8, 2)
+                self.skipped = self._add_weight("skipped", 0, tf.int64)
+
+            def update(self, grads: Any) -> Any:
+                op, should_apply = super().update(grads)
+                return op, self.skipped.assign_add(tf.cast(~should_apply, tf.int64)) >= 0
+
+        scale = Remembering()
+        scale.update([tf.constant(INF)])
+        self.assertEqual((state(scale), int(scale.skipped)), ((4.0, 0), 1))
+        with tempfile.TemporaryDirectory() as folder:
+            path = tf.train.Checkpoint(scale=scale).write(str(pathlib.Path(folder) / "c"))
+            keys = {name for name, _ in tf.train.list_variables(path) if name.startswith("scale/")}
+        suffix = "/.ATTRIBUTES/VARIABLE_VALUE"
+        expected = {f"scale/{name}{suffix}" for name in ("current_loss_scale", "good_steps", "skipped")}
+        self.assertEqual(keys, expected)
+
+
+class CheckpointTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = str(pathlib.Path(folder.name) / "state")
+
+    def write(self, scale: Any) -> str:
+        return tf.train.Checkpoint(scale=scale).write(self.path)
+
+    def test_keys_are_those_of_the_original(self) -> None:
+        keys = [
+            {name for name, _ in tf.train.list_variables(self.write(cls(8))) if not name.startswith("_")}
+            for cls in (DynamicLossScale, NATIVE.DynamicLossScale)
+        ]
+        self.assertEqual(*keys)
+        self.assertIn("scale/current_loss_scale/.ATTRIBUTES/VARIABLE_VALUE", keys[0])
+
+    def test_written_before_the_first_use(self) -> None:
+        path = self.write(DynamicLossScale(8))
+        scale = DynamicLossScale(2)
+        tf.train.Checkpoint(scale=scale).read(path).assert_consumed()
+        self.assertEqual(state(scale), (8.0, 0))
+
+    @parameterized.expand(
+        [
+            (f"{w}_{r}_{u}", w, r, u)
+            for w in ("ours", "original")
+            for r in ("ours", "original")
+            for u in ("before_use", "after_use")
+        ]
+    )
+    def test_read(self, name: str, writer: str, reader: str, use: str) -> None:
+        classes = {"ours": DynamicLossScale, "original": NATIVE.DynamicLossScale}
+        source = classes[writer](8, 3)
+        source.update([tf.constant(INF)])
+        source.update([tf.constant(1.0)])
+        path = self.write(source)
+        target = classes[reader](1024, 3)
+        if use == "after_use":
+            target.update([tf.constant(1.0)])
+        tf.train.Checkpoint(scale=target).read(path).assert_consumed().assert_existing_objects_matched()
+        self.assertEqual(state(target), (4.0, 1))
+        target.update([tf.constant(1.0)])
+        target.update([tf.constant(1.0)])
+        self.assertEqual(state(target), (8.0, 0))
+
+    def test_restored_before_it_is_first_used_inside_a_function(self) -> None:
+        source = DynamicLossScale(8, 3)
+        source.update([tf.constant(INF)])
+        path = self.write(source)
+        target = DynamicLossScale(1024, 3)
+        tf.train.Checkpoint(scale=target).read(path)
+        self.assertEqual(float(tf.function(lambda: target())()), 4.0)
+
+    def test_a_damaged_scale_recovers(self) -> None:
+        for damaged, recovered in ((INF, float(np.finfo(np.float32).max)), (NAN, 1.0), (0.0, 1.0)):
+            scale = DynamicLossScale(8, 3)
+            scale._current_loss_scale.assign(damaged)
+            path = self.write(scale)
+            again = DynamicLossScale(8, 3)
+            tf.train.Checkpoint(scale=again).read(path).assert_consumed()
+            # The gradients of a loss that was multiplied by it are not finite.
+            again.update([tf.constant(NAN)])
+            self.assertEqual(state(again), (recovered, 0))
+
+    def test_a_fixed_scale_has_no_state(self) -> None:
+        path = self.write(FixedLossScale(8))
+        self.assertEqual({name for name, _ in tf.train.list_variables(path) if name.startswith("scale")}, set())
+
+    def test_object_based_checkpoints_of_a_graph(self) -> None:
+        with tf.Graph().as_default(), v1.Session() as session:
+            scale = DynamicLossScale(8, 3)
+            op, _ = scale.update([tf.constant(INF)])
+            checkpoint = v1.train.Checkpoint(scale=scale)
+            session.run(v1.global_variables_initializer())
+            session.run(op)
+            path = checkpoint.save(self.path, session=session)
+        target = DynamicLossScale(1024, 3)
+        tf.train.Checkpoint(scale=target).read(path)
+        self.assertEqual(state(target), (4.0, 0))
+        with tf.Graph().as_default(), v1.Session() as session:
+            status = v1.train.Checkpoint(scale=target).restore(path)
+            status.assert_consumed()
+            status.initialize_or_restore(session)
+            self.assertEqual(session.run(target()), 4.0)
+
+    @parameterized.expand([("ours",), ("original",)])
+    def test_name_based_checkpoints_of_a_graph(self, writer: str) -> None:
+        classes = {"ours": DynamicLossScale, "original": NATIVE.DynamicLossScale}
+        with tf.Graph().as_default(), v1.Session() as session:
+            op, _ = classes[writer](8, 3).update([tf.constant(INF)])
+            session.run(v1.global_variables_initializer())
+            session.run(op)
+            v1.train.Saver().save(session, self.path)
+        for cls in classes.values():
+            with tf.Graph().as_default(), v1.Session() as session:
+                scale = cls(1024, 3)
+                v1.train.Saver().restore(session, self.path)
+                self.assertEqual(session.run(scale._current_loss_scale), 4.0)

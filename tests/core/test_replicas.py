@@ -1,0 +1,261 @@
+"""Replicas agree: one loss scale, one decision, whichever context and whichever way of aggregating."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import unittest
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.keras
+import mpls.v1
+from mpls.core import replicas
+from mpls.core.loss_scale import DynamicLossScale
+from mpls.upstream import strategy_needs_no_merge_call
+
+INF, NAN = float("inf"), float("nan")
+BAD_STEPS = [([1.0, 2.0], True), ([1.0, INF], False), ([NAN, 1.0], False), ([INF, -INF], False), ([0.0, 0.0], True)]
+
+
+@functools.cache
+def mirrored(merges: bool = True) -> Any:
+    """Return a strategy over two devices; without merging it is as on GPUs with XLA.
+
+    One object for the whole process: the collective ops of two would be taken for each other's.
+    """
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    if not merges:
+        # What TensorFlow's own test combinations do.
+        strategy.extended._use_merge_call = lambda: False
+    return strategy
+
+
+STRATEGIES: dict[str, Callable[[], Any]] = {
+    "one_device": lambda: tf.distribute.OneDeviceStrategy("CPU:0"),
+    "mirrored_1": lambda: tf.distribute.MirroredStrategy(["CPU:0"]),
+    "mirrored_2": mirrored,
+    "mirrored_2_without_merge": lambda: mirrored(merges=False),
+    "central_storage_2": lambda: tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0"),
+}
+
+
+def run(strategy: Any, fn: Callable[..., Any], values: list[float]) -> list[Any]:
+    """Run `fn` on each replica, inside a tf.function; return the results of the replicas."""
+
+    @tf.function
+    def call(grads: Any) -> Any:
+        return strategy.run(fn, (grads,))
+
+    return locals_of(strategy, call(distribute(strategy, values)))
+
+
+def distribute(strategy: Any, values: list[float]) -> Any:
+    count = strategy.num_replicas_in_sync
+    return strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(values[-count:][context.replica_id_in_sync_group])
+    )
+
+
+def locals_of(strategy: Any, value: Any) -> list[Any]:
+    return [np.asarray(each).item() for each in strategy.experimental_local_results(value)]
+
+
+class CreationTest(unittest.TestCase):
+    """State that is created under a strategy is mirrored, wherever the first use stands."""
+
+    def assert_mirrored(self, scale: Any, strategy: Any) -> None:
+        for variable in (scale._current_loss_scale, scale._num_good_steps):
+            self.assertEqual(len(strategy.experimental_local_results(variable)), 2)
+            self.assertEqual(variable.aggregation, tf.VariableAggregation.NONE)
+            self.assertFalse(variable.trainable)
+
+    @parameterized.expand([(merges, traced) for merges in (True, False) for traced in (True, False)])
+    def test_in_a_replica_context(self, merges: bool, traced: bool) -> None:
+        strategy, scale = mirrored(merges), DynamicLossScale(8)
+        if traced:
+            result = locals_of(strategy, tf.function(lambda: strategy.run(lambda: tf.identity(scale())))())
+        else:
+            result = locals_of(strategy, strategy.run(lambda: tf.identity(scale())))
+        self.assertEqual(result, [8.0, 8.0])
+        self.assert_mirrored(scale, strategy)
+
+    def test_in_a_cross_replica_context(self) -> None:
+        strategy, scale = mirrored(), DynamicLossScale(8)
+        with strategy.scope():
+            self.assertEqual(float(scale()), 8.0)
+        self.assert_mirrored(scale, strategy)
+
+    def test_built_in_the_scope_and_used_outside(self) -> None:
+        strategy = mirrored()
+        with strategy.scope():
+            scale = DynamicLossScale(8)
+        # The strategy of the first use counts.
+        self.assertEqual(float(scale()), 8.0)
+        self.assertEqual(len(strategy.experimental_local_results(scale._current_loss_scale)), 1)
+
+    def test_variables_of_a_users_subclass_are_mirrored_too(self) -> None:
+        strategy = mirrored()
+
+        class Mine(DynamicLossScale):
+            def __init__(self) -> None:
+                super().__init__()
+                self.mine = self._add_weight("mine", 1.0)
+
+        with strategy.scope():
+            scale = Mine()
+        self.assertEqual(len(strategy.experimental_local_results(scale.mine)), 2)
+
+
+class UpdateTest(unittest.TestCase):
+    @parameterized.expand(STRATEGIES.items())
+    def test_in_a_replica_context(self, name: str, make: Callable[[], Any]) -> None:
+        strategy = make()
+        with strategy.scope():
+            scale = DynamicLossScale(8, 2)
+            scale()
+
+        def update(grad: Any) -> Any:
+            return tf.identity(scale.update([grad, None])[1])
+
+        expected = 8.0
+        count = strategy.num_replicas_in_sync
+        for values, _ in BAD_STEPS:
+            finite = all(map(np.isfinite, values[-count:]))
+            expected = expected if finite else expected / 2
+            self.assertEqual(run(strategy, update, values), [finite] * count)
+            self.assertEqual(set(locals_of(strategy, scale._current_loss_scale)), {expected})
+            self.assertEqual(len(set(locals_of(strategy, scale._num_good_steps))), 1)
+
+    @parameterized.expand(STRATEGIES.items())
+    def test_in_a_cross_replica_context(self, name: str, make: Callable[[], Any]) -> None:
+        strategy = make()
+        with strategy.scope():
+            scale = DynamicLossScale(8, 2)
+
+            @tf.function
+            def update(grad: Any) -> Any:
+                return scale.update([grad])[1]
+
+            expected = 8.0
+            count = strategy.num_replicas_in_sync
+            for values, _ in BAD_STEPS:
+                finite = all(map(np.isfinite, values[-count:]))
+                expected = expected if finite else expected / 2
+                self.assertEqual(bool(update(distribute(strategy, values))), finite)
+                self.assertEqual(float(scale()), expected)
+
+    def test_outside_of_any_strategy_under_no_other(self) -> None:
+        scale = DynamicLossScale(8)
+        self.assertFalse(replicas.merges_in_replica_context())
+        self.assertFalse(bool(scale.update([tf.constant(INF)])[1]))
+
+
+class AgreementTest(unittest.TestCase):
+    @parameterized.expand([(True,), (False,)])
+    def test_which_way_a_strategy_takes(self, merges: bool) -> None:
+        strategy = mirrored(merges)
+        seen = []
+
+        def look() -> None:
+            seen.append((strategy_needs_no_merge_call(), replicas.merges_in_replica_context()))
+
+        strategy.run(look)
+        self.assertEqual(seen, [(not merges, not merges)] * 2)
+        with strategy.scope():
+            self.assertFalse(replicas.merges_in_replica_context())
+
+    @parameterized.expand(BAD_STEPS)
+    def test_finite_means_finite_on_all(self, values: list[float], expected: bool) -> None:
+        strategy = mirrored(merges=False)
+        result = run(strategy, lambda grad: tf.identity(replicas.all_replicas_finite_without_merge([grad])), values)
+        self.assertEqual(result, [expected] * 2)
+        strategy = mirrored()
+        with strategy.scope():
+            self.assertEqual(bool(replicas.all_replicas_finite([distribute(strategy, values)])), expected)
+
+    def test_no_strategy(self) -> None:
+        self.assertTrue(bool(replicas.all_replicas_finite([tf.constant(1.0)])))
+        self.assertFalse(bool(replicas.all_replicas_finite([tf.constant(INF)])))
+        self.assertEqual(replicas.call_in_cross_replica_context(lambda *args: args, 1, 2), (1, 2))
+
+
+@contextlib.contextmanager
+def merge_calls_forbidden() -> Iterator[None]:
+    """Make `merge_call` of user code fail, as it does where replicas run as XLA programs."""
+    context = tf.distribute.ReplicaContext
+    original = context.merge_call
+
+    def refuse(self: Any, merge_fn: Any, args: Any = (), kwargs: Any = None) -> Any:
+        module = getattr(merge_fn, "__module__", "") or ""
+        if module.startswith("mpls"):
+            raise AssertionError(f"merge_call of {merge_fn}")
+        return original(self, merge_fn, args, kwargs)
+
+    context.merge_call = refuse
+    try:
+        yield
+    finally:
+        context.merge_call = original
+
+
+class StepsWithoutMergeTest(unittest.TestCase):
+    """Whole optimizer steps where `merge_call` is not allowed."""
+
+    def test_the_guard_sees_a_merge_call_of_mpls(self) -> None:
+        strategy, scale = mirrored(), DynamicLossScale(8)
+        with merge_calls_forbidden(), self.assertRaisesRegex(AssertionError, "merge_call"):
+            strategy.run(lambda: scale())
+
+    @parameterized.expand(
+        [
+            ("legacy", lambda: tf_keras.optimizers.legacy.SGD(0.5, 0.5)),
+            ("new", lambda: tf_keras.optimizers.SGD(0.5, 0.5)),
+        ]
+    )
+    def test_keras(self, name: str, make: Callable[[], Any]) -> None:
+        finals = []
+        for merges in (True, False):
+            strategy = mirrored(merges)
+            with strategy.scope():
+                variable = tf.Variable(1.0)
+                optimizer = mpls.keras.LossScaleOptimizer(make(), initial_scale=8, dynamic_growth_steps=2)
+                if name == "new":
+                    optimizer.build([variable])
+                else:
+                    optimizer._create_all_weights([variable])
+                # Created here, as the first step would by merging.
+                _ = optimizer.loss_scale
+
+            def step(value: Any, optimizer: Any = optimizer, variable: Any = variable) -> Any:
+                optimizer.minimize(lambda: variable * value, [variable])
+                return tf.identity(optimizer.loss_scale)
+
+            with contextlib.ExitStack() as stack:
+                if not merges:
+                    stack.enter_context(merge_calls_forbidden())
+                scales = [run(strategy, step, values) for values, _ in BAD_STEPS]
+            self.assertEqual(locals_of(strategy, optimizer.iterations), [len(BAD_STEPS)] * 2)
+            finals.append((scales, locals_of(strategy, variable)))
+        self.assertEqual(*finals)
+        self.assertEqual(finals[0][1][0], finals[0][1][1])
+        self.assertTrue(np.isfinite(finals[0][1][0]))
+
+    def test_graph_mode_wrapper_decides_alike(self) -> None:
+        """`tf.compat.v1.train` optimizers merge by themselves; the decision of mpls does not need to."""
+        strategy = mirrored(merges=False)
+        with strategy.scope():
+            scale = mpls.v1.DynamicLossScale(8, 2)
+            scale()
+
+        def decide(value: Any) -> Any:
+            return tf.identity(scale.update([value])[1])
+
+        with merge_calls_forbidden():
+            for values, expected in BAD_STEPS:
+                self.assertEqual(run(strategy, decide, values), [expected] * 2)
