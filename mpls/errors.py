@@ -21,6 +21,7 @@ __all__ = [
     "NotYetSupportedError",
     "ReplicaContextError",
     "TensorArgumentError",
+    "UnsupportedGraphError",
     "UnsupportedStrategyError",
 ]
 
@@ -58,6 +59,10 @@ class ArgumentKeyError(MplsError, KeyError):
 
 class ReplicaContextError(MplsError, ValueError):
     """A method was called in a replica or cross-replica context that it does not work in."""
+
+
+class UnsupportedGraphError(MplsError, RuntimeError):
+    """An optimizer is used in a kind of graph in which it does nothing."""
 
 
 class UnsupportedStrategyError(MplsError, ValueError):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from mpls.core.abstract import LossScale, NativeLossScale, recognition_base
 from mpls.core.dynamic import DynamicLossScale, NativeDynamicLossScale
 from mpls.core.graph import as_written
-from mpls.core.numbers import is_number, require_usable_fixed, to_float
+from mpls.core.numbers import is_number, require_usable, to_float
 from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
 
 __all__ = [
@@ -75,7 +75,7 @@ class FixedLossScale(LossScale, _NativeFixedLossScale):
                     "fixed-scales",
                 )
             )
-        self._loss_scale_value = require_usable_fixed(value, subject, loss_scale_value)
+        self._loss_scale_value = require_usable(value, subject, loss_scale_value, is_fixed=True)
 
     @classmethod
     def _unbounded(cls, value: float) -> FixedLossScale:

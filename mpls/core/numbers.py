@@ -53,56 +53,35 @@ def _convert(kind: type, value: Any, subject: str, constraint: str) -> Any:
         raise (ArgumentTypeError if isinstance(error, TypeError) else ArgumentValueError)(text) from error
 
 
-def require_usable(value: float, subject: str, got: Any) -> float:
+# The reciprocal of a larger power of two is denormal. Graph optimizers turn the division by a constant into the
+# multiplication by its reciprocal, and kernels flush that to zero.
+LARGEST_FIXED_SCALE = 2.0**126
+
+
+def require_usable(value: float, subject: str, got: Any, *, is_fixed: bool = False) -> float:
     """Refuse what can do nothing but destroy a run: NaN, infinite, zero or negative, seen as float32.
 
     Args:
         value: the number.
         subject: the public name and the argument, for the error.
         got: what the user passed, for the error.
+        is_fixed: whether it is a scale that never changes, and has to be at most `LARGEST_FIXED_SCALE`, since gradients
+            would all become zero.
 
     Returns:
         The value.
 
     Raises:
-        ArgumentValueError: the value is none that a float32 scale can have.
+        ArgumentValueError: the value is none that such a scale can have.
     """
     with np.errstate(over="ignore", under="ignore"):
         as_float32 = np.float32(value)
+    constraint = ""
     if not 0 < as_float32 < math.inf:
-        raise ArgumentValueError(
-            error_text(
-                subject,
-                "be positive and finite in float32",
-                got,
-                "Use the default, or a power of two such as 2.0**15",
-                _ANCHOR,
-            )
-        )
-    return value
-
-
-# The reciprocal of a larger power of two is denormal. Graph optimizers turn the division by a constant into the
-# multiplication by its reciprocal, and kernels flush that to zero.
-LARGEST_FIXED_SCALE = 2.0**126
-
-
-def require_usable_fixed(value: float, subject: str, got: Any) -> float:
-    """Refuse what can do nothing but destroy a run if it never changes; gradients would all become zero.
-
-    Args:
-        value: the number.
-        subject: the public name and the argument, for the error.
-        got: what the user passed, for the error.
-
-    Returns:
-        The value.
-
-    Raises:
-        ArgumentValueError: the value is none that a fixed float32 scale can have.
-    """
-    require_usable(value, subject, got)
-    if value > LARGEST_FIXED_SCALE:
-        advice = "Larger ones have a reciprocal that is zero in float32; use a power of two such as 2.0**15"
-        raise ArgumentValueError(error_text(subject, "be at most 2**126 for a fixed scale", got, advice, _ANCHOR))
+        constraint = "be positive and finite in float32"
+    elif is_fixed and value > LARGEST_FIXED_SCALE:
+        constraint = "be at most 2**126 for a fixed scale, since the reciprocal of a larger one is zero in float32"
+    if constraint:
+        advice = "Use the default, or a power of two such as 2.0**15"
+        raise ArgumentValueError(error_text(subject, constraint, got, advice, _ANCHOR))
     return value

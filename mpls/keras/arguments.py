@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.loss_scale import deserialize, is_dynamic, is_fixed, is_loss_scale
-from mpls.core.numbers import is_number, require_usable, require_usable_fixed, to_float, to_int
+from mpls.core.numbers import is_number, require_usable, to_float, to_int
 from mpls.errors import (
     ArgumentKeyError,
     ArgumentTypeError,
@@ -62,8 +62,7 @@ def check_settings(dynamic: Any, initial_scale: Any, dynamic_growth_steps: Any) 
     scale = DEFAULT_INITIAL_SCALE
     if initial_scale is not None:
         subject = f"{_SUBJECT}: initial_scale"
-        require = require_usable if dynamic else require_usable_fixed
-        scale = require(to_float(initial_scale, subject), subject, initial_scale)
+        scale = require_usable(to_float(initial_scale, subject), subject, initial_scale, is_fixed=not dynamic)
     if not dynamic:
         return scale, None
     if dynamic_growth_steps is None:
@@ -91,7 +90,7 @@ def translate_loss_scale(loss_scale: Any, subject: str) -> dict[str, Any]:
     if is_number(loss_scale):
         return {
             "dynamic": False,
-            "initial_scale": require_usable_fixed(to_float(loss_scale, subject), subject, loss_scale),
+            "initial_scale": require_usable(to_float(loss_scale, subject), subject, loss_scale, is_fixed=True),
         }
     if is_fixed(loss_scale):
         return {"dynamic": False, "initial_scale": loss_scale._loss_scale_value}

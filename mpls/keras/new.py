@@ -8,12 +8,12 @@ import tensorflow as tf
 
 from mpls.core.graph import as_written
 from mpls.core.step import scaled_step
-from mpls.errors import ArgumentValueError, error_text
+from mpls.errors import ArgumentValueError, UnsupportedGraphError, error_text
 from mpls.keras.base import drop_missing_gradients
 from mpls.keras.delegation import delegated
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasMeta, TfKerasStep
-from mpls.upstream import native_tf_keras_wrapper, runs_with_dtensor
+from mpls.upstream import graph_key, native_tf_keras_wrapper, runs_with_dtensor
 
 # A base for recognition: tf_keras looks for it in `compile` and where it converts optimizers.
 _Native: Any = native_tf_keras_wrapper("LossScaleOptimizerV3")
@@ -68,7 +68,9 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         Raises:
             ValueError: there is no gradient, the call is made in a cross-replica context, or the strategy does not
                 work; and then nothing has changed.
+            RuntimeError: the call is made in a v1 graph, where new optimizers of tf_keras return no op to run.
         """
+        _refuse_v1_graph()
         require_replica_context()
         require_supported_strategy()
         pairs = list(grads_and_vars)
@@ -147,3 +149,12 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
             var_list: the variables.
         """
         self._optimizer.finalize_variable_values(var_list)
+
+
+def _refuse_v1_graph() -> None:
+    if graph_key() is not None:
+        raise UnsupportedGraphError(
+            "LossScaleOptimizer: an optimizer in a v1 graph must be a legacy one; got a new tf_keras optimizer, which "
+            "returns no op that a session could run. Wrap tf_keras.optimizers.legacy.SGD(), or one of "
+            "tf.compat.v1.train with mpls.v1. See MIGRATION.md#optimizer-arguments"
+        )

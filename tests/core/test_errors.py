@@ -22,6 +22,7 @@ EXCEPTIONS = {
     "NotYetSupportedError": (NotImplementedError, TypeError),
     "ReplicaContextError": (ValueError,),
     "TensorArgumentError": (TypeError, ValueError),
+    "UnsupportedGraphError": (RuntimeError,),
     "UnsupportedStrategyError": (ValueError,),
 }
 
