@@ -13,8 +13,12 @@ import pytest
 import tensorflow as tf
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Split the CPU in two logical devices, before the first op fixes the device list."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if capture is not None and capture.is_globally_capturing():
+        # What native libraries printed while they were loaded would come out after the summary.
+        capture.read_global_capture()
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
