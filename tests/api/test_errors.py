@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import json
 import os
 import pathlib
@@ -91,11 +92,10 @@ NEWEST = "2.21.0"
 NOISE = [
     (r"tensorflow\.python\.training\.experimental\.loss_scale\.|mpls\.core\.\w+\.", ""),
     (r"(?:tensorflow\.python\.training\.experimental\.loss_scale_optimizer|mpls\.v1\.optimizer)\.", ""),
-    # The originals have a class for each family and release; mpls has one public class.
-    (r"(?:tf_keras\.src|keras)\.mixed_precision\.loss_scale_optimizer\.LossScaleOptimizer(?:V1|V3)?\b", "LSO"),
-    (r"mpls\.(?:keras|experimental)\.LossScaleOptimizer\b", "LSO"),
-    (r"'LossScaleOptimizer(?:V1|V3)?'", "'LSO'"),
-    (r"'(?:tf_keras\.src\.mixed_precision\.loss_scale_optimizer|mpls\.keras)'", "'LSO'"),
+    # Classes are in other modules, under the same names; but inside, the experimental one was named otherwise.
+    (r"\bkeras\.mixed_precision\.loss_scale_optimizer\.LossScaleOptimizerV1\b", "mpls.experimental.LossScaleOptimizer"),
+    (r"(?:tf_keras\.src|\bkeras)\.mixed_precision\.loss_scale_optimizer\b", "mpls.keras"),
+    # The class that defines a method, not that of the instance.
     (r"<bound method \w+\.", "<bound method "),
     # What the graph calls an op or a test's own variable is no part of the API.
     (r"<tf\.(Tensor|Operation) '[^']*'", r"<tf.\1 ''"),
@@ -108,6 +108,7 @@ NOISE = [
 AGE = [
     (r"keras\.optimizer(?:_v2|s\.optimizer_v2)\.gradient_descent", "tf_keras.src.optimizers.legacy.gradient_descent"),
     (r"tf_(?=tf_keras)", ""),
+    (r"'LossScaleOptimizerV1'", "'LossScaleOptimizer'"),
     # A config says more today.
     (r"'module': '[\w.]+', ", ""),
     (r", 'registered_name': (?:None|'[^']*')", ""),
@@ -262,7 +263,7 @@ DIFFERENCES: list[Difference] = [
     Difference(
         "new tf_keras optimizers are wrapped as well",
         r":: ENABLE\(kexp\(\)\)",
-        r"LossScaleOptimizer object",
+        r"^mpls\.keras\.LossScaleOptimizerV3 ",
     ),
     Difference(
         "from_config can be called on the public class",
@@ -283,10 +284,12 @@ DIFFERENCES: list[Difference] = [
         ("v1",),
     ),
     Difference(
-        "in a graph apply_gradients() returns the op to run, for new optimizers as well",
-        r":: KLSO\(kopt\(\)\)\.apply_gradients\((?:\[\(None, var\(\)\), |\[\(tf\.constant\(1\.\), var|iter|\[\(tf\.Ind)"
-        r"|:: cross_replica_apply\(lambda: KLSO\(kopt\(\)\), 'default'\)",
-        r"^tensorflow\.python\.framework\.ops\.Operation ",
+        "new optimizers return no op to run, and are refused in a graph",
+        r":: KLSO\(kopt\(\)\)\.apply_gradients\((?:\[\(None, var\(\)\), |\[\(tf\.constant\(|iter|\[\(tf\.Ind)"
+        r"|:: cross_replica_apply\(lambda: KLSO\(kopt\(\)\), 'default'\)"
+        r"|:: apply_under\('(?:default|onedevice|mirrored\d|mwms)', lambda: KLSO\(kopt\("
+        r"|:: (?:ckpt_keys|warn_unscaled)\(KLSO\(kopt\(",
+        r"^mpls\.errors\.UnsupportedGraphError: ",
         ("v1",),
     ),
     Difference(
@@ -299,11 +302,21 @@ DIFFERENCES: list[Difference] = [
         r":: KLSO\(kopt\(\)\)\.aggregate_gradients\(\[\]\)",
         r"^list \[\]$",
     ),
-    # How it is made.
     Difference(
-        "classes of mpls stand before those of tf_keras, all of which are there; see test_surface.py",
-        r":: \[full\(c\) for c in type\(KLSO\(k\w+\(\)\)\)\.__mro__\]",
-        r"^list \['mpls\.keras\.LossScaleOptimizer', .*'tf_keras\.src\.mixed_precision\.loss_scale_optimizer\.Loss",
+        "wrappers over legacy optimizers can be copied",
+        r":: copy\.deepcopy\(KLSO\(kleg\(\)\)\)",
+        r"^mpls\.keras\.LossScaleOptimizer ",
+        ("v2",),
+    ),
+    # How it is made.
+    *(
+        Difference(
+            f"classes of mpls stand before {name} of tf_keras and its bases, see test_surface.py",
+            rf":: \[full\(c\) for c in type\(KLSO\({factory}\(\)\)\)\.__mro__\]",
+            rf"^list \['mpls\.keras\.{name}', 'mpls\.keras\.LossScaleOptimizer', "
+            rf".*'tf_keras\.src\.mixed_precision\.loss_scale_optimizer\.{name}', ",
+        )
+        for factory, name in (("kopt", "LossScaleOptimizerV3"), ("kleg", "LossScaleOptimizer"))
     ),
     Difference(
         "optimizers cannot be pickled, which Python says in other words",
@@ -360,15 +373,35 @@ class RecordedTest(unittest.TestCase):
 
 MESSAGE = re.compile(
     r"(?P<name>[A-Za-z_][\w.]*): (?P<argument>[^;]+?) must (?P<constraint>[^;]+); "
-    r"got (?P<value>.+?)(?P<type> \([\w.]+\))?\. (?P<advice>[^.].*)\. See MIGRATION\.md#(?P<anchor>[a-z0-9-]+)",
+    r"got (?P<value>.+?)(?P<type> \([\w.]+\))?\. (?P<advice>[^.(].*)\. See MIGRATION\.md#(?P<anchor>[a-z0-9-]+)",
     re.DOTALL,
 )
+
+
+# What tf.function makes of an error: a traceback, and in it the text, after the name of the error's class.
+IN_USER_CODE = re.compile(r"in user code:\n.*?\n    (?P<error>[A-Z]\w+): (?P<text>\S.*?)\n*", re.DOTALL)
+
+
+def written_by_mpls(text: str) -> str:
+    """The part of an error's text that is not a traceback of tf.function."""
+    match = IN_USER_CODE.fullmatch(text)
+    return match["text"] if match else text
 
 
 def has_the_form(text: str) -> bool:
     """Whether a text has all parts; what is wrong may be no argument, and then it has no type."""
     match = MESSAGE.fullmatch(text)
     return match is not None and (match["type"] is not None or not match["argument"].isidentifier())
+
+
+def is_public(subject: str) -> bool:
+    """Whether a name, of a member or not, in full or not, is one of those that packages list."""
+    for package in ("mpls.v1", "mpls.keras", "mpls.experimental", "mpls.core.loss_scale"):
+        module = importlib.import_module(package)
+        name, _, member = subject.removeprefix(f"{package}.").partition(".")
+        if name in module.__all__ and (not member or hasattr(getattr(module, name), member)):
+            return True
+    return False
 
 
 def anchors(markdown: str) -> set[str]:
@@ -386,7 +419,7 @@ def own_errors() -> dict[str, tuple[str, str]]:
     for mode in MODES:
         for key, outcome in evaluated(mode).items():
             if "mpls.errors.MplsError" in outcome.get("bases", ()):
-                found.setdefault(outcome["message"], (mode, key))
+                found.setdefault(written_by_mpls(outcome["message"]), (mode, key))
     return found
 
 
@@ -405,11 +438,29 @@ class MessageTest(unittest.TestCase):
     def test_an_incomplete_text_is_noticed(self, label: str, text: str) -> None:
         self.assertFalse(has_the_form(text))
 
+    def test_a_traceback_is_left_out(self) -> None:
+        text = "LossScale: value must be a number; got 'foo' (str). Pass 4.0. See MIGRATION.md#numbers"
+        shown = (
+            f'in user code:\n\n    File "a.py", line 1, in step  *\n        x: f()\n\n    ArgumentValueError: {text}\n'
+        )
+        self.assertEqual(written_by_mpls(shown), text)
+        self.assertEqual(written_by_mpls(text), text)
+        self.assertFalse(has_the_form(shown))
+
+    def test_some_come_out_of_a_function(self) -> None:
+        shown = {outcome.get("message", "").partition("\n")[0] for outcome in evaluated("v2").values()}
+        self.assertIn("in user code:", shown)
+
     def test_texts_have_the_form(self) -> None:
         texts = own_errors()
         self.assertGreater(len(texts), 50)
         wrong = [(where, text) for text, where in texts.items() if not has_the_form(text)]
         self.assertEqual(wrong, [], "\n".join(text for _, text in wrong))
+
+    def test_the_subject_is_a_name_that_users_can_import(self) -> None:
+        subjects = {match["name"] for text in own_errors() if (match := MESSAGE.fullmatch(text))}
+        self.assertIn("LossScaleOptimizer.from_config", subjects)
+        self.assertEqual({subject for subject in subjects if not is_public(subject)}, set())
 
     def test_anchors_are_in_the_migration_guide(self) -> None:
         offered = anchors((ROOT / "MIGRATION.md").read_text())

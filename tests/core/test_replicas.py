@@ -29,6 +29,8 @@ def mirrored(merges: bool = True) -> Any:
 
     One object for the whole process: the collective ops of two would be taken for each other's.
     """
+    # Collective ops of strategies in one process are told apart by these keys alone.
+    tf.distribute.MirroredStrategy._collective_key_base += 10_007
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     if not merges:
         # What TensorFlow's own test combinations do.

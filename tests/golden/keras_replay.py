@@ -263,14 +263,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         reason="The reciprocal of a scale of 2**25 or more is zero in float16, and so was every gradient; mpls divides "
         "in float32.",
     ),
-    Difference(
-        "C.f.unscaled",
-        ALL_OF_OURS,
-        "py",
-        recorded={"error": "AttributeError"},
-        ours={"list": [{"d": "float32", "v": 1.0}]},
-        reason="Numbers count as tensors.",
-    ),
     *(
         Difference(
             "C.f.sparse_apply",
@@ -364,11 +356,11 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "C.x.f.pickle_copy",
-        ("experimental_legacy",),
+        ("keras_legacy",),
         "deepcopy",
-        recorded="LossScaleOptimizer",
-        ours={"error": "AttributeError"},
-        reason="Wrappers could be copied up to 2.8; those of tf_keras cannot.",
+        recorded={"error": "AttributeError"},
+        ours="LossScaleOptimizer",
+        reason="Wrappers over legacy optimizers could be copied up to 2.8, and can be again.",
     ),
 )
 
@@ -559,13 +551,8 @@ def trace_in_graph(subject: Subject, spec: dict[str, Any]) -> Trace:
     return Trace(states, slots, meta)
 
 
-@functools.cache
-def two_replicas() -> tf.distribute.MirroredStrategy:
-    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
-
-
 def trace_on_two_replicas(subject: Subject, spec: dict[str, Any], in_function: bool) -> Trace:
-    strategy = two_replicas()
+    strategy = replay.two_replicas()
     with strategy.scope():
         variables = variables_of(spec)
         optimizer = subject.wrap(subject.inner(*spec["opt"]), spec["loss_scale"])

@@ -14,6 +14,7 @@ decimals of the recorded value, non-finite ones the strings "nan", "inf", "-inf"
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import pathlib
 import re
@@ -141,6 +142,18 @@ def tensor(literal: Any) -> Any:
         "v": lambda: tf.constant(array(literal)),
     }
     return decode[kind]()
+
+
+class _Replicas(tf.distribute.MirroredStrategy):
+    # As in TensorFlow's own tests: strategies of one process get the same keys for their collective ops, which are then
+    # taken for each other.
+    _collective_key_base = 100_000
+
+
+@functools.cache
+def two_replicas() -> tf.distribute.MirroredStrategy:
+    """Return a strategy over two devices, the same one for all replays."""
+    return _Replicas(["/cpu:0", "/cpu:1"])
 
 
 def replica_id() -> int:

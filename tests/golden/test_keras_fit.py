@@ -16,7 +16,7 @@ from parameterized import parameterized
 import mpls.keras
 
 from . import replay
-from .keras_replay import DIFFERENCES, NATIVE, OURS, Difference, Subject, at, recorded_as, two_replicas
+from .keras_replay import DIFFERENCES, NATIVE, OURS, Difference, Subject, at, recorded_as
 
 CASES = replay.load("C_fit")
 HERE = {difference.case: difference for difference in DIFFERENCES if difference.case in CASES}
@@ -98,7 +98,7 @@ def fit(spec: dict[str, Any], make_optimizer: Any) -> tuple[dict[str, Any], Any]
     with contextlib.ExitStack() as stack:
         stack.enter_context(global_policy(spec.get("policy", "mixed_float16")))
         if spec.get("strategy"):
-            stack.enter_context(two_replicas().scope())
+            stack.enter_context(replay.two_replicas().scope())
         model = build_model(spec)
         model.compile(
             make_optimizer(),

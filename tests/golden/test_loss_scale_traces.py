@@ -199,7 +199,7 @@ class TraceTest(unittest.TestCase):
 class StrategyTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+        cls.strategy = replay.two_replicas()
 
     def local(self, value: Any) -> list[Any]:
         return [one.numpy() for one in self.strategy.experimental_local_results(value)]

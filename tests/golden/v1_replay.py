@@ -261,7 +261,7 @@ def read_replicas(strategy: Any, variables: list[Any], global_step: Any, loss_sc
 
 
 def run_strategy_eager(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    strategy = replay.two_replicas()
     with strategy.scope():
         variables = make_variables(spec)
         _, opt = make_optimizers(spec, mpls.v1)
@@ -280,7 +280,7 @@ def run_strategy_eager(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def run_strategy_graph(spec: dict[str, Any], v2: bool = False) -> list[dict[str, Any]]:
-    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    strategy = replay.two_replicas()
     with tf.Graph().as_default(), replay.control_flow(v2):
         with strategy.scope():
             variables = make_variables(spec)

@@ -1,0 +1,120 @@
+"""What is trained, and how: the columns of the suite that a build depends on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaling:
+    """Settings of a loss scale; fixed if there are no growth steps."""
+
+    initial: float
+    growth_steps: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """A variable, and the term of the loss that its gradient comes from.
+
+    Attributes:
+        values: its initial values; none is a short binary fraction, so that every wrong rounding shows.
+        dtype: its dtype.
+        rows: indices that are looked up, which makes the gradient sparse; one of them twice.
+        is_used: whether the loss depends on it.
+    """
+
+    values: Any
+    dtype: Any = tf.float32
+    rows: tuple[int, ...] = ()
+    is_used: bool = True
+
+    def initial(self) -> Any:
+        return np.array(self.values, np.float64).astype(self.dtype.as_numpy_dtype)
+
+    def make(self, name: str) -> Any:
+        return tf.compat.v1.Variable(self.initial(), name=name, use_resource=True)
+
+    def loss(self, variable: Any, factor: Any) -> Any:
+        """Return `factor * sum((x - 0.7) ** 2) * 0.3` in the variable's dtype."""
+        x = tf.nn.embedding_lookup(variable, tf.constant(self.rows)) if self.rows else tf.convert_to_tensor(variable)
+        distance = x - tf.constant(0.7, x.dtype)
+        return tf.cast(factor, x.dtype) * tf.constant(0.3, x.dtype) * tf.reduce_sum(distance * distance)
+
+
+Model = dict[str, Term]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What one build trains; every scenario names the setup that it runs on.
+
+    Attributes:
+        name: part of the test ids.
+        model: the terms of the loss by name; a step's factors are in the order of those that are used.
+        optimizer: `sgd`, `momentum` or `adam`.
+        scaling: what the wrapper is constructed with.
+        is_custom_loop: whether gradients are computed and applied in two calls, instead of minimized in one.
+        clip_norm: the global norm to which a custom loop clips unscaled gradients.
+        aggregate: whether the optimizer sums gradients over replicas.
+        loss_dtype: dtype in which the terms are added, the dtype of the loss.
+    """
+
+    name: str
+    model: Model = dataclasses.field(hash=False)
+    optimizer: str = "momentum"
+    scaling: Scaling = Scaling(8.0, 2)
+    is_custom_loop: bool = False
+    clip_norm: float | None = None
+    aggregate: bool = True
+    loss_dtype: Any = tf.float32
+
+    def without_scaling(self) -> Setup:
+        """Return what a control trains: setups that differ in the scaling alone share one."""
+        return dataclasses.replace(self, name="", scaling=Scaling(1.0))
+
+    @property
+    def terms(self) -> list[str]:
+        return [name for name, term in self.model.items() if term.is_used]
+
+    def loss(self, variables: dict[str, Any], factors: Any) -> Callable[[], Any]:
+        def loss() -> Any:
+            terms = [self.model[name].loss(variables[name], factors[index]) for index, name in enumerate(self.terms)]
+            return tf.add_n([tf.cast(term, self.loss_dtype) for term in terms])
+
+        return loss
+
+
+_DENSE: Model = {
+    "first": Term([0.1, -0.3, 1.7]),
+    "second": Term([[0.9], [0.2]]),
+    "unused": Term([0.3], is_used=False),
+}
+_SPARSE: Model = {
+    "rows": Term([[0.1, 0.2], [0.3, 0.4], [0.6, -0.9], [1.3, 0.8]], rows=(0, 2, 2)),
+}
+
+
+def _one(dtype: Any) -> Model:
+    # One dtype each: no optimizer can sum gradients of several dtypes over replicas.
+    return {"dense": Term([0.1, -0.3, 1.7], dtype)}
+
+
+SETUPS: dict[str, Setup] = {
+    setup.name: setup
+    for setup in (
+        Setup("minimize", _DENSE),
+        Setup("adam_clipped", _DENSE, optimizer="adam", is_custom_loop=True, clip_norm=0.5),
+        Setup("fixed", _DENSE, scaling=Scaling(128.0)),
+        Setup("sparse", _SPARSE),
+        Setup("float16", _one(tf.float16), loss_dtype=tf.float16),
+        Setup("bfloat16", _one(tf.bfloat16)),
+        Setup("float64", _one(tf.float64)),
+        Setup("unaggregated", _DENSE, is_custom_loop=True, aggregate=False),
+    )
+}

@@ -1,0 +1,201 @@
+"""The modes and devices in which a training runs, each behind the same few methods.
+
+A new mode is one more entry in `MODES`.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+# The factors of a step: for each replica, one number for each term of the loss.
+Factors = Sequence[Sequence[float]]
+
+
+class Stage(abc.ABC):
+    """Where one training runs; its variables are made, read and set inside `scope`.
+
+    Attributes:
+        creates_at_first_step: whether optimizers create variables when they take a step, not when it is built.
+        rtol: how far, relatively, a scaled training may be from its control.
+    """
+
+    creates_at_first_step: bool
+    rtol: float = 0.0
+
+    def __init__(self, replicas: int) -> None:
+        self.replicas = replicas
+        self.strategy = mirrored() if replicas == 2 else None
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        with self.strategy.scope() if self.strategy else contextlib.nullcontext():
+            yield
+
+    @abc.abstractmethod
+    def step(self, replica_fn: Callable[[Any], Any], terms: int) -> Callable[[Factors], None]:
+        """Return what takes a step, given what one replica does with its factors."""
+
+    @abc.abstractmethod
+    def read(self, variables: dict[str, Any]) -> dict[str, list[np.ndarray]]:
+        """Return for each variable its values on all replicas."""
+
+    @abc.abstractmethod
+    def write(self, variable: Any, value: Any) -> None:
+        """Set a variable on all replicas."""
+
+    @abc.abstractmethod
+    def save(self, path: str, **trackables: Any) -> str:
+        """Save as users of this mode do; return the path to restore from."""
+
+    @abc.abstractmethod
+    def restore(self, path: str, **trackables: Any) -> None:
+        """Restore what `save` saved."""
+
+    @abc.abstractmethod
+    def assert_restored(self) -> None:
+        """Require all of the checkpoint to have been restored."""
+
+    def close(self) -> None:  # noqa: B027
+        """Free what the training holds."""
+
+    def components(self, variable: Any) -> list[Any]:
+        """Return the variable of each replica."""
+        return [variable] if self.strategy is None else list(self.strategy.experimental_local_results(variable))
+
+    def _run(self, replica_fn: Callable[[Any], Any], factors: Sequence[Any]) -> Any:
+        if self.strategy is None:
+            return replica_fn(factors[0])
+        return self.strategy.run(lambda: replica_fn(factors[replica_id()]))
+
+
+class EagerStage(Stage):
+    creates_at_first_step = True
+
+    def __init__(self, replicas: int, compiled: Callable[[Any], Any] = lambda fn: fn) -> None:
+        super().__init__(replicas)
+        self._compiled = compiled
+
+    def step(self, replica_fn: Callable[[Any], Any], terms: int) -> Callable[[Factors], None]:
+        def step(*factors: Any) -> None:
+            self._run(replica_fn, factors)
+
+        compiled = self._compiled(step)
+        return lambda factors: compiled(*(tf.constant(numbers, tf.float32) for numbers in factors))
+
+    def read(self, variables: dict[str, Any]) -> dict[str, list[np.ndarray]]:
+        return {key: [part.numpy() for part in self.components(variable)] for key, variable in variables.items()}
+
+    def write(self, variable: Any, value: Any) -> None:
+        for part in self.components(variable):
+            part.assign(value)
+
+    def save(self, path: str, **trackables: Any) -> str:
+        return tf.train.Checkpoint(**trackables).save(path)
+
+    def restore(self, path: str, **trackables: Any) -> None:
+        # What the optimizer creates at the first step is restored then.
+        self._status = tf.train.Checkpoint(**trackables).restore(path)
+
+    def assert_restored(self) -> None:
+        self._status.assert_consumed()
+
+
+class XlaStage(EagerStage):
+    # It fuses the operations of two programs in two ways, which round differently.
+    rtol = 1e-6
+
+    def __init__(self, replicas: int) -> None:
+        super().__init__(replicas, functools.partial(tf.function, jit_compile=True))
+
+
+class GraphStage(Stage):
+    creates_at_first_step = False
+
+    def __init__(self, replicas: int, control_flow_v2: bool) -> None:
+        super().__init__(replicas)
+        self._control_flow_v2 = control_flow_v2
+        self._graph = tf.Graph()
+        self._session: Any = None
+        self._initialized: set[str] = set()
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        with self._graph.as_default(), control_flow(self._control_flow_v2), super().scope():
+            yield
+
+    @property
+    def session(self) -> Any:
+        if self._session is None:
+            config = v1.ConfigProto(device_count={"CPU": 2}, allow_soft_placement=True)
+            self._session = v1.Session(graph=self._graph, config=config)
+        return self._session
+
+    def step(self, replica_fn: Callable[[Any], Any], terms: int) -> Callable[[Factors], None]:
+        placeholders = [v1.placeholder(tf.float32, [terms]) for _ in range(self.replicas)]
+        result = self._run(replica_fn, placeholders)
+        train_op = tf.group(*self.components(result))
+        self.session.run(v1.global_variables_initializer())
+        return lambda factors: self.session.run(train_op, dict(zip(placeholders, factors, strict=True)))
+
+    def read(self, variables: dict[str, Any]) -> dict[str, list[np.ndarray]]:
+        return self.session.run({key: self.components(variable) for key, variable in variables.items()})
+
+    def write(self, variable: Any, value: Any) -> None:
+        for part in self.components(variable):
+            initial = part.initializer.inputs[1]
+            self.session.run(part.initializer, {initial: np.asarray(value, initial.dtype.as_numpy_dtype)})
+
+    def save(self, path: str, **trackables: Any) -> str:
+        return v1.train.Saver(v1.global_variables()).save(self.session, path, write_meta_graph=False)
+
+    def restore(self, path: str, **trackables: Any) -> None:
+        v1.train.Saver(v1.global_variables()).restore(self.session, path)
+
+    def assert_restored(self) -> None:
+        """Nothing to check: a Saver fails where a variable is missing."""
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+
+
+@functools.cache
+def mirrored() -> tf.distribute.MirroredStrategy:
+    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+
+
+def replica_id() -> int:
+    """Return the index of the replica whose function is running."""
+    index = tf.distribute.get_replica_context().replica_id_in_sync_group
+    return int(index if isinstance(index, int) else tf.get_static_value(index))
+
+
+@contextlib.contextmanager
+def control_flow(v2: bool) -> Iterator[None]:
+    """Build conditionals of graphs with TensorFlow's second control flow or its first."""
+    switches = (v1.disable_control_flow_v2, v1.enable_control_flow_v2)
+    before = v1.control_flow_v2_enabled()
+    switches[v2]()
+    try:
+        yield
+    finally:
+        switches[before]()
+
+
+MODES: dict[str, Callable[[int], Stage]] = {
+    "graph_cf1": functools.partial(GraphStage, control_flow_v2=False),
+    "graph_cf2": functools.partial(GraphStage, control_flow_v2=True),
+    "eager": EagerStage,
+    "function": functools.partial(EagerStage, compiled=tf.function),
+    "xla": XlaStage,
+}
+DEVICES = {"one": 1, "two": 2}

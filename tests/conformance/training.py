@@ -1,0 +1,132 @@
+"""A model trained with loss scaling, beside the same model trained without."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from .hosts import Host
+from .setups import Setup
+from .stages import Factors, Stage
+
+Values = dict[str, list[np.ndarray]]
+
+
+@dataclasses.dataclass
+class State:
+    """What a training holds after a step, on all replicas."""
+
+    weights: Values
+    slots: Values
+    counter: Values
+    scale: Values
+    good_steps: Values
+
+
+class Training:
+    """One model and its optimizer, scaled or bare, in one family and stage.
+
+    Attributes:
+        after_first_step: what the first step ever has left, if it was taken on its own.
+    """
+
+    after_first_step: State
+
+    def __init__(self, host: Host, stage: Stage, setup: Setup, is_scaled: bool, prefix: str = "") -> None:
+        self.host, self.stage, self.setup, self.is_scaled = host, stage, setup, is_scaled
+        with stage.scope():
+            self.variables = {name: term.make(prefix + name) for name, term in setup.model.items()}
+            self.inner = host.make_inner(setup.optimizer)
+            self.opt = host.wrap(self.inner, setup.scaling) if is_scaled else self.inner
+            self.counter = host.make_counter(self.inner)
+
+    @property
+    def is_dynamic(self) -> bool:
+        return self.setup.scaling.growth_steps is not None
+
+    def compile(self) -> None:
+        """Make what takes a step; apart from the constructor, so that others can share the stage."""
+        with self.stage.scope():
+            self._step = self.stage.step(self.replica_step, len(self.setup.terms))
+
+    def replica_step(self, factors: Any) -> Any:
+        """Take a step on one replica, or add it to the graph; return its op."""
+        host, setup = self.host, self.setup
+        loss = setup.loss(self.variables, factors)
+        variables = list(self.variables.values())
+        if not setup.is_custom_loop:
+            return host.minimize(self.opt, loss, variables, self.counter)
+        grads = host.gradients(self.opt, loss, variables, self.is_scaled)
+        if setup.clip_norm is not None:
+            grads, _ = tf.clip_by_global_norm(grads, setup.clip_norm)
+        return host.apply(self.opt, list(zip(grads, variables, strict=True)), self.counter, setup.aggregate)
+
+    def save(self, path: str) -> str:
+        """Save in the middle of the training; return the path to restore from."""
+        with self.stage.scope():
+            return self.stage.save(path, **self._trackables())
+
+    def restore(self, path: str) -> None:
+        """Restore before the first step, when an optimizer has hardly created anything yet."""
+        with self.stage.scope():
+            if not self.stage.creates_at_first_step:
+                self.compile()
+            self.stage.restore(path, **self._trackables())
+            if self.stage.creates_at_first_step:
+                self.compile()
+
+    def assert_restored(self) -> None:
+        """Require all that was in the checkpoint to have found its place."""
+        self.stage.assert_restored()
+
+    def _trackables(self) -> dict[str, Any]:
+        return {**self.variables, "optimizer": self.opt, "counter": self.counter}
+
+    def step(self, factors: Factors) -> None:
+        self._step(factors)
+
+    def follow(self, factors: Factors, is_applied: bool) -> bool:
+        """Do with a control what the scaled training must have done; return whether a step was taken."""
+        if is_applied:
+            self.step(factors)
+        elif self.host.advances_on_skip:
+            (count, *_) = self.stage.read({"counter": self.counter})["counter"]
+            self.stage.write(self.counter, count + 1)
+        return is_applied
+
+    def slots(self) -> dict[str, Any]:
+        return self.host.slots(self.inner, self.variables)
+
+    def reset(self, scale: float | None = None, good_steps: int | None = None) -> None:
+        """Put everything back to the start, but for the scale and the count, which are set."""
+        with self.stage.scope():
+            for name, variable in self.variables.items():
+                self.stage.write(variable, self.setup.model[name].values)
+            for name, slot in self.slots().items():
+                self.stage.write(slot, np.full(slot.shape, self.host.initial_slot(name)))
+            self.stage.write(self.counter, 0)
+            if scale is not None and self.is_scaled:
+                self.stage.write(self.host.scale(self.opt), scale)
+                self.stage.write(self.host.good_steps(self.opt), good_steps)
+
+    def initial_weights(self) -> Values:
+        model = self.setup.model
+        return {name: [model[name].initial()] * self.stage.replicas for name in model}
+
+    def state(self) -> State:
+        with self.stage.scope():
+            read = {
+                "weights": self.variables,
+                "slots": self.slots(),
+                "counter": {"": self.counter},
+                "scale": {"": self.host.scale(self.opt)} if self.is_scaled else {},
+                "good_steps": {"": good}
+                if self.is_scaled and (good := self.host.good_steps(self.opt)) is not None
+                else {},
+            }
+            flat = {(kind, name): variable for kind, named in read.items() for name, variable in named.items()}
+            values = self.stage.read(flat)
+        return State(**{kind: {name: values[kind, name] for name in named} for kind, named in read.items()})

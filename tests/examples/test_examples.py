@@ -1,0 +1,335 @@
+"""The two examples run, and what they print and plot is true."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import io
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from parameterized import parameterized
+
+import mpls
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+SCRIPTS = ("tf1_digits", "keras_digits")
+COLUMNS = ["run", "test accuracy", "gradients underflowed", "final scale", "skipped steps", "seconds"]
+FLOAT32, UNSCALED, SCALED = RUNS = ("float32", "float16 without scaling", "float16 + mpls")
+
+
+def load_report() -> Any:
+    spec = importlib.util.spec_from_file_location("examples_report", EXAMPLES / "_report.py")
+    module = importlib.util.module_from_spec(spec)
+    # Its NamedTuples and postponed annotations look their module up.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+REPORT = load_report()
+
+
+def run_script(script: str, *arguments: str, folder: str, timeout: int) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(filter(None, [str(pathlib.Path(mpls.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{script}.py"), *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=timeout,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
+    )
+
+
+class Outcome:
+    """What a run of a script left: its table as numbers, its streams, its plot."""
+
+    def __init__(self, script: str, *arguments: str, plot: str | None = None, timeout: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            process = run_script(script, *arguments, folder=folder, timeout=timeout)
+            if process.returncode:
+                raise AssertionError(f"{script} {arguments}\n{process.stdout[-2000:]}\n{process.stderr[-4000:]}")
+            self.files = sorted(str(p.relative_to(folder)) for p in pathlib.Path(folder).rglob("*") if p.is_file())
+            self.image = imread(pathlib.Path(folder) / (plot or f"out/{script}.png"))
+        self.stdout, self.stderr = process.stdout, process.stderr
+        lines = [line for line in self.stdout.splitlines() if " | " in line]
+        self.header, *rows = ([cell.strip() for cell in line.split(" | ")] for line in lines)
+        self.rows = {name: [read_number(cell) for cell in cells] for name, *cells in rows}
+
+    def column(self, name: str) -> dict[str, float]:
+        index = self.header.index(name) - 1
+        return {run: cells[index] for run, cells in self.rows.items()}
+
+
+def read_number(cell: str) -> float:
+    return float(cell[:-1]) / 100 if cell.endswith("%") else float(cell)
+
+
+@functools.cache
+def quick_outcome(script: str) -> Outcome:
+    # One of the two with the default file, one with a file asked for.
+    if script == "tf1_digits":
+        return Outcome(script, "--quick", timeout=240)
+    return Outcome(script, "--quick", "--out", "plots/of/keras.png", plot="plots/of/keras.png", timeout=240)
+
+
+@functools.cache
+def full_outcome(script: str) -> Outcome:
+    return Outcome(script, timeout=900)
+
+
+def pixels_near(image: np.ndarray, color: str) -> int:
+    rgb = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return int((np.abs(image[..., :3] - rgb).max(axis=-1) < 0.02).sum())
+
+
+class QuickRunTest(unittest.TestCase):
+    @parameterized.expand(SCRIPTS)
+    def test_table(self, script: str) -> None:
+        outcome = quick_outcome(script)
+        self.assertEqual(outcome.header, COLUMNS)
+        self.assertEqual(tuple(outcome.rows), RUNS)
+        self.assertEqual(outcome.column("final scale"), {FLOAT32: 1.0, UNSCALED: 1.0, SCALED: 2.0**15})
+        self.assertEqual(outcome.column("skipped steps"), dict.fromkeys(RUNS, 0.0))
+        for run in RUNS:
+            self.assertGreater(outcome.column("seconds")[run], 0)
+            # Nothing is learned yet: around the 10 % of a guess.
+            self.assertBetween(outcome.column("test accuracy")[run], 0.02, 0.4)
+
+    @parameterized.expand(SCRIPTS)
+    def test_underflow_is_there_from_the_first_steps(self, script: str) -> None:
+        underflow = quick_outcome(script).column("gradients underflowed")
+        self.assertEqual(underflow[FLOAT32], 0)
+        self.assertBetween(underflow[UNSCALED], 0.2, 0.5)
+        self.assertLess(underflow[SCALED], 0.01)
+
+    @parameterized.expand(SCRIPTS)
+    def test_progress_bar_and_no_warnings(self, script: str) -> None:
+        stderr = quick_outcome(script).stderr
+        for run in RUNS:
+            self.assertRegex(stderr, rf"{re.escape(run)} *: 100%.* 40/40 ")
+        self.assertNotIn("Warning", stderr)
+        self.assertNotIn("WARNING:tensorflow", stderr)
+
+    @parameterized.expand(
+        [("tf1_digits", "out/tf1_digits.png"), ("keras_digits", "plots/of/keras.png")],
+    )
+    def test_plot(self, script: str, path: str) -> None:
+        outcome = quick_outcome(script)
+        self.assertEqual(outcome.files, [path])
+        self.assertIn(f"Plot: {path}", outcome.stdout)
+        height, width, _ = outcome.image.shape
+        self.assertGreater(width, 1000)
+        self.assertGreater(height, 700)
+        for run in RUNS:
+            self.assertGreater(pixels_near(outcome.image, REPORT._STYLES[run]["color"]), 1000, run)
+
+    @parameterized.expand(SCRIPTS)
+    def test_bad_arguments_end_with_a_message(self, script: str) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            process = run_script(script, "--steps", "0", folder=folder, timeout=120)
+            self.assertEqual(os.listdir(folder), [])
+        self.assertEqual(process.returncode, 2)
+        self.assertEqual(process.stdout, "")
+        self.assertIn("argument --steps: must be a whole number from 1 to 2147483647; got '0'", process.stderr)
+        self.assertNotIn("Traceback", process.stderr)
+
+    def assertBetween(self, value: float, low: float, high: float) -> None:  # noqa: N802
+        self.assertGreaterEqual(value, low)
+        self.assertLessEqual(value, high)
+
+
+@pytest.mark.long
+class FullRunTest(unittest.TestCase):
+    @parameterized.expand(SCRIPTS)
+    def test_scaling_matches_float32_within_a_point(self, script: str) -> None:
+        accuracy = full_outcome(script).column("test accuracy")
+        self.assertGreater(accuracy[FLOAT32], 0.94)
+        self.assertLessEqual(round(abs(accuracy[SCALED] - accuracy[FLOAT32]), 6), 0.01)
+
+    @parameterized.expand(SCRIPTS)
+    def test_without_scaling_gradients_underflow_and_nothing_is_learned(self, script: str) -> None:
+        outcome = full_outcome(script)
+        underflow, accuracy = outcome.column("gradients underflowed"), outcome.column("test accuracy")
+        self.assertGreater(underflow[UNSCALED], 0.3)
+        self.assertLess(underflow[SCALED], 0.01)
+        self.assertLess(accuracy[UNSCALED], accuracy[FLOAT32] - 0.3)
+
+    @parameterized.expand(SCRIPTS)
+    def test_scale_grows_every_2000_steps(self, script: str) -> None:
+        outcome = full_outcome(script)
+        # Each skip would cost a factor of two and start the count anew; this job has none.
+        self.assertEqual(outcome.column("skipped steps")[SCALED], 0)
+        self.assertEqual(outcome.column("final scale")[SCALED], 2.0**17)
+
+    @parameterized.expand(SCRIPTS)
+    def test_time(self, script: str) -> None:
+        self.assertLess(sum(full_outcome(script).column("seconds").values()), 300)
+
+    @parameterized.expand(SCRIPTS)
+    def test_the_seed_decides(self, script: str) -> None:
+        def numbers(seed: str) -> list[dict[str, float]]:
+            outcome = Outcome(script, "--steps", "60", "--seed", seed, timeout=240)
+            return [outcome.column(name) for name in COLUMNS[1:-1]]
+
+        self.assertEqual(numbers("7"), numbers("7"))
+        self.assertNotEqual(numbers("7"), numbers("8"))
+
+
+class CommandLineTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "file").touch()
+
+    def read(self, *arguments: str) -> Any:
+        here = [argument.replace("TMP", str(self.folder)) for argument in arguments]
+        return REPORT.command_line("What it does.\n\nMore.", str(self.folder / "out" / "plot.png"), here)
+
+    def test_defaults(self) -> None:
+        self.assertEqual(self.read(), (4500, 0, self.folder / "out" / "plot.png"))
+        self.assertTrue((self.folder / "out").is_dir())
+
+    @parameterized.expand(
+        [
+            (["--steps", "12"], (12, 0, "out/plot.png")),
+            (["--quick"], (40, 0, "out/plot.png")),
+            (["--seed", "3", "--out", "TMP/a/b.PDF"], (4500, 3, "a/b.PDF")),
+        ]
+    )
+    def test_what_is_asked_for(self, arguments: list[str], expected: tuple[int, int, str]) -> None:
+        steps, seed, out = expected
+        self.assertEqual(self.read(*arguments), (steps, seed, self.folder / out))
+
+    @parameterized.expand(
+        [
+            (["--steps", "0"], "--steps: must be a whole number from 1"),
+            (["--steps", "-3"], "--steps: must be a whole number from 1"),
+            (["--steps", "2.5"], "--steps: must be a whole number from 1"),
+            (["--steps", "many"], "--steps: must be a whole number from 1"),
+            (["--steps", ""], "--steps: must be a whole number from 1"),
+            (["--steps", str(2**31)], "--steps: must be a whole number from 1 to 2147483647"),
+            (["--steps", "5", "--quick"], "not allowed with argument"),
+            (["--seed", "-1"], "--seed: must be a whole number from 0"),
+            (["--seed", str(2**40)], "--seed: must be a whole number from 0 to 2147483647"),
+            (["--out", "TMP/plot.xyz"], "--out: must end in one of "),
+            (["--out", "TMP/plot"], "--out: must end in one of "),
+            (["--out", "TMP/file/plot.png"], "--out: cannot be written: "),
+            (["--out", "TMP/new/plot.png", "--steps", "0"], "--steps: must be a whole number from 1"),
+            (["--stepz", "5"], "unrecognized arguments: --stepz"),
+        ]
+    )
+    def test_refusals(self, arguments: list[str], message: str) -> None:
+        stderr = io.StringIO()
+        with contextlib.redirect_stderr(stderr), self.assertRaises(SystemExit) as caught:
+            self.read(*arguments)
+        self.assertEqual(caught.exception.code, 2)
+        self.assertIn(message, stderr.getvalue())
+        self.assertEqual(os.listdir(self.folder), ["file"])
+
+    def test_write_protected_files_are_refused_before_the_training(self) -> None:
+        (self.folder / "plot.png").touch(mode=0o444)
+        stderr = io.StringIO()
+        # To root nothing is write-protected.
+        with (
+            mock.patch.object(os, "access", lambda path, mode: path.name != "plot.png"),
+            contextlib.redirect_stderr(stderr),
+            self.assertRaises(SystemExit),
+        ):
+            self.read("--out", "TMP/plot.png")
+        self.assertIn("--out: cannot be written: no permission", stderr.getvalue())
+
+    def test_a_folder_is_no_file(self) -> None:
+        (self.folder / "plot.png").mkdir()
+        stderr = io.StringIO()
+        with contextlib.redirect_stderr(stderr), self.assertRaises(SystemExit):
+            self.read("--out", "TMP/plot.png")
+        self.assertIn("is a folder", stderr.getvalue())
+
+
+class UnderflowShareTest(unittest.TestCase):
+    @parameterized.expand(
+        [
+            ("nothing lost", [[1e-7, 1.0]], [[1e-7, 1.0]], 0.0),
+            ("all lost", [[0.0, 0.0]], [[1e-9, -1e-9]], 1.0),
+            ("dead elements do not count", [[0.0, 0.0, 0.0, 2.0]], [[0.0, 0.0, 1e-9, 2.0]], 0.5),
+            ("elements count, not variables", [[0.0], [1.0, 1.0, 1.0]], [[1e-9], [1.0, 1.0, 1.0]], 0.25),
+            ("non-finite is not zero", [[np.nan, np.inf]], [[1.0, 1.0]], 0.0),
+            ("only zero in float32", [[1e-7]], [[0.0]], 0.0),
+            ("no gradient at all", [[0.0, 0.0]], [[0.0, 0.0]], 0.0),
+        ]
+    )
+    def test_share(self, case: str, gradients: list[list[float]], references: list[list[float]], share: float) -> None:
+        found = REPORT.underflow_share(*([np.array(grad) for grad in grads] for grads in (gradients, references)))
+        self.assertEqual(found, share)
+
+    def test_float16_loses_what_is_below_half_its_smallest_number(self) -> None:
+        reference = np.array([2.0**-24, 2.0**-25 * 1.01, 2.0**-25, 1e-8], np.float32)
+        self.assertEqual(REPORT.underflow_share([reference.astype(np.float16)], [reference]), 0.5)
+
+    def test_numbers_of_variables_must_agree(self) -> None:
+        with self.assertRaises(ValueError):
+            REPORT.underflow_share([np.zeros(1)], [])
+
+
+class ReportTest(unittest.TestCase):
+    def make_run(self, name: str, steps: int, scales: list[float], accuracy: float, underflow: float) -> Any:
+        with contextlib.redirect_stderr(io.StringIO()), REPORT.Run(name, steps) as run:
+            for number, scale in enumerate(scales):
+                if run.is_due():
+                    run.measure(accuracy=accuracy, underflow=underflow)
+                run.step(0.5 / (number + 1), scale)
+            run.measure(accuracy=1.0, underflow=0.0)
+        run.seconds = 12.34
+        return run
+
+    def test_table(self) -> None:
+        run = self.make_run("float16 + mpls", 3, [32768.0, 16384.0, 16384.0], accuracy=0.5, underflow=0.4)
+        run.skipped = 1
+        self.assertEqual(
+            REPORT.table([run]).splitlines(),
+            [
+                "run            | test accuracy | gradients underflowed | final scale | skipped steps | seconds",
+                "---------------+---------------+-----------------------+-------------+---------------+--------",
+                "float16 + mpls |        100.0% |                 30.0% |       16384 |             1 |    12.3",
+            ],
+        )
+
+    @parameterized.expand(
+        [
+            (1, [0, 1]),
+            (3, [0, 1, 2, 3]),
+            (120, list(range(0, 121, 2))),
+            (130, list(range(0, 131, 2))),
+            (4500, list(range(0, 4501, 75))),
+        ]
+    )
+    def test_measurements_are_spread_and_include_both_ends(self, steps: int, expected: list[int]) -> None:
+        due = []
+        with contextlib.redirect_stderr(io.StringIO()), REPORT.Run("float32", steps) as run:
+            for number in range(steps + 1):
+                if run.is_due():
+                    due.append(number)
+                if number < steps:
+                    run.step(0.0)
+        self.assertEqual(due, expected)
+        self.assertEqual(run.scales, [1.0] * steps)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,261 @@
+"""The deprecated wrapper: which loss scales it takes, and the call that it says replaces it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import unittest
+import warnings
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.errors
+import mpls.experimental
+import mpls.keras
+import mpls.v1
+
+FAMILIES = [("legacy", tf_keras.optimizers.legacy), ("new", tf_keras.optimizers)]
+Experimental: Any = mpls.experimental.LossScaleOptimizer
+NATIVE: Any = tf.compat.v1.mixed_precision
+INF, NAN = float("inf"), float("nan")
+
+# What is passed, and (dynamic, initial_scale, dynamic_growth_steps).
+ACCEPTED: list[tuple[str, Any, tuple[bool, float, int | None]]] = [
+    ("dynamic", "dynamic", (True, 2.0**15, 2000)),
+    ("int", 128, (False, 128.0, None)),
+    ("float", 128.5, (False, 128.5, None)),
+    ("small", 0.5, (False, 0.5, None)),
+    ("true", True, (False, 1.0, None)),
+    ("large", 2.0**100, (False, 2.0**100, None)),
+    ("numpy_float32", np.float32(0.1), (False, float(np.float32(0.1)), None)),
+    ("numpy_int64", np.int64(3), (False, 3.0, None)),
+    ("numpy_0d", np.array(4.0), (False, 4.0, None)),
+    ("fixed", mpls.experimental.FixedLossScale(64), (False, 64.0, None)),
+    ("native_fixed", NATIVE.FixedLossScale(64), (False, 64.0, None)),
+    ("dynamic_object", mpls.experimental.DynamicLossScale(), (True, 2.0**15, 2000)),
+    ("dynamic_settings", mpls.experimental.DynamicLossScale(8, 3), (True, 8.0, 3)),
+    ("dynamic_fraction", mpls.experimental.DynamicLossScale(0.1, 0), (True, 0.1, 0)),
+    ("dynamic_negative_period", mpls.experimental.DynamicLossScale(8, -3), (True, 8.0, -3)),
+    ("native_dynamic", NATIVE.DynamicLossScale(8, 3), (True, 8.0, 3)),
+    ("config", {"class_name": "DynamicLossScale", "config": {"initial_loss_scale": 4.0}}, (True, 4.0, 2000)),
+    ("fixed_config", {"class_name": "FixedLossScale", "config": {"loss_scale_value": 4.0}}, (False, 4.0, None)),
+]
+
+
+class Mine(mpls.experimental.LossScale):
+    def __call__(self) -> Any:
+        return tf.constant(4.0)
+
+    def update(self, grads: Any) -> Any:
+        return None, True
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+
+def construct(inner: Any, loss_scale: Any) -> tuple[Any, warnings.WarningMessage, int]:
+    """Return the optimizer, the one warning, and the line of the call."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
+        optimizer = Experimental(inner, loss_scale)
+    (warning,) = caught
+    return optimizer, warning, line
+
+
+class AcceptedTest(unittest.TestCase):
+    @parameterized.expand(
+        [(f"{f}_{name}", o, scale, expected) for f, o in FAMILIES for name, scale, expected in ACCEPTED]
+    )
+    def test_settings(self, name: str, optimizers: Any, loss_scale: Any, expected: tuple[Any, ...]) -> None:
+        optimizer, _, _ = construct(optimizers.SGD(0.5), loss_scale)
+        self.assertEqual((optimizer.dynamic, optimizer.initial_scale, optimizer.dynamic_growth_steps), expected)
+        self.assertEqual(float(optimizer.loss_scale), float(np.float32(expected[1])))
+        variable = tf.Variable(1.0)
+        optimizer.minimize(lambda: variable * 1.0, [variable])
+        np.testing.assert_allclose(variable, 0.5, rtol=1e-6)
+
+    @parameterized.expand([(f"{f}_{name}", o, scale) for f, o in FAMILIES for name, scale, _ in ACCEPTED])
+    def test_the_replacement_that_is_printed_does_the_same(self, name: str, optimizers: Any, loss_scale: Any) -> None:
+        old, warning, _ = construct(optimizers.SGD(0.5, 0.25), loss_scale)
+        self.assertIs(warning.category, mpls.errors.MplsDeprecationWarning)
+        text = str(warning.message)
+        self.assertTrue(text.startswith("mpls.experimental.LossScaleOptimizer is deprecated. Replace it by: "), text)
+        call = text.split("Replace it by: ")[1].split(". See ")[0]
+        self.assertTrue(text.endswith(f"{call}. See MIGRATION.md#experimental"), text)
+        new = eval(call, {"mpls": mpls, "optimizer": optimizers.SGD(0.5, 0.25)})
+        self.assertNotIsInstance(new, Experimental)
+        self.assertEqual(new.get_config(), old.get_config())
+        self.assertEqual((float(new.loss_scale), new.dynamic), (float(old.loss_scale), old.dynamic))
+
+    def test_numbers_are_printed_as_the_user_would_write_them(self) -> None:
+        for loss_scale, expected in (
+            ("dynamic", "mpls.keras.LossScaleOptimizer(optimizer)"),
+            (128, "mpls.keras.LossScaleOptimizer(optimizer, dynamic=False, initial_scale=128)"),
+            (np.float32(128), "mpls.keras.LossScaleOptimizer(optimizer, dynamic=False, initial_scale=128)"),
+            (0.5, "mpls.keras.LossScaleOptimizer(optimizer, dynamic=False, initial_scale=0.5)"),
+            (
+                mpls.v1.DynamicLossScale(2**15, 1000),
+                "mpls.keras.LossScaleOptimizer(optimizer, initial_scale=32768, dynamic_growth_steps=1000)",
+            ),
+        ):
+            _, warning, _ = construct(tf_keras.optimizers.SGD(), loss_scale)
+            self.assertIn(f"Replace it by: {expected}. See", str(warning.message))
+
+    @parameterized.expand(FAMILIES)
+    def test_the_warning_points_at_the_users_line(self, name: str, optimizers: Any) -> None:
+        _, warning, line = construct(optimizers.SGD(), 8)
+        self.assertEqual((warning.filename, warning.lineno), (__file__, line))
+
+    def test_of_a_subclass_too(self) -> None:
+        class Subclass(Experimental):
+            def __init__(self, optimizer: Any) -> None:
+                super().__init__(optimizer, 8)
+
+        with self.assertWarns(mpls.errors.MplsDeprecationWarning) as caught:
+            Subclass(tf_keras.optimizers.SGD())
+        self.assertEqual(caught.filename, __file__)
+
+    def test_settings_are_copied_and_the_object_is_not_used(self) -> None:
+        scale = mpls.v1.DynamicLossScale(8, 1)
+        optimizer, _, _ = construct(tf_keras.optimizers.SGD(0.5), scale)
+        variable = tf.Variable(1.0)
+        optimizer.minimize(lambda: variable * 1.0, [variable])
+        self.assertEqual((float(optimizer.loss_scale), float(scale())), (16.0, 8.0))
+
+    @parameterized.expand(["optimizer", "loss_scale"])
+    def test_arguments_have_the_names_of_the_original(self, name: str) -> None:
+        arguments = {"optimizer": tf_keras.optimizers.SGD(), "loss_scale": 8}
+        with self.assertWarns(FutureWarning):
+            self.assertEqual(Experimental(**arguments).initial_scale, 8.0)
+        with self.assertRaises(TypeError):
+            Experimental(**{key: value for key, value in arguments.items() if key != name})
+
+
+class RefusedTest(unittest.TestCase):
+    @parameterized.expand(
+        [
+            (f"{f}_{index}", o, loss_scale, error)
+            for f, o in FAMILIES
+            for index, (loss_scale, error) in enumerate(
+                [
+                    (None, ValueError),
+                    ("foo", ValueError),
+                    ("128", ValueError),
+                    ([], ValueError),
+                    ([128], ValueError),
+                    ({}, ValueError),
+                    (np.array([128.0]), ValueError),
+                    (0, ValueError),
+                    (-1, ValueError),
+                    (NAN, ValueError),
+                    (INF, ValueError),
+                    (1e39, ValueError),
+                    (mpls.v1.DynamicLossScale(8, 2, 3), ValueError),
+                    (NATIVE.DynamicLossScale(8, 2, 4), ValueError),
+                    (mpls.v1.DynamicLossScale, ValueError),
+                    (Mine(), TypeError),
+                ]
+            )
+        ]
+    )
+    def test_it_leaves_the_inner_optimizer_reusable(self, name: str, optimizers: Any, scale: Any, error: type) -> None:
+        inner = optimizers.SGD(0.5)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with self.assertRaises(error) as refused:
+                Experimental(inner, scale)
+        self.assertEqual(caught, [], "a refused call has warned")
+        self.assertIsInstance(refused.exception, mpls.errors.MplsError)
+        optimizer, _, _ = construct(inner, 8)
+        variable = tf.Variable(1.0)
+        optimizer.minimize(lambda: variable * 1.0, [variable])
+        self.assertEqual(float(variable), 0.5)
+
+    @parameterized.expand(
+        [("none", None), ("v1", tf.compat.v1.train.GradientDescentOptimizer(0.5)), ("class", tf_keras.optimizers.SGD)]
+    )
+    def test_what_is_no_optimizer(self, name: str, inner: Any) -> None:
+        with self.assertRaises(TypeError):
+            Experimental(inner, "dynamic")
+
+    @parameterized.expand(FAMILIES)
+    def test_wrapping_twice(self, name: str, optimizers: Any) -> None:
+        inner = optimizers.SGD()
+        optimizer, _, _ = construct(inner, 8)
+        with self.assertRaises(TypeError):
+            Experimental(optimizer, 8)
+        with self.assertRaises(ValueError):
+            Experimental(inner, 8)
+
+
+class ConfigTest(unittest.TestCase):
+    @parameterized.expand([(f"{f}_{name}", o, scale) for f, o in FAMILIES for name, scale, _ in ACCEPTED])
+    def test_round_trip(self, name: str, optimizers: Any, loss_scale: Any) -> None:
+        optimizer, _, _ = construct(optimizers.SGD(0.5, 0.25), loss_scale)
+        config = json.loads(json.dumps(optimizer.get_config()))
+        self.assertEqual(set(config), {"inner_optimizer", "dynamic", "initial_scale", "dynamic_growth_steps"})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            again = Experimental.from_config(config)
+        self.assertIsInstance(again, Experimental)
+        self.assertIs(type(again), type(optimizer))
+        self.assertEqual(again.get_config(), optimizer.get_config())
+        plain = mpls.keras.LossScaleOptimizer.from_config(config)
+        self.assertNotIsInstance(plain, Experimental)
+        self.assertEqual(plain.get_config(), optimizer.get_config())
+
+    @parameterized.expand(
+        [
+            (
+                "dynamic",
+                {
+                    "class_name": "DynamicLossScale",
+                    "config": {"initial_loss_scale": 8.0, "increment_period": 3, "multiplier": 2.0},
+                },
+                (True, 8.0, 3),
+            ),
+            ("fixed", {"class_name": "FixedLossScale", "config": {"loss_scale_value": 4.0}}, (False, 4.0, None)),
+        ]
+    )
+    def test_the_form_of_tf_2_0_to_2_3(self, name: str, loss_scale: Any, expected: tuple[Any, ...]) -> None:
+        config = {"optimizer": {"class_name": "SGD", "config": {"learning_rate": 0.25}}, "loss_scale": loss_scale}
+        before = json.dumps(config)
+        for cls in (Experimental, mpls.keras.LossScaleOptimizer):
+            optimizer = cls.from_config(config)
+            self.assertIsInstance(optimizer, cls)
+            self.assertEqual((optimizer.dynamic, optimizer.initial_scale, optimizer.dynamic_growth_steps), expected)
+            self.assertEqual(float(optimizer.learning_rate), 0.25)
+            self.assertEqual(json.dumps(config), before)
+
+    @parameterized.expand(
+        [
+            ("string", "dynamic"),
+            ("unknown", {"class_name": "Mine", "config": {}}),
+            ("multiplier", {"class_name": "DynamicLossScale", "config": {"multiplier": 3.0}}),
+        ]
+    )
+    def test_loss_scales_without_a_counterpart(self, name: str, loss_scale: Any) -> None:
+        config = {"optimizer": {"class_name": "SGD", "config": {}}, "loss_scale": loss_scale}
+        for cls in (Experimental, mpls.keras.LossScaleOptimizer):
+            with self.assertRaises(ValueError):
+                cls.from_config(config)
+
+    def test_configs_that_are_none(self) -> None:
+        for cls in (Experimental, mpls.keras.LossScaleOptimizer):
+            with self.assertRaises(TypeError):
+                cls.from_config(None)
+            with self.assertRaises(KeyError):
+                cls.from_config({"dynamic": True})
+            with self.assertRaises(TypeError):
+                cls.from_config({"inner_optimizer": tf_keras.optimizers.SGD(), "x": 2})
+
+
+class NamesTest(unittest.TestCase):
+    def test_the_loss_scales_are_those_of_v1(self) -> None:
+        for name in ("LossScale", "FixedLossScale", "DynamicLossScale"):
+            self.assertIs(getattr(mpls.experimental, name), getattr(mpls.v1, name))

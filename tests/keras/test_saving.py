@@ -1,0 +1,81 @@
+"""Whole models that were compiled with the wrapper, saved and loaded again, in every format of tf_keras."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+import unittest
+import warnings
+from typing import Any
+
+import numpy as np
+import tf_keras
+from parameterized import parameterized
+
+import mpls.keras
+
+FAMILIES = [("legacy", tf_keras.optimizers.legacy), ("new", tf_keras.optimizers)]
+FORMATS = {"h5": ".h5", "keras": ".keras", "saved_model": ""}
+Ours: Any = mpls.keras.LossScaleOptimizer
+Native: Any = tf_keras.mixed_precision.LossScaleOptimizer
+
+
+def trained_model(wrapper: Any, optimizers: Any) -> Any:
+    model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(1,), kernel_initializer="ones")])
+    model.compile(wrapper(optimizers.SGD(0.125, 0.5), initial_scale=8, dynamic_growth_steps=2), "mean_squared_error")
+    data = np.ones((2, 1), np.float32)
+    for _ in range(3):
+        model.train_on_batch(data, 0 * data)
+    return model
+
+
+def save_and_load(model: Any, suffix: str, **kwargs: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+        path = str(pathlib.Path(folder) / f"model{suffix}")
+        model.save(path)
+        return tf_keras.models.load_model(path, **kwargs)
+
+
+class SavingTest(unittest.TestCase):
+    @parameterized.expand([(f"{f}_{s}", o, s) for f, o in FAMILIES for s in FORMATS])
+    def test_a_saved_model_loads_and_trains(self, name: str, optimizers: Any, file_format: str) -> None:
+        model = trained_model(Ours, optimizers)
+        loaded = save_and_load(model, FORMATS[file_format])
+        optimizer = loaded.optimizer
+        # tf_keras makes its own wrapper out of some files; it counts as one of ours.
+        self.assertIsInstance(optimizer, Ours)
+        self.assertIsInstance(optimizer.inner_optimizer, optimizers.Optimizer)
+        self.assertEqual(optimizer.get_config(), model.optimizer.get_config())
+        self.assertEqual(loaded.get_weights(), model.get_weights())
+        data = np.full((2, 1), 3.0, np.float32)
+        loaded.train_on_batch(data, 0 * data)
+        self.assertNotEqual(loaded.get_weights(), model.get_weights())
+
+    @parameterized.expand([(f"{f}_{s}", o, s) for f, o in FAMILIES for s in FORMATS])
+    def test_nothing_is_lost_that_the_native_wrapper_keeps(self, name: str, optimizers: Any, file_format: str) -> None:
+        states = []
+        for wrapper in (Native, Ours):
+            optimizer = save_and_load(trained_model(wrapper, optimizers), FORMATS[file_format]).optimizer
+            states.append((int(optimizer.iterations), float(optimizer.loss_scale), int(optimizer.dynamic_counter)))
+        for native, ours in zip(*states, strict=True):
+            self.assertGreaterEqual(ours, native)
+
+    @parameterized.expand(FAMILIES)
+    def test_files_of_the_native_wrapper_load_as_ours(self, name: str, optimizers: Any) -> None:
+        """By the names that tf_keras looks for: in lower case, except in the newest format."""
+        names = ("LossScaleOptimizer", "LossScaleOptimizerV3")
+        classes = {key: Ours for each in names for key in (each, each.lower())}
+        for suffix in (".h5", ".keras"):
+            loaded = save_and_load(trained_model(Native, optimizers), suffix, custom_objects=classes)
+            self.assertTrue(type(loaded.optimizer).__module__.startswith("mpls"), type(loaded.optimizer))
+            if suffix == ".h5" or name == "new":
+                self.assertEqual(int(loaded.optimizer.iterations), 3)
+
+    @parameterized.expand(FAMILIES)
+    def test_serialize_and_deserialize(self, name: str, optimizers: Any) -> None:
+        optimizer = Ours(optimizers.SGD(0.125, 0.5), initial_scale=8, dynamic_growth_steps=2)
+        config = tf_keras.optimizers.serialize(optimizer)
+        again = tf_keras.optimizers.deserialize(config)
+        self.assertIsInstance(again, Ours)
+        self.assertEqual(again.get_config(), optimizer.get_config())

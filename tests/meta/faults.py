@@ -1,0 +1,320 @@
+"""Faults to plant in mpls, one at a time, and the conformance tests that must find each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+import mpls.core.abstract
+import mpls.core.dynamic
+import mpls.core.gradients
+import mpls.core.loss_scale
+import mpls.core.replicas
+import mpls.core.rule
+import mpls.core.scaling
+import mpls.core.step
+import mpls.keras.base
+import mpls.keras.legacy
+import mpls.keras.new
+import mpls.keras.tf_keras_family
+import mpls.v1.optimizer
+
+# What is replaced: the object, the name of its attribute, and the replacement.
+Patch = tuple[Any, str, Any]
+
+# Where building is quick.
+V1, V1_GRAPH = "v1_eager_one", "v1_graph_cf1_one"
+KERAS = ("keras_legacy_eager_one", "keras_new_eager_one")
+ALL = (V1, V1_GRAPH, *KERAS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """A defect that somebody could make.
+
+    Attributes:
+        name: what is wrong then.
+        patches: returns what has to be replaced for it.
+        found_by: the conformance tests that fail, each in every one of the cells.
+        cells: the cells in which they are run.
+    """
+
+    name: str
+    patches: Callable[[], list[Patch]]
+    found_by: tuple[str, ...]
+    cells: tuple[str, ...] = ALL
+
+    @property
+    def tests(self) -> list[tuple[str, str]]:
+        return [(cell, test) for cell in self.cells for test in self.found_by]
+
+
+_next_state = mpls.core.rule.next_state
+_all_finite = mpls.core.gradients.all_finite
+_unscale = mpls.core.gradients._unscale
+
+
+def _rule(**changes: Callable[[Any], Any]) -> Callable[[], list[Patch]]:
+    """Return the fault of a rule with other settings."""
+
+    def patches() -> list[Patch]:
+        def next_state(state: Any, grads_finite: Any, rule: Any, select: Any) -> Any:
+            changed = {name: change(getattr(rule, name)) for name, change in changes.items()}
+            return _next_state(state, grads_finite, dataclasses.replace(rule, **changed), select)
+
+        return [(mpls.core.dynamic, "next_state", next_state)]
+
+    return patches
+
+
+def _state(change: Callable[[Any, Any, Any, Any], Any]) -> Callable[[], list[Patch]]:
+    """Return the fault of a rule that comes to another state: `change(before, after, grads_finite, rule)`."""
+
+    def patches() -> list[Patch]:
+        def next_state(state: Any, grads_finite: Any, rule: Any, select: Any) -> Any:
+            return change(state, _next_state(state, grads_finite, rule, select), grads_finite, rule)
+
+        return [(mpls.core.dynamic, "next_state", next_state)]
+
+    return patches
+
+
+def _keep_count_on_overflow(before: Any, after: Any, grads_finite: Any, rule: Any) -> Any:
+    return after._replace(good_steps=tf.where(grads_finite, after.good_steps, before.good_steps))
+
+
+def _keep_count_on_growth(before: Any, after: Any, grads_finite: Any, rule: Any) -> Any:
+    return after._replace(good_steps=tf.where(grads_finite, before.good_steps + 1, after.good_steps))
+
+
+def _grow_only_at_the_very_count(before: Any, after: Any, grads_finite: Any, rule: Any) -> Any:
+    is_beyond = before.good_steps + 1 > rule.growth_steps
+    return after._replace(scale=tf.where(grads_finite & is_beyond, before.scale, after.scale))
+
+
+def _grow_on_overflow(before: Any, after: Any, grads_finite: Any, rule: Any) -> Any:
+    return after._replace(scale=tf.where(grads_finite, after.scale, before.scale * rule.multiplier))
+
+
+def _finite(check: Callable[[list[Any]], Any]) -> Callable[[], list[Patch]]:
+    """Return the fault of another finite check, given a flat list of gradients."""
+
+    def patches() -> list[Patch]:
+        def all_finite(grads: Any) -> Any:
+            return check([grad for grad in tf.nest.flatten(grads) if grad is not None])
+
+        return [(mpls.core.dynamic, "all_finite", all_finite), (mpls.core.replicas, "all_finite", all_finite)]
+
+    return patches
+
+
+def _are_always(grads: list[Any]) -> Any:
+    return tf.constant(True)
+
+
+def _are_no(test: Callable[[Any], Any]) -> Callable[[list[Any]], Any]:
+    def check(grads: list[Any]) -> Any:
+        values = [grad.values if isinstance(grad, tf.IndexedSlices) else grad for grad in grads]
+        return tf.logical_not(tf.reduce_any([tf.reduce_any(test(value)) for value in values]))
+
+    return check
+
+
+def _is_first(grads: list[Any]) -> Any:
+    return _all_finite(grads[:1])
+
+
+def _are_dense(grads: list[Any]) -> Any:
+    return _all_finite([grad for grad in grads if not isinstance(grad, tf.IndexedSlices)])
+
+
+def _on_the_first_replica() -> list[Patch]:
+    def all_replicas_finite(grads: Any) -> Any:
+        strategy = tf.distribute.get_strategy()
+        grads = [grad for grad in tf.nest.flatten(grads) if grad is not None]
+        return _all_finite([strategy.experimental_local_results(grad)[0] for grad in grads])
+
+    return [(mpls.core.dynamic, "all_replicas_finite", all_replicas_finite)]
+
+
+def _unscaled(unscale: Callable[[Any, Any], Any]) -> Callable[[], list[Patch]]:
+    """Return the fault of another way to unscale a gradient that is not None."""
+
+    def patches() -> list[Patch]:
+        def faulty(grad: Any, scale: Any) -> Any:
+            return None if grad is None else unscale(grad, scale)
+
+        return [(mpls.core.gradients, "_unscale", faulty)]
+
+    return patches
+
+
+def _multiply(grad: Any, scale: Any) -> Any:
+    return _unscale(grad, 1.0 / scale)
+
+
+def _forget_float16(grad: Any, scale: Any) -> Any:
+    return grad if grad.dtype == tf.float16 else _unscale(grad, scale)
+
+
+def _forget_bfloat16(grad: Any, scale: Any) -> Any:
+    return grad if grad.dtype == tf.bfloat16 else _unscale(grad, scale)
+
+
+def _forget_sparse(grad: Any, scale: Any) -> Any:
+    return grad if isinstance(grad, tf.IndexedSlices) else _unscale(grad, scale)
+
+
+def _round_float64(grad: Any, scale: Any) -> Any:
+    return tf.cast(_unscale(tf.cast(grad, tf.float32), scale), grad.dtype)
+
+
+def _multiply_by_the_reciprocal(grad: Any, scale: Any) -> Any:
+    return grad * tf.cast(1.0 / scale, grad.dtype)
+
+
+def _loss_is_not_scaled() -> list[Patch]:
+    def scale_loss(loss: Any, scale: Any) -> Any:
+        return loss
+
+    return [(mpls.core.scaling, "scale_loss", scale_loss), (mpls.keras.base, "scale_loss", scale_loss)]
+
+
+def _skipped_steps_are_applied() -> list[Patch]:
+    def choose(condition: Any, if_true: Any, if_false: Any) -> Any:
+        return if_true()
+
+    return [(mpls.core.step, "_choose", choose)]
+
+
+def _nothing_is_applied() -> list[Patch]:
+    def choose(condition: Any, if_true: Any, if_false: Any) -> Any:
+        return if_false()
+
+    return [(mpls.core.step, "_choose", choose)]
+
+
+def _keras_counts_no_skip() -> list[Patch]:
+    return [(mpls.keras.tf_keras_family.TfKerasStep, "skip", lambda step: None)]
+
+
+def _v1_counts_skips() -> list[Patch]:
+    return [(mpls.v1.optimizer._ApplyInner, "skip", lambda step: step._global_step.assign_add(1))]
+
+
+def _fixed_scales_skip() -> list[Patch]:
+    def update(loss_scale: Any, grads: Any) -> Any:
+        return None, _all_finite(grads)
+
+    return [
+        (mpls.core.loss_scale.FixedLossScale, "update", update),
+        (mpls.v1.optimizer, "never_skips", lambda loss_scale: False),
+    ]
+
+
+def _scale_is_not_saved() -> list[Patch]:
+    def children(loss_scale: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return {}
+
+    def find(loss_scale: Any, *args: Any, **kwargs: Any) -> None:
+        return None
+
+    dynamic = mpls.core.dynamic.DynamicLossScale
+    return [(dynamic, "_trackable_children", children), (dynamic, "_lookup_dependency", find)]
+
+
+def _state_is_touched_before_the_refusal() -> list[Patch]:
+    return [
+        (mpls.v1.optimizer.MixedPrecisionLossScaleOptimizer, "_require_gradients", staticmethod(lambda pairs: None))
+    ]
+
+
+def _no_refusal_in_keras() -> list[Patch]:
+    def present(pairs: Any) -> list[Any]:
+        return [(grad, variable) for grad, variable in pairs if grad is not None]
+
+    return [(mpls.keras.legacy, "drop_missing_gradients", present), (mpls.keras.new, "drop_missing_gradients", present)]
+
+
+def _slots_are_made_when_applied() -> list[Patch]:
+    wrapper = mpls.v1.optimizer.MixedPrecisionLossScaleOptimizer
+    return [(wrapper, "_create_inner_slots", lambda optimizer, variables: None)]
+
+
+def _scales_share_their_state() -> list[Patch]:
+    shared: dict[Any, Any] = {}
+
+    def share(loss_scale: Any) -> None:
+        loss_scale._weights = shared
+
+    return [(mpls.core.abstract.LossScale, "__init__", share)]
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault("growth one step late", _rule(growth_steps=lambda steps: steps + 1), ("minimize_all_finite",)),
+    Fault("growth one step early", _rule(growth_steps=lambda steps: steps - 1), ("minimize_all_finite",)),
+    Fault(
+        "no growth beyond the count",
+        _state(_grow_only_at_the_very_count),
+        ("minimize_count_beyond_the_period",),
+    ),
+    Fault("no floor", _rule(min_scale=lambda floor: 0.0), ("minimize_overflows_down_to_the_floor",)),
+    Fault("no ceiling", _rule(max_scale=lambda ceiling: float("inf")), ("minimize_growth_stops_at_the_largest_float",)),
+    Fault("other multiplier", _rule(multiplier=lambda multiplier: 4.0), ("minimize_all_finite", "minimize_inf_first")),
+    Fault("grows on overflow", _state(_grow_on_overflow), ("minimize_inf_first",)),
+    Fault("good steps kept on overflow", _state(_keep_count_on_overflow), ("minimize_inf_middle",)),
+    Fault("good steps kept on growth", _state(_keep_count_on_growth), ("minimize_all_finite",)),
+    Fault("all gradients are finite", _finite(_are_always), ("minimize_inf_first", "minimize_nan", "sparse_nan_first")),
+    Fault("nan is finite", _finite(_are_no(tf.math.is_inf)), ("minimize_nan",)),
+    Fault("infinity is finite", _finite(_are_no(tf.math.is_nan)), ("minimize_inf_first", "minimize_minus_inf")),
+    Fault("only one variable is looked at", _finite(_is_first), ("minimize_inf_at_another_variable",)),
+    Fault("sparse gradients are finite", _finite(_are_dense), ("sparse_inf_middle",)),
+    Fault(
+        "only one replica is looked at",
+        _on_the_first_replica,
+        ("minimize_nan_on_each_replica_in_turn",),
+        ("v1_eager_two", "v1_graph_cf2_two"),
+    ),
+    Fault(
+        "only one replica is looked at, without aggregation",
+        _on_the_first_replica,
+        ("unaggregated_inf_middle",),
+        ("keras_legacy_eager_two", "keras_new_eager_two"),
+    ),
+    Fault("unscaling multiplies", _unscaled(_multiply), ("minimize_all_finite", "adam_clipped_inf_middle")),
+    Fault("float16 is not unscaled", _unscaled(_forget_float16), ("float16_inf_middle",)),
+    Fault("bfloat16 is not unscaled", _unscaled(_forget_bfloat16), ("bfloat16_inf_middle",)),
+    Fault("float64 is unscaled in float32", _unscaled(_round_float64), ("float64_inf_middle",)),
+    Fault("sparse gradients are not unscaled", _unscaled(_forget_sparse), ("sparse_inf_middle",)),
+    Fault(
+        "unscaling by the reciprocal, which the largest scale flushes to zero",
+        _unscaled(_multiply_by_the_reciprocal),
+        ("minimize_growth_stops_at_the_largest_float",),
+    ),
+    Fault("the loss is not scaled", _loss_is_not_scaled, ("minimize_all_finite", "adam_clipped_inf_middle")),
+    Fault("skipped steps are applied", _skipped_steps_are_applied, ("minimize_inf_first", "minimize_nan")),
+    Fault("nothing is applied", _nothing_is_applied, ("minimize_all_finite",)),
+    Fault("iterations stay on a skipped step", _keras_counts_no_skip, ("minimize_inf_first",), KERAS),
+    Fault("global_step advances on a skipped step", _v1_counts_skips, ("minimize_inf_first",), (V1, V1_GRAPH)),
+    Fault("fixed scales skip", _fixed_scales_skip, ("fixed_nan_goes_through",)),
+    Fault(
+        "checkpoints lack the scale", _scale_is_not_saved, ("restored_in_the_middle_goes_on_the_same",), (V1, *KERAS)
+    ),
+    Fault(
+        "a refused call has counted the step",
+        _state_is_touched_before_the_refusal,
+        ("no_gradients_are_refused",),
+        (V1,),
+    ),
+    Fault("no gradients are no error", _no_refusal_in_keras, ("no_gradients_are_refused",), KERAS),
+    Fault(
+        "slots are missing after a skipped step",
+        _slots_are_made_when_applied,
+        ("first_step_ever_overflows_adam",),
+        (V1,),
+    ),
+    Fault("two scales share their state", _scales_share_their_state, ("two_optimizers_do_not_disturb_each_other",)),
+)

@@ -1,0 +1,55 @@
+"""The conformance suite goes red for each of the faults that it is there to find."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from typing import Any
+
+from parameterized import parameterized
+
+from .faults import FAULTS, Fault
+
+_HERE = pathlib.Path(__file__).parent
+
+
+@functools.cache
+def results() -> dict[str, Any]:
+    """Return what failed with each fault planted; all are planted by one process."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory) / "results.json"
+        search_path = os.pathsep.join([str(_HERE.parent), str(_HERE.parents[1]), *filter(None, sys.path)])
+        done = subprocess.run(
+            [sys.executable, str(_HERE / "run_with_faults.py"), str(path)],
+            env={**os.environ, "PYTHONPATH": search_path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def by_fault(function: Any, index: int, call: Any) -> str:
+    return re.sub(r"\W+", "_", f"{function.__name__}_{call.args[0]}")
+
+
+class TestPlantedFaults(unittest.TestCase):
+    def test_without_a_fault_all_pass(self) -> None:
+        result = results()["no fault"]
+        self.assertEqual(result["run"], len({test for fault in FAULTS for test in fault.tests}))
+        self.assertEqual(result["broken"], {})
+        self.assertEqual(result["failed"], [])
+
+    @parameterized.expand([(fault.name, fault) for fault in FAULTS], name_func=by_fault)
+    def test_found(self, name: str, fault: Fault) -> None:
+        result = results()[name]
+        self.assertEqual(result["broken"], {}, "tests must fail, not break")
+        self.assertEqual(result["failed"], sorted(f"Test_{cell}.test_{test}" for cell, test in fault.tests))

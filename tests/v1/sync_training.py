@@ -1,0 +1,74 @@
+"""A program that trains with `SyncReplicasOptimizer` in one process, and prints what came out; run by a test.
+
+Usage: sync_training.py (mpls | original) (bare | outside | inside)...
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+import tensorflow as tf
+
+import mpls.v1
+
+v1: Any = tf.compat.v1
+
+VALUES = (1.0, 1.0, float("inf"), 2.0, float("nan"), 1.0)
+
+
+# Never closed: closing waits for the threads of the chief.
+sessions: list[Any] = []
+
+
+def train(order: str, api: Any) -> dict[str, Any]:
+    feed = v1.placeholder(tf.float32, [])
+    variable = v1.get_variable("v", initializer=1.0)
+    global_step = v1.train.get_or_create_global_step()
+    optimizer = v1.train.MomentumOptimizer(0.5, 0.5)
+    scale = api.DynamicLossScale(8, 2)
+
+    def synchronize(wrapped: Any) -> Any:
+        return v1.train.SyncReplicasOptimizer(wrapped, replicas_to_aggregate=1, total_num_replicas=1)
+
+    if order == "bare":
+        train_on = sync = synchronize(optimizer)
+    elif order == "outside":
+        train_on = sync = synchronize(api.MixedPrecisionLossScaleOptimizer(optimizer, scale))
+    else:
+        sync = synchronize(optimizer)
+        train_on = api.MixedPrecisionLossScaleOptimizer(sync, scale)
+    train_op = train_on.minimize(variable * feed, global_step=global_step)
+
+    state = [variable, global_step, scale._current_loss_scale, scale._num_good_steps]
+    slots = sorted(set(train_on.get_slot_names()) | set(optimizer.get_slot_names()))
+    # Without tokens to start with, a step ends when the chief has applied it.
+    hooks = [sync.make_session_run_hook(is_chief=True, num_tokens=0)]
+    config = v1.ConfigProto(operation_timeout_in_ms=8000)
+    session = v1.train.MonitoredTrainingSession(is_chief=True, hooks=hooks, config=config)
+    sessions.append(session)
+    steps: list[list[float]] = []
+    for value in VALUES:
+        if order == "bare" and not abs(value) < float("inf"):
+            continue
+        try:
+            session.run(train_op, {feed: value})
+        except tf.errors.DeadlineExceededError:
+            return {"steps": steps, "slots": slots, "stuck": True}
+        steps.append([float(number) for number in session.run(state)])
+    return {"steps": steps, "slots": slots, "stuck": False}
+
+
+if __name__ == "__main__":
+    v1.disable_v2_behavior()
+    for each in sys.argv[2:]:
+        with tf.Graph().as_default():
+            print(
+                json.dumps(train(each, {"mpls": mpls.v1, "original": v1.train.experimental}[sys.argv[1]])), flush=True
+            )
+    os._exit(0)

@@ -1,0 +1,347 @@
+"""The mixed-precision graph rewrite: what it wraps, what it refuses, and what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import unittest
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+from tensorflow.python.training.experimental import mixed_precision_global_state as flags
+
+import mpls.experimental
+import mpls.keras
+import mpls.v1
+from mpls.v1 import graph_rewrite
+
+v1 = tf.compat.v1
+NATIVE = v1.mixed_precision
+enable = mpls.v1.enable_mixed_precision_graph_rewrite
+disable = mpls.v1.disable_mixed_precision_graph_rewrite
+
+V1_OPTIMIZERS = [
+    ("gradient_descent", lambda: v1.train.GradientDescentOptimizer(0.5)),
+    ("adam", lambda: v1.train.AdamOptimizer()),
+]
+KERAS_OPTIMIZERS = [
+    ("legacy", lambda: tf_keras.optimizers.legacy.SGD(0.5)),
+    ("new", lambda: tf_keras.optimizers.SGD(0.5)),
+]
+SCALES: list[tuple[Any, float, bool]] = [
+    ("dynamic", 32768.0, True),
+    (128, 128.0, False),
+    (128.0, 128.0, False),
+    (mpls.v1.FixedLossScale(64), 64.0, False),
+    (mpls.v1.DynamicLossScale(64, 3), 64.0, True),
+]
+
+
+def is_on() -> bool:
+    option = tf.config.optimizer.get_experimental_options().get("auto_mixed_precision", False)
+    assert option == flags.is_mixed_precision_graph_rewrite_enabled()
+    return bool(option)
+
+
+class RewriteTestCase(unittest.TestCase):
+    """Every test starts with the rewrite off and no session, and leaves it so."""
+
+    def setUp(self) -> None:
+        self.reset()
+        self.addCleanup(self.reset)
+
+    def reset(self) -> None:
+        tf_keras.mixed_precision.set_global_policy("float32")
+        tf.config.optimizer.set_experimental_options({"auto_mixed_precision": False})
+        flags.set_mixed_precision_graph_rewrite_enabled(False)
+        flags.set_non_mixed_precision_session_created(False)
+
+    @contextlib.contextmanager
+    def refused(self, *args: Any) -> Iterator[None]:
+        with self.assertRaisesRegex(*args):
+            yield
+        self.assertFalse(is_on())
+
+
+class WrappingTest(RewriteTestCase):
+    @parameterized.expand([(name, make, *scale) for name, make in V1_OPTIMIZERS for scale in SCALES])
+    def test_v1_optimizers(
+        self, name: str, make: Callable[[], Any], loss_scale: Any, value: float, is_dynamic: bool
+    ) -> None:
+        inner = make()
+        optimizer = enable(inner, loss_scale)
+        self.assertIs(type(optimizer), mpls.v1.MixedPrecisionLossScaleOptimizer)
+        self.assertIs(optimizer._optimizer, inner)
+        self.assertEqual(float(optimizer._loss_scale()), value)
+        self.assertEqual(optimizer._doing_dynamic_loss_scaling(), is_dynamic)
+        self.assertTrue(is_on())
+
+    @parameterized.expand([(name, make, *scale) for name, make in KERAS_OPTIMIZERS for scale in SCALES])
+    def test_keras_optimizers(
+        self, name: str, make: Callable[[], Any], loss_scale: Any, value: float, is_dynamic: bool
+    ) -> None:
+        inner = make()
+        optimizer = enable(inner, loss_scale)
+        self.assertIsInstance(optimizer, mpls.keras.LossScaleOptimizer)
+        self.assertIsInstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
+        self.assertNotIsInstance(optimizer, mpls.experimental.LossScaleOptimizer)
+        self.assertIs(optimizer.inner_optimizer, inner)
+        self.assertEqual((float(optimizer.loss_scale), optimizer.dynamic), (value, is_dynamic))
+        self.assertTrue(is_on())
+
+    def test_the_default_is_dynamic(self) -> None:
+        self.assertTrue(enable(v1.train.AdamOptimizer())._doing_dynamic_loss_scaling())
+        self.assertTrue(enable(tf_keras.optimizers.Adam()).dynamic)
+
+    def test_a_loss_scale_of_the_user(self) -> None:
+        class Mine(mpls.v1.LossScale):
+            def __call__(self) -> Any:
+                return tf.constant(4.0)
+
+            def update(self, grads: Any) -> Any:
+                return None, True
+
+            def get_config(self) -> dict[str, Any]:
+                return {}
+
+        scale = Mine()
+        self.assertIs(enable(v1.train.AdamOptimizer(), scale)._loss_scale, scale)
+        disable()
+        with self.refused(TypeError, "loss_scale must be"):
+            enable(tf_keras.optimizers.Adam(), scale)
+
+    def test_what_it_returns_trains(self) -> None:
+        for optimizer in (enable(make()) for _, make in (V1_OPTIMIZERS[0], *KERAS_OPTIMIZERS)):
+            variable = tf.Variable(1.0)
+            optimizer.minimize(lambda v=variable: v * 1.0, var_list=[variable])
+            self.assertEqual(float(variable), 0.5)
+
+
+class RefusalTest(RewriteTestCase):
+    @parameterized.expand(
+        [
+            ("ours", lambda: mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(), 8)),
+            ("native", lambda: NATIVE.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(), 8)),
+            ("ours_over_legacy", lambda: mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD())),
+            ("ours_over_new", lambda: mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD())),
+            (
+                "native_over_legacy",
+                lambda: tf_keras.mixed_precision.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD()),
+            ),
+            ("native_over_new", lambda: tf_keras.mixed_precision.LossScaleOptimizer(tf_keras.optimizers.SGD())),
+            ("keras_3", lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())),
+        ]
+    )
+    def test_wrappers(self, name: str, make: Callable[[], Any]) -> None:
+        with self.refused(ValueError, "opt must not scale the loss already"):
+            enable(make())
+
+    @parameterized.expand(V1_OPTIMIZERS + KERAS_OPTIMIZERS)
+    def test_what_it_has_returned(self, name: str, make: Callable[[], Any]) -> None:
+        optimizer = enable(make())
+        with self.assertRaisesRegex(ValueError, "opt must not scale the loss already"):
+            enable(optimizer)
+        self.assertTrue(is_on(), "a refused call has turned off what was on")
+
+    @parameterized.expand(
+        [
+            ("none", None),
+            ("string", "sgd"),
+            ("class", v1.train.AdamOptimizer),
+            ("keras_3", keras.optimizers.SGD()),
+            ("number", 1),
+        ]
+    )
+    def test_what_is_no_optimizer_of_these(self, name: str, optimizer: Any) -> None:
+        with self.refused(ValueError, "opt must be a tf.compat.v1.train.Optimizer or a tf_keras optimizer"):
+            enable(optimizer)
+
+    @parameterized.expand(
+        [
+            (f"{name}_{index}", make, scale)
+            for name, make in V1_OPTIMIZERS[:1] + KERAS_OPTIMIZERS
+            for index, scale in enumerate(("foo", None, [], 0, float("nan")))
+        ]
+    )
+    def test_loss_scales_that_are_none(self, name: str, make: Callable[[], Any], loss_scale: Any) -> None:
+        inner = make()
+        with self.refused(ValueError, "must"):
+            enable(inner, loss_scale)
+        # The optimizer can still be wrapped.
+        enable(inner, 8)
+
+    def test_a_multiplier_for_keras(self) -> None:
+        with self.refused(ValueError, "multiplier of 2"):
+            enable(tf_keras.optimizers.SGD(), mpls.v1.DynamicLossScale(8, 2, 3))
+
+
+class PolicyTest(RewriteTestCase):
+    @parameterized.expand(["mixed_float16", "mixed_bfloat16"])
+    def test_under_a_mixed_policy_it_is_refused(self, policy: str) -> None:
+        tf_keras.mixed_precision.set_global_policy(policy)
+        for _, make in V1_OPTIMIZERS + KERAS_OPTIMIZERS:
+            with self.refused(ValueError, "global Keras policy must not be a mixed one"):
+                enable(make())
+
+    @parameterized.expand(["float32", "float16"])
+    def test_under_any_other_it_works(self, policy: str) -> None:
+        tf_keras.mixed_precision.set_global_policy(policy)
+        enable(v1.train.AdamOptimizer())
+        self.assertTrue(is_on())
+
+    def test_while_it_is_on_a_mixed_policy_is_refused(self) -> None:
+        enable(v1.train.AdamOptimizer())
+        with self.assertRaisesRegex(ValueError, "graph rewrite has already been enabled"):
+            tf_keras.mixed_precision.set_global_policy("mixed_float16")
+        disable()
+        tf_keras.mixed_precision.set_global_policy("mixed_float16")
+
+    def test_a_layers_policy_does_not_matter(self) -> None:
+        tf_keras.layers.Dense(1, dtype=tf_keras.mixed_precision.Policy("mixed_float16"))
+        enable(v1.train.AdamOptimizer())
+        self.assertTrue(is_on())
+
+
+class SwitchTest(RewriteTestCase):
+    def test_on_and_off(self) -> None:
+        self.assertFalse(is_on())
+        for _ in range(2):
+            with self.assertNoLogs("tensorflow", "WARNING"):
+                enable(v1.train.AdamOptimizer())
+                self.assertTrue(is_on())
+                enable(v1.train.AdamOptimizer())
+                self.assertTrue(is_on())
+                disable()
+                self.assertFalse(is_on())
+
+    def test_other_options_are_left_alone(self) -> None:
+        before = tf.config.optimizer.get_experimental_options()
+        tf.config.optimizer.set_experimental_options({"remapping": False})
+        self.addCleanup(tf.config.optimizer.set_experimental_options, {"remapping": before.get("remapping", True)})
+        enable(v1.train.AdamOptimizer())
+        self.assertIs(tf.config.optimizer.get_experimental_options()["remapping"], False)
+
+    def test_off_when_it_is_off_is_a_warning(self) -> None:
+        with self.assertLogs("tensorflow", "WARNING") as logs:
+            disable()
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("graph rewrite is off", logs.output[0])
+        self.assertFalse(is_on())
+
+    def test_a_session_that_exists_is_a_warning(self) -> None:
+        with tf.Graph().as_default(), v1.Session():
+            pass
+        with self.assertLogs("tensorflow", "WARNING") as logs:
+            enable(v1.train.AdamOptimizer())
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("no effect on the Sessions that exist already", logs.output[0])
+        self.assertTrue(is_on())
+
+    def test_a_refused_call_does_not_warn(self) -> None:
+        with tf.Graph().as_default(), v1.Session():
+            pass
+        with self.assertNoLogs("tensorflow", "WARNING"), self.refused(ValueError, "opt must"):
+            enable(None)
+
+    def test_it_is_the_switch_of_tensorflow_itself(self) -> None:
+        enable(v1.train.AdamOptimizer())
+        self.assertTrue(tf.__internal__.train.is_mixed_precision_graph_rewrite_enabled())
+        NATIVE.disable_mixed_precision_graph_rewrite()
+        self.assertFalse(is_on())
+        NATIVE.enable_mixed_precision_graph_rewrite(v1.train.AdamOptimizer())
+        with self.assertNoLogs("tensorflow", "WARNING"):
+            disable()
+        self.assertFalse(is_on())
+
+    def test_a_graph_trains_while_it_is_on(self) -> None:
+        with tf.Graph().as_default():
+            feed = v1.placeholder(tf.float32, [])
+            variable = tf.Variable(1.0)
+            optimizer = enable(v1.train.MomentumOptimizer(0.5, 0.5), mpls.v1.DynamicLossScale(8, 2))
+            train_op = optimizer.minimize(variable * feed)
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                for value in (1.0, float("inf"), 1.0):
+                    session.run(train_op, {feed: value})
+                state = session.run([variable, optimizer._loss_scale._current_loss_scale])
+        self.assertEqual(state, [-0.25, 4.0])
+
+
+class Plain(v1.train.GradientDescentOptimizer):  # type: ignore[misc]
+    pass
+
+
+class Wrapped(v1.train.GradientDescentOptimizer):  # type: ignore[misc]
+    def __init__(self, optimizer: Any, loss_scale: Any) -> None:
+        super().__init__(0.5)
+        self.given = (optimizer, loss_scale)
+
+
+class RegistryTest(RewriteTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        before = dict(graph_rewrite._registry)
+        self.addCleanup(graph_rewrite._registry.update, before)
+        self.addCleanup(graph_rewrite._registry.clear)
+
+    def test_a_class(self) -> None:
+        mpls.v1.register_loss_scale_wrapper(Plain, Wrapped)
+        plain = Plain(0.5)
+        optimizer = enable(plain, 8)
+        self.assertIs(type(optimizer), Wrapped)
+        self.assertEqual(optimizer.given, (plain, 8))
+        with self.assertRaisesRegex(ValueError, "not scale the loss already"):
+            enable(optimizer)
+        # Others are wrapped as before.
+        other = enable(v1.train.GradientDescentOptimizer(0.5))
+        self.assertIs(type(other), mpls.v1.MixedPrecisionLossScaleOptimizer)
+
+    def test_a_function_only(self) -> None:
+        mpls.v1.register_loss_scale_wrapper(Plain, lambda opt, scale: Wrapped(opt, scale))
+        for _ in range(2):
+            self.assertIs(type(enable(Plain(0.5))), Wrapped)
+            self.assertIs(type(enable(v1.train.AdamOptimizer())), mpls.v1.MixedPrecisionLossScaleOptimizer)
+            self.assertIsInstance(enable(tf_keras.optimizers.SGD()), mpls.keras.LossScaleOptimizer)
+
+    def test_a_function_and_its_class(self) -> None:
+        mpls.v1.register_loss_scale_wrapper(Plain, lambda opt, scale: Wrapped(opt, scale), Wrapped)
+        with self.assertRaisesRegex(ValueError, "not scale the loss already"):
+            enable(enable(Plain(0.5)))
+
+    def test_subclasses_and_replacement(self) -> None:
+        class Plainer(Plain):
+            pass
+
+        mpls.v1.register_loss_scale_wrapper(Plain, Wrapped)
+        self.assertIs(type(enable(Plainer(0.5))), Wrapped)
+        mpls.v1.register_loss_scale_wrapper(Plain, lambda opt, scale: ("second", opt))
+        self.assertEqual(enable(Plain(0.5))[0], "second")
+
+    def test_keras_classes(self) -> None:
+        class Mine(tf_keras.optimizers.SGD):  # type: ignore[misc]
+            pass
+
+        mpls.v1.register_loss_scale_wrapper(Mine, lambda opt, scale: ("mine", opt))
+        self.assertEqual(enable(Mine())[0], "mine")
+        self.assertIsInstance(enable(tf_keras.optimizers.SGD()), mpls.keras.LossScaleOptimizer)
+
+    def test_an_error_of_the_function_leaves_the_rewrite_off(self) -> None:
+        def fail(opt: Any, scale: Any) -> Any:
+            raise RuntimeError("no")
+
+        mpls.v1.register_loss_scale_wrapper(Plain, fail)
+        with self.refused(RuntimeError, "no"):
+            enable(Plain(0.5))
+
+    @parameterized.expand([(None,), ("Plain",), (Plain(0.5),)])
+    def test_what_is_no_class(self, value: Any) -> None:
+        with self.assertRaisesRegex(TypeError, "optimizer_cls must be a class"):
+            mpls.v1.register_loss_scale_wrapper(value, Wrapped)
+
+    def test_the_registry_of_tensorflow_is_left_alone(self) -> None:
+        mpls.v1.register_loss_scale_wrapper(Plain, Wrapped)
+        optimizer = NATIVE.enable_mixed_precision_graph_rewrite(Plain(0.5))
+        self.assertIs(type(optimizer), NATIVE.MixedPrecisionLossScaleOptimizer)

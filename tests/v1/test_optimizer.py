@@ -1,0 +1,510 @@
+"""The graph-mode wrapper among other optimizers, graphs, sessions and arguments."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from parameterized import parameterized
+
+import mpls.v1
+
+v1 = tf.compat.v1
+Wrapper: Any = mpls.v1.MixedPrecisionLossScaleOptimizer
+NATIVE = v1.mixed_precision
+INF, NAN = float("inf"), float("nan")
+
+OPTIMIZERS: list[tuple[str, Callable[[], Any]]] = [
+    ("gradient_descent", lambda: v1.train.GradientDescentOptimizer(0.5)),
+    ("momentum", lambda: v1.train.MomentumOptimizer(0.5, 0.5)),
+    ("adam", lambda: v1.train.AdamOptimizer(0.5)),
+]
+
+
+def dynamic(scale: float = 8, period: int = 2) -> Any:
+    return mpls.v1.DynamicLossScale(scale, period)
+
+
+def momentum() -> Any:
+    return v1.train.MomentumOptimizer(0.5, 0.5)
+
+
+def started_session(test: unittest.TestCase) -> Any:
+    session = v1.Session()
+    test.addCleanup(session.close)
+    session.run(v1.global_variables_initializer())
+    return session
+
+
+class GraphTest(unittest.TestCase):
+    """Optimizers that are built in one place and used in another."""
+
+    def train(self, optimizer: Any, values: list[float]) -> list[float]:
+        """Train in a graph of its own; return the variable after each step."""
+        with tf.Graph().as_default(), v1.Session() as session:
+            feed = v1.placeholder(tf.float32, [])
+            variable = tf.Variable(1.0)
+            train_op = optimizer.minimize(variable * variable * feed)
+            session.run(v1.global_variables_initializer())
+            seen = []
+            for value in values:
+                session.run(train_op, {feed: value})
+                seen.append(float(session.run(variable)))
+            return seen
+
+    @parameterized.expand(OPTIMIZERS)
+    def test_built_outside_and_used_in_two_graphs(self, name: str, make: Callable[[], Any]) -> None:
+        scale = dynamic()
+        optimizer = Wrapper(make(), scale)
+        for values in ([1.0, 0.25, 2.0], [0.5, 1.0]):
+            np.testing.assert_allclose(self.train(optimizer, values), self.train(make(), values), rtol=1e-6)
+        self.assertEqual((float(scale()), int(scale._num_good_steps)), (8.0, 0))
+
+    def test_each_graph_has_its_own_scale(self) -> None:
+        optimizer = Wrapper(momentum(), dynamic())
+        first = self.train(optimizer, [INF, INF, 1.0])
+        second = self.train(optimizer, [1.0])
+        self.assertEqual(first, [1.0, 1.0, second[0]])
+        self.assertEqual(len({key for _, key in optimizer._loss_scale._weights}), 2)
+
+    def test_in_eager_mode_then_in_a_graph_then_in_a_function(self) -> None:
+        optimizer, variable = Wrapper(momentum(), dynamic()), tf.Variable(1.0)
+
+        def step() -> None:
+            optimizer.minimize(lambda: variable * 1.0, var_list=[variable])
+
+        step()
+        self.train(optimizer, [INF])
+        tf.function(step)()
+        self.assertEqual((float(variable), float(optimizer._loss_scale())), (-0.25, 16.0))
+
+    def test_built_inside_the_function_that_uses_it(self) -> None:
+        variable, made = tf.Variable(1.0), []
+
+        @tf.function
+        def step(value: Any) -> None:
+            if not made:
+                made.append(Wrapper(momentum(), dynamic()))
+            made[0].minimize(lambda: variable * value, var_list=[variable])
+
+        for value in (1.0, INF, 1.0):
+            step(tf.constant(value))
+        self.assertEqual((float(variable), float(made[0]._loss_scale())), (-0.25, 4.0))
+
+    def test_a_loss_scale_is_used_and_not_copied(self) -> None:
+        scale = dynamic()
+        first, second = Wrapper(momentum(), scale), Wrapper(momentum(), scale)
+        self.assertIs(first._loss_scale, scale)
+        variable = tf.Variable(1.0)
+        first.minimize(lambda: variable * INF, var_list=[variable])
+        second.minimize(lambda: variable * INF, var_list=[variable])
+        self.assertEqual(float(scale()), 2.0)
+
+    def test_loss_scales_of_tensorflow_itself(self) -> None:
+        for scale, expected in ((NATIVE.FixedLossScale(8), 8.0), (NATIVE.DynamicLossScale(8, 1), 16.0)):
+            optimizer, variable = Wrapper(momentum(), scale), tf.Variable(1.0)
+            optimizer.minimize(lambda v=variable: v * 1.0, var_list=[variable])
+            self.assertEqual((float(variable), float(scale())), (0.5, expected))
+
+
+class TowersTest(unittest.TestCase):
+    """Several towers' gradients, averaged, and one step."""
+
+    def setUp(self) -> None:
+        context = tf.Graph().as_default()
+        context.__enter__()
+        self.addCleanup(context.__exit__, None, None, None)
+
+    def towers(self, optimizer: Any, variable: Any, feeds: list[Any]) -> Any:
+        grads = []
+        for feed in feeds:
+            ((grad, _),) = optimizer.compute_gradients(variable * variable * feed, var_list=[variable])
+            grads.append(grad)
+        mean = tf.add_n(grads) / len(grads)
+        return optimizer.apply_gradients([(mean, variable)], global_step=v1.train.get_or_create_global_step())
+
+    def test_their_mean_is_applied_or_nothing(self) -> None:
+        feeds = [v1.placeholder(tf.float32, []) for _ in range(3)]
+        wrapped, bare = tf.Variable(1.0), tf.Variable(1.0)
+        optimizer = Wrapper(momentum(), dynamic(8, 2))
+        step = self.towers(optimizer, wrapped, feeds)
+        control = self.towers(momentum(), bare, feeds)
+        session = started_session(self)
+        scale = optimizer._loss_scale._current_loss_scale
+        scales = []
+        for values in ([1.0, 0.5, 0.25], [1.0, INF, 1.0], [0.0, 1.0, NAN], [1.0, 2.0, 3.0], [0.5, 0.5, 0.5]):
+            session.run(step, dict(zip(feeds, values, strict=True)))
+            if np.isfinite(values).all():
+                session.run(control, dict(zip(feeds, values, strict=True)))
+            scales.append(float(session.run(scale)))
+            np.testing.assert_allclose(*session.run([wrapped, bare]), rtol=1e-6)
+        self.assertEqual(scales, [8.0, 4.0, 2.0, 2.0, 4.0])
+        # Both count in the same global step: three of one, three of the other.
+        self.assertEqual(session.run(v1.train.get_global_step()), 6)
+
+
+class Distributed(v1.train.Optimizer):  # type: ignore[misc]
+    """As Horovod's DistributedOptimizer: averages gradients with those of another worker, delegates the rest."""
+
+    def __init__(self, optimizer: Any, other_worker: Callable[[Any], Any]) -> None:
+        super().__init__(name="Distributed" + optimizer.get_name(), use_locking=False)
+        self._optimizer = optimizer
+        self._other_worker = other_worker
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        grads_and_vars = self._optimizer.compute_gradients(*args, **kwargs)
+        return [(g if g is None else (g + self._other_worker(g)) / 2, v) for g, v in grads_and_vars]
+
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.apply_gradients(*args, **kwargs)
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.get_slot_names(*args, **kwargs)
+
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.variables(*args, **kwargs)
+
+
+class DistributedOptimizerTest(unittest.TestCase):
+    STEPS = ((1.0, 1.0), (1.0, INF), (1.0, 2.0), (NAN, 1.0), (0.5, 0.5))
+
+    def run_steps(self, make: Callable[[Any, Any], Any], only_finite: bool = False) -> tuple[list[float], Any, Any]:
+        with tf.Graph().as_default():
+            feed, factor = v1.placeholder(tf.float32, []), v1.placeholder(tf.float32, [])
+            variable = tf.Variable(1.0)
+            optimizer = make(momentum(), lambda grad: grad * factor)
+            train_op = optimizer.minimize(variable * feed, global_step=v1.train.get_or_create_global_step())
+            session = started_session(self)
+            seen = []
+            for values in self.STEPS:
+                if only_finite and not np.isfinite(values).all():
+                    continue
+                session.run(train_op, dict(zip((feed, factor), values, strict=True)))
+                seen.append(float(session.run(variable)))
+            slot = session.run(optimizer.get_slot(variable, "momentum"))
+            names = sorted(v.op.name for v in v1.global_variables())
+            return seen, (float(slot), int(session.run(v1.train.get_global_step()))), names
+
+    @parameterized.expand(
+        [
+            ("outside", lambda opt, other: Distributed(Wrapper(opt, dynamic()), other)),
+            ("inside", lambda opt, other: Wrapper(Distributed(opt, other), dynamic())),
+            ("outside_fixed", lambda opt, other: Distributed(Wrapper(opt, 8), other)),
+            ("inside_fixed", lambda opt, other: Wrapper(Distributed(opt, other), 8)),
+        ]
+    )
+    def test_it_trains_as_without_loss_scaling(self, name: str, make: Callable[[Any, Any], Any]) -> None:
+        finite, rest, _ = self.run_steps(Distributed, only_finite=True)
+        if "fixed" in name:
+            seen, state, names = self.run_steps(make, only_finite=True)
+            self.assertEqual((seen, state), (finite, rest))
+            return
+        seen, state, names = self.run_steps(make)
+        self.assertEqual([seen[i] for i in (0, 2, 4)], finite)
+        self.assertEqual([seen[i] for i in (1, 3)], [seen[i] for i in (0, 2)])
+        self.assertEqual(state, rest)
+        expected = ["Variable", "Variable/Momentum", "current_loss_scale", "global_step", "good_steps"]
+        self.assertEqual(names, expected)
+
+    def test_slots_inside_are_made_before_the_first_applied_step(self) -> None:
+        variable = tf.Variable(1.0)
+        optimizer = Wrapper(Distributed(momentum(), lambda grad: grad), dynamic())
+        optimizer.minimize(lambda: variable * INF, var_list=[variable])
+        self.assertEqual(float(optimizer.get_slot(variable, "momentum")), 0.0)
+
+
+class Recording(v1.train.GradientDescentOptimizer):  # type: ignore[misc]
+    """Notes the arguments that it is called with."""
+
+    def __init__(self) -> None:
+        super().__init__(0.5, name="Recording")
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls.append(("compute", args, kwargs))
+        return super().compute_gradients(*args, **kwargs)
+
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls.append(("apply", args, kwargs))
+        return super().apply_gradients(*args, **kwargs)
+
+
+class ArgumentsTest(unittest.TestCase):
+    def setUp(self) -> None:
+        context = tf.Graph().as_default()
+        context.__enter__()
+        self.addCleanup(context.__exit__, None, None, None)
+
+    @parameterized.expand([("keywords", False), ("positional", True)])
+    def test_compute_gradients_passes_all_on(self, name: str, positional: bool) -> None:
+        inner, variable = Recording(), tf.Variable(1.0)
+        other = tf.Variable(1.0)
+        arguments = {
+            "var_list": [variable],
+            "gate_gradients": Wrapper.GATE_GRAPH,
+            "aggregation_method": tf.AggregationMethod.EXPERIMENTAL_TREE,
+            "colocate_gradients_with_ops": True,
+            "grad_loss": tf.constant(2.0),
+        }
+        optimizer, loss = Wrapper(inner, 8), variable * other
+        if positional:
+            result = optimizer.compute_gradients(loss, *arguments.values())
+        else:
+            result = optimizer.compute_gradients(loss=loss, **arguments)
+        ((_, args, kwargs),) = inner.calls
+        self.assertEqual(len(args), 1)
+        self.assertEqual(kwargs, arguments)
+        self.assertIs(kwargs["grad_loss"], arguments["grad_loss"])
+        ((grad, var),) = result
+        self.assertIs(var, variable)
+        self.assertEqual(started_session(self).run(grad), 2.0)
+
+    def test_defaults_are_those_of_the_original(self) -> None:
+        inner, variable = Recording(), tf.Variable(1.0)
+        Wrapper(inner, 8).compute_gradients(variable * 1.0)
+        ((_, _, kwargs),) = inner.calls
+        self.assertEqual(kwargs["gate_gradients"], v1.train.Optimizer.GATE_OP)
+        self.assertEqual(
+            {key: value for key, value in kwargs.items() if key != "gate_gradients"},
+            {"var_list": None, "aggregation_method": None, "colocate_gradients_with_ops": False, "grad_loss": None},
+        )
+
+    @parameterized.expand([(gate, scale) for gate in (0, 1, 2) for scale in (8, "dynamic")])
+    def test_every_gate_trains(self, gate: int, scale: Any) -> None:
+        variable = tf.Variable(1.0)
+        train_op = Wrapper(Recording(), scale).minimize(variable * variable, gate_gradients=gate)
+        session = started_session(self)
+        session.run(train_op)
+        self.assertEqual(session.run(variable), 0.0)
+
+    def test_other_gates_are_refused(self) -> None:
+        variable = tf.Variable(1.0)
+        with self.assertRaisesRegex(ValueError, "gate_gradients must be one of"):
+            Wrapper(Recording(), 8).minimize(variable * 1.0, gate_gradients=7)
+
+    @parameterized.expand([(scale, shape) for scale in (8, "dynamic") for shape in ([], [3])])
+    def test_grad_loss_is_multiplied_in(self, scale: Any, shape: list[int]) -> None:
+        variable = tf.Variable(tf.ones(shape))
+        grad_loss = tf.fill(shape, 3.0)
+        ((grad, _),) = Wrapper(Recording(), scale).compute_gradients(variable * 2.0, grad_loss=grad_loss)
+        np.testing.assert_array_equal(started_session(self).run(grad), np.full(shape, 6.0))
+
+    @parameterized.expand([("number", 8), ("dynamic", "dynamic")])
+    def test_names_of_the_returned_op(self, name: str, scale: Any) -> None:
+        variable = tf.Variable(1.0)
+        optimizer = Wrapper(Recording(), scale)
+        pairs = optimizer.compute_gradients(variable * 1.0)
+        self.assertEqual(optimizer.get_name(), "Recording")
+        self.assertEqual(optimizer.apply_gradients(pairs).name, "Recording")
+        self.assertEqual(optimizer.apply_gradients(pairs, None, "mine").name, "mine")
+        with tf.name_scope("scope"):
+            self.assertEqual(optimizer.apply_gradients(pairs, name="mine").name, "scope/mine")
+
+    def test_global_step_and_name_arrive_at_a_fixed_scale(self) -> None:
+        inner, variable = Recording(), tf.Variable(1.0)
+        step = v1.train.get_or_create_global_step()
+        Wrapper(inner, 8).apply_gradients([(tf.constant(1.0), variable)], step, "mine")
+        ((_, args, kwargs),) = inner.calls
+        self.assertIs(args[1], step)
+        self.assertEqual((args[2], kwargs), ("mine", {}))
+
+    def test_apply_gradients_with_a_dynamic_scale(self) -> None:
+        inner, variable = Recording(), tf.Variable(1.0)
+        step = v1.train.get_or_create_global_step()
+        op = Wrapper(inner, dynamic()).apply_gradients([(tf.constant(1.0), variable)], step, "mine")
+        ((_, args, _),) = inner.calls
+        self.assertIs(args[1], step)
+        self.assertEqual(args[2], "mine-wrapped")
+        session = started_session(self)
+        session.run(op)
+        self.assertEqual(session.run([variable, step]), [0.5, 1])
+
+    def test_pairs_may_come_from_a_generator(self) -> None:
+        variable = tf.Variable(1.0)
+        for scale in (8, dynamic()):
+            Wrapper(Recording(), scale).apply_gradients(pair for pair in [(tf.constant(1.0), variable)])
+
+    def test_missing_gradients_beside_others(self) -> None:
+        used, unused = tf.Variable(1.0), tf.Variable(1.0)
+        for scale in (8, dynamic()):
+            optimizer = Wrapper(momentum(), scale)
+            pairs = optimizer.compute_gradients(used * 1.0, var_list=[used, unused])
+            self.assertIsNone(pairs[1][0])
+            session_op = optimizer.apply_gradients(pairs)
+            session = started_session(self)
+            session.run(session_op)
+            self.assertEqual(session.run([used, unused]), [0.5, 1.0])
+
+    def test_no_variables_is_an_error(self) -> None:
+        with self.assertRaisesRegex(ValueError, "No variables to optimize"):
+            Wrapper(Recording(), 8).minimize(tf.constant(1.0))
+
+    @parameterized.expand([("number", 8), ("dynamic", "dynamic")])
+    def test_no_pairs_is_an_error(self, name: str, scale: Any) -> None:
+        with self.assertRaisesRegex(ValueError, "[gG]radient|variables"):
+            Wrapper(Recording(), scale).apply_gradients([])
+
+    def test_the_scale_is_read_once_for_both_uses(self) -> None:
+        """Between the two, another worker may change it."""
+        reads = []
+
+        class Moving(mpls.v1.LossScale):
+            def __call__(self) -> Any:
+                reads.append(1)
+                return tf.constant(2.0 ** len(reads))
+
+            def update(self, grads: Any) -> Any:
+                return tf.no_op(), True
+
+            def get_config(self) -> dict[str, Any]:
+                return {}
+
+        variable = tf.Variable(1.0)
+        ((grad, _),) = Wrapper(Recording(), Moving()).compute_gradients(variable * 3.0)
+        self.assertEqual((len(reads), started_session(self).run(grad)), (1, 3.0))
+
+
+class MembersTest(unittest.TestCase):
+    def test_variables_are_those_of_the_optimizer_then_of_the_scale(self) -> None:
+        with tf.Graph().as_default():
+            variable = tf.Variable(1.0, name="v")
+            optimizer = Wrapper(v1.train.AdamOptimizer(), dynamic())
+            optimizer.minimize(variable * 1.0)
+            names = [v.op.name for v in optimizer.variables()]
+        self.assertEqual(set(names[:-2]), {"beta1_power", "beta2_power", "v/Adam", "v/Adam_1"})
+        self.assertEqual(names[-2:], ["current_loss_scale", "good_steps"])
+
+    def test_what_clients_read(self) -> None:
+        inner, scale = momentum(), dynamic()
+        optimizer = Wrapper(inner, scale)
+        self.assertIs(optimizer._optimizer, inner)
+        self.assertIs(optimizer._loss_scale, scale)
+        self.assertTrue(optimizer._doing_dynamic_loss_scaling())
+        self.assertFalse(Wrapper(inner, 8)._doing_dynamic_loss_scaling())
+        self.assertEqual((Wrapper.GATE_NONE, Wrapper.GATE_OP, Wrapper.GATE_GRAPH), (0, 1, 2))
+        self.assertIsInstance(optimizer, NATIVE.MixedPrecisionLossScaleOptimizer)
+        self.assertIsInstance(optimizer, v1.train.Optimizer)
+
+    def test_a_wrapper_may_be_wrapped(self) -> None:
+        """Useless, but accepted by the original: the scales multiply."""
+        variable = tf.Variable(1.0)
+        inner = Wrapper(momentum(), dynamic(4, 1))
+        outer = Wrapper(inner, dynamic(8, 1))
+        outer.minimize(lambda: variable * 1.0, var_list=[variable])
+        self.assertEqual(float(variable), 0.5)
+        self.assertEqual((float(inner._loss_scale()), float(outer._loss_scale())), (8.0, 16.0))
+        self.assertEqual(float(outer.get_slot(variable, "momentum")), 1.0)
+
+    def test_a_tensor_loss_in_eager_mode_is_an_error(self) -> None:
+        variable = tf.Variable(1.0)
+        for scale in (8, dynamic()):
+            with self.assertRaisesRegex(RuntimeError, "should be a function when eager"):
+                Wrapper(momentum(), scale).minimize(tf.constant(1.0), var_list=[variable])
+
+    def test_apply_gradients_in_cross_replica_context(self) -> None:
+        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        with strategy.scope():
+            variable = tf.Variable(1.0)
+            for scale in (8, dynamic()):
+                optimizer = Wrapper(momentum(), scale)
+                with self.assertRaisesRegex(ValueError, "must be called in a replica context"):
+                    optimizer.apply_gradients([(tf.constant(1.0), variable)])
+
+    @parameterized.expand(["_apply_dense", "_apply_sparse", "_resource_apply_dense", "_resource_apply_sparse"])
+    def test_single_gradients_are_not_applied_through_it(self, method: str) -> None:
+        with self.assertRaises(RuntimeError):
+            getattr(Wrapper(momentum(), 8), method)(None, None)
+
+
+class CheckpointTest(unittest.TestCase):
+    VALUES = (1.0, INF, 0.5, 2.0, 1.0, NAN, 0.25, 1.0)
+
+    def build(self) -> tuple[Any, Any, list[Any]]:
+        feed = v1.placeholder(tf.float32, [])
+        variable = v1.get_variable("v", initializer=1.0)
+        step = v1.train.get_or_create_global_step()
+        optimizer = Wrapper(v1.train.AdamOptimizer(0.5), dynamic(8, 2))
+        train_op = optimizer.minimize(variable * variable * feed, global_step=step)
+        scale = optimizer._loss_scale
+        slots = [optimizer.get_slot(variable, name) for name in optimizer.get_slot_names()]
+        return feed, train_op, [variable, step, *slots, scale._current_loss_scale, scale._num_good_steps]
+
+    def uninterrupted(self) -> list[float]:
+        with tf.Graph().as_default():
+            feed, train_op, state = self.build()
+            session = started_session(self)
+            for value in self.VALUES:
+                session.run(train_op, {feed: value})
+            return session.run(state)
+
+    @parameterized.expand([(cut,) for cut in (1, 2, 4, 6)])
+    def test_training_goes_on_from_a_saver_checkpoint(self, cut: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(pathlib.Path(folder) / "model")
+            for values, restores in ((self.VALUES[:cut], False), (self.VALUES[cut:], True)):
+                with tf.Graph().as_default():
+                    feed, train_op, state = self.build()
+                    saver, session = v1.train.Saver(), started_session(self)
+                    if restores:
+                        saver.restore(session, path)
+                    for value in values:
+                        session.run(train_op, {feed: value})
+                    saver.save(session, path)
+                    final = session.run(state)
+        self.assertEqual(final, self.uninterrupted())
+
+    def test_training_goes_on_in_a_monitored_session(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for values in (self.VALUES[:3], self.VALUES[3:]):
+                with tf.Graph().as_default():
+                    feed, train_op, state = self.build()
+                    with v1.train.MonitoredTrainingSession(
+                        checkpoint_dir=folder, save_summaries_steps=None, log_step_count_steps=None
+                    ) as session:
+                        for value in values:
+                            session.run(train_op, {feed: value})
+                        final = session.run(state)
+        self.assertEqual(final, self.uninterrupted())
+
+    def test_object_based_keys_are_those_of_the_original(self) -> None:
+        def keys(api: Any) -> set[str]:
+            variable = tf.Variable(1.0)
+            scale = api.DynamicLossScale(8)
+            optimizer = api.MixedPrecisionLossScaleOptimizer(momentum(), scale)
+            optimizer.minimize(lambda: variable * 1.0, var_list=[variable])
+            with tempfile.TemporaryDirectory() as folder:
+                path = tf.train.Checkpoint(opt=optimizer, w=variable).write(str(pathlib.Path(folder) / "c"))
+                return {name for name, _ in tf.train.list_variables(path)}
+
+        self.assertEqual(keys(mpls.v1), keys(NATIVE))
+
+    def test_object_based_checkpoints_of_the_original_go_on(self) -> None:
+        def objects(api: Any) -> tuple[Any, Any, Any]:
+            variable, scale = tf.Variable(1.0), api.DynamicLossScale(8, 2)
+            return variable, scale, api.MixedPrecisionLossScaleOptimizer(momentum(), scale)
+
+        def step(optimizer: Any, variable: Any, value: float) -> None:
+            optimizer.minimize(lambda: variable * value, var_list=[variable])
+
+        variable, scale, optimizer = objects(NATIVE)
+        for value in (1.0, INF, 2.0):
+            step(optimizer, variable, value)
+        with tempfile.TemporaryDirectory() as folder:
+            path = tf.train.Checkpoint(opt=optimizer, w=variable).write(str(pathlib.Path(folder) / "c"))
+            ours, our_scale, our_optimizer = objects(mpls.v1)
+            status = tf.train.Checkpoint(opt=our_optimizer, w=ours).read(path)
+            for each in ((optimizer, variable), (our_optimizer, ours)):
+                step(*each, 0.5)
+            status.assert_consumed()
+        self.assertEqual(float(ours), float(variable))
+        self.assertEqual(float(our_optimizer.get_slot(ours, "momentum")), 0.5 * (0.5 * 1.0 + 2.0) + 0.5)
+        self.assertEqual((float(our_scale()), int(our_scale._num_good_steps)), (8.0, 0))
+        self.assertEqual(float(scale()), 8.0)
