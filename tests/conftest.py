@@ -13,14 +13,25 @@ import pytest
 import tensorflow as tf
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def split_cpu() -> None:
     """Split the CPU in two logical devices, before the first op fixes the device list."""
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare the process before any test is collected."""
     capture = config.pluginmanager.getplugin("capturemanager")
     if capture is not None and capture.is_globally_capturing():
         # What native libraries printed while they were loaded would come out after the summary.
         capture.read_global_capture()
-    (cpu,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    split_cpu()
+
+
+@pytest.fixture(autouse=True)
+def _collective_keys_of_its_own() -> None:
+    """Keep the strategies of one test from taking part in collective ops of another's, in the same process."""
+    tf.distribute.MirroredStrategy._collective_key_base += 10_007
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

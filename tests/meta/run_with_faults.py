@@ -36,7 +36,7 @@ def run(tests: list[tuple[str, str]]) -> dict[str, Any]:
 def main(path: pathlib.Path) -> None:
     import conftest
 
-    conftest.pytest_configure()
+    conftest.split_cpu()
     from meta.faults import FAULTS
 
     results = {"no fault": run(sorted({test for fault in FAULTS for test in fault.tests}))}
