@@ -70,7 +70,6 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
                 work; and then nothing has changed.
             RuntimeError: the call is made in a v1 graph, where new optimizers of tf_keras return no op to run.
         """
-        _refuse_v1_graph()
         require_replica_context()
         require_supported_strategy()
         pairs = list(grads_and_vars)
@@ -85,6 +84,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
                 )
             )
         present = drop_missing_gradients(pairs)
+        _refuse_v1_graph()
         self._warn_if_scaling_was_forgotten()
         with tf.init_scope():
             self.build([variable for _, variable in pairs])
