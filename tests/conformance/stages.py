@@ -25,11 +25,11 @@ class Stage(abc.ABC):
 
     Attributes:
         creates_at_first_step: whether optimizers create variables when they take a step, not when it is built.
-        rtol: how far, relatively, a scaled training may be from its control.
+        ulps: by how many last bits a scaled training may differ from its control.
     """
 
     creates_at_first_step: bool
-    rtol: float = 0.0
+    ulps: int = 0
 
     def __init__(self, replicas: int) -> None:
         self.replicas = replicas
@@ -111,7 +111,7 @@ class EagerStage(Stage):
 
 class XlaStage(EagerStage):
     # It fuses the operations of two programs in two ways, which round differently.
-    rtol = 1e-6
+    ulps = 2
 
     def __init__(self, replicas: int) -> None:
         super().__init__(replicas, functools.partial(tf.function, jit_compile=True))

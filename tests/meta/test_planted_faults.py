@@ -21,8 +21,8 @@ _HERE = pathlib.Path(__file__).parent
 
 
 @functools.cache
-def results() -> dict[str, Any]:
-    """Return what failed with each fault planted; all are planted by one process."""
+def _run_all() -> tuple[str, str]:
+    """Return what failed with each fault planted, as JSON, and the errors of the one process that plants them."""
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / "results.json"
         search_path = os.pathsep.join([str(_HERE.parent), str(_HERE.parents[1]), *filter(None, sys.path)])
@@ -33,8 +33,13 @@ def results() -> dict[str, Any]:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr[-4000:]
-        return json.loads(path.read_text(encoding="utf-8"))
+        return (path.read_text(encoding="utf-8") if done.returncode == 0 else ""), done.stderr
+
+
+def results() -> dict[str, Any]:
+    written, stderr = _run_all()
+    assert written, stderr[-4000:]
+    return json.loads(written)
 
 
 def by_fault(function: Any, index: int, call: Any) -> str:
