@@ -79,6 +79,18 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         >>> opt.apply_gradients(zip(grads, [weight]))
         >>> float(weight)
         0.25
+
+        Hyperparameters of a legacy optimizer; `epsilon` of Adam is none:
+
+        >>> opt = tf_keras.optimizers.legacy.Adam(beta_1=0.8, epsilon=1e-5)
+        >>> opt = mpls.keras.LossScaleOptimizer(opt)
+        >>> opt.beta_1 = 0.5  # the same as opt.inner_optimizer.beta_1 = 0.5
+        >>> float(opt.inner_optimizer.beta_1)
+        0.5
+        >>> opt.epsilon
+        Traceback (most recent call last):
+        ...
+        AttributeError: 'LossScaleOptimizer' object has no attribute 'epsilon'
     """
 
     if TYPE_CHECKING:
