@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import functools
+import unittest.mock
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -89,7 +90,12 @@ class EagerStage(Stage):
             self._run(replica_fn, factors)
 
         compiled = self._compiled(step)
-        return lambda factors: compiled(*(tf.constant(numbers, tf.float32) for numbers in factors))
+
+        def run(factors: Factors) -> None:
+            with quick_joins():
+                compiled(*(tf.constant(numbers, tf.float32) for numbers in factors))
+
+        return run
 
     def read(self, variables: dict[str, Any]) -> dict[str, list[np.ndarray]]:
         return {key: [part.numpy() for part in self.components(variable)] for key, variable in variables.items()}
@@ -166,6 +172,17 @@ class GraphStage(Stage):
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
+
+
+def quick_joins() -> Any:
+    """Return a context in which strategies look every few milliseconds, not every second, whether replicas are done.
+
+    They look once at once; threads of Python 3.13 are often not quite done by then.
+    """
+    wait = tf.train.Coordinator.wait_for_stop
+    return unittest.mock.patch.object(
+        tf.train.Coordinator, "wait_for_stop", lambda self, timeout=None: wait(self, timeout and min(timeout, 0.002))
+    )
 
 
 @functools.cache
