@@ -15,12 +15,13 @@ __all__ = [
     "ArgumentOverflowError",
     "ArgumentTypeError",
     "ArgumentValueError",
+    "CallOrderError",
     "MplsDeprecationWarning",
     "MplsError",
     "MplsWarning",
-    "NotYetSupportedError",
     "ReplicaContextError",
     "TensorArgumentError",
+    "UnsupportedBackendError",
     "UnsupportedGraphError",
     "UnsupportedStrategyError",
 ]
@@ -57,6 +58,10 @@ class ArgumentKeyError(MplsError, KeyError):
         return str(self.args[0])
 
 
+class CallOrderError(MplsError, RuntimeError):
+    """Calls that exclude each other were made in one step, or one that the step needs was not."""
+
+
 class ReplicaContextError(MplsError, ValueError):
     """A method was called in a replica or cross-replica context that it does not work in."""
 
@@ -69,8 +74,8 @@ class UnsupportedStrategyError(MplsError, ValueError):
     """Loss scaling does not work under the current `tf.distribute.Strategy`."""
 
 
-class NotYetSupportedError(MplsError, NotImplementedError, TypeError):
-    """Something valid that this version of mpls does not do yet."""
+class UnsupportedBackendError(MplsError, NotImplementedError):
+    """Keras 3 runs on a backend on which mpls, or the method that was called, does not work."""
 
 
 class MplsWarning(UserWarning):

@@ -141,13 +141,16 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
             tensor, whether all gradients are finite.
         """
         if merges_in_replica_context():
-            return self._update_for(all_replicas_finite_without_merge(grads))
+            return self._update_for(all_replicas_finite_without_merge(grads, self._are_finite))
         if tf.distribute.has_strategy():
             return tuple(call_in_cross_replica_context(self._update_together, grads))
-        return self._update_for(all_finite(grads))
+        return self._update_for(self._are_finite(grads))
 
     def _update_together(self, grads: Any) -> tuple[Any, Any]:
-        return self._update_for(all_replicas_finite(grads))
+        return self._update_for(all_replicas_finite(grads, self._are_finite))
+
+    # Of one replica's gradients.
+    _are_finite = staticmethod(all_finite)
 
     def _update_for(self, grads_finite: Any) -> tuple[Any, Any]:
         scale, good_steps = self._current_loss_scale, self._num_good_steps

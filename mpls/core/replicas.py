@@ -33,32 +33,33 @@ def call_in_cross_replica_context(fn: Callable[..., Any], *args: Any) -> Any:
     return tf.distribute.get_replica_context().merge_call(lambda _, *merged: fn(*merged), args)
 
 
-def all_replicas_finite(grads: Any) -> Any:
+def all_replicas_finite(grads: Any, are_finite: Callable[[Any], Any] = all_finite) -> Any:
     """Return whether the gradients of every replica are finite; for cross-replica context.
 
     Args:
         grads: nested structure of gradients, per-replica values among them.
+        are_finite: says it of one replica's.
 
     Returns:
         Scalar boolean tensor, the same for all replicas. A gradient that is finite on one replica and infinite on
         another makes it false.
     """
     if not tf.distribute.has_strategy():
-        return all_finite(grads)
+        return are_finite(grads)
     strategy = tf.distribute.get_strategy()
     # Strategies reduce no booleans.
-    votes = strategy.extended.call_for_each_replica(_vote, args=(tf.nest.flatten(grads),))
+    votes = strategy.extended.call_for_each_replica(_vote, args=(are_finite, tf.nest.flatten(grads)))
     return _is_unanimous(strategy.reduce(tf.distribute.ReduceOp.SUM, votes, axis=None))
 
 
-def all_replicas_finite_without_merge(grads: Any) -> Any:
+def all_replicas_finite_without_merge(grads: Any, are_finite: Callable[[Any], Any] = all_finite) -> Any:
     """Return what `all_replicas_finite` does, from a replica context in which `merge_call` is forbidden."""
     context = tf.distribute.get_replica_context()
-    return _is_unanimous(context.all_reduce(tf.distribute.ReduceOp.SUM, _vote(grads)))
+    return _is_unanimous(context.all_reduce(tf.distribute.ReduceOp.SUM, _vote(are_finite, grads)))
 
 
-def _vote(grads: Any) -> Any:
-    return tf.cast(all_finite(grads), tf.float32)
+def _vote(are_finite: Callable[[Any], Any], grads: Any) -> Any:
+    return tf.cast(are_finite(grads), tf.float32)
 
 
 def _is_unanimous(votes: Any) -> Any:

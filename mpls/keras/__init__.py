@@ -1,12 +1,15 @@
-"""Loss scaling for Keras optimizers: tf_keras' legacy and new ones.
+"""Loss scaling for Keras optimizers: tf_keras' legacy and new ones, and those of Keras 3.
 
-Import from here what code imports from `tf.keras.mixed_precision` of TF 2.4 to 2.15, or from
-`tf_keras.mixed_precision`.
+Import from here what code imports from `tf.keras.mixed_precision` of TF 2.4 to 2.15, from `tf_keras.mixed_precision`,
+or from `keras.optimizers`, where the class of Keras 3 is.
 """
 
+from mpls.keras import base as _base
 from mpls.keras.base import LossScaleOptimizer
 
 # The name by which files hold wrappers over new optimizers, as tf_keras' own; not for users.
 LossScaleOptimizerV3 = LossScaleOptimizer
 
 __all__ = ["LossScaleOptimizer"]
+
+_base.register_with_keras()

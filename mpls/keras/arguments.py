@@ -12,7 +12,6 @@ from mpls.errors import (
     ArgumentKeyError,
     ArgumentTypeError,
     ArgumentValueError,
-    NotYetSupportedError,
     TensorArgumentError,
     error_text,
 )
@@ -127,7 +126,7 @@ def _translate_dynamic(loss_scale: Any, subject: str) -> dict[str, Any]:
 
 
 def read_config(config: Any, custom_objects: dict[str, type] | None = None) -> tuple[Any, dict[str, Any]]:
-    """Read a wrapper's config: mpls' own, that of TF 2.4 and later, or that of TF 2.0 to 2.3.
+    """Read a wrapper's config: mpls' own, that of Keras 3, of TF 2.4 and later, or that of TF 2.0 to 2.3.
 
     Args:
         config: what `get_config` returned; it is left as it is.
@@ -139,7 +138,7 @@ def read_config(config: Any, custom_objects: dict[str, type] | None = None) -> t
     Raises:
         KeyError: the config names no optimizer.
         TypeError: it is no dict.
-        ValueError: it holds a loss scale that has no counterpart.
+        ValueError: it holds a loss scale that has no counterpart, or a setting that belongs to the inner optimizer.
     """
     if not isinstance(config, dict):
         raise ArgumentTypeError(
@@ -151,17 +150,7 @@ def read_config(config: Any, custom_objects: dict[str, type] | None = None) -> t
                 "configs",
             )
         )
-    if "name" in config and "dynamic" not in config:
-        raise NotYetSupportedError(
-            error_text(
-                f"{_SUBJECT}.from_config: config",
-                "be that of a tf_keras wrapper, since mpls does not read those of Keras 3 yet",
-                sorted(map(str, config)),
-                "keras.optimizers.LossScaleOptimizer.from_config(config)",
-                "keras-3",
-            )
-        )
-    settings = dict(config)
+    settings = _without_base_arguments(config)
     key = "inner_optimizer"
     if "loss_scale" in settings:
         key = "optimizer"
@@ -178,6 +167,39 @@ def read_config(config: Any, custom_objects: dict[str, type] | None = None) -> t
             )
         )
     return settings.pop(key), settings
+
+
+# What wrappers of Keras 3 up to 3.5 had in their configs without using it, with its defaults.
+_BASE_ARGUMENTS: dict[str, Any] = {
+    "weight_decay": None,
+    "clipnorm": None,
+    "global_clipnorm": None,
+    "clipvalue": None,
+    "use_ema": False,
+    "ema_momentum": 0.99,
+    "ema_overwrite_frequency": None,
+    "loss_scale_factor": None,
+    "gradient_accumulation_steps": None,
+}
+
+
+def _without_base_arguments(config: dict[str, Any]) -> dict[str, Any]:
+    settings = dict(config)
+    for key, default in _BASE_ARGUMENTS.items():
+        if "name" not in config or key not in config:
+            continue
+        value = settings.pop(key)
+        if value != default:
+            raise ArgumentValueError(
+                error_text(
+                    f"{_SUBJECT}.from_config: {key}",
+                    "be a setting of the inner optimizer",
+                    value,
+                    f"config['inner_optimizer']['config'][{key!r}] = {value!r}",
+                    "configs",
+                )
+            )
+    return settings
 
 
 def _translate_deserialized(loss_scale: Any) -> dict[str, Any]:

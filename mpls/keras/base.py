@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from mpls.core.gradients import scale_loss, unscale_gradients
+from mpls.core.gradients import scale_loss
 from mpls.core.graph import as_written
 from mpls.core.loss_scale import DynamicLossScale, LossScale
 from mpls.core.scaling import exceeds
 from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, error_text, warn_user
 from mpls.keras.arguments import check_settings, read_config
+from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
 from mpls.keras.delegation import delegated
 from mpls.keras.families import concrete_class, family_of
 from mpls.keras.strategies import require_supported_strategy
-from mpls.upstream import native_keras_wrappers
+from mpls.upstream import loaded_keras, native_keras_wrappers
 
 
 class LossScaleOptimizerMeta(type):
@@ -37,30 +38,38 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
     `minimize`, and with it `Model.fit`, multiplies the loss by the loss scale, divides the gradients by it, and updates
     it. A custom loop does the first two itself, with `get_scaled_loss` and `get_unscaled_gradients`, before
     `apply_gradients`. With a dynamic scale, a step with a non-finite gradient on any replica is skipped on all
-    replicas: variables and slots stay as they are, `iterations` advances, and the scale is halved, down to 1. After
-    `dynamic_growth_steps` finite steps in a row it is doubled. A fixed scale never skips.
+    replicas: variables and slots stay as they are, `iterations` advances (not with Keras 3), and the scale is halved,
+    down to 1. After `dynamic_growth_steps` finite steps in a row it is doubled. A fixed scale never skips.
 
-    The instance is of the family of the optimizer that it wraps, legacy or new, and has that family's methods;
-    frameworks and `isinstance` checks take it for their own `LossScaleOptimizer`. Hyperparameters of a legacy
-    optimizer can be read and set on it; other attributes cannot. In a graph, methods that change state return an op; in
-    eager mode they return None.
+    The instance is of the family of the optimizer that it wraps, of tf_keras, legacy or new, or of Keras 3, and has
+    that family's methods; frameworks and `isinstance` checks take it for their own `LossScaleOptimizer`.
+    Hyperparameters of a legacy optimizer can be read and set on it; other attributes cannot. In a graph, methods that
+    change state return an op; in eager mode they return None.
+
+    Over a Keras 3 optimizer, `scale_loss` and `apply` are there too, and a custom loop may use them in place of the
+    other three. `dynamic_scale` and `step_counter` are the Keras variables that hold the state.
 
     Args:
-        inner_optimizer: the optimizer to wrap, of tf_keras, legacy or new.
+        inner_optimizer: the optimizer to wrap, of tf_keras, legacy or new, or of Keras 3.
         dynamic: whether the scale adapts.
         initial_scale: the scale to start from, positive; by default 2**15. For a fixed scale it must be given.
         dynamic_growth_steps: finite steps in a row after which a dynamic scale doubles; by default 2000.
+        name: the name of a wrapper over a Keras 3 optimizer; by default a generated one.
 
     Raises:
-        TypeError: `inner_optimizer` is no optimizer of tf_keras, or scales the loss already; `dynamic` is no bool.
-        ValueError: `inner_optimizer` is wrapped already; a fixed scale without `initial_scale`, or with
-            `dynamic_growth_steps`; an `initial_scale` that is NaN, infinite, zero or negative; a strategy that does
-            not work.
+        TypeError: `inner_optimizer` is no Keras optimizer, or scales the loss already; `dynamic` is no bool; a `name`
+            for an optimizer of tf_keras.
+        ValueError: `inner_optimizer` is wrapped already, or has a `loss_scale_factor`; a fixed scale without
+            `initial_scale`, or with `dynamic_growth_steps`; an `initial_scale` that is NaN, infinite, zero or negative;
+            a strategy that does not work.
+        NotImplementedError: Keras 3 runs on a backend other than TensorFlow and JAX.
 
     Reproduces:
         `tf.keras.mixed_precision.LossScaleOptimizer`, TF 2.4 to 2.15, and
         `tf_keras.mixed_precision.LossScaleOptimizer`, 2.16 to 2.21. There, replicas that did not aggregate could
         disagree, scales from 2**25 on lost float16 gradients, and `from_config` was missing from the public class.
+        `keras.optimizers.LossScaleOptimizer`, Keras 3, whose scale could fall to 0 and grow to infinity, which looked
+        at the gradients of the first replica only, and which had no fixed scale.
 
     Example:
         >>> import tensorflow as tf
@@ -95,15 +104,15 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
 
     if TYPE_CHECKING:
         # What a family defines.
-        @staticmethod
-        def _make_loss_scale(initial_scale: float, growth_steps: int | None) -> LossScale: ...
+        def _init_family(self, inner_optimizer: Any, name: str | None) -> None: ...
+        def _make_loss_scale(self, initial_scale: float, growth_steps: int | None) -> LossScale: ...
         def _track_inner(self) -> None: ...
-        def _serialize_inner(self) -> Any: ...
+        def _unscale(self, grads: list[Any]) -> list[Any]: ...
+        def _family_config(self) -> dict[str, Any]: ...
 
     _optimizer: Any
     _loss_scale: LossScale
-    _loss_has_been_scaled: bool
-    _gradients_have_been_unscaled: bool
+    _calls: ScalingCalls
     _has_warned_of_scaling: bool
 
     def __init__(
@@ -112,21 +121,23 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         dynamic: bool = True,
         initial_scale: float | None = None,
         dynamic_growth_steps: int | None = None,
+        *,
+        name: str | None = None,
     ) -> None:
         _refuse_wrapper(inner_optimizer)
         family = family_of(inner_optimizer)
         scale, growth_steps = check_settings(dynamic, initial_scale, dynamic_growth_steps)
-        require_supported_strategy()
+        require_supported_strategy(family)
         _refuse_wrapped(inner_optimizer)
         # The family is known only now; from here on the instance has its methods. Subclasses of users keep
         # their own, whatever their constructors take.
         self.__class__ = concrete_class(type(self), family)
+        self._init_family(inner_optimizer, name)
         # Past the __setattr__ of the frameworks' bases, which tracks and delegates.
         vars(self).update(
             _optimizer=inner_optimizer,
             _loss_scale=self._make_loss_scale(scale, growth_steps),
-            _loss_has_been_scaled=False,
-            _gradients_have_been_unscaled=False,
+            _calls=ScalingCalls(),
             _has_warned_of_scaling=False,
         )
         self._track_inner()
@@ -149,7 +160,7 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
 
     @property
     def dynamic_counter(self) -> Any:
-        """Finite steps since the scale last changed, a scalar int64 variable; None for a fixed scale."""
+        """Finite steps since the scale last changed, a scalar integer variable; None for a fixed scale."""
         return self._loss_scale._num_good_steps if isinstance(self._loss_scale, DynamicLossScale) else None
 
     @property
@@ -164,7 +175,9 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         """Finite steps in a row after which the scale doubles, a Python int; None for a fixed scale."""
         return self._loss_scale.increment_period if isinstance(self._loss_scale, DynamicLossScale) else None
 
-    iterations = delegated("iterations", "The number of steps, skipped ones included: a scalar int64 variable.")
+    iterations = delegated(
+        "iterations", "The number of steps, a scalar integer variable; Keras 3 does not count skipped ones."
+    )
     learning_rate = delegated(
         "learning_rate", "The learning rate: a scalar variable, or for legacy optimizers also a schedule."
     )
@@ -191,7 +204,7 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         Raises:
             ValueError: the scale is fixed and infinite in the loss's dtype, as 2**17 is in float16.
         """
-        self._loss_has_been_scaled = True
+        self._calls.note(GET_SCALED_LOSS)
         return scale_loss(loss, self._scale_for)
 
     def _scale_for(self, dtype: Any) -> Any:
@@ -217,22 +230,18 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         Returns:
             A list of the same length, each gradient in its own dtype, None kept.
         """
-        self._gradients_have_been_unscaled = True
-        unscaled: list[Any] = unscale_gradients(list(grads), self.loss_scale)
-        return unscaled
+        self._calls.note(GET_UNSCALED_GRADIENTS)
+        return self._unscale(list(grads))
 
     def _warn_if_scaling_was_forgotten(self) -> None:
         """Warn once if a custom loop applies gradients without having called both scaling methods."""
-        calls = {
-            "get_scaled_loss()": self._loss_has_been_scaled,
-            "get_unscaled_gradients()": self._gradients_have_been_unscaled,
-        }
-        forgotten = [call for call, was_made in calls.items() if not was_made]
+        self._calls.begin_step()
+        forgotten = [call for call in (GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS) if call not in self._calls.ever]
         if not forgotten or self._has_warned_of_scaling:
             return
         self._has_warned_of_scaling = True
         warn_user(
-            f"LossScaleOptimizer: apply_gradients() was called, but {' and '.join(forgotten)} never was, so the "
+            f"LossScaleOptimizer: apply_gradients() was called, but {'() and '.join(forgotten)}() never was, so the "
             "gradients that are applied are not those of the loss, or were computed without loss scaling. "
             "In a custom loop:\n"
             "    with tf.GradientTape() as tape:\n"
@@ -248,17 +257,18 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
 
         Returns:
             `{'inner_optimizer': dict, 'dynamic': bool, 'initial_scale': float, 'dynamic_growth_steps': int or None}`.
+            Over a Keras 3 optimizer there is also `'name': str`, and `'dynamic'` only where it is False, so that Keras
+            itself reads the config of a dynamic scale.
         """
         return {
-            "inner_optimizer": self._serialize_inner(),
-            "dynamic": self.dynamic,
+            **self._family_config(),
             "initial_scale": self.initial_scale,
             "dynamic_growth_steps": self.dynamic_growth_steps,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
-        """Create an optimizer from a config of this release, or of any TensorFlow from 2.0 on.
+        """Create an optimizer from a config of this release, or of any TensorFlow from 2.0 on, or of Keras 3.
 
         Args:
             config: what `get_config` returned; it is not changed. The inner optimizer may stand in it as an object.
@@ -275,7 +285,7 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         from mpls.keras.configs import deserialize_inner
 
         inner, settings = read_config(config, custom_objects)
-        return cls._from_settings(deserialize_inner(cls, inner, custom_objects), settings)
+        return cls._from_settings(deserialize_inner(cls, inner, settings, custom_objects), settings)
 
     @classmethod
     def _from_settings(cls, inner_optimizer: Any, settings: dict[str, Any]) -> Any:
@@ -283,6 +293,13 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
 
 
 LossScaleOptimizer.__module__ = "mpls.keras"
+
+
+def register_with_keras() -> None:
+    """Have Keras 3, if it is loaded, load the wrappers in files that mpls has written as those of mpls."""
+    keras = loaded_keras()
+    if keras is not None:
+        keras.saving.get_custom_objects().setdefault(LossScaleOptimizer.__name__, LossScaleOptimizer)
 
 
 def _refuse_wrapper(optimizer: Any) -> None:
@@ -319,9 +336,21 @@ def drop_missing_gradients(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tu
         ValueError: there are pairs, and none has a gradient.
     """
     pairs = list(grads_and_vars)
-    present = [(grad, variable) for grad, variable in pairs if grad is not None]
-    missing = [str(getattr(variable, "name", variable)) for grad, variable in pairs if grad is None]
-    if pairs and not present:
+    require_gradients(pairs)
+    missing = _without_gradient(pairs)
+    if missing:
+        tf.get_logger().warning("LossScaleOptimizer: there are no gradients for the variables %s.", missing)
+    return [(grad, variable) for grad, variable in pairs if grad is not None]
+
+
+def require_gradients(grads_and_vars: list[tuple[Any, Any]]) -> None:
+    """Refuse pairs of which none has a gradient.
+
+    Raises:
+        ValueError: there are pairs, and none has a gradient.
+    """
+    missing = _without_gradient(grads_and_vars)
+    if missing and len(missing) == len(grads_and_vars):
         raise ArgumentValueError(
             error_text(
                 "LossScaleOptimizer: grads_and_vars",
@@ -331,6 +360,7 @@ def drop_missing_gradients(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tu
                 "no-gradients",
             )
         )
-    if missing:
-        tf.get_logger().warning("LossScaleOptimizer: there are no gradients for the variables %s.", missing)
-    return present
+
+
+def _without_gradient(grads_and_vars: list[tuple[Any, Any]]) -> list[str]:
+    return [str(getattr(variable, "name", variable)) for grad, variable in grads_and_vars if grad is None]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import tf_keras
-
-from mpls.keras import legacy, new
+from mpls.keras.families import KERAS_3, LEGACY, NEW, family
 
 
-def deserialize_inner(cls: type, inner: Any, custom_objects: dict[str, Any] | None) -> Any:
+def deserialize_inner(cls: type, inner: Any, settings: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
     """Create the wrapped optimizer that a config describes.
 
     Args:
         cls: the wrapper's class; one of a family reads every config into its own.
         inner: the optimizer itself, or its config, of any release.
+        settings: the rest of the wrapper's config.
         custom_objects: classes of the user by name.
 
     Returns:
@@ -22,13 +21,16 @@ def deserialize_inner(cls: type, inner: Any, custom_objects: dict[str, Any] | No
     """
     if not isinstance(inner, dict):
         return inner
-    if issubclass(cls, legacy.Family):
-        is_legacy = True
-    elif issubclass(cls, new.Family):
-        is_legacy = False
-    else:
-        is_legacy = _is_legacy_config(inner)
-    return tf_keras.optimizers.deserialize(dict(inner), custom_objects=custom_objects, use_legacy_optimizer=is_legacy)
+    own = getattr(cls, "deserialize_optimizer", None)
+    read = own or family(_module_of(inner, settings)).deserialize_optimizer
+    return read(dict(inner), custom_objects)
+
+
+def _module_of(inner: dict[str, Any], settings: dict[str, Any]) -> str:
+    """Return the family that wrote a config: only wrappers of Keras 3 have a name."""
+    if "name" in settings:
+        return KERAS_3
+    return LEGACY if _is_legacy_config(inner) else NEW
 
 
 def _is_legacy_config(inner: dict[str, Any]) -> bool:

@@ -6,54 +6,49 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from mpls.errors import ArgumentTypeError, NotYetSupportedError, error_text
+from mpls.errors import ArgumentTypeError, error_text
 from mpls.upstream import loaded_keras, loaded_tf_keras
 
 _SUBJECT = "LossScaleOptimizer: inner_optimizer"
 
+LEGACY, NEW, KERAS_3 = "mpls.keras.legacy", "mpls.keras.new", "mpls.keras.keras3"
 
-def is_tf_keras_optimizer(optimizer: Any) -> bool:
-    """Return whether the value is an optimizer of tf_keras, legacy or new."""
+
+def is_keras_optimizer(optimizer: Any) -> bool:
+    """Return whether the value is an optimizer of tf_keras, legacy or new, or of Keras 3."""
     return _family_module(optimizer) is not None
 
 
 def _family_module(optimizer: Any) -> str | None:
-    # Without tf_keras loaded, there can be no instance of its classes.
-    tf_keras = loaded_tf_keras()
-    if tf_keras is None:
-        return None
-    if isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer):
-        return "mpls.keras.legacy"
-    if isinstance(optimizer, tf_keras.optimizers.Optimizer):
-        return "mpls.keras.new"
+    # Without its framework loaded, there can be no instance of a class.
+    tf_keras, keras = loaded_tf_keras(), loaded_keras()
+    if tf_keras is not None and isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer):
+        return LEGACY
+    if tf_keras is not None and isinstance(optimizer, tf_keras.optimizers.Optimizer):
+        return NEW
+    if keras is not None and isinstance(optimizer, keras.optimizers.Optimizer):
+        return KERAS_3
     return None
 
 
-def family_of(optimizer: Any) -> type:
+def family(module: str) -> Any:
+    """Return the adapter class that a module of this package defines; its framework is imported."""
+    return import_module(module).Family
+
+
+def family_of(optimizer: Any) -> Any:
     """Return the adapter class for an optimizer's family.
 
     Raises:
-        TypeError: it is no Keras optimizer, or one of Keras 3, whose family mpls does not have yet.
+        TypeError: it is no Keras optimizer.
     """
     module = _family_module(optimizer)
     if module is not None:
-        family: type = import_module(module).Family
-        return family
-    keras = loaded_keras()
-    if keras is not None and isinstance(optimizer, keras.optimizers.Optimizer):
-        raise NotYetSupportedError(
-            error_text(
-                _SUBJECT,
-                "be an optimizer of tf_keras, since mpls does not wrap Keras 3 optimizers yet",
-                optimizer,
-                f"Use tf_keras.optimizers.{type(optimizer).__name__}(), with a tf_keras model",
-                "keras-3",
-            )
-        )
+        return family(module)
     raise ArgumentTypeError(
         error_text(
             _SUBJECT,
-            "be an optimizer of tf_keras",
+            "be an optimizer of tf_keras or of Keras 3",
             optimizer,
             "LossScaleOptimizer(tf_keras.optimizers.Adam()); tf.compat.v1.train optimizers are for "
             "mpls.v1.MixedPrecisionLossScaleOptimizer",
@@ -80,7 +75,8 @@ def concrete_class(cls: type, family: Any) -> type:
             "another. Call it on the public class: mpls.keras.LossScaleOptimizer.from_config(config). "
             "See MIGRATION.md#optimizer-arguments"
         )
-    is_own = cls.__module__ in ("mpls.keras", "mpls.experimental")
-    name = family.serialized_name if is_own else cls.__name__
-    namespace = {"__module__": cls.__module__, "__qualname__": name, "__doc__": cls.__doc__}
+    name, module = cls.__name__, cls.__module__
+    if module in ("mpls.keras", "mpls.experimental"):
+        name, module = family.serialized_name, family.serialized_module or module
+    namespace = {"__module__": module, "__qualname__": name, "__doc__": cls.__doc__}
     return type(family)(name, (cls, family), namespace)

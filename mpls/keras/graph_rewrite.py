@@ -6,11 +6,11 @@ from typing import Any
 
 from mpls.keras.arguments import translate_loss_scale
 from mpls.keras.base import LossScaleOptimizer
-from mpls.keras.families import is_tf_keras_optimizer
+from mpls.keras.families import is_keras_optimizer
 
 __all__ = ["is_wrappable", "is_wrapper", "wrap"]
 
-is_wrappable = is_tf_keras_optimizer
+is_wrappable = is_keras_optimizer
 
 
 def is_wrapper(optimizer: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+import tf_keras
 
 from mpls.core.graph import as_written
 from mpls.core.step import scaled_step
@@ -28,6 +29,11 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
 
     # `compile` asks whether apply_gradients takes experimental_aggregate_gradients.
     _HAS_AGGREGATE_GRAD = True
+
+    @staticmethod
+    def deserialize_optimizer(config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
+        """Create an optimizer of this family from its config."""
+        return tf_keras.optimizers.deserialize(config, custom_objects=custom_objects, use_legacy_optimizer=True)
 
     def _track_inner(self) -> None:
         super()._track_inner()
@@ -82,7 +88,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
                 work; and then nothing has changed.
         """
         require_replica_context()
-        require_supported_strategy()
+        require_supported_strategy(type(self))
         pairs = drop_missing_gradients(grads_and_vars)
         self._warn_if_scaling_was_forgotten()
         inner = self._optimizer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+import tf_keras
 
 from mpls.core.graph import as_written
 from mpls.core.step import scaled_step
@@ -27,6 +28,11 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
     """Members of wrappers over new optimizers; every method that the native class defines is overridden."""
 
     serialized_name = "LossScaleOptimizerV3"
+
+    @staticmethod
+    def deserialize_optimizer(config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
+        """Create an optimizer of this family from its config."""
+        return tf_keras.optimizers.deserialize(config, custom_objects=custom_objects, use_legacy_optimizer=False)
 
     @as_written
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
@@ -71,7 +77,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
             RuntimeError: the call is made in a v1 graph, where new optimizers of tf_keras return no op to run.
         """
         require_replica_context()
-        require_supported_strategy()
+        require_supported_strategy(type(self))
         pairs = list(grads_and_vars)
         if not pairs:
             raise ArgumentValueError(

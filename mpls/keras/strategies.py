@@ -11,8 +11,8 @@ from mpls.upstream import is_dtensor_strategy_set
 
 _SUBJECT = "LossScaleOptimizer"
 
-# Those with one replica, or with a copy of each variable for each replica. Elsewhere, gradients would be unscaled once
-# for each compute replica where they must be unscaled once for each variable replica.
+# Those with one replica, or with a copy of each variable for each replica. Elsewhere, tf_keras would have gradients
+# unscaled once for each compute replica where they must be unscaled once for each variable replica.
 _SUPPORTED: tuple[Any, ...] = (
     tf.distribute.MirroredStrategy,
     tf.distribute.MultiWorkerMirroredStrategy,
@@ -22,6 +22,12 @@ _SUPPORTED: tuple[Any, ...] = (
     tf.compat.v1.distribute.experimental.MultiWorkerMirroredStrategy,
 )
 
+# With variables on another device than the replica. Keras 3 works there as long as there is one replica.
+_PARAMETERS_ELSEWHERE: tuple[Any, ...] = (
+    tf.distribute.ParameterServerStrategy,
+    tf.distribute.experimental.CentralStorageStrategy,
+)
+
 _TPU: tuple[Any, ...] = (
     tf.distribute.TPUStrategy,
     tf.distribute.experimental.TPUStrategy,
@@ -29,8 +35,12 @@ _TPU: tuple[Any, ...] = (
 )
 
 
-def require_supported_strategy() -> None:
-    """Refuse strategies under which the Keras families would compute wrong numbers.
+def require_supported_strategy(family: Any) -> None:
+    """Refuse strategies under which a Keras family would compute wrong numbers.
+
+    Args:
+        family: the adapter class; `works_with_parameter_servers` says whether one replica may have its variables on
+            another device.
 
     Raises:
         UnsupportedStrategyError: the current strategy is one of them.
@@ -38,14 +48,19 @@ def require_supported_strategy() -> None:
     strategy = tf.distribute.get_strategy()
     if not tf.distribute.has_strategy() or isinstance(strategy, _SUPPORTED) or is_dtensor_strategy_set():
         return
-    name = type(strategy).__name__
+    name, also = type(strategy).__name__, ""
+    if isinstance(strategy, _PARAMETERS_ELSEWHERE) and family.works_with_parameter_servers:
+        if strategy.num_replicas_in_sync == 1:
+            return
+        name += f" with {strategy.num_replicas_in_sync} replicas"
+        also = ", or a ParameterServerStrategy or CentralStorageStrategy with one replica"
     if isinstance(strategy, _TPU):
         advice = "TPUs compute in bfloat16, which needs no loss scaling: use the optimizer unwrapped"
     else:
         advice = "Use tf.distribute.MirroredStrategy(), or wrap a tf.compat.v1.train optimizer with mpls.v1"
     raise UnsupportedStrategyError(
         f"{_SUBJECT}: the tf.distribute.Strategy must be a MirroredStrategy, MultiWorkerMirroredStrategy or "
-        f"OneDeviceStrategy; got {name}. {advice}. See MIGRATION.md#strategies"
+        f"OneDeviceStrategy{also}; got {name}. {advice}. See MIGRATION.md#strategies"
     )
 
 

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import tf_keras
 
+from mpls.core.gradients import unscale_gradients
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
+from mpls.errors import ArgumentTypeError, error_text
 from mpls.keras.base import LossScaleOptimizerMeta
+from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
 from mpls.upstream import track_in_keras_graph
 
 
@@ -36,13 +39,29 @@ class TfKerasMembers:
 
     _optimizer: Any
     _loss_scale: LossScale
+    _calls: ScalingCalls
+
+    serialized_module: str | None = None
+    works_with_parameter_servers = False
 
     if TYPE_CHECKING:
         # Defined by the public class.
         get_unscaled_gradients: Callable[[Iterable[Any]], list[Any]]
 
-    @staticmethod
-    def _make_loss_scale(initial_scale: float, growth_steps: int | None) -> LossScale:
+    def _init_family(self, inner_optimizer: Any, name: str | None) -> None:
+        del inner_optimizer
+        if name is not None:
+            raise ArgumentTypeError(
+                error_text(
+                    "LossScaleOptimizer: name",
+                    "be left out for an optimizer of tf_keras, whose wrappers have none",
+                    name,
+                    "LossScaleOptimizer(optimizer)",
+                    "optimizer-arguments",
+                )
+            )
+
+    def _make_loss_scale(self, initial_scale: float, growth_steps: int | None) -> LossScale:
         if growth_steps is None:
             return FixedLossScale._unbounded(initial_scale)
         return _GraphTrackedLossScale(initial_scale, growth_steps, 2.0)
@@ -53,6 +72,20 @@ class TfKerasMembers:
         vars(self)["_trackable"] = self._optimizer
         if isinstance(self._loss_scale, DynamicLossScale):
             self._optimizer._track_trackable(self._loss_scale, "loss_scale", overwrite=True)
+
+    # Read by users' code.
+
+    @property
+    def _loss_has_been_scaled(self) -> bool:
+        return GET_SCALED_LOSS in self._calls.ever
+
+    @property
+    def _gradients_have_been_unscaled(self) -> bool:
+        return GET_UNSCALED_GRADIENTS in self._calls.ever
+
+    def _unscale(self, grads: list[Any]) -> list[Any]:
+        unscaled: list[Any] = unscale_gradients(grads, self._loss_scale())
+        return unscaled
 
     def _unscale_pairs(self, grads_and_vars: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         # By the public method, which users' subclasses override.
@@ -65,8 +98,9 @@ class TfKerasMembers:
         vars(copied).update({name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
         return copied
 
-    def _serialize_inner(self) -> Any:
-        return tf_keras.optimizers.serialize(self._optimizer)
+    def _family_config(self) -> dict[str, Any]:
+        inner = tf_keras.optimizers.serialize(self._optimizer)
+        return {"inner_optimizer": inner, "dynamic": isinstance(self._loss_scale, DynamicLossScale)}
 
 
 @dataclass

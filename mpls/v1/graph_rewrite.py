@@ -76,13 +76,13 @@ def enable_mixed_precision_graph_rewrite(opt: Any, loss_scale: Any = "dynamic") 
     with tensor cores; elsewhere graphs stay as they are, and only the loss scaling has an effect.
 
     Args:
-        opt: a `tf.compat.v1.train.Optimizer`, or an optimizer of tf_keras, legacy or new.
+        opt: a `tf.compat.v1.train.Optimizer`, or an optimizer of tf_keras, legacy or new, or of Keras 3.
         loss_scale: `'dynamic'`, a number of at least 1, or a `FixedLossScale` or `DynamicLossScale`; for v1 optimizers
             any `LossScale`.
 
     Returns:
         The wrapped optimizer: a `MixedPrecisionLossScaleOptimizer` for a v1 optimizer, a
-        `mpls.keras.LossScaleOptimizer` for one of tf_keras.
+        `mpls.keras.LossScaleOptimizer` for one of Keras.
 
     Raises:
         ValueError: `opt` is wrapped already, or no optimizer of these; `loss_scale` is none of these; or the global
@@ -144,7 +144,7 @@ def _wrap(opt: Any, loss_scale: Any) -> Any:
     raise ArgumentValueError(
         error_text(
             f"{_SUBJECT}: opt",
-            "be a tf.compat.v1.train.Optimizer or a tf_keras optimizer",
+            "be a tf.compat.v1.train.Optimizer or a Keras optimizer",
             opt,
             f"{_SUBJECT}(tf.compat.v1.train.AdamOptimizer())",
             "graph-rewrite",

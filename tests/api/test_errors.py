@@ -113,10 +113,17 @@ AGE = [
     (r"'module': '[\w.]+', ", ""),
     (r", 'registered_name': (?:None|'[^']*')", ""),
 ]
-# Of single expressions: weights are random, and so is whether the first step overflows; annotations are no signature.
+# Of single expressions: weights are random, and so is whether the first step overflows; annotations are no signature,
+# and nothing is new to it that only a keyword can pass.
 OF_EXPRESSIONS = {
     "fit(": [(r"loss_scale=EagerTensor<float32 \(\) \d+\.0>", "loss_scale=")],
-    "inspect.signature(": [(r": '[^']*'", ""), (r" -> '[^']*'", ""), (r" = ", "="), (r"^[\"']|[\"']$", "")],
+    "inspect.signature(": [
+        (r": '[^']*'", ""),
+        (r" -> '[^']*'", ""),
+        (r" = ", "="),
+        (r", \*, name=None", ""),
+        (r"^[\"']|[\"']$", ""),
+    ],
 }
 
 

@@ -19,9 +19,10 @@ EXCEPTIONS = {
     "ArgumentTypeError": (TypeError,),
     "ArgumentValueError": (ValueError,),
     "MplsError": (Exception,),
-    "NotYetSupportedError": (NotImplementedError, TypeError),
+    "CallOrderError": (RuntimeError,),
     "ReplicaContextError": (ValueError,),
     "TensorArgumentError": (TypeError, ValueError),
+    "UnsupportedBackendError": (NotImplementedError,),
     "UnsupportedGraphError": (RuntimeError,),
     "UnsupportedStrategyError": (ValueError,),
 }

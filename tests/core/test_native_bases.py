@@ -7,6 +7,7 @@ import types
 import unittest
 from typing import Any
 
+import keras
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -34,6 +35,10 @@ PAIRS: dict[str, tuple[Any, Any]] = {
     "new optimizer": (
         type(mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD())),
         native_tf_keras_wrapper("LossScaleOptimizerV3"),
+    ),
+    "Keras 3 optimizer": (
+        type(mpls.keras.LossScaleOptimizer(keras.optimizers.SGD())),
+        keras.optimizers.LossScaleOptimizer,
     ),
 }
 

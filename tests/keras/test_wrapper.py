@@ -642,14 +642,6 @@ class RefusalTest(unittest.TestCase):
             Ours(inner)
         self.assertIsInstance(caught.exception, MplsError)
 
-    def test_keras_3_optimizers_are_not_wrapped_yet(self) -> None:
-        inner = keras.optimizers.Adam()
-        for call in (lambda: Ours(inner), lambda: Experimental(inner, "dynamic")):
-            with self.assertRaisesRegex(
-                NotImplementedError, r"not wrap Keras 3 optimizers yet.*tf_keras\.optimizers\.Adam\(\)"
-            ):
-                call()
-
     @parameterized.expand(FAMILIES)
     def test_wrapping_twice(self, name: str, optimizers: Any) -> None:
         inner = optimizers.SGD()

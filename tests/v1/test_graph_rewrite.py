@@ -30,6 +30,7 @@ V1_OPTIMIZERS = [
 KERAS_OPTIMIZERS = [
     ("legacy", lambda: tf_keras.optimizers.legacy.SGD(0.5)),
     ("new", lambda: tf_keras.optimizers.SGD(0.5)),
+    ("keras_3", lambda: keras.optimizers.SGD(0.5)),
 ]
 SCALES: list[tuple[Any, float, bool]] = [
     ("dynamic", 32768.0, True),
@@ -86,7 +87,8 @@ class WrappingTest(RewriteTestCase):
         inner = make()
         optimizer = enable(inner, loss_scale)
         self.assertIsInstance(optimizer, mpls.keras.LossScaleOptimizer)
-        self.assertIsInstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
+        native = keras.optimizers if name == "keras_3" else tf_keras.mixed_precision
+        self.assertIsInstance(optimizer, native.LossScaleOptimizer)
         self.assertNotIsInstance(optimizer, mpls.experimental.LossScaleOptimizer)
         self.assertIs(optimizer.inner_optimizer, inner)
         self.assertEqual((float(optimizer.loss_scale), optimizer.dynamic), (value, is_dynamic))
@@ -151,12 +153,11 @@ class RefusalTest(RewriteTestCase):
             ("none", None),
             ("string", "sgd"),
             ("class", v1.train.AdamOptimizer),
-            ("keras_3", keras.optimizers.SGD()),
             ("number", 1),
         ]
     )
     def test_what_is_no_optimizer_of_these(self, name: str, optimizer: Any) -> None:
-        with self.refused(ValueError, "opt must be a tf.compat.v1.train.Optimizer or a tf_keras optimizer"):
+        with self.refused(ValueError, "opt must be a tf.compat.v1.train.Optimizer or a Keras optimizer"):
             enable(optimizer)
 
     @parameterized.expand(

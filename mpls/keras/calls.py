@@ -1,0 +1,89 @@
+"""Which scaling calls a custom loop makes, so that gradients are unscaled once, and forgotten calls are noticed."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.errors import CallOrderError
+
+GET_SCALED_LOSS = "get_scaled_loss"
+GET_UNSCALED_GRADIENTS = "get_unscaled_gradients"
+SCALE_LOSS = "scale_loss"
+
+
+class ScalingCalls:
+    """The scaling calls that were made since gradients were last applied, and those that ever were.
+
+    Keras 3 has two styles, told apart by the calls of a step: `get_scaled_loss`, `get_unscaled_gradients`,
+    `apply_gradients`, as in Keras 2; and `scale_loss`, then `apply` or `apply_gradients`, which unscale. Calls that are
+    traced together are judged together, whatever was called elsewhere in between. Where a step is split over
+    functions that are traced at different times, the style is that of the step before.
+    """
+
+    def __init__(self) -> None:
+        self.ever: set[str] = set()
+        self._pending: dict[Any, set[str]] = {}
+        self._has_unscaled_style = False
+
+    def note(self, call: str) -> None:
+        """Record a call."""
+        self.ever.add(call)
+        self._pending.setdefault(_here(), set()).add(call)
+
+    def begin_step(self) -> None:
+        """Forget the calls of the step that ends."""
+        self._pending.clear()
+
+    def require_unscaled_once(self, applying: str) -> bool:
+        """Return whether gradients that are applied now are still to be unscaled, and begin a new step.
+
+        Args:
+            applying: the method that applies them: `apply_gradients`, which either style ends with, or one that only
+                the style of Keras 3 has.
+
+        Raises:
+            CallOrderError: the calls of the step would scale or unscale twice, or never unscale.
+        """
+        calls = self._pending.get(_here()) or set().union(*self._pending.values())
+        self.begin_step()
+        _refuse_mix(calls, applying)
+        if applying != "apply_gradients":
+            return True
+        if GET_UNSCALED_GRADIENTS in calls:
+            self._has_unscaled_style = True
+        elif SCALE_LOSS in calls:
+            self._has_unscaled_style = False
+        elif GET_SCALED_LOSS in calls and not self._has_unscaled_style:
+            raise CallOrderError(
+                "LossScaleOptimizer: get_unscaled_gradients() must be called between get_scaled_loss() and "
+                "apply_gradients(); got gradients that are still scaled. Call "
+                "grads = opt.get_unscaled_gradients(grads), or use scale_loss() in place of get_scaled_loss(). "
+                "See MIGRATION.md#calling-styles"
+            )
+        return not self._has_unscaled_style
+
+
+def _refuse_mix(calls: set[str], applying: str) -> None:
+    is_unscaled = GET_UNSCALED_GRADIENTS in calls
+    if SCALE_LOSS in calls and GET_SCALED_LOSS in calls:
+        one_too_many = SCALE_LOSS if is_unscaled and applying == "apply_gradients" else GET_SCALED_LOSS
+        reason = "the loss is scaled by both"
+    elif is_unscaled and (SCALE_LOSS in calls or applying != "apply_gradients"):
+        one_too_many = GET_UNSCALED_GRADIENTS
+        reason = f"{applying}() unscales by itself here"
+    else:
+        return
+    made = ", ".join(f"{call}()" for call in (GET_SCALED_LOSS, SCALE_LOSS, GET_UNSCALED_GRADIENTS) if call in calls)
+    raise CallOrderError(
+        f"LossScaleOptimizer: a step must be either get_scaled_loss(), get_unscaled_gradients(), apply_gradients() or "
+        f"scale_loss(), apply(); got {made}, {applying}(). {one_too_many}() is one too many: {reason}. "
+        "See MIGRATION.md#calling-styles"
+    )
+
+
+def _here() -> Any:
+    """Return what stands for the function that is being traced; None in eager mode and on other backends."""
+    return None if tf.executing_eagerly() else weakref.ref(tf.compat.v1.get_default_graph())

@@ -1,0 +1,257 @@
+"""How a wrapper over a Keras 3 optimizer scales a loss, unscales gradients and applies them, in either style."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import keras
+import tensorflow as tf
+
+from mpls.core.graph import as_written
+from mpls.core.replicas import call_in_cross_replica_context
+from mpls.core.step import scaled_step
+from mpls.errors import ArgumentValueError, MplsWarning, error_text, warn_user
+from mpls.keras.base import require_gradients
+from mpls.keras.calls import GET_SCALED_LOSS, SCALE_LOSS, ScalingCalls
+from mpls.keras.keras3 import ops
+from mpls.keras.keras3.refusals import (
+    refuse_factor,
+    refuse_v1_graph,
+    require_stateless_backend,
+    require_tensorflow,
+)
+from mpls.keras.keras3.state import Keras3Step, overwrites
+from mpls.keras.strategies import require_replica_context, require_supported_strategy
+
+
+class Applying:
+    """Methods of both calling styles; `calls.py` tells them apart."""
+
+    _optimizer: Any
+    _loss_scale: Any
+    _calls: ScalingCalls
+    _has_warned_of_scaling: bool
+
+    if TYPE_CHECKING:
+        # Defined by the public class or by the family.
+        built: bool
+        iterations: Any
+        loss_scale: Any
+        get_scaled_loss: Callable[[Any], Any]
+        get_unscaled_gradients: Callable[[Iterable[Any]], list[Any]]
+        build: Callable[[Any], None]
+
+    @as_written
+    def scale_loss(self, loss: Any) -> Any:
+        """Multiply a loss by the loss scale, as `fit` does; `apply` and `apply_gradients` unscale the gradients.
+
+        Args:
+            loss: a tensor of any shape and float dtype, or a number.
+
+        Returns:
+            The scaled loss; a float16 loss comes back in float32, in which every scale is finite.
+        """
+        self._calls.note(SCALE_LOSS)
+        return keras.ops.multiply(loss, self.loss_scale)
+
+    def _unscale(self, grads: list[Any]) -> list[Any]:
+        variables = self._optimizer._trainable_variables
+        if not any(map(overwrites, variables)):
+            return ops.unscale(grads, self._loss_scale())
+        if len(grads) != len(variables):
+            raise ArgumentValueError(
+                "LossScaleOptimizer.get_unscaled_gradients: grads must hold one for each variable where float8 layers "
+                f"are trained, {len(variables)}; got {len(grads)} (list). Use scale_loss() and "
+                "opt.apply(grads, variables), which knows the variables. See MIGRATION.md#calling-styles"
+            )
+        pairs = self._unscale_pairs(list(zip(grads, variables, strict=True)))
+        return [grad for grad, _ in pairs]
+
+    @as_written
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
+        """Compute the gradients of the scaled loss, and unscale them; on the TensorFlow backend.
+
+        Args:
+            loss: scalar tensor of any float dtype, recorded on `tape`, or a callable that takes nothing and
+                returns one.
+            var_list: the variables, or a callable that returns them.
+            tape: a `tf.GradientTape`, which is needed for a tensor.
+
+        Returns:
+            Pairs of gradient, in the dtype of its variable, `tf.IndexedSlices` or None, and variable.
+
+        Raises:
+            ValueError: `loss` is a tensor and there is no tape.
+            NotImplementedError: Keras runs on another backend.
+        """
+        require_tensorflow("compute_gradients")
+        if tape is None and not callable(loss):
+            raise ArgumentValueError(
+                error_text(
+                    "LossScaleOptimizer.minimize: tape",
+                    "be given where the loss is a tensor",
+                    tape,
+                    "Pass the loss as a callable: opt.minimize(lambda: loss_fn(), variables)",
+                    "calling-styles",
+                )
+            )
+        tape = tf.GradientTape() if tape is None else tape
+        with tape:
+            scaled_loss = self.get_scaled_loss(loss() if callable(loss) else loss)
+        variables = list(var_list() if callable(var_list) else var_list)
+        grads = self.get_unscaled_gradients(tape.gradient(scaled_loss, variables))
+        return list(zip(grads, variables, strict=True))
+
+    def minimize(self, loss: Any, var_list: Any, tape: Any = None) -> None:
+        """Compute the gradients of the scaled loss, unscale and apply them; on the TensorFlow backend.
+
+        Args:
+            loss: as `compute_gradients` takes it.
+            var_list: as `compute_gradients` takes it.
+            tape: as `compute_gradients` takes it.
+        """
+        self.apply_gradients(self.compute_gradients(loss, var_list, tape))
+
+    @as_written
+    def apply_gradients(
+        self,
+        grads_and_vars: Any,
+        skip_gradients_aggregation: bool = False,
+        experimental_aggregate_gradients: bool = True,
+    ) -> Any:
+        """Update the loss scale, and apply the gradients or skip the step.
+
+        Gradients that `get_unscaled_gradients` has returned are applied as they are, others are unscaled.
+
+        Args:
+            grads_and_vars: pairs of gradient and variable; those with None are left out.
+            skip_gradients_aggregation: whether the gradients have been summed over replicas already, and are the same
+                on all. Keras 3 itself has no such argument.
+            experimental_aggregate_gradients: the reverse, of older code.
+
+        Returns:
+            `iterations`, as Keras does.
+
+        Raises:
+            ValueError: there is no gradient, the call is made in a cross-replica context, or the strategy does not
+                work; and then nothing has changed.
+            RuntimeError: the calls of the step scale or unscale twice; or the call is made in a v1 graph.
+        """
+        pairs = list(grads_and_vars)
+        if not pairs:
+            raise ArgumentValueError(
+                error_text(
+                    "LossScaleOptimizer: grads_and_vars",
+                    "hold at least one pair",
+                    pairs,
+                    "opt.apply_gradients(zip(grads, variables))",
+                    "no-gradients",
+                )
+            )
+        is_summed = skip_gradients_aggregation or not experimental_aggregate_gradients
+        self._apply([grad for grad, _ in pairs], [variable for _, variable in pairs], "apply_gradients", is_summed)
+        return self.iterations
+
+    @as_written
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        """Unscale the gradients, update the loss scale, and apply the gradients or skip the step.
+
+        Args:
+            grads: list of gradients of the scaled loss: tensors, `tf.IndexedSlices` and None. With an empty list,
+                nothing happens.
+            trainable_variables: the variables that they are for; by default those that the optimizer was built with.
+
+        Raises:
+            ValueError: there is no gradient but None, their number is not that of the variables, the call is made in a
+                cross-replica context, or the strategy does not work; and then nothing has changed.
+            RuntimeError: the calls of the step scale or unscale twice; or the call is made in a v1 graph.
+        """
+        grads = list(grads)
+        if grads:
+            self._apply(grads, self._variables_for(grads, trainable_variables), "apply")
+
+    def _variables_for(self, grads: list[Any], trainable_variables: Any) -> list[Any]:
+        if trainable_variables is None:
+            if not self.built:
+                raise ArgumentValueError(
+                    "LossScaleOptimizer.apply: trainable_variables must be given until the optimizer is built; got "
+                    "None (NoneType). Call opt.apply(grads, variables), or opt.build(variables) before. "
+                    "See MIGRATION.md#keras-3"
+                )
+            trainable_variables = self._optimizer._trainable_variables
+        variables = list(trainable_variables)
+        if len(grads) != len(variables):
+            raise ArgumentValueError(
+                f"LossScaleOptimizer.apply: grads must be as many as the variables, {len(variables)}; got {len(grads)} "
+                "(list). Call opt.apply(grads, variables). See MIGRATION.md#keras-3"
+            )
+        return variables
+
+    def _apply(self, grads: list[Any], variables: list[Any], method: str, is_summed: bool = False) -> None:
+        pairs = list(zip(grads, variables, strict=True))
+        require_gradients(pairs)
+        if keras.backend.backend() == "tensorflow":
+            require_replica_context()
+            require_supported_strategy(type(self))
+            refuse_v1_graph()
+        is_scaled = self._begin_step(method)
+        call_in_cross_replica_context(lambda: self._build_outside(variables))
+        # Else the wrapped optimizer would say it when the scale has been updated.
+        self._optimizer._check_variables_are_known(variables)
+        if keras.backend.backend() != "tensorflow":
+            ops.apply(self, pairs, is_scaled)
+            return
+        pairs = self._unscale_pairs(pairs) if is_scaled else pairs
+        scaled_step(pairs, self._loss_scale, Keras3Step(self._optimizer, is_summed))
+
+    def _build_outside(self, variables: list[Any]) -> None:
+        # In no replica and in no function: what is made there would belong to it.
+        with tf.init_scope():
+            self.build(variables)
+
+    def _unscale_pairs(self, grads_and_vars: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        unscaled = ops.unscale([grad for grad, _ in grads_and_vars], self._loss_scale())
+        # What comes as the gradient of a float8 layer's own variables is their new value.
+        return [
+            (grad if overwrites(variable) else result, variable)
+            for (grad, variable), result in zip(grads_and_vars, unscaled, strict=True)
+        ]
+
+    def _begin_step(self, method: str) -> bool:
+        """Return whether gradients are still scaled, after a look at the calls of the step."""
+        is_scaled = self._calls.require_unscaled_once(method)
+        refuse_factor(self._optimizer)
+        if not self._calls.ever & {SCALE_LOSS, GET_SCALED_LOSS} and not self._has_warned_of_scaling:
+            self._has_warned_of_scaling = True
+            unscaled = "divided by a loss scale that the loss was not multiplied by" if is_scaled else "not scaled"
+            warn_user(
+                f"LossScaleOptimizer: {method}() was called, but neither scale_loss() nor get_scaled_loss() ever was, "
+                f"so the gradients are {unscaled}. In a custom loop:\n"
+                "    with tf.GradientTape() as tape:\n"
+                "        scaled_loss = opt.scale_loss(loss_fn())\n"
+                "    opt.apply(tape.gradient(scaled_loss, variables), variables)\n"
+                "See MIGRATION.md#forgotten-scaling",
+                MplsWarning,
+            )
+        return is_scaled
+
+    def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> tuple[Any, Any]:
+        """Unscale and apply gradients, or skip the step, without changing anything; on the JAX backend.
+
+        Args:
+            optimizer_variables: the values of `variables`.
+            grads: list of gradients of the scaled loss.
+            trainable_variables: the values of the variables that the optimizer was built with.
+
+        Returns:
+            The new values of `trainable_variables` and of `optimizer_variables`.
+
+        Raises:
+            ValueError: the optimizer is not built, or the numbers of values differ from those of the variables.
+            RuntimeError: the calls of the step scale or unscale twice.
+            NotImplementedError: Keras runs on TensorFlow, on which no Keras optimizer has it.
+        """
+        require_stateless_backend()
+        is_scaled = self._begin_step("stateless_apply")
+        return ops.stateless_apply(self, optimizer_variables, grads, trainable_variables, is_scaled)

@@ -1,0 +1,169 @@
+"""The class of wrappers over Keras 3 optimizers: how Keras sees it, its state, its files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from mpls.core.loss_scale import LossScale
+from mpls.errors import ArgumentValueError, error_text
+from mpls.keras.base import LossScaleOptimizerMeta, register_with_keras
+from mpls.keras.delegation import delegated
+from mpls.keras.keras3 import ops
+from mpls.keras.keras3.applying import Applying
+from mpls.keras.keras3.refusals import refuse_factor, require_known_backend
+from mpls.keras.keras3.state import DynamicState, FixedState
+
+# A base for recognition: `compile` looks for it before it wraps an optimizer by itself.
+_Native: Any = keras.optimizers.LossScaleOptimizer
+
+
+class _Blank(keras.optimizers.Optimizer):
+    """Has what Keras wants every optimizer to have, and goes by the name of the native wrapper."""
+
+
+_Blank.__name__ = "LossScaleOptimizer"
+
+
+class Family(Applying, _Native, metaclass=LossScaleOptimizerMeta):
+    """Members of wrappers over Keras 3 optimizers; every method that the native class defines is overridden.
+
+    The state is in Keras variables, `step_counter` and `dynamic_scale`, in the places that the native wrapper has for
+    them, so that each reads the other's files.
+    """
+
+    serialized_name = "LossScaleOptimizer"
+    # Keras looks classes up by module and name, and imports no package but its own. So files name the native wrapper,
+    # and load as one where mpls is not; where it is, the registered name in them is its own.
+    serialized_module: str | None = "keras.optimizers"
+    works_with_parameter_servers = True
+
+    if TYPE_CHECKING:
+        # Defined by the public class.
+        dynamic: bool
+
+    def _init_family(self, inner_optimizer: Any, name: str | None) -> None:
+        require_known_backend()
+        refuse_factor(inner_optimizer)
+        # The constructor of Keras would set hyperparameters, which are those of the wrapped optimizer here.
+        self.__dict__.update(vars(_Blank(learning_rate=0.0, name=name)))
+
+    def _make_loss_scale(self, initial_scale: float, growth_steps: int | None) -> LossScale:
+        if growth_steps is None:
+            return FixedState(initial_scale)
+        # In this order, which is that of the native wrapper and so of files.
+        counter = self.add_variable(shape=(), dtype="int", initializer="zeros", aggregation="none", name="step_counter")
+        initializer = keras.initializers.Constant(initial_scale)
+        scale = self.add_variable(
+            shape=(), dtype="float32", initializer=initializer, aggregation="none", name="dynamic_scale"
+        )
+        # Past Keras' tracking of attributes, which would save them twice.
+        self.__dict__.update(step_counter=counter, dynamic_scale=scale)
+        return DynamicState(initial_scale, growth_steps, scale, counter)
+
+    def _track_inner(self) -> None:
+        if keras.backend.backend() == "tensorflow":
+            self._track_trackable(self._optimizer, "inner_optimizer")
+
+    def __dir__(self) -> list[str]:
+        # Keras saves what it finds here: the wrapped optimizer by its public name.
+        return [name for name in super().__dir__() if name != "_optimizer"]
+
+    @staticmethod
+    def deserialize_optimizer(config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
+        """Create a Keras 3 optimizer from its config."""
+        if config.get("module") is None:
+            return keras.optimizers.deserialize(config, custom_objects=custom_objects)
+        return keras.saving.deserialize_keras_object(config, custom_objects=custom_objects)
+
+    def _family_config(self) -> dict[str, Any]:
+        inner = keras.saving.serialize_keras_object(self._optimizer)
+        config = {"name": self.name, "inner_optimizer": inner}
+        return config if self.dynamic else {**config, "dynamic": False}
+
+    # What is the wrapped optimizer's.
+
+    built = delegated("built", "Whether the variables of the wrapped optimizer have been created.")
+    weight_decay = delegated("weight_decay", "The weight decay of the wrapped optimizer, a float, or None.")
+    use_ema = delegated("use_ema", "Whether the weights are averaged.")
+    ema_momentum = delegated("ema_momentum", "The momentum of that average, a float.")
+    ema_overwrite_frequency = delegated(
+        "ema_overwrite_frequency", "Every how many steps the weights become their average, an int, or None."
+    )
+    gradient_accumulation_steps = delegated(
+        "gradient_accumulation_steps", "Over how many steps gradients are averaged, an int, or None."
+    )
+
+    def build(self, variables: Any) -> None:
+        """Create the wrapped optimizer's variables, if they have not been created yet.
+
+        Args:
+            variables: the variables that will be optimized.
+        """
+        inner = self._optimizer
+        if not inner.built:
+            with keras.name_scope(inner.name, caller=inner):
+                inner.build(list(variables))
+
+    @property
+    def variables(self) -> list[Any]:
+        """The wrapper's own variables, `step_counter` and `dynamic_scale` the last of them, then the wrapped one's."""
+        return [*self._variables, *self._optimizer.variables]
+
+    def set_weights(self, weights: Any) -> None:
+        """Set the values of `variables`.
+
+        Args:
+            weights: arrays, in the order of `variables`.
+
+        Raises:
+            ValueError: their number or shapes differ, as where the optimizer is not built.
+        """
+        variables, weights = self.variables, list(weights)
+        shapes, given = ([tuple(value.shape) for value in values] for values in (variables, weights))
+        if shapes != given:
+            raise ArgumentValueError(
+                error_text(
+                    "LossScaleOptimizer.set_weights: weights",
+                    f"have the shapes {shapes}",
+                    given,
+                    "Call opt.build(variables) before",
+                    "keras-3",
+                )
+            )
+        for variable, value in zip(variables, weights, strict=True):
+            variable.assign(value)
+
+    def finalize_variable_values(self, var_list: Any) -> None:
+        """Overwrite variables by their averages, if the wrapped optimizer keeps them.
+
+        Args:
+            var_list: the variables.
+        """
+        self._optimizer.finalize_variable_values(var_list)
+
+    def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
+        """Exclude variables from the wrapped optimizer's weight decay; before it is built.
+
+        Args:
+            var_list: variables.
+            var_names: parts of names of variables.
+        """
+        self._optimizer.exclude_from_weight_decay(var_list, var_names)
+
+    def check_finite(self, grads: Any) -> Any:
+        """Return whether all gradients are finite, a scalar boolean tensor; None among them is ignored."""
+        return ops.all_finite(list(grads))
+
+    def update_step(self, *_: Any, **__: Any) -> Any:
+        """Refuse: applying a single gradient is the wrapped optimizer's."""
+        raise RuntimeError("LossScaleOptimizer leaves it to the wrapped optimizer to apply a gradient: call apply().")
+
+    _stateful_handle_finite_grads = _stateful_handle_non_finite_grads = update_step
+    _stateless_handle_finite_grads = _stateless_handle_non_finite_grads = update_step
+    _tf_apply = _common_apply = update_step
+
+
+# Keras may have been loaded after mpls.keras was.
+register_with_keras()

@@ -1,0 +1,117 @@
+"""The arithmetic of loss scaling in Keras' own ops, for backends other than TensorFlow; the rule is the core's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from mpls.core import gradients
+from mpls.core.dynamic import DynamicLossScale
+from mpls.core.rule import ScaleState, UpdateRule, next_state
+from mpls.errors import ArgumentValueError
+from mpls.keras.keras3.state import overwrites
+
+
+def unscale(grads: list[Any], scale: Any) -> list[Any]:
+    """Divide gradients by the loss scale, those of half precision in float32; None stays None."""
+    if keras.backend.backend() == "tensorflow":
+        unscaled: list[Any] = gradients.unscale_gradients(grads, scale)
+        return unscaled
+    return [grad if grad is None else _divide(grad, scale) for grad in grads]
+
+
+def _divide(grad: Any, scale: Any) -> Any:
+    dtype = keras.backend.standardize_dtype(grad.dtype)
+    if dtype in ("float16", "bfloat16"):
+        return ops.cast(ops.divide(ops.cast(grad, "float32"), scale), dtype)
+    return ops.divide(grad, ops.cast(scale, dtype))
+
+
+def all_finite(grads: list[Any]) -> Any:
+    """Return whether every element of every gradient is finite; None is ignored."""
+    if keras.backend.backend() == "tensorflow":
+        return gradients.all_finite(grads)
+    checks = [ops.all(ops.isfinite(grad)) for grad in grads if grad is not None]
+    return ops.all(ops.stack(checks)) if checks else ops.convert_to_tensor(True)
+
+
+def stateless_apply(wrapper: Any, optimizer_variables: Any, grads: Any, values: Any, is_scaled: bool) -> Any:
+    """Return the new values of trainable variables and of the wrapper's variables, applied or skipped.
+
+    Args:
+        wrapper: the wrapper, built.
+        optimizer_variables: the values of its variables.
+        grads: a gradient, or None, for each trainable variable.
+        values: the values of the trainable variables.
+        is_scaled: whether the gradients are still to be unscaled.
+
+    Raises:
+        ValueError: the wrapper is not built, or the numbers of values are not those of the variables.
+    """
+    grads, values, current = list(grads), list(values), list(optimizer_variables)
+    inner, variables = wrapper.inner_optimizer, wrapper._optimizer._trainable_variables
+    _require_fitting(wrapper, current, grads, values)
+    own = len(current) - len(inner.variables)
+    loss_scale = wrapper._loss_scale
+    if not isinstance(loss_scale, DynamicLossScale):
+        scale = loss_scale()
+        grads = _unscale_for(grads, variables, scale) if is_scaled else grads
+        values, inner_values = inner.stateless_apply(current[own:], grads, values)
+        return list(values), [*current[:own], *inner_values]
+
+    mapping = {id(variable): index for index, variable in enumerate(wrapper.variables)}
+    scale_at, counter_at = (mapping[id(variable)] for variable in (loss_scale.scale, loss_scale.counter))
+    before = ScaleState(current[scale_at], current[counter_at])
+    grads = _unscale_for(grads, variables, before.scale) if is_scaled else grads
+    grads_finite = all_finite(grads)
+    after = next_state(before, grads_finite, UpdateRule(loss_scale.increment_period), ops.where)
+    values, inner_values = ops.cond(
+        grads_finite,
+        lambda: tuple(map(list, inner.stateless_apply(current[own:], grads, values))),
+        lambda: (values, current[own:]),
+    )
+    new = [*current[:own], *inner_values]
+    new[scale_at], new[counter_at] = after.scale, ops.cast(after.good_steps, loss_scale.counter.dtype)
+    return values, new
+
+
+def apply(wrapper: Any, grads_and_vars: list[tuple[Any, Any]], is_scaled: bool) -> None:
+    """Apply gradients or skip the step, and assign what comes out."""
+    built = wrapper._optimizer._trainable_variables
+    given = {id(variable): grad for grad, variable in grads_and_vars}
+    state = wrapper.variables
+    values, state_values = stateless_apply(
+        wrapper,
+        [variable.value for variable in state],
+        [given.get(id(variable)) for variable in built],
+        [variable.value for variable in built],
+        is_scaled,
+    )
+    for variable, value in zip([*built, *state], [*values, *state_values], strict=True):
+        variable.assign(value)
+
+
+def _unscale_for(grads: list[Any], variables: list[Any], scale: Any) -> list[Any]:
+    return [
+        grad if overwrites(variable) else result
+        for grad, result, variable in zip(grads, unscale(grads, scale), variables, strict=True)
+    ]
+
+
+def _require_fitting(wrapper: Any, current: list[Any], grads: list[Any], values: list[Any]) -> None:
+    if not wrapper.built:
+        raise ArgumentValueError(
+            "LossScaleOptimizer: stateless_apply() must be called on an optimizer that is built; got one that is not. "
+            "Call opt.build(variables). See MIGRATION.md#keras-3"
+        )
+    trainable = len(wrapper._optimizer._trainable_variables)
+    expected = {"optimizer_variables": len(wrapper.variables), "grads": trainable, "trainable_variables": trainable}
+    for name, given in zip(expected, (current, grads, values), strict=True):
+        if len(given) != expected[name]:
+            raise ArgumentValueError(
+                f"LossScaleOptimizer.stateless_apply: {name} must hold {expected[name]} values; got {len(given)} "
+                f"({type(given).__name__}). Pass the values of opt.variables and of the variables that it was built "
+                "with, in their order. See MIGRATION.md#keras-3"
+            )

@@ -1,0 +1,64 @@
+"""What the family of Keras 3 refuses, before anything changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from mpls.errors import ArgumentValueError, UnsupportedBackendError, UnsupportedGraphError, error_text
+from mpls.upstream import graph_key
+
+
+def require_known_backend() -> None:
+    """Refuse backends of Keras on which no test has run."""
+    backend = keras.backend.backend()
+    if backend not in ("tensorflow", "jax"):
+        raise UnsupportedBackendError(
+            f"LossScaleOptimizer: the backend of Keras must be tensorflow or jax; got {backend!r} (str). Set "
+            "KERAS_BACKEND=tensorflow before Keras is imported. See MIGRATION.md#keras-3"
+        )
+
+
+def require_tensorflow(method: str) -> None:
+    """Refuse a method that needs gradients of TensorFlow."""
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise UnsupportedBackendError(
+            f"LossScaleOptimizer: {method}() must be called on the TensorFlow backend; got {backend!r} (str). "
+            "Compute gradients of opt.scale_loss(loss), and call opt.stateless_apply(). See MIGRATION.md#keras-3"
+        )
+
+
+def require_stateless_backend() -> None:
+    """Refuse `stateless_apply` on TensorFlow, as Keras does."""
+    if keras.backend.backend() == "tensorflow":
+        raise UnsupportedBackendError(
+            "LossScaleOptimizer: stateless_apply() must be called on the JAX backend; got TensorFlow, on which no "
+            "Keras optimizer has it. Call opt.apply(grads, variables). See MIGRATION.md#keras-3"
+        )
+
+
+def refuse_factor(inner_optimizer: Any) -> None:
+    """Refuse an optimizer that divides gradients by a factor of its own: they would be unscaled once more."""
+    factor = inner_optimizer.loss_scale_factor
+    if factor is not None:
+        raise ArgumentValueError(
+            error_text(
+                "LossScaleOptimizer: inner_optimizer",
+                "have no loss_scale_factor of its own",
+                factor,
+                f"Leave it out, and pass LossScaleOptimizer(optimizer, dynamic=False, initial_scale={factor})",
+                "fixed-scales",
+            )
+        )
+
+
+def refuse_v1_graph() -> None:
+    """Refuse to apply gradients where no session could run it."""
+    if graph_key() is not None:
+        raise UnsupportedGraphError(
+            "LossScaleOptimizer: an optimizer in a v1 graph must be one of tf_keras.optimizers.legacy; got one of "
+            "Keras 3, which returns no op that a session could run. Wrap tf_keras.optimizers.legacy.SGD(), or one of "
+            "tf.compat.v1.train with mpls.v1. See MIGRATION.md#optimizer-arguments"
+        )

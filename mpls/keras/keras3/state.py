@@ -1,0 +1,107 @@
+"""State and step of wrappers over Keras 3 optimizers, on the TensorFlow backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from mpls.core.dynamic import DynamicLossScale
+from mpls.core.gradients import all_finite
+from mpls.core.loss_scale import FixedLossScale, LossScale
+
+
+class FixedState(FixedLossScale):
+    """A fixed loss scale on whatever backend Keras runs."""
+
+    def __init__(self, value: float) -> None:
+        LossScale.__init__(self)
+        self._loss_scale_value = value
+
+    def __call__(self) -> Any:
+        """Return the scale as a scalar float32 tensor of the backend."""
+        return keras.ops.convert_to_tensor(self._loss_scale_value, dtype="float32")
+
+
+class DynamicState(DynamicLossScale):
+    """A dynamic loss scale whose state is in variables that Keras saves with the wrapper.
+
+    Attributes:
+        scale: scalar float32 Keras variable.
+        counter: scalar integer Keras variable.
+    """
+
+    def __init__(self, initial_scale: float, growth_steps: int, scale: Any, counter: Any) -> None:
+        super().__init__(initial_scale, growth_steps, 2.0)
+        self.scale = scale
+        self.counter = counter
+
+    def __call__(self) -> Any:
+        """Return the scale as a scalar float32 tensor of the backend."""
+        return keras.ops.convert_to_tensor(self.scale)
+
+    def _create_weights(self) -> None:
+        """Do nothing: the variables are the wrapper's."""
+
+    def _created_weight(self, name: str) -> Any:
+        return {"current_loss_scale": self.scale, "good_steps": self.counter}[name].value
+
+    @staticmethod
+    def _are_finite(grads: Any) -> Any:
+        """Return whether gradients of a replica are finite, and stay so when those of all are added up.
+
+        It is the wrapped optimizer that adds them up, after the step has been decided on. If none is above the
+        largest float divided by the number of replicas, no sum is infinite.
+        """
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        if replicas == 1:
+            return all_finite(grads)
+        return all_finite([grad if grad is None else _times(grad, replicas) for grad in tf.nest.flatten(grads)])
+
+
+def _times(grad: Any, factor: int) -> Any:
+    values = grad.values if isinstance(grad, tf.IndexedSlices) else grad
+    return values * tf.cast(factor, values.dtype)
+
+
+@dataclass
+class Keras3Step:
+    """Step hooks of Keras 3: a skipped step leaves `iterations` alone.
+
+    Attributes:
+        optimizer: the wrapped optimizer, which sums gradients over replicas.
+        is_summed: whether they have been summed already.
+    """
+
+    optimizer: Any
+    is_summed: bool
+
+    def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        """Call the wrapped optimizer, which advances `iterations`."""
+        grads, variables = map(list, zip(*grads_and_vars, strict=True))
+        if self.is_summed:
+            grads = [
+                grad if overwrites(variable) else _on_first_replica(grad)
+                for grad, variable in zip(grads, variables, strict=True)
+            ]
+        self.optimizer.apply(grads, variables)
+
+    def skip(self) -> Any:
+        """Do nothing."""
+
+
+def _on_first_replica(grad: Any) -> Any:
+    """Return a gradient there, and zeros on the other replicas: the sum that is still to come is the gradient."""
+    context = tf.distribute.get_replica_context()
+    if grad is None or context.num_replicas_in_sync == 1:
+        return grad
+    if isinstance(grad, tf.IndexedSlices):
+        return tf.IndexedSlices(_on_first_replica(grad.values), grad.indices, grad.dense_shape)
+    return tf.where(tf.equal(context.replica_id_in_sync_group, 0), grad, tf.zeros_like(grad))
+
+
+def overwrites(variable: Any) -> bool:
+    """Return whether what comes as the gradient of a variable is its new value, as with float8 layers."""
+    return bool(getattr(variable, "overwrite_with_gradient", False))

@@ -1,0 +1,653 @@
+"""The wrapper over Keras 3 optimizers: recognition, both calling styles, what it takes over from Keras."""
+
+from __future__ import annotations
+
+import itertools
+import unittest
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.experimental
+import mpls.keras
+import mpls.v1
+from mpls.errors import CallOrderError, MplsError, MplsWarning, UnsupportedBackendError
+
+Ours: Any = mpls.keras.LossScaleOptimizer
+Native: Any = keras.optimizers.LossScaleOptimizer
+INF, NAN = float("inf"), float("nan")
+
+RUNNERS: list[tuple[str, Callable[[Any], Any]]] = [("eager", lambda fn: fn), ("function", tf.function)]
+
+
+def wrapped(inner: Any = None, **kwargs: Any) -> Any:
+    return Ours(inner or keras.optimizers.SGD(0.25), **{"initial_scale": 8, "dynamic_growth_steps": 2, **kwargs})
+
+
+def state_of(opt: Any) -> tuple[float, int, int]:
+    return float(opt.loss_scale), int(opt.dynamic_counter), int(opt.iterations)
+
+
+# The two styles, and the loop of Keras' own trainer. Each takes a step with the gradient `factor`.
+
+
+def keras_2_style(opt: Any, variable: Any, factor: Any) -> None:
+    with tf.GradientTape() as tape:
+        loss = opt.get_scaled_loss(variable * factor)
+    grads = opt.get_unscaled_gradients(tape.gradient(loss, [variable]))
+    opt.apply_gradients(zip(grads, [variable], strict=True))
+
+
+def keras_3_style(opt: Any, variable: Any, factor: Any) -> None:
+    with tf.GradientTape() as tape:
+        loss = opt.scale_loss(variable * factor)
+    opt.apply(tape.gradient(loss, [variable]), [variable])
+
+
+def trainer_style(opt: Any, variable: Any, factor: Any) -> None:
+    with tf.GradientTape() as tape:
+        loss = opt.scale_loss(variable * factor)
+    opt.apply_gradients(zip(tape.gradient(loss, [variable]), [variable], strict=True))
+
+
+def mixed_by_name(opt: Any, variable: Any, factor: Any) -> None:
+    """Scale by the call of Keras 2, unscale and apply by the one of Keras 3: once each."""
+    with tf.GradientTape() as tape:
+        loss = opt.get_scaled_loss(variable * factor)
+    opt.apply(tape.gradient(loss, [variable]), [variable])
+
+
+def minimized(opt: Any, variable: Any, factor: Any) -> None:
+    opt.minimize(lambda: variable * factor, [variable])
+
+
+def minimized_on_a_tape(opt: Any, variable: Any, factor: Any) -> None:
+    with tf.GradientTape() as tape:
+        loss = variable * factor
+    opt.minimize(loss, lambda: [variable], tape=tape)
+
+
+STYLES = [keras_2_style, keras_3_style, trainer_style, mixed_by_name, minimized, minimized_on_a_tape]
+
+
+class RecognitionTest(unittest.TestCase):
+    def test_classes(self) -> None:
+        for optimizer in (wrapped(), wrapped(dynamic=False, dynamic_growth_steps=None)):
+            self.assertIsInstance(optimizer, Ours)
+            self.assertIsInstance(optimizer, Native)
+            self.assertIsInstance(optimizer, keras.optimizers.Optimizer)
+            self.assertNotIsInstance(optimizer, mpls.experimental.LossScaleOptimizer)
+            self.assertNotIsInstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
+            self.assertEqual(type(optimizer).__name__, "LossScaleOptimizer")
+            self.assertIs(keras.optimizers.get(optimizer), optimizer)
+
+    def test_the_native_wrapper_counts_as_one_of_ours(self) -> None:
+        native = Native(keras.optimizers.SGD())
+        self.assertIsInstance(native, Ours)
+        self.assertNotIsInstance(native, mpls.experimental.LossScaleOptimizer)
+
+    def test_the_experimental_class(self) -> None:
+        with self.assertWarnsRegex(FutureWarning, r"dynamic=False, initial_scale=128\)"):
+            optimizer = mpls.experimental.LossScaleOptimizer(keras.optimizers.SGD(0.25), 128)
+        self.assertIsInstance(optimizer, mpls.experimental.LossScaleOptimizer)
+        self.assertIsInstance(optimizer, Native)
+        self.assertEqual((float(optimizer.loss_scale), optimizer.dynamic), (128.0, False))
+        variable = keras.Variable(1.0)
+        keras_3_style(optimizer, variable, 1.0)
+        self.assertEqual(float(variable), 0.75)
+
+    def test_subclasses_of_users_keep_their_name_and_methods(self) -> None:
+        class Mine(Ours):
+            def get_unscaled_gradients(self, grads: Any) -> Any:
+                return [grad * 2.0 for grad in super().get_unscaled_gradients(grads)]
+
+        optimizer, variable = Mine(keras.optimizers.SGD(0.25)), keras.Variable(1.0)
+        self.assertIsInstance(optimizer, Mine)
+        self.assertIsInstance(optimizer, Native)
+        self.assertEqual((type(optimizer).__name__, type(optimizer).__module__), ("Mine", __name__))
+        minimized(optimizer, variable, 1.0)
+        self.assertEqual(float(variable), 0.5)
+
+    def test_compile_wraps_nothing_again(self) -> None:
+        optimizer = wrapped()
+        model = keras.Sequential([keras.layers.Dense(1, dtype="mixed_float16")])
+        keras.mixed_precision.set_global_policy("mixed_float16")
+        self.addCleanup(keras.mixed_precision.set_global_policy, "float32")
+        model = keras.Sequential([keras.layers.Dense(1)])
+        model.compile(optimizer, "mse")
+        self.assertIs(model.optimizer, optimizer)
+        bare = keras.Sequential([keras.layers.Dense(1)])
+        bare.compile("sgd", "mse")
+        self.assertIsInstance(bare.optimizer, Native)
+
+
+class StyleTest(unittest.TestCase):
+    """Gradients are unscaled exactly once, in each style and in no mix."""
+
+    FACTORS = (1.0, 2.0, INF, 0.5, NAN, 1.0, 1.0)
+    STATES = ((8, 1, 1), (16, 0, 2), (8, 0, 2), (8, 1, 3), (4, 0, 3), (4, 1, 4), (8, 0, 5))
+    WEIGHTS = (0.75, 0.25, 0.25, 0.125, 0.125, -0.125, -0.375)
+
+    @parameterized.expand(
+        [
+            (f"{runner}_{style.__name__}", compiled, style)
+            for (runner, compiled), style in itertools.product(RUNNERS, STYLES)
+        ]
+    )
+    def test_a_training(self, name: str, compiled: Any, style: Any) -> None:
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+        step = compiled(lambda factor: style(optimizer, variable, factor))
+        for factor, state, weight in zip(self.FACTORS, self.STATES, self.WEIGHTS, strict=True):
+            step(tf.constant(factor))
+            self.assertEqual(state_of(optimizer), state)
+            self.assertEqual(float(variable), weight)
+
+    @parameterized.expand(
+        [
+            (f"{runner}_{style.__name__}", compiled, style)
+            for (runner, compiled), style in itertools.product(RUNNERS, STYLES)
+        ]
+    )
+    def test_a_fixed_scale_scales_and_never_skips(self, name: str, compiled: Any, style: Any) -> None:
+        optimizer = wrapped(dynamic=False, initial_scale=128.0, dynamic_growth_steps=None)
+        variable = keras.Variable(1.0)
+        step = compiled(lambda factor: style(optimizer, variable, factor))
+        step(tf.constant(1.0))
+        step(tf.constant(2.0))
+        self.assertEqual((float(variable), float(optimizer.loss_scale)), (0.25, 128.0))
+        self.assertIsNone(optimizer.dynamic_counter)
+        self.assertIsNone(optimizer.dynamic_growth_steps)
+        step(tf.constant(NAN))
+        self.assertTrue(np.isnan(float(variable)))
+        self.assertEqual(int(optimizer.iterations), 3)
+
+    MIXES = (
+        ("scale_loss unscaled apply_gradients", r"get_unscaled_gradients\(\) is one too many: apply_gradients\(\)"),
+        ("scale_loss unscaled apply", r"get_unscaled_gradients\(\) is one too many: apply\(\) unscales"),
+        ("get_scaled_loss unscaled apply", r"get_unscaled_gradients\(\) is one too many: apply\(\) unscales"),
+        ("unscaled apply", r"get_unscaled_gradients\(\) is one too many: apply\(\) unscales"),
+        ("scale_loss get_scaled_loss apply", r"get_scaled_loss\(\) is one too many: the loss is scaled by both"),
+        ("get_scaled_loss scale_loss apply_gradients", r"get_scaled_loss\(\) is one too many: the loss is scaled"),
+        ("get_scaled_loss scale_loss unscaled apply_gradients", r"scale_loss\(\) is one too many: the loss is"),
+        ("get_scaled_loss apply_gradients", r"get_unscaled_gradients\(\) must be called between"),
+    )
+
+    @parameterized.expand(
+        [
+            (f"{runner}_{calls.replace(' ', '_')}", compiled, calls.split(), message)
+            for (runner, compiled), (calls, message) in itertools.product(RUNNERS, MIXES)
+        ]
+    )
+    def test_a_mix_is_an_error_that_names_the_call(self, name: str, compiled: Any, calls: Any, message: str) -> None:
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+
+        def mix(factor: Any) -> None:
+            with tf.GradientTape() as tape:
+                loss = variable * factor
+                for call in calls:
+                    loss = getattr(optimizer, call)(loss) if "loss" in call else loss
+            grads = tape.gradient(loss, [variable])
+            if "unscaled" in calls:
+                grads = optimizer.get_unscaled_gradients(grads)
+            if "apply" in calls:
+                optimizer.apply(grads, [variable])
+            else:
+                optimizer.apply_gradients(zip(grads, [variable], strict=True))
+
+        with self.assertRaisesRegex(CallOrderError, message) as caught:
+            compiled(mix)(tf.constant(1.0))
+        self.assertIsInstance(caught.exception, RuntimeError)
+        self.assertIn("MIGRATION.md#calling-styles", str(caught.exception))
+        self.assertEqual((float(variable), state_of(optimizer)), (1.0, (8.0, 0, 0)))
+        # The next step begins anew.
+        keras_3_style(optimizer, variable, 1.0)
+        self.assertEqual((float(variable), state_of(optimizer)), (0.75, (8.0, 1, 1)))
+
+    def test_styles_may_change_between_steps(self) -> None:
+        optimizer, variable = wrapped(dynamic_growth_steps=100), keras.Variable(1.0)
+        for count, style in enumerate([*STYLES, *STYLES[::-1]], start=1):
+            style(optimizer, variable, 1.0)
+            self.assertEqual(float(variable), 1.0 - 0.25 * count, style)
+
+    def test_several_losses_in_a_step(self) -> None:
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+        with tf.GradientTape() as tape:
+            loss = optimizer.scale_loss(variable * 1.0) + optimizer.scale_loss(variable * 2.0)
+        optimizer.apply(tape.gradient(loss, [variable]), [variable])
+        self.assertEqual(float(variable), 0.25)
+
+    def test_a_call_elsewhere_does_not_count_for_a_function(self) -> None:
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+        self.assertEqual(float(optimizer.get_scaled_loss(tf.constant(2.0))), 16.0)
+        tf.function(lambda: keras_3_style(optimizer, variable, 1.0))()
+        self.assertEqual(float(variable), 0.75)
+        self.assertEqual(float(optimizer.scale_loss(2.0)), 16.0)
+        tf.function(lambda: keras_2_style(optimizer, variable, 1.0))()
+        self.assertEqual(float(variable), 0.5)
+
+    @parameterized.expand(
+        [
+            ("keras_2", "get_scaled_loss", lambda opt, grads: opt.get_unscaled_gradients(grads)),
+            ("keras_3", "scale_loss", lambda opt, grads: grads),
+        ]
+    )
+    def test_a_step_split_over_functions_that_are_traced_again_apart(self, name: str, scale: str, unscale: Any) -> None:
+        optimizer, variable = wrapped(dynamic_growth_steps=100), keras.Variable([1.0, 1.0])
+
+        @tf.function
+        def gradients(x: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = getattr(optimizer, scale)(tf.reduce_sum(variable) * tf.reduce_sum(x))
+            return unscale(optimizer, tape.gradient(loss, [variable]))
+
+        @tf.function
+        def apply(grads: Any, label: Any) -> None:
+            optimizer.apply_gradients(zip(grads, [variable], strict=True))
+
+        expected = 1.0
+        # New shapes trace `gradients` again, new labels `apply`.
+        for length, label in ((1, 1), (1, 1), (2, 1), (2, 2), (3, 3), (3, 4), (1, 5)):
+            apply(gradients(tf.ones(length)), label)
+            expected -= 0.25 * length
+            np.testing.assert_array_equal(variable.numpy(), [expected] * 2)
+
+    def test_sparse_and_missing_gradients(self) -> None:
+        for style in ("keras_2", "keras_3"):
+            optimizer, table, unused = wrapped(), keras.Variable(np.ones((3, 2))), keras.Variable(1.0)
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.nn.embedding_lookup(table.value, [0, 2, 2]))
+                loss = optimizer.get_scaled_loss(loss) if style == "keras_2" else optimizer.scale_loss(loss)
+            grads = tape.gradient(loss, [table, unused])
+            self.assertIsInstance(grads[0], tf.IndexedSlices)
+            self.assertIsNone(grads[1])
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Gradients do not exist", UserWarning)
+                if style == "keras_2":
+                    grads = optimizer.get_unscaled_gradients(grads)
+                    self.assertIsInstance(grads[0], tf.IndexedSlices)
+                    optimizer.apply_gradients(zip(grads, [table, unused], strict=True))
+                else:
+                    optimizer.apply(grads, [table, unused])
+            np.testing.assert_array_equal(table.numpy(), [[0.75, 0.75], [1.0, 1.0], [0.5, 0.5]])
+
+    @parameterized.expand([("float16",), ("bfloat16",), ("float32",), ("float64",)])
+    def test_dtypes(self, dtype: str) -> None:
+        for style in (keras_2_style, keras_3_style):
+            optimizer = wrapped(initial_scale=2.0**14)
+            variable = keras.Variable(1.0, dtype=dtype)
+            style(optimizer, variable, tf.constant(0.5, dtype))
+            self.assertEqual(float(variable), 0.875)
+            self.assertEqual(keras.backend.standardize_dtype(variable.dtype), dtype)
+
+    def test_a_float16_loss_is_scaled_in_float32_by_the_style_of_keras_3(self) -> None:
+        loss = tf.constant(2.0, tf.float16)
+        for optimizer in (
+            wrapped(initial_scale=2.0**20),
+            wrapped(dynamic=False, initial_scale=2.0**20, dynamic_growth_steps=None),
+        ):
+            self.assertEqual(float(optimizer.scale_loss(loss)), 2.0**21)
+        self.assertTrue(np.isinf(float(wrapped(initial_scale=2.0**20).get_scaled_loss(loss))))
+        with self.assertRaisesRegex(ValueError, "be at most 65504 for a float16 loss"):
+            optimizer.get_scaled_loss(loss)
+
+    def test_float8_variables_are_overwritten_by_what_comes_as_their_gradient(self) -> None:
+        for style in ("keras_2", "keras_3"):
+            optimizer, amax, kernel = wrapped(), keras.Variable(1.0), keras.Variable(1.0)
+            amax.overwrite_with_gradient = True
+            optimizer.build([amax, kernel])
+            optimizer.scale_loss(1.0) if style == "keras_3" else optimizer.get_scaled_loss(tf.constant(1.0))
+            grads = [tf.constant(5.0), tf.constant(8.0)]
+            if style == "keras_3":
+                optimizer.apply(grads, [amax, kernel])
+            else:
+                grads = optimizer.get_unscaled_gradients(grads)
+                optimizer.apply_gradients(zip(grads, [amax, kernel], strict=True))
+                with self.assertRaisesRegex(ValueError, "hold one for each variable where float8"):
+                    optimizer.get_unscaled_gradients([tf.constant(8.0)])
+            self.assertEqual((float(amax), float(kernel)), (5.0, 0.75))
+
+
+class WarningTest(unittest.TestCase):
+    """Custom loops that never scale the loss are told so, once."""
+
+    def warnings_of(self, *steps: Callable[[], Any]) -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for step in steps:
+                step()
+        messages = [str(warning.message) for warning in caught if issubclass(warning.category, MplsWarning)]
+        self.assertTrue(all(warning.filename == __file__ for warning in caught if warning.category is MplsWarning))
+        return messages
+
+    def test_apply_without_scaling(self) -> None:
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+        apply = lambda: optimizer.apply([tf.constant(8.0)], [variable])  # noqa: E731
+        (message,) = self.warnings_of(apply, apply)
+        self.assertRegex(message, r"neither scale_loss\(\) nor get_scaled_loss\(\) ever was.*divided by")
+        # As Keras 3 itself: gradients count as scaled.
+        self.assertEqual(float(variable), 0.5)
+
+    def test_unscaling_without_scaling(self) -> None:
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+
+        def step() -> None:
+            grads = optimizer.get_unscaled_gradients([tf.constant(8.0)])
+            optimizer.apply_gradients(zip(grads, [variable], strict=True))
+
+        (message,) = self.warnings_of(step, step)
+        self.assertIn("so the gradients are not scaled", message)
+        self.assertEqual(float(variable), 0.5)
+
+    @parameterized.expand([(style.__name__, style) for style in STYLES])
+    def test_right_loops_are_not_warned(self, name: str, style: Any) -> None:
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+        self.assertEqual(self.warnings_of(lambda: style(optimizer, variable, 1.0)), [])
+
+
+class MembersTest(unittest.TestCase):
+    """What Keras and its users ask of an optimizer."""
+
+    def test_the_state(self) -> None:
+        optimizer = wrapped()
+        self.assertEqual((optimizer.dynamic, optimizer.initial_scale, optimizer.dynamic_growth_steps), (True, 8.0, 2))
+        self.assertEqual((float(optimizer.dynamic_scale), int(optimizer.step_counter)), (8.0, 0))
+        self.assertIsInstance(optimizer.dynamic_scale, keras.Variable)
+        self.assertRegex(optimizer.name, r"^loss_scale_optimizer(_\d+)?$")
+        self.assertEqual(wrapped(name="mine").name, "mine")
+        self.assertEqual(Ours(keras.optimizers.SGD()).initial_scale, 2.0**15)
+        self.assertEqual(Ours(keras.optimizers.SGD()).dynamic_growth_steps, 2000)
+
+    def test_the_variables_stand_where_the_native_wrapper_has_them(self) -> None:
+        for inner in (keras.optimizers.SGD(0.5, momentum=0.5), keras.optimizers.Adam(0.5)):
+            config = keras.optimizers.serialize(inner)
+            variables = [keras.Variable(1.0, name="v"), keras.Variable([1.0], name="w")]
+            paths = []
+            for wrapper in (Ours, Native):
+                optimizer = wrapper(keras.optimizers.deserialize(config), initial_scale=8.0)
+                optimizer.build(variables)
+                paths.append(
+                    [(each.name, each.shape, each.dtype, each.numpy().tolist()) for each in optimizer.variables]
+                )
+            self.assertEqual(*paths)
+
+    def test_hyperparameters_are_those_of_the_wrapped_optimizer(self) -> None:
+        inner = keras.optimizers.Adam(0.5, weight_decay=0.25, use_ema=True, ema_momentum=0.5, clipnorm=2.0)
+        optimizer = wrapped(inner)
+        self.assertIs(optimizer.inner_optimizer, inner)
+        for name in ("weight_decay", "use_ema", "ema_momentum", "clipnorm", "gradient_accumulation_steps"):
+            self.assertEqual(getattr(optimizer, name), getattr(inner, name), name)
+        optimizer.clipnorm = 4.0
+        optimizer.learning_rate = 0.125
+        self.assertEqual((inner.clipnorm, float(inner.learning_rate), float(optimizer.lr)), (4.0, 0.125, 0.125))
+        self.assertIs(optimizer.iterations, inner.iterations)
+
+    def test_a_learning_rate_schedule(self) -> None:
+        schedule = keras.optimizers.schedules.PiecewiseConstantDecay([1], [0.5, 0.25])
+        optimizer, variable = wrapped(keras.optimizers.SGD(schedule)), keras.Variable(1.0)
+        # The skipped step does not count for the schedule.
+        for factor, weight in ((1.0, 0.5), (INF, 0.5), (1.0, 0.0), (1.0, -0.25)):
+            keras_3_style(optimizer, variable, factor)
+            self.assertEqual(float(variable), weight)
+
+    def test_built(self) -> None:
+        optimizer, variable = wrapped(keras.optimizers.Adam()), keras.Variable([1.0, 2.0])
+        self.assertFalse(optimizer.built)
+        optimizer.build([variable])
+        self.assertTrue(optimizer.built)
+        self.assertTrue(optimizer.inner_optimizer.built)
+        count = len(optimizer.variables)
+        optimizer.build([variable])
+        self.assertEqual(len(optimizer.variables), count)
+        with tf.GradientTape() as tape:
+            loss = optimizer.scale_loss(tf.reduce_sum(variable * variable))
+        optimizer.apply(tape.gradient(loss, [variable]))
+        self.assertNotEqual(variable.numpy().tolist(), [1.0, 2.0])
+
+    def test_set_weights(self) -> None:
+        variable = keras.Variable([1.0, 2.0])
+        optimizer, other = (wrapped(keras.optimizers.Adam(0.5)) for _ in range(2))
+        for factor in (1.0, INF, 1.0):
+            with tf.GradientTape() as tape:
+                loss = optimizer.scale_loss(tf.reduce_sum(variable * factor))
+            optimizer.apply(tape.gradient(loss, [variable]), [variable])
+        weights = [each.numpy() for each in optimizer.variables]
+        with self.assertRaisesRegex(ValueError, "have the shapes"):
+            other.set_weights(weights)
+        other.build([variable])
+        other.set_weights(weights)
+        self.assertEqual(state_of(other), (4.0, 1, 2))
+        for one, two in zip(optimizer.variables, other.variables, strict=True):
+            np.testing.assert_array_equal(one.numpy(), two.numpy())
+
+    def test_the_average_of_weights(self) -> None:
+        variable, control = keras.Variable(1.0), keras.Variable(1.0)
+        settings = {"use_ema": True, "ema_momentum": 0.5, "ema_overwrite_frequency": 3}
+        optimizer, bare = wrapped(keras.optimizers.SGD(0.25, **settings)), keras.optimizers.SGD(0.25, **settings)
+        for factor in (1.0, INF, 2.0, NAN, 1.0, 0.5):
+            keras_3_style(optimizer, variable, factor)
+            if np.isfinite(factor):
+                bare.apply([tf.constant(factor)], [control])
+            self.assertEqual(float(variable), float(control))
+        optimizer.finalize_variable_values([variable])
+        bare.finalize_variable_values([control])
+        self.assertEqual(float(variable), float(control))
+        self.assertEqual(int(optimizer.iterations), 4)
+
+    @parameterized.expand(RUNNERS)
+    def test_gradient_accumulation(self, name: str, compiled: Any) -> None:
+        variable, control = keras.Variable(1.0), keras.Variable(1.0)
+        settings = {"momentum": 0.5, "gradient_accumulation_steps": 2}
+        optimizer, bare = wrapped(keras.optimizers.SGD(0.25, **settings)), keras.optimizers.SGD(0.25, **settings)
+        step = compiled(lambda factor: keras_3_style(optimizer, variable, factor))
+        for factor in (1.0, INF, 2.0, NAN, 1.0, 0.5, 0.25):
+            step(tf.constant(factor))
+            if np.isfinite(factor):
+                bare.apply([tf.constant(factor)], [control])
+            self.assertEqual(float(variable), float(control))
+        self.assertNotEqual(float(variable), 1.0)
+        self.assertEqual(int(optimizer.iterations), 2)
+
+    def test_weight_decay_with_exclusions(self) -> None:
+        decayed, kept = keras.Variable(1.0, name="decayed"), keras.Variable(1.0, name="kept")
+        optimizer = wrapped(keras.optimizers.SGD(0.5, weight_decay=0.5))
+        optimizer.exclude_from_weight_decay(var_names=["kept"])
+        optimizer.scale_loss(1.0)
+        optimizer.apply([tf.constant(0.0)] * 2, [decayed, kept])
+        self.assertEqual((float(decayed), float(kept)), (0.75, 1.0))
+
+    def test_clipping_sees_unscaled_gradients(self) -> None:
+        optimizer, variable = wrapped(keras.optimizers.SGD(1.0, clipnorm=0.5)), keras.Variable(1.0)
+        keras_3_style(optimizer, variable, 2.0)
+        self.assertEqual(float(variable), 0.5)
+        keras_3_style(optimizer, variable, 0.25)
+        self.assertEqual(float(variable), 0.25)
+
+    def test_many_inner_optimizers(self) -> None:
+        if not hasattr(keras.optimizers, "MultiOptimizer"):
+            self.assertLess(tuple(map(int, keras.version().split(".")[:2])), (3, 15))
+            return
+        one, two, unused = (keras.Variable(1.0, name=name) for name in ("one", "two", "unused"))
+        slow = keras.optimizers.SGD(0.25)
+        rates = keras.optimizers.OptimizerMap(default_optimizer=keras.optimizers.SGD(0.5))
+        rates["two"] = slow
+        optimizer = wrapped(keras.optimizers.MultiOptimizer(rates))
+        for factor in (1.0, INF):
+            with tf.GradientTape() as tape:
+                loss = optimizer.scale_loss((one + two) * factor)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Gradients do not exist", UserWarning)
+                optimizer.apply(tape.gradient(loss, [one, two, unused]), [one, two, unused])
+        self.assertEqual((float(one), float(two), float(unused)), (0.5, 0.75, 1.0))
+
+    def test_returned_values(self) -> None:
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+        self.assertIsNone(keras_3_style(optimizer, variable, 1.0))
+        with tf.GradientTape() as tape:
+            loss = optimizer.scale_loss(variable * 1.0)
+        grads = tape.gradient(loss, [variable])
+        self.assertEqual(int(optimizer.apply_gradients(zip(grads, [variable], strict=True))), 2)
+        self.assertTrue(bool(optimizer.check_finite([tf.constant(1.0), None])))
+        self.assertFalse(bool(optimizer.check_finite([tf.constant(1.0), tf.constant(NAN)])))
+
+
+class ConfigTest(unittest.TestCase):
+    def test_a_dynamic_one_is_that_of_the_native_wrapper(self) -> None:
+        ours = wrapped(keras.optimizers.Adam(0.5, name="inner"), name="mine").get_config()
+        native = Native(
+            keras.optimizers.Adam(0.5, name="inner"), initial_scale=8.0, dynamic_growth_steps=2, name="mine"
+        ).get_config()
+        self.assertEqual(ours, native)
+        self.assertEqual(Native.from_config(ours | {}).get_config(), native)
+
+    @parameterized.expand([("dynamic", {}), ("fixed", {"dynamic": False, "dynamic_growth_steps": None})])
+    def test_round_trips(self, name: str, kwargs: Any) -> None:
+        optimizer = wrapped(keras.optimizers.Adam(0.5, clipnorm=1.0), name="mine", **kwargs)
+        config = optimizer.get_config()
+        before = repr(config)
+        for read in (Ours.from_config, type(optimizer).from_config):
+            again = read(config)
+            self.assertIs(type(again), type(optimizer))
+            self.assertEqual(again.get_config(), config)
+            self.assertEqual(again.dynamic, optimizer.dynamic)
+            self.assertIsInstance(again.inner_optimizer, keras.optimizers.Adam)
+        self.assertEqual(repr(config), before)
+        serialized = keras.optimizers.serialize(optimizer)
+        self.assertEqual((serialized["module"], serialized["class_name"]), ("keras.optimizers", "LossScaleOptimizer"))
+        again = keras.saving.deserialize_keras_object(serialized)
+        self.assertIs(type(again), type(optimizer))
+        self.assertEqual(again.get_config(), config)
+
+    def test_configs_with_the_unused_settings_of_older_releases(self) -> None:
+        config = wrapped().get_config()
+        defaults = {"weight_decay": None, "clipnorm": None, "use_ema": False, "ema_momentum": 0.99}
+        self.assertEqual(Ours.from_config({**config, **defaults}).get_config(), config)
+        with self.assertRaisesRegex(ValueError, "clipnorm must be a setting of the inner optimizer"):
+            Ours.from_config({**config, "clipnorm": 1.0})
+
+    def test_custom_objects(self) -> None:
+        class MyOwnSGD(keras.optimizers.SGD):
+            pass
+
+        config = wrapped(MyOwnSGD(0.5)).get_config()
+        again = Ours.from_config(config, custom_objects={"MyOwnSGD": MyOwnSGD})
+        self.assertIsInstance(again.inner_optimizer, MyOwnSGD)
+
+    def test_configs_of_other_families_make_optimizers_of_theirs(self) -> None:
+        theirs = Ours(tf_keras.optimizers.SGD(0.5), initial_scale=8.0)
+        again = Ours.from_config(theirs.get_config())
+        self.assertIsInstance(again.inner_optimizer, tf_keras.optimizers.Optimizer)
+        # The class of one family reads every config into its own.
+        legacy = {"class_name": "SGD", "config": {"learning_rate": 0.5}}
+        old = {"optimizer": legacy, "loss_scale": {"class_name": "FixedLossScale", "config": {"loss_scale_value": 4.0}}}
+        again = type(wrapped()).from_config(old)
+        self.assertIsInstance(again.inner_optimizer, keras.optimizers.SGD)
+        self.assertEqual((again.dynamic, again.initial_scale), (False, 4.0))
+
+
+class RefusalTest(unittest.TestCase):
+    """Bad input is refused with its reason, before anything changes."""
+
+    @parameterized.expand(
+        [
+            ("dynamic_is_the_scale_of_keras_3", (1024.0,), {}, TypeError, "dynamic must be a bool"),
+            ("string", (), {"initial_scale": "many"}, ValueError, "initial_scale must be a number"),
+            ("nan", (), {"initial_scale": NAN}, ValueError, "positive and finite"),
+            ("zero", (), {"initial_scale": 0}, ValueError, "positive and finite"),
+            ("inf", (), {"initial_scale": 1e39}, ValueError, "positive and finite"),
+            ("steps", (), {"dynamic_growth_steps": "often"}, ValueError, "dynamic_growth_steps must be a whole"),
+            ("fixed_without_scale", (False,), {}, ValueError, "initial_scale must be a number if dynamic is False"),
+            ("unknown", (), {"clipnorm": 1.0}, TypeError, "clipnorm"),
+        ]
+    )
+    def test_settings(self, name: str, args: Any, kwargs: Any, error: type, message: str) -> None:
+        inner = keras.optimizers.SGD(0.25)
+        before = dict(vars(inner))
+        with self.assertRaisesRegex(error, message):
+            Ours(inner, *args, **kwargs)
+        self.assertEqual(vars(inner), before)
+
+    def test_names_are_for_keras_3(self) -> None:
+        with self.assertRaisesRegex(TypeError, "name must be left out for an optimizer of tf_keras"):
+            Ours(tf_keras.optimizers.SGD(), name="mine")
+
+    def test_wrapping_twice(self) -> None:
+        inner = keras.optimizers.SGD()
+        optimizer = Ours(inner)
+        with self.assertRaisesRegex(TypeError, "not scale the loss itself"):
+            Ours(optimizer)
+        with self.assertRaisesRegex(TypeError, "not scale the loss itself"):
+            Ours(Native(keras.optimizers.SGD()))
+        with self.assertRaisesRegex(ValueError, "wrapped by one LossScaleOptimizer only"):
+            Ours(inner)
+        with self.assertRaisesRegex(ValueError, "tf.compat.v1.train.Optimizer"):
+            mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic")
+
+    def test_a_factor_of_the_inner_optimizer(self) -> None:
+        inner = keras.optimizers.SGD(0.25, loss_scale_factor=4.0)
+        with self.assertRaisesRegex(ValueError, r"no loss_scale_factor.*dynamic=False, initial_scale=4.0"):
+            Ours(inner)
+        self.assertEqual(inner.loss_scale_factor, 4.0)
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+        optimizer.inner_optimizer.loss_scale_factor = 4.0
+        with self.assertRaisesRegex(ValueError, "no loss_scale_factor"):
+            keras_3_style(optimizer, variable, 1.0)
+        self.assertEqual((float(variable), state_of(optimizer)), (1.0, (8.0, 0, 0)))
+
+    @parameterized.expand(RUNNERS)
+    def test_what_cannot_be_applied(self, name: str, compiled: Any) -> None:
+        optimizer, variable, other = wrapped(), keras.Variable(1.0), keras.Variable(1.0)
+        one = tf.constant(1.0)
+        optimizer.scale_loss(1.0)
+        for call, message in (
+            (lambda: optimizer.apply([one]), "trainable_variables must be given until the optimizer is built"),
+            (lambda: optimizer.apply([one, one], [variable]), "as many as the variables, 1; got 2"),
+            (lambda: optimizer.apply([None], [variable]), "at least one gradient that is not None"),
+            (lambda: optimizer.apply_gradients([]), "hold at least one pair"),
+            (lambda: optimizer.apply_gradients([(None, variable)]), "at least one gradient that is not None"),
+        ):
+            with self.assertRaisesRegex(ValueError, message) as caught:
+                compiled(call)()
+            self.assertIsInstance(caught.exception, MplsError)
+        optimizer.build([variable])
+        with self.assertRaisesRegex(ValueError, "Unknown variable"):
+            compiled(lambda: optimizer.apply([one], [other]))()
+        optimizer.apply([])
+        self.assertEqual((float(variable), state_of(optimizer)), (1.0, (8.0, 0, 0)))
+
+    def test_a_v1_graph(self) -> None:
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+        with tf.Graph().as_default(), self.assertRaisesRegex(RuntimeError, "v1 graph.*got one of Keras 3"):
+            optimizer.apply_gradients([(tf.constant(1.0), variable)])
+
+    def test_a_cross_replica_context(self) -> None:
+        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        with strategy.scope():
+            optimizer, variable = wrapped(), keras.Variable(1.0)
+            with self.assertRaisesRegex(ValueError, "must be called in a replica context"):
+                optimizer.apply([tf.constant(1.0)], [variable])
+
+    def test_what_needs_another_backend(self) -> None:
+        optimizer = wrapped()
+        with self.assertRaisesRegex(NotImplementedError, r"on the JAX backend.*Call opt.apply") as caught:
+            optimizer.stateless_apply([], [], [])
+        self.assertIsInstance(caught.exception, UnsupportedBackendError)
+
+    def test_a_loss_without_tape(self) -> None:
+        with self.assertRaisesRegex(ValueError, "tape must be given where the loss is a tensor"):
+            wrapped().minimize(tf.constant(1.0), [keras.Variable(1.0)])
+
+    def test_central_storage(self) -> None:
+        inner = keras.optimizers.SGD(0.25)
+        two = tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+        with (
+            two.scope(),
+            self.assertRaisesRegex(ValueError, "CentralStorageStrategy with one replica; got .* 2 replicas"),
+        ):
+            Ours(inner)
+        self.assertFalse(hasattr(inner, "_is_wrapped_by_loss_scale_optimizer"))
