@@ -27,6 +27,7 @@ __all__ = [
     "set_graph_rewrite_enabled",
     "strategy_needs_no_merge_call",
     "track_in_keras_graph",
+    "track_list",
 ]
 
 Trackable: Any = tf.__internal__.tracking.Trackable
@@ -83,6 +84,13 @@ def native_keras_wrappers() -> tuple[type, ...]:
     if keras is not None:
         wrappers.append(keras.optimizers.LossScaleOptimizer)
     return tuple(wrappers)
+
+
+def track_list(owner: Any, name: str, values: list[Any]) -> None:
+    """Set a list attribute that object-based checkpoints see, past whatever else the owner's class does with it."""
+    wrapped = tf.__internal__.tracking.wrap(values)
+    owner.__dict__[name] = wrapped
+    owner._track_trackable(wrapped, name, overwrite=True)
 
 
 def track_in_keras_graph(variable: Any) -> None:

@@ -14,6 +14,7 @@ from mpls.keras.keras3 import ops
 from mpls.keras.keras3.applying import Applying
 from mpls.keras.keras3.refusals import refuse_factor, require_known_backend
 from mpls.keras.keras3.state import DynamicState, FixedState
+from mpls.upstream import track_list
 
 # A base for recognition: `compile` looks for it before it wraps an optimizer by itself.
 _Native: Any = keras.optimizers.LossScaleOptimizer
@@ -53,18 +54,20 @@ class Family(Applying, _Native, metaclass=LossScaleOptimizerMeta):
         if growth_steps is None:
             return FixedState(initial_scale)
         # In this order, which is that of the native wrapper and so of files.
-        counter = self.add_variable(shape=(), dtype="int", initializer="zeros", aggregation="none", name="step_counter")
+        counter = self.add_variable(shape=(), dtype="int", initializer="zeros", name="step_counter")
         initializer = keras.initializers.Constant(initial_scale)
-        scale = self.add_variable(
-            shape=(), dtype="float32", initializer=initializer, aggregation="none", name="dynamic_scale"
-        )
+        scale = self.add_variable(shape=(), dtype="float32", initializer=initializer, name="dynamic_scale")
         # Past Keras' tracking of attributes, which would save them twice.
         self.__dict__.update(step_counter=counter, dynamic_scale=scale)
         return DynamicState(initial_scale, growth_steps, scale, counter)
 
     def _track_inner(self) -> None:
-        if keras.backend.backend() == "tensorflow":
-            self._track_trackable(self._optimizer, "inner_optimizer")
+        if keras.backend.backend() != "tensorflow":
+            return
+        # Object-based checkpoints: the keys of the native wrapper.
+        self._track_trackable(self._optimizer, "inner_optimizer")
+        for name in ("step_counter", "dynamic_scale") if self.dynamic else ():
+            self._track_trackable(getattr(self, name), name)
 
     def __dir__(self) -> list[str]:
         # Keras saves what it finds here: the wrapped optimizer by its public name.
@@ -101,10 +104,13 @@ class Family(Applying, _Native, metaclass=LossScaleOptimizerMeta):
         Args:
             variables: the variables that will be optimized.
         """
-        inner = self._optimizer
+        inner, variables = self._optimizer, list(variables)
         if not inner.built:
             with keras.name_scope(inner.name, caller=inner):
-                inner.build(list(variables))
+                inner.build(variables)
+        if keras.backend.backend() == "tensorflow" and not self._trainable_variables:
+            # Object-based checkpoints of the native wrapper have them here too. Keras would take them for its own.
+            track_list(self, "_trainable_variables", variables)
 
     @property
     def variables(self) -> list[Any]:

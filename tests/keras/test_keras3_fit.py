@@ -1,0 +1,228 @@
+"""`Model.compile` and `Model.fit` of Keras 3 under mixed precision, beside Keras' own wrapper."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls
+import mpls.keras
+
+Ours: Any = mpls.keras.LossScaleOptimizer
+Native: Any = keras.optimizers.LossScaleOptimizer
+DYNAMIC = {"initial_scale": 2.0**10, "dynamic_growth_steps": 4}
+FIXED = {"dynamic": False, "initial_scale": 2.0**10}
+COMPILED = [("xla", {"jit_compile": True}), ("function", {"jit_compile": False}), ("auto", {"jit_compile": "auto"})]
+MODES = [*COMPILED, ("eager", {"run_eagerly": True}), ("four_at_once", {"steps_per_execution": 4})]
+
+
+class MixedPolicyTestCase(unittest.TestCase):
+    def setUp(self) -> None:
+        keras.mixed_precision.set_global_policy("mixed_float16")
+        self.addCleanup(keras.mixed_precision.set_global_policy, "float32")
+
+
+def data(bad: int | None = None) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(32, 3)).astype(np.float32)
+    y = x.sum(axis=1, keepdims=True)
+    if bad is not None:
+        x[bad] = np.inf
+    return x, y
+
+
+def model_of(optimizer: Any, **kwargs: Any) -> Any:
+    keras.utils.set_random_seed(0)
+    layers = [keras.Input([3]), keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(1, dtype="float32")]
+    model = keras.Sequential(layers)
+    model.compile(optimizer, "mse", metrics=["mae"], **kwargs)
+    return model
+
+
+def fit(optimizer: Any, bad: int | None = None, batches: int = 4, **kwargs: Any) -> tuple[Any, ...]:
+    model = model_of(optimizer, **kwargs)
+    assert model.optimizer is optimizer
+    history = model.fit(*data(bad), batch_size=32 // batches, epochs=3, shuffle=False, verbose=0)
+    return history.history, model.get_weights(), state_of(optimizer)
+
+
+def state_of(optimizer: Any) -> list[float]:
+    counter = getattr(optimizer, "step_counter", None)
+    scale = optimizer.dynamic_scale if isinstance(counter, keras.Variable) else optimizer.loss_scale
+    numbers = (scale, optimizer.iterations, *([counter] if counter is not None else []))
+    return [float(keras.ops.convert_to_numpy(number)) for number in numbers]
+
+
+class FitTest(MixedPolicyTestCase):
+    @parameterized.expand(
+        [(f"{name}_{inner}", kwargs, inner) for (name, kwargs), inner in itertools.product(MODES, ("SGD", "Adam"))]
+    )
+    def test_it_trains_as_with_the_native_wrapper(self, name: str, kwargs: Any, inner: str) -> None:
+        make = getattr(keras.optimizers, inner)
+        history, weights, state = fit(Ours(make(0.05), **DYNAMIC), **kwargs)
+        native_history, native_weights, native_state = fit(Native(make(0.05), **DYNAMIC), **kwargs)
+        self.assertEqual(state, native_state)
+        self.assertEqual(state, [2.0**13, 12, 0])
+        # Division by the scale, a power of two, rounds nothing; XLA fuses the two programs in two ways.
+        tolerance = 1e-5 if name.startswith("xla") else 0
+        for ours, native in zip(weights, native_weights, strict=True):
+            np.testing.assert_allclose(ours, native, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(history["loss"], native_history["loss"], rtol=tolerance)
+        self.assertLess(history["loss"][-1], history["loss"][0])
+
+    @parameterized.expand(MODES)
+    def test_a_fixed_scale_trains_as_the_factor_of_keras(self, name: str, kwargs: Any) -> None:
+        history, weights, state = fit(Ours(keras.optimizers.SGD(0.05), **FIXED), **kwargs)
+        bare = keras.optimizers.SGD(0.05, loss_scale_factor=2.0**10)
+        bare_history, bare_weights, _ = fit(bare_without_wrapping(bare), auto_scale_loss=False, **kwargs)
+        self.assertEqual(state, [2.0**10, 12])
+        tolerance = 1e-5 if name == "xla" else 0
+        for ours, native in zip(weights, bare_weights, strict=True):
+            np.testing.assert_allclose(ours, native, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(history["loss"], bare_history["loss"], rtol=tolerance)
+
+    @parameterized.expand(MODES)
+    def test_a_bad_batch_is_skipped(self, name: str, kwargs: Any) -> None:
+        _, weights, state = fit(Ours(keras.optimizers.Adam(0.05), **DYNAMIC), bad=9, **kwargs)
+        # The second of four batches, in each of three epochs: 1 good, then 3, 3 and 2 in a row.
+        self.assertEqual(state, [2.0**7, 9, 2])
+        self.assertTrue(all(np.isfinite(weight).all() for weight in weights))
+
+    @parameterized.expand(COMPILED)
+    def test_train_on_batch(self, name: str, kwargs: Any) -> None:
+        optimizer = Ours(keras.optimizers.SGD(0.05), **DYNAMIC)
+        model = model_of(optimizer, **kwargs)
+        before = model.get_weights()
+        model.train_on_batch(*data(bad=0))
+        self.assertEqual(state_of(optimizer), [2.0**9, 0, 0])
+        for old, new in zip(before, model.get_weights(), strict=True):
+            np.testing.assert_array_equal(old, new)
+        model.train_on_batch(*data())
+        self.assertEqual(state_of(optimizer), [2.0**9, 1, 1])
+        self.assertFalse(np.array_equal(before[0], model.get_weights()[0]))
+
+    @parameterized.expand(COMPILED)
+    def test_averages_and_accumulation_of_the_inner_optimizer(self, name: str, kwargs: Any) -> None:
+        settings = {"use_ema": True, "ema_momentum": 0.5, "gradient_accumulation_steps": 2}
+        states = []
+        for wrapper in (Ours, Native):
+            states.append(fit(wrapper(keras.optimizers.SGD(0.05, **settings), **DYNAMIC), **kwargs))
+        (_, weights, state), (_, native_weights, native_state) = states
+        self.assertEqual(state, native_state)
+        self.assertEqual(state, [2.0**13, 6, 0])
+        tolerance = 1e-5 if name == "xla" else 0
+        for ours, native in zip(weights, native_weights, strict=True):
+            np.testing.assert_allclose(ours, native, rtol=tolerance, atol=tolerance)
+
+    def test_callbacks_find_what_they_look_for(self) -> None:
+        optimizer = Ours(keras.optimizers.SGD(0.05, use_ema=True), **DYNAMIC)
+        model = model_of(optimizer)
+        rates: list[float] = []
+
+        def schedule(epoch: int, rate: float) -> float:
+            rates.append(rate)
+            return rate / 2
+
+        callbacks = [
+            keras.callbacks.LearningRateScheduler(schedule),
+            keras.callbacks.ReduceLROnPlateau(monitor="loss", patience=0, min_delta=1e9, factor=0.5),
+            keras.callbacks.SwapEMAWeights(),
+            keras.callbacks.TerminateOnNaN(),
+        ]
+        model.fit(*data(), batch_size=8, epochs=2, validation_data=data(), verbose=0, callbacks=callbacks)
+        np.testing.assert_allclose([*rates, float(optimizer.learning_rate)], [0.05, 0.025, 0.00625], rtol=1e-6)
+        self.assertEqual(state_of(optimizer), [2.0**12, 8, 0])
+
+    def test_a_custom_loop_after_fit(self) -> None:
+        optimizer = Ours(keras.optimizers.SGD(0.05), **DYNAMIC)
+        model = model_of(optimizer)
+        model.fit(*data(), batch_size=8, verbose=0)
+        x, y = data()
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                loss = optimizer.get_scaled_loss(tf.reduce_mean((model(x) - y) ** 2))
+            variables = model.trainable_variables
+            grads = optimizer.get_unscaled_gradients(tape.gradient(loss, variables))
+            optimizer.apply_gradients(zip(grads, variables, strict=True))
+        model.fit(*data(), batch_size=8, verbose=0)
+        self.assertEqual(state_of(optimizer), [2.0**12, 10, 2])
+
+
+def bare_without_wrapping(optimizer: Any) -> Any:
+    # `state_of` reads these of wrappers.
+    optimizer.loss_scale = optimizer.loss_scale_factor
+    return optimizer
+
+
+class BothKerasesTest(unittest.TestCase):
+    """Models of tf_keras and Keras 3, each with its optimizers, trained in turn."""
+
+    def train(self, framework: Any, make: Callable[[], Any]) -> list[Any]:
+        framework.mixed_precision.set_global_policy("mixed_float16")
+        self.addCleanup(framework.mixed_precision.set_global_policy, "float32")
+        optimizer = Ours(make(), initial_scale=8.0, dynamic_growth_steps=2)
+        ones = framework.initializers.Ones()
+        model = framework.Sequential([framework.layers.Dense(1, kernel_initializer=ones, dtype="mixed_float16")])
+        model.compile(optimizer, "mse")
+        self.assertIs(model.optimizer, optimizer)
+        return [model, optimizer]
+
+    def test_in_turn(self) -> None:
+        runs = [
+            self.train(tf_keras, lambda: tf_keras.optimizers.SGD(0.125)),
+            self.train(keras, lambda: keras.optimizers.SGD(0.125)),
+            self.train(tf_keras, lambda: tf_keras.optimizers.legacy.SGD(0.125)),
+        ]
+        for value, scale in ((1.0, 8.0), (1.0, 16.0), (np.inf, 8.0), (1.0, 8.0)):
+            weights = []
+            for model, optimizer in runs:
+                model.train_on_batch(np.full((4, 1), value, np.float32), np.zeros((4, 1), np.float32))
+                self.assertEqual(float(optimizer.loss_scale), scale)
+                weights.append(np.concatenate([np.ravel(weight) for weight in model.get_weights()]))
+            np.testing.assert_array_equal(weights[0], weights[1])
+            np.testing.assert_array_equal(weights[0], weights[2])
+        self.assertEqual([int(optimizer.iterations) for _, optimizer in runs], [4, 3, 4])
+
+    PROGRAM = """
+import os
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+import numpy as np
+import tensorflow as tf
+import mpls.keras
+import keras
+
+assert tf.keras.__name__.startswith(("tf_keras", "keras.api._v2")), tf.keras.__name__
+for framework in (tf.keras, keras, tf.keras):
+    framework.mixed_precision.set_global_policy("mixed_float16")
+    optimizer = mpls.keras.LossScaleOptimizer(framework.optimizers.SGD(0.5), initial_scale=8, dynamic_growth_steps=2)
+    is_keras_3 = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    assert is_keras_3 == (framework is keras)
+    model = framework.Sequential([framework.layers.Dense(1)])
+    model.compile(optimizer, "mse")
+    model.fit(np.ones((8, 1)), np.zeros((8, 1)), batch_size=4, verbose=0)
+    assert model.optimizer is optimizer
+    assert float(optimizer.loss_scale) == 16.0 and int(optimizer.iterations) == 2
+print("all of it")
+"""
+
+    def test_with_tf_keras_under_the_name_tf_dot_keras(self) -> None:
+        root = str(pathlib.Path(mpls.__file__).parents[1])
+        path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run(
+            [sys.executable, "-c", self.PROGRAM], capture_output=True, text=True, env=environment, timeout=300
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.splitlines()[-1], "all of it")
