@@ -74,7 +74,7 @@ class UnsupportedStrategyError(MplsError, ValueError):
     """Loss scaling does not work under the current `tf.distribute.Strategy`."""
 
 
-class UnsupportedBackendError(MplsError, NotImplementedError):
+class UnsupportedBackendError(MplsError, NotImplementedError, ValueError):
     """Keras 3 runs on a backend on which mpls, or the method that was called, does not work."""
 
 

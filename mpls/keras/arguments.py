@@ -34,8 +34,8 @@ def check_settings(dynamic: Any, initial_scale: Any, dynamic_growth_steps: Any) 
     """
     if not isinstance(dynamic, bool):
         advice = (
-            "Pass dynamic=False, initial_scale=128.0 for a fixed scale; the form LossScaleOptimizer(opt, loss_scale) "
-            "is mpls.experimental.LossScaleOptimizer"
+            "Pass dynamic=False, initial_scale=128.0 for a fixed scale, initial_scale=128.0 alone for one that adapts; "
+            "the form LossScaleOptimizer(opt, loss_scale) is mpls.experimental.LossScaleOptimizer"
         )
         raise ArgumentTypeError(error_text(f"{_SUBJECT}: dynamic", "be a bool", dynamic, advice, "experimental"))
     if not dynamic and dynamic_growth_steps is not None:

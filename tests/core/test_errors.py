@@ -22,7 +22,7 @@ EXCEPTIONS = {
     "CallOrderError": (RuntimeError,),
     "ReplicaContextError": (ValueError,),
     "TensorArgumentError": (TypeError, ValueError),
-    "UnsupportedBackendError": (NotImplementedError,),
+    "UnsupportedBackendError": (NotImplementedError, ValueError),
     "UnsupportedGraphError": (RuntimeError,),
     "UnsupportedStrategyError": (ValueError,),
 }

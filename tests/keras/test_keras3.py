@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import unittest
 import warnings
@@ -494,6 +495,43 @@ class MembersTest(unittest.TestCase):
         self.assertEqual(int(optimizer.apply_gradients(zip(grads, [variable], strict=True))), 2)
         self.assertTrue(bool(optimizer.check_finite([tf.constant(1.0), None])))
         self.assertFalse(bool(optimizer.check_finite([tf.constant(1.0), tf.constant(NAN)])))
+
+
+class SurfaceTest(unittest.TestCase):
+    """The installed Keras' own wrapper, member by member."""
+
+    MEMBERS = sorted(name for name in dir(Native) if not name.startswith("_"))
+
+    def test_every_public_member_is_there(self) -> None:
+        optimizer, native = wrapped(), Native(keras.optimizers.SGD())
+        for each in (optimizer, native):
+            each.build([keras.Variable(1.0)])
+        public = {name for name in dir(native) if not name.startswith("_")}
+        self.assertLessEqual(public, set(dir(optimizer)))
+        for name in ("apply", "scale_loss", "stateless_apply", "dynamic_scale", "step_counter", "inner_optimizer"):
+            self.assertIn(name, public)
+
+    @parameterized.expand([(name,) for name in MEMBERS if inspect.isroutine(getattr(Native, name))])
+    def test_arguments(self, name: str) -> None:
+        def positional(method: Any) -> list[tuple[str, Any]]:
+            parameters = inspect.signature(method).parameters.values()
+            kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+            return [(each.name, each.default) for each in parameters if each.kind in kinds]
+
+        native, ours = (positional(getattr(cls, name)) for cls in (Native, type(wrapped())))
+        if name == "update_step":
+            # Neither can be called.
+            return
+        self.assertEqual(ours[: len(native)], native)
+        # What comes after can be left out.
+        self.assertNotIn(inspect.Parameter.empty, [default for _, default in ours[len(native) :]])
+
+    def test_settings_by_keyword(self) -> None:
+        for settings in ({}, {"initial_scale": 4.0}, {"dynamic_growth_steps": 3}, {"name": "mine", "dynamic": True}):
+            ours, native = (wrapper(keras.optimizers.SGD(), **settings) for wrapper in (Ours, Native))
+            for name in ("initial_scale", "dynamic_growth_steps"):
+                self.assertEqual(getattr(ours, name), getattr(native, name))
+            self.assertEqual(float(ours.scale_loss(1.0)), float(native.scale_loss(1.0)))
 
 
 class ConfigTest(unittest.TestCase):

@@ -17,6 +17,7 @@ import mpls.core.rule
 import mpls.core.scaling
 import mpls.core.step
 import mpls.keras.base
+import mpls.keras.keras3.state
 import mpls.keras.legacy
 import mpls.keras.new
 import mpls.keras.tf_keras_family
@@ -106,7 +107,10 @@ def _finite(check: Callable[[list[Any]], Any]) -> Callable[[], list[Patch]]:
         def all_finite(grads: Any) -> Any:
             return check([grad for grad in tf.nest.flatten(grads) if grad is not None])
 
-        return [(mpls.core.dynamic, "all_finite", all_finite), (mpls.core.replicas, "all_finite", all_finite)]
+        return [
+            (mpls.core.dynamic.DynamicLossScale, "_are_finite", staticmethod(all_finite)),
+            (mpls.keras.keras3.state, "all_finite", all_finite),
+        ]
 
     return patches
 
@@ -132,10 +136,10 @@ def _are_dense(grads: list[Any]) -> Any:
 
 
 def _on_the_first_replica() -> list[Patch]:
-    def all_replicas_finite(grads: Any) -> Any:
+    def all_replicas_finite(grads: Any, are_finite: Any) -> Any:
         strategy = tf.distribute.get_strategy()
         grads = [grad for grad in tf.nest.flatten(grads) if grad is not None]
-        return _all_finite([strategy.experimental_local_results(grad)[0] for grad in grads])
+        return are_finite([strategy.experimental_local_results(grad)[0] for grad in grads])
 
     return [(mpls.core.dynamic, "all_replicas_finite", all_replicas_finite)]
 

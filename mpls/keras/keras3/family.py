@@ -98,13 +98,13 @@ class Family(Applying, _Native, metaclass=LossScaleOptimizerMeta):
         "gradient_accumulation_steps", "Over how many steps gradients are averaged, an int, or None."
     )
 
-    def build(self, variables: Any) -> None:
+    def build(self, var_list: Any) -> None:
         """Create the wrapped optimizer's variables, if they have not been created yet.
 
         Args:
-            variables: the variables that will be optimized.
+            var_list: the variables that will be optimized.
         """
-        inner, variables = self._optimizer, list(variables)
+        inner, variables = self._optimizer, list(var_list)
         if not inner.built:
             with keras.name_scope(inner.name, caller=inner):
                 inner.build(variables)
