@@ -28,6 +28,7 @@ __all__ = [
     "strategy_needs_no_merge_call",
     "track_in_keras_graph",
     "track_list",
+    "unknown_variables",
 ]
 
 Trackable: Any = tf.__internal__.tracking.Trackable
@@ -84,6 +85,14 @@ def native_keras_wrappers() -> tuple[type, ...]:
     if keras is not None:
         wrappers.append(keras.optimizers.LossScaleOptimizer)
     return tuple(wrappers)
+
+
+def unknown_variables(optimizer: Any, variables: list[Any]) -> list[Any]:
+    """Return the variables that a Keras 3 optimizer was not built with; it refuses them when it applies gradients.
+
+    Its own check tells by a ValueError, whose text cannot be made inside of a function before Keras 3.13.
+    """
+    return [each for each in variables if optimizer._var_key(each) not in optimizer._trainable_variables_indices]
 
 
 def track_list(owner: Any, name: str, values: list[Any]) -> None:

@@ -653,7 +653,7 @@ class RefusalTest(unittest.TestCase):
                 compiled(call)()
             self.assertIsInstance(caught.exception, MplsError)
         optimizer.build([variable])
-        with self.assertRaisesRegex(ValueError, "Unknown variable"):
+        with self.assertRaisesRegex(ValueError, "be among those that the optimizer was built with"):
             compiled(lambda: optimizer.apply([one], [other]))()
         optimizer.apply([])
         self.assertEqual((float(variable), state_of(optimizer)), (1.0, (8.0, 0, 0)))

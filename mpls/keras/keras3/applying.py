@@ -17,6 +17,7 @@ from mpls.keras.calls import GET_SCALED_LOSS, SCALE_LOSS, ScalingCalls
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.refusals import (
     refuse_factor,
+    refuse_unknown,
     refuse_v1_graph,
     require_stateless_backend,
     require_tensorflow,
@@ -197,8 +198,7 @@ class Applying:
             refuse_v1_graph()
         is_scaled = self._begin_step(method)
         call_in_cross_replica_context(lambda: self._build_outside(variables))
-        # Else the wrapped optimizer would say it when the scale has been updated.
-        self._optimizer._check_variables_are_known(variables)
+        refuse_unknown(self._optimizer, variables)
         if keras.backend.backend() != "tensorflow":
             ops.apply(self, pairs, is_scaled)
             return

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from mpls.errors import ArgumentValueError, UnsupportedBackendError, UnsupportedGraphError, error_text
-from mpls.upstream import graph_key
+from mpls.upstream import graph_key, unknown_variables
 
 
 def require_known_backend() -> None:
@@ -50,6 +50,21 @@ def refuse_factor(inner_optimizer: Any) -> None:
                 factor,
                 f"Leave it out, and pass LossScaleOptimizer(optimizer, dynamic=False, initial_scale={factor})",
                 "fixed-scales",
+            )
+        )
+
+
+def refuse_unknown(inner_optimizer: Any, variables: list[Any]) -> None:
+    """Refuse variables that the optimizer was not built with, as it would itself, but after the scale was updated."""
+    unknown = [str(variable.name) for variable in unknown_variables(inner_optimizer, variables)]
+    if unknown:
+        raise ArgumentValueError(
+            error_text(
+                "LossScaleOptimizer: trainable_variables",
+                "be among those that the optimizer was built with",
+                unknown,
+                "Call opt.build(all_variables) before the first step, or create another optimizer",
+                "keras-3",
             )
         )
 
