@@ -10,12 +10,7 @@ from mpls.core.abstract import LossScale, recognition_base
 from mpls.core.gradients import all_finite
 from mpls.core.graph import as_written
 from mpls.core.numbers import require_usable, to_float, to_int
-from mpls.core.replicas import (
-    all_replicas_finite,
-    all_replicas_finite_without_merge,
-    call_in_cross_replica_context,
-    merges_in_replica_context,
-)
+from mpls.core.replicas import call_in_cross_replica_context, decide_together, finite_when_summed
 from mpls.core.rule import ScaleState, UpdateRule, next_state
 from mpls.upstream import graph_key
 
@@ -140,21 +135,23 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
             `(update_op, should_apply)`: the op that updates the state, None in eager mode; and a scalar boolean
             tensor, whether all gradients are finite.
         """
-        if merges_in_replica_context():
-            return self._update_for(all_replicas_finite_without_merge(grads, self._are_finite))
-        if tf.distribute.has_strategy():
-            return tuple(call_in_cross_replica_context(self._update_together, grads))
-        return self._update_for(self._are_finite(grads))
+        op, should_apply = decide_together(grads, self._update_for, self._are_finite)
+        return op, should_apply
 
-    def _update_together(self, grads: Any) -> tuple[Any, Any]:
-        return self._update_for(all_replicas_finite(grads, self._are_finite))
+    def _update_before_sum(self, grads: Any) -> tuple[Any, Any]:
+        """Do what `update` does, for gradients that the optimizer will sum over replicas: infinite sums count too."""
+        op, should_apply = decide_together(grads, self._update_for, self._are_finite_when_summed)
+        return op, should_apply
 
     # Of one replica's gradients.
     _are_finite = staticmethod(all_finite)
+    _are_finite_when_summed = staticmethod(finite_when_summed)
 
     def _update_for(self, grads_finite: Any) -> tuple[Any, Any]:
         scale, good_steps = self._current_loss_scale, self._num_good_steps
-        before = ScaleState(tf.convert_to_tensor(scale), tf.convert_to_tensor(good_steps))
+        # Read as late as can be: another worker may have changed them while gradients were computed.
+        with tf.control_dependencies([grads_finite]):
+            before = ScaleState(tf.convert_to_tensor(scale), tf.convert_to_tensor(good_steps))
         rule = UpdateRule(self._increment_period, self._multiplier)
         after = next_state(before, grads_finite, rule, _select)
         return tf.group(scale.assign(after.scale), good_steps.assign(after.good_steps)), grads_finite

@@ -58,6 +58,41 @@ def all_replicas_finite_without_merge(grads: Any, are_finite: Callable[[Any], An
     return _is_unanimous(context.all_reduce(tf.distribute.ReduceOp.SUM, _vote(are_finite, grads)))
 
 
+def decide_together(
+    grads: Any, decide: Callable[[Any], Any], are_finite: Callable[[Any], Any] = all_finite
+) -> tuple[Any, ...]:
+    """Return `decide(grads_finite)`, called once for all replicas, whichever context the caller is in.
+
+    Args:
+        grads: nested structure of gradients; those of the caller's replica, or per-replica values.
+        decide: gets a scalar boolean tensor that is the same for all replicas; returns a tuple.
+        are_finite: says whether one replica's gradients are finite.
+    """
+    if merges_in_replica_context():
+        return tuple(decide(all_replicas_finite_without_merge(grads, are_finite)))
+    if tf.distribute.has_strategy():
+        return tuple(
+            call_in_cross_replica_context(lambda merged: decide(all_replicas_finite(merged, are_finite)), grads)
+        )
+    return tuple(decide(are_finite(grads)))
+
+
+def finite_when_summed(grads: Any) -> Any:
+    """Return whether a replica's gradients are finite, and stay so when those of all replicas are added up.
+
+    If none is above the largest float divided by the number of replicas, no sum is infinite.
+    """
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    if replicas == 1:
+        return all_finite(grads)
+    return all_finite([grad if grad is None else _times(grad, replicas) for grad in tf.nest.flatten(grads)])
+
+
+def _times(grad: Any, factor: int) -> Any:
+    values = grad.values if isinstance(grad, tf.IndexedSlices) else grad
+    return values * tf.cast(factor, values.dtype)
+
+
 def _vote(are_finite: Callable[[Any], Any], grads: Any) -> Any:
     return tf.cast(are_finite(grads), tf.float32)
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from mpls.core.loss_scale import LossScale
+from mpls.core.loss_scale import DynamicLossScale, LossScale
 from mpls.core.replicas import merges_in_replica_context
 
 GradsAndVars = Iterable[tuple[Any, Any]]
@@ -15,6 +15,10 @@ GradsAndVars = Iterable[tuple[Any, Any]]
 
 class StepHooks(Protocol):
     """What an optimizer family adds to the step that they all share."""
+
+    @property
+    def sums_gradients(self) -> bool:
+        """Whether `apply` sums the gradients over replicas; if not, that has been done."""
 
     def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         """Apply finite gradients; called in a replica context, returns an op or None."""
@@ -73,7 +77,7 @@ def _update_and_apply(
     hooks: StepHooks,
     call_for_each_replica: Callable[..., Any],
 ) -> Any:
-    update_op, should_apply = loss_scale.update(grads)
+    update_op, should_apply = _update(loss_scale, grads, hooks)
 
     def apply_in_replica(replica_grads: list[Any], variables: _Sealed) -> Any:
         return hooks.apply(list(zip(replica_grads, variables.variables, strict=True)))
@@ -82,6 +86,13 @@ def _update_and_apply(
         return call_for_each_replica(apply_in_replica, args=(grads, sealed))
 
     return group(_choose(should_apply, apply, hooks.skip), update_op)
+
+
+def _update(loss_scale: Any, grads: list[Any], hooks: StepHooks) -> Any:
+    # Subclasses of users say themselves what an update is.
+    if hooks.sums_gradients and type(loss_scale).update is DynamicLossScale.update:
+        return loss_scale._update_before_sum(grads)
+    return loss_scale.update(grads)
 
 
 def _call(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:

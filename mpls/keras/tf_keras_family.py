@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import tf_keras
 
@@ -116,6 +116,8 @@ class TfKerasStep:
     optimizer: Any
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
+
+    sums_gradients: ClassVar[bool] = False
 
     def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         """Call the wrapped optimizer, which advances `iterations`."""

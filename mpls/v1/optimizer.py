@@ -258,6 +258,8 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
 class _ApplyInner:
     """Step hooks of the v1 family: a skipped step leaves `global_step` alone."""
 
+    sums_gradients = True
+
     def __init__(self, optimizer: Any, global_step: Any, name: str) -> None:
         self._optimizer = optimizer
         self._global_step = global_step

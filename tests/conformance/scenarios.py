@@ -1,7 +1,8 @@
 """What happens to a training, step by step, and what the loss scale must be after each.
 
 The scales and counts are written out, not computed: a finite step counts, every second one in a row doubles
-the scale of 8 that the setups start from, a non-finite one halves it and starts the count again.
+the scale of 8 that the setups start from, a non-finite one halves it and starts the count again. Where the setup says
+so, it is quadrupled and quartered.
 
 A scenario runs in every cell: a new one is one more row.
 """
@@ -40,7 +41,7 @@ class Scenario:
         start: scale and count before the first.
         setup: what is trained.
         at: the terms of the loss that the letters are for; by default the first.
-        on: the replicas that they are for; steps take them in turn. Ignored on one device.
+        on: the replicas that they are for; steps take them in turn. Ignored with one replica.
     """
 
     name: str
@@ -53,10 +54,9 @@ class Scenario:
     on: tuple[tuple[int, ...], ...] = ((1,),)
 
     def runs_on(self, replicas: int) -> bool:
-        """Return whether the scenario says anything on one device, or on two."""
+        """Return whether the scenario says anything with one replica, or with two; see `RUNS_ON`."""
         if replicas == 2:
-            # float16 stands for the dtypes here: it is TensorFlow that sums them.
-            return self.setup not in ("bfloat16", "float64")
+            return self.setup not in ("bfloat16", "float64") or self.name == "inf_middle"
         return self.setup != "unaggregated" and self.on == ((1,),)
 
     def is_applied(self, index: int) -> bool:
@@ -78,6 +78,13 @@ class Scenario:
 
     def all_factors(self, replicas: int) -> list[list[list[float]]]:
         return [self.factors(index, replicas) for index in range(len(self.steps))]
+
+
+# What `runs_on` leaves out, for the table.
+RUNS_ON = (
+    "with one replica: no setup unaggregated, and no scenario that is about which replica overflows",
+    "with two replicas: of the setups bfloat16 and float64 only inf_middle",
+)
 
 
 def _finite(setup: Setup, index: int, replica: int) -> list[float]:
@@ -119,6 +126,10 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("inf_on_the_first_replica", ".+..", [8, 4, 4, 8], [1, 0, 1, 0], on=((0,),)),
     Scenario("inf_on_both_replicas", ".+..", [8, 4, 4, 8], [1, 0, 1, 0], on=((0, 1),)),
     Scenario("nan_on_each_replica_in_turn", ".nn.n.", [8, 4, 2, 2, 1, 1], [1, 0, 0, 1, 0, 1], on=((0,), (1,))),
+    Scenario("all_finite", "....", [8, 32, 32, 128], [1, 0, 1, 0], setup="by_four"),
+    Scenario("inf_middle", ".+..n.", [8, 2, 2, 8, 2, 2], [1, 0, 1, 0, 0, 1], setup="by_four"),
+    Scenario("overflows_down_to_the_floor", "+..", [1, 1, 4], [0, 1, 0], start=(2.0, 1), setup="by_four"),
+    Scenario("growth_stops_at_the_largest_float", "tt", [LARGEST / 2] * 2, [0, 1], (LARGEST / 2, 1), setup="by_four"),
     *_every("adam_clipped"),
     *_every("sparse"),
     *_every("float16"),

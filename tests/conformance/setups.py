@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from .devices import tf_variable
+
 
 @dataclasses.dataclass(frozen=True)
 class Scaling:
@@ -16,6 +18,7 @@ class Scaling:
 
     initial: float
     growth_steps: int | None = None
+    multiplier: float = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +41,13 @@ class Term:
         return np.array(self.values, np.float64).astype(self.dtype.as_numpy_dtype)
 
     def make(self, name: str) -> Any:
+        """Return the variable, one of TensorFlow's."""
         return tf.compat.v1.Variable(self.initial(), name=name, use_resource=True)
 
     def loss(self, variable: Any, factor: Any) -> Any:
         """Return `factor * sum((x - 0.7) ** 2) * 0.3` in the variable's dtype."""
-        x = tf.nn.embedding_lookup(variable, tf.constant(self.rows)) if self.rows else tf.convert_to_tensor(variable)
+        x = tf_variable(variable)
+        x = tf.nn.embedding_lookup(x, tf.constant(self.rows)) if self.rows else tf.convert_to_tensor(x)
         distance = x - tf.constant(0.7, x.dtype)
         return tf.cast(factor, x.dtype) * tf.constant(0.3, x.dtype) * tf.reduce_sum(distance * distance)
 
@@ -110,6 +115,7 @@ SETUPS: dict[str, Setup] = {
     for setup in (
         Setup("minimize", _DENSE),
         Setup("adam_clipped", _DENSE, optimizer="adam", is_custom_loop=True, clip_norm=0.5),
+        Setup("by_four", _DENSE, scaling=Scaling(8.0, 2, multiplier=4.0)),
         Setup("fixed", _DENSE, scaling=Scaling(128.0)),
         Setup("sparse", _SPARSE),
         Setup("float16", _one(tf.float16), loss_dtype=tf.float16),

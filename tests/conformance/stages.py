@@ -1,4 +1,4 @@
-"""The modes and devices in which a training runs, each behind the same few methods.
+"""The modes in which a training runs, each behind the same few methods.
 
 A new mode is one more entry in `MODES`.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 import abc
 import contextlib
 import functools
-import unittest.mock
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+from .devices import Devices, quick_joins, replica_id, tf_variable
 
 v1 = tf.compat.v1
 
@@ -30,11 +31,13 @@ class Stage(abc.ABC):
     """
 
     creates_at_first_step: bool
-    ulps: int = 0
+    ulps: int
 
-    def __init__(self, replicas: int) -> None:
-        self.replicas = replicas
-        self.strategy = mirrored() if replicas == 2 else None
+    def __init__(self, devices: Devices) -> None:
+        self.devices = devices
+        self.ulps = devices.ulps
+        self.replicas = devices.replicas
+        self.strategy = devices.make() if devices.make else None
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
@@ -69,21 +72,34 @@ class Stage(abc.ABC):
         """Free what the training holds."""
 
     def components(self, variable: Any) -> list[Any]:
-        """Return the variable of each replica."""
+        """Return the variables of which a variable consists: one for each replica, or one for all."""
+        variable = tf_variable(variable)
         return [variable] if self.strategy is None else list(self.strategy.experimental_local_results(variable))
 
     def _run(self, replica_fn: Callable[[Any], Any], factors: Sequence[Any]) -> Any:
         if self.strategy is None:
             return replica_fn(factors[0])
+        if self.devices.forbids_merge_calls:
+            return self.strategy.run(lambda: _as_function(replica_fn)(factors[replica_id()]))
         return self.strategy.run(lambda: replica_fn(factors[replica_id()]))
+
+
+def _as_function(replica_fn: Callable[[Any], Any]) -> Any:
+    @tf.function
+    def run(factors: Any) -> None:
+        # In a function, ops run without being returned.
+        replica_fn(factors)
+
+    return run
 
 
 class EagerStage(Stage):
     creates_at_first_step = True
 
-    def __init__(self, replicas: int, compiled: Callable[[Any], Any] = lambda fn: fn) -> None:
-        super().__init__(replicas)
-        self._compiled = compiled
+    def __init__(self, devices: Devices, compiled: Callable[[Any], Any] | None = None) -> None:
+        super().__init__(devices)
+        self.ulps = devices.ulps if compiled else 0
+        self._compiled = compiled or (lambda fn: fn)
 
     def step(self, replica_fn: Callable[[Any], Any], terms: int) -> Callable[[Factors], None]:
         def step(*factors: Any) -> None:
@@ -116,18 +132,17 @@ class EagerStage(Stage):
 
 
 class XlaStage(EagerStage):
-    # It fuses the operations of two programs in two ways, which round differently.
-    ulps = 2
-
-    def __init__(self, replicas: int) -> None:
-        super().__init__(replicas, functools.partial(tf.function, jit_compile=True))
+    def __init__(self, devices: Devices) -> None:
+        super().__init__(devices, functools.partial(tf.function, jit_compile=True))
+        # It fuses the operations of two programs in two ways, which round differently.
+        self.ulps = max(self.ulps, 2)
 
 
 class GraphStage(Stage):
     creates_at_first_step = False
 
-    def __init__(self, replicas: int, control_flow_v2: bool) -> None:
-        super().__init__(replicas)
+    def __init__(self, devices: Devices, control_flow_v2: bool) -> None:
+        super().__init__(devices)
         self._control_flow_v2 = control_flow_v2
         self._graph = tf.Graph()
         self._session: Any = None
@@ -174,28 +189,6 @@ class GraphStage(Stage):
             self._session.close()
 
 
-def quick_joins() -> Any:
-    """Return a context in which strategies look every few milliseconds, not every second, whether replicas are done.
-
-    They look once at once; threads of Python 3.13 are often not quite done by then.
-    """
-    wait = tf.train.Coordinator.wait_for_stop
-    return unittest.mock.patch.object(
-        tf.train.Coordinator, "wait_for_stop", lambda self, timeout=None: wait(self, timeout and min(timeout, 0.002))
-    )
-
-
-@functools.cache
-def mirrored() -> tf.distribute.MirroredStrategy:
-    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
-
-
-def replica_id() -> int:
-    """Return the index of the replica whose function is running."""
-    index = tf.distribute.get_replica_context().replica_id_in_sync_group
-    return int(index if isinstance(index, int) else tf.get_static_value(index))
-
-
 @contextlib.contextmanager
 def control_flow(v2: bool) -> Iterator[None]:
     """Build conditionals of graphs with TensorFlow's second control flow or its first."""
@@ -208,11 +201,10 @@ def control_flow(v2: bool) -> Iterator[None]:
         switches[before]()
 
 
-MODES: dict[str, Callable[[int], Stage]] = {
+MODES: dict[str, Callable[[Devices], Stage]] = {
     "graph_cf1": functools.partial(GraphStage, control_flow_v2=False),
     "graph_cf2": functools.partial(GraphStage, control_flow_v2=True),
     "eager": EagerStage,
     "function": functools.partial(EagerStage, compiled=tf.function),
     "xla": XlaStage,
 }
-DEVICES = {"one": 1, "two": 2}

@@ -27,7 +27,7 @@ class State:
 
 
 class Training:
-    """One model and its optimizer, scaled or bare, in one family and stage.
+    """One model and its optimizer, scaled by mpls or by the original, or bare, in one family and stage.
 
     Attributes:
         after_first_step: what the first step ever has left, if it was taken on its own.
@@ -35,12 +35,17 @@ class Training:
 
     after_first_step: State
 
-    def __init__(self, host: Host, stage: Stage, setup: Setup, is_scaled: bool, prefix: str = "") -> None:
+    def __init__(
+        self, host: Host, stage: Stage, setup: Setup, is_scaled: bool, prefix: str = "", is_native: bool = False
+    ) -> None:
         self.host, self.stage, self.setup, self.is_scaled = host, stage, setup, is_scaled
         with stage.scope():
-            self.variables = {name: term.make(prefix + name) for name, term in setup.model.items()}
-            self.inner = host.make_inner(setup.optimizer)
-            self.opt = host.wrap(self.inner, setup.scaling) if is_scaled else self.inner
+            self.variables = {name: host.make_variable(term, prefix + name) for name, term in setup.model.items()}
+            self.inner = host.make_inner(setup.optimizer, setup.clip_norm)
+            wrap = host.wrap_natively if is_native else host.wrap
+            self.opt = wrap(self.inner, setup.scaling) if is_scaled else self.inner
+            if stage.devices.forbids_merge_calls or (host.is_built_first and not is_scaled):
+                host.build(self.opt, list(self.variables.values()))
             self.counter = host.make_counter(self.inner)
 
     @property
@@ -60,7 +65,7 @@ class Training:
         if not setup.is_custom_loop:
             return host.minimize(self.opt, loss, variables, self.counter)
         grads = host.gradients(self.opt, loss, variables, self.is_scaled)
-        if setup.clip_norm is not None:
+        if setup.clip_norm is not None and not host.clips_in_optimizer:
             grads, _ = tf.clip_by_global_norm(grads, setup.clip_norm)
         return host.apply(self.opt, list(zip(grads, variables, strict=True)), self.counter, setup.aggregate)
 
@@ -114,7 +119,14 @@ class Training:
 
     def initial_weights(self) -> Values:
         model = self.setup.model
-        return {name: [model[name].initial()] * self.stage.replicas for name in model}
+        return {
+            name: [model[name].initial()] * len(self.stage.components(variable))
+            for name, variable in self.variables.items()
+        }
+
+    def weights(self) -> Values:
+        with self.stage.scope():
+            return self.stage.read(self.variables)
 
     def state(self) -> State:
         with self.stage.scope():

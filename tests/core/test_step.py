@@ -25,6 +25,8 @@ class Notes:
         self.pairs: list[Any] = []
         self.applied, self.skipped = tf.Variable(0), tf.Variable(0)
 
+    sums_gradients = False
+
     def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         self.calls.append("apply")
         self.pairs.append(grads_and_vars)
@@ -90,6 +92,8 @@ class EagerTest(unittest.TestCase):
         order: list[str] = []
 
         class Ordered(Notes):
+            sums_gradients = False
+
             def apply(self, grads_and_vars: Any) -> Any:
                 order.append(f"apply after {int(scale.updates)} update")
 
@@ -163,6 +167,8 @@ class GraphTest(unittest.TestCase):
 
     def test_hooks_that_return_nothing(self) -> None:
         class Silent(Notes):
+            sums_gradients = False
+
             def apply(self, grads_and_vars: Any) -> Any:
                 return None
 
@@ -230,6 +236,8 @@ class StrategyTest(unittest.TestCase):
         seen: list[Any] = []
 
         class PerReplica(Notes):
+            sums_gradients = False
+
             def apply(inner, grads_and_vars: Any) -> Any:  # noqa: N805
                 seen.append((tf.distribute.in_cross_replica_context(), grads_and_vars[0][1] is variable))
                 return super().apply(grads_and_vars)

@@ -1,7 +1,8 @@
 """Driving Keras wrappers through recorded cases: those of mpls, and tf_keras' own beside them.
 
 A subject is a wrapper class over a family of optimizers. It is compared with the newest release that had the
-class: TensorFlow 2.21 for the public wrapper, 2.8 for the experimental one.
+class: TensorFlow 2.21 for the public wrapper, 2.8 for the experimental one. Wrappers over Keras 3 optimizers are
+subjects of a class of their own, driven through the same cases.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 import tf_keras
@@ -71,6 +74,89 @@ class Subject:
         if "default" in loss_scale:
             return self.wrapper_class(inner)
         return self.wrapper_class(inner, initial_scale=loss_scale["initial"], dynamic_growth_steps=loss_scale["growth"])
+
+    def make_variables(self, spec: dict[str, Any]) -> list[Any]:
+        return variables_of(spec)
+
+    def prepare(self, optimizer: Any, variables: list[Any]) -> None:
+        """Do what the wrapper needs done before the first step."""
+
+    def take_step(self, optimizer: Any, spec: dict[str, Any], variables: list[Any], factors: list[Any]) -> Any:
+        """Take a step; return the gradients that the loop saw, if it saw any."""
+        return take_step(optimizer, spec, variables, factors)[1]
+
+    def scale_of(self, optimizer: Any) -> Any:
+        return optimizer.loss_scale
+
+    def counter_of(self, optimizer: Any) -> Any:
+        """Return the variable with the good steps; None for a fixed scale."""
+        return optimizer.dynamic_counter
+
+    def name_of(self, variable: Any) -> str:
+        return str(variable.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Keras3Subject(Subject):
+    """A wrapper class over Keras 3 optimizers, driven in one of the two calling styles.
+
+    Attributes:
+        layer: `keras`, or `native` for Keras' own class.
+        family: `keras3`.
+        style: `keras3` for `scale_loss` and `apply` with Keras variables, `keras2` for what older code has: the methods
+            that the case names, with TensorFlow's variables.
+    """
+
+    style: str = "keras3"
+
+    @property
+    def name(self) -> str:
+        return f"{self.layer}_{self.style}_style"
+
+    @property
+    def wrapper_class(self) -> Any:
+        return keras.optimizers.LossScaleOptimizer if self.layer == "native" else mpls.keras.LossScaleOptimizer
+
+    def inner(self, class_name: str, kwargs: dict[str, Any]) -> Any:
+        return getattr(keras.optimizers, class_name)(**kwargs)
+
+    def make_variables(self, spec: dict[str, Any]) -> list[Any]:
+        if self.style == "keras2":
+            return variables_of(spec)
+        return [
+            keras.Variable(
+                replay.array({"d": entry.get("d", "float32"), "v": entry["v"]}),
+                dtype=entry.get("d", "float32"),
+                name=entry["name"],
+            )
+            for entry in spec["vars"]
+        ]
+
+    def prepare(self, optimizer: Any, variables: list[Any]) -> None:
+        if self.layer == "native":
+            optimizer.build(variables)
+
+    def take_step(self, optimizer: Any, spec: dict[str, Any], variables: list[Any], factors: list[Any]) -> Any:
+        if self.style == "keras2":
+            return super().take_step(optimizer, spec, variables, factors)
+        # The sparse gradients of a table are for the variable inside.
+        values = [variable.value for variable in variables]
+        with tf.GradientTape() as tape:
+            loss = optimizer.scale_loss(loss_of(spec, values, factors))
+        grads = tape.gradient(loss, values)
+        optimizer.apply(grads, variables)
+        return grads
+
+    def scale_of(self, optimizer: Any) -> Any:
+        return optimizer.dynamic_scale.value if self.layer == "native" else optimizer.loss_scale
+
+    def counter_of(self, optimizer: Any) -> Any:
+        return optimizer.step_counter.value if self.layer == "native" else optimizer.dynamic_counter
+
+    def name_of(self, variable: Any) -> str:
+        path = re.sub(r"/variable_\d+$", "/variable", plain_path(variable.path))
+        # What belongs to one of TensorFlow's variables has the end of its name, `:0`, inside its own.
+        return path.replace("_0_", "_")
 
 
 EXPERIMENTAL_RELEASE = "tf28:exp"
@@ -438,10 +524,11 @@ def slots_of(subject: Subject, optimizer: Any, variables: list[Any]) -> dict[str
         return found
     inner = optimizer.inner_optimizer
     held = inner.variables() if callable(inner.variables) else inner.variables
+    names = [subject.name_of(variable).partition(":")[0] for variable in held]
     return {
-        f"{index}:{plain_name(variable)}": variable
-        for index, variable in enumerate(held)
-        if not plain_name(variable).startswith(("iteration", "learning_rate"))
+        f"{index}:{name}": variable
+        for index, (name, variable) in enumerate(zip(names, held, strict=True))
+        if not name.rpartition("/")[2].startswith(("iteration", "learning_rate"))
     }
 
 
@@ -452,6 +539,16 @@ def as_recorded(value: Any) -> Any:
 
 def plain_name(variable: Any) -> str:
     return variable.name.partition(":")[0]
+
+
+def plain_path(path: str) -> str:
+    """Return the path of a Keras variable, or an optimizer's name, without what depends on the process and the release.
+
+    Optimizers of a process are numbered, and releases differ: SGD or sgd, rmsprop or rm_sprop.
+    """
+    optimizer, slash, variable = path.partition("/")
+    optimizer = re.sub(r"_\d+$", "", optimizer).replace("rm_sprop", "rmsprop")
+    return f"{optimizer.lower()}/{variable}" if slash else optimizer
 
 
 @dataclasses.dataclass
@@ -478,13 +575,13 @@ def describe_gradients(grads: list[Any] | None) -> list[Any] | None:
 
 
 def trace_eagerly(subject: Subject, spec: dict[str, Any], in_function: bool = False) -> Trace:
-    variables = variables_of(spec)
+    variables = subject.make_variables(spec)
     optimizer = subject.wrap(subject.inner(*spec["opt"]), spec["loss_scale"])
+    subject.prepare(optimizer, variables)
     meta: dict[str, Any] = {}
 
     def step(*factors: Any) -> None:
-        _, grads = take_step(optimizer, spec, variables, list(factors))
-        meta["grads"] = describe_gradients(grads)
+        meta["grads"] = describe_gradients(subject.take_step(optimizer, spec, variables, list(factors)))
 
     run = tf.function(step) if in_function else step
     states, slots = [], []
@@ -501,8 +598,8 @@ def trace_eagerly(subject: Subject, spec: dict[str, Any], in_function: bool = Fa
                     entry["name"]: as_recorded(variable.numpy())
                     for entry, variable in zip(spec["vars"], variables, strict=True)
                 },
-                "scale": optimizer.loss_scale.numpy(),
-                "good": None if optimizer.dynamic_counter is None else optimizer.dynamic_counter.numpy(),
+                "scale": subject.scale_of(optimizer).numpy(),
+                "good": None if subject.counter_of(optimizer) is None else subject.counter_of(optimizer).numpy(),
                 "iter": optimizer.iterations.numpy(),
             }
         )
@@ -512,7 +609,7 @@ def trace_eagerly(subject: Subject, spec: dict[str, Any], in_function: bool = Fa
         meta["weights"] = [weight.name for weight in optimizer.weights]
         meta["variables"] = [variable.name for variable in optimizer.variables()]
     else:
-        meta["variables"] = [variable.name for variable in optimizer.variables]
+        meta["variables"] = [subject.name_of(variable) for variable in optimizer.variables]
     return Trace(states, slots, meta)
 
 
@@ -554,12 +651,13 @@ def trace_in_graph(subject: Subject, spec: dict[str, Any]) -> Trace:
 def trace_on_two_replicas(subject: Subject, spec: dict[str, Any], in_function: bool) -> Trace:
     strategy = replay.two_replicas()
     with strategy.scope():
-        variables = variables_of(spec)
+        variables = subject.make_variables(spec)
         optimizer = subject.wrap(subject.inner(*spec["opt"]), spec["loss_scale"])
+        subject.prepare(optimizer, variables)
 
     def step(first: list[Any], second: list[Any]) -> None:
         def replica_step() -> None:
-            take_step(optimizer, spec, variables, (first, second)[replay.replica_id()])
+            subject.take_step(optimizer, spec, variables, (first, second)[replay.replica_id()])
 
         strategy.run(replica_step)
 
@@ -570,8 +668,8 @@ def trace_on_two_replicas(subject: Subject, spec: dict[str, Any], in_function: b
     states = []
     for per_replica in replay.numbers(spec["steps"]):
         run(*([tf.constant(factor, tf.float32) for factor in factors] for factors in per_replica))
-        counter = optimizer.dynamic_counter
-        scales = on_each(lambda: tf.identity(optimizer.loss_scale))
+        counter = subject.counter_of(optimizer)
+        scales = on_each(lambda: tf.identity(subject.scale_of(optimizer)))
         states.append(
             {
                 "vars": {
@@ -580,7 +678,7 @@ def trace_on_two_replicas(subject: Subject, spec: dict[str, Any], in_function: b
                 },
                 # A fixed scale is one tensor for all replicas, and recorded as one.
                 "scale": scales[:1] if counter is None else scales,
-                "good": None if counter is None else on_each(lambda: tf.identity(optimizer.dynamic_counter)),
+                "good": None if counter is None else on_each(lambda: tf.identity(subject.counter_of(optimizer))),
                 "iter": optimizer.iterations.numpy(),
             }
         )

@@ -17,6 +17,7 @@ import mpls.core.rule
 import mpls.core.scaling
 import mpls.core.step
 import mpls.keras.base
+import mpls.keras.keras3.applying
 import mpls.keras.keras3.state
 import mpls.keras.legacy
 import mpls.keras.new
@@ -29,7 +30,8 @@ Patch = tuple[Any, str, Any]
 # Where building is quick.
 V1, V1_GRAPH = "v1_eager_one", "v1_graph_cf1_one"
 KERAS = ("keras_legacy_eager_one", "keras_new_eager_one")
-ALL = (V1, V1_GRAPH, *KERAS)
+KERAS_3, KERAS_3_APPLY = "keras3_eager_one", "keras3_apply_eager_one"
+ALL = (V1, V1_GRAPH, *KERAS, KERAS_3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +111,7 @@ def _finite(check: Callable[[list[Any]], Any]) -> Callable[[], list[Patch]]:
 
         return [
             (mpls.core.dynamic.DynamicLossScale, "_are_finite", staticmethod(all_finite)),
-            (mpls.keras.keras3.state, "all_finite", all_finite),
+            (mpls.core.dynamic.DynamicLossScale, "_are_finite_when_summed", staticmethod(all_finite)),
         ]
 
     return patches
@@ -141,7 +143,7 @@ def _on_the_first_replica() -> list[Patch]:
         grads = [grad for grad in tf.nest.flatten(grads) if grad is not None]
         return are_finite([strategy.experimental_local_results(grad)[0] for grad in grads])
 
-    return [(mpls.core.dynamic, "all_replicas_finite", all_replicas_finite)]
+    return [(mpls.core.replicas, "all_replicas_finite", all_replicas_finite)]
 
 
 def _unscaled(unscale: Callable[[Any, Any], Any]) -> Callable[[], list[Patch]]:
@@ -203,6 +205,17 @@ def _nothing_is_applied() -> list[Patch]:
 
 def _keras_counts_no_skip() -> list[Patch]:
     return [(mpls.keras.tf_keras_family.TfKerasStep, "skip", lambda step: None)]
+
+
+def _keras_3_counts_skips() -> list[Patch]:
+    return [(mpls.keras.keras3.state.Keras3Step, "skip", lambda step: step.optimizer._iterations.assign_add(1))]
+
+
+def _keras_3_unscales(always: bool) -> Callable[[], list[Patch]]:
+    def patches() -> list[Patch]:
+        return [(mpls.keras.keras3.applying.Applying, "_begin_step", lambda optimizer, method: always)]
+
+    return patches
 
 
 def _v1_counts_skips() -> list[Patch]:
@@ -302,6 +315,14 @@ FAULTS: tuple[Fault, ...] = (
     Fault("skipped steps are applied", _skipped_steps_are_applied, ("minimize_inf_first", "minimize_nan")),
     Fault("nothing is applied", _nothing_is_applied, ("minimize_all_finite",)),
     Fault("iterations stay on a skipped step", _keras_counts_no_skip, ("minimize_inf_first",), KERAS),
+    Fault(
+        "iterations of Keras 3 advance on a skipped step",
+        _keras_3_counts_skips,
+        ("minimize_inf_first",),
+        (KERAS_3, KERAS_3_APPLY),
+    ),
+    Fault("Keras 3 unscales twice", _keras_3_unscales(True), ("minimize_all_finite", "minimize_nan"), (KERAS_3,)),
+    Fault("Keras 3 never unscales", _keras_3_unscales(False), ("minimize_all_finite",), (KERAS_3_APPLY,)),
     Fault("global_step advances on a skipped step", _v1_counts_skips, ("minimize_inf_first",), (V1, V1_GRAPH)),
     Fault("fixed scales skip", _fixed_scales_skip, ("fixed_nan_goes_through",)),
     Fault(
@@ -320,5 +341,11 @@ FAULTS: tuple[Fault, ...] = (
         ("first_step_ever_overflows_adam",),
         (V1,),
     ),
-    Fault("two scales share their state", _scales_share_their_state, ("two_optimizers_do_not_disturb_each_other",)),
+    Fault(
+        "two scales share their state",
+        _scales_share_their_state,
+        ("two_optimizers_do_not_disturb_each_other",),
+        # In Keras 3 each wrapper has variables of its own.
+        (V1, V1_GRAPH, *KERAS),
+    ),
 )

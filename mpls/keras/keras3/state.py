@@ -9,7 +9,6 @@ import keras
 import tensorflow as tf
 
 from mpls.core.dynamic import DynamicLossScale
-from mpls.core.gradients import all_finite
 from mpls.core.loss_scale import FixedLossScale, LossScale
 
 
@@ -48,23 +47,6 @@ class DynamicState(DynamicLossScale):
     def _created_weight(self, name: str) -> Any:
         return {"current_loss_scale": self.scale, "good_steps": self.counter}[name].value
 
-    @staticmethod
-    def _are_finite(grads: Any) -> Any:
-        """Return whether gradients of a replica are finite, and stay so when those of all are added up.
-
-        It is the wrapped optimizer that adds them up, after the step has been decided on. If none is above the
-        largest float divided by the number of replicas, no sum is infinite.
-        """
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        if replicas == 1:
-            return all_finite(grads)
-        return all_finite([grad if grad is None else _times(grad, replicas) for grad in tf.nest.flatten(grads)])
-
-
-def _times(grad: Any, factor: int) -> Any:
-    values = grad.values if isinstance(grad, tf.IndexedSlices) else grad
-    return values * tf.cast(factor, values.dtype)
-
 
 @dataclass
 class Keras3Step:
@@ -77,6 +59,11 @@ class Keras3Step:
 
     optimizer: Any
     is_summed: bool
+
+    @property
+    def sums_gradients(self) -> bool:
+        """Whether the wrapped optimizer's sum is more than the gradient of one replica."""
+        return not self.is_summed
 
     def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         """Call the wrapped optimizer, which advances `iterations`."""

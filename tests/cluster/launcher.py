@@ -1,0 +1,108 @@
+"""Starts the programs of this folder as clusters, with the launcher of the examples, and sees that none is left."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import importlib.util
+import json
+import os
+import pathlib
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import mpls
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+EXAMPLES = FOLDER.parents[1] / "examples"
+ROOT = pathlib.Path(mpls.__file__).parents[1]
+# Tells the processes of a launch, and all that they start, from all others.
+MARKER = "MPLS_TEST_LAUNCH"
+
+Messages = dict[str, list[dict[str, Any]]]
+
+
+def load_launcher() -> Any:
+    spec = importlib.util.spec_from_file_location("examples_cluster", EXAMPLES / "_cluster.py")
+    module = importlib.util.module_from_spec(spec)
+    # Its NamedTuples look their module up.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+CLUSTER = load_launcher()
+
+
+def environment(marker: str = "") -> dict[str, str]:
+    """Return what the processes need beside the environment that they inherit."""
+    path = os.pathsep.join([str(ROOT), str(EXAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", MARKER: marker}
+
+
+def launch(program: str, jobs: Mapping[str, int], *arguments: str, deadline: float = 240, **kwargs: Any) -> Messages:
+    """Run a program of this folder as a cluster; return the messages of each task.
+
+    Raises:
+        ClusterError: a process failed, or the deadline has passed; with the output of each.
+        AssertionError: a process is left.
+    """
+    marker = uuid.uuid4().hex
+    command = [sys.executable, str(FOLDER / program), *arguments]
+    try:
+        messages = CLUSTER.run(command, jobs, deadline=deadline, environment=environment(marker), **kwargs)
+    finally:
+        assert not processes_of(marker), f"{program} has left processes behind"
+    return {str(task): said for task, said in messages.items()}
+
+
+def processes_of(marker: str) -> list[int]:
+    """Return the processes of a launch that are alive, where the system shows environments."""
+    wanted = f"{MARKER}={marker}".encode()
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = path.read_bytes().split(b"\0")
+        except OSError:
+            continue  # Gone meanwhile, or somebody else's.
+        if wanted in variables:
+            found.append(int(path.parent.name))
+    return found
+
+
+class SharedFolder:
+    """A folder of all processes of a test run; conftest.py says where it is."""
+
+    path: pathlib.Path
+
+
+def once(function: Callable[[], Messages]) -> Callable[[], Messages]:
+    """Have a function called once for all tests, by one of the processes of pytest-xdist; failures are kept too."""
+
+    @functools.cache
+    def result() -> Any:
+        with open(SharedFolder.path / f"{function.__module__}.{function.__name__}.json", "a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            text = file.read()
+            if not text:
+                text = json.dumps(recorded(function))
+                file.write(text)
+        return json.loads(text)
+
+    def outcome() -> Messages:
+        messages = result()
+        if "failure" in messages:
+            raise AssertionError(messages["failure"])
+        return messages
+
+    return outcome
+
+
+def recorded(function: Callable[[], Messages]) -> Any:
+    try:
+        return function()
+    except (CLUSTER.ClusterError, AssertionError) as error:
+        return {"failure": str(error)}

@@ -1,0 +1,237 @@
+"""A program that trains Keras models on two workers that take each step together; run by a test.
+
+Usage: multi_worker_training.py CASE... [--patience SECONDS] --task worker:INDEX
+
+A case is `FAMILY LOOP API` or `FAMILY LOOP API alone`. The workers train one after the other, and say for each what
+they saw after each step. Alone, each worker trains on the data of both, without the other. With patience, a worker says
+so when a step takes longer, and ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import _cluster
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+import mpls.keras
+import mpls.v1
+
+ROWS, FEATURES, OUTPUTS = 4, 4, 2
+INF, NAN = math.inf, math.nan
+
+# For each step, what multiplies the features on the two workers.
+STEPS = ((1, 1), (2, 1), (1, INF), (0.5, 1), (NAN, 1), (INF, NAN), (1, 2), (1, 1), (1, 0.5), (1, INF))
+FINITE_STEPS = tuple(factors for factors in STEPS if all(map(math.isfinite, factors)))
+
+Transform = Callable[[list[Any]], list[Any]]
+
+
+def wrapped(optimizer: Any, wrapper: Any) -> Any:
+    return wrapper(optimizer, initial_scale=8.0, dynamic_growth_steps=2) if wrapper else optimizer
+
+
+class TfKeras:
+    """An optimizer of tf_keras, with or without loss scaling."""
+
+    def __init__(self, make: Callable[..., Any], api: str, summed: dict[str, bool]) -> None:
+        self.keras = tf_keras
+        wrappers = {"mpls": mpls.keras.LossScaleOptimizer, "original": tf_keras.mixed_precision.LossScaleOptimizer}
+        self.opt, self._is_scaled = wrapped(make(0.25, 0.5), wrappers.get(api)), api in wrappers
+        self._summed = summed
+
+    def step(self, loss: Callable[[], Any], variables: list[Any], transform: Transform | None) -> None:
+        with tf.GradientTape() as tape:
+            value = self.opt.get_scaled_loss(loss()) if self._is_scaled else loss()
+        grads = tape.gradient(value, variables)
+        grads = self.opt.get_unscaled_gradients(grads) if self._is_scaled else grads
+        grads, kwargs = (transform(grads), self._summed) if transform else (grads, {})
+        self.opt.apply_gradients(zip(grads, variables, strict=True), **kwargs)
+
+    def state(self) -> dict[str, Any]:
+        scale = {"scale": self.opt.loss_scale, "good_steps": self.opt.dynamic_counter} if self._is_scaled else {}
+        return {"iterations": self.opt.iterations, **scale}
+
+
+class Keras3:
+    """An optimizer of Keras 3, called in its own way or in that of Keras 2."""
+
+    def __init__(self, api: str, is_own_way: bool) -> None:
+        self.keras = keras
+        wrappers = {"mpls": mpls.keras.LossScaleOptimizer, "original": keras.optimizers.LossScaleOptimizer}
+        self.opt, self._is_scaled = wrapped(keras.optimizers.SGD(0.25, 0.5), wrappers.get(api)), api in wrappers
+        self._is_own_way = is_own_way or not self._is_scaled
+
+    def step(self, loss: Callable[[], Any], variables: list[Any], transform: Transform | None) -> None:
+        with tf.GradientTape() as tape:
+            value = self.opt.scale_loss(loss()) if self._is_own_way else self.opt.get_scaled_loss(loss())
+        grads = tape.gradient(value, [variable.value for variable in variables])
+        if self._is_own_way:
+            self.opt.apply(grads, variables)
+            return
+        grads = self.opt.get_unscaled_gradients(grads)
+        grads, kwargs = (transform(grads), {"skip_gradients_aggregation": True}) if transform else (grads, {})
+        self.opt.apply_gradients(zip(grads, variables, strict=True), **kwargs)
+
+    def state(self) -> dict[str, Any]:
+        scale = {"scale": self.opt.dynamic_scale, "good_steps": self.opt.step_counter} if self._is_scaled else {}
+        return {"iterations": self.opt.iterations, **scale}
+
+
+class V1:
+    """An optimizer of TensorFlow 1, with or without loss scaling."""
+
+    def __init__(self, api: str) -> None:
+        self.keras = tf_keras
+        self._counter = tf.Variable(0, trainable=False, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+        self._scale = mpls.v1.DynamicLossScale(8, 2)
+        self.opt = tf.compat.v1.train.MomentumOptimizer(0.25, 0.5)
+        if api == "mpls":
+            self.opt = mpls.v1.MixedPrecisionLossScaleOptimizer(self.opt, self._scale)
+
+    def step(self, loss: Callable[[], Any], variables: list[Any], transform: Transform | None) -> None:
+        self.opt.minimize(loss, global_step=self._counter, var_list=variables)
+
+    def state(self) -> dict[str, Any]:
+        scale, good_steps = self._scale._current_loss_scale, self._scale._num_good_steps
+        return {"iterations": self._counter, "scale": scale, "good_steps": good_steps}
+
+
+FAMILIES: dict[str, Callable[[str], Any]] = {
+    "legacy": lambda api: TfKeras(tf_keras.optimizers.legacy.SGD, api, {"experimental_aggregate_gradients": False}),
+    "new": lambda api: TfKeras(tf_keras.optimizers.SGD, api, {"skip_gradients_aggregation": True}),
+    "keras3": lambda api: Keras3(api, is_own_way=False),
+    "keras3_apply": lambda api: Keras3(api, is_own_way=True),
+    "v1": V1,
+}
+
+
+class Training:
+    """A model, its optimizer, and what was seen of them after each step."""
+
+    def __init__(self, family: str, loop: str, api: str) -> None:
+        self._strategy = tf.distribute.get_strategy()
+        self._loop = loop
+        self._host = FAMILIES[family](api)
+        layers = self._host.keras.layers
+        if loop == "fit":
+            half, cast = layers.Dense(OUTPUTS, use_bias=False, dtype="mixed_float16"), layers.Activation("linear")
+            self.model = self._host.keras.Sequential([self._host.keras.Input([FEATURES]), half, cast])
+            self.model.compile(self._host.opt, loss="mse")
+        else:
+            hidden, last = layers.Dense(3, activation="tanh"), layers.Dense(OUTPUTS)
+            self.model = self._host.keras.Sequential([self._host.keras.Input([FEATURES]), hidden, last])
+        shapes = [weight.shape for weight in self.model.get_weights()]
+        self.model.set_weights([np.linspace(-0.7, 0.8, math.prod(shape)).reshape(shape) for shape in shapes])
+        self.seen: list[dict[str, Any]] = []
+
+    def look(self, *_: Any) -> None:
+        """Note what there is after a step."""
+        state = {name: float(value.numpy()) for name, value in self._host.state().items()}
+        self.seen.append({**state, "weights": [weight.tolist() for weight in self.model.get_weights()]})
+
+    def run(self, steps: tuple[tuple[float, float], ...]) -> None:
+        batches = dataset(steps, has_one_hot_features=self._loop == "fit")
+        if self._loop == "fit":
+            callback = self._host.keras.callbacks.LambdaCallback(on_train_batch_end=self.look)
+            self.model.fit(batches.map(lambda x, y, factors: (scaled(x, factors), y)), callbacks=[callback], verbose=0)
+            return
+        for batch in self._strategy.experimental_distribute_dataset(batches):
+            self._step(batch)
+            self.look()
+
+    @tf.function
+    def _step(self, batch: Any) -> None:
+        self._strategy.run(self._replica_step, batch)
+
+    def _replica_step(self, features: Any, targets: Any, factors: Any) -> None:
+        is_reduced = self._loop == "reduced"
+        features = features if is_reduced else scaled(features, factors)
+
+        def loss() -> Any:
+            # Divided by the size of the whole batch, of which this may be half.
+            return tf.reduce_sum((self.model(features) - targets) ** 2) / (ROWS * OUTPUTS)
+
+        def sum_up(grads: list[Any]) -> list[Any]:
+            grads = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, grads)
+            poison = tf.reduce_sum(factors)
+            return [grad * tf.where(tf.math.is_finite(poison), 1.0, poison) for grad in grads]
+
+        self._host.step(loss, self.model.trainable_variables, sum_up if is_reduced else None)
+
+
+def dataset(steps: tuple[tuple[float, float], ...], has_one_hot_features: bool) -> Any:
+    """Return batches of features, targets and factors; the first half of the rows is the first worker's.
+
+    Of one-hot features, sums in float16 are the same for half of the rows as for all.
+    """
+    general = np.sin(np.arange(ROWS * FEATURES)).reshape(ROWS, FEATURES)
+    features = np.eye(ROWS, FEATURES) if has_one_hot_features else general
+    targets = np.linspace(-1, 1, ROWS * OUTPUTS).reshape(ROWS, OUTPUTS)
+    factors = np.repeat(np.array(steps), ROWS // 2, axis=1)
+    arrays = (np.broadcast_to(array, (len(steps), *array.shape)) for array in (features, targets))
+    tensors = tuple(tf.constant(array, tf.float32) for array in (*arrays, factors))
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return tf.data.Dataset.from_tensor_slices(tensors).with_options(options)
+
+
+def scaled(features: Any, factors: Any) -> Any:
+    return tf.where(features == 0, 0.0, features * factors[:, tf.newaxis])
+
+
+def train(name: str, strategy: Any, patience: float | None) -> dict[str, Any]:
+    """Return what was seen in a case, and the error that it ended with."""
+    family, loop, api, *alone = name.split()
+    steps = FINITE_STEPS if api == "bare" else STEPS
+    with contextlib.nullcontext() if alone else strategy.scope():
+        training = Training(family, loop, api)
+    if patience is not None:
+        threading.Thread(target=end_if_stuck, args=(name, training, patience), daemon=True).start()
+    error = ""
+    try:
+        training.run(steps)
+    except Exception:
+        error = traceback.format_exc()
+    return {"steps": training.seen, "error": error}
+
+
+def end_if_stuck(name: str, training: Training, patience: float) -> None:
+    """End the process, as nothing else can, when no step has ended for so many seconds; the first may take longer."""
+    number = 0
+    while not number or len(training.seen) > number:
+        number = len(training.seen)
+        time.sleep(patience)
+    _cluster.say(case=name, steps=training.seen, error="stuck")
+    # The other one must not notice before it has said so too.
+    time.sleep(patience)
+    os._exit(0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("cases", nargs="+")
+    parser.add_argument("--patience", type=float)
+    parser.add_argument("--task", type=_cluster.Task.parse, required=True)
+    arguments = parser.parse_args()
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    for name in arguments.cases:
+        started = time.monotonic()
+        outcome = train(name, strategy, arguments.patience)
+        _cluster.say(case=name, seconds=time.monotonic() - started, **outcome)
+
+
+if __name__ == "__main__":
+    with _cluster.member():
+        main()

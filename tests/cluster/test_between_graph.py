@@ -1,0 +1,178 @@
+"""Workers that share variables on a parameter server, with and without SyncReplicasOptimizer."""
+
+from __future__ import annotations
+
+import math
+import unittest
+from typing import Any
+
+import pytest
+from parameterized import parameterized
+
+from .launcher import Messages, launch, once
+
+WORKERS = ("worker:0", "worker:1")
+# The scale and the count after each step, from 8 and 0; it grows after two finite steps.
+SCALES = ((8, 1), (16, 0), (8, 0), (4, 0), (2, 0), (1, 0), (1, 0), (1, 1), (2, 0), (2, 1), (1, 0))
+APPLIED = (0, 1, 7, 8, 9)
+SKIPPED = (2, 3, 4, 5, 6, 10)
+
+# A case, and the control that has taken the same finite steps.
+TOGETHER = (
+    ("outside", "bare"),
+    ("outside-references", "bare-references"),
+    ("outside-control-flow-v2", "bare"),
+    ("inside", "bare"),
+    ("inside-references", "bare-references"),
+    ("inside-control-flow-v2", "bare"),
+)
+# Cases in which workers may be ahead of each other, so that it is not known which gradients make a step.
+AHEAD = ("outside-tokens", "inside-tokens", "outside-backup-worker", "inside-two-batches")
+STATE = ("global_step", "dense", "rows", "slot of dense", "slot of rows")
+
+
+@once
+def cluster() -> Messages:
+    names = [name for pair in TOGETHER for name in pair]
+    # The last one hangs.
+    names += [*AHEAD, "asynchronous", "overtaken", "outside-original"]
+    return launch("between_graph_training.py", {"ps": 1, "worker": 2}, *dict.fromkeys(names))
+
+
+@once
+def two_servers() -> Messages:
+    names = [name for pair in TOGETHER for name in pair]
+    return launch("between_graph_training.py", {"ps": 2, "worker": 2}, *dict.fromkeys(names))
+
+
+def said(messages: Messages, case: str) -> list[dict[str, Any]]:
+    """Return what each worker said of a case."""
+    return [next(message for message in messages[worker] if message["case"] == case) for worker in WORKERS]
+
+
+def picked(steps: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(step[name] for name in names) for step in steps]
+
+
+class TogetherTest(unittest.TestCase):
+    """SyncReplicasOptimizer without tokens to begin with: each step is one of both workers."""
+
+    def messages(self) -> Messages:
+        return cluster()
+
+    @parameterized.expand(TOGETHER)
+    def test_all_is_on_the_parameter_server(self, case: str, control: str) -> None:
+        for worker in said(self.messages(), case):
+            self.assertEqual(set(worker["devices"]), {"scale", "good_steps", *STATE})
+            self.assertEqual(set(worker["devices"].values()), {"/job:ps/task:0"})
+
+    @parameterized.expand(TOGETHER)
+    def test_both_see_the_same_after_each_step(self, case: str, control: str) -> None:
+        first, second = said(self.messages(), case)
+        self.assertEqual(len(first["steps"]), len(SCALES))
+        self.assertEqual(first["steps"], second["steps"])
+        self.assertFalse(first["is_stuck"] or second["is_stuck"])
+
+    @parameterized.expand(TOGETHER)
+    def test_the_scale_follows_the_rule(self, case: str, control: str) -> None:
+        worker, _ = said(self.messages(), case)
+        self.assertEqual(picked(worker["steps"], "scale", "good_steps"), list(SCALES))
+
+    @parameterized.expand(TOGETHER)
+    def test_a_skipped_step_changes_nothing_else(self, case: str, control: str) -> None:
+        worker, _ = said(self.messages(), case)
+        states = picked(worker["steps"], *STATE)
+        for step in SKIPPED:
+            self.assertEqual(states[step], states[step - 1])
+
+    @parameterized.expand(TOGETHER)
+    def test_finite_steps_are_those_of_the_bare_optimizer(self, case: str, control: str) -> None:
+        worker, _ = said(self.messages(), case)
+        bare, _ = said(self.messages(), control)
+        states = picked(worker["steps"], *STATE)
+        self.assertEqual([states[step] for step in APPLIED], picked(bare["steps"], *STATE))
+        self.assertEqual([step["global_step"] for step in bare["steps"]], [1, 2, 3, 4, 5])
+
+    def test_with_the_original_around_which_it_stands_both_wait_for_ever_after_an_overflow(self) -> None:
+        for worker in said(self.messages(), "outside-original"):
+            self.assertTrue(worker["is_stuck"])
+            self.assertEqual(picked(worker["steps"], "scale", "global_step"), [(8, 1), (16, 2), (8, 2)])
+
+
+class AheadTest(unittest.TestCase):
+    """SyncReplicasOptimizer with tokens to begin with, or fewer or more gradients a step than there are workers.
+
+    The second worker has six overflows at first, more than there are tokens.
+    """
+
+    @parameterized.expand(AHEAD)
+    def test_nobody_waits_for_ever(self, case: str) -> None:
+        for worker in said(cluster(), case):
+            self.assertFalse(worker["is_stuck"])
+            # One that is not waited for may be some steps behind when the other ends.
+            self.assertGreaterEqual(max(step["global_step"] for step in worker["steps"]), 6)
+        self.assertGreaterEqual(max(worker["steps"][-1]["global_step"] for worker in said(cluster(), case)), 12)
+
+    @parameterized.expand(AHEAD)
+    def test_weights_and_scale_stay_sound(self, case: str) -> None:
+        for worker in said(cluster(), case):
+            assert_sound(worker["steps"])
+            self.assertLess(distance(worker["steps"][-1]), 0.2)
+
+
+class AsynchronousTest(unittest.TestCase):
+    def test_both_train_to_the_end(self) -> None:
+        workers = said(cluster(), "asynchronous")
+        self.assertEqual([worker["is_stuck"] for worker in workers], [False, False])
+        # What there is after both have ended.
+        first, second = (worker["steps"][-1] for worker in workers)
+        self.assertEqual(first, second)
+        # Of the first worker four gradients were not finite, of the second ten.
+        self.assertEqual(first["global_step"], 2 * 42 - 4 - 10)
+        self.assertLess(distance(first), 1e-3)
+        for worker in workers:
+            self.assertEqual(len(worker["steps"]), 42 + 1)
+            assert_sound(worker["steps"])
+
+    def test_all_is_on_the_parameter_server(self) -> None:
+        for worker in said(cluster(), "asynchronous"):
+            self.assertEqual(set(worker["devices"].values()), {"/job:ps/task:0"})
+
+    def test_a_finite_step_does_not_undo_what_an_overflow_on_the_other_worker_did_meanwhile(self) -> None:
+        for worker in said(cluster(), "overtaken"):
+            self.assertEqual(picked(worker["steps"], "scale", "good_steps", "global_step"), [(4, 1, 1)])
+
+
+@pytest.mark.long
+class TwoServersTest(TogetherTest):
+    """The same with the variables spread over two parameter servers."""
+
+    def messages(self) -> Messages:
+        return two_servers()
+
+    @parameterized.expand(TOGETHER)
+    def test_all_is_on_the_parameter_server(self, case: str, control: str) -> None:
+        for worker in said(self.messages(), case):
+            self.assertEqual(set(worker["devices"].values()), {"/job:ps/task:0", "/job:ps/task:1"})
+
+    test_with_the_original_around_which_it_stands_both_wait_for_ever_after_an_overflow = None
+
+
+def assert_sound(steps: list[dict[str, Any]]) -> None:
+    """Require scales that the rule can reach, and finite numbers."""
+    for step in steps:
+        mantissa, exponent = math.frexp(step["scale"])
+        assert mantissa == 0.5, step
+        assert 1 <= exponent <= 44, step
+        assert step["good_steps"] in (0, 1), step
+        assert all(map(math.isfinite, numbers(step))), step
+
+
+def numbers(step: dict[str, Any]) -> list[float]:
+    return [*step["dense"], *(row for (row,) in step["rows"])]
+
+
+def distance(step: dict[str, Any]) -> float:
+    """Return how far the weights are from those at which the loss is smallest; the second row is never used."""
+    dense_0, dense_1, row_0, _, row_2 = numbers(step)
+    return max(abs(dense_0 - 0.7), abs(dense_1 - 0.7), abs(row_0 - 0.1), abs(row_2 - 0.1))

@@ -1,0 +1,125 @@
+"""MultiWorkerMirroredStrategy: two processes take each step together, and one of them finds a gradient not finite."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+import numpy as np
+from parameterized import parameterized
+
+from .launcher import Messages, launch, once
+
+WORKERS = ("worker:0", "worker:1")
+# The scale and the count after each step, from 8 and 0; it grows after two finite steps.
+SCALES = ((8, 1), (16, 0), (8, 0), (8, 1), (4, 0), (2, 0), (2, 1), (4, 0), (4, 1), (2, 0))
+APPLIED = (0, 1, 3, 6, 7, 8)
+SKIPPED = (2, 4, 5, 9)
+
+# Family and loop: `fit` under mixed_float16; `custom`, where the optimizer sums the gradients; `reduced`, where the
+# loop does, and the sum is not finite on one worker.
+TRAINED = (
+    ("legacy fit",),
+    ("new fit",),
+    ("legacy custom",),
+    ("new custom",),
+    ("keras3 custom",),
+    ("keras3_apply custom",),
+    ("v1 custom",),
+    ("legacy reduced",),
+    ("new reduced",),
+    ("keras3 reduced",),
+)
+DISAGREEING = (("legacy reduced original",), ("new reduced original",))
+UNFIT = "keras3 fit bare"
+HANGING = "keras3_apply custom original"
+
+
+@once
+def cluster() -> Messages:
+    names = [f"{name} {what}" for (name,) in TRAINED for what in ("mpls", "mpls alone", "bare")]
+    names += [*(name for (name,) in DISAGREEING), UNFIT]
+    return launch("multi_worker_training.py", {"worker": 2}, *names)
+
+
+@once
+def hanging_cluster() -> Messages:
+    return launch("multi_worker_training.py", {"worker": 2}, HANGING, "--patience", "3")
+
+
+def said(case: str) -> list[dict[str, Any]]:
+    """Return what each worker said of a case."""
+    messages = hanging_cluster() if case == HANGING else cluster()
+    return [next(message for message in messages[worker] if message["case"] == case) for worker in WORKERS]
+
+
+def weights(step: dict[str, Any]) -> Any:
+    return np.concatenate([np.ravel(weight) for weight in step["weights"]])
+
+
+class TogetherTest(unittest.TestCase):
+    @parameterized.expand(TRAINED)
+    def test_both_workers_see_the_same_after_each_step(self, name: str) -> None:
+        first, second = said(f"{name} mpls")
+        self.assertEqual([first["error"], second["error"]], ["", ""])
+        self.assertEqual(len(first["steps"]), len(SCALES))
+        self.assertEqual(first["steps"], second["steps"])
+
+    @parameterized.expand(TRAINED)
+    def test_scale_and_iterations_follow_the_rule(self, name: str) -> None:
+        worker, _ = said(f"{name} mpls")
+        self.assertEqual([(step["scale"], step["good_steps"]) for step in worker["steps"]], list(SCALES))
+        # With tf_keras, a skipped step counts.
+        counts_skipped = name.startswith(("legacy", "new"))
+        expected = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] if counts_skipped else [1, 2, 2, 3, 3, 3, 4, 5, 6, 6]
+        self.assertEqual([step["iterations"] for step in worker["steps"]], expected)
+
+    @parameterized.expand(TRAINED)
+    def test_a_skipped_step_changes_no_weight(self, name: str) -> None:
+        worker, _ = said(f"{name} mpls")
+        for step in range(1, len(SCALES)):
+            is_same = worker["steps"][step]["weights"] == worker["steps"][step - 1]["weights"]
+            self.assertEqual(is_same, step in SKIPPED, f"step {step}")
+
+    @parameterized.expand(TRAINED)
+    def test_weights_are_those_of_one_process_on_the_whole_batch(self, name: str) -> None:
+        worker, _ = said(f"{name} mpls")
+        for alone in said(f"{name} mpls alone"):
+            self.assertEqual(alone["error"], "")
+            for step, step_alone in zip(worker["steps"], alone["steps"], strict=True):
+                np.testing.assert_allclose(weights(step), weights(step_alone), rtol=0, atol=1e-6)
+
+    @parameterized.expand(TRAINED)
+    def test_weights_are_those_of_the_bare_optimizer_on_the_finite_steps(self, name: str) -> None:
+        worker, _ = said(f"{name} mpls")
+        bare, _ = said(f"{name} bare")
+        self.assertEqual(bare["error"], "")
+        applied = [worker["steps"][step] for step in APPLIED]
+        for step, bare_step in zip(applied, bare["steps"], strict=True):
+            np.testing.assert_allclose(weights(step), weights(bare_step), rtol=0, atol=1e-6)
+
+
+class OriginalsTest(unittest.TestCase):
+    """What happens to the same training with the wrappers of tf_keras and Keras 3."""
+
+    @parameterized.expand(DISAGREEING)
+    def test_each_worker_of_tf_keras_decides_for_itself(self, name: str) -> None:
+        first, second = said(name)
+        self.assertEqual([first["error"], second["error"]], ["", ""])
+        # In the third step the gradients of the second worker are infinite.
+        self.assertEqual([step["scale"] for step in first["steps"][:3]], [8, 16, 16])
+        self.assertEqual([step["scale"] for step in second["steps"][:3]], [8, 16, 8])
+        self.assertNotEqual(first["steps"][2]["weights"], second["steps"][2]["weights"])
+
+    def test_with_keras_3_one_worker_waits_for_the_other_for_ever(self) -> None:
+        first, second = said(HANGING)
+        self.assertEqual([first["error"], second["error"]], ["stuck", "stuck"])
+        # The second has skipped the third step, in which the first waits for its gradients.
+        self.assertEqual([step["scale"] for step in first["steps"]], [8, 16])
+        self.assertEqual([step["scale"] for step in second["steps"]], [8, 16, 8])
+
+    def test_fit_of_keras_3_does_not_work_under_this_strategy_with_any_optimizer(self) -> None:
+        # When it does, there is a row to add to the table: `keras3 fit`.
+        for worker in said(UNFIT):
+            self.assertIn("PerReplica", worker["error"])
+            self.assertEqual(worker["steps"], [])

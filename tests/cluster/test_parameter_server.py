@@ -1,0 +1,84 @@
+"""ParameterServerStrategy: a coordinator, a worker and a parameter server."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from parameterized import parameterized
+
+from .launcher import Messages, launch, once
+
+# The scale and the count after each step, from 8 and 0; it grows after two finite steps.
+SCALES = ((8, 1), (16, 0), (8, 0), (8, 1), (4, 0), (2, 0), (1, 0), (1, 0), (1, 1), (2, 0), (2, 1), (1, 0))
+APPLIED = (0, 1, 3, 8, 9, 10)
+SKIPPED = (2, 4, 5, 6, 7, 11)
+
+TRAINED = (("v1",), ("keras3",))
+REFUSED = (("legacy",), ("new",))
+
+
+@once
+def cluster() -> Messages:
+    names = [f"{name} {api}" for (name,) in TRAINED for api in ("mpls", "bare")]
+    names += ["keras3 original"]
+    names += [f"{name} {api}" for (name,) in REFUSED for api in ("mpls", "original")]
+    jobs = {"chief": 1, "worker": 1, "ps": 1}
+    return launch("parameter_server_training.py", jobs, *names, serving=("worker", "ps"))
+
+
+def said(case: str) -> dict[str, Any]:
+    """Return what the chief said of a case."""
+    return next(message for message in cluster()["chief:0"] if message["case"] == case)
+
+
+def without_scale(step: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in step.items() if name not in ("scale", "good_steps")}
+
+
+class TrainedTest(unittest.TestCase):
+    @parameterized.expand(TRAINED)
+    def test_all_is_on_the_parameter_server(self, name: str) -> None:
+        devices = said(f"{name} mpls")["devices"]
+        self.assertLessEqual({"scale", "good_steps", "iterations", "dense", "rows"}, devices.keys())
+        self.assertEqual(set(devices.values()), {"/job:ps/replica:0/task:0/device:CPU:0"})
+
+    @parameterized.expand(TRAINED)
+    def test_the_scale_follows_the_rule(self, name: str) -> None:
+        steps = said(f"{name} mpls")["steps"]
+        self.assertEqual([(step["scale"], step["good_steps"]) for step in steps], list(SCALES))
+
+    @parameterized.expand(TRAINED)
+    def test_a_skipped_step_changes_nothing_else(self, name: str) -> None:
+        steps = [without_scale(step) for step in said(f"{name} mpls")["steps"]]
+        self.assertEqual(len(steps), len(SCALES))
+        for step in SKIPPED:
+            self.assertEqual(steps[step], steps[step - 1])
+
+    @parameterized.expand(TRAINED)
+    def test_finite_steps_are_those_of_the_bare_optimizer(self, name: str) -> None:
+        steps = [without_scale(step) for step in said(f"{name} mpls")["steps"]]
+        bare = said(f"{name} bare")["steps"]
+        self.assertEqual([steps[step] for step in APPLIED], bare)
+        self.assertEqual([step["iterations"] for step in bare], [1, 2, 3, 4, 5, 6])
+
+    def test_the_original_of_keras_3_passes_the_floor(self) -> None:
+        scales = [step["scale"] for step in said("keras3 original")["steps"]]
+        self.assertEqual(scales[6:8], [1, 0.5])
+
+
+class RefusedTest(unittest.TestCase):
+    @parameterized.expand(REFUSED)
+    def test_it_is_refused_before_anything_is_created(self, name: str) -> None:
+        answer = said(f"{name} mpls")
+        self.assertTrue(answer["is_of_mpls"], answer["refusal"])
+        for part in ("ParameterServerStrategy", "mpls.v1", "MIGRATION.md#strategies"):
+            self.assertIn(part, answer["refusal"])
+        self.assertEqual(answer["created"], [])
+        self.assertEqual(answer["changed"], [])
+
+    @parameterized.expand(REFUSED)
+    def test_the_original_refused_it_too(self, name: str) -> None:
+        answer = said(f"{name} original")
+        self.assertIn("Loss scaling is not supported with the tf.distribute.Strategy", answer["refusal"])
+        self.assertFalse(answer["is_of_mpls"])

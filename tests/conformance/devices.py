@@ -1,0 +1,122 @@
+"""The devices and strategies on which a training runs: the last column of the table.
+
+A new setting is one more entry in `DEVICES`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import unittest.mock
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """A strategy, or none.
+
+    Attributes:
+        name: part of the test ids.
+        description: what it is, in words.
+        replicas: the number of replicas.
+        make: returns the strategy; None for none.
+        forbids_merge_calls: whether each replica's step is a function of its own, inside which replicas cannot meet
+            in a `merge_call`, as where XLA compiles them for GPUs.
+        ulps: by how many last bits a scaled training may differ from its control, in other modes than eager.
+    """
+
+    name: str
+    description: str
+    replicas: int
+    make: Callable[[], Any] | None = None
+    forbids_merge_calls: bool = False
+    ulps: int = 0
+
+
+@functools.cache
+def mirrored() -> tf.distribute.MirroredStrategy:
+    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+
+
+@functools.cache
+def mirrored_without_merge_calls() -> tf.distribute.MirroredStrategy:
+    # The collective ops of strategies in one process are told apart by these keys alone.
+    tf.distribute.MirroredStrategy._collective_key_base += 20_011
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    # What TensorFlow's own test combinations do.
+    strategy.extended._use_merge_call = lambda: False
+    return strategy
+
+
+@functools.cache
+def one_device() -> tf.distribute.OneDeviceStrategy:
+    return tf.distribute.OneDeviceStrategy("/cpu:0")
+
+
+@functools.cache
+def mirrored_over_one() -> tf.distribute.MirroredStrategy:
+    return tf.distribute.MirroredStrategy(["/cpu:0"])
+
+
+@functools.cache
+def central_storage(replicas: int) -> Any:
+    devices = [f"/cpu:{index}" for index in range(replicas)]
+    return tf.distribute.experimental.CentralStorageStrategy(compute_devices=devices, parameter_device="/cpu:0")
+
+
+DEVICES: dict[str, Devices] = {
+    devices.name: devices
+    for devices in (
+        Devices("one", "no strategy", 1),
+        Devices("two", "MirroredStrategy over two devices", 2, mirrored),
+        Devices(
+            "nomerge",
+            "the same with replicas that are functions of their own, and meet in collective ops, not in merge_call",
+            2,
+            mirrored_without_merge_calls,
+            forbids_merge_calls=True,
+        ),
+        Devices(
+            "central2",
+            "CentralStorageStrategy with two compute devices",
+            2,
+            functools.partial(central_storage, 2),
+            # TensorFlow orders the products of two graphs in two ways, where all is on one device.
+            ulps=4,
+        ),
+        Devices("onedevice", "OneDeviceStrategy", 1, one_device),
+        Devices("mirrored1", "MirroredStrategy over one device", 1, mirrored_over_one),
+        Devices(
+            "central1",
+            "CentralStorageStrategy with one compute device",
+            1,
+            functools.partial(central_storage, 1),
+        ),
+    )
+}
+
+
+def replica_id() -> int:
+    """Return the index of the replica whose function is running."""
+    index = tf.distribute.get_replica_context().replica_id_in_sync_group
+    return int(index if isinstance(index, int) else tf.get_static_value(index))
+
+
+def tf_variable(variable: Any) -> Any:
+    """Return TensorFlow's variable in one of Keras 3; any other as it is."""
+    return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+def quick_joins() -> Any:
+    """Return a context in which strategies look every few milliseconds, not every second, whether replicas are done.
+
+    They look once at once; threads of Python 3.13 are often not quite done by then.
+    """
+    wait = tf.train.Coordinator.wait_for_stop
+    return unittest.mock.patch.object(
+        tf.train.Coordinator, "wait_for_stop", lambda self, timeout=None: wait(self, timeout and min(timeout, 0.002))
+    )
