@@ -90,7 +90,9 @@ def member() -> Iterator[None]:
 def _end_with_parent() -> None:
     # Nothing is ever written to it: it ends when the other end is closed.
     os.read(sys.stdin.fileno(), 1)
-    os.killpg(0, signal.SIGKILL)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
 
 
 # --- starting and ending the processes ----------------------------------------------------------------
@@ -135,10 +137,6 @@ class _Process:
         self.send(signal.SIGKILL)
         self._reader.join()
         self._events.put((self, None))
-
-    @property
-    def pid(self) -> int:
-        return self._popen.pid
 
     def send(self, number: int) -> None:
         if self._popen.returncode is None:

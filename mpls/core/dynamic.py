@@ -154,7 +154,16 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
             before = ScaleState(tf.convert_to_tensor(scale), tf.convert_to_tensor(good_steps))
         rule = UpdateRule(self._increment_period, self._multiplier)
         after = next_state(before, grads_finite, rule, _select)
-        return tf.group(scale.assign(after.scale), good_steps.assign(after.good_steps)), grads_finite
+
+        def write() -> Any:
+            return tf.group(scale.assign(after.scale), good_steps.assign(after.good_steps))
+
+        if not _is_on_parameter_server(scale):
+            return write(), grads_finite
+        # Workers that do not wait for each other: a step that only counts must not write back a scale that another
+        # one has lowered meanwhile.
+        only_counts = tf.equal(after.scale, before.scale) & tf.equal(after.good_steps, before.good_steps + 1)
+        return tf.cond(only_counts, lambda: tf.group(good_steps.assign_add(1)), write), grads_finite
 
     def get_config(self) -> dict[str, Any]:
         """Return `{'initial_loss_scale': float, 'increment_period': int, 'multiplier': float}`."""
@@ -176,6 +185,11 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
             f"DynamicLossScale({state}initial_loss_scale={self._initial_loss_scale}, "
             f"increment_period={self._increment_period}, multiplier={self._multiplier})"
         )
+
+
+def _is_on_parameter_server(variable: Any) -> bool:
+    job = tf.DeviceSpec.from_string(variable.device or "").job
+    return job not in (None, "localhost", "worker", "chief")
 
 
 def _usable_float(value: Any, argument: str) -> float:

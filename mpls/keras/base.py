@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from mpls.core.gradients import scale_loss
 from mpls.core.graph import as_written
 from mpls.core.loss_scale import DynamicLossScale, LossScale
 from mpls.core.scaling import exceeds
@@ -107,6 +106,7 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         def _init_family(self, inner_optimizer: Any, name: str | None) -> None: ...
         def _make_loss_scale(self, initial_scale: float, growth_steps: int | None) -> LossScale: ...
         def _track_inner(self) -> None: ...
+        def _scale(self, loss: Any) -> Any: ...
         def _unscale(self, grads: list[Any]) -> list[Any]: ...
         def _family_config(self) -> dict[str, Any]: ...
 
@@ -205,7 +205,7 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
             ValueError: the scale is fixed and infinite in the loss's dtype, as 2**17 is in float16.
         """
         self._calls.note(GET_SCALED_LOSS)
-        return scale_loss(loss, self._scale_for)
+        return self._scale(loss)
 
     def _scale_for(self, dtype: Any) -> Any:
         if exceeds(self._loss_scale, dtype):

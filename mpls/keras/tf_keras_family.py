@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import tf_keras
 
-from mpls.core.gradients import unscale_gradients
+from mpls.core.gradients import scale_loss, unscale_gradients
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
 from mpls.errors import ArgumentTypeError, error_text
 from mpls.keras.base import LossScaleOptimizerMeta
@@ -47,6 +47,7 @@ class TfKerasMembers:
     if TYPE_CHECKING:
         # Defined by the public class.
         get_unscaled_gradients: Callable[[Iterable[Any]], list[Any]]
+        _scale_for: Callable[[Any], Any]
 
     def _init_family(self, inner_optimizer: Any, name: str | None) -> None:
         del inner_optimizer
@@ -82,6 +83,9 @@ class TfKerasMembers:
     @property
     def _gradients_have_been_unscaled(self) -> bool:
         return GET_UNSCALED_GRADIENTS in self._calls.ever
+
+    def _scale(self, loss: Any) -> Any:
+        return scale_loss(loss, self._scale_for)
 
     def _unscale(self, grads: list[Any]) -> list[Any]:
         unscaled: list[Any] = unscale_gradients(grads, self._loss_scale())

@@ -132,7 +132,8 @@ class AsynchronousTest(unittest.TestCase):
         self.assertLess(distance(first), 1e-3)
         for worker in workers:
             self.assertEqual(len(worker["steps"]), 42 + 1)
-            assert_sound(worker["steps"])
+            # Both may count a step before one of them finds that growth is due.
+            assert_sound(worker["steps"], most_good_steps=2)
 
     def test_all_is_on_the_parameter_server(self) -> None:
         for worker in said(cluster(), "asynchronous"):
@@ -158,13 +159,13 @@ class TwoServersTest(TogetherTest):
     test_with_the_original_around_which_it_stands_both_wait_for_ever_after_an_overflow = None
 
 
-def assert_sound(steps: list[dict[str, Any]]) -> None:
+def assert_sound(steps: list[dict[str, Any]], most_good_steps: int = 1) -> None:
     """Require scales that the rule can reach, and finite numbers."""
     for step in steps:
         mantissa, exponent = math.frexp(step["scale"])
         assert mantissa == 0.5, step
         assert 1 <= exponent <= 44, step
-        assert step["good_steps"] in (0, 1), step
+        assert 0 <= step["good_steps"] <= most_good_steps, step
         assert all(map(math.isfinite, numbers(step))), step
 
 

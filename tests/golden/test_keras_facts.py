@@ -23,6 +23,7 @@ from .keras_replay import (
     DIFFERENCES,
     EXPERIMENTAL_RELEASE,
     NATIVE,
+    OF_KERAS_3,
     OURS,
     Difference,
     Subject,
@@ -652,7 +653,9 @@ def named(function: Any, index: str, entry: Any) -> str:
 
 
 class RecordedFactsTest(unittest.TestCase):
-    @parameterized.expand([(case_id, subject) for case_id in CASES for subject in OURS], name_func=named)
+    @parameterized.expand(
+        [(case_id, subject) for case_id in CASES if case_id != OF_KERAS_3 for subject in OURS], name_func=named
+    )
     def test_it_is_as_recorded(self, case_id: str, subject: Subject) -> None:
         check_fact(case_id, subject)
 
@@ -702,7 +705,14 @@ class ConfigsOfEveryReleaseTest(unittest.TestCase):
     """Every config that a release from 2.2 on wrote is read by the public class and by the experimental one."""
 
     @parameterized.expand(
-        [(case_id, subject) for case_id, case in CONFIGS.items() for subject in OURS if subject.is_legacy],
+        [
+            (case_id, subject)
+            for case_id in CONFIGS
+            # Those of Keras 3 are replayed with its optimizers.
+            if not case_id.endswith(".k3")
+            for subject in OURS
+            if subject.is_legacy
+        ],
         name_func=named,
     )
     def test_it_is_read_as_by_the_newest_release(self, case_id: str, subject: Subject) -> None:

@@ -186,7 +186,11 @@ def _loss_is_not_scaled() -> list[Patch]:
     def scale_loss(loss: Any, scale: Any) -> Any:
         return loss
 
-    return [(mpls.core.scaling, "scale_loss", scale_loss), (mpls.keras.base, "scale_loss", scale_loss)]
+    return [
+        (mpls.core.scaling, "scale_loss", scale_loss),
+        (mpls.keras.tf_keras_family, "scale_loss", scale_loss),
+        (mpls.core.gradients, "scale_loss", scale_loss),
+    ]
 
 
 def _skipped_steps_are_applied() -> list[Patch]:

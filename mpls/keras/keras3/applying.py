@@ -40,6 +40,7 @@ class Applying:
         iterations: Any
         loss_scale: Any
         get_scaled_loss: Callable[[Any], Any]
+        _scale_for: Callable[[Any], Any]
         get_unscaled_gradients: Callable[[Iterable[Any]], list[Any]]
         build: Callable[[Any], None]
 
@@ -55,6 +56,9 @@ class Applying:
         """
         self._calls.note(SCALE_LOSS)
         return keras.ops.multiply(loss, self.loss_scale)
+
+    def _scale(self, loss: Any) -> Any:
+        return ops.scale_loss(loss, self._scale_for)
 
     def _unscale(self, grads: list[Any]) -> list[Any]:
         variables = self._optimizer._trainable_variables

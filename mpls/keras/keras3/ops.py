@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from mpls.core import gradients
@@ -12,6 +14,16 @@ from mpls.core.dynamic import DynamicLossScale
 from mpls.core.rule import ScaleState, UpdateRule, next_state
 from mpls.errors import ArgumentValueError
 from mpls.keras.keras3.state import overwrites
+
+
+def scale_loss(loss: Any, scale_for: Callable[[Any], Any]) -> Any:
+    """Multiply a loss, or what a callable returns, by the scale for its dtype, in that dtype."""
+    if keras.backend.backend() == "tensorflow":
+        return gradients.scale_loss(loss, scale_for)
+    if callable(loss):
+        return lambda: scale_loss(loss(), scale_for)
+    dtype = keras.backend.standardize_dtype(loss.dtype)
+    return ops.multiply(loss, ops.cast(scale_for(tf.as_dtype(dtype)), dtype))
 
 
 def unscale(grads: list[Any], scale: Any) -> list[Any]:
