@@ -141,6 +141,9 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
             _has_warned_of_scaling=False,
         )
         self._track_inner()
+        if self.dynamic and tf.distribute.has_strategy():
+            # Where replicas may not meet in a merge_call, the first step could not create the state.
+            self._loss_scale()
         inner_optimizer._is_wrapped_by_loss_scale_optimizer = True
 
     @property

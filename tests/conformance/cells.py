@@ -93,9 +93,13 @@ SUBSETS: tuple[Subset, ...] = (
         "computed; optimizers, dtypes and sparse gradients are tried without one",
     ),
     Subset(
-        ("experimental_*_nomerge", "experimental_*_central?", "experimental_*_onedevice", "experimental_*_mirrored1"),
+        tuple(
+            f"{family}_*_{devices}"
+            for family in ("experimental", "keras3_apply")
+            for devices in ("nomerge", "central?", "onedevice", "mirrored1")
+        ),
         (),
-        "these families differ from those of mpls.keras in the constructor alone",
+        "these families differ from the others in the constructor alone, or in the calls of a step",
     ),
     Subset(
         ("*_graph_*_two", "*_eager_two", "experimental_*_two"),
@@ -271,4 +275,4 @@ def _entry(cell: Cell) -> str:
 
 
 def _line(head: str, entries: list[str]) -> str:
-    return f"{head:23}" + "".join(f"{entry:14}" for entry in entries).rstrip()
+    return f"{head:23}" + "".join(f"{entry:17}" for entry in entries).rstrip()

@@ -1,0 +1,215 @@
+"""The Keras families: `mpls.keras` and `mpls.experimental` over tf_keras and Keras 3."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+import tf_keras
+from tensorflow.python.keras.mixed_precision.loss_scale_optimizer import LossScaleOptimizerV1
+from tensorflow.python.keras.optimizer_v2.gradient_descent import SGD
+
+import mpls.experimental
+import mpls.keras
+from mpls.errors import MplsDeprecationWarning
+
+from .host import LEARNING_RATE, MOMENTUM, Host
+from .setups import Scaling, Term
+
+v1 = tf.compat.v1
+
+
+class KerasHost(Host):
+    """`mpls.keras.LossScaleOptimizer` over tf_keras' legacy or new optimizers."""
+
+    advances_on_skip = True
+
+    def __init__(self, layer: str, family: str) -> None:
+        self.name = f"{layer}_{family}"
+        self.bare_name = f"keras_{family}"
+        self.is_legacy = family == "legacy"
+
+    def make_inner(self, kind: str, clip_norm: float | None) -> Any:
+        optimizers = tf_keras.optimizers.legacy if self.is_legacy else tf_keras.optimizers
+        return {
+            "sgd": lambda: optimizers.SGD(LEARNING_RATE),
+            "momentum": lambda: optimizers.SGD(LEARNING_RATE, MOMENTUM),
+            "adam": lambda: optimizers.Adam(LEARNING_RATE),
+        }[kind]()
+
+    def wrap(self, inner: Any, scaling: Scaling) -> Any:
+        return mpls.keras.LossScaleOptimizer(inner, **_keywords(scaling))
+
+    def wrap_natively(self, inner: Any, scaling: Scaling) -> Any:
+        return tf_keras.mixed_precision.LossScaleOptimizer(inner, **_keywords(scaling))
+
+    def build(self, opt: Any, variables: list[Any]) -> None:
+        if self.is_legacy:
+            opt._create_all_weights(variables)
+        else:
+            opt.build(variables)
+
+    def make_counter(self, inner: Any) -> Any:
+        return inner.iterations
+
+    def minimize(self, opt: Any, loss: Callable[[], Any], variables: list[Any], counter: Any) -> Any:
+        return opt.minimize(loss, variables)
+
+    def gradients(self, opt: Any, loss: Callable[[], Any], variables: list[Any], is_scaled: bool) -> list[Any]:
+        with tf.GradientTape() as tape:
+            value = opt.get_scaled_loss(loss()) if is_scaled else loss()
+        grads = tape.gradient(value, variables)
+        return opt.get_unscaled_gradients(grads) if is_scaled else grads
+
+    def apply(self, opt: Any, grads_and_vars: list[Any], counter: Any, aggregate: bool = True) -> Any:
+        if aggregate:
+            return opt.apply_gradients(grads_and_vars)
+        keyword = (
+            {"experimental_aggregate_gradients": False} if self.is_legacy else {"skip_gradients_aggregation": True}
+        )
+        return opt.apply_gradients(grads_and_vars, **keyword)
+
+    def slots(self, inner: Any, variables: dict[str, Any]) -> dict[str, Any]:
+        if not self.is_legacy:
+            own = (variable for variable in inner.variables if variable.shape.rank)
+            return {f"{index}": variable for index, variable in enumerate(own)}
+        slots = {}
+        for key, variable in variables.items():
+            for name in inner.get_slot_names():
+                # Variables without a gradient have none.
+                with contextlib.suppress(KeyError):
+                    slots[f"{key}/{name}"] = inner.get_slot(variable, name)
+        return slots
+
+
+class Keras3Host(Host):
+    """`mpls.keras.LossScaleOptimizer` over optimizers of Keras 3, called as in Keras 2."""
+
+    name = bare_name = "keras3"
+    advances_on_skip = False
+    is_built_first = True
+
+    def make_variable(self, term: Term, name: str) -> Any:
+        return keras.Variable(term.initial(), dtype=term.dtype.name, name=name)
+
+    def make_inner(self, kind: str, clip_norm: float | None) -> Any:
+        return {
+            "sgd": lambda: keras.optimizers.SGD(LEARNING_RATE),
+            "momentum": lambda: keras.optimizers.SGD(LEARNING_RATE, MOMENTUM),
+            "adam": lambda: keras.optimizers.Adam(
+                LEARNING_RATE, global_clipnorm=clip_norm if self.clips_in_optimizer else None
+            ),
+        }[kind]()
+
+    def wrap(self, inner: Any, scaling: Scaling) -> Any:
+        return mpls.keras.LossScaleOptimizer(inner, **_keywords(scaling))
+
+    def wrap_natively(self, inner: Any, scaling: Scaling) -> Any:
+        return keras.optimizers.LossScaleOptimizer(inner, **_keywords(scaling))
+
+    @property
+    def native_host(self) -> Host:
+        return Keras3ApplyHost()
+
+    def build(self, opt: Any, variables: list[Any]) -> None:
+        opt.build(variables)
+
+    def make_counter(self, inner: Any) -> Any:
+        return inner.iterations
+
+    def minimize(self, opt: Any, loss: Callable[[], Any], variables: list[Any], counter: Any) -> Any:
+        if hasattr(opt, "minimize"):
+            return opt.minimize(loss, variables)
+        # Bare ones have no such method.
+        return opt.apply(self.gradients(opt, loss, variables, is_scaled=False), variables)
+
+    def gradients(self, opt: Any, loss: Callable[[], Any], variables: list[Any], is_scaled: bool) -> list[Any]:
+        with tf.GradientTape() as tape:
+            value = opt.get_scaled_loss(loss()) if is_scaled else loss()
+        grads = tape.gradient(value, variables)
+        return opt.get_unscaled_gradients(grads) if is_scaled else grads
+
+    def apply(self, opt: Any, grads_and_vars: list[Any], counter: Any, aggregate: bool = True) -> Any:
+        # Bare ones always sum gradients over replicas; the table of exclusions expects the refusal.
+        return opt.apply_gradients(grads_and_vars, **({} if aggregate else {"skip_gradients_aggregation": True}))
+
+    def slots(self, inner: Any, variables: dict[str, Any]) -> dict[str, Any]:
+        own = (variable for variable in inner.variables if len(variable.shape))
+        return {f"{index}": variable for index, variable in enumerate(own)}
+
+
+class Keras3ApplyHost(Keras3Host):
+    """The same optimizers, called as in Keras 3."""
+
+    name = "keras3_apply"
+    bare_name = "keras3_apply"
+    clips_in_optimizer = True
+
+    def minimize(self, opt: Any, loss: Callable[[], Any], variables: list[Any], counter: Any) -> Any:
+        is_scaled = isinstance(opt, keras.optimizers.LossScaleOptimizer)
+        return opt.apply(self.gradients(opt, loss, variables, is_scaled), variables)
+
+    def gradients(self, opt: Any, loss: Callable[[], Any], variables: list[Any], is_scaled: bool) -> list[Any]:
+        with tf.GradientTape() as tape:
+            value = opt.scale_loss(loss()) if is_scaled else loss()
+        return tape.gradient(value, variables)
+
+    def apply(self, opt: Any, grads_and_vars: list[Any], counter: Any, aggregate: bool = True) -> Any:
+        grads, variables = zip(*grads_and_vars, strict=True)
+        return opt.apply(grads, variables, **({} if aggregate else {"skip_gradients_aggregation": True}))
+
+
+def _keywords(scaling: Scaling) -> dict[str, Any]:
+    # No Keras wrapper takes a multiplier; the table of exclusions expects the refusal.
+    more = {} if scaling.multiplier == 2 else {"multiplier": scaling.multiplier}
+    return {
+        "dynamic": scaling.growth_steps is not None,
+        "initial_scale": scaling.initial,
+        "dynamic_growth_steps": scaling.growth_steps,
+        **more,
+    }
+
+
+def _wrap_experimentally(inner: Any, scaling: Scaling) -> Any:
+    """Return `mpls.experimental.LossScaleOptimizer`, called as code of TF 1.14 to 2.8 calls it."""
+    loss_scale = scaling.initial
+    if scaling.growth_steps is not None:
+        loss_scale = mpls.experimental.DynamicLossScale(scaling.initial, scaling.growth_steps, scaling.multiplier)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MplsDeprecationWarning)
+        return mpls.experimental.LossScaleOptimizer(inner, loss_scale)
+
+
+def _wrap_experimentally_natively(scaling: Scaling) -> Any:
+    """Return what TensorFlow keeps of the original, which takes optimizers of its own Keras only."""
+    loss_scale = v1.mixed_precision.DynamicLossScale(scaling.initial, scaling.growth_steps, scaling.multiplier)
+    return LossScaleOptimizerV1(SGD(LEARNING_RATE), loss_scale)
+
+
+class ExperimentalHost(KerasHost):
+    def __init__(self, family: str) -> None:
+        super().__init__("experimental", family)
+
+    def wrap(self, inner: Any, scaling: Scaling) -> Any:
+        return _wrap_experimentally(inner, scaling)
+
+    def wrap_natively(self, inner: Any, scaling: Scaling) -> Any:
+        return _wrap_experimentally_natively(scaling)
+
+
+class ExperimentalKeras3Host(Keras3Host):
+    name = "experimental_keras3"
+
+    def wrap(self, inner: Any, scaling: Scaling) -> Any:
+        return _wrap_experimentally(inner, scaling)
+
+    def wrap_natively(self, inner: Any, scaling: Scaling) -> Any:
+        return _wrap_experimentally_natively(scaling)
+
+    @property
+    def native_host(self) -> Host:
+        return self
