@@ -12,6 +12,7 @@ from mpls.core.graph import as_written
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.replicas import call_in_cross_replica_context, decide_together, finite_when_summed
 from mpls.core.rule import ScaleState, UpdateRule, next_state
+from mpls.core.select import select
 from mpls.upstream import graph_key
 
 NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
@@ -153,7 +154,7 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
         with tf.control_dependencies([grads_finite]):
             before = ScaleState(tf.convert_to_tensor(scale), tf.convert_to_tensor(good_steps))
         rule = UpdateRule(self._increment_period, self._multiplier)
-        after = next_state(before, grads_finite, rule, _select)
+        after = next_state(before, grads_finite, rule, select)
 
         def write() -> Any:
             return tf.group(scale.assign(after.scale), good_steps.assign(after.good_steps))
@@ -195,9 +196,3 @@ def _is_on_parameter_server(variable: Any) -> bool:
 def _usable_float(value: Any, argument: str) -> float:
     subject = f"DynamicLossScale: {argument}"
     return require_usable(to_float(value, subject), subject, value)
-
-
-def _select(condition: Any, if_true: Any, if_false: Any) -> Any:
-    """`tf.where` for scalars, in which a Python number takes the dtype of the tensor beside it."""
-    dtype = next(value.dtype for value in (if_true, if_false) if tf.is_tensor(value))
-    return tf.where(condition, tf.cast(if_true, dtype), tf.cast(if_false, dtype))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 FLOAT32_MAX = 3.4028234663852886e38
 
@@ -15,15 +15,20 @@ class UpdateRule:
 
     Attributes:
         growth_steps: consecutive finite steps after which the scale grows; 1 or less means every step.
-        multiplier: factor by which the scale grows and shrinks.
+        multiplier: factor by which the scale grows, and by which a shrinking one is divided.
         min_scale: floor that a shrinking scale does not pass.
         max_scale: ceiling; a growth that would pass it leaves the scale as it is.
+        shrink_ratio: factor by which the scale shrinks, in place of the division; None for none.
+        shrink_steps: non-finite steps, in a row or not, after which the scale shrinks, for a state that counts them;
+            a growth starts their count again.
     """
 
     growth_steps: int = 2000
     multiplier: float = 2.0
     min_scale: float = 1.0
     max_scale: float = FLOAT32_MAX
+    shrink_ratio: float | None = None
+    shrink_steps: int = 1
 
 
 class ScaleState(NamedTuple):
@@ -38,26 +43,43 @@ class ScaleState(NamedTuple):
     good_steps: Any
 
 
+class AccumulatingState(NamedTuple):
+    """The state of a loss scale that shrinks after several non-finite steps.
+
+    Attributes:
+        scale: scalar float32, the current loss scale.
+        good_steps: scalar integer, finite steps in a row since the scale last changed or would have grown.
+        bad_steps: scalar integer, non-finite steps since then.
+    """
+
+    scale: Any
+    good_steps: Any
+    bad_steps: Any
+
+
+State = TypeVar("State", ScaleState, AccumulatingState)
+
+
 def select_python(condition: bool, if_true: Any, if_false: Any) -> Any:
     """Choose between two Python values, as `tf.where` does between two tensors."""
     return if_true if condition else if_false
 
 
 def next_state(
-    state: ScaleState,
+    state: State,
     grads_finite: Any,
     rule: UpdateRule,
     select: Callable[[Any, Any, Any], Any] = select_python,
-) -> ScaleState:
+) -> State:
     """Return the state after a step.
 
     A finite step counts; the `growth_steps`-th in a row multiplies the scale, unless that would pass `max_scale`,
-    and starts the count again in either case. A non-finite step divides the scale, down to `min_scale`, and starts
-    the count again. A scale that is already infinite or NaN, as a damaged checkpoint may hold, is back in range
-    after one non-finite step.
+    and starts the count again in either case. A non-finite step starts it again too, and shrinks the scale, down to
+    `min_scale`; if the state counts such steps, only the `shrink_steps`-th does. A scale that is already infinite or
+    NaN, as a damaged checkpoint may hold, is back in range once it has shrunk.
 
-    The function has no branch: with Python or NumPy numbers it runs as it is; with tensors, `select` makes it the
-    same ops in eager mode, in a v1 graph, in a `tf.function` and under XLA.
+    The function has no branch on state: with Python or NumPy numbers it runs as it is; with tensors, `select` makes it
+    the same ops in eager mode, in a v1 graph, in a `tf.function` and under XLA.
 
     Args:
         state: the state before the step.
@@ -75,12 +97,19 @@ def next_state(
     grown = select(grown <= rule.max_scale, grown, state.scale)
     if_finite = select(is_due, grown, state.scale)
 
-    shrunk = state.scale / rule.multiplier
+    shrunk = state.scale / rule.multiplier if rule.shrink_ratio is None else state.scale * rule.shrink_ratio
     # Written so that NaN fails the comparison and becomes the floor.
     shrunk = select(shrunk > rule.min_scale, shrunk, rule.min_scale)
     shrunk = select(shrunk < rule.max_scale, shrunk, rule.max_scale)
 
-    return ScaleState(
-        scale=select(grads_finite, if_finite, shrunk),
-        good_steps=select(grads_finite, select(is_due, 0, steps), 0),
+    good_steps = select(grads_finite, select(is_due, 0, steps), 0)
+    if not isinstance(state, AccumulatingState):
+        return state._replace(scale=select(grads_finite, if_finite, shrunk), good_steps=good_steps)
+
+    bad_steps = state.bad_steps + 1
+    must_shrink = bad_steps >= rule.shrink_steps
+    return state._replace(
+        scale=select(grads_finite, if_finite, select(must_shrink, shrunk, state.scale)),
+        good_steps=good_steps,
+        bad_steps=select(grads_finite, select(is_due, 0, state.bad_steps), select(must_shrink, 0, bad_steps)),
     )

@@ -18,6 +18,7 @@ from parameterized import parameterized
 
 from mpls.core import dynamic
 from mpls.core.rule import FLOAT32_MAX, ScaleState, UpdateRule, next_state
+from mpls.core.select import select
 
 INF, NAN = math.inf, math.nan
 MAX = float(np.finfo(np.float32).max)
@@ -89,7 +90,7 @@ class TableTest(unittest.TestCase):
         self, name: str, period: int, multiplier: float, scale: float, good: int, finite: bool, *after: float
     ) -> None:
         before = ScaleState(tf.constant(scale), tf.constant(good, tf.int64))
-        state = next_state(before, tf.constant(finite), UpdateRule(period, multiplier), dynamic._select)
+        state = next_state(before, tf.constant(finite), UpdateRule(period, multiplier), select)
         self.assertEqual((state.scale.dtype, state.good_steps.dtype), (tf.float32, tf.int64))
         self.assertEqual((float(state.scale), int(state.good_steps)), after)
 
@@ -112,7 +113,7 @@ class TableTest(unittest.TestCase):
                 ScaleState(tf.constant(scale), tf.constant(0, tf.int64)),
                 tf.constant(finite),
                 UpdateRule(1, multiplier),
-                dynamic._select,
+                select,
             )
             self.assertEqual(np.float32(state.scale), expected)
 
@@ -129,7 +130,7 @@ class TableTest(unittest.TestCase):
         self.assertEqual(next_state(ScaleState(INF, 0), False, rule), (8.0, 0))
 
     def test_defaults_are_those_of_the_originals(self) -> None:
-        self.assertEqual(dataclasses.astuple(UpdateRule()), (2000, 2.0, 1.0, MAX))
+        self.assertEqual(dataclasses.astuple(UpdateRule()), (2000, 2.0, 1.0, MAX, None, 1))
         self.assertEqual(FLOAT32_MAX, MAX)
 
     def test_neither_rule_nor_state_can_be_changed(self) -> None:
@@ -330,7 +331,7 @@ def stepping(rule: UpdateRule, mode: str, runs: int) -> Iterator[Callable[..., A
     """Yield a function of NumPy arrays that makes one step of all runs, in a mode of TensorFlow."""
 
     def step(scale: Any, good: Any, finite: Any) -> Any:
-        return tuple(next_state(ScaleState(scale, good), finite, rule, dynamic._select))
+        return tuple(next_state(ScaleState(scale, good), finite, rule, select))
 
     dtypes = (tf.float32, tf.int64, tf.bool)
     if mode == "graph":

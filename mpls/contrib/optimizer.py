@@ -1,0 +1,152 @@
+"""The contrib optimizer: a manager in place of a loss scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.core.loss_scale import LossScale
+from mpls.core.replicas import decide_together
+from mpls.errors import ArgumentTypeError, error_text
+from mpls.v1.optimizer import MixedPrecisionLossScaleOptimizer
+
+_Optimizer: Any = tf.compat.v1.train.Optimizer
+
+
+class LossScaleOptimizer(_Optimizer):
+    """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss as a manager says.
+
+    A step with a non-finite gradient is skipped, with a fixed scale too: variables, slots and `global_step` stay as
+    they are.
+
+    Args:
+        opt: the optimizer to wrap.
+        loss_scale_manager: what decides on the scale.
+
+    Raises:
+        ValueError: `opt` is no `tf.compat.v1.train.Optimizer`.
+        TypeError: `loss_scale_manager` has no `get_loss_scale` and `update_loss_scale`.
+
+    Reproduces:
+        `tf.contrib.mixed_precision.LossScaleOptimizer`, TF 1.13 to 1.15, which took every value for either argument,
+        and failed later; of which `get_name`, `variables` and `get_slot_names` were AttributeErrors; and which created
+        the wrapped optimizer's variables inside of a conditional.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import mpls.contrib
+        >>> weight = tf.Variable(1.0)
+        >>> manager = mpls.contrib.FixedLossScaleManager(128)
+        >>> opt = tf.compat.v1.train.GradientDescentOptimizer(0.25)
+        >>> opt = mpls.contrib.LossScaleOptimizer(opt, manager)
+        >>> opt.minimize(lambda: weight * 2.0, var_list=[weight])
+        >>> float(weight)
+        0.5
+        >>> opt.minimize(lambda: weight * float("nan"), var_list=[weight])
+        >>> float(weight)
+        0.5
+    """
+
+    def __init__(self, opt: Any, loss_scale_manager: Any) -> None:
+        if not all(hasattr(loss_scale_manager, name) for name in ("get_loss_scale", "update_loss_scale")):
+            raise ArgumentTypeError(
+                error_text(
+                    "LossScaleOptimizer: loss_scale_manager",
+                    "have get_loss_scale and update_loss_scale",
+                    loss_scale_manager,
+                    "LossScaleOptimizer(opt, FixedLossScaleManager(128))",
+                    "contrib",
+                )
+            )
+        self._scaled = MixedPrecisionLossScaleOptimizer(opt, _ManagedLossScale(loss_scale_manager))
+        super().__init__(use_locking=opt._use_locking, name=opt.get_name())
+        self._opt = opt
+        self._loss_scale_manager = loss_scale_manager
+
+    def compute_gradients(
+        self,
+        loss: Any,
+        var_list: Any = None,
+        gate_gradients: int = _Optimizer.GATE_OP,
+        aggregation_method: Any = None,
+        colocate_gradients_with_ops: bool = False,
+        grad_loss: Any = None,
+    ) -> list[tuple[Any, Any]]:
+        """Compute the gradients of the scaled loss, and unscale them.
+
+        Args:
+            loss: scalar tensor of any float dtype, or a callable that takes nothing and returns one; in eager mode
+                it must be a callable.
+            var_list: variables to differentiate by.
+            gate_gradients: `GATE_NONE`, `GATE_OP` or `GATE_GRAPH`.
+            aggregation_method: how gradient terms are combined, a `tf.AggregationMethod`.
+            colocate_gradients_with_ops: whether to place gradients where the ops are.
+            grad_loss: tensor of the loss's shape, the gradient that arrives at the loss.
+
+        Returns:
+            Pairs of gradient, in the dtype of its variable, `tf.IndexedSlices` or None, and variable.
+        """
+        pairs: list[tuple[Any, Any]] = self._scaled.compute_gradients(
+            loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
+        )
+        return pairs
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
+        """Apply the gradients if they are finite, and let the manager update the scale.
+
+        Args:
+            grads_and_vars: pairs of unscaled gradient, None included, and variable.
+            global_step: variable that an applied step increments.
+            name: name of the returned op.
+
+        Returns:
+            In a graph, the op that does it; in eager mode None.
+
+        Raises:
+            ValueError: there is no pair or no gradient.
+        """
+        return self._scaled.apply_gradients(grads_and_vars, global_step, name)
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        """Return a slot variable of the wrapped optimizer.
+
+        Args:
+            var: the variable that it belongs to.
+            name: the slot's name, `'momentum'` for example.
+
+        Returns:
+            The slot variable, of the shape of `var`; None if there is none.
+        """
+        return self._opt.get_slot(var, name)
+
+    def get_slot_names(self) -> list[str]:
+        """Return the names of the wrapped optimizer's slots, sorted."""
+        names: list[str] = self._opt.get_slot_names()
+        return names
+
+    def variables(self) -> list[Any]:
+        """Return the variables of the wrapped optimizer."""
+        variables: list[Any] = self._opt.variables()
+        return variables
+
+
+class _ManagedLossScale(LossScale):
+    """A loss scale that asks a manager."""
+
+    def __init__(self, manager: Any) -> None:
+        super().__init__()
+        self._manager = manager
+
+    def __call__(self) -> Any:
+        return tf.convert_to_tensor(self._manager.get_loss_scale())
+
+    def update(self, grads: Any) -> tuple[Any, Any]:
+        op, grads_finite = decide_together(grads, self._decide)
+        return op, grads_finite
+
+    def _decide(self, grads_finite: Any) -> tuple[Any, Any]:
+        return self._manager.update_loss_scale(grads_finite), grads_finite
+
+    def get_config(self) -> dict[str, Any]:
+        raise NotImplementedError("managers have no config")

@@ -1,0 +1,83 @@
+"""How a release of TensorFlow behaved, where releases differ: what `install(as_of=...)` chooses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpls.errors import ArgumentValueError, error_text
+from mpls.names import RELEASES
+
+__all__ = ["Dialect", "current", "dialect_of", "speak"]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The behaviour of a release.
+
+    Attributes:
+        release: the release, `"2.2"`; None for the default, each name as the last release that had it.
+    """
+
+    release: str | None = None
+
+    def is_up_to(self, release: str) -> bool:
+        """Return whether a release is this one or newer than it; never, for the default."""
+        return self.release is not None and _number(self.release) <= _number(release)
+
+    @property
+    def skipped_steps_count(self) -> bool:
+        """Whether a step that tf_keras' wrappers skip advances `iterations`: from TF 2.3 on."""
+        return not self.is_up_to("2.2")
+
+    @property
+    def has_loss_scale_objects(self) -> bool:
+        """Whether the experimental wrapper keeps a LossScale object and has it as `loss_scale`: up to TF 2.3.
+
+        So it did with the user's own object and class; from TF 2.4 on it copied settings, and `loss_scale` is a tensor.
+        The config has the format that goes with it.
+        """
+        return self.is_up_to("2.3")
+
+
+def dialect_of(release: str | None) -> Dialect:
+    """Return the dialect of a release.
+
+    Args:
+        release: `"2.2"`, or `"2.2.3"`, of which the patch number is ignored; None for the default.
+
+    Raises:
+        ValueError: there is no such release.
+    """
+    if release is None:
+        return Dialect()
+    minor = ".".join(str(release).split(".")[:2])
+    if minor not in RELEASES:
+        raise ArgumentValueError(
+            error_text(
+                "as_of",
+                f"be a TensorFlow release from {RELEASES[0]} to {RELEASES[-1]}",
+                release,
+                "install(as_of='2.3')",
+                "install",
+            )
+        )
+    return Dialect(minor)
+
+
+_current = Dialect()
+
+
+def current() -> Dialect:
+    """Return the dialect that wrappers are made in; each keeps the one in which it was made."""
+    return _current
+
+
+def speak(dialect: Dialect) -> None:
+    """Set the dialect that wrappers are made in, for the whole process."""
+    global _current
+    _current = dialect
+
+
+def _number(release: str) -> tuple[int, int]:
+    major, minor = release.split(".")
+    return int(major), int(minor)

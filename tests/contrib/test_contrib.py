@@ -1,0 +1,220 @@
+"""`mpls.contrib` beside what TensorFlow 1.15 computed, and what the original could not do."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import unittest
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.contrib
+import mpls.v1
+from mpls.errors import MplsError
+
+from . import traces
+
+v1 = tf.compat.v1
+INF, NAN = float("inf"), float("nan")
+RECORDED = json.loads((pathlib.Path(__file__).parent / "data" / "tf115.json").read_text(encoding="utf-8"))["traces"]
+
+
+class RecordedTest(unittest.TestCase):
+    """The numbers of the original, in a graph under either control flow."""
+
+    def setUp(self) -> None:
+        self.addCleanup(v1.enable_control_flow_v2 if v1.control_flow_v2_enabled() else v1.disable_control_flow_v2)
+
+    @parameterized.expand([("first", v1.disable_control_flow_v2), ("second", v1.enable_control_flow_v2)])
+    def test_traces(self, name: str, set_control_flow: Any) -> None:
+        set_control_flow()
+        found = traces.all_traces(mpls.contrib)
+        self.assertEqual(found.keys(), RECORDED.keys())
+        for key, trace in found.items():
+            with self.subTest(key):
+                if key.startswith("manager"):
+                    self.assertEqual(trace, RECORDED[key])
+                    continue
+                for step, recorded in zip(trace, RECORDED[key], strict=True):
+                    # A scale that is no power of two rounds twice in the original, in a reciprocal and a product.
+                    for value, wanted in zip(step, recorded, strict=True):
+                        np.testing.assert_allclose(value, wanted, rtol=1e-6)
+                    self.assertEqual(step[2:], recorded[2:])
+
+    def test_the_records_hold_skips_growth_and_shrinking(self) -> None:
+        steps = [[step[2] for step in trace] for key, trace in RECORDED.items() if key.startswith("training")]
+        self.assertTrue(all(counts == [1, 2, 2, 2, 3, 3, 4, 5] for counts in steps), steps)
+
+
+class ManagerTest(unittest.TestCase):
+    def test_the_base_class_is_abstract(self) -> None:
+        with self.assertRaises(TypeError):
+            mpls.contrib.LossScaleManager()
+
+    def test_variables_have_the_original_names(self) -> None:
+        with tf.Graph().as_default():
+            mpls.contrib.ExponentialUpdateLossScaleManager(16.0, 2)
+            found = {(each.name, each.dtype.base_dtype, each.trainable) for each in v1.global_variables()}
+        self.assertEqual(
+            found,
+            {
+                ("loss_scale:0", tf.float32, False),
+                ("good_steps:0", tf.int32, False),
+                ("bad_steps:0", tf.int32, False),
+            },
+        )
+
+    @parameterized.expand(
+        [
+            ("zero", (0, 10), {}, ValueError),
+            ("nan", (NAN, 10), {}, ValueError),
+            ("inf", (1e39, 10), {}, ValueError),
+            ("none", (None, 10), {}, TypeError),
+            ("steps", (2.0, None), {}, TypeError),
+            ("ratio", (2.0, 10), {"incr_ratio": 0}, ValueError),
+            ("negative_ratio", (2.0, 10), {"decr_ratio": -0.5}, ValueError),
+        ]
+    )
+    def test_refusals_of_the_exponential_manager(self, name: str, args: Any, kwargs: Any, error: type) -> None:
+        with self.assertRaisesRegex(error, "ExponentialUpdateLossScaleManager: ") as caught:
+            mpls.contrib.ExponentialUpdateLossScaleManager(*args, **kwargs)
+        self.assertIsInstance(caught.exception, MplsError)
+
+    @parameterized.expand(
+        [
+            ("below_one", 0.5, ValueError),
+            ("nan", NAN, ValueError),
+            ("inf", INF, ValueError),
+            ("none", None, TypeError),
+            ("string", "128", TypeError),
+        ]
+    )
+    def test_refusals_of_the_fixed_manager(self, name: str, value: Any, error: type) -> None:
+        with self.assertRaises(error):
+            mpls.contrib.FixedLossScaleManager(value)
+
+    def test_a_fixed_manager_is_usable_in_every_graph(self) -> None:
+        manager = mpls.contrib.FixedLossScaleManager(np.float32(8))
+        self.assertEqual(float(manager.get_loss_scale()), 8.0)
+        with tf.Graph().as_default(), v1.Session() as session:
+            self.assertEqual(session.run(manager.get_loss_scale()), 8.0)
+            self.assertIsNone(session.run(manager.update_loss_scale(tf.constant(False))))
+
+
+class OptimizerTest(unittest.TestCase):
+    def step(self, optimizer: Any, variable: Any, factor: float) -> float:
+        optimizer.minimize(lambda: variable * factor, var_list=[variable])
+        return float(variable)
+
+    def test_eager(self) -> None:
+        manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, decr_every_n_nan_or_inf=1, decr_ratio=0.5)
+        optimizer, variable = (
+            mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), manager),
+            tf.Variable(1.0),
+        )
+        weights = [self.step(optimizer, variable, factor) for factor in (1.0, INF, 1.0, 1.0, NAN)]
+        self.assertEqual(weights, [0.5, 0.5, 0.0, -0.5, -0.5])
+        self.assertEqual(float(manager.get_loss_scale()), 4.0)
+
+    def test_a_fixed_manager_skips_too(self) -> None:
+        manager = mpls.contrib.FixedLossScaleManager(128)
+        optimizer = mpls.contrib.LossScaleOptimizer(v1.train.MomentumOptimizer(0.5, 0.5), manager)
+        variable = tf.Variable(1.0)
+        self.assertEqual([self.step(optimizer, variable, factor) for factor in (NAN, 1.0)], [1.0, 0.5])
+        self.assertEqual(float(optimizer.get_slot(variable, "momentum")), 1.0)
+        self.assertEqual(optimizer.get_slot_names(), ["momentum"])
+        self.assertEqual(optimizer.get_name(), "Momentum")
+        self.assertEqual(len(optimizer.variables()), 1)
+
+    def test_replicas_agree(self) -> None:
+        strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+        with strategy.scope():
+            manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, decr_every_n_nan_or_inf=1, decr_ratio=0.5)
+            optimizer = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.25), manager)
+            variable = v1.Variable(1.0, use_resource=True)
+
+        @tf.function
+        def step(factors: Any) -> None:
+            def replica() -> None:
+                index = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+                optimizer.minimize(lambda: variable * factors[index], var_list=[variable])
+
+            strategy.run(replica)
+
+        for factors, weight, scale in (([1.0, 1.0], 0.5, 8.0), ([1.0, INF], 0.5, 4.0), ([1.0, 1.0], 0.0, 4.0)):
+            step(tf.constant(factors))
+            self.assertEqual([float(part) for part in strategy.experimental_local_results(variable)], [weight] * 2)
+            scales = strategy.experimental_local_results(manager.get_loss_scale())
+            self.assertEqual([float(part) for part in scales], [scale] * len(scales))
+
+    def test_managers_of_users(self) -> None:
+        class Halving(mpls.contrib.LossScaleManager):
+            def __init__(self) -> None:
+                self.scale = tf.Variable(64.0, trainable=False)
+                self.seen: list[bool] = []
+
+            def get_loss_scale(self) -> Any:
+                return self.scale
+
+            def update_loss_scale(self, finite_grads: Any) -> Any:
+                self.seen.append(bool(finite_grads))
+                self.scale.assign(self.scale / 2)
+
+        manager = Halving()
+        optimizer = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), manager)
+        variable = tf.Variable(1.0)
+        self.assertEqual([self.step(optimizer, variable, factor) for factor in (1.0, INF)], [0.5, 0.5])
+        self.assertEqual((manager.seen, float(manager.scale)), ([True, False], 16.0))
+
+    def test_subclasses_of_users(self) -> None:
+        class Counting(mpls.contrib.ExponentialUpdateLossScaleManager):
+            updates = 0
+
+            def update_loss_scale(self, finite_grads: Any) -> Any:
+                self.updates += 1
+                return super().update_loss_scale(finite_grads)
+
+        class Distributed(mpls.contrib.LossScaleOptimizer):
+            def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
+                doubled = [(grad * 2.0, variable) for grad, variable in grads_and_vars]
+                return super().apply_gradients(doubled, global_step, name)
+
+            def variables(self) -> Any:
+                return self._opt.variables()
+
+        manager = Counting(8.0, 2)
+        optimizer = Distributed(v1.train.GradientDescentOptimizer(0.25), manager)
+        self.assertIs(optimizer._loss_scale_manager, manager)
+        variable = tf.Variable(1.0)
+        self.assertEqual(self.step(optimizer, variable, 1.0), 0.5)
+        self.assertEqual((manager.updates, int(manager._num_good_steps)), (1, 1))
+        self.assertEqual(optimizer.variables(), [])
+
+    def test_none_and_sparse_gradients(self) -> None:
+        manager = mpls.contrib.FixedLossScaleManager(8)
+        optimizer = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), manager)
+        table, unused = tf.Variable([[1.0], [2.0], [3.0]]), tf.Variable(1.0)
+        pairs = optimizer.compute_gradients(lambda: tf.reduce_sum(tf.gather(table, [0, 2])), var_list=[table, unused])
+        self.assertIsInstance(pairs[0][0], tf.IndexedSlices)
+        self.assertIsNone(pairs[1][0])
+        optimizer.apply_gradients(pairs)
+        np.testing.assert_array_equal(table.numpy(), [[0.5], [2.0], [2.5]])
+        with self.assertRaisesRegex(ValueError, "at least one gradient"):
+            optimizer.apply_gradients([(None, unused)])
+
+    @parameterized.expand(
+        [
+            ("no_optimizer", lambda: (None, mpls.contrib.FixedLossScaleManager(2)), ValueError),
+            ("keras", lambda: (tf_keras.optimizers.SGD(), mpls.contrib.FixedLossScaleManager(2)), ValueError),
+            ("number", lambda: (v1.train.GradientDescentOptimizer(0.5), 4.0), TypeError),
+            ("loss_scale", lambda: (v1.train.GradientDescentOptimizer(0.5), mpls.v1.DynamicLossScale()), TypeError),
+        ]
+    )
+    def test_refusals(self, name: str, arguments: Any, error: type) -> None:
+        with self.assertRaises(error) as caught:
+            mpls.contrib.LossScaleOptimizer(*arguments())
+        self.assertIsInstance(caught.exception, MplsError)
