@@ -3,19 +3,25 @@
 The API lives in the subpackages, which load TensorFlow when they are imported; this package does not:
 
 * `mpls.v1`: graph mode, what `tf.compat.v1.train.experimental` and `tf.compat.v1.mixed_precision` held;
-* `mpls.keras`: `LossScaleOptimizer` for tf_keras' legacy and new optimizers;
+* `mpls.keras`: `LossScaleOptimizer` for the optimizers of tf_keras and Keras 3, and the policies;
 * `mpls.experimental`: the deprecated forms, `LossScaleOptimizer(optimizer, loss_scale)` among them;
+* `mpls.contrib`: the managers of TF 1.x and their optimizer;
+* `mpls.install`, `mpls.uninstall`, `mpls.installed`: the historical names at their old places;
+* `mpls.names`: the table of those names;
 * `mpls.errors`: every exception and warning class that mpls itself raises.
 """
 
 from importlib import import_module as _import_module
 from typing import Any
 
+from mpls import errors, names
+from mpls.install import install, installed, uninstall
+
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("errors", "experimental", "keras", "v1")
+_SUBPACKAGES = ("contrib", "experimental", "keras", "v1")
 
-__all__ = ["__version__", *_SUBPACKAGES]
+__all__ = ["__version__", "errors", "install", "installed", "names", "uninstall", *_SUBPACKAGES]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["NAMES", "RELEASES", "Name", "module_of", "named"]
+__all__ = ["NAMES", "RELEASES", "Name", "module_of", "named", "namespaces"]
 
 # Every release that had one of the names, oldest first.
 RELEASES = (
-    *(f"1.{minor}" for minor in range(12, 16)),
+    *(f"1.{minor}" for minor in range(13, 16)),
     *(f"2.{minor}" for minor in range(22)),
 )
 
@@ -23,11 +23,11 @@ class Name:
     """A historical name.
 
     Attributes:
-        path: as code spells it, with `tf` for the package tensorflow where it is an attribute path.
-        target: the object of mpls that stands for it, `"mpls.v1:LossScale"`; empty for a namespace.
+        path: as code spells it, with `tf` for the package tensorflow.
+        target: the object that stands for it, `"mpls.v1:LossScale"`; empty for a namespace.
         first: the first release that had it.
         last: the last one; None if the newest has it still.
-        needs_keras_2: whether the newest release has it only where `tf.keras` is tf_keras.
+        needs_keras_3: whether it is there only where `tf.keras` is Keras 3.
         is_private: whether it was never documented, and real code imports it all the same.
     """
 
@@ -35,7 +35,7 @@ class Name:
     target: str
     first: str
     last: str | None = None
-    needs_keras_2: bool = False
+    needs_keras_3: bool = False
     is_private: bool = False
 
     @property
@@ -56,16 +56,28 @@ class Name:
     @property
     def is_contrib(self) -> bool:
         """Whether it is in `tf.contrib`, which is put back only if asked for."""
-        return ".contrib" in self.path
+        return self.path.startswith("tf.contrib.")
 
     @property
     def replacement(self) -> str:
-        """What to write today, `"mpls.v1.LossScale"`; for a namespace, what holds its members."""
-        return self.target.replace(":", ".")
+        """What to write today, `"mpls.v1.LossScale"`; empty for a namespace, and where mpls has nothing better."""
+        return self.target.replace(":", ".") if self.target.startswith("mpls.") else ""
+
+    @property
+    def releases(self) -> str:
+        """The releases that had it, `"1.14 to 2.8"`."""
+        return self.first if self.first == self.last else f"{self.first} to {self.last or RELEASES[-1]}"
+
+    @property
+    def fate(self) -> str:
+        """What became of it."""
+        if self.last is not None:
+            return "removed"
+        return "Keras 3 only" if self.needs_keras_3 else "still there"
 
 
 def module_of(path: str) -> str:
-    """Return the dotted name under which a namespace is imported: `tf.keras` is `tensorflow.keras`."""
+    """Return the dotted name under which a path is imported: `tf.keras` is `tensorflow.keras`."""
     return f"tensorflow{path[2:]}" if path == "tf" or path.startswith("tf.") else path
 
 
@@ -74,9 +86,19 @@ def named(path: str) -> Name | None:
     return _BY_MODULE.get(module_of(path))
 
 
+def namespaces() -> dict[str, tuple[Name, ...]]:
+    """Return the rows by the namespace that they are in, those of namespaces within it included."""
+    members: dict[str, list[Name]] = {}
+    for name in NAMES:
+        members.setdefault(name.parent, []).append(name)
+    return {path: tuple(rows) for path, rows in members.items()}
+
+
 _SCALES = ("LossScale", "FixedLossScale", "DynamicLossScale")
 _REWRITES = ("enable_mixed_precision_graph_rewrite", "disable_mixed_precision_graph_rewrite")
 _WRAPPER = "MixedPrecisionLossScaleOptimizer"
+_OPTIMIZER = "LossScaleOptimizer"
+_PRIVATE = "mpls.experimental.private"
 
 
 def _rows(
@@ -92,13 +114,18 @@ def _namespace(path: str, first: str, last: str | None = None, **more: bool) -> 
 
 def _core_names() -> Iterator[Name]:
     # TensorFlow's own classes, under tf.train and later under tf.mixed_precision.
-    for root in ("tf", "tf.compat.v2"):
+    for root, first in (("tf", "1.14"), ("tf.compat.v2", "1.15")):
         train = f"{root}.train.experimental"
         yield from _rows(train, "mpls.experimental", _SCALES, "1.14", "2.8")
-        yield from _rows(train, "mpls.v1", _REWRITES, "1.14" if root == "tf" else "1.15", "2.5")
+        yield from _rows(train, "mpls.v1", _REWRITES, first, "2.5")
         yield from _namespace(f"{root}.mixed_precision", "2.1", "2.8")
         yield from _namespace(f"{root}.mixed_precision.experimental", "2.1", "2.8")
         yield from _rows(f"{root}.mixed_precision.experimental", "mpls.experimental", _SCALES, "2.1", "2.8")
+        internal = f"{root}.__internal__"
+        yield from _namespace(f"{internal}.mixed_precision", "2.6")
+        yield from _rows(f"{internal}.mixed_precision", "mpls.v1", ("register_loss_scale_wrapper",), "2.6")
+        states = ("is_mixed_precision_graph_rewrite_enabled", "set_using_mixed_precision_policy")
+        yield from _rows(f"{internal}.train", "tensorflow.__internal__.train", states, "2.6")
     yield from _rows("tf.train.experimental", "mpls.v1", (_WRAPPER,), "1.14", "1.15")
     v1 = "tf.compat.v1"
     yield from _rows(f"{v1}.train.experimental", "mpls.v1", (*_SCALES, _WRAPPER, *_REWRITES), "1.14")
@@ -109,25 +136,44 @@ def _core_names() -> Iterator[Name]:
 
 
 def _keras_names() -> Iterator[Name]:
-    policies = ("Policy", "global_policy", "set_policy")
     for root in ("tf.keras", "tf.compat.v2.keras", "tf.compat.v1.keras"):
         is_v1 = root == "tf.compat.v1.keras"
-        old = f"{root}.mixed_precision.experimental"
-        yield from _namespace(old, "1.14", "2.8")
-        yield from _rows(old, "mpls.experimental", ("LossScaleOptimizer",), "1.14", "2.8")
-        yield from _rows(old, "mpls.experimental", policies, "1.14", "2.2" if is_v1 else "2.8")
-        yield from _rows(old, "mpls.experimental", ("get_layer_policy",), "2.2", "2.2" if is_v1 else "2.8")
         new = f"{root}.mixed_precision"
         yield from _namespace(new, "1.14")
-        yield from _rows(new, "mpls.keras", ("LossScaleOptimizer",), "2.4")
-        yield from _rows(new, "mpls.keras", ("Policy", "global_policy", "set_global_policy"), "2.16" if is_v1 else "2.4")
+        yield from _rows(new, "mpls.keras", (_OPTIMIZER,), "2.4")
+        policies = ("Policy", "global_policy", "set_global_policy")
+        yield from _rows(new, "mpls.keras", policies, "2.16" if is_v1 else "2.4", needs_keras_3=is_v1)
+        old = f"{new}.experimental"
+        last = "2.2" if is_v1 else "2.8"
+        yield from _namespace(old, "1.14", "2.8")
+        yield from _rows(old, "mpls.experimental", (_OPTIMIZER,), "1.14", "2.8")
+        yield from _rows(old, "mpls.experimental", ("Policy", "global_policy", "set_policy"), "1.14", last)
+        yield from _rows(old, "mpls.experimental", ("get_layer_policy",), "2.2", last)
+    members = (_OPTIMIZER, "Policy", "global_policy", "set_global_policy")
     yield from _namespace("tf_keras.mixed_precision", "2.16")
-    members = ("LossScaleOptimizer", "Policy", "global_policy", "set_global_policy")
     yield from _rows("tf_keras.mixed_precision", "mpls.keras", members, "2.16")
     yield from _namespace("keras.mixed_precision", "2.5")
     yield from _rows("keras.mixed_precision", "mpls.keras", members, "2.9")
-    for root in ("keras", "tf.keras", "tf.compat.v1.keras", "tf.compat.v2.keras"):
-        yield from _rows(f"{root}.optimizers", "mpls.keras", ("LossScaleOptimizer",), "2.16")
+    # Modules that the package keras did not hide.
+    yield from _namespace("keras.mixed_precision.get_layer_policy", "2.6", "2.8")
+    yield from _namespace("keras.mixed_precision.loss_scale", "2.5", "2.8")
+    yield from _keras_3_names()
+
+
+def _keras_3_names() -> Iterator[Name]:
+    tf_roots = ("tf.keras", "tf.compat.v1.keras", "tf.compat.v2.keras")
+    for root in ("keras", *tf_roots):
+        yield from _rows(f"{root}.optimizers", "mpls.keras", (_OPTIMIZER,), "2.16", needs_keras_3=True)
+        # What Keras 3 calls policies; it has them, and mpls.keras.Policy works as one.
+        yield Name(f"{root}.mixed_precision.DTypePolicy", "mpls.keras:Policy", "2.16", needs_keras_3=True)
+        for member, target in (("dtype_policy", "global_policy"), ("set_dtype_policy", "set_global_policy")):
+            path = f"{root}.mixed_precision.{member}"
+            yield Name(path, f"mpls.keras:{target}", "2.16", needs_keras_3=True)
+    for root in ("keras", "tf.keras"):
+        yield Name(f"{root}.DTypePolicy", "mpls.keras:Policy", "2.16", needs_keras_3=True)
+        yield Name(f"{root}.FloatDTypePolicy", "mpls.keras:Policy", "2.16", needs_keras_3=True)
+        yield Name(f"{root}.config.dtype_policy", "mpls.keras:global_policy", "2.16", needs_keras_3=True)
+        yield Name(f"{root}.config.set_dtype_policy", "mpls.keras:set_global_policy", "2.16", needs_keras_3=True)
 
 
 def _contrib_names() -> Iterator[Name]:
@@ -137,34 +183,67 @@ def _contrib_names() -> Iterator[Name]:
         "LossScaleManager",
         "LossScaleOptimizer",
     )
-    yield from _namespace("tf.contrib.mixed_precision", "1.12", "1.15")
-    yield from _rows("tf.contrib.mixed_precision", "mpls.contrib", members, "1.12", "1.15")
+    yield from _namespace("tf.contrib.mixed_precision", "1.13", "1.15")
+    yield from _rows("tf.contrib.mixed_precision", "mpls.contrib", members, "1.13", "1.15")
     python = "tf.contrib.mixed_precision.python"
-    yield from _namespace(python, "1.12", "1.15", is_private=True)
+    yield from _namespace(python, "1.13", "1.15", is_private=True)
     for module, classes in (("loss_scale_manager", members[:3]), ("loss_scale_optimizer", members[3:])):
-        yield from _namespace(f"{python}.{module}", "1.12", "1.15", is_private=True)
-        yield from _rows(f"{python}.{module}", "mpls.contrib", classes, "1.12", "1.15", is_private=True)
+        yield from _namespace(f"{python}.{module}", "1.13", "1.15", is_private=True)
+        yield from _rows(f"{python}.{module}", "mpls.contrib", classes, "1.13", "1.15", is_private=True)
 
 
 def _private_names() -> Iterator[Name]:
     # Modules that real code imports, although they were never part of the API.
-    core = "tensorflow.python.training.experimental"
-    yield from _namespace(f"{core}.loss_scale", "1.14", is_private=True)
-    yield from _rows(f"{core}.loss_scale", "mpls.v1", _SCALES, "1.14", is_private=True)
-    yield from _rows(f"{core}.loss_scale", "mpls._private", ("get_loss_scale_weights",), "1.14", "2.3", is_private=True)
-    yield from _namespace(f"{core}.loss_scale_optimizer", "1.14", is_private=True)
-    yield from _rows(f"{core}.loss_scale_optimizer", "mpls.v1", (_WRAPPER,), "1.14", is_private=True)
-    yield from _namespace(f"{core}.mixed_precision", "1.14", is_private=True)
-    yield from _rows(f"{core}.mixed_precision", "mpls.v1", _REWRITES, "1.14", "2.5", is_private=True)
-    keras = "tensorflow.python.keras.mixed_precision.experimental"
+    core = "tf.python.training.experimental"
+    for module, home, members, last in (
+        ("loss_scale", "mpls.v1", _SCALES, None),
+        ("loss_scale", _PRIVATE, ("get_loss_scale_weights",), "2.3"),
+        ("loss_scale_optimizer", "mpls.v1", (_WRAPPER,), None),
+        ("mixed_precision", "mpls.v1", _REWRITES, "2.5"),
+    ):
+        yield from _namespace(f"{core}.{module}", "1.14", is_private=True)
+        yield from _rows(f"{core}.{module}", home, members, "1.14", last, is_private=True)
+    yield from _private_experimental_names()
+    core_keras = "tf.python.keras.mixed_precision"
+    yield from _namespace(f"{core_keras}.get_layer_policy", "2.4", is_private=True)
+    yield from _namespace(f"{core_keras}.loss_scale", "2.4", is_private=True)
+    for root, first, last in ((core_keras, "2.4", None), ("keras.mixed_precision", "2.6", "2.8")):
+        path = f"{root}.get_layer_policy"
+        yield from _rows(path, "mpls.experimental", ("get_layer_policy",), first, last, is_private=True)
+    for root, first, last in ((core_keras, "2.4", None), ("keras.mixed_precision", "2.5", "2.8")):
+        path = f"{root}.loss_scale"
+        yield from _rows(path, _PRIVATE, ("get", "serialize", "deserialize"), first, last, is_private=True)
+    # The modules of TF 2.4 on. tensorflow.python.keras is a copy that takes no optimizer of tf_keras or Keras 3; the
+    # others are of the packages keras and tf_keras.
+    for root, first, last in (
+        ("tf.python.keras", "2.4", None),
+        ("keras", "2.5", "2.12"),
+        ("keras.src", "2.13", "2.15"),
+        ("tf_keras.src", "2.16", None),
+    ):
+        path = f"{root}.mixed_precision"
+        for module, home, members in (
+            ("loss_scale_optimizer", "mpls.keras", (_OPTIMIZER, "LossScaleOptimizerV3")),
+            ("policy", "mpls.keras", ("Policy", "global_policy", "set_global_policy")),
+            ("policy", _PRIVATE, ("policy_scope",)),
+            ("device_compatibility_check", _PRIVATE, ("log_device_compatibility_check",)),
+        ):
+            is_core = root == "tf.python.keras"
+            kept = tuple(member for member in members if not (is_core and member.endswith("V3")))
+            yield from _namespace(f"{path}.{module}", first, last, is_private=True)
+            yield from _rows(f"{path}.{module}", home, kept, first, last, is_private=True)
+
+
+def _private_experimental_names() -> Iterator[Name]:
+    keras = "tf.python.keras.mixed_precision.experimental"
     yield from _namespace(keras, "1.14", "2.3", is_private=True)
     for module, home, members, first in (
-        ("loss_scale_optimizer", "mpls.experimental", ("LossScaleOptimizer",), "1.14"),
+        ("loss_scale_optimizer", "mpls.experimental", (_OPTIMIZER,), "1.14"),
         ("policy", "mpls.experimental", ("Policy", "global_policy", "set_policy"), "1.14"),
-        ("policy", "mpls._private", ("policy_scope",), "1.14"),
+        ("policy", _PRIVATE, ("policy_scope",), "1.14"),
         ("get_layer_policy", "mpls.experimental", ("get_layer_policy",), "2.2"),
-        ("loss_scale", "mpls._private", ("get", "serialize", "deserialize"), "2.0"),
-        ("device_compatibility_check", "mpls._private", ("log_device_compatibility_check",), "2.2"),
+        ("loss_scale", _PRIVATE, ("get", "serialize", "deserialize"), "2.0"),
+        ("device_compatibility_check", _PRIVATE, ("log_device_compatibility_check",), "2.2"),
     ):
         path = f"{keras}.{module}"
         yield from _namespace(path, first, "2.3", is_private=True)

@@ -13,19 +13,26 @@ import tensorflow as tf
 
 __all__ = [
     "Trackable",
+    "compile_hooks",
     "graph_key",
+    "graph_rewrite_state",
     "has_session_without_rewrite",
+    "is_called_by_keras",
     "is_dtensor_strategy_set",
     "is_graph_rewrite_enabled",
     "is_mixed_policy_set",
     "loaded_keras",
     "loaded_tf_keras",
     "native_keras_wrappers",
+    "native_policies",
     "native_tf_keras_wrapper",
     "native_v1_class",
+    "restore_graph_rewrite",
     "runs_with_dtensor",
+    "serialize_as_keras_policy",
     "set_graph_rewrite_enabled",
     "strategy_needs_no_merge_call",
+    "tensorflow_keras",
     "track_in_keras_graph",
     "track_list",
     "unknown_variables",
@@ -65,6 +72,12 @@ def loaded_keras() -> ModuleType | None:
     return module if module is not None and hasattr(module, "version") else None
 
 
+def tensorflow_keras() -> ModuleType:
+    """Return what `tf.keras` is, tf_keras or Keras 3; it is loaded with TensorFlow, or now."""
+    is_legacy = tf.keras.Model.__module__.partition(".")[0] == "tf_keras"
+    return sys.modules["tf_keras" if is_legacy else "keras"]
+
+
 def native_tf_keras_wrapper(name: str) -> Any:
     """Return a class of tf_keras' loss-scale module; only its base class has a public name.
 
@@ -85,6 +98,50 @@ def native_keras_wrappers() -> tuple[type, ...]:
     if keras is not None:
         wrappers.append(keras.optimizers.LossScaleOptimizer)
     return tuple(wrappers)
+
+
+def native_policies() -> tuple[type, ...]:
+    """Return the classes of dtype policies of tf_keras and Keras 3, of those that the process has loaded."""
+    tf_keras, keras = loaded_tf_keras(), loaded_keras()
+    classes = []
+    if tf_keras is not None:
+        classes.append(tf_keras.mixed_precision.Policy)
+    if keras is not None:
+        classes.append(keras.DTypePolicy)
+    return tuple(classes)
+
+
+def serialize_as_keras_policy(cls: type) -> None:
+    """Have files of Keras 3 name its own policy instead of a class of ours, so that it loads them without mpls.
+
+    Layers need only the name of a policy that is loaded (Keras 3.6 to 3.15). tf_keras goes by the name of the class.
+    """
+    if loaded_keras() is not None:
+        from keras.src import api_export
+
+        api_export.REGISTERED_OBJS_TO_NAMES[cls] = "keras.DTypePolicy"
+
+
+def is_called_by_keras() -> bool:
+    """Return whether a function of Keras 3 has called the method that asks."""
+    return str(sys._getframe(2).f_globals.get("__name__", "")).startswith("keras.")
+
+
+def compile_hooks() -> list[tuple[type, str]]:
+    """Return the methods in which `compile` wraps optimizers, with their classes, of each Keras that is loaded.
+
+    tf_keras has one for v1 graph mode (Keras 2.4, tf_keras 2.16 to 2.21). In Keras 3 it is `compile` itself.
+    """
+    hooks: list[tuple[type, str]] = []
+    if loaded_tf_keras() is not None:
+        from tf_keras.src.engine import training, training_v1
+
+        hooks += [(training.Model, "_get_optimizer"), (training_v1.Model, "_set_optimizer")]
+    if loaded_keras() is not None:
+        from keras.src.trainers.trainer import Trainer
+
+        hooks.append((Trainer, "compile"))
+    return hooks
 
 
 def unknown_variables(optimizer: Any, variables: list[Any]) -> list[Any]:
@@ -131,6 +188,9 @@ def strategy_needs_no_merge_call() -> bool:
     return bool(tf.__internal__.distribute.strategy_supports_no_merge_call())
 
 
+_REWRITE_OPTION = "auto_mixed_precision"
+
+
 def _graph_rewrite_state() -> Any:
     # Sessions read these flags when they are created (TensorFlow 1.14 to 2.21). The public spellings under
     # tf.__internal__.train can neither set the first nor read the others.
@@ -141,7 +201,7 @@ def _graph_rewrite_state() -> Any:
 
 def set_graph_rewrite_enabled(enabled: bool) -> None:
     """Tell sessions and functions that are created from now on whether to run the mixed-precision graph rewrite."""
-    tf.config.optimizer.set_experimental_options({"auto_mixed_precision": enabled})
+    tf.config.optimizer.set_experimental_options({_REWRITE_OPTION: enabled})
     _graph_rewrite_state().set_mixed_precision_graph_rewrite_enabled(enabled)
 
 
@@ -155,6 +215,27 @@ def has_session_without_rewrite() -> bool:
     return bool(_graph_rewrite_state().non_mixed_precision_session_created())
 
 
+def graph_rewrite_state() -> tuple[bool, bool | None]:
+    """Return the rewrite's flag, and its option in `tf.config`, which is None until it is set."""
+    options = tf.config.optimizer.get_experimental_options()
+    return is_graph_rewrite_enabled(), options.get(_REWRITE_OPTION)
+
+
+def restore_graph_rewrite(state: tuple[bool, bool | None]) -> None:
+    """Set what `graph_rewrite_state` has returned."""
+    is_enabled, option = state
+    _graph_rewrite_state().set_mixed_precision_graph_rewrite_enabled(is_enabled)
+    tf.config.optimizer.set_experimental_options({_REWRITE_OPTION: option})
+
+
 def is_mixed_policy_set() -> bool:
-    """Return whether the global dtype policy of tf_keras is a mixed one; Keras 3 does not tell TensorFlow."""
-    return bool(_graph_rewrite_state().is_using_mixed_precision_policy())
+    """Return whether the global dtype policy of tf_keras or Keras 3 is a mixed one."""
+    if _graph_rewrite_state().is_using_mixed_precision_policy():
+        return True
+    if loaded_keras() is None:
+        return False
+    # Keras 3 does not tell TensorFlow. Its public function would fix the default policy when it is first called.
+    from keras.src.backend.common import global_state
+
+    policy = global_state.get_global_attribute("dtype_policy")
+    return policy is not None and policy.compute_dtype != policy.variable_dtype

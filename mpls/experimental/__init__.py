@@ -5,8 +5,18 @@ Import from here what code imports from `tf.keras.mixed_precision.experimental` 
 
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
 from mpls.experimental.optimizer import LossScaleOptimizer
+from mpls.experimental.policy import Policy, get_layer_policy, global_policy, set_policy
 
 # The name by which files hold wrappers over new optimizers, as tf_keras' own; not for users.
 LossScaleOptimizerV3 = LossScaleOptimizer
 
-__all__ = ["DynamicLossScale", "FixedLossScale", "LossScale", "LossScaleOptimizer"]
+__all__ = [
+    "DynamicLossScale",
+    "FixedLossScale",
+    "LossScale",
+    "LossScaleOptimizer",
+    "Policy",
+    "get_layer_policy",
+    "global_policy",
+    "set_policy",
+]

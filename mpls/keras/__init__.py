@@ -1,4 +1,4 @@
-"""Loss scaling for Keras optimizers: tf_keras' legacy and new ones, and those of Keras 3.
+"""Loss scaling for Keras optimizers: tf_keras' legacy and new ones, and those of Keras 3; and dtype policies for both.
 
 Import from here what code imports from `tf.keras.mixed_precision` of TF 2.4 to 2.15, from `tf_keras.mixed_precision`,
 or from `keras.optimizers`, where the class of Keras 3 is.
@@ -6,10 +6,11 @@ or from `keras.optimizers`, where the class of Keras 3 is.
 
 from mpls.keras import base as _base
 from mpls.keras.base import LossScaleOptimizer
+from mpls.keras.policy import Policy, global_policy, set_global_policy
 
 # The name by which files hold wrappers over new optimizers, as tf_keras' own; not for users.
 LossScaleOptimizerV3 = LossScaleOptimizer
 
-__all__ = ["LossScaleOptimizer"]
+__all__ = ["LossScaleOptimizer", "Policy", "global_policy", "set_global_policy"]
 
 _base.register_with_keras()

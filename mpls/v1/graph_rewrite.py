@@ -102,8 +102,8 @@ def enable_mixed_precision_graph_rewrite(opt: Any, loss_scale: Any = "dynamic") 
     """
     if is_mixed_policy_set():
         raise ArgumentValueError(
-            f"{_SUBJECT}: the global Keras policy must not be a mixed one; got one, set with set_global_policy. "
-            "Use one of the two: tf_keras.mixed_precision.set_global_policy('float32'), or leave this call out and "
+            f"{_SUBJECT}: the global Keras policy must not be a mixed one; got one, set with set_global_policy or "
+            "set_policy. Use one of the two: mpls.keras.set_global_policy('float32'), or leave this call out and "
             "wrap the optimizer with mpls.keras.LossScaleOptimizer(opt). See MIGRATION.md#graph-rewrite"
         )
     wrapped = _wrap(opt, loss_scale)

@@ -30,11 +30,12 @@ from typing import Any
 from parameterized import parameterized
 
 import mpls
+from mpls.names import NAMES, Name
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DOCUMENTS = ("README.md", "MIGRATION.md")
-PUBLIC_PACKAGES = ("mpls.v1", "mpls.keras", "mpls.experimental")
+PUBLIC_PACKAGES = ("mpls.v1", "mpls.keras", "mpls.experimental", "mpls.contrib")
 
 # --- blocks of Markdown files ---------------------------------------------------------------------
 
@@ -160,7 +161,6 @@ class ExampleTest(unittest.TestCase):
 # --- docstrings -----------------------------------------------------------------------------------
 
 SECTIONS = ("Args", "Returns", "Yields", "Raises", "Attributes", "Reproduces", "Example", "Examples")
-RECORDED = json.loads((HERE / "data" / "surface.json").read_text())
 
 
 def public_objects() -> Iterator[tuple[str, Any]]:
@@ -243,26 +243,26 @@ def has_returns(function: Any, doc: str) -> bool:
     return "Returns" in sections(text) or text.startswith(("Return ", "Create "))
 
 
+def stands_for(row: Name) -> Any:
+    home, _, attribute = row.target.partition(":")
+    return getattr(importlib.import_module(home), attribute, None)
+
+
 class DocstringTest(unittest.TestCase):
     """Public docstrings tell all that there is to know."""
 
     @parameterized.expand(public_objects())
     def test_public_object(self, path: str, value: Any) -> None:
         constructor = value.__init__ if inspect.isclass(value) else value
-        is_ours = constructor.__module__.split(".")[0] == "mpls"
+        is_ours = inspect.isfunction(constructor) and constructor.__module__.split(".")[0] == "mpls"
         self.assertEqual(problems_of(constructor if is_ours else None, value.__doc__), [])
         if not inspect.isclass(value):
             self.assertTrue(has_returns(value, value.__doc__), "no Returns")
 
     @parameterized.expand(public_objects())
     def test_says_what_it_reproduces(self, path: str, value: Any) -> None:
-        package, _, name = path.rpartition(".")
         text = sections(inspect.cleandoc(value.__doc__)).get("Reproduces", "")
-        record = {**RECORDED["classes"], **RECORDED["functions"]}
-        record["LossScaleOptimizer"] = (
-            record[f"{package.removeprefix('mpls.')}.LossScaleOptimizer"] if (name == "LossScaleOptimizer") else None
-        )
-        paths = record[name]["paths"]
+        paths = [row.path for row in NAMES if row.target and stands_for(row) is value]
         self.assertTrue(any(f"`{recorded}`" in text for recorded in paths), f"none of {paths} is in: {text!r}")
         self.assertRegex(text, r"\b(TF|tf_keras|TensorFlow) \d\.\d+", "the releases that had it")
 

@@ -24,7 +24,14 @@ from parameterized import parameterized
 import mpls
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
-SCRIPTS = ("tf1_digits", "keras_digits", "keras3_digits")
+# How each is started: one is a program of TF 1.15 that knows nothing of mpls.
+COMMANDS = {
+    "legacy_digits": ("-m", "mpls", "run", "--v1", "--contrib", "--report"),
+    "tf1_digits": (),
+    "keras_digits": (),
+    "keras3_digits": (),
+}
+SCRIPTS = tuple(COMMANDS)
 COLUMNS = ["run", "test accuracy", "gradients underflowed", "final scale", "skipped steps", "seconds"]
 FLOAT32, UNSCALED, SCALED = RUNS = ("float32", "float16 without scaling", "float16 + mpls")
 
@@ -44,7 +51,7 @@ REPORT = load_report()
 def run_script(script: str, *arguments: str, folder: str, timeout: int) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, [str(pathlib.Path(mpls.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
-        [sys.executable, str(EXAMPLES / f"{script}.py"), *arguments],
+        [sys.executable, *COMMANDS[script], str(EXAMPLES / f"{script}.py"), *arguments],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -127,6 +134,7 @@ class QuickRunTest(unittest.TestCase):
 
     @parameterized.expand(
         [
+            ("legacy_digits", "out/legacy_digits.png"),
             ("tf1_digits", "out/tf1_digits.png"),
             ("keras_digits", "plots/of/keras.png"),
             ("keras3_digits", "out/keras3_digits.png"),
@@ -141,6 +149,16 @@ class QuickRunTest(unittest.TestCase):
         self.assertGreater(height, 700)
         for run in RUNS:
             self.assertGreater(pixels_near(outcome.image, REPORT._STYLES[run]["color"]), 1000, run)
+
+    def test_legacy_names_are_reported(self) -> None:
+        lines = [line.split() for line in quick_outcome("legacy_digits").stderr.splitlines() if "mpls.contrib" in line]
+        self.assertEqual(
+            [line[1:] for line in lines],
+            [
+                [f"tf.contrib.mixed_precision.{name}", "1.13", "to", "1.15", f"mpls.contrib.{name}"]
+                for name in ("ExponentialUpdateLossScaleManager", "LossScaleOptimizer")
+            ],
+        )
 
     @parameterized.expand(SCRIPTS)
     def test_bad_arguments_end_with_a_message(self, script: str) -> None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
 import unittest
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +21,7 @@ from tensorflow.python.training.experimental import mixed_precision_global_state
 import mpls.experimental
 import mpls.keras
 import mpls.v1
+from mpls.upstream import graph_rewrite_state, restore_graph_rewrite
 from mpls.v1 import graph_rewrite
 
 v1 = tf.compat.v1
@@ -55,8 +61,8 @@ class RewriteTestCase(unittest.TestCase):
         self.addCleanup(self.reset)
 
     def reset(self) -> None:
-        tf_keras.mixed_precision.set_global_policy("float32")
-        tf.config.optimizer.set_experimental_options({"auto_mixed_precision": False})
+        mpls.keras.set_global_policy(None)
+        tf.config.optimizer.set_experimental_options({"auto_mixed_precision": None})
         flags.set_mixed_precision_graph_rewrite_enabled(False)
         flags.set_non_mixed_precision_session_created(False)
 
@@ -121,6 +127,13 @@ class WrappingTest(RewriteTestCase):
             optimizer.minimize(lambda v=variable: v * 1.0, var_list=[variable])
             self.assertEqual(float(variable), 0.5)
 
+    @parameterized.expand(V1_OPTIMIZERS + KERAS_OPTIMIZERS)
+    def test_called_for_its_side_effect_only(self, name: str, make: Callable[[], Any]) -> None:
+        # As code does before it evaluates: nothing is kept of what it returns.
+        enable(make(), mpls.v1.FixedLossScale(1))
+        self.assertIs(tf.config.optimizer.get_experimental_options()["auto_mixed_precision"], True)
+        self.assertTrue(is_on())
+
 
 class RefusalTest(RewriteTestCase):
     @parameterized.expand(
@@ -179,31 +192,108 @@ class RefusalTest(RewriteTestCase):
             enable(tf_keras.optimizers.SGD(), mpls.v1.DynamicLossScale(8, 2, 3))
 
 
+# Who sets a policy: each is a function of the policy's name.
+SETTERS: list[tuple[str, Callable[[Any], None]]] = [
+    ("mpls", mpls.keras.set_global_policy),
+    ("mpls_experimental", mpls.experimental.set_policy),
+    ("mpls_object", lambda name: mpls.experimental.set_policy(mpls.experimental.Policy(name, loss_scale=None))),
+    ("tf_keras", tf_keras.mixed_precision.set_global_policy),
+    ("keras_3", keras.config.set_dtype_policy),
+]
+
+
 class PolicyTest(RewriteTestCase):
-    @parameterized.expand(["mixed_float16", "mixed_bfloat16"])
-    def test_under_a_mixed_policy_it_is_refused(self, policy: str) -> None:
-        tf_keras.mixed_precision.set_global_policy(policy)
+    @parameterized.expand([(f"{name}_{p}", s, p) for name, s in SETTERS for p in ("mixed_float16", "mixed_bfloat16")])
+    def test_under_a_mixed_policy_it_is_refused(self, name: str, set_policy: Any, policy: str) -> None:
+        set_policy(policy)
         for _, make in V1_OPTIMIZERS + KERAS_OPTIMIZERS:
             with self.refused(ValueError, "global Keras policy must not be a mixed one"):
                 enable(make())
-
-    @parameterized.expand(["float32", "float16"])
-    def test_under_any_other_it_works(self, policy: str) -> None:
-        tf_keras.mixed_precision.set_global_policy(policy)
+        # It is enough to set another.
+        set_policy("float32")
         enable(v1.train.AdamOptimizer())
         self.assertTrue(is_on())
 
-    def test_while_it_is_on_a_mixed_policy_is_refused(self) -> None:
+    @parameterized.expand([(f"{name}_{p}", s, p) for name, s in SETTERS for p in ("float32", "float16")])
+    def test_under_any_other_it_works(self, name: str, set_policy: Any, policy: str) -> None:
+        set_policy(policy)
+        enable(v1.train.AdamOptimizer())
+        self.assertTrue(is_on())
+
+    @parameterized.expand(SETTERS[:3])
+    def test_the_call_that_its_error_names_is_enough(self, name: str, set_policy: Any) -> None:
+        set_policy("mixed_float16")
+        with self.refused(ValueError, r"mpls\.keras\.set_global_policy\('float32'\)"):
+            enable(v1.train.AdamOptimizer())
+        mpls.keras.set_global_policy("float32")
+        enable(v1.train.AdamOptimizer())
+
+    @parameterized.expand([(name, s) for name, s in SETTERS if name.startswith("mpls")])
+    def test_while_it_is_on_a_mixed_policy_is_refused(self, name: str, set_policy: Any) -> None:
+        enable(v1.train.AdamOptimizer())
+        for policy in ("mixed_float16", "mixed_bfloat16"):
+            with self.assertRaisesRegex(
+                ValueError, "mixed one while the mixed-precision graph rewrite is on"
+            ) as caught:
+                set_policy(policy)
+            self.assertIn("disable_mixed_precision_graph_rewrite()", str(caught.exception))
+            for get in (tf_keras.mixed_precision.global_policy, keras.config.dtype_policy):
+                self.assertEqual(get().name, "float32")
+        set_policy("float16")
+        disable()
+        set_policy("mixed_float16")
+
+    def test_while_it_is_on_tf_keras_refuses_a_mixed_policy(self) -> None:
         enable(v1.train.AdamOptimizer())
         with self.assertRaisesRegex(ValueError, "graph rewrite has already been enabled"):
             tf_keras.mixed_precision.set_global_policy("mixed_float16")
         disable()
         tf_keras.mixed_precision.set_global_policy("mixed_float16")
 
-    def test_a_layers_policy_does_not_matter(self) -> None:
-        tf_keras.layers.Dense(1, dtype=tf_keras.mixed_precision.Policy("mixed_float16"))
+    @parameterized.expand([("tf_keras", tf_keras), ("keras_3", keras)])
+    def test_a_layers_policy_does_not_matter(self, name: str, framework: Any) -> None:
+        framework.layers.Dense(1, dtype=mpls.experimental.Policy("mixed_float16"))
+        framework.layers.Dense(1, dtype="mixed_float16")
         enable(v1.train.AdamOptimizer())
         self.assertTrue(is_on())
+
+    def test_asking_keras_3_leaves_its_default_open(self) -> None:
+        script = """
+            import tensorflow as tf, keras, mpls.v1
+            mpls.v1.enable_mixed_precision_graph_rewrite(tf.compat.v1.train.GradientDescentOptimizer(0.5))
+            keras.config.set_floatx("float64")
+            assert keras.config.dtype_policy().name == "float64"
+        """
+        root = str(pathlib.Path(mpls.v1.__file__).parents[2])
+        command = [sys.executable, "-c", textwrap.dedent(script)]
+        environment = {**os.environ, "PYTHONPATH": root}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class StateTest(RewriteTestCase):
+    """What `uninstall` puts back."""
+
+    @parameterized.expand([(None,), (False,), (True,)])
+    def test_the_option_and_the_flag(self, option: bool | None) -> None:
+        tf.config.optimizer.set_experimental_options({"auto_mixed_precision": option})
+        flags.set_mixed_precision_graph_rewrite_enabled(bool(option))
+        options, state = tf.config.optimizer.get_experimental_options(), graph_rewrite_state()
+        for switch in (lambda: enable(v1.train.AdamOptimizer()), disable):
+            switch()
+            restore_graph_rewrite(state)
+            self.assertEqual(tf.config.optimizer.get_experimental_options(), options)
+            self.assertEqual("auto_mixed_precision" in options, option is not None)
+            self.assertIs(flags.is_mixed_precision_graph_rewrite_enabled(), bool(option))
+            self.assertEqual(graph_rewrite_state(), state)
+
+    def test_one_without_the_other(self) -> None:
+        tf.config.optimizer.set_experimental_options({"auto_mixed_precision": True})
+        state = graph_rewrite_state()
+        enable(v1.train.AdamOptimizer())
+        restore_graph_rewrite(state)
+        self.assertFalse(flags.is_mixed_precision_graph_rewrite_enabled())
+        self.assertIs(tf.config.optimizer.get_experimental_options()["auto_mixed_precision"], True)
 
 
 class SwitchTest(RewriteTestCase):

@@ -1,0 +1,107 @@
+"""How `compile` wraps the optimizers of models whose policy has a loss scale; the only place that patches Keras."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+import mpls.keras
+from mpls.errors import MplsDeprecationWarning
+from mpls.experimental.optimizer import LossScaleOptimizer
+from mpls.upstream import compile_hooks, loaded_keras, loaded_tf_keras
+
+__all__ = ["patch_compile", "restore_compile"]
+
+# Class and name of a method -> what it was, and what stands there now.
+_patched: dict[tuple[type, str], tuple[Any, Any]] = {}
+
+
+def patch_compile(policy_class: type) -> None:
+    """Have `compile`, in each Keras that is loaded, wrap with the loss scale of the model's policy.
+
+    Models whose policy is of another class are left to what Keras does by itself.
+
+    Args:
+        policy_class: the class of policies that have a loss scale.
+    """
+    for key in compile_hooks():
+        if key in _patched:
+            continue
+        owner, name = key
+        original = vars(owner)[name]
+        ours = _hook(key, original, _REPLACEMENTS[name], policy_class)
+        setattr(owner, name, ours)
+        _patched[key] = original, ours
+
+
+def restore_compile() -> None:
+    """Undo `patch_compile`: `compile` is Keras' own again, until a policy with a loss scale is made or set."""
+    while _patched:
+        (owner, name), (original, ours) = _patched.popitem()
+        # Who has put something over it keeps that; what is beneath does nothing any more.
+        if vars(owner).get(name) is ours:
+            setattr(owner, name, original)
+
+
+def _hook(key: tuple[type, str], original: Any, replacement: Callable[..., Any], policy_class: type) -> Any:
+    @functools.wraps(original)
+    def hook(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if key in _patched and isinstance(self.dtype_policy, policy_class):
+            return replacement(original, self, *args, **kwargs)
+        return original(self, *args, **kwargs)
+
+    return hook
+
+
+def _get_optimizer(original: Any, model: Any, optimizer: Any) -> Any:
+    """Do what `_get_optimizer` of tf_keras does."""
+    del original
+    return tf.nest.map_structure(lambda each: _wrap(_of_tf_keras(each), model), optimizer)
+
+
+def _set_optimizer(original: Any, model: Any, optimizer: Any) -> None:
+    """Do what `_set_optimizer` of tf_keras' models in v1 graph mode does."""
+    del original
+    if isinstance(optimizer, list | tuple):
+        model.optimizer = [_wrap(_of_tf_keras(each), model) for each in optimizer]
+    else:
+        model.optimizer = _wrap(_of_tf_keras(optimizer), model)
+
+
+def _of_tf_keras(optimizer: Any) -> Any:
+    tf_keras: Any = loaded_tf_keras()
+    return tf_keras.optimizers.get(optimizer)
+
+
+def _compile(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+    """Do what `compile` of Keras 3 does."""
+    keras: Any = loaded_keras()
+    call = inspect.signature(original).bind(model, *args, **kwargs)
+    call.apply_defaults()
+    if call.arguments.get("auto_scale_loss"):
+        call.arguments["auto_scale_loss"] = False
+        optimizer = keras.optimizers.get(call.arguments["optimizer"])
+        call.arguments["optimizer"] = optimizer and _wrap(optimizer, model)
+    return original(*call.args, **call.kwargs)
+
+
+_REPLACEMENTS: dict[str, Callable[..., Any]] = {
+    "_get_optimizer": _get_optimizer,
+    "_set_optimizer": _set_optimizer,
+    "compile": _compile,
+}
+
+
+def _wrap(optimizer: Any, model: Any) -> Any:
+    loss_scale = model.dtype_policy.loss_scale
+    if loss_scale is None or isinstance(optimizer, mpls.keras.LossScaleOptimizer):
+        return optimizer
+    with warnings.catch_warnings():
+        # Nobody wrote this call.
+        warnings.simplefilter("ignore", MplsDeprecationWarning)
+        return LossScaleOptimizer(optimizer, loss_scale)

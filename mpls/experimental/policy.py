@@ -1,0 +1,224 @@
+"""Policies that have a loss scale, as those of TF 1.15 to 2.8 did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+import mpls.keras
+from mpls.core import dialect
+from mpls.core import loss_scale as loss_scales
+from mpls.errors import ArgumentValueError, error_text
+from mpls.experimental.compiling import patch_compile
+from mpls.keras.policy import set_everywhere
+from mpls.upstream import is_called_by_keras, loaded_keras, loaded_tf_keras, native_policies
+
+__all__ = ["Policy", "get_layer_policy", "global_policy", "set_policy"]
+
+# The default of the original, in two spellings.
+_DEFAULTS = ("auto", "USE_DEFAULT")
+
+
+class Policy(mpls.keras.Policy):
+    """A `mpls.keras.Policy` with a loss scale, which `compile` wraps the model's optimizer with; deprecated.
+
+    A model that is made while the policy is the global one, or that is given it, gets from `compile` an optimizer
+    wrapped as `mpls.experimental.LossScaleOptimizer` with the policy's loss scale; or not wrapped, if that is None. An
+    optimizer that is wrapped already stays as it is. It works so in tf_keras and in Keras 3, whose `compile` is patched
+    for it when the first such policy is made; `compile` of models with other policies does what it does otherwise.
+
+    Keras drops the loss scale from files that it saves layers in.
+
+    Args:
+        name: as for `mpls.keras.Policy`.
+        loss_scale: `'dynamic'` for a new `DynamicLossScale`; a number of at least 1 for a `FixedLossScale`; a
+            `LossScale`; or None. By default `'dynamic'` for the policy `'mixed_float16'`, and None for others.
+
+    Raises:
+        TypeError: `name` is no string.
+        ValueError: `name` names no policy, or one that TensorFlow removed; `loss_scale` is none of these.
+
+    Reproduces:
+        `tf.keras.mixed_precision.experimental.Policy`, TF 1.15 to 2.8, with `should_cast_variables`, which was there up
+        to TF 2.3. As from TF 2.4 on the wrapper copies the settings of the loss scale, `policy.loss_scale` itself then
+        stays as it is while a model trains.
+
+    Example:
+        >>> import tf_keras, mpls.experimental
+        >>> policy = mpls.experimental.Policy("mixed_float16", loss_scale=128)
+        >>> policy.compute_dtype, policy.loss_scale
+        ('float16', FixedLossScale(128.0))
+        >>> mpls.experimental.set_policy(policy)
+        >>> model = tf_keras.Sequential([tf_keras.layers.Dense(1)])
+        >>> mpls.experimental.set_policy("float32")
+        >>> model.compile("sgd", "mse")
+        >>> float(model.optimizer.loss_scale)
+        128.0
+    """
+
+    def __init__(self, name: str, loss_scale: Any = "auto") -> None:
+        super().__init__(name)
+        self._is_default = isinstance(loss_scale, str) and loss_scale in _DEFAULTS
+        if self._is_default:
+            loss_scale = "dynamic" if name == "mixed_float16" else None
+        self._loss_scale = loss_scales.get(loss_scale, "Policy: loss_scale")
+        self._shown_as = "Policy" if dialect.current().has_loss_scale_objects else "PolicyV1"
+        if self._loss_scale is not None and self.compute_dtype not in (None, "float16"):
+            tf.get_logger().warning(
+                "Policy(%r, loss_scale=%r): only policies that compute in float16 need a loss scale.", name, loss_scale
+            )
+        patch_compile(Policy)
+
+    def _become_native(self) -> bool:
+        is_new = super()._become_native()
+        if is_new:
+            patch_compile(Policy)
+        return is_new
+
+    @property
+    def loss_scale(self) -> Any:
+        """The `LossScale` object, the same each time; or None."""
+        return self._loss_scale
+
+    @property
+    def should_cast_variables(self) -> bool:
+        """Whether layers cast variables to compute with them: a mixed policy."""
+        return self.variable_dtype != self.compute_dtype
+
+    def get_config(self) -> dict[str, Any]:
+        """Return `{'name': str, 'loss_scale': dict or None}`, without the latter if it is the default."""
+        config = super().get_config()
+        # Keras 3 puts it in files, and its own class, which loads them, takes the name only.
+        if not self._is_default and not is_called_by_keras():
+            config["loss_scale"] = loss_scales.serialize(self.loss_scale)
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
+        """Create a policy from a config.
+
+        Args:
+            config: what `get_config` returned, here or in TF 2.1 to 2.8; it is not changed.
+            custom_objects: classes of loss scales of the user by name.
+
+        Returns:
+            The policy.
+
+        Raises:
+            ValueError: its loss scale is of an unknown class.
+        """
+        if isinstance(config.get("loss_scale"), dict):
+            config = {**config, "loss_scale": loss_scales.deserialize(config["loss_scale"], custom_objects)}
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        return f'<{self._shown_as} "{self.name}", loss_scale={self.loss_scale}>'
+
+
+Policy.__module__ = "mpls.experimental"
+
+
+def set_policy(policy: Any) -> None:
+    """Set the policy of layers and models that are made without one, in tf_keras and in Keras 3; deprecated.
+
+    It is set in each of the two that the process has loaded, and in the one that `tf.keras` is. A program that uses the
+    other one has to import it before this call.
+
+    Args:
+        policy: a `Policy`; the name of one, which is made with the default loss scale; or None for what `floatx` says.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: it names no policy of a floating-point dtype; or it is a mixed one, and the graph rewrite is on; or
+            TensorFlow 2 behaviour is disabled. Nothing has been set then.
+
+    Reproduces:
+        `tf.keras.mixed_precision.experimental.set_policy`, TF 1.15 to 2.8. Up to TF 2.2 every policy excluded the
+        graph rewrite, up to TF 2.3 integer policies were accepted, and from TF 2.4 on a name made a policy without
+        `loss_scale`.
+
+    Example:
+        >>> import mpls.experimental
+        >>> mpls.experimental.set_policy("mixed_float16")
+        >>> mpls.experimental.global_policy().loss_scale.initial_loss_scale
+        32768.0
+        >>> mpls.experimental.set_policy("float32")
+    """
+    if policy is not None and not isinstance(policy, mpls.keras.Policy):
+        policy = Policy(policy)
+    if isinstance(policy, Policy):
+        patch_compile(Policy)
+    set_everywhere(policy, "set_policy")
+
+
+def global_policy() -> Any:
+    """Return the policy of layers and models that are made without one; deprecated.
+
+    Returns:
+        The very object that was set, if it is one of mpls. Else, as for the default policy and one that was set by
+        Keras' own functions, a `Policy` of that name with the default loss scale.
+
+    Reproduces:
+        `tf.keras.mixed_precision.experimental.global_policy`, TF 1.15 to 2.8, as it was up to TF 2.3: what it returns
+        has a `loss_scale`.
+
+    Example:
+        >>> import mpls.experimental
+        >>> policy = mpls.experimental.global_policy()
+        >>> policy.name, policy.loss_scale
+        ('float32', None)
+    """
+    return _with_loss_scale(mpls.keras.global_policy())
+
+
+def get_layer_policy(layer: Any) -> Any:
+    """Return the policy of a layer or a model, of tf_keras or of Keras 3; deprecated.
+
+    Args:
+        layer: the layer.
+
+    Returns:
+        Its policy object, if it is one of mpls. Else a `Policy` of that name with the default loss scale.
+
+    Raises:
+        ValueError: it is no layer.
+
+    Reproduces:
+        `tf.keras.mixed_precision.experimental.get_layer_policy`, TF 2.2 to 2.8; what it returns has a `loss_scale`, as
+        up to TF 2.3.
+
+    Example:
+        >>> import tf_keras, mpls.experimental
+        >>> policy = mpls.experimental.Policy("mixed_float16", loss_scale=None)
+        >>> layer = tf_keras.layers.Dense(1, dtype=policy)
+        >>> mpls.experimental.get_layer_policy(layer) is policy
+        True
+    """
+    frameworks = (loaded_tf_keras(), loaded_keras())
+    layers: Any = tuple(keras.layers.Layer for keras in frameworks if keras is not None)
+    if not isinstance(layer, layers):
+        raise ArgumentValueError(
+            error_text(
+                "get_layer_policy: layer",
+                "be a layer of tf_keras or of Keras 3",
+                layer,
+                "get_layer_policy(model.layers[0])",
+                "policies",
+            )
+        )
+    return _with_loss_scale(layer.dtype_policy)
+
+
+# The policy of a framework that was seen last, and its counterpart: asked again, it is the same loss scale.
+_counterpart: tuple[Any, Any] = (None, None)
+
+
+def _with_loss_scale(policy: Any) -> Any:
+    global _counterpart
+    # Policies of mpls, and Keras' quantized ones, which have no counterpart, are of subclasses.
+    if type(policy) not in native_policies():
+        return policy
+    if _counterpart[0] is not policy:
+        _counterpart = policy, Policy(policy.name)
+    return _counterpart[1]

@@ -1,0 +1,62 @@
+"""What the code that reads an attribute is about to do, told from its frame."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from functools import lru_cache
+from types import CodeType, FrameType
+
+__all__ = ["goes_on_to", "users_line"]
+
+# Whose frames are between the code that reads an attribute and ours.
+_BETWEEN = (
+    "mpls.importing.hooks",
+    "mpls.importing.probes",
+    "mpls.importing.tf1",
+    "importlib",
+    "tensorflow.python.util.lazy_loader",
+    "tensorflow.python.util.module_wrapper",
+)
+_FRAMEWORKS = ("mpls", "tensorflow", "keras", "tf_keras")
+_READS = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")
+# What stands between the parts of `import a.b.c as d`.
+_SHUFFLES = ("SWAP", "ROT_TWO", "POP_TOP", "CACHE", "EXTENDED_ARG")
+
+
+def goes_on_to(attribute: str, next_attribute: str) -> bool:
+    """Return whether the user's code is in the middle of `something.attribute.next_attribute`.
+
+    `hasattr(something, "attribute")` is not, nor is a name that gets `something.attribute` for later.
+    """
+    frame = _users_frame()
+    return frame is not None and _reads_both(frame.f_code, frame.f_lasti, attribute, next_attribute)
+
+
+def users_line() -> tuple[str, int] | None:
+    """Return the file name and the line of the code that reads an attribute; None if that is a framework's."""
+    frame = _users_frame()
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def _users_frame() -> FrameType | None:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_in(frame, _BETWEEN):
+        frame = frame.f_back
+    return None if frame is None or _is_in(frame, _FRAMEWORKS) else frame
+
+
+def _is_in(frame: FrameType, packages: tuple[str, ...]) -> bool:
+    name = frame.f_globals.get("__name__") or ""
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+@lru_cache
+def _reads_both(code: CodeType, offset: int, attribute: str, next_attribute: str) -> bool:
+    instructions = [each for each in dis.get_instructions(code) if each.opname not in _SHUFFLES]
+    offsets = [each.offset for each in instructions]
+    if offset not in offsets:
+        return False
+    position = offsets.index(offset)
+    pair = instructions[position : position + 2]
+    return [each.argval for each in pair] == [attribute, next_attribute] and all(each.opname in _READS for each in pair)

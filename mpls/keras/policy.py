@@ -1,0 +1,293 @@
+"""Dtype policies: the public class, recognised by tf_keras and Keras 3, and the global policy of both."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
+from mpls.upstream import (
+    is_graph_rewrite_enabled,
+    loaded_keras,
+    loaded_tf_keras,
+    native_policies,
+    serialize_as_keras_policy,
+    tensorflow_keras,
+)
+
+__all__ = ["Policy", "global_policy", "set_global_policy"]
+
+
+class PolicyMeta(type):
+    """Lets the policies that a framework made by itself count as instances of `mpls.keras.Policy`."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return cls.__subclasscheck__(type(instance))
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        if type.__subclasscheck__(cls, subclass):
+            return True
+        return cls is Policy and issubclass(subclass, native_policies())
+
+
+class Policy(metaclass=PolicyMeta):
+    """Which dtypes a Keras layer computes in and keeps its variables in.
+
+    Pass it as a layer's `dtype`, or to `set_global_policy`. It is an instance of tf_keras' own `Policy` and of
+    `DTypePolicy` of Keras 3, and layers of both take it. Files that Keras writes load where mpls is not.
+
+    Args:
+        name: `'mixed_float16'` or `'mixed_bfloat16'`, to compute in 16 bits with float32 variables; or a dtype, as
+            `'float32'`, for both. `compile` scales the loss of models with the policy `'mixed_float16'`.
+
+    Raises:
+        TypeError: `name` is no string.
+        ValueError: it names no policy, or one that TensorFlow removed.
+
+    Reproduces:
+        `tf.keras.mixed_precision.Policy`, TF 2.4 to 2.15, and `tf_keras.mixed_precision.Policy`, 2.16 to 2.21.
+
+    Example:
+        >>> import mpls.keras
+        >>> policy = mpls.keras.Policy("mixed_float16")
+        >>> policy, policy.compute_dtype, policy.variable_dtype
+        (<Policy "mixed_float16">, 'float16', 'float32')
+        >>> import keras, tf_keras
+        >>> tf_keras.layers.Dense(1, dtype=policy).dtype_policy is policy
+        True
+        >>> keras.layers.Dense(1, dtype=policy).dtype_policy is policy
+        True
+    """
+
+    def __init__(self, name: str) -> None:
+        self._compute_dtype, self._variable_dtype = _dtypes_of(name, f"{type(self).__name__}: name")
+        self._name = name
+        self._become_native()
+
+    # Asked by `isinstance`, which sees a change only in an answer that differs from the type at that moment.
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return _subclass(type(self)) if self._become_native() else type(self)
+
+    def _become_native(self) -> bool:
+        """Become an instance of the policy class of each Keras that is loaded; return whether one is new."""
+        natives = native_policies()
+        if all(issubclass(type(self), native) for native in natives):
+            return False
+        for native in natives:
+            # What that release's own methods need.
+            for name, value in vars(native("float32")).items():
+                vars(self).setdefault(name, value)
+        _set_class(self, _concrete_class(self._public_class(), natives))
+        return True
+
+    @property
+    def name(self) -> str:
+        """The name, as given."""
+        return self._name
+
+    @property
+    def compute_dtype(self) -> str | None:
+        """The name of the dtype that layers compute in; None if they take it from their first input."""
+        return self._compute_dtype
+
+    @property
+    def variable_dtype(self) -> str | None:
+        """The name of the dtype that layers keep variables in; None if they take it from their first input."""
+        return self._variable_dtype
+
+    def get_config(self) -> dict[str, Any]:
+        """Return `{'name': str}`."""
+        return {"name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
+        """Create a policy from a config.
+
+        Args:
+            config: what `get_config` returned; a `'loss_scale'`, which configs of TF 2.1 to 2.3 hold, is ignored.
+            custom_objects: ignored.
+
+        Returns:
+            The policy.
+        """
+        del custom_objects
+        return cls(**{key: value for key, value in config.items() if key != "loss_scale"})
+
+    def __repr__(self) -> str:
+        return f'<Policy "{self.name}">'
+
+    # Policies are told apart by identity, as in the originals; those of Keras 3 cannot be keys of dicts.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __reduce__(self) -> Any:
+        return _new, (self._public_class(),), dict(vars(self))
+
+    def _public_class(self) -> Any:
+        return vars(type(self)).get("_made_from", type(self))
+
+
+Policy.__module__ = "mpls.keras"
+
+_set_class: Any = vars(object)["__class__"].__set__
+
+
+def _new(cls: Any) -> Any:
+    policy = cls.__new__(cls)
+    policy._become_native()
+    return policy
+
+
+@cache
+def _concrete_class(cls: Any, natives: tuple[type, ...]) -> Any:
+    """Return the class of instances of `cls` that are policies of some frameworks too."""
+    concrete = _subclass(cls, natives)
+    concrete._made_from = cls
+    serialize_as_keras_policy(concrete)
+    return concrete
+
+
+@cache
+def _subclass(cls: Any, natives: tuple[type, ...] = ()) -> Any:
+    namespace = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    return type(cls)(cls.__name__, (cls, *natives), namespace)
+
+
+def set_global_policy(policy: Any) -> None:
+    """Set the policy of layers that are made without one, in tf_keras and in Keras 3.
+
+    It is set in each of the two that the process has loaded, and in the one that `tf.keras` is. A program that uses the
+    other one has to import it before this call.
+
+    Args:
+        policy: a `Policy`, the name of one, or None for what `floatx` says.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: it names no policy of a floating-point dtype; or it is a mixed one, and the graph rewrite is on; or
+            TensorFlow 2 behaviour is disabled. Nothing has been set then.
+
+    Reproduces:
+        `tf.keras.mixed_precision.set_global_policy`, TF 2.4 to 2.15, and `tf_keras.mixed_precision.set_global_policy`,
+        2.16 to 2.21. They set it in one Keras only, and that of Keras 3 knows nothing of the graph rewrite.
+
+    Example:
+        >>> import mpls.keras
+        >>> mpls.keras.set_global_policy("mixed_bfloat16")
+        >>> mpls.keras.global_policy()
+        <Policy "mixed_bfloat16">
+        >>> mpls.keras.set_global_policy(None)
+        >>> mpls.keras.global_policy().name
+        'float32'
+    """
+    if policy is not None and not isinstance(policy, Policy):
+        policy = Policy(policy)
+    set_everywhere(policy, "set_global_policy")
+
+
+def global_policy() -> Any:
+    """Return the policy of layers that are made without one.
+
+    Returns:
+        The very object that was set, or what is set in the Keras that `tf.keras` is: by default a policy of its own
+        class, named as `floatx` says.
+
+    Reproduces:
+        `tf.keras.mixed_precision.global_policy`, TF 2.4 to 2.15, and `tf_keras.mixed_precision.global_policy`,
+        2.16 to 2.21.
+
+    Example:
+        >>> import mpls.keras
+        >>> mpls.keras.global_policy().name
+        'float32'
+    """
+    keras = tensorflow_keras()
+    if keras is loaded_tf_keras():
+        return keras.mixed_precision.global_policy()
+    return keras.config.dtype_policy()
+
+
+def set_everywhere(policy: Any, subject: str) -> None:
+    """Set a policy in each Keras that is loaded, and in that of TensorFlow.
+
+    Args:
+        policy: a policy, of mpls or of one of the two, or None.
+        subject: the public name that the user called, for errors.
+
+    Raises:
+        ValueError: it cannot be the global one.
+    """
+    tensorflow_keras()
+    tf_keras, keras = loaded_tf_keras(), loaded_keras()
+    if policy is not None:
+        _check_floating(policy, subject)
+        _check_rewrite(policy, subject)
+    of_tf_keras = tf_keras and _instance_for(tf_keras.mixed_precision.Policy, policy)
+    of_keras = keras and _instance_for(keras.DTypePolicy, policy)
+    if tf_keras is not None:
+        # Goes first, since it may refuse.
+        tf_keras.mixed_precision.set_global_policy(of_tf_keras)
+    if keras is not None:
+        keras.config.set_dtype_policy(of_keras or keras.DTypePolicy(keras.config.floatx()))
+
+
+def _instance_for(native: type, policy: Any) -> Any:
+    return policy if policy is None or isinstance(policy, native) else Policy(policy.name)
+
+
+def _check_floating(policy: Any, subject: str) -> None:
+    dtype = policy.compute_dtype
+    if dtype is not None and not tf.as_dtype(dtype).is_floating:
+        raise ArgumentValueError(
+            error_text(
+                f"{subject}: policy", "compute in a floating-point dtype", policy, f"{subject}('float32')", "policies"
+            )
+        )
+
+
+def _check_rewrite(policy: Any, subject: str) -> None:
+    if policy.compute_dtype != policy.variable_dtype and is_graph_rewrite_enabled():
+        raise ArgumentValueError(
+            error_text(
+                f"{subject}: policy",
+                "not be a mixed one while the mixed-precision graph rewrite is on",
+                policy,
+                "Use one of the two: leave out enable_mixed_precision_graph_rewrite(), or call "
+                "mpls.v1.disable_mixed_precision_graph_rewrite() before",
+                "graph-rewrite",
+            )
+        )
+
+
+_MIXED = "Policy('mixed_float16') or Policy('mixed_bfloat16')"
+# Names of TF 1.14 to 2.2, and what to write instead.
+_REMOVED = {
+    "infer": "Policy('float32'), or leave the policy out",
+    "float16_with_float32_vars": "Policy('mixed_float16'), with which compile() scales the loss",
+    "bfloat16_with_float32_vars": "Policy('mixed_bfloat16')",
+    "float32_with_float32_vars": "Policy('float32')",
+}
+
+
+def _dtypes_of(name: Any, subject: str) -> tuple[str | None, str | None]:
+    """Return the compute dtype and the variable dtype of a policy."""
+    if not isinstance(name, str):
+        raise ArgumentTypeError(error_text(subject, "be a string", name, "Policy('mixed_float16')", "policies"))
+    if name in ("mixed_float16", "mixed_bfloat16"):
+        return name.removeprefix("mixed_"), "float32"
+    if name == "_infer":
+        # What tf_keras has where TensorFlow 2 behaviour is disabled.
+        return None, None
+    if name in _REMOVED or name.endswith("_float32_vars"):
+        constraint = "not be one that TensorFlow removed"
+        advice = f"Use {_REMOVED.get(name, _MIXED)}"
+    else:
+        try:
+            dtype = tf.as_dtype(name).name
+            return dtype, dtype
+        except TypeError:
+            constraint, advice = "be 'mixed_float16', 'mixed_bfloat16' or the name of a dtype", _MIXED
+    raise ArgumentValueError(error_text(subject, constraint, name, advice, "policies"))

@@ -1,0 +1,38 @@
+"""What `mpls run --report` prints: the historical names that a program has read."""
+
+from __future__ import annotations
+
+import os
+
+from mpls.names import Name
+
+__all__ = ["Report"]
+
+_HEADER = ("where", "historical name", "releases", "today")
+
+
+class Report:
+    """The historical names that a program has read, each with the lines that did."""
+
+    def __init__(self) -> None:
+        self._touched: dict[tuple[str, int, str], Name] = {}
+        self._here = os.path.join(os.getcwd(), "")
+
+    def note(self, name: Name, where: tuple[str, int]) -> None:
+        """Note that a line of the program has read a name."""
+        file, line = where
+        self._touched[file.removeprefix(self._here), line, name.path] = name
+
+    def lines(self) -> list[str]:
+        """Return the table, a line for each line of the program and name."""
+        if not self._touched:
+            return ["mpls run: no historical name was read"]
+        rows = [
+            (f"{file}:{line}", path, name.releases, name.replacement)
+            for (file, line, path), name in sorted(self._touched.items())
+        ]
+        widths = [max(map(len, column)) for column in zip(_HEADER, *rows, strict=True)]
+        return [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in (_HEADER, *rows)
+        ]

@@ -1,0 +1,214 @@
+"""`install` puts names back, changes nothing else, and is undone completely."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import unittest
+from types import ModuleType
+from typing import Any
+
+import tensorflow as tf
+from parameterized import parameterized
+
+import mpls
+from mpls.core import dialect
+from mpls.importing.hooks import Namespace
+from mpls.importing.places import hosts
+from mpls.install import Installation
+from mpls.names import NAMES
+
+# Loaded, so that a test adds no modules of TensorFlow and Keras by itself.
+HOLDERS = (tf.train.experimental, tf.keras.mixed_precision, tf.compat.v1.mixed_precision)
+IMPORTED = ("mpls.contrib", "mpls.experimental.private", "mpls.keras", "mpls.v1")
+
+
+def snapshot() -> dict[str, dict[str, int]]:
+    """Return, for each module that holds historical names, what its attributes are."""
+    loaded = {name: module for name, module in sys.modules.items() if name in hosts()}
+    return {name: {key: id(value) for key, value in vars(module).items()} for name, module in loaded.items()}
+
+
+def resolve(path: str) -> Any:
+    """Return what a path means in a program."""
+    return eval(path, {"tf": tf})
+
+
+def resolvable(installation: Installation) -> list[str]:
+    """Return the paths that programs spell as attributes."""
+    names = [name for name in NAMES if name.path in installation.names and not name.is_private]
+    return [name.path for name in names if name.path.startswith("tf.")]
+
+
+class InstallTestCase(unittest.TestCase):
+    def setUp(self) -> None:
+        self.addCleanup(mpls.uninstall)
+        for module in IMPORTED:
+            importlib.import_module(module)
+
+
+class PutBackTest(InstallTestCase):
+    def test_removed_attributes_are_back(self) -> None:
+        installation = mpls.install()
+        for path in resolvable(installation):
+            self.assertIsNotNone(resolve(path))
+        self.assertGreater(len(resolvable(installation)), 30)
+        self.assertIs(tf.mixed_precision.experimental.DynamicLossScale, mpls.experimental.DynamicLossScale)
+        experimental = tf.keras.mixed_precision.experimental
+        self.assertIs(experimental.LossScaleOptimizer, mpls.experimental.LossScaleOptimizer)
+        self.assertIs(tf.train.experimental.MixedPrecisionLossScaleOptimizer, mpls.v1.MixedPrecisionLossScaleOptimizer)
+
+    @parameterized.expand(
+        sorted({name.parent for name in NAMES if name.last is not None and not name.is_contrib and name.replacement})
+    )
+    def test_removed_modules_can_be_imported(self, path: str) -> None:
+        mpls.install()
+        module = importlib.import_module(f"tensorflow{path[2:]}" if path.startswith("tf.") else path)
+        self.assertIsInstance(module, ModuleType)
+        for name in NAMES:
+            if name.parent == path and name.last is not None and name.replacement:
+                home, _, attribute = name.target.partition(":")
+                self.assertIs(getattr(module, name.attribute), getattr(importlib.import_module(home), attribute))
+
+    def test_names_that_work_are_left_alone(self) -> None:
+        before = tf.compat.v1.mixed_precision.DynamicLossScale, tf.keras.mixed_precision.LossScaleOptimizer
+        mpls.install()
+        after = tf.compat.v1.mixed_precision.DynamicLossScale, tf.keras.mixed_precision.LossScaleOptimizer
+        self.assertEqual(before, after)
+
+    def test_names_that_work_are_replaced_if_asked(self) -> None:
+        native = tf.compat.v1.mixed_precision.DynamicLossScale
+        mpls.install(replace_existing=True)
+        self.assertIs(tf.compat.v1.mixed_precision.DynamicLossScale, mpls.v1.DynamicLossScale)
+        self.assertIs(tf.keras.mixed_precision.LossScaleOptimizer, mpls.keras.LossScaleOptimizer)
+        # Keras 3's own name for its own class is no historical one.
+        self.assertIsNot(tf.keras.optimizers.LossScaleOptimizer, mpls.keras.LossScaleOptimizer)
+        mpls.uninstall()
+        self.assertIs(tf.compat.v1.mixed_precision.DynamicLossScale, native)
+
+    def test_attributes_that_never_were_stay_absent(self) -> None:
+        mpls.install()
+        for module in HOLDERS:
+            with self.assertRaisesRegex(AttributeError, "has no attribute 'LossScaler'"):
+                module.LossScaler  # noqa: B018
+        with self.assertRaises(ModuleNotFoundError):
+            importlib.import_module("tensorflow.keras.mixed_precision.experimental.policy")
+
+
+class ContribTest(InstallTestCase):
+    def test_contrib_is_off_by_default(self) -> None:
+        mpls.install()
+        with self.assertRaises(ModuleNotFoundError):
+            importlib.import_module("tensorflow.contrib.mixed_precision")
+        with self.assertRaises(AttributeError):
+            tf.contrib.mixed_precision.LossScaleOptimizer  # noqa: B018
+
+    def test_loss_scaling_is_back(self) -> None:
+        mpls.install(contrib=True)
+        import tensorflow.contrib.mixed_precision as imported
+        from tensorflow.contrib import mixed_precision
+        from tensorflow.contrib.mixed_precision import FixedLossScaleManager
+        from tensorflow.contrib.mixed_precision.python.loss_scale_manager import LossScaleManager
+
+        self.assertIs(imported, mixed_precision)
+        self.assertIs(FixedLossScaleManager, mpls.contrib.FixedLossScaleManager)
+        self.assertIs(LossScaleManager, mpls.contrib.LossScaleManager)
+        for module in (tf, tf.compat.v1):
+            self.assertIs(module.contrib.mixed_precision.LossScaleOptimizer, mpls.contrib.LossScaleOptimizer)
+
+    def test_the_rest_looks_gone(self) -> None:
+        mpls.install(contrib=True)
+        importlib.import_module("tensorflow.contrib.mixed_precision")
+        with self.assertRaises(ImportError):
+            from tensorflow.contrib import slim  # noqa: F401
+        with self.assertRaises(AttributeError):
+            tf.contrib.slim  # noqa: B018
+        for module in (tf, tf.compat.v1):
+            self.assertFalse(hasattr(module, "contrib"))
+            self.assertIsNone(getattr(module, "contrib", None))
+            self.assertNotIn("contrib", dir(module))
+
+
+class UndoTest(InstallTestCase):
+    @parameterized.expand(
+        [
+            ("default", {}),
+            ("contrib", {"contrib": True}),
+            ("replacing", {"replace_existing": True, "contrib": True}),
+        ]
+    )
+    def test_uninstall_leaves_everything_as_it_was(self, name: str, settings: dict[str, Any]) -> None:
+        finders, attributes = list(sys.meta_path), snapshot()
+        mpls.install("2.2", **settings)
+        for path in resolvable(mpls.installed()):
+            resolve(path)
+        mpls.uninstall()
+        self.assertEqual(sys.meta_path, finders)
+        self.assertEqual([name for name, module in sys.modules.items() if isinstance(module, Namespace)], [])
+        after = snapshot()
+        for module, before in attributes.items():
+            self.assertEqual(after[module], before, module)
+        self.assertEqual(dialect.current(), dialect.Dialect())
+        with self.assertRaises(AttributeError):
+            tf.mixed_precision  # noqa: B018
+
+    def test_uninstall_without_an_installation_does_nothing(self) -> None:
+        mpls.uninstall()
+        self.assertIsNone(mpls.installed())
+
+    def test_a_block_puts_the_settings_before_it_back(self) -> None:
+        outer = mpls.install("2.3")
+        with mpls.install("2.1", contrib=True) as inner:
+            self.assertEqual((inner.as_of, mpls.installed(), dialect.current().release), ("2.1", inner, "2.1"))
+        self.assertEqual(mpls.installed(), outer)
+        self.assertEqual(dialect.current().release, "2.3")
+        with self.assertRaises(ModuleNotFoundError):
+            importlib.import_module("tensorflow.contrib.mixed_precision")
+
+    def test_the_graph_rewrite_is_as_it_was(self) -> None:
+        mpls.install()
+        opt = tf.compat.v1.train.GradientDescentOptimizer(0.1)
+        tf.train.experimental.enable_mixed_precision_graph_rewrite(opt)
+        self.assertTrue(tf.config.optimizer.get_experimental_options()["auto_mixed_precision"])
+        mpls.uninstall()
+        self.assertNotIn("auto_mixed_precision", tf.config.optimizer.get_experimental_options())
+        self.assertFalse(tf.__internal__.train.is_mixed_precision_graph_rewrite_enabled())
+
+
+    def test_compile_is_as_it_was(self) -> None:
+        compile_before = tf.keras.Model.compile
+        mpls.install()
+        tf.keras.mixed_precision.experimental.Policy("mixed_float16", loss_scale=8)
+        self.assertIsNot(tf.keras.Model.compile, compile_before)
+        mpls.uninstall()
+        self.assertIs(tf.keras.Model.compile, compile_before)
+
+
+class SettingsTest(InstallTestCase):
+    def test_it_is_idempotent(self) -> None:
+        first = mpls.install("2.2")
+        finders = list(sys.meta_path)
+        experimental = tf.keras.mixed_precision.experimental
+        self.assertEqual(mpls.install("2.2"), first)
+        self.assertEqual(sys.meta_path, finders)
+        self.assertIs(tf.keras.mixed_precision.experimental, experimental)
+
+    def test_patch_numbers_are_ignored(self) -> None:
+        self.assertEqual(mpls.install("2.2.3").as_of, "2.2")
+
+    @parameterized.expand(["3.0", "2.99", "two", "", "1.4"])
+    def test_unknown_releases_are_refused_and_nothing_is_installed(self, release: str) -> None:
+        with self.assertRaisesRegex(ValueError, "as_of must be a TensorFlow release from 1.13 to 2.21"):
+            mpls.install(release)
+        self.assertIsNone(mpls.installed())
+
+    def test_settings_must_be_bools(self) -> None:
+        with self.assertRaisesRegex(TypeError, "contrib must be a bool"):
+            mpls.install(contrib="yes")  # type: ignore[arg-type]
+
+    def test_it_says_what_it_did(self) -> None:
+        installation = mpls.install(contrib=True)
+        self.assertIs(mpls.installed(), installation)
+        self.assertIn("tf.keras.mixed_precision.experimental.LossScaleOptimizer", installation.names)
+        self.assertIn("tf.contrib.mixed_precision.LossScaleManager", installation.names)
+        self.assertNotIn("tf.compat.v1.mixed_precision.LossScale", installation.names)

@@ -1,0 +1,386 @@
+"""Policies: what the originals' were, for layers of both Keras, and the global one."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+import pathlib
+import pickle
+import unittest
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+from tf_keras.src.engine import base_layer_utils
+
+import mpls.experimental
+import mpls.keras
+import mpls.v1
+from mpls.core import dialect
+from mpls.errors import MplsDeprecationWarning
+
+HERE = pathlib.Path(__file__).parent
+FRAMEWORKS = [("tf_keras", tf_keras), ("keras_3", keras)]
+CLASSES = [("plain", mpls.keras.Policy), ("experimental", mpls.experimental.Policy)]
+Policy = mpls.experimental.Policy
+
+
+def recorder() -> Any:
+    spec: Any = importlib.util.spec_from_file_location("policy_traces", HERE / "policy_traces.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def recorded(release: str) -> dict[str, Any]:
+    traces: dict[str, Any] = json.loads((HERE / "data" / f"policies_tf{release}.json").read_text())
+    return traces
+
+
+def traces_of(framework: Any) -> Any:
+    """Return what the recorder sees of mpls, for models of a framework."""
+    api = SimpleNamespace(
+        keras=framework,
+        Policy=Policy,
+        set_policy=mpls.experimental.set_policy,
+        global_policy=mpls.experimental.global_policy,
+        get_layer_policy=mpls.experimental.get_layer_policy,
+        LossScaleOptimizer=mpls.experimental.LossScaleOptimizer,
+        DynamicLossScale=mpls.experimental.DynamicLossScale,
+        enable=mpls.v1.enable_mixed_precision_graph_rewrite,
+        disable=mpls.v1.disable_mixed_precision_graph_rewrite,
+        sgd=lambda: framework.optimizers.SGD(0.5),
+        v1_optimizer=lambda: tf.compat.v1.train.GradientDescentOptimizer(0.5),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MplsDeprecationWarning)
+        # What was recorded went through JSON.
+        return json.loads(json.dumps(recorder().all_traces(api)))
+
+
+class PolicyTestCase(unittest.TestCase):
+    """Leaves the default policy behind."""
+
+    def setUp(self) -> None:
+        self.addCleanup(mpls.keras.set_global_policy, None)
+
+
+class OriginalsTest(PolicyTestCase):
+    """The recorded releases, asked and answered again: the newest where they differ, or else as said here."""
+
+    @parameterized.expand(FRAMEWORKS)
+    def test_as_the_last_release(self, name: str, framework: Any) -> None:
+        expected, before = recorded("28"), recorded("23")
+        for key in expected:
+            if key.startswith("policy/") and "error" not in expected[key]:
+                # What went away between the two.
+                expected[key]["should_cast_variables"] = before[key]["should_cast_variables"]
+            if key == "default" or (key.startswith("set/") and "error" not in expected[key]):
+                # A policy always has a loss scale, as up to TF 2.3.
+                expected[key] = before[key]
+        self.assertEqual(traces_of(framework), expected)
+
+    def test_as_earlier_releases(self) -> None:
+        dialect.speak(dialect.dialect_of("2.3"))
+        self.addCleanup(dialect.speak, dialect.Dialect())
+        ours, expected = traces_of(tf_keras), recorded("23")
+        # Refused since TF 2.4.
+        for key in ('set/"int32"', 'set/"bool"'):
+            expected[key] = {"error": ["ValueError"]}
+        self.assertEqual(ours, expected)
+
+    def test_the_rest_of_the_releases_is_not_followed(self) -> None:
+        expected, newer = recorded("22"), recorded("23")
+        differing = {key for key in newer if newer[key] != expected.get(key)}
+        self.assertEqual(differing, {'policy/["_infer"]', 'policy/["infer"]', "interlock"})
+
+
+class NamesTest(PolicyTestCase):
+    @parameterized.expand(
+        [
+            ("infer", "Policy('float32'), or leave"),
+            ("infer_float32_vars", "Policy('mixed_float16') or Policy('mixed_bfloat16')"),
+            ("infer_with_float32_vars", "Policy('mixed_float16') or Policy('mixed_bfloat16')"),
+            ("float16_with_float32_vars", "Policy('mixed_float16'), with"),
+            ("bfloat16_with_float32_vars", "Policy('mixed_bfloat16')."),
+            ("float32_with_float32_vars", "Policy('float32')."),
+            ("float64_with_float32_vars", "Policy('mixed_float16') or Policy('mixed_bfloat16')"),
+        ]
+    )
+    def test_removed_names_say_what_to_write(self, name: str, replacement: str) -> None:
+        for make in (mpls.keras.Policy, Policy, mpls.keras.set_global_policy, mpls.experimental.set_policy):
+            with self.assertRaises(ValueError) as caught:
+                make(name)
+            text = str(caught.exception)
+            self.assertIn("Policy: name must not be one that TensorFlow removed", text)
+            self.assertIn(f"Use {replacement}", text)
+
+    @parameterized.expand([(None,), (5,), (tf.float32,), (["float32"],)])
+    def test_what_is_no_string(self, name: Any) -> None:
+        for _, cls in CLASSES:
+            with self.assertRaisesRegex(TypeError, "name must be a string"):
+                cls(name)
+
+    def test_names_of_dtypes_in_other_spellings(self) -> None:
+        self.assertEqual(Policy("half").compute_dtype, "float16")
+        self.assertEqual(Policy("half").name, "half")
+
+    @parameterized.expand([("foo",), ("128",), ([],), (0,), (0.5,), (float("nan"),)])
+    def test_refused_loss_scales(self, loss_scale: Any) -> None:
+        with self.assertRaisesRegex(ValueError, "loss_scale"):
+            Policy("mixed_float16", loss_scale)
+
+    @parameterized.expand(["auto", "USE_DEFAULT"])
+    def test_both_spellings_of_the_default(self, default: str) -> None:
+        policy = Policy("mixed_float16", loss_scale=default)
+        self.assertEqual(policy.get_config(), {"name": "mixed_float16"})
+        self.assertEqual(policy.loss_scale.initial_loss_scale, 32768.0)
+
+    def test_a_loss_scale_that_is_of_no_use_is_a_warning(self) -> None:
+        with self.assertLogs("tensorflow", "WARNING") as logs:
+            Policy("float32", loss_scale=128)
+        self.assertIn("only policies that compute in float16 need a loss scale", logs.output[0])
+        with self.assertNoLogs("tensorflow", "WARNING"):
+            for arguments in (("float16", 128), ("float32",), ("float32", None), ("mixed_float16", 128)):
+                Policy(*arguments)
+
+
+class ObjectTest(PolicyTestCase):
+    def test_each_policy_has_a_loss_scale_of_its_own(self) -> None:
+        first, second = Policy("mixed_float16"), Policy("mixed_float16")
+        self.assertIs(first.loss_scale, first.loss_scale)
+        self.assertIsNot(first.loss_scale, second.loss_scale)
+        self.assertEqual(float(first.loss_scale._current_loss_scale), 32768.0)
+
+    def test_a_given_loss_scale_is_kept(self) -> None:
+        scale = mpls.experimental.DynamicLossScale(8, 2)
+        self.assertIs(Policy("mixed_float16", loss_scale=scale).loss_scale, scale)
+
+    @parameterized.expand(CLASSES)
+    def test_classes(self, name: str, cls: Any) -> None:
+        policy = cls("mixed_float16")
+        for base in (cls, mpls.keras.Policy, tf_keras.mixed_precision.Policy, keras.DTypePolicy):
+            self.assertIsInstance(policy, base)
+        self.assertEqual(type(policy).__name__, "Policy")
+        self.assertIs(policy.__class__, type(policy))
+        self.assertEqual(isinstance(policy, Policy), name == "experimental")
+
+    def test_native_policies_count_as_plain_ones(self) -> None:
+        for policy in (tf_keras.mixed_precision.Policy("float32"), keras.DTypePolicy("float32")):
+            self.assertIsInstance(policy, mpls.keras.Policy)
+            self.assertNotIsInstance(policy, Policy)
+        self.assertTrue(issubclass(Policy, mpls.keras.Policy))
+        self.assertFalse(issubclass(mpls.keras.Policy, Policy))
+        self.assertNotIsInstance("float32", mpls.keras.Policy)
+
+    @parameterized.expand(CLASSES)
+    def test_identity(self, name: str, cls: Any) -> None:
+        first, second = cls("float32"), cls("float32")
+        self.assertEqual(first, first)
+        self.assertNotEqual(first, second)
+        self.assertNotEqual(first, keras.DTypePolicy("float32"))
+        self.assertNotEqual(keras.DTypePolicy("float32"), first)
+        self.assertEqual(len({first, second, first}), 2)
+
+    @parameterized.expand(CLASSES)
+    def test_attributes_cannot_be_set(self, name: str, cls: Any) -> None:
+        for attribute in ("name", "compute_dtype", "variable_dtype"):
+            with self.assertRaises(AttributeError):
+                setattr(cls("float32"), attribute, "float16")
+
+    @parameterized.expand(CLASSES)
+    def test_copies(self, name: str, cls: Any) -> None:
+        policy = cls("mixed_float16")
+        for copied in (copy.copy(policy), copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
+            self.assertIsNot(copied, policy)
+            self.assertIs(type(copied), type(policy))
+            self.assertEqual(repr(copied), repr(policy))
+            self.assertEqual(copied.get_config(), policy.get_config())
+            self.assertEqual(keras.layers.Dense(1, dtype=copied).compute_dtype, "float16")
+
+    def test_a_subclass(self) -> None:
+        class Mine(Policy):
+            def __init__(self, name: str) -> None:
+                super().__init__(name, loss_scale=4)
+                self.extra = 1
+
+        policy = Mine("mixed_float16")
+        self.assertEqual((type(policy).__name__, policy.extra), ("Mine", 1))
+        for _, framework in FRAMEWORKS:
+            self.assertIs(framework.layers.Dense(1, dtype=policy).dtype_policy, policy)
+
+    def test_a_loss_scale_of_the_users_own_class(self) -> None:
+        class Mine(mpls.experimental.LossScale):
+            def __call__(self) -> Any:
+                return tf.constant(4.0)
+
+            def update(self, grads: Any) -> Any:
+                return None, True
+
+            def get_config(self) -> dict[str, Any]:
+                return {}
+
+        scale = Mine()
+        policy = Policy("mixed_float16", loss_scale=scale)
+        self.assertIs(policy.loss_scale, scale)
+        again = Policy.from_config(policy.get_config(), custom_objects={"Mine": Mine})
+        self.assertIsInstance(again.loss_scale, Mine)
+        with self.assertRaisesRegex(ValueError, "class_name must be one of"):
+            Policy.from_config(policy.get_config())
+
+    def test_configs_are_left_as_they_are(self) -> None:
+        config = Policy("mixed_float16", loss_scale=8).get_config()
+        before = copy.deepcopy(config)
+        Policy.from_config(config)
+        self.assertEqual(mpls.keras.Policy.from_config(config).get_config(), {"name": "mixed_float16"})
+        self.assertEqual(config, before)
+
+    @parameterized.expand(CLASSES)
+    def test_the_methods_of_native_classes_are_overridden(self, name: str, cls: Any) -> None:
+        policy = cls("float32")
+        # How Keras 3 casts inputs is its own affair; the other is called by constructors only.
+        theirs = {"_parse_name", "_should_cast", "convert_input", "quantization_mode"}
+        for native in (tf_keras.mixed_precision.Policy, keras.DTypePolicy):
+            members = {member for member, value in vars(native).items() if callable(value) or member in dir(property)}
+            for member in members - theirs:
+                owner = next(base for base in type(policy).__mro__ if member in vars(base))
+                self.assertTrue(owner.__module__.startswith("mpls."), member)
+
+
+class LayersTest(PolicyTestCase):
+    @parameterized.expand([(f"{f}_{c}", framework, cls) for f, framework in FRAMEWORKS for c, cls in CLASSES])
+    def test_a_layer_computes_by_it(self, name: str, framework: Any, cls: Any) -> None:
+        for policy, compute, variable in (
+            (cls("mixed_float16"), "float16", "float32"),
+            (cls("mixed_bfloat16"), "bfloat16", "float32"),
+            (cls("float64"), "float64", "float64"),
+        ):
+            layer = framework.layers.Dense(1, dtype=policy)
+            self.assertIs(layer.dtype_policy, policy)
+            self.assertEqual(tf.as_dtype(layer(tf.ones([2, 3])).dtype).name, compute)
+            self.assertEqual(tf.as_dtype(layer.kernel.dtype).name, variable)
+            self.assertIs(mpls.experimental.get_layer_policy(layer), policy)
+
+    @parameterized.expand([(f"{f}_{c}", framework, cls) for f, framework in FRAMEWORKS for c, cls in CLASSES])
+    def test_layers_configs_are_those_of_native_policies(self, name: str, framework: Any, cls: Any) -> None:
+        policy = Policy("mixed_float16", loss_scale=8) if cls is Policy else cls("mixed_float16")
+        config = framework.layers.Dense(1, dtype=policy).get_config()
+        json.dumps(config)
+        again = framework.layers.Dense.from_config(config)
+        self.assertEqual(again.dtype_policy.name, "mixed_float16")
+        if framework is keras:
+            native = framework.layers.Dense(1, dtype="mixed_float16").get_config()
+            self.assertEqual(config["dtype"], native["dtype"])
+        self.assertEqual("loss_scale" in policy.get_config(), cls is Policy)
+
+    @parameterized.expand(FRAMEWORKS)
+    def test_the_policy_of_a_layer_always_has_a_loss_scale(self, name: str, framework: Any) -> None:
+        get = mpls.experimental.get_layer_policy
+        self.assertIsNone(get(framework.layers.Dense(1)).loss_scale)
+        layer = framework.layers.Dense(1, dtype="mixed_float16")
+        self.assertEqual(get(layer).loss_scale.initial_loss_scale, 32768.0)
+        self.assertIs(get(layer), get(layer))
+
+    @parameterized.expand([(5,), (None,), ("dense",), (tf_keras.layers.Dense,), (tf_keras.optimizers.SGD(),)])
+    def test_what_is_no_layer(self, value: Any) -> None:
+        with self.assertRaisesRegex(ValueError, "get_layer_policy: layer must be a layer"):
+            mpls.experimental.get_layer_policy(value)
+
+
+class GlobalTest(PolicyTestCase):
+    @parameterized.expand([("plain", mpls.keras.set_global_policy), ("experimental", mpls.experimental.set_policy)])
+    def test_the_object_that_was_set(self, name: str, set_policy: Any) -> None:
+        for policy in (Policy("mixed_float16", loss_scale=8), mpls.keras.Policy("mixed_bfloat16")):
+            set_policy(policy)
+            for get in (
+                mpls.keras.global_policy,
+                mpls.experimental.global_policy,
+                tf_keras.mixed_precision.global_policy,
+                keras.config.dtype_policy,
+            ):
+                self.assertIs(get(), policy)
+            for _, framework in FRAMEWORKS:
+                self.assertIs(framework.layers.Dense(1).dtype_policy, policy)
+
+    def test_names(self) -> None:
+        mpls.keras.set_global_policy("mixed_float16")
+        self.assertEqual(repr(mpls.keras.global_policy()), '<Policy "mixed_float16">')
+        self.assertFalse(hasattr(mpls.keras.global_policy(), "loss_scale"))
+        mpls.experimental.set_policy("mixed_float16")
+        self.assertEqual(mpls.keras.global_policy().loss_scale.initial_loss_scale, 32768.0)
+
+    def test_none_is_what_floatx_says(self) -> None:
+        self.addCleanup(tf_keras.backend.set_floatx, "float32")
+        self.addCleanup(keras.config.set_floatx, "float32")
+        tf_keras.backend.set_floatx("float64")
+        keras.config.set_floatx("float64")
+        for set_policy in (mpls.keras.set_global_policy, mpls.experimental.set_policy):
+            set_policy("mixed_float16")
+            set_policy(None)
+            for get in (
+                mpls.keras.global_policy,
+                mpls.experimental.global_policy,
+                tf_keras.mixed_precision.global_policy,
+                keras.config.dtype_policy,
+            ):
+                self.assertEqual(get().name, "float64")
+            for _, framework in FRAMEWORKS:
+                self.assertEqual(framework.layers.Dense(1).compute_dtype, "float64")
+
+    @parameterized.expand(
+        [
+            ("tf_keras", tf_keras.mixed_precision.Policy("mixed_float16")),
+            ("keras_3", keras.DTypePolicy("mixed_float16")),
+        ]
+    )
+    def test_a_native_policy_is_set_in_the_other_framework_by_name(self, name: str, policy: Any) -> None:
+        mpls.experimental.set_policy(policy)
+        policies = tf_keras.mixed_precision.global_policy(), keras.config.dtype_policy()
+        self.assertEqual([each.name for each in policies], ["mixed_float16"] * 2)
+        self.assertIn(policy, policies)
+
+    def test_a_policy_that_only_one_framework_knows_is_refused(self) -> None:
+        with self.assertRaisesRegex(ValueError, "name must be"):
+            mpls.keras.set_global_policy(keras.dtype_policies.get("int8_from_float32"))
+        self.assertEqual(keras.config.dtype_policy().name, "float32")
+
+    def test_set_by_keras_itself_it_has_the_default_loss_scale(self) -> None:
+        keras.config.set_dtype_policy("mixed_float16")
+        tf_keras.mixed_precision.set_global_policy("mixed_float16")
+        policy = mpls.experimental.global_policy()
+        self.assertIsInstance(policy, Policy)
+        self.assertEqual((policy.name, policy.loss_scale.initial_loss_scale), ("mixed_float16", 32768.0))
+        self.assertIs(mpls.experimental.global_policy().loss_scale, policy.loss_scale)
+        self.assertIs(mpls.keras.global_policy(), tf.keras.mixed_precision.global_policy())
+        keras.config.set_dtype_policy("mixed_bfloat16")
+        tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+        self.assertIsNone(mpls.experimental.global_policy().loss_scale)
+
+    def test_a_quantized_policy_is_left_as_it_is(self) -> None:
+        policy = keras.dtype_policies.get("int8_from_float32")
+        layer = keras.layers.Dense(1, dtype=policy)
+        self.assertIs(mpls.experimental.get_layer_policy(layer), policy)
+
+    def test_in_tf1_mode_nothing_is_set(self) -> None:
+        base_layer_utils.disable_v2_dtype_behavior()
+        self.addCleanup(base_layer_utils.enable_v2_dtype_behavior)
+        with self.assertRaisesRegex(ValueError, "enable_v2_dtype_behavior"):
+            mpls.experimental.set_policy("mixed_float16")
+        self.assertEqual(keras.config.dtype_policy().name, "float32")
+        self.assertEqual(tf_keras.mixed_precision.global_policy().name, "_infer")
+        # Cleaning up sets a policy.
+        base_layer_utils.enable_v2_dtype_behavior()
+
+    @parameterized.expand(["int32", "bool", "complex64"])
+    def test_policies_that_do_not_compute_in_floats(self, name: str) -> None:
+        mpls.keras.set_global_policy("float16")
+        for set_policy in (mpls.keras.set_global_policy, mpls.experimental.set_policy):
+            with self.assertRaisesRegex(ValueError, "policy must compute in a floating-point dtype"):
+                set_policy(name)
+        for get in (tf_keras.mixed_precision.global_policy, keras.config.dtype_policy):
+            self.assertEqual(get().name, "float16")

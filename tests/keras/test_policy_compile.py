@@ -1,0 +1,294 @@
+"""`compile` wraps the optimizer with the loss scale of the model's policy, and leaves all other models to Keras."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.experimental
+import mpls.keras
+from mpls.experimental import compiling
+from mpls.upstream import compile_hooks
+
+FRAMEWORKS = [("tf_keras", tf_keras), ("keras_3", keras)]
+NATIVE_WRAPPERS = {
+    "tf_keras": tf_keras.mixed_precision.LossScaleOptimizer,
+    "keras_3": keras.optimizers.LossScaleOptimizer,
+}
+Policy = mpls.experimental.Policy
+INPUTS, TARGETS = np.ones([4, 2], np.float32), np.zeros([4, 1], np.float32)
+
+
+@contextlib.contextmanager
+def policy_set(policy: Any) -> Iterator[None]:
+    mpls.experimental.set_policy(policy)
+    try:
+        yield
+    finally:
+        mpls.experimental.set_policy(None)
+
+
+def model_under(policy: Any, framework: Any) -> Any:
+    with policy_set(policy):
+        return framework.Sequential([framework.layers.Input([2]), framework.layers.Dense(1, kernel_initializer="ones")])
+
+
+def compiled(policy: Any, framework: Any, optimizer: Any = "sgd", **arguments: Any) -> Any:
+    model = model_under(policy, framework)
+    model.compile(optimizer, "mse", **arguments)
+    return model
+
+
+class WrappingTest(unittest.TestCase):
+    @parameterized.expand(FRAMEWORKS)
+    def test_it_trains_with_the_loss_scale_of_the_policy(self, name: str, framework: Any) -> None:
+        for loss_scale, after in ((mpls.experimental.DynamicLossScale(8, 2), 32.0), (64, 64.0)):
+            policy = Policy("mixed_float16", loss_scale=loss_scale)
+            model = compiled(policy, framework, framework.optimizers.SGD(0.0625))
+            model.fit(INPUTS, TARGETS, batch_size=1, epochs=1, verbose=0)
+            self.assertIsInstance(model.optimizer, mpls.experimental.LossScaleOptimizer)
+            self.assertIsInstance(model.optimizer, NATIVE_WRAPPERS[name])
+            self.assertEqual(float(model.optimizer.loss_scale), after)
+            self.assertEqual(model.layers[-1].compute_dtype, "float16")
+
+            control = compiled("float32", framework, framework.optimizers.SGD(0.0625))
+            control.fit(INPUTS, TARGETS, batch_size=1, epochs=1, verbose=0)
+            self.assertNotIsInstance(control.optimizer, mpls.keras.LossScaleOptimizer)
+            for ours, theirs in zip(model.get_weights(), control.get_weights(), strict=True):
+                np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=1e-3)
+                self.assertFalse(np.all(ours == 1.0))
+
+    @parameterized.expand(FRAMEWORKS)
+    def test_without_a_loss_scale_it_does_not_wrap_although_keras_would(self, name: str, framework: Any) -> None:
+        optimizer = framework.optimizers.SGD(0.5)
+        model = compiled(Policy("mixed_float16", loss_scale=None), framework, optimizer)
+        self.assertIs(model.optimizer, optimizer)
+        self.assertIsInstance(compiled("mixed_float16", framework).optimizer, NATIVE_WRAPPERS[name])
+
+    @parameterized.expand(FRAMEWORKS)
+    def test_a_policy_of_the_model_itself(self, name: str, framework: Any) -> None:
+        class Model(framework.Model):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__(dtype=Policy("float32", loss_scale=16))
+
+            def call(self, inputs: Any) -> Any:
+                return inputs
+
+        model = Model()
+        model.compile("sgd", "mse")
+        self.assertEqual(float(model.optimizer.loss_scale), 16.0)
+
+    @parameterized.expand(FRAMEWORKS)
+    def test_the_policy_of_a_layer_alone_wraps_nothing(self, name: str, framework: Any) -> None:
+        layers = [framework.layers.Input([2]), framework.layers.Dense(1, dtype=Policy("mixed_float16"))]
+        model = framework.Sequential(layers)
+        model.compile("sgd", "mse")
+        self.assertNotIsInstance(model.optimizer, mpls.keras.LossScaleOptimizer)
+
+    @parameterized.expand(FRAMEWORKS)
+    def test_what_is_wrapped_already_stays(self, name: str, framework: Any) -> None:
+        sgd = framework.optimizers.SGD
+        for wrapper in (mpls.keras.LossScaleOptimizer(sgd()), NATIVE_WRAPPERS[name](sgd())):
+            for loss_scale in (8, "dynamic", None):
+                model = compiled(Policy("mixed_float16", loss_scale=loss_scale), framework, wrapper)
+                self.assertIs(model.optimizer, wrapper)
+
+    def test_several_optimizers_of_tf_keras(self) -> None:
+        wrapped = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD())
+        given = ["sgd", tf_keras.optimizers.legacy.Adam(), wrapped]
+        model = compiled(Policy("mixed_float16", loss_scale=8), tf_keras, given)
+        self.assertEqual([float(each.loss_scale) for each in model.optimizer], [8.0, 8.0, 32768.0])
+        self.assertIs(model.optimizer[2], wrapped)
+
+    def test_it_can_be_turned_off_in_keras_3(self) -> None:
+        for arguments in ({"auto_scale_loss": False}, {"optimizer": None}):
+            model = model_under(Policy("mixed_float16", loss_scale=8), keras)
+            model.compile(**{"optimizer": "sgd", "loss": "mse", **arguments})
+            self.assertNotIsInstance(model.optimizer, mpls.keras.LossScaleOptimizer)
+
+    def test_positional_arguments_in_keras_3(self) -> None:
+        model = model_under(Policy("mixed_float16", loss_scale=8), keras)
+        model.compile("sgd", "mse", None, ["mae"], None, True)
+        self.assertEqual((float(model.optimizer.loss_scale), model.run_eagerly), (8.0, True))
+        model = model_under(Policy("mixed_float16", loss_scale=8), keras)
+        model.compile()
+        self.assertEqual(type(model.optimizer.inner_optimizer).__name__, "RMSprop")
+
+    def test_a_users_compile_that_calls_super(self) -> None:
+        for _, framework in FRAMEWORKS:
+
+            class Model(framework.Model):  # type: ignore[misc, name-defined]
+                def compile(self, rate: float) -> None:
+                    super().compile(self.sgd(rate), "mse")
+
+            Model.sgd = framework.optimizers.SGD
+            with policy_set(Policy("mixed_float16", loss_scale=8)):
+                model = Model()
+            model.compile(0.25)
+            self.assertEqual(float(model.optimizer.loss_scale), 8.0)
+
+    def test_v1_graph_mode_of_tf_keras(self) -> None:
+        for loss_scale, expected in ((8, 8.0), (None, None)):
+            with tf.Graph().as_default(), tf.compat.v1.Session().as_default():
+                model = compiled(
+                    Policy("mixed_float16", loss_scale=loss_scale), tf_keras, tf_keras.optimizers.legacy.SGD(0.5)
+                )
+                self.assertEqual(type(model).__mro__[-1], object)
+                self.assertIn("_v1", type(model).__mro__[2].__module__)
+                if expected is None:
+                    self.assertNotIsInstance(model.optimizer, mpls.keras.LossScaleOptimizer)
+                else:
+                    self.assertEqual(model.optimizer.initial_scale, expected)
+                before = model.get_weights()[0]
+                model.train_on_batch(INPUTS, TARGETS)
+                self.assertFalse(np.any(model.get_weights()[0] == before))
+
+
+class PatchTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.addCleanup(compiling.restore_compile)
+        compiling.restore_compile()
+        self.before = self.methods()
+
+    @staticmethod
+    def methods() -> dict[Any, Any]:
+        return {key: vars(key[0])[key[1]] for key in compile_hooks()}
+
+    @parameterized.expand(FRAMEWORKS)
+    def test_other_models_are_left_to_keras(self, name: str, framework: Any) -> None:
+        Policy("mixed_float16", loss_scale=8)
+        for policy in (mpls.keras.Policy("mixed_float16"), framework.mixed_precision.Policy("mixed_float16")):
+            optimizer = compiled(policy, framework).optimizer
+            self.assertIsInstance(optimizer, NATIVE_WRAPPERS[name])
+            self.assertEqual(type(optimizer).__module__.partition(".")[0], framework.__name__)
+            self.assertNotIsInstance(optimizer, mpls.experimental.LossScaleOptimizer)
+
+    def test_it_is_there_once_and_undone(self) -> None:
+        self.assertEqual(len(self.before), 3)
+        self.assertEqual(self.methods(), self.before)
+        mpls.keras.Policy("mixed_float16")
+        mpls.keras.set_global_policy("mixed_float16")
+        mpls.keras.set_global_policy(None)
+        self.assertEqual(self.methods(), self.before, "a plain policy patches nothing")
+        Policy("mixed_float16")
+        patched = self.methods()
+        for key, method in patched.items():
+            self.assertIsNot(method, self.before[key])
+            self.assertEqual(method.__name__, key[1])
+        Policy("float32")
+        self.assertEqual(self.methods(), patched)
+        compiling.restore_compile()
+        self.assertEqual(self.methods(), self.before)
+        compiling.restore_compile()
+        self.assertEqual(self.methods(), self.before)
+
+    def test_undone_keras_wraps_as_it_does_until_a_policy_is_set(self) -> None:
+        policy = Policy("mixed_float16", loss_scale=8)
+        for name, framework in FRAMEWORKS:
+            model = model_under(policy, framework)
+            compiling.restore_compile()
+            model.compile("sgd", "mse")
+            self.assertIsInstance(model.optimizer, NATIVE_WRAPPERS[name])
+            self.assertNotIsInstance(model.optimizer, mpls.experimental.LossScaleOptimizer)
+            self.assertEqual(float(compiled(policy, framework).optimizer.loss_scale), 8.0)
+
+    def test_who_patches_over_it_is_left_alone(self) -> None:
+        model = model_under(Policy("mixed_float16", loss_scale=8), tf_keras)
+        beneath, seen = tf_keras.Model._get_optimizer, []
+
+        def on_top(self: Any, optimizer: Any) -> Any:
+            seen.append(optimizer)
+            return beneath(self, optimizer)
+
+        key = (tf_keras.Model, "_get_optimizer")
+        self.addCleanup(setattr, *key, self.before[key])
+        tf_keras.Model._get_optimizer = on_top
+        compiling.restore_compile()
+        self.assertIs(tf_keras.Model._get_optimizer, on_top)
+        model.compile("sgd", "mse")
+        self.assertEqual(seen, ["sgd"])
+        self.assertNotIsInstance(model.optimizer, mpls.experimental.LossScaleOptimizer)
+
+
+LOADED_LATER = """
+import os, sys
+import tensorflow as tf
+import mpls.experimental
+legacy = "TF_USE_LEGACY_KERAS" in os.environ
+assert ("keras" in sys.modules, "tf_keras" in sys.modules) == (not legacy, legacy)
+policy = mpls.experimental.Policy("mixed_float16", loss_scale=8)
+mpls.experimental.set_policy(policy)
+first = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+if legacy:
+    import keras as other
+    assert isinstance(policy, other.DTypePolicy)
+else:
+    import tf_keras as other
+    assert isinstance(policy, other.mixed_precision.Policy)
+class Model(other.Model):
+    def __init__(self):
+        super().__init__(dtype=policy)
+        self.layer = other.layers.Dense(1, dtype=policy)
+    def call(self, inputs):
+        return self.layer(inputs)
+for model in (first, Model()):
+    model.compile("sgd", "mse")
+    model.fit(tf.ones([2, 2]), tf.ones([2, 1]), verbose=0)
+    assert float(model.optimizer.loss_scale) == 8.0, model.optimizer
+mpls.experimental.set_policy("mixed_bfloat16")
+assert other.layers.Dense(1).compute_dtype == "bfloat16" == tf.keras.layers.Dense(1).compute_dtype
+"""
+
+WITHOUT_MPLS = """
+import sys
+import keras, tf_keras
+sys.modules["mpls"] = None
+for framework, suffixes in ((tf_keras, ["keras", "h5", "tf"]), (keras, ["keras", "h5"])):
+    for suffix in suffixes:
+        model = framework.models.load_model(f"{sys.argv[1]}/{framework.__name__}.{suffix}", compile=False)
+        policy = model.layers[-1].dtype_policy
+        assert policy.name == "mixed_float16" and type(policy).__module__.startswith(framework.__name__), policy
+        assert (model.get_weights()[0] == 1).all()
+"""
+
+
+class ProcessTest(unittest.TestCase):
+    """What needs a process of its own."""
+
+    @staticmethod
+    def run_script(script: str, *arguments: str, **environment: str) -> None:
+        root = str(pathlib.Path(mpls.keras.__file__).parents[2])
+        command = [sys.executable, "-W", "error::FutureWarning:__main__", "-c", textwrap.dedent(script), *arguments]
+        environment = {**os.environ, "PYTHONPATH": root, **environment}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stderr
+
+    @parameterized.expand([("keras_3_first", {}), ("tf_keras_first", {"TF_USE_LEGACY_KERAS": "1"})])
+    def test_a_framework_that_is_loaded_after_the_policy(self, name: str, environment: dict[str, str]) -> None:
+        self.run_script(LOADED_LATER, **environment)
+
+    def test_files_load_where_mpls_is_not(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for _, framework in FRAMEWORKS:
+                model = compiled(Policy("mixed_float16", loss_scale=8), framework)
+                for suffix in ("keras", "h5", *(["tf"] if framework is tf_keras else [])):
+                    with warnings.catch_warnings():
+                        # That H5 is a legacy format.
+                        warnings.simplefilter("ignore", UserWarning)
+                        model.save(f"{folder}/{framework.__name__}.{suffix}")
+            self.run_script(WITHOUT_MPLS, folder)
