@@ -52,6 +52,7 @@ def with_tables(text: str) -> str:
 
 
 def main() -> int:
+    """Write the tables, or check them; return the exit status."""
     text = DOCUMENT.read_text(encoding="utf-8")
     if "--check" in sys.argv[1:]:
         if text == with_tables(text):

@@ -174,7 +174,6 @@ class UndoTest(InstallTestCase):
         self.assertNotIn("auto_mixed_precision", tf.config.optimizer.get_experimental_options())
         self.assertFalse(tf.__internal__.train.is_mixed_precision_graph_rewrite_enabled())
 
-
     def test_compile_is_as_it_was(self) -> None:
         compile_before = tf.keras.Model.compile
         mpls.install()
