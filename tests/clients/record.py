@@ -1,0 +1,91 @@
+"""Runs the client scripts on the releases that they were written for, and keeps what they print.
+
+`python record.py --python 1.15=PYTHON --python 2.2=PYTHON … [NAME…]`, with the interpreters of environments that have
+these releases, writes `data/NAME.json`: by release, the lines that the script printed. Without names, all scripts.
+The environments need `protobuf<3.21`; the recorded ones had TF 1.15.5, 2.1.4, 2.2.3, 2.3.4, 2.4.4 and 2.8.4.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+# Which releases a script runs on, unmodified.
+RELEASES = {
+    "accelerator_optimizers": ("2.2", "2.3"),
+    "bert_optimization": ("1.15",),
+    "both_generations": ("2.4", "2.8"),
+    "calcium_policy": ("2.1", "2.2", "2.3"),
+    "class_names": ("2.2", "2.3", "2.4"),
+    "clipping_step": ("2.1", "2.2", "2.3"),
+    "cloud_pretraining": ("2.1", "2.2", "2.3"),
+    "compiled_graph_optimizer": ("1.15",),
+    "detector_train": ("2.2", "2.3", "2.4", "2.8"),
+    "dreamer_adam": ("2.1", "2.2", "2.3", "2.4", "2.8"),
+    "electra_checkpoint": ("2.2", "2.3"),
+    "graph_finetune": ("2.4", "2.8"),
+    "models_fit": ("2.1", "2.2", "2.3"),
+    "ncf_contrib": ("1.15",),
+    "old_policies": ("1.15",),
+    "recommender_twice": ("2.1", "2.2", "2.3"),
+    "saved_model": ("2.1", "2.2", "2.3", "2.4", "2.8"),
+    "speech_synthesis": ("2.1", "2.2", "2.3"),
+    "spine_metrics": ("2.2", "2.3"),
+    "strings_toolkit": ("2.1", "2.2", "2.3"),
+    "t2t_contrib": ("1.15",),
+    "translation_private": ("2.1", "2.2", "2.3"),
+    "unet_scaler": ("1.15",),
+}
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a run: one thread's sums, no GPU, quiet."""
+    settings = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "0"}
+    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "TF_USE_LEGACY_KERAS")}
+    return {**kept, **settings}
+
+
+def lines_of(stdout: str) -> list[dict[str, object]]:
+    """Return the lines of JSON that a script printed."""
+    return [json.loads(line) for line in stdout.splitlines() if line.startswith("{")]
+
+
+def record(name: str, python: str) -> list[dict[str, object]]:
+    """Run a script with an interpreter; raise if it fails."""
+    command = [python, str(HERE / "scripts" / f"{name}.py")]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{name} failed with {python}:\n{done.stdout}\n{done.stderr[-3000:]}")
+    return lines_of(done.stdout)
+
+
+def main() -> None:
+    """Record what the command line asks for, and keep what was recorded of other releases."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", action="append", default=[], metavar="RELEASE=PYTHON")
+    parser.add_argument("names", nargs="*")
+    arguments = parser.parse_args()
+    pythons = dict(given.split("=", 1) for given in arguments.python)
+    for name in arguments.names or RELEASES:
+        path = HERE / "data" / f"{name}.json"
+        known = json.loads(path.read_text()) if path.exists() else {}
+        for release in RELEASES[name]:
+            if release in pythons:
+                known[release] = record(name, pythons[release])
+                print(name, release, len(known[release]), "lines")
+        rows = ",\n".join(
+            f'"{release}": [\n' + ",\n".join(json.dumps(line) for line in known[release]) + "\n]"
+            for release in RELEASES[name]
+            if release in known
+        )
+        path.write_text("{\n" + rows + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()
