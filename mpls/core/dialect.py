@@ -21,13 +21,25 @@ class Dialect:
     release: str | None = None
 
     def is_up_to(self, release: str) -> bool:
-        """Return whether a release is this one or newer than it; never, for the default."""
+        """Return whether this one is that release or older; never, for the default."""
         return self.release is not None and _number(self.release) <= _number(release)
+
+    def is_from(self, release: str) -> bool:
+        """Return whether this one is that release or newer; never, for the default."""
+        return self.release is not None and _number(self.release) >= _number(release)
 
     @property
     def skipped_steps_count(self) -> bool:
         """Whether a step that tf_keras' wrappers skip advances `iterations`: from TF 2.3 on."""
         return not self.is_up_to("2.2")
+
+    @property
+    def skipped_steps_count_in_keras_3(self) -> bool:
+        """Whether it does for wrappers over optimizers of Keras 3.
+
+        There it never did; but a program that asks for a release in which `tf.keras` was Keras 2 wants its numbers.
+        """
+        return self.is_from("2.3") and self.is_up_to("2.15")
 
     @property
     def has_loss_scale_objects(self) -> bool:
@@ -37,6 +49,28 @@ class Dialect:
         The config has the format that goes with it.
         """
         return self.is_up_to("2.3")
+
+    @property
+    def wrong_optimizers_are_value_errors(self) -> bool:
+        """Whether Keras wrappers refused what is no optimizer by a ValueError: up to TF 2.3; then by a TypeError."""
+        return self.is_up_to("2.3")
+
+    @property
+    def passes_second_argument_on(self) -> bool:
+        """Whether the second positional argument of `apply_gradients` goes on to the wrapped optimizer: to TF 2.9."""
+        return self.is_up_to("2.9")
+
+    @property
+    def second_argument_is_name(self) -> bool:
+        """Whether it is the name, whatever it holds: from TF 2.10 on. By default a string is, and a number goes on."""
+        return self.is_from("2.10")
+
+    def wrapper_name(self, is_experimental: bool) -> str | None:
+        """Return what the class of instances was called, up to TF 2.8; None where it depends on the family."""
+        if not self.is_up_to("2.8"):
+            return None
+        is_v1 = is_experimental and self.is_from("2.4")
+        return "LossScaleOptimizerV1" if is_v1 else "LossScaleOptimizer"
 
 
 def dialect_of(release: str | None) -> Dialect:

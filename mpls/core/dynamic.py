@@ -84,9 +84,21 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
     def _current_loss_scale(self) -> Any:
         return self._created_weight("current_loss_scale")
 
+    @_current_loss_scale.setter
+    def _current_loss_scale(self, variable: Any) -> None:
+        self._use_weight("current_loss_scale", variable)
+
     @property
     def _num_good_steps(self) -> Any:
         return self._created_weight("good_steps")
+
+    @_num_good_steps.setter
+    def _num_good_steps(self, variable: Any) -> None:
+        self._use_weight("good_steps", variable)
+
+    def _use_weight(self, name: str, variable: Any) -> None:
+        # Subclasses of users assign what they have made with _add_weight, as the original did.
+        self._weights[name, graph_key()] = variable
 
     def _created_weight(self, name: str) -> Any:
         key = (name, graph_key())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import mpls.keras
-from mpls.core.loss_scale import deserialize
-from mpls.errors import MplsDeprecationWarning, warn_user
-from mpls.keras.arguments import translate_loss_scale
+from mpls.core import dialect
+from mpls.core import loss_scale as loss_scales
+from mpls.errors import ArgumentValueError, MplsDeprecationWarning, error_text, warn_user
+from mpls.keras.arguments import is_translatable, translate_loss_scale, translated
+
+_SUBJECT = "mpls.experimental.LossScaleOptimizer"
 
 
 class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
@@ -16,15 +20,21 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
     It is a `mpls.keras.LossScaleOptimizer` that is constructed differently, and behaves the same in every other way;
     the warning that it gives holds the call that replaces it.
 
+    After `mpls.install(as_of="2.3")`, or of an older release, it keeps the very `LossScale` object that it is given, of
+    any class, whose `update` decides on each step. `loss_scale` is that object then, and the config has the format of
+    that time.
+
     Args:
-        optimizer: the optimizer to wrap, of tf_keras, legacy or new.
+        optimizer: the optimizer to wrap, of tf_keras, legacy or new, or of Keras 3.
         loss_scale: `'dynamic'`; a Python or NumPy number for a fixed scale; a `FixedLossScale`; or a `DynamicLossScale`
             with a multiplier of 2, whose settings are copied; or the config of one of the two.
 
     Raises:
-        TypeError: `optimizer` is no optimizer of tf_keras, or scales the loss already; or `loss_scale` is of a
-            class of the user's own.
+        TypeError: `optimizer` is no Keras optimizer, or scales the loss already; or `loss_scale` is of a class of the
+            user's own.
         ValueError: `optimizer` is wrapped already, `loss_scale` is none of these, or the strategy does not work.
+        NotImplementedError: as of TF 2.3 or older, `loss_scale` is an object with state, and Keras 3 runs on another
+            backend than TensorFlow.
 
     Reproduces:
         `tf.keras.mixed_precision.experimental.LossScaleOptimizer`, TF 1.14 to 2.8, as it was from TF 2.4 on: its
@@ -41,29 +51,100 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         mpls.keras.LossScaleOptimizer(optimizer, dynamic=False, initial_scale=128)
         >>> float(opt.loss_scale), opt.dynamic
         (128.0, False)
+
+        A program of TF 2.2:
+
+        >>> with mpls.install(as_of="2.2"), warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     scale = mpls.experimental.DynamicLossScale(8, multiplier=4)
+        ...     opt = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.SGD(), scale)
+        >>> opt.loss_scale is scale, float(opt.loss_scale())
+        (True, 8.0)
     """
+
+    _is_experimental = True
 
     def __init__(self, optimizer: Any, loss_scale: Any) -> None:
         if isinstance(loss_scale, dict):
-            loss_scale = deserialize(loss_scale)
-        settings = translate_loss_scale(loss_scale, "mpls.experimental.LossScaleOptimizer")
-        super().__init__(optimizer, **settings)
-        arguments = "".join(f", {key}={_shortest(value)}" for key, value in settings.items())
+            loss_scale = loss_scales.deserialize(loss_scale)
+        if dialect.current().has_loss_scale_objects:
+            loss_scale = _object(loss_scale)
+            self._wrap_with_object(optimizer, loss_scale)
+            is_replaceable = isinstance(loss_scale, str) or is_translatable(loss_scale)
+            settings = translate_loss_scale(loss_scale, _SUBJECT) if is_replaceable else None
+        else:
+            settings = translate_loss_scale(loss_scale, _SUBJECT)
+            super().__init__(optimizer, **settings)
         warn_user(
-            "mpls.experimental.LossScaleOptimizer is deprecated. Replace it by: "
-            f"mpls.keras.LossScaleOptimizer(optimizer{arguments}). See MIGRATION.md#experimental",
+            f"{_SUBJECT} is deprecated. {_replacement(settings)}. See MIGRATION.md#experimental",
             MplsDeprecationWarning,
         )
 
     @classmethod
     def _from_settings(cls, inner_optimizer: Any, settings: dict[str, Any]) -> Any:
+        if cls.__init__ is not LossScaleOptimizer.__init__:
+            return cls._from_arguments(inner_optimizer, settings)
         # A config has the settings of the other class, and nobody wrote a deprecated call.
         optimizer = cls.__new__(cls)
-        mpls.keras.LossScaleOptimizer.__init__(optimizer, inner_optimizer, **settings)
+        if dialect.current().has_loss_scale_objects:
+            loss_scale = _loss_scale_of(settings)
+            if not loss_scales.is_loss_scale(loss_scale):
+                # Configs of later releases may hold one below 1.
+                loss_scale = loss_scales.FixedLossScale._unbounded(float(loss_scale))
+            optimizer._wrap_with_object(inner_optimizer, loss_scale, settings.get("name"))
+        else:
+            settings = translated(settings, "LossScaleOptimizer.from_config")
+            mpls.keras.LossScaleOptimizer.__init__(optimizer, inner_optimizer, **settings)
+        return optimizer
+
+    @classmethod
+    def _from_arguments(cls, inner_optimizer: Any, settings: dict[str, Any]) -> Any:
+        # The constructor of a user's subclass takes the historical arguments.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MplsDeprecationWarning)
+            optimizer: Any = cls(optimizer=inner_optimizer, loss_scale=_loss_scale_of(settings))
+        if "name" in settings:
+            optimizer.name = settings["name"]
         return optimizer
 
 
 LossScaleOptimizer.__module__ = "mpls.experimental"
+
+
+def _object(loss_scale: Any) -> Any:
+    """Return the loss scale that an argument of TF 2.0 to 2.3 stands for; `'dynamic'` as it is."""
+    if isinstance(loss_scale, str) and loss_scale == "dynamic":
+        return loss_scale
+    found = loss_scales.get(loss_scale, f"{_SUBJECT}: loss_scale")
+    if found is None:
+        raise ArgumentValueError(
+            error_text(
+                f"{_SUBJECT}: loss_scale",
+                "be 'dynamic', a number or a LossScale",
+                None,
+                "Pass 'dynamic', or use the optimizer unwrapped",
+                "loss-scale-arguments",
+            )
+        )
+    return found
+
+
+def _loss_scale_of(settings: dict[str, Any]) -> Any:
+    """Return the historical argument for the settings that a config holds."""
+    if "loss_scale" in settings:
+        return settings["loss_scale"]
+    if not settings.get("dynamic", True):
+        return settings["initial_scale"]
+    names = {"initial_scale": "initial_loss_scale", "dynamic_growth_steps": "increment_period"}
+    given = {old: settings[new] for new, old in names.items() if settings.get(new) is not None}
+    return loss_scales.DynamicLossScale(**given)
+
+
+def _replacement(settings: dict[str, Any] | None) -> str:
+    if settings is None:
+        return "mpls.keras.LossScaleOptimizer takes no loss scale of this kind; mpls.v1 does"
+    arguments = "".join(f", {key}={_shortest(value)}" for key, value in settings.items())
+    return f"Replace it by: mpls.keras.LossScaleOptimizer(optimizer{arguments})"
 
 
 def _shortest(value: Any) -> str:

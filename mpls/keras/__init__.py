@@ -4,13 +4,13 @@ Import from here what code imports from `tf.keras.mixed_precision` of TF 2.4 to 
 or from `keras.optimizers`, where the class of Keras 3 is.
 """
 
-from mpls.keras import base as _base
 from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.policy import Policy, global_policy, set_global_policy
+from mpls.keras.registration import register_with_keras as _register_with_keras
 
 # The name by which files hold wrappers over new optimizers, as tf_keras' own; not for users.
 LossScaleOptimizerV3 = LossScaleOptimizer
 
 __all__ = ["LossScaleOptimizer", "Policy", "global_policy", "set_global_policy"]
 
-_base.register_with_keras()
+_register_with_keras(LossScaleOptimizer)

@@ -15,6 +15,7 @@ from mpls.errors import (
     TensorArgumentError,
     error_text,
 )
+from mpls.keras.families import registered_class
 
 DEFAULT_INITIAL_SCALE = 2.0**15
 DEFAULT_GROWTH_STEPS = 2000
@@ -67,6 +68,25 @@ def check_settings(dynamic: Any, initial_scale: Any, dynamic_growth_steps: Any) 
     if dynamic_growth_steps is None:
         return scale, DEFAULT_GROWTH_STEPS
     return scale, to_int(dynamic_growth_steps, f"{_SUBJECT}: dynamic_growth_steps")
+
+
+def refuse_wrapped(optimizer: Any) -> None:
+    """Refuse an optimizer that has a wrapper.
+
+    Raises:
+        ValueError: it has one.
+    """
+    # The mark is one that tf_keras sets and reads too.
+    if getattr(optimizer, "_is_wrapped_by_loss_scale_optimizer", False):
+        raise ArgumentValueError(
+            error_text(
+                "LossScaleOptimizer: inner_optimizer",
+                "be wrapped by one LossScaleOptimizer only",
+                optimizer,
+                "Create another: type(opt).from_config(opt.get_config())",
+                "wrapping",
+            )
+        )
 
 
 def translate_loss_scale(loss_scale: Any, subject: str) -> dict[str, Any]:
@@ -133,12 +153,13 @@ def read_config(config: Any, custom_objects: dict[str, type] | None = None) -> t
         custom_objects: classes of the user by class name.
 
     Returns:
-        `(inner_optimizer, settings)`: the wrapped optimizer or its config, and keyword arguments of the constructor.
+        `(inner_optimizer, settings)`: the wrapped optimizer or its config, and keyword arguments of the constructor; in
+        the format of TF 2.0 to 2.3, the loss scale as `loss_scale`.
 
     Raises:
         KeyError: the config names no optimizer.
         TypeError: it is no dict.
-        ValueError: it holds a loss scale that has no counterpart, or a setting that belongs to the inner optimizer.
+        ValueError: it holds a loss scale of an unknown class, or a setting that belongs to the inner optimizer.
     """
     if not isinstance(config, dict):
         raise ArgumentTypeError(
@@ -154,8 +175,7 @@ def read_config(config: Any, custom_objects: dict[str, type] | None = None) -> t
     key = "inner_optimizer"
     if "loss_scale" in settings:
         key = "optimizer"
-        loss_scale = deserialize(settings.pop("loss_scale"), custom_objects)
-        settings.update(_translate_deserialized(loss_scale))
+        settings["loss_scale"] = _deserialize_loss_scale(settings["loss_scale"], custom_objects)
     if key not in settings:
         raise ArgumentKeyError(
             error_text(
@@ -202,8 +222,22 @@ def _without_base_arguments(config: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _translate_deserialized(loss_scale: Any) -> dict[str, Any]:
-    subject = f"{_SUBJECT}.from_config"
+def _deserialize_loss_scale(config: Any, custom_objects: dict[str, type] | None) -> Any:
+    name = config.get("class_name") if isinstance(config, dict) else None
+    registered = registered_class(name) if isinstance(name, str) else None
+    known: dict[Any, Any] = {} if registered is None else {name: registered}
+    return deserialize(config, {**known, **(custom_objects or {})})
+
+
+def translated(settings: dict[str, Any], subject: str) -> dict[str, Any]:
+    """Return settings that `read_config` has read, with those of a loss scale in its place.
+
+    Raises:
+        ValueError: it has no counterpart.
+    """
+    if "loss_scale" not in settings:
+        return settings
+    loss_scale = settings["loss_scale"]
     if not is_fixed(loss_scale) and not is_dynamic(loss_scale):
         raise ArgumentValueError(
             error_text(
@@ -214,4 +248,12 @@ def _translate_deserialized(loss_scale: Any) -> dict[str, Any]:
                 "configs",
             )
         )
-    return translate_loss_scale(loss_scale, subject)
+    rest = {key: value for key, value in settings.items() if key != "loss_scale"}
+    return {**rest, **translate_loss_scale(loss_scale, subject)}
+
+
+def is_translatable(loss_scale: Any) -> bool:
+    """Return whether settings of the non-experimental class say all about a loss scale."""
+    if type(loss_scale).__module__.partition(".")[0] not in ("mpls", "tensorflow"):
+        return False
+    return is_fixed(loss_scale) or (is_dynamic(loss_scale) and loss_scale.multiplier == 2)

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from mpls.core import dialect
+from mpls.core.dialect import Dialect
 from mpls.core.graph import as_written
 from mpls.core.loss_scale import DynamicLossScale, LossScale
 from mpls.core.scaling import exceeds
-from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, error_text, warn_user
-from mpls.keras.arguments import check_settings, read_config
-from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
-from mpls.keras.delegation import delegated
+from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
+from mpls.keras.arguments import check_settings, is_translatable, read_config, refuse_wrapped, translated
+from mpls.keras.calls import (
+    GET_SCALED_LOSS,
+    GET_UNSCALED_GRADIENTS,
+    SCALING,
+    ScalingCalls,
+    noted_function,
+    noted_method,
+)
+from mpls.keras.configs import config_of_old, deserialize_inner, is_called_by_keras
 from mpls.keras.families import concrete_class, family_of
+from mpls.keras.members import Members
+from mpls.keras.meta import LossScaleOptimizerMeta
+from mpls.keras.settings import require_loss_scale
 from mpls.keras.strategies import require_supported_strategy
-from mpls.upstream import loaded_keras, native_keras_wrappers
 
 
-class LossScaleOptimizerMeta(type):
-    """Lets the wrappers that a framework made by itself count as instances of `LossScaleOptimizer`."""
-
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return cls.__subclasscheck__(type(instance))
-
-    def __subclasscheck__(cls, subclass: type) -> bool:
-        if type.__subclasscheck__(cls, subclass):
-            return True
-        return cls is LossScaleOptimizer and issubclass(subclass, native_keras_wrappers())
-
-
-class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
+class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
     """Wrap a Keras optimizer so that it scales the loss and unscales the gradients.
 
     `minimize`, and with it `Model.fit`, multiplies the loss by the loss scale, divides the gradients by it, and updates
@@ -105,15 +105,26 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         # What a family defines.
         def _init_family(self, inner_optimizer: Any, name: str | None) -> None: ...
         def _make_loss_scale(self, initial_scale: float, growth_steps: int | None) -> LossScale: ...
+        def _held(self, loss_scale: Any) -> Any: ...
         def _track_inner(self) -> None: ...
+        def _track_loss_scale(self) -> None: ...
         def _scale(self, loss: Any) -> Any: ...
         def _unscale(self, grads: list[Any]) -> list[Any]: ...
         def _family_config(self) -> dict[str, Any]: ...
 
-    _optimizer: Any
-    _loss_scale: LossScale
+    _dialect: Dialect
     _calls: ScalingCalls
-    _has_warned_of_scaling: bool
+
+    _is_experimental = False
+    # The wrappers that frameworks make count as instances.
+    _includes_native = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Have the scaling methods that a user's subclass overrides count as called, whatever they do."""
+        super().__init_subclass__(**kwargs)
+        for name in SCALING:
+            if name in vars(cls):
+                setattr(cls, name, noted_method(name, vars(cls)[name]))
 
     def __init__(
         self,
@@ -124,74 +135,52 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         *,
         name: str | None = None,
     ) -> None:
-        _refuse_wrapper(inner_optimizer)
-        family = family_of(inner_optimizer)
+        family = _family_for(inner_optimizer)
         scale, growth_steps = check_settings(dynamic, initial_scale, dynamic_growth_steps)
+        self._wrap(inner_optimizer, family, name)
+        self._begin_with(self._make_loss_scale(scale, growth_steps))
+
+    def _wrap(self, inner_optimizer: Any, family: Any, name: str | None, *, shows_object: bool = False) -> None:
         require_supported_strategy(family)
-        _refuse_wrapped(inner_optimizer)
+        refuse_wrapped(inner_optimizer)
+        spoken = dialect.current()
         # The family is known only now; from here on the instance has its methods. Subclasses of users keep
         # their own, whatever their constructors take.
-        self.__class__ = concrete_class(type(self), family)
+        self.__class__ = concrete_class(type(self), family, spoken)
         self._init_family(inner_optimizer, name)
         # Past the __setattr__ of the frameworks' bases, which tracks and delegates.
         vars(self).update(
             _optimizer=inner_optimizer,
-            _loss_scale=self._make_loss_scale(scale, growth_steps),
+            _dialect=spoken,
+            _shows_loss_scale_object=shows_object,
             _calls=ScalingCalls(),
-            _has_warned_of_scaling=False,
         )
+
+    def _begin_with(self, loss_scale: Any) -> None:
+        vars(self)["_loss_scale"] = loss_scale
         self._track_inner()
-        if self.dynamic and tf.distribute.has_strategy():
+        if isinstance(loss_scale, DynamicLossScale) and tf.distribute.has_strategy():
             # Where replicas may not meet in a merge_call, the first step could not create the state.
-            self._loss_scale()
-        inner_optimizer._is_wrapped_by_loss_scale_optimizer = True
+            loss_scale()
+        self._optimizer._is_wrapped_by_loss_scale_optimizer = True
 
-    @property
-    def inner_optimizer(self) -> Any:
-        """The optimizer that this one wraps."""
-        return self._optimizer
+    def _wrap_with_object(self, inner_optimizer: Any, loss_scale: Any, name: str | None = None) -> None:
+        """Wrap an optimizer as up to TF 2.3: with a LossScale object, which is kept."""
+        self._wrap(inner_optimizer, _family_for(inner_optimizer), name, shows_object=True)
+        is_default = isinstance(loss_scale, str)
+        self._begin_with(self._make_loss_scale(2.0**15, 2000) if is_default else self._held(loss_scale))
 
-    @property
-    def dynamic(self) -> bool:
-        """Whether the loss scale adapts."""
-        return isinstance(self._loss_scale, DynamicLossScale)
-
-    @property
-    def loss_scale(self) -> Any:
-        """The current loss scale, a scalar float32 tensor."""
-        return self._loss_scale()
-
-    @property
-    def dynamic_counter(self) -> Any:
-        """Finite steps since the scale last changed, a scalar integer variable; None for a fixed scale."""
-        return self._loss_scale._num_good_steps if isinstance(self._loss_scale, DynamicLossScale) else None
-
-    @property
-    def initial_scale(self) -> float:
-        """The loss scale at the start, a Python float."""
-        if isinstance(self._loss_scale, DynamicLossScale):
-            return self._loss_scale.initial_loss_scale
-        return float(self._loss_scale.get_config()["loss_scale_value"])
-
-    @property
-    def dynamic_growth_steps(self) -> int | None:
-        """Finite steps in a row after which the scale doubles, a Python int; None for a fixed scale."""
-        return self._loss_scale.increment_period if isinstance(self._loss_scale, DynamicLossScale) else None
-
-    iterations = delegated(
-        "iterations", "The number of steps, a scalar integer variable; Keras 3 does not count skipped ones."
-    )
-    learning_rate = delegated(
-        "learning_rate", "The learning rate: a scalar variable, or for legacy optimizers also a schedule."
-    )
-    lr = delegated("learning_rate", "The same as `learning_rate`.")
-    clipnorm = delegated("clipnorm", "The norm to which each unscaled gradient is clipped, a float, or None.")
-    global_clipnorm = delegated(
-        "global_clipnorm", "The norm to which all unscaled gradients together are clipped, a float, or None."
-    )
-    clipvalue = delegated(
-        "clipvalue", "The value to which elements of unscaled gradients are clipped, a float, or None."
-    )
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "_loss_scale" and name in vars(self):
+            vars(self)[name] = self._held(require_loss_scale(value))
+            self._track_loss_scale()
+        elif name in SCALING:
+            vars(self)[name] = noted_function(name, value, self._calls)
+        elif isinstance(getattr(type(self), name, None), property):
+            # The frameworks would track the value too, as an attribute of the wrapper.
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
     @as_written
     def get_scaled_loss(self, loss: Any) -> Any:
@@ -221,7 +210,7 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
                     "float16-losses",
                 )
             )
-        return self.loss_scale
+        return self._loss_scale()
 
     @as_written
     def get_unscaled_gradients(self, grads: Iterable[Any]) -> list[Any]:
@@ -236,25 +225,6 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
         self._calls.note(GET_UNSCALED_GRADIENTS)
         return self._unscale(list(grads))
 
-    def _warn_if_scaling_was_forgotten(self) -> None:
-        """Warn once if a custom loop applies gradients without having called both scaling methods."""
-        self._calls.begin_step()
-        forgotten = [call for call in (GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS) if call not in self._calls.ever]
-        if not forgotten or self._has_warned_of_scaling:
-            return
-        self._has_warned_of_scaling = True
-        warn_user(
-            f"LossScaleOptimizer: apply_gradients() was called, but {'() and '.join(forgotten)}() never was, so the "
-            "gradients that are applied are not those of the loss, or were computed without loss scaling. "
-            "In a custom loop:\n"
-            "    with tf.GradientTape() as tape:\n"
-            "        scaled_loss = opt.get_scaled_loss(loss_fn())\n"
-            "    grads = opt.get_unscaled_gradients(tape.gradient(scaled_loss, variables))\n"
-            "    opt.apply_gradients(zip(grads, variables))\n"
-            "See MIGRATION.md#forgotten-scaling",
-            MplsWarning,
-        )
-
     def get_config(self) -> dict[str, Any]:
         """Return the settings, the same whether the scale is set by this class or by the experimental one.
 
@@ -263,6 +233,9 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
             Over a Keras 3 optimizer there is also `'name': str`, and `'dynamic'` only where it is False, so that Keras
             itself reads the config of a dynamic scale.
         """
+        # Files hold what any release since then reads, where it can say the same.
+        if self._shows_loss_scale_object and not (is_called_by_keras() and is_translatable(self._loss_scale)):
+            return config_of_old(self)
         return {
             **self._family_config(),
             "initial_scale": self.initial_scale,
@@ -285,27 +258,22 @@ class LossScaleOptimizer(metaclass=LossScaleOptimizerMeta):
             ValueError: its loss scale is of a class, or has a multiplier, that has no counterpart here.
             TypeError: it is no dict, or has unknown keys.
         """
-        from mpls.keras.configs import deserialize_inner
-
         inner, settings = read_config(config, custom_objects)
         return cls._from_settings(deserialize_inner(cls, inner, settings, custom_objects), settings)
 
     @classmethod
     def _from_settings(cls, inner_optimizer: Any, settings: dict[str, Any]) -> Any:
+        settings = translated(settings, "LossScaleOptimizer.from_config")
+        _, *parameters = inspect.signature(cls.__init__).parameters.values()
+        if all(each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD) for each in parameters):
+            return cls(inner_optimizer=inner_optimizer, **settings)
         return cls(inner_optimizer, **settings)
 
 
 LossScaleOptimizer.__module__ = "mpls.keras"
 
 
-def register_with_keras() -> None:
-    """Have Keras 3, if it is loaded, load the wrappers in files that mpls has written as those of mpls."""
-    keras = loaded_keras()
-    if keras is not None:
-        keras.saving.get_custom_objects().setdefault(LossScaleOptimizer.__name__, LossScaleOptimizer)
-
-
-def _refuse_wrapper(optimizer: Any) -> None:
+def _family_for(optimizer: Any) -> Any:
     if isinstance(optimizer, LossScaleOptimizer):
         raise ArgumentTypeError(
             error_text(
@@ -316,54 +284,4 @@ def _refuse_wrapper(optimizer: Any) -> None:
                 "wrapping",
             )
         )
-
-
-def _refuse_wrapped(optimizer: Any) -> None:
-    # The mark is one that tf_keras sets and reads too.
-    if getattr(optimizer, "_is_wrapped_by_loss_scale_optimizer", False):
-        raise ArgumentValueError(
-            error_text(
-                "LossScaleOptimizer: inner_optimizer",
-                "be wrapped by one LossScaleOptimizer only",
-                optimizer,
-                "Create another: type(opt).from_config(opt.get_config())",
-                "wrapping",
-            )
-        )
-
-
-def drop_missing_gradients(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Return the pairs that have a gradient, and log the names of the variables that have none.
-
-    Raises:
-        ValueError: there are pairs, and none has a gradient.
-    """
-    pairs = list(grads_and_vars)
-    require_gradients(pairs)
-    missing = _without_gradient(pairs)
-    if missing:
-        tf.get_logger().warning("LossScaleOptimizer: there are no gradients for the variables %s.", missing)
-    return [(grad, variable) for grad, variable in pairs if grad is not None]
-
-
-def require_gradients(grads_and_vars: list[tuple[Any, Any]]) -> None:
-    """Refuse pairs of which none has a gradient.
-
-    Raises:
-        ValueError: there are pairs, and none has a gradient.
-    """
-    missing = _without_gradient(grads_and_vars)
-    if missing and len(missing) == len(grads_and_vars):
-        raise ArgumentValueError(
-            error_text(
-                "LossScaleOptimizer: grads_and_vars",
-                "hold at least one gradient that is not None",
-                missing,
-                "Check that the loss depends on the variables: tape.gradient(loss, variables)",
-                "no-gradients",
-            )
-        )
-
-
-def _without_gradient(grads_and_vars: list[tuple[Any, Any]]) -> list[str]:
-    return [str(getattr(variable, "name", variable)) for grad, variable in grads_and_vars if grad is None]
+    return family_of(optimizer)

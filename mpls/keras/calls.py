@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from mpls.errors import CallOrderError
+from mpls.core.graph import as_written
+from mpls.errors import CallOrderError, MplsWarning, warn_user
 
 GET_SCALED_LOSS = "get_scaled_loss"
 GET_UNSCALED_GRADIENTS = "get_unscaled_gradients"
 SCALE_LOSS = "scale_loss"
+
+# The methods of Keras 2's style, which users' subclasses override.
+SCALING = (GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS)
 
 
 class ScalingCalls:
@@ -25,6 +32,7 @@ class ScalingCalls:
 
     def __init__(self) -> None:
         self.ever: set[str] = set()
+        self.has_warned = False
         self._pending: dict[Any, set[str]] = {}
         self._has_unscaled_style = False
 
@@ -36,6 +44,25 @@ class ScalingCalls:
     def begin_step(self) -> None:
         """Forget the calls of the step that ends."""
         self._pending.clear()
+
+    def warn_if_forgotten(self) -> None:
+        """Begin a new step, and warn, once, if a custom loop applies gradients without having called both methods."""
+        self.begin_step()
+        forgotten = [call for call in SCALING if call not in self.ever]
+        if not forgotten or self.has_warned:
+            return
+        self.has_warned = True
+        warn_user(
+            f"LossScaleOptimizer: apply_gradients() was called, but {'() and '.join(forgotten)}() never was, so the "
+            "gradients that are applied are not those of the loss, or were computed without loss scaling. "
+            "In a custom loop:\n"
+            "    with tf.GradientTape() as tape:\n"
+            "        scaled_loss = opt.get_scaled_loss(loss_fn())\n"
+            "    grads = opt.get_unscaled_gradients(tape.gradient(scaled_loss, variables))\n"
+            "    opt.apply_gradients(zip(grads, variables))\n"
+            "See MIGRATION.md#forgotten-scaling",
+            MplsWarning,
+        )
 
     def require_unscaled_once(self, applying: str) -> bool:
         """Return whether gradients that are applied now are still to be unscaled, and begin a new step.
@@ -64,6 +91,36 @@ class ScalingCalls:
                 "See MIGRATION.md#calling-styles"
             )
         return not self._has_unscaled_style
+
+
+def noted_method(call: str, method: Any) -> Any:
+    """Return a method of a user's subclass such that calls of it are noted; what is no function, as it is."""
+    if not inspect.isfunction(method):
+        return method
+
+    # AutoGraph goes on into the user's code.
+    @functools.wraps(method)
+    def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _note(self._calls, call)
+        return method(self, *args, **kwargs)
+
+    return noting
+
+
+def noted_function(call: str, function: Callable[..., Any], calls: ScalingCalls) -> Callable[..., Any]:
+    """Return a function, which a user puts in a method's place on one instance, such that calls of it are noted."""
+
+    @functools.wraps(function)
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        _note(calls, call)
+        return function(*args, **kwargs)
+
+    return noting
+
+
+@as_written
+def _note(calls: ScalingCalls, call: str) -> None:
+    calls.note(call)
 
 
 def _refuse_mix(calls: set[str], applying: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -20,3 +21,20 @@ def delegated(name: str, doc: str) -> Any:
         setattr(wrapper._optimizer, name, value)
 
     return property(read, write, doc=doc)
+
+
+class CallableList(list[Any]):
+    """A list of variables that can be called, as optimizers of Keras 2 had a method where Keras 3 has a property.
+
+    Args:
+        variables: the elements.
+        called: what a call returns.
+    """
+
+    def __init__(self, variables: Iterable[Any], called: list[Any]) -> None:
+        super().__init__(variables)
+        self._called = called
+
+    def __call__(self) -> list[Any]:
+        """Return the list of Keras 2."""
+        return self._called

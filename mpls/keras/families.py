@@ -6,7 +6,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from mpls.errors import ArgumentTypeError, error_text
+from mpls.core import dialect
+from mpls.core.dialect import Dialect
+from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.upstream import loaded_keras, loaded_tf_keras
 
 _SUBJECT = "LossScaleOptimizer: inner_optimizer"
@@ -40,12 +42,13 @@ def family_of(optimizer: Any) -> Any:
     """Return the adapter class for an optimizer's family.
 
     Raises:
-        TypeError: it is no Keras optimizer.
+        TypeError: it is no Keras optimizer; up to TF 2.3 it was a ValueError.
     """
     module = _family_module(optimizer)
     if module is not None:
         return family(module)
-    raise ArgumentTypeError(
+    error = ArgumentValueError if dialect.current().wrong_optimizers_are_value_errors else ArgumentTypeError
+    raise error(
         error_text(
             _SUBJECT,
             "be an optimizer of tf_keras or of Keras 3",
@@ -57,12 +60,23 @@ def family_of(optimizer: Any) -> Any:
     )
 
 
-@cache
-def concrete_class(cls: type, family: Any) -> type:
+def registered_class(name: str) -> Any:
+    """Return the class that the user has registered with Keras under a name, in either of the two; or None."""
+    for module in (loaded_tf_keras(), loaded_keras()):
+        found = None if module is None else module.saving.get_registered_object(name)
+        if found is not None:
+            return found
+    return None
+
+
+_OWN_MODULES = ("mpls.keras", "mpls.experimental")
+
+
+def concrete_class(cls: Any, family: Any, spoken: Dialect) -> type:
     """Return the class of instances of `cls` that wrap optimizers of a family.
 
     Users' subclasses keep their name. Those of mpls have the one of the family's native wrapper, since files that hold
-    the optimizer say by it what to load.
+    the optimizer say by it what to load; but show the one of the release.
 
     Raises:
         TypeError: `cls` is the class of instances of another family.
@@ -75,8 +89,23 @@ def concrete_class(cls: type, family: Any) -> type:
             "another. Call it on the public class: mpls.keras.LossScaleOptimizer.from_config(config). "
             "See MIGRATION.md#optimizer-arguments"
         )
-    name, module = cls.__name__, cls.__module__
-    if module in ("mpls.keras", "mpls.experimental"):
-        name, module = family.serialized_name, family.serialized_module or module
-    namespace = {"__module__": module, "__qualname__": name, "__doc__": cls.__doc__}
+    if cls.__module__ not in _OWN_MODULES:
+        return _mixed(cls, family, cls.__name__, cls.__module__)
+    shown = spoken.wrapper_name(cls._is_experimental)
+    return _mixed(cls, family, family.serialized_name, family.serialized_module or cls.__module__, shown)
+
+
+@cache
+def _mixed(cls: type, family: Any, name: str, module: str, shown: str | None = None) -> type:
+    namespace = {"__module__": module, "__qualname__": name, "__doc__": cls.__doc__, "_shown_name": shown}
     return type(family)(name, (cls, family), namespace)
+
+
+def shown_name(cls: Any) -> str | None:
+    """Return the name under which a release had a class of wrappers, if it is another than its own; or None."""
+    if "_shown_name" in vars(cls):
+        shown: str | None = vars(cls)["_shown_name"]
+        return shown
+    # The public classes have instances of every dialect.
+    is_public = "_is_experimental" in vars(cls)
+    return dialect.current().wrapper_name(cls._is_experimental) if is_public else None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+from importlib import import_module
 from typing import Any
 
+from mpls.core import dialect
+from mpls.errors import MplsDeprecationWarning
 from mpls.keras.arguments import translate_loss_scale
 from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.families import is_keras_optimizer
@@ -11,6 +15,9 @@ from mpls.keras.families import is_keras_optimizer
 __all__ = ["is_wrappable", "is_wrapper", "wrap"]
 
 is_wrappable = is_keras_optimizer
+
+# Imported where a release is asked for that wrapped by it; this package knows nothing of it otherwise.
+_EXPERIMENTAL = "mpls.experimental.optimizer"
 
 
 def is_wrapper(optimizer: Any) -> bool:
@@ -26,11 +33,17 @@ def wrap(optimizer: Any, loss_scale: Any) -> LossScaleOptimizer:
         loss_scale: `'dynamic'`, a number, a `FixedLossScale` or a `DynamicLossScale`.
 
     Returns:
-        The wrapper.
+        The wrapper; as of TF 2.8 and earlier, the experimental one.
 
     Raises:
         ValueError: the loss scale has no counterpart.
         TypeError: it is of a class of the user's own.
     """
+    if dialect.current().is_up_to("2.8"):
+        with warnings.catch_warnings():
+            # Nobody wrote this call.
+            warnings.simplefilter("ignore", MplsDeprecationWarning)
+            wrapper: LossScaleOptimizer = import_module(_EXPERIMENTAL).LossScaleOptimizer(optimizer, loss_scale)
+        return wrapper
     settings = translate_loss_scale(loss_scale, "enable_mixed_precision_graph_rewrite")
     return LossScaleOptimizer(optimizer, **settings)

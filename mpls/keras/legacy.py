@@ -9,7 +9,7 @@ import tf_keras
 
 from mpls.core.graph import as_written
 from mpls.core.step import scaled_step
-from mpls.keras.base import drop_missing_gradients
+from mpls.keras.missing import drop_missing_gradients
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasMeta, TfKerasStep
 from mpls.upstream import Trackable, native_tf_keras_wrapper
@@ -90,18 +90,34 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         require_replica_context()
         require_supported_strategy(type(self))
         pairs = drop_missing_gradients(grads_and_vars)
-        self._warn_if_scaling_was_forgotten()
+        self._calls.warn_if_forgotten()
         inner = self._optimizer
         # Made here, slots exist after a skipped first step too, and in no branch.
         with tf.name_scope(getattr(inner, "_name", None) or type(inner).__name__), tf.init_scope():
             inner._create_all_weights([variable for _, variable in pairs])
         if experimental_aggregate_gradients:
             # Before the finite check, so that a non-finite gradient reaches every replica.
-            pairs = inner._aggregate_gradients(inner._transform_unaggregated_gradients(pairs))
-        args = () if name is None or isinstance(name, str) else (name,)
-        kwargs = {"name": name} if isinstance(name, str) else {}
-        step = TfKerasStep(inner, args, {**kwargs, "experimental_aggregate_gradients": False})
+            pairs = self._aggregate(inner._transform_unaggregated_gradients(pairs))
+        args, kwargs = self._second_argument(name)
+        step = TfKerasStep(inner, self._dialect, args, {**kwargs, "experimental_aggregate_gradients": False})
         return scaled_step(pairs, self._loss_scale, step)
+
+    def _second_argument(self, name: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return how the second positional argument goes on to the wrapped optimizer."""
+        if self._dialect.passes_second_argument_on:
+            return (name,), {}
+        is_name = isinstance(name, str) or (name is not None and self._dialect.second_argument_is_name)
+        if is_name:
+            return (), {"name": name}
+        return (() if name is None else (name,)), {}
+
+    def _aggregate(self, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        own = type(self)._aggregate_gradients
+        if own is Family._aggregate_gradients or not self._shows_loss_scale_object:
+            return self._optimizer._aggregate_gradients(pairs)
+        # Up to TF 2.3, `fit` called this method of a user's subclass, which returned gradients without variables.
+        grads = own(self, pairs)
+        return list(zip(grads, [variable for _, variable in pairs], strict=True))
 
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")

@@ -10,8 +10,10 @@ import tf_keras
 from mpls.core.graph import as_written
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, UnsupportedGraphError, error_text
-from mpls.keras.base import drop_missing_gradients
+from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.delegation import delegated
+from mpls.keras.missing import drop_missing_gradients
+from mpls.keras.registration import register_with_keras
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasMeta, TfKerasStep
 from mpls.upstream import graph_key, native_tf_keras_wrapper, runs_with_dtensor
@@ -64,7 +66,8 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
             grads_and_vars: pairs of unscaled gradient and variable; those with None are left out.
             skip_gradients_aggregation: whether the gradients have been summed over replicas already. If they have,
                 replicas still agree on whether to skip. What is no bool goes to the wrapped optimizer as its second
-                positional argument, as with the experimental class up to TF 2.8.
+                positional argument, as with the experimental class up to TF 2.8; as of TF 2.10 and later, only a string
+                does, and what else is no bool counts as one.
             **kwargs: `experimental_aggregate_gradients`, the reverse, of older code; others go to the wrapped
                 optimizer.
 
@@ -91,9 +94,11 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
             )
         present = drop_missing_gradients(pairs)
         _refuse_v1_graph()
-        self._warn_if_scaling_was_forgotten()
+        self._calls.warn_if_forgotten()
         with tf.init_scope():
             self.build([variable for _, variable in pairs])
+        if self._dialect.second_argument_is_name and not isinstance(skip_gradients_aggregation, str):
+            skip_gradients_aggregation = bool(skip_gradients_aggregation)
         is_bool = isinstance(skip_gradients_aggregation, bool)
         is_aggregated = (
             not kwargs.pop("experimental_aggregate_gradients", True)
@@ -104,7 +109,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
             # Before the finite check, so that a non-finite gradient reaches every replica.
             present = self._optimizer.aggregate_gradients(present)
         args = () if is_bool else (skip_gradients_aggregation,)
-        step = TfKerasStep(self._optimizer, args, {**kwargs, "skip_gradients_aggregation": True})
+        step = TfKerasStep(self._optimizer, self._dialect, args, {**kwargs, "skip_gradients_aggregation": True})
         return scaled_step(present, self._loss_scale, step)
 
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:
@@ -134,6 +139,15 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         """The variables of the wrapped optimizer, a list that can also be called; not those of the loss scale."""
         return self._optimizer.variables
 
+    @property
+    def weights(self) -> list[Any]:
+        """The same as `variables`: iterations, then slots."""
+        return list(self._optimizer.variables)
+
+    def get_weights(self) -> list[Any]:
+        """Return the values of `weights` as NumPy arrays."""
+        return [variable.numpy() for variable in self._optimizer.variables]
+
     def set_weights(self, weights: list[Any]) -> None:
         """Set the values of `variables`.
 
@@ -144,6 +158,14 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
             ValueError: their number or shapes differ, or the optimizer is not built.
         """
         self._optimizer.set_weights(weights)
+
+    # What code calls that knew legacy optimizers only.
+
+    def _decayed_lr(self, var_dtype: Any) -> Any:
+        return tf.cast(self._optimizer.learning_rate, var_dtype)
+
+    def _create_all_weights(self, var_list: Any) -> None:
+        self.build(list(var_list))
 
     use_ema = delegated("use_ema", "Whether the weights are averaged.")
     ema_momentum = delegated("ema_momentum", "The momentum of that average, a float.")
@@ -164,3 +186,7 @@ def _refuse_v1_graph() -> None:
             "returns no op that a session could run. Wrap tf_keras.optimizers.legacy.SGD(), or one of "
             "tf.compat.v1.train with mpls.v1. See MIGRATION.md#optimizer-arguments"
         )
+
+
+# tf_keras may have been loaded after mpls.keras was.
+register_with_keras(LossScaleOptimizer)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import tf_keras
 
+from mpls.core.dialect import Dialect
 from mpls.core.gradients import scale_loss, unscale_gradients
-from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
+from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic
 from mpls.errors import ArgumentTypeError, error_text
-from mpls.keras.base import LossScaleOptimizerMeta
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
-from mpls.upstream import track_in_keras_graph
+from mpls.keras.meta import LossScaleOptimizerMeta
+from mpls.upstream import Trackable, track_in_keras_graph
 
 
 class _GraphTrackedLossScale(DynamicLossScale):
@@ -38,7 +39,8 @@ class TfKerasMembers:
     """State, configs, and how checkpoints see the wrapper."""
 
     _optimizer: Any
-    _loss_scale: LossScale
+    _loss_scale: Any
+    _shows_loss_scale_object: bool
     _calls: ScalingCalls
 
     serialized_module: str | None = None
@@ -67,12 +69,24 @@ class TfKerasMembers:
             return FixedLossScale._unbounded(initial_scale)
         return _GraphTrackedLossScale(initial_scale, growth_steps, 2.0)
 
+    def _held(self, loss_scale: Any) -> Any:
+        for variable in getattr(loss_scale, "_weights", {}).values():
+            track_in_keras_graph(variable)
+        return loss_scale
+
     def _track_inner(self) -> None:
         # A checkpoint sees the wrapped optimizer, with the loss scale as one of its parts. The attribute is that of
         # TensorFlow's DelegatingTrackableMixin, a base of the native classes; its own __init__ would track it.
         vars(self)["_trackable"] = self._optimizer
-        if isinstance(self._loss_scale, DynamicLossScale):
+        if isinstance(self._loss_scale, DynamicLossScale) or self._shows_loss_scale_object:
+            self._track_loss_scale()
+
+    def _track_loss_scale(self) -> None:
+        if isinstance(self._loss_scale, Trackable):
             self._optimizer._track_trackable(self._loss_scale, "loss_scale", overwrite=True)
+
+    def _set_iterations(self, value: Any) -> None:
+        self._optimizer.iterations = value
 
     # Read by users' code.
 
@@ -104,7 +118,11 @@ class TfKerasMembers:
 
     def _family_config(self) -> dict[str, Any]:
         inner = tf_keras.optimizers.serialize(self._optimizer)
-        return {"inner_optimizer": inner, "dynamic": isinstance(self._loss_scale, DynamicLossScale)}
+        return {"inner_optimizer": inner, "dynamic": is_dynamic(self._loss_scale)}
+
+    def _family_config_of_old(self) -> dict[str, Any]:
+        serialized = tf_keras.optimizers.serialize(self._optimizer)
+        return {"optimizer": {key: serialized[key] for key in ("class_name", "config")}}
 
 
 @dataclass
@@ -113,11 +131,13 @@ class TfKerasStep:
 
     Attributes:
         optimizer: the wrapped optimizer.
+        dialect: how the wrapper behaves.
         args: its positional arguments after the pairs.
         kwargs: its keyword arguments.
     """
 
     optimizer: Any
+    dialect: Dialect
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
 
@@ -129,4 +149,4 @@ class TfKerasStep:
 
     def skip(self) -> Any:
         """Advance `iterations`: a skipped step counts, as from TF 2.3 on."""
-        return self.optimizer.iterations.assign_add(1, read_value=False)
+        return self.optimizer.iterations.assign_add(1, read_value=False) if self.dialect.skipped_steps_count else None

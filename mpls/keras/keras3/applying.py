@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
+from mpls.core.dialect import Dialect
 from mpls.core.graph import as_written
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, MplsWarning, error_text, warn_user
-from mpls.keras.base import require_gradients
 from mpls.keras.calls import GET_SCALED_LOSS, SCALE_LOSS, ScalingCalls
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.refusals import (
     refuse_factor,
     refuse_unknown,
     refuse_v1_graph,
+    require_second_argument,
     require_stateless_backend,
     require_tensorflow,
 )
 from mpls.keras.keras3.state import Keras3Step, overwrites
+from mpls.keras.missing import require_gradients
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 
 
@@ -31,8 +33,8 @@ class Applying:
 
     _optimizer: Any
     _loss_scale: Any
+    _dialect: Dialect
     _calls: ScalingCalls
-    _has_warned_of_scaling: bool
 
     if TYPE_CHECKING:
         # Defined by the public class or by the family.
@@ -55,7 +57,7 @@ class Applying:
             The scaled loss; a float16 loss comes back in float32, in which every scale is finite.
         """
         self._calls.note(SCALE_LOSS)
-        return keras.ops.multiply(loss, self.loss_scale)
+        return keras.ops.multiply(loss, self._loss_scale())
 
     def _scale(self, loss: Any) -> Any:
         return ops.scale_loss(loss, self._scale_for)
@@ -122,8 +124,9 @@ class Applying:
     def apply_gradients(
         self,
         grads_and_vars: Any,
-        skip_gradients_aggregation: bool = False,
+        skip_gradients_aggregation: Any = False,
         experimental_aggregate_gradients: bool = True,
+        name: Any = None,
     ) -> Any:
         """Update the loss scale, and apply the gradients or skip the step.
 
@@ -132,8 +135,10 @@ class Applying:
         Args:
             grads_and_vars: pairs of gradient and variable; those with None are left out.
             skip_gradients_aggregation: whether the gradients have been summed over replicas already, and are the same
-                on all. Keras 3 itself has no such argument.
+                on all. Keras 3 itself has no such argument. A string is taken for a name; what else is no bool goes to
+                the wrapped optimizer as the second positional argument of its own `apply_gradients`.
             experimental_aggregate_gradients: the reverse, of older code.
+            name: ignored, as Keras 3 names no ops; of older code.
 
         Returns:
             `iterations`, as Keras does.
@@ -141,8 +146,10 @@ class Applying:
         Raises:
             ValueError: there is no gradient, the call is made in a cross-replica context, or the strategy does not
                 work; and then nothing has changed.
+            TypeError: `skip_gradients_aggregation` is no bool, and the wrapped optimizer takes no such argument.
             RuntimeError: the calls of the step scale or unscale twice; or the call is made in a v1 graph.
         """
+        del name
         pairs = list(grads_and_vars)
         if not pairs:
             raise ArgumentValueError(
@@ -154,8 +161,13 @@ class Applying:
                     "no-gradients",
                 )
             )
-        is_summed = skip_gradients_aggregation or not experimental_aggregate_gradients
-        self._apply([grad for grad, _ in pairs], [variable for _, variable in pairs], "apply_gradients", is_summed)
+        second = skip_gradients_aggregation
+        is_flag = second is None or isinstance(second, bool | str)
+        if not is_flag:
+            require_second_argument(self._optimizer, second)
+        is_summed = second is True or not experimental_aggregate_gradients
+        grads, variables = [grad for grad, _ in pairs], [variable for _, variable in pairs]
+        self._apply(grads, variables, "apply_gradients", is_summed, () if is_flag else (second,))
         return self.iterations
 
     @as_written
@@ -193,7 +205,14 @@ class Applying:
             )
         return variables
 
-    def _apply(self, grads: list[Any], variables: list[Any], method: str, is_summed: bool = False) -> None:
+    def _apply(
+        self,
+        grads: list[Any],
+        variables: list[Any],
+        method: str,
+        is_summed: bool = False,
+        args: tuple[Any, ...] = (),
+    ) -> None:
         pairs = list(zip(grads, variables, strict=True))
         require_gradients(pairs)
         if keras.backend.backend() == "tensorflow":
@@ -207,7 +226,7 @@ class Applying:
             ops.apply(self, pairs, is_scaled)
             return
         pairs = self._unscale_pairs(pairs) if is_scaled else pairs
-        scaled_step(pairs, self._loss_scale, Keras3Step(self._optimizer, is_summed))
+        scaled_step(pairs, self._loss_scale, Keras3Step(self._optimizer, is_summed, self._dialect, args))
 
     def _build_outside(self, variables: list[Any]) -> None:
         # In no replica and in no function: what is made there would belong to it.
@@ -226,8 +245,8 @@ class Applying:
         """Return whether gradients are still scaled, after a look at the calls of the step."""
         is_scaled = self._calls.require_unscaled_once(method)
         refuse_factor(self._optimizer)
-        if not self._calls.ever & {SCALE_LOSS, GET_SCALED_LOSS} and not self._has_warned_of_scaling:
-            self._has_warned_of_scaling = True
+        if not self._calls.ever & {SCALE_LOSS, GET_SCALED_LOSS} and not self._calls.has_warned:
+            self._calls.has_warned = True
             unscaled = "divided by a loss scale that the loss was not multiplied by" if is_scaled else "not scaled"
             warn_user(
                 f"LossScaleOptimizer: {method}() was called, but neither scale_loss() nor get_scaled_loss() ever was, "

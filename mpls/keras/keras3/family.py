@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from mpls.core.loss_scale import LossScale
+from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.errors import ArgumentValueError, error_text
-from mpls.keras.base import LossScaleOptimizerMeta, register_with_keras
-from mpls.keras.delegation import delegated
+from mpls.keras.base import LossScaleOptimizer
+from mpls.keras.delegation import CallableList, delegated
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.applying import Applying
-from mpls.keras.keras3.refusals import refuse_factor, require_known_backend
+from mpls.keras.keras3.refusals import refuse_factor, require_known_backend, require_tensorflow_for
 from mpls.keras.keras3.state import DynamicState, FixedState
-from mpls.upstream import track_list
+from mpls.keras.meta import LossScaleOptimizerMeta
+from mpls.keras.registration import register_with_keras
+from mpls.upstream import Trackable, track_list
 
 # A base for recognition: `compile` looks for it before it wraps an optimizer by itself.
 _Native: Any = keras.optimizers.LossScaleOptimizer
@@ -43,6 +45,7 @@ class Family(Applying, _Native, metaclass=LossScaleOptimizerMeta):
     if TYPE_CHECKING:
         # Defined by the public class.
         dynamic: bool
+        _shows_loss_scale_object: bool
 
     def _init_family(self, inner_optimizer: Any, name: str | None) -> None:
         require_known_backend()
@@ -61,13 +64,33 @@ class Family(Applying, _Native, metaclass=LossScaleOptimizerMeta):
         self.__dict__.update(step_counter=counter, dynamic_scale=scale)
         return DynamicState(initial_scale, growth_steps, scale, counter)
 
+    def _held(self, loss_scale: Any) -> Any:
+        if keras.backend.backend() == "tensorflow":
+            return loss_scale
+        if isinstance(loss_scale, FixedLossScale) and never_skips(loss_scale):
+            return FixedState(loss_scale._loss_scale_value)
+        require_tensorflow_for(loss_scale)
+        return loss_scale
+
     def _track_inner(self) -> None:
         if keras.backend.backend() != "tensorflow":
             return
         # Object-based checkpoints: the keys of the native wrapper.
         self._track_trackable(self._optimizer, "inner_optimizer")
-        for name in ("step_counter", "dynamic_scale") if self.dynamic else ():
-            self._track_trackable(getattr(self, name), name)
+        if isinstance(self._loss_scale, DynamicState):
+            for name in ("step_counter", "dynamic_scale"):
+                self._track_trackable(getattr(self, name), name)
+        elif self._shows_loss_scale_object:
+            self._track_loss_scale()
+
+    def _track_loss_scale(self) -> None:
+        if isinstance(self._loss_scale, Trackable):
+            self._track_trackable(self._loss_scale, "loss_scale", overwrite=True)
+
+    def _set_iterations(self, value: Any) -> None:
+        # Its counter is a variable of its own kind, in the list of variables since the optimizer was made.
+        steps = self._optimizer.gradient_accumulation_steps or 1
+        self._optimizer._iterations.assign(keras.ops.convert_to_tensor(value) * steps)
 
     def __dir__(self) -> list[str]:
         # Keras saves what it finds here: the wrapped optimizer by its public name.
@@ -84,6 +107,9 @@ class Family(Applying, _Native, metaclass=LossScaleOptimizerMeta):
         inner = keras.saving.serialize_keras_object(self._optimizer)
         config = {"name": self.name, "inner_optimizer": inner}
         return config if self.dynamic else {**config, "dynamic": False}
+
+    def _family_config_of_old(self) -> dict[str, Any]:
+        return {"optimizer": keras.saving.serialize_keras_object(self._optimizer)}
 
     # What is the wrapped optimizer's.
 
@@ -113,20 +139,34 @@ class Family(Applying, _Native, metaclass=LossScaleOptimizerMeta):
             track_list(self, "_trainable_variables", variables)
 
     @property
-    def variables(self) -> list[Any]:
-        """The wrapper's own variables, `step_counter` and `dynamic_scale` the last of them, then the wrapped one's."""
-        return [*self._variables, *self._optimizer.variables]
+    def variables(self) -> CallableList:
+        """The wrapper's own variables, `step_counter` and `dynamic_scale` the last of them, then the wrapped one's.
+
+        Called, it returns those of the wrapped optimizer alone, `iterations` the first of them.
+        """
+        inner = self._optimizer.variables
+        return CallableList([*self._variables, *inner], inner)
+
+    @property
+    def weights(self) -> list[Any]:
+        """The variables of the wrapped optimizer: iterations, the learning rate, then slots."""
+        return list(self._optimizer.variables)
+
+    def get_weights(self) -> list[Any]:
+        """Return the values of `weights` as NumPy arrays."""
+        return [keras.ops.convert_to_numpy(variable) for variable in self.weights]
 
     def set_weights(self, weights: Any) -> None:
-        """Set the values of `variables`.
+        """Set the values of `variables`, or of `weights`.
 
         Args:
-            weights: arrays, in the order of `variables`.
+            weights: arrays, in the order of `variables`, or of `weights`.
 
         Raises:
             ValueError: their number or shapes differ, as where the optimizer is not built.
         """
-        variables, weights = self.variables, list(weights)
+        weights = list(weights)
+        variables = self.weights if len(weights) == len(self.weights) else self.variables
         shapes, given = ([tuple(value.shape) for value in values] for values in (variables, weights))
         if shapes != given:
             raise ArgumentValueError(
@@ -140,6 +180,14 @@ class Family(Applying, _Native, metaclass=LossScaleOptimizerMeta):
             )
         for variable, value in zip(variables, weights, strict=True):
             variable.assign(value)
+
+    # What code calls that knew optimizers of Keras 2 only.
+
+    def _decayed_lr(self, var_dtype: Any) -> Any:
+        return keras.ops.cast(self._optimizer.learning_rate, keras.backend.standardize_dtype(var_dtype))
+
+    def _create_all_weights(self, var_list: Any) -> None:
+        self.build(var_list)
 
     def finalize_variable_values(self, var_list: Any) -> None:
         """Overwrite variables by their averages, if the wrapped optimizer keeps them.
@@ -172,4 +220,4 @@ class Family(Applying, _Native, metaclass=LossScaleOptimizerMeta):
 
 
 # Keras may have been loaded after mpls.keras was.
-register_with_keras()
+register_with_keras(LossScaleOptimizer)

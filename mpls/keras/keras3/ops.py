@@ -82,11 +82,19 @@ def stateless_apply(wrapper: Any, optimizer_variables: Any, grads: Any, values: 
     values, inner_values = ops.cond(
         grads_finite,
         lambda: tuple(map(list, inner.stateless_apply(current[own:], grads, values))),
-        lambda: (values, current[own:]),
+        lambda: (values, _skipped(wrapper, current[own:])),
     )
     new = [*current[:own], *inner_values]
     new[scale_at], new[counter_at] = after.scale, ops.cast(after.good_steps, loss_scale.counter.dtype)
     return values, new
+
+
+def _skipped(wrapper: Any, inner_values: list[Any]) -> list[Any]:
+    """Return the values of the wrapped optimizer's variables after a skipped step."""
+    if not wrapper._dialect.skipped_steps_count_in_keras_3:
+        return inner_values
+    # The first one is the counter.
+    return [inner_values[0] + 1, *inner_values[1:]]
 
 
 def apply(wrapper: Any, grads_and_vars: list[tuple[Any, Any]], is_scaled: bool) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import keras
 
-from mpls.errors import ArgumentValueError, UnsupportedBackendError, UnsupportedGraphError, error_text
+from mpls.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    UnsupportedBackendError,
+    UnsupportedGraphError,
+    error_text,
+)
 from mpls.upstream import graph_key, unknown_variables
 
 
@@ -76,4 +83,32 @@ def refuse_v1_graph() -> None:
             "LossScaleOptimizer: an optimizer in a v1 graph must be one of tf_keras.optimizers.legacy; got one of "
             "Keras 3, which returns no op that a session could run. Wrap tf_keras.optimizers.legacy.SGD(), or one of "
             "tf.compat.v1.train with mpls.v1. See MIGRATION.md#optimizer-arguments"
+        )
+
+
+def require_second_argument(inner_optimizer: Any, value: Any) -> None:
+    """Refuse a second positional argument of `apply_gradients` that the wrapped optimizer's own does not take."""
+    parameters = inspect.signature(inner_optimizer.apply_gradients).parameters.values()
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    takes_any = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    if keras.backend.backend() != "tensorflow" or (len(positional) < 2 and not takes_any):
+        raise ArgumentTypeError(
+            error_text(
+                "LossScaleOptimizer.apply_gradients: skip_gradients_aggregation",
+                f"be a bool, since apply_gradients of {type(inner_optimizer).__name__} takes nothing in its place",
+                value,
+                "opt.apply_gradients(zip(grads, variables))",
+                "second-argument",
+            )
+        )
+
+
+def require_tensorflow_for(loss_scale: Any) -> None:
+    """Refuse a loss scale that keeps its state in TensorFlow's variables on another backend."""
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise UnsupportedBackendError(
+            f"LossScaleOptimizer: loss_scale must be 'dynamic' or a number where Keras runs on {backend}; got "
+            f"{loss_scale!r} ({type(loss_scale).__name__}), whose state is in TensorFlow's variables. "
+            "Pass 'dynamic', or use mpls.keras.LossScaleOptimizer. See MIGRATION.md#keras-3"
         )

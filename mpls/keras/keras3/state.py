@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from mpls.core.dialect import Dialect
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import FixedLossScale, LossScale
 
@@ -53,15 +54,19 @@ class DynamicState(DynamicLossScale):
 
 @dataclass
 class Keras3Step:
-    """Step hooks of Keras 3: a skipped step leaves `iterations` alone.
+    """Step hooks of Keras 3: a skipped step leaves `iterations` alone, unless a program asks for an older release.
 
     Attributes:
         optimizer: the wrapped optimizer, which sums gradients over replicas.
         is_summed: whether they have been summed already.
+        dialect: how the wrapper behaves.
+        args: what goes to the optimizer's own `apply_gradients` as further positional arguments.
     """
 
     optimizer: Any
     is_summed: bool
+    dialect: Dialect
+    args: tuple[Any, ...] = ()
 
     @property
     def sums_gradients(self) -> bool:
@@ -76,10 +81,15 @@ class Keras3Step:
                 grad if overwrites(variable) else _on_first_replica(grad)
                 for grad, variable in zip(grads, variables, strict=True)
             ]
-        self.optimizer.apply(grads, variables)
+        if self.args:
+            self.optimizer.apply_gradients(list(zip(grads, variables, strict=True)), *self.args)
+        else:
+            self.optimizer.apply(grads, variables)
 
     def skip(self) -> Any:
-        """Do nothing."""
+        """Do nothing, or advance `iterations`."""
+        if self.dialect.skipped_steps_count_in_keras_3:
+            self.optimizer._iterations.assign_add(1)
 
 
 def _on_first_replica(grad: Any) -> Any:

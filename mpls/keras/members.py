@@ -1,0 +1,76 @@
+"""What wrappers of all families show: the loss scale and its settings, and what is the wrapped optimizer's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mpls.core.loss_scale import is_dynamic
+from mpls.keras.delegation import delegated
+from mpls.keras.settings import growth_steps_of, initial_scale_of
+
+
+class Members:
+    """Properties of the public class."""
+
+    _optimizer: Any
+    _loss_scale: Any
+    _shows_loss_scale_object: bool
+
+    if TYPE_CHECKING:
+        # Defined by a family.
+        _set_iterations: Callable[[Any], None]
+
+    @property
+    def inner_optimizer(self) -> Any:
+        """The optimizer that this one wraps."""
+        return self._optimizer
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the loss scale adapts."""
+        return is_dynamic(self._loss_scale)
+
+    @property
+    def loss_scale(self) -> Any:
+        """The current loss scale, a scalar float32 tensor.
+
+        For the experimental class as of TF 2.3 or older it is the `LossScale` object, which returns that when called.
+        """
+        return self._loss_scale if self._shows_loss_scale_object else self._loss_scale()
+
+    @property
+    def dynamic_counter(self) -> Any:
+        """Finite steps since the scale last changed, a scalar integer variable; None for a fixed scale."""
+        return self._loss_scale._num_good_steps if self.dynamic else None
+
+    @property
+    def initial_scale(self) -> float:
+        """The loss scale at the start, a Python float."""
+        return initial_scale_of(self._loss_scale)
+
+    @property
+    def dynamic_growth_steps(self) -> int | None:
+        """Finite steps in a row after which the scale doubles, a Python int; None for a fixed scale."""
+        return growth_steps_of(self._loss_scale)
+
+    @property
+    def iterations(self) -> Any:
+        """The number of steps, a scalar integer variable; Keras 3 does not count skipped ones."""
+        return self._optimizer.iterations
+
+    @iterations.setter
+    def iterations(self, value: Any) -> None:
+        self._set_iterations(value)
+
+    learning_rate = delegated(
+        "learning_rate", "The learning rate: a scalar variable, or for legacy optimizers also a schedule."
+    )
+    lr = delegated("learning_rate", "The same as `learning_rate`.")
+    clipnorm = delegated("clipnorm", "The norm to which each unscaled gradient is clipped, a float, or None.")
+    global_clipnorm = delegated(
+        "global_clipnorm", "The norm to which all unscaled gradients together are clipped, a float, or None."
+    )
+    clipvalue = delegated(
+        "clipvalue", "The value to which elements of unscaled gradients are clipped, a float, or None."
+    )

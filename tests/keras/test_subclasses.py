@@ -1,0 +1,551 @@
+"""What users' subclasses override, and what users' code reads and writes that was never public."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+import unittest
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+from tensorflow.python.training.experimental import loss_scale as tf_loss_scale
+
+import mpls.experimental
+import mpls.keras
+import mpls.v1
+from mpls.core import dialect
+from mpls.errors import MplsDeprecationWarning
+
+INF = float("inf")
+OPTIMIZERS: dict[str, Any] = {
+    "legacy": tf_keras.optimizers.legacy,
+    "new": tf_keras.optimizers,
+    "keras3": keras.optimizers,
+}
+RELEASES = (None, "2.2", "2.3", "2.4")
+EVERYWHERE = [(f"{family}_{release}", family, release) for family in OPTIMIZERS for release in (None, "2.3")]
+
+
+class _Speaking(unittest.TestCase):
+    def speak(self, release: str | None) -> None:
+        dialect.speak(dialect.dialect_of(release))
+        self.addCleanup(dialect.speak, dialect.Dialect())
+        caught = warnings.catch_warnings()
+        caught.__enter__()
+        self.addCleanup(caught.__exit__, None, None, None)
+        warnings.simplefilter("ignore", MplsDeprecationWarning)
+
+    def scaled_grads(self, optimizer: Any, variable: Any, factor: float) -> list[Any]:
+        with tf.GradientTape() as tape:
+            loss = optimizer.get_scaled_loss(tf.reduce_sum(variable) * factor)
+        return tape.gradient(loss, [variable])
+
+    def step(self, optimizer: Any, variable: Any, factor: float = 1.0, *args: Any) -> None:
+        grads = optimizer.get_unscaled_gradients(self.scaled_grads(optimizer, variable, factor))
+        optimizer.apply_gradients(zip(grads, [variable], strict=True), *args)
+
+
+class Reducing(mpls.experimental.LossScaleOptimizer):
+    """As toolkits do it: gradients are reduced before they are unscaled, and a method of old is there again."""
+
+    def __init__(self, optimizer: Any, loss_scale: Any, reduce_fn: Any = None) -> None:
+        super().__init__(optimizer, loss_scale)
+        self._reduce_fn = reduce_fn
+        self.applied = 0
+
+    def get_unscaled_gradients(self, grads: Any) -> Any:
+        return super().get_unscaled_gradients(self._reduce_fn(grads))
+
+    def apply_gradients(self, grads_and_vars: Any, name: Any = None, **kwargs: Any) -> Any:
+        self.applied += 1
+        return super().apply_gradients(list(grads_and_vars), name, **kwargs)
+
+    def _decayed_lr(self, var_dtype: Any) -> Any:
+        return super()._decayed_lr(var_dtype) * 2.0  # type: ignore[misc]
+
+
+class Unscaling(mpls.experimental.LossScaleOptimizer):
+    """Has an arithmetic of its own, and never calls the original's."""
+
+    def get_scaled_loss(self, loss: Any) -> Any:
+        return loss * 64.0
+
+    def get_unscaled_gradients(self, grads: Any) -> Any:
+        return [grad / 64.0 for grad in grads]
+
+
+class Reading(mpls.experimental.LossScaleOptimizer):
+    """Has `__getattribute__`, and the properties that other toolkits add."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "embedding_scale":
+            return object.__getattribute__(self, "_loss_scale")()
+        return super().__getattribute__(name)
+
+    @property
+    def loss_scale(self) -> Any:
+        return self._loss_scale
+
+    @property
+    def optimizer(self) -> Any:
+        return self._optimizer
+
+
+class SubclassTest(_Speaking):
+    @parameterized.expand(EVERYWHERE)
+    def test_reduced_gradients(self, case: str, family: str, release: str | None) -> None:
+        self.speak(release)
+        optimizer = Reducing(OPTIMIZERS[family].SGD(0.5), "dynamic", lambda grads: [grad * 2.0 for grad in grads])
+        variable = tf.Variable([1.0, 2.0])
+        for factor in (1.0, INF, 0.5):
+            self.step(optimizer, variable, factor)
+        np.testing.assert_array_equal(variable, [-0.5, 0.5])
+        self.assertEqual(optimizer.applied, 3)
+        optimizer.minimize(lambda: tf.reduce_sum(variable), [variable])
+        np.testing.assert_array_equal(variable, [-1.5, -0.5])
+        self.assertEqual((optimizer.applied, type(optimizer).__name__), (4, "Reducing"))
+        self.assertEqual(float(optimizer._decayed_lr("float32")), 1.0)
+
+    @parameterized.expand(EVERYWHERE)
+    def test_in_a_function(self, case: str, family: str, release: str | None) -> None:
+        self.speak(release)
+        optimizer = Reducing(OPTIMIZERS[family].SGD(0.5), 8, lambda grads: [grad * 2.0 for grad in grads])
+        variable = tf.Variable([1.0, 2.0])
+        tf.function(lambda: self.step(optimizer, variable))()
+        np.testing.assert_array_equal(variable, [0.0, 1.0])
+
+    @parameterized.expand(EVERYWHERE)
+    def test_arithmetic_of_its_own(self, case: str, family: str, release: str | None) -> None:
+        # Gradients are unscaled once, nothing is reported as forgotten (warnings are errors here).
+        self.speak(release)
+        optimizer = Unscaling(OPTIMIZERS[family].SGD(0.5), "dynamic")
+        variable = tf.Variable([1.0, 2.0])
+        for _ in range(2):
+            self.step(optimizer, variable)
+        np.testing.assert_array_equal(variable, [0.0, 1.0])
+
+    @parameterized.expand(EVERYWHERE)
+    def test_methods_put_on_an_instance(self, case: str, family: str, release: str | None) -> None:
+        self.speak(release)
+        optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), "dynamic")
+        optimizer.get_scaled_loss = lambda loss: loss
+        optimizer.get_unscaled_gradients = lambda grads: grads
+        variable = tf.Variable([1.0, 2.0])
+        (grad,) = self.scaled_grads(optimizer, variable, 1.0)
+        np.testing.assert_array_equal(grad, [1.0, 1.0])
+        for _ in range(2):
+            self.step(optimizer, variable)
+        np.testing.assert_array_equal(variable, [0.0, 1.0])
+        del optimizer.get_scaled_loss
+        (grad,) = self.scaled_grads(optimizer, variable, 1.0)
+        np.testing.assert_array_equal(grad, [2.0**15] * 2)
+
+    @parameterized.expand(EVERYWHERE)
+    def test_attributes_of_its_own(self, case: str, family: str, release: str | None) -> None:
+        self.speak(release)
+        inner = OPTIMIZERS[family].SGD(0.5)
+        optimizer = Reading(inner, "dynamic")
+        self.assertIs(optimizer.optimizer, inner)
+        self.assertEqual(float(optimizer.embedding_scale), 2.0**15)
+        self.assertEqual(float(optimizer.loss_scale()), 2.0**15)
+        variable = tf.Variable([1.0, 2.0])
+        self.step(optimizer, variable, INF)
+        self.step(optimizer, variable, 1.0)
+        self.assertEqual(float(optimizer.embedding_scale), 2.0**14)
+        np.testing.assert_array_equal(variable, [0.5, 1.5])
+
+    @parameterized.expand(EVERYWHERE)
+    def test_isinstance_in_tuples(self, case: str, family: str, release: str | None) -> None:
+        self.speak(release)
+        kinds = (mpls.experimental.LossScaleOptimizer, mpls.v1.MixedPrecisionLossScaleOptimizer)
+        for cls in (mpls.experimental.LossScaleOptimizer, Reading, Unscaling):
+            optimizer = cls(OPTIMIZERS[family].SGD(0.5), 8)
+            self.assertIsInstance(optimizer, kinds)
+            self.assertIsInstance(optimizer, cls)
+            self.assertTrue(issubclass(type(optimizer), kinds))
+        v1 = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.5), 8)
+        self.assertIsInstance(v1, kinds)
+        self.assertNotIsInstance(OPTIMIZERS[family].SGD(0.5), kinds)
+
+    @parameterized.expand(OPTIMIZERS)
+    def test_of_the_class_that_is_not_experimental(self, family: str) -> None:
+        class Halving(mpls.keras.LossScaleOptimizer):
+            def get_unscaled_gradients(self, grads: Any) -> Any:
+                return [grad / 2.0 for grad in super().get_unscaled_gradients(grads)]
+
+        optimizer = Halving(OPTIMIZERS[family].SGD(0.5), initial_scale=8.0)
+        variable = tf.Variable([1.0, 2.0])
+        optimizer.minimize(lambda: tf.reduce_sum(variable), [variable])
+        np.testing.assert_array_equal(variable, [0.75, 1.75])
+
+
+class Distributed:
+    """The members of an all-reduce library's class, which it puts on the class of whatever optimizer it is given."""
+
+    _HAS_AGGREGATE_GRAD = True
+
+    def __init__(self, **kwargs: Any) -> None:
+        super(self.__class__, self).__init__(**kwargs)
+        self._reduced = 0
+
+    def _allreduce(self, grads: Any) -> Any:
+        self._reduced += 1
+        return [None if grad is None else grad * 2.0 for grad in grads]
+
+    def get_gradients(self, loss: Any, params: Any) -> Any:
+        return self._allreduce(super(self.__class__, self).get_gradients(loss, params))  # type: ignore[misc]
+
+    def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> Any:
+        pairs = super(self.__class__, self)._compute_gradients(loss, var_list, grad_loss, tape)  # type: ignore[misc]
+        grads, variables = zip(*pairs, strict=True)
+        return list(zip(self._allreduce(grads), variables, strict=True))
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Any:
+        pairs = super(self.__class__, self).compute_gradients(loss, var_list, tape)  # type: ignore[misc]
+        grads, variables = zip(*pairs, strict=True)
+        return list(zip(self._allreduce(grads), variables, strict=True))
+
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        return super(self.__class__, self).apply_gradients(*args, **kwargs)  # type: ignore[misc]
+
+
+def distributed(optimizer: Any, members: Any = Distributed) -> Any:
+    namespace = {key: value for key, value in vars(members).items() if key not in ("__dict__", "__weakref__")}
+    cls = type(optimizer.__class__.__name__, (optimizer.__class__,), namespace)
+    return cls.from_config(optimizer.get_config())
+
+
+class AllReduceLibraryTest(_Speaking):
+    @parameterized.expand(
+        [(f"{f}_{r}_{s}", f, r, s) for f in OPTIMIZERS for r in RELEASES for s in ("dynamic", 8, 0.5)]
+    )
+    def test_a_class_of_the_same_name(self, case: str, family: str, release: str | None, scale: Any) -> None:
+        self.speak(release)
+        if scale == 0.5 and release in ("2.2", "2.3"):
+            scale = mpls.experimental.DynamicLossScale(16.0, 1)
+        base = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.25), scale)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            optimizer = distributed(base)
+        self.assertEqual(type(optimizer).__name__, type(base).__name__)
+        self.assertIsInstance(optimizer, mpls.experimental.LossScaleOptimizer)
+        self.assertIsNot(optimizer.inner_optimizer, base.inner_optimizer)
+        self.assertEqual(optimizer.initial_scale, base.initial_scale)
+        self.assertEqual(optimizer.dynamic_growth_steps, base.dynamic_growth_steps)
+        variable = tf.Variable([1.0, 2.0])
+        optimizer.minimize(lambda: tf.reduce_sum(variable), [variable])
+        np.testing.assert_array_equal(variable, [0.5, 1.5])
+        self.assertEqual(optimizer._reduced, 1)
+
+    @parameterized.expand(OPTIMIZERS)
+    def test_of_the_class_that_is_not_experimental(self, family: str) -> None:
+        base = mpls.keras.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.25), dynamic=False, initial_scale=8.0)
+        optimizer = distributed(base)
+        variable = tf.Variable([1.0, 2.0])
+        optimizer.minimize(lambda: tf.reduce_sum(variable), [variable])
+        np.testing.assert_array_equal(variable, [0.5, 1.5])
+
+    @parameterized.expand([("tf_2_3", "2.3", 1), ("default", None, 0)])
+    def test_aggregation_that_fit_called_up_to_2_3(self, case: str, release: str | None, count: int) -> None:
+        self.speak(release)
+
+        class Members:
+            calls = 0
+
+            def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
+                type(self).calls += 1
+                return [grad * 2.0 for grad, _ in grads_and_vars]
+
+        optimizer = distributed(
+            mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.25), "dynamic"), Members
+        )
+        model = tf_keras.Sequential([tf_keras.layers.Dense(1, use_bias=False, input_shape=(2,))])
+        model.set_weights([np.array([[1.0], [1.0]], "float32")])
+        model.compile(optimizer, lambda true, predicted: tf.reduce_mean(predicted))
+        model.fit(np.ones([2, 2], "float32"), np.ones([2, 1], "float32"), batch_size=2, verbose=0)
+        self.assertEqual(type(optimizer).calls > 0, count > 0)
+        np.testing.assert_array_equal(model.get_weights()[0].ravel(), [0.75 - 0.25 * count] * 2)
+
+
+class Revised(mpls.experimental.DynamicLossScale):
+    """Written with the private helpers of TensorFlow's module, as a translation toolkit has it."""
+
+    def update(self, grads: Any) -> Any:
+        is_finite = tf.math.is_finite(tf.linalg.global_norm(tf.nest.flatten(grads)))
+
+        def update_if_finite() -> Any:
+            def grow() -> Any:
+                scale = self._current_loss_scale * self._multiplier
+                return tf.group(
+                    tf_loss_scale._assign_if_finite(self._current_loss_scale, scale), self._num_good_steps.assign(0)
+                )
+
+            return tf.cond(
+                self._num_good_steps + 1 >= self._increment_period,
+                grow,
+                lambda: tf_loss_scale._op_in_graph_mode(self._num_good_steps.assign_add(1)),
+            )
+
+        def update_if_not_finite() -> Any:
+            scale = tf.maximum(self._current_loss_scale / self._multiplier, 4.0)
+            return tf.group(self._num_good_steps.assign(0), self._current_loss_scale.assign(scale))
+
+        return tf.cond(is_finite, update_if_finite, update_if_not_finite), is_finite
+
+
+class FromScratch(mpls.experimental.DynamicLossScale):
+    """Does not call the constructor of its base, and assigns the state itself."""
+
+    def __init__(self) -> None:
+        super(mpls.experimental.DynamicLossScale, self).__init__()
+        self._initial_loss_scale, self._increment_period, self._multiplier = 32.0, 1, 2.0
+        self._current_loss_scale = self._add_weight("current_loss_scale", 32.0, tf.float32)
+        self._num_good_steps = self._add_weight("counter", 0, tf.int64)
+
+
+class LossScaleSubclassTest(_Speaking):
+    @parameterized.expand([(f"{f}_{r}", f, r) for f in OPTIMIZERS for r in ("2.2", "2.3")])
+    def test_with_tensorflows_helpers(self, case: str, family: str, release: str) -> None:
+        self.speak(release)
+        scale = Revised(8.0, increment_period=2)
+        optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.1), scale)
+        variable = tf.Variable([1.0, 2.0])
+        self.assertIs(optimizer.loss_scale, scale)
+        step = tf.function(lambda factor: self.step(optimizer, variable, factor))
+        seen = []
+        for factor in (1.0, INF, INF, 2.0, 1.0):
+            step(tf.constant(factor))
+            seen.append((float(optimizer._loss_scale()), int(optimizer.loss_scale._num_good_steps)))
+        self.assertEqual(seen, [(8.0, 1), (4.0, 0), (4.0, 0), (4.0, 1), (8.0, 0)])
+        np.testing.assert_allclose(variable, [0.6, 1.6], rtol=1e-6)
+
+    def test_in_a_v1_graph(self) -> None:
+        self.speak("2.2")
+        with tf.Graph().as_default():
+            scale = Revised(8.0, increment_period=1)
+            optimizer = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.5), scale)
+            variable = tf.compat.v1.get_variable("weights", initializer=[1.0, 2.0], use_resource=True)
+            factor = tf.compat.v1.placeholder(tf.float32, [])
+            grads = optimizer.get_gradients(tf.reduce_sum(variable) * factor, [variable])
+            train_op = optimizer.apply_gradients(zip(grads, [variable], strict=True))
+            with tf.compat.v1.Session() as session:
+                session.run(tf.compat.v1.global_variables_initializer())
+                seen = []
+                for value in (1.0, INF, 0.5):
+                    session.run(train_op, {factor: value})
+                    now = session.run([scale(), optimizer.iterations, variable])
+                    seen.append((float(now[0]), int(now[1]), now[2].tolist()))
+        self.assertEqual(seen, [(16.0, 1, [0.5, 1.5]), (8.0, 1, [0.5, 1.5]), (16.0, 2, [0.25, 1.25])])
+
+    @parameterized.expand(OPTIMIZERS)
+    def test_state_that_the_user_made(self, family: str) -> None:
+        self.speak("2.3")
+        scale = FromScratch()
+        optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), scale)
+        counter = scale._num_good_steps
+        variable = tf.Variable([1.0, 2.0])
+        for factor, expected in ((1.0, 64.0), (INF, 32.0), (1.0, 64.0)):
+            self.step(optimizer, variable, factor)
+            self.assertEqual(float(optimizer.loss_scale()), expected)
+        self.assertIs(scale._num_good_steps, counter)
+        self.assertIn("counter", counter.name)
+        np.testing.assert_array_equal(variable, [0.0, 1.0])
+
+
+class ReplicasTest(_Speaking):
+    """Two replicas under a dialect; tests/conftest.py has split the CPU for them."""
+
+    def strategy(self) -> Any:
+        return tf.distribute.MirroredStrategy([device.name for device in tf.config.list_logical_devices("CPU")][:2])
+
+    def run_step(self, strategy: Any, step: Any, factors: tuple[float, float]) -> None:
+        values = strategy.experimental_distribute_values_from_function(
+            lambda context: tf.constant(factors[context.replica_id_in_sync_group])
+        )
+        tf.function(lambda: strategy.run(step, args=(values,)))()
+
+    @parameterized.expand(OPTIMIZERS)
+    def test_they_decide_together(self, family: str) -> None:
+        self.speak("2.2")
+        strategy = self.strategy()
+        self.assertEqual(strategy.num_replicas_in_sync, 2)
+        with strategy.scope():
+            scale = mpls.experimental.DynamicLossScale(8.0, 1, 4.0)
+            optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), scale)
+            variable = tf.Variable([1.0, 2.0])
+        for factors, expected in (((1.0, 1.0), 32.0), ((1.0, INF), 8.0), ((0.5, 0.5), 32.0)):
+            self.run_step(strategy, lambda each: self.step(optimizer, variable, each), factors)
+            self.assertEqual(float(optimizer.loss_scale()), expected)
+        np.testing.assert_array_equal(variable, [-0.5, 0.5])
+        self.assertEqual(int(optimizer.iterations.numpy()), 2)
+
+    @parameterized.expand([("legacy",), ("keras3",)])
+    def test_a_second_argument_is_no_flag(self, family: str) -> None:
+        self.speak("2.3")
+
+        class Multiplying(OPTIMIZERS[family].SGD):  # type: ignore[misc]
+            def apply_gradients(self, grads_and_vars: Any, factor: float = 0.0, **kwargs: Any) -> Any:
+                pairs = [(grad * factor, variable) for grad, variable in grads_and_vars]
+                return super().apply_gradients(pairs, **kwargs)
+
+        strategy = self.strategy()
+        with strategy.scope():
+            optimizer = mpls.experimental.LossScaleOptimizer(Multiplying(0.5), 8)
+            variable = tf.Variable([1.0, 2.0])
+        self.run_step(strategy, lambda each: self.step(optimizer, variable, each, 2.0), (1.0, 0.5))
+        # Of both replicas.
+        np.testing.assert_array_equal(variable, [-0.5, 0.5])
+
+
+class ReadsTest(_Speaking):
+    """Reads and writes of members that code got used to."""
+
+    def wrapper(self, family: str, release: str | None, loss_scale: Any = "dynamic") -> tuple[Any, Any, Any]:
+        self.speak(release)
+        inner = OPTIMIZERS[family].SGD(0.5, momentum=0.5)
+        optimizer = mpls.experimental.LossScaleOptimizer(inner, loss_scale)
+        variable = tf.Variable([1.0, 2.0])
+        self.step(optimizer, variable)
+        return optimizer, inner, variable
+
+    @parameterized.expand(EVERYWHERE)
+    def test_what_every_family_has(self, case: str, family: str, release: str | None) -> None:
+        optimizer, inner, variable = self.wrapper(family, release)
+        self.assertIs(optimizer._optimizer, inner)
+        self.assertIs(optimizer.inner_optimizer, inner)
+        self.assertEqual(float(optimizer._loss_scale()), 2.0**15)
+        self.assertEqual(float(optimizer._loss_scale._current_loss_scale), 2.0**15)
+        self.assertEqual(int(optimizer._loss_scale._num_good_steps), 1)
+        self.assertEqual((optimizer._loss_scale._increment_period, optimizer._loss_scale._multiplier), (2000, 2.0))
+        self.assertEqual([float(rate) for rate in (optimizer.lr, optimizer.learning_rate)], [0.5, 0.5])
+        self.assertEqual(float(optimizer._decayed_lr(tf.float32)), 0.5)
+        self.assertEqual(float(optimizer._decayed_lr("float32")), 0.5)
+        optimizer.lr = 0.25
+        self.assertEqual(float(inner.learning_rate), 0.25)
+        optimizer._create_all_weights([variable])
+        self.step(optimizer, variable)
+        np.testing.assert_array_equal(variable, [0.5 - 0.5, 1.5 - 0.5] if family == "legacy" else [0.0, 1.0])
+
+    @parameterized.expand(EVERYWHERE)
+    def test_weights(self, case: str, family: str, release: str | None) -> None:
+        optimizer, _, variable = self.wrapper(family, release)
+        self.assertEqual([int(each) for each in (optimizer.variables()[0], optimizer.weights[0])], [1, 1])
+        values = optimizer.get_weights()
+        self.assertEqual(int(values[0]), 1)
+        self.assertEqual(len(values), len(optimizer.variables()))
+        self.assertEqual(len(optimizer.variables()), 3 if family == "keras3" else 2)
+        values[0] = values[0] * 0 + 100
+        values[-1] = values[-1] * 0 + 1.0
+        optimizer.set_weights(values)
+        self.assertEqual(int(optimizer.iterations), 100)
+        self.step(optimizer, variable, 0.0)
+        self.assertEqual(int(optimizer.iterations), 101)
+        np.testing.assert_array_equal(variable, [1.0, 2.0])
+        if family != "new":
+            # Those set as many as they are given.
+            with self.assertRaises(ValueError):
+                optimizer.set_weights(values[:-1])
+
+    @parameterized.expand([(f"{r}", r) for r in RELEASES])
+    def test_hyperparameters_and_slots_of_legacy_ones(self, case: str, release: str | None) -> None:
+        optimizer, inner, variable = self.wrapper("legacy", release)
+        self.assertEqual(float(optimizer._optimizer._decayed_lr("float32")), 0.5)
+        np.testing.assert_array_equal(optimizer.get_slot(variable, "momentum"), [-0.5, -0.5])
+        self.assertEqual(optimizer.get_slot_names(), ["momentum"])
+        optimizer._set_hyper("learning_rate", 0.125)
+        self.assertEqual(float(inner.lr), 0.125)
+        optimizer.momentum = 0.25
+        self.assertEqual(float(inner._get_hyper("momentum")), 0.25)
+
+    @parameterized.expand(EVERYWHERE)
+    def test_setting_iterations(self, case: str, family: str, release: str | None) -> None:
+        self.speak(release)
+        optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), "dynamic")
+        optimizer.iterations = tf.Variable(5, dtype=tf.int64, trainable=False)
+        variable = tf.Variable([1.0, 2.0])
+        self.step(optimizer, variable)
+        self.assertEqual((int(optimizer.iterations), int(optimizer.inner_optimizer.iterations)), (6, 6))
+
+    @parameterized.expand(EVERYWHERE)
+    def test_one_wrapper_applied_twice_a_step(self, case: str, family: str, release: str | None) -> None:
+        self.speak(release)
+        scale = mpls.experimental.DynamicLossScale(8.0, 3)
+        optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), scale)
+        first, second = tf.Variable([1.0]), tf.Variable([2.0])
+        if family != "legacy":
+            # They want to know all variables at the start.
+            optimizer.build([first, second])
+
+        @tf.function
+        def train_step(factor: Any) -> None:
+            loss = optimizer.get_scaled_loss(tf.reduce_sum(first) * factor + tf.reduce_sum(second))
+            grads = [tf.gradients(loss, [each]) for each in (first, second)]
+            unscaled = [optimizer.get_unscaled_gradients(each) for each in grads]
+            optimizer.apply_gradients(zip(unscaled[0], [first], strict=True))
+            optimizer.apply_gradients(zip(unscaled[1], [second], strict=True))
+
+        seen = []
+        for factor in (1.0, INF, 1.0):
+            train_step(tf.constant(factor))
+            seen.append((float(optimizer._loss_scale()), int(optimizer.dynamic_counter)))
+        self.assertEqual(seen, [(8.0, 2), (4.0, 1), (8.0, 0)])
+        np.testing.assert_array_equal([*first.numpy(), *second.numpy()], [0.0, 0.5])
+        counts_skipped = release == "2.3" or family != "keras3"
+        self.assertEqual(int(optimizer.iterations), 6 if counts_skipped else 5)
+
+    @parameterized.expand(EVERYWHERE)
+    def test_putting_a_loss_scale_in(self, case: str, family: str, release: str | None) -> None:
+        optimizer, _, variable = self.wrapper(family, release)
+        other = mpls.experimental.DynamicLossScale(64.0, 1, 4.0)
+        optimizer._loss_scale = other
+        self.assertIs(optimizer._loss_scale, other)
+        self.step(optimizer, variable)
+        self.assertEqual(float(other()), 256.0)
+        for wrong in (None, 128.0, "dynamic", mpls.experimental.DynamicLossScale):
+            with self.assertRaisesRegex(TypeError, "_loss_scale must be a LossScale"):
+                optimizer._loss_scale = wrong
+        self.assertIs(optimizer._loss_scale, other)
+
+    @parameterized.expand(EVERYWHERE)
+    def test_a_loss_scale_that_was_put_in_is_in_checkpoints(self, case: str, family: str, release: str | None) -> None:
+        for is_tracked in (False, True):
+            path = tf.train.Checkpoint(opt=self._with_another(family, release, is_tracked)).write(self._folder() + "/c")
+            keys = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+            self.assertIn("opt/loss_scale/current_loss_scale/.ATTRIBUTES/VARIABLE_VALUE", keys)
+            again = self._with_another(family, release, is_tracked)
+            again._loss_scale._current_loss_scale.assign(2.0)
+            tf.train.Checkpoint(opt=again).read(path).assert_existing_objects_matched()
+            self.assertEqual(float(again._loss_scale()), 256.0)
+
+    def _with_another(self, family: str, release: str | None, is_tracked: bool) -> Any:
+        optimizer, _, variable = self.wrapper(family, release)
+        optimizer._loss_scale = mpls.experimental.DynamicLossScale(64.0, 2, 4.0)
+        if is_tracked:
+            # As code does for which assigning was not enough.
+            optimizer._track_trackable(optimizer._loss_scale, "loss_scale", overwrite=True)
+        for _ in range(2):
+            self.step(optimizer, variable)
+        return optimizer
+
+    def _folder(self) -> str:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return folder.name
+
+    def test_deep_copies_have_a_loss_scale_of_their_own(self) -> None:
+        # The other optimizers cannot be copied, wrapped or not.
+        optimizer, _, variable = self.wrapper("legacy", "2.3", mpls.experimental.DynamicLossScale(8.0, 5))
+        copied = copy.deepcopy(optimizer)
+        self.step(optimizer, variable, INF)
+        self.assertEqual((float(optimizer.loss_scale()), float(copied.loss_scale())), (4.0, 8.0))
+
+    @parameterized.expand([(None, TypeError), ("2.2", ValueError), ("2.3", ValueError), ("2.4", TypeError)])
+    def test_a_loss_scale_where_the_optimizer_belongs(self, release: str | None, error: type[Exception]) -> None:
+        self.speak(release)
+        with self.assertRaisesRegex(error, "must be an optimizer of tf_keras or of Keras 3; got DynamicLossScale"):
+            mpls.experimental.LossScaleOptimizer(mpls.experimental.DynamicLossScale(), "dynamic")

@@ -1,0 +1,125 @@
+"""What users' subclasses of the v1 wrapper and of loss scales do, and what code reads of them, in a v1 graph."""
+
+from __future__ import annotations
+
+import tempfile
+import unittest
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from parameterized import parameterized
+from tensorflow.python.training.experimental import loss_scale as tf_loss_scale
+
+import mpls.v1
+
+INF = float("inf")
+NATIVE = tf.compat.v1.mixed_precision.experimental
+BASES = [("mpls", mpls.v1), ("tensorflow", NATIVE)]
+
+
+class Showing(mpls.v1.MixedPrecisionLossScaleOptimizer):
+    """Shows what it wraps and its loss scale, as the trainer of an accelerator's maker has it."""
+
+    @property
+    def loss_scale(self) -> Any:
+        return self._loss_scale
+
+    @property
+    def optimizer(self) -> Any:
+        return self._optimizer
+
+
+class Clipping(mpls.v1.MixedPrecisionLossScaleOptimizer):
+    """Clips between the two halves of the original."""
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
+        pairs = [(tf.clip_by_norm(grad, 1.0), variable) for grad, variable in grads_and_vars]
+        return super().apply_gradients(pairs, global_step, name)
+
+
+def capped(base: Any) -> Any:
+    """Return a class of loss scales that looks at a norm that somebody sets later, and has a variable of its own."""
+
+    class Capped(base.DynamicLossScale):
+        def __init__(self, maximum: float = 2.0**15) -> None:
+            super().__init__(2.0**15, 2, 2.0)
+            self._maximum = maximum
+            self._overflows = self._add_weight(name="overflows", dtype=tf.int64, initial_value=0)
+            self.global_norm = None
+
+        def update(self, grads: Any) -> Any:
+            finite = tf.reduce_all(tf.math.is_finite(self.global_norm))
+            count = self._overflows.assign_add(tf.cast(tf.logical_not(finite), tf.int64))
+            op, _ = super().update([self.global_norm])
+            with tf.control_dependencies([op, count]):
+                scale = tf.minimum(self._current_loss_scale.read_value(), self._maximum)
+                return self._current_loss_scale.assign(scale), finite
+
+    return Capped
+
+
+class SubclassTest(unittest.TestCase):
+    @parameterized.expand(BASES)
+    def test_attributes_set_on_the_loss_scale_later(self, name: str, base: Any) -> None:
+        with tf.Graph().as_default():
+            weights = tf.compat.v1.get_variable("weights", initializer=[1.0, 2.0])
+            factor = tf.compat.v1.placeholder(tf.float32, [])
+            global_step = tf.compat.v1.train.get_or_create_global_step()
+            scale = capped(base)()
+            optimizer = Showing(tf.compat.v1.train.GradientDescentOptimizer(0.1), scale)
+            self.assertIs(optimizer.loss_scale, scale)
+            self.assertIsInstance(optimizer.optimizer, tf.compat.v1.train.GradientDescentOptimizer)
+            self.assertIsInstance(optimizer, (int, mpls.v1.MixedPrecisionLossScaleOptimizer))
+            pairs = optimizer.compute_gradients(tf.reduce_sum(weights) * factor, [weights])
+            optimizer.loss_scale.global_norm = tf.linalg.global_norm([grad for grad, _ in pairs])
+            train_op = optimizer.apply_gradients(pairs, global_step)
+            seen = []
+            with tf.compat.v1.Session() as session:
+                session.run(tf.compat.v1.global_variables_initializer())
+                for value in (1.0, INF, 2.0, 3.0):
+                    session.run(train_op, {factor: value})
+                    seen.append(session.run([optimizer._loss_scale(), global_step, scale._overflows]))
+                result = session.run(weights)
+        expected = [[32768.0, 1, 0], [16384.0, 1, 1], [16384.0, 2, 1], [32768.0, 3, 1]]
+        self.assertEqual([[float(scale), int(step), int(count)] for scale, step, count in seen], expected)
+        np.testing.assert_allclose(result, [0.4, 1.4], rtol=1e-6)
+
+    def test_an_overridden_method(self) -> None:
+        optimizer = Clipping(tf.compat.v1.train.GradientDescentOptimizer(0.5), 8)
+        variable = tf.Variable([1.0, 2.0])
+        optimizer.minimize(lambda: tf.reduce_sum(variable * [3.0, 4.0]), var_list=[variable])
+        np.testing.assert_allclose(variable, [0.7, 1.6], rtol=1e-6)
+
+    def test_with_tensorflows_helpers(self) -> None:
+        class Revised(mpls.v1.DynamicLossScale):
+            def update(self, grads: Any) -> Any:
+                finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(grad)) for grad in grads])
+                grown = tf_loss_scale._assign_if_finite(self._current_loss_scale, self._current_loss_scale * 4.0)
+                return tf_loss_scale._op_in_graph_mode(grown), finite
+
+        scale = Revised(1e38)
+        optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.5), scale)
+        variable = tf.Variable([1.0])
+        # 4e38 is no float32.
+        optimizer.apply_gradients([(tf.constant([1.0]), variable)])
+        self.assertEqual(float(scale()), np.float32(1e38))
+        scale._current_loss_scale.assign(2.0)
+        optimizer.apply_gradients([(tf.constant([1.0]), variable)])
+        self.assertEqual(float(scale()), 8.0)
+
+    def test_a_loss_scale_that_is_put_in(self) -> None:
+        optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(
+            tf.compat.v1.train.GradientDescentOptimizer(0.5), "dynamic"
+        )
+        other = mpls.v1.DynamicLossScale(16.0, 1)
+        optimizer._loss_scale = other
+        optimizer._track_trackable(other, "loss_scale", overwrite=True)
+        variable = tf.Variable([1.0])
+        optimizer.apply_gradients([(tf.constant([1.0]), variable)])
+        self.assertEqual(float(other()), 32.0)
+        with tempfile.TemporaryDirectory() as folder:
+            path = tf.train.Checkpoint(opt=optimizer).write(f"{folder}/c")
+            saved = tf.train.load_checkpoint(path)
+            key = "opt/loss_scale/current_loss_scale/.ATTRIBUTES/VARIABLE_VALUE"
+            self.assertEqual(float(saved.get_tensor(key)), 32.0)
