@@ -27,7 +27,7 @@ from mpls.keras.configs import config_of_old, deserialize_inner, is_called_by_ke
 from mpls.keras.families import concrete_class, family_of
 from mpls.keras.members import Members
 from mpls.keras.meta import LossScaleOptimizerMeta
-from mpls.keras.settings import require_loss_scale
+from mpls.keras.settings import as_loss_scale
 from mpls.keras.strategies import require_supported_strategy
 
 
@@ -172,7 +172,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "_loss_scale" and name in vars(self):
-            vars(self)[name] = self._held(require_loss_scale(value))
+            vars(self)[name] = self._held(as_loss_scale(value))
             self._track_loss_scale()
         elif name in SCALING:
             vars(self)[name] = noted_function(name, value, self._calls)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpls.core.loss_scale import is_dynamic, is_fixed
+from mpls.core.loss_scale import FixedLossScale, is_dynamic, is_fixed
+from mpls.core.numbers import is_number, require_usable, to_float
 from mpls.errors import ArgumentTypeError, error_text
 
 
@@ -26,18 +27,22 @@ def growth_steps_of(loss_scale: Any) -> int | None:
     return int(loss_scale.increment_period) if is_dynamic(loss_scale) else None
 
 
-def require_loss_scale(value: Any) -> Any:
-    """Return what a user puts in the place of a wrapper's loss scale, if it can be one.
+def as_loss_scale(value: Any) -> Any:
+    """Return the loss scale that a user puts in the place of a wrapper's; a number is a fixed one, as from TF 2.4 on.
 
     Raises:
         TypeError: it cannot be called and updated.
+        ValueError: it is a number that no fixed scale can have.
     """
+    subject = "LossScaleOptimizer: _loss_scale"
+    if is_number(value):
+        return FixedLossScale._unbounded(require_usable(to_float(value, subject), subject, value, is_fixed=True))
     if callable(value) and callable(getattr(value, "update", None)) and not isinstance(value, type):
         return value
     raise ArgumentTypeError(
         error_text(
-            "LossScaleOptimizer: _loss_scale",
-            "be a LossScale",
+            subject,
+            "be a LossScale or a number",
             value,
             "opt._loss_scale = mpls.experimental.DynamicLossScale(1024)",
             "loss-scale-arguments",

@@ -506,10 +506,17 @@ class ReadsTest(_Speaking):
         self.assertIs(optimizer._loss_scale, other)
         self.step(optimizer, variable)
         self.assertEqual(float(other()), 256.0)
-        for wrong in (None, 128.0, "dynamic", mpls.experimental.DynamicLossScale):
+        for wrong in (None, "dynamic", mpls.experimental.DynamicLossScale):
             with self.assertRaisesRegex(TypeError, "_loss_scale must be a LossScale"):
                 optimizer._loss_scale = wrong
         self.assertIs(optimizer._loss_scale, other)
+        # From TF 2.4 on, a number stood there if the scale was fixed.
+        optimizer._loss_scale = 4
+        self.assertEqual((float(optimizer._loss_scale()), optimizer.dynamic), (4.0, False))
+        (grad,) = self.scaled_grads(optimizer, variable, 1.0)
+        np.testing.assert_array_equal(grad, [4.0, 4.0])
+        with self.assertRaises(ValueError):
+            optimizer._loss_scale = 0
 
     @parameterized.expand(EVERYWHERE)
     def test_a_loss_scale_that_was_put_in_is_in_checkpoints(self, case: str, family: str, release: str | None) -> None:
