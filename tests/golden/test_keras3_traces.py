@@ -780,6 +780,10 @@ FACT_DIFFERENCES = (
         SPARSE,
     ),
     *(
+        differs("C.f.iterations", path, error("AttributeError"), None, "As Keras 2 had it; the counter takes the value.")
+        for path in ("set_before", "set_after")
+    ),
+    *(
         differs(
             "C.f.apply_return",
             f"{step}|1",
