@@ -780,7 +780,7 @@ FACT_DIFFERENCES = (
         SPARSE,
     ),
     *(
-        differs("C.f.iterations", path, error("AttributeError"), None, "As Keras 2 had it; the counter takes the value.")
+        differs("C.f.iterations", path, error("AttributeError"), None, "As in Keras 2; the counter takes the value.")
         for path in ("set_before", "set_after")
     ),
     *(
