@@ -18,10 +18,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import _cluster
 import _digits
+import _tf1_network as network
 import tensorflow.compat.v1 as tf
-import tf1_digits
 
 import mpls.v1
+
+tf.disable_v2_behavior()
 
 WORKERS = 2
 
@@ -41,12 +43,12 @@ def work(options: _cluster.Options) -> None:
     with tf.device(tf.train.replica_device_setter(cluster=server.server_def.cluster)):
         images = tf.placeholder(tf.float32, [None, _digits.PIXELS])
         labels = tf.placeholder(tf.int64, [None])
-        logits = tf1_digits.logits_of(images, tf.float16)
+        logits = network.logits_of(images, tf.float16)
         kernels = [variable for variable in tf.trainable_variables() if "kernel" in variable.name]
         decay = _digits.WEIGHT_DECAY * tf.add_n([tf.nn.l2_loss(kernel) for kernel in kernels])
-        loss = tf1_digits.mean_squared_error(logits, labels) + decay
+        loss = network.mean_squared_error(logits, labels) + decay
 
-        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(tf1_digits.momentum(), "dynamic")
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(network.momentum(), "dynamic")
         # The other way round, the loss scaling around it, does the same.
         opt = tf.train.SyncReplicasOptimizer(opt, replicas_to_aggregate=WORKERS, total_num_replicas=WORKERS)
         global_step = tf.train.get_or_create_global_step()

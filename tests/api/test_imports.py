@@ -169,11 +169,12 @@ class ImportTest(unittest.TestCase):
         self.assertEqual(run_python(code), "[]\n")
 
     def test_import_of_the_package_takes_less_than_50_ms(self) -> None:
+        # The processor's time, which other processes on a busy machine do not lengthen.
         code = """
             import time
-            start = time.perf_counter()
+            start = time.process_time()
             import mpls
-            print(time.perf_counter() - start)
+            print(time.process_time() - start)
         """
         self.assertLess(min(float(run_python(code)) for _ in range(5)), 0.050)
 
