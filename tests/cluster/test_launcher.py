@@ -109,7 +109,11 @@ class ParentTest(unittest.TestCase):
         marker = uuid.uuid4().hex
         command = [sys.executable, str(FOLDER / PROGRAM), *orders]
         options = "_cluster.Options(steps=10, deadline=60, task=None)"
-        code = f"import _cluster; _cluster.show({command}, {{'worker': {len(orders)}}}, {options}, 'title', ())"
+        # A job that runs in the background of a script ignores interrupts, and so do the processes that it starts.
+        code = (
+            "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+            f"import _cluster; _cluster.show({command}, {{'worker': {len(orders)}}}, {options}, 'title', ())"
+        )
         process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdout=subprocess.PIPE,
