@@ -1,4 +1,4 @@
-"""The command line: `mpls run`."""
+"""The command line: `mpls run` and `mpls inspect`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import mpls
 from mpls.importing.tf1 import import_as_v1
+from mpls.inspect import inspect
 from mpls.install import install
 from mpls.report import Report
 from mpls.run import CannotRun, run_module, run_script
@@ -21,7 +22,7 @@ What follows the script or the module is handed to it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line, and return the exit status: the program's own, or 2 if nothing could be run."""
+    """Run the command line, and return the exit status: the program's own, that of `inspect`, or 2 if nothing ran."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     head, program_arguments = _split(arguments)
     parser = _parser()
@@ -29,7 +30,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.command is None:
         parser.print_help(sys.stderr)
         return _USAGE_ERROR
+    if options.command == "inspect":
+        return _inspect(options)
     return _run(options, program_arguments)
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    try:
+        status, text = inspect(options.path, as_json=options.json)
+    except OSError as error:
+        print(f"mpls inspect: {error}", file=sys.stderr)
+        return _USAGE_ERROR
+    # What is not there is a wrong argument, a broken file is an answer.
+    is_error = status == _USAGE_ERROR and not options.json
+    print(f"mpls inspect: {text}" if is_error else text, file=sys.stderr if is_error else sys.stdout)
+    return status
 
 
 def _run(options: argparse.Namespace, program_arguments: list[str]) -> int:
@@ -98,4 +113,14 @@ def _parser() -> argparse.ArgumentParser:
         "--replace-existing", action="store_true", help="have names that still work mean the objects of mpls too"
     )
     run.add_argument("--report", action="store_true", help="print the historical names that the program has read")
+    inspection = commands.add_parser(
+        "inspect",
+        help="say what a checkpoint, a saved model or a config holds, and what mpls can restore it into",
+        description="Say what a file holds. It is only read: no code in it runs. The exit status is 0, or 1 if it is "
+        "broken, or 2 if it is nothing that any release has written.",
+    )
+    inspection.add_argument(
+        "path", metavar="PATH", help="a checkpoint (its prefix, or its folder), SavedModel, H5, .keras or JSON file"
+    )
+    inspection.add_argument("--json", action="store_true", help="print one JSON object, for machines")
     return parser

@@ -20,6 +20,7 @@ __all__ = [
     "MplsError",
     "MplsWarning",
     "ReplicaContextError",
+    "SavedStateError",
     "TensorArgumentError",
     "UnsupportedBackendError",
     "UnsupportedGraphError",
@@ -66,6 +67,10 @@ class ReplicaContextError(MplsError, ValueError):
     """A method was called in a replica or cross-replica context that it does not work in."""
 
 
+class SavedStateError(MplsError, ValueError):
+    """A file is broken, holds state that no optimizer can have, or state of another kind than the optimizer's."""
+
+
 class UnsupportedGraphError(MplsError, RuntimeError):
     """An optimizer is used in a kind of graph in which it does nothing."""
 
@@ -103,7 +108,10 @@ def error_text(subject: str, constraint: str, got: object, advice: str, anchor: 
 
 
 def _short_repr(value: object, limit: int = 200) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = "a value that is nested too deeply to be shown"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

@@ -21,6 +21,7 @@ EXCEPTIONS = {
     "MplsError": (Exception,),
     "CallOrderError": (RuntimeError,),
     "ReplicaContextError": (ValueError,),
+    "SavedStateError": (ValueError,),
     "TensorArgumentError": (TypeError, ValueError),
     "UnsupportedBackendError": (NotImplementedError, ValueError),
     "UnsupportedGraphError": (RuntimeError,),
@@ -71,6 +72,16 @@ class TextTest(unittest.TestCase):
         text = errors.error_text("it", "be short", "x" * 10_000, "Cut it", "a")
         self.assertLess(len(text), 400)
         self.assertIn("x...", text)
+
+    def test_values_that_are_nested_too_deeply(self) -> None:
+        value: list[Any] = []
+        for _ in range(5_000):
+            value = [value]
+        text = errors.error_text("it", "be flat", value, "Flatten it", "a")
+        self.assertEqual(
+            text,
+            "it must be flat; got a value that is nested too deeply to be shown (list). Flatten it. See MIGRATION.md#a",
+        )
 
 
 class WarningTest(unittest.TestCase):

@@ -1,0 +1,208 @@
+"""`mpls inspect`: what a file holds."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import Any
+
+from mpls.errors import SavedStateError
+from mpls.saved.reading import read
+from mpls.saved.record import Family, FileRecord, LossScaleRecord, OptimizerRecord
+from mpls.saved.validity import NotAnArtefactError
+from mpls.transfer.algorithms import state_of
+
+__all__ = ["describe", "inspect", "text_of"]
+
+WHOLE, BROKEN, NOTHING = 0, 1, 2
+
+_FAMILIES: dict[Family, str] = {
+    "v1": "tf.compat.v1.train",
+    "legacy": "tf_keras.optimizers.legacy",
+    "new": "tf_keras.optimizers",
+    "keras3": "keras.optimizers",
+}
+# What reads a format into the family that wrote it.
+_READERS = {
+    "object checkpoint": "tf.train.Checkpoint.restore",
+    "v1 checkpoint": "tf.compat.v1.train.Saver.restore",
+    "SavedModel": "mpls.keras.load_model",
+    "H5": "mpls.keras.load_model",
+    ".keras": "mpls.keras.load_model",
+    "config": "mpls.keras.LossScaleOptimizer.from_config",
+}
+
+
+def inspect(path: str, *, as_json: bool = False) -> tuple[int, str]:
+    """Say what a file holds, and whether mpls can restore it.
+
+    Nothing that the file holds is run, nothing outside it is opened, and nothing is written.
+
+    Args:
+        path: a checkpoint, a SavedModel, an H5 file, a `.keras` file or a config in JSON.
+        as_json: whether to return what `describe` does, as JSON.
+
+    Returns:
+        The exit status and the text: 0; 1 if it is broken; 2 if there is nothing, or nothing that any release wrote.
+    """
+    description = describe(path)
+    text = json.dumps(description, indent=2, allow_nan=False) if as_json else text_of(description)
+    return {"ok": WHOLE, "broken": BROKEN}.get(description["status"], NOTHING), text
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what a file holds as a JSON-able dict.
+
+    Args:
+        path: as with `inspect`.
+
+    Returns:
+        These keys, always all of them. NaN and infinity stand as the strings `'nan'`, `'inf'` and `'-inf'`.
+
+        * `path`: as given.
+        * `status`: `'ok'`; `'broken'`, which mpls refuses to restore; or `'unknown'`, nothing that any release wrote.
+        * `reason`: what is wrong, a text; null if all is well.
+        * `format`: `'object checkpoint'`, `'v1 checkpoint'`, `'SavedModel'`, `'H5'`, `'.keras'` or `'config'`; or null.
+        * `written_by`: the releases that write it, in words; or null.
+        * `optimizers`: a list of objects:
+
+          * `key`: where it is in the file.
+          * `family`: `'v1'`, `'legacy'`, `'new'` or `'keras3'`.
+          * `algorithm`: its class in Keras, as `'Adam'`; or null.
+          * `iterations`: its steps, an int; or null.
+          * `hyperparameters`: an object.
+          * `slots`: `{"names": [...], "variables": int, "numbers": int}`, the last over all slots.
+          * `other_state`: the names of other state.
+          * `loss_scale`: null if it has none, or `{"dynamic": bool, "scale": float, "good_steps": int,
+            "initial_scale": float, "growth_steps": int, "multiplier": float}`, null for what the file does not say.
+          * `restores_into`: a list of `{"family": str, "by": str, "state": bool}`: what it can go into, by which call,
+            and whether steps and slots come along or only settings.
+    """
+    result: dict[str, Any] = {
+        "path": os.fspath(path),
+        "status": "ok",
+        "reason": None,
+        "format": None,
+        "written_by": None,
+        "optimizers": [],
+    }
+    try:
+        record = read(path)
+    except SavedStateError as error:
+        status = "unknown" if isinstance(error, NotAnArtefactError) else "broken"
+        return {**result, "status": status, "reason": str(error)}
+    optimizers = [_optimizer(record, each) for each in record.optimizers]
+    return {**result, "format": record.format, "written_by": record.written_by, "optimizers": optimizers}
+
+
+def _optimizer(record: FileRecord, optimizer: OptimizerRecord) -> dict[str, Any]:
+    slots = [slot for variable in optimizer.variables for slot in variable.slots]
+    return {
+        "key": optimizer.key,
+        "family": optimizer.family,
+        "algorithm": optimizer.algorithm,
+        "iterations": optimizer.iterations,
+        "hyperparameters": _plain(dict(optimizer.hyperparameters)),
+        "slots": {
+            "names": list(dict.fromkeys(slots)),
+            "variables": len(optimizer.variables),
+            "numbers": sum(int(value.size) for variable in optimizer.variables for value in variable.slots.values()),
+        },
+        "other_state": list(optimizer.others),
+        "loss_scale": None if optimizer.loss_scale is None else _loss_scale(optimizer.loss_scale),
+        "restores_into": _targets(record, optimizer),
+    }
+
+
+def _loss_scale(loss_scale: LossScaleRecord) -> dict[str, Any]:
+    names = ("dynamic", "scale", "good_steps", "initial_scale", "growth_steps", "multiplier")
+    return {name: _plain(getattr(loss_scale, name)) for name in names}
+
+
+def _targets(record: FileRecord, optimizer: OptimizerRecord) -> list[dict[str, Any]]:
+    has_state = optimizer.iterations is not None or bool(optimizer.variables)
+    if record.format == "config" and optimizer.loss_scale is None:
+        return []
+    own = {"family": optimizer.family, "by": _READERS[record.format], "state": has_state}
+    if not has_state or state_of(optimizer.algorithm) is None:
+        return [own]
+    others: list[Family] = ["legacy", "new", "keras3"]
+    lacking = {"AdamW": "legacy", "Lion": "legacy"}.get(optimizer.algorithm or "")
+    return [own] + [
+        {"family": family, "by": "mpls.convert_state", "state": True}
+        for family in others
+        if family not in (optimizer.family, lacking)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as strict JSON can hold it."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def text_of(description: dict[str, Any]) -> str:
+    """Return what `describe` returned for people."""
+    path, reason = description["path"], description["reason"]
+    if description["status"] == "unknown":
+        return str(reason)
+    if description["status"] == "broken":
+        return f"{path}: cannot be restored: {reason}"
+    lines = [f"{path}: {description['format']}, written by {description['written_by']}"]
+    if not description["optimizers"]:
+        lines.append("  no optimizer: nothing to restore but weights")
+    for optimizer in description["optimizers"]:
+        lines += [f"  {line}" for line in _lines(optimizer)]
+    return "\n".join(lines)
+
+
+def _lines(optimizer: dict[str, Any]) -> list[str]:
+    steps = "steps unknown" if optimizer["iterations"] is None else f"{optimizer['iterations']} steps"
+    name = optimizer["algorithm"] or "an optimizer of an unknown class"
+    lines = [f"optimizer {optimizer['key']!r}: {name} of {_FAMILIES[optimizer['family']]}, {steps}"]
+    settings = [f"{key} {_short(value)}" for key, value in optimizer["hyperparameters"].items() if value is not None]
+    if settings:
+        lines.append(f"  hyperparameters: {', '.join(settings)}")
+    slots = optimizer["slots"]
+    if slots["variables"]:
+        names = ", ".join(slots["names"])
+        lines.append(f"  slots: {names}, of {slots['variables']} variables, {slots['numbers']} numbers")
+    if optimizer["other_state"]:
+        lines.append(f"  other state: {', '.join(optimizer['other_state'])}")
+    lines.append(f"  loss scale: {_loss_scale_line(optimizer['loss_scale'])}")
+    for target in optimizer["restores_into"]:
+        what = "restores" if target["state"] else "gives settings only"
+        lines.append(f"  {what}: into {_FAMILIES[target['family']]}, by {target['by']}")
+    return lines
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return str(value.get("class_name", "of several settings"))
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) < 60 else f"{text[:57]}..."
+
+
+def _loss_scale_line(loss_scale: dict[str, Any] | None) -> str:
+    if loss_scale is None:
+        return "none in the file"
+    parts = ["dynamic" if loss_scale["dynamic"] else "fixed"]
+    if not loss_scale["dynamic"]:
+        parts.append("value unknown" if loss_scale["scale"] is None else f"{loss_scale['scale']:g}")
+        return ", ".join(parts)
+    parts.append("current unknown" if loss_scale["scale"] is None else f"now {loss_scale['scale']:g}")
+    if loss_scale["good_steps"] is not None:
+        parts.append(f"good steps {loss_scale['good_steps']}")
+    if loss_scale["initial_scale"] is not None:
+        parts.append(f"initially {loss_scale['initial_scale']:g}")
+    if loss_scale["growth_steps"] is not None:
+        parts.append(f"grows after {loss_scale['growth_steps']}")
+    if loss_scale["multiplier"] is not None:
+        parts.append(f"by {loss_scale['multiplier']:g}")
+    return ", ".join(parts)

@@ -1,0 +1,195 @@
+"""Checkpoints that `tf.train.Checkpoint` writes, and that saved models hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from mpls.saved.bundles import Bundle
+from mpls.saved.graphs import ObjectGraph
+from mpls.saved.names import algorithm_named, algorithm_of_legacy
+from mpls.saved.new_checkpoints import is_new, read_new
+from mpls.saved.record import LossScaleRecord, OptimizerRecord, VariableRecord
+from mpls.saved.validity import check_count, check_good_steps, check_scale
+
+# Other children of legacy optimizers are hyperparameters.
+_LEGACY_STATE = ("iter", "momentum_cache")
+_WRAPPING = ("loss_scale", "base_optimizer", "inner_optimizer")
+
+
+class ObjectCheckpoint:
+    """A checkpoint with an object graph, and what its optimizers are.
+
+    Args:
+        bundle: the checkpoint.
+
+    Raises:
+        SavedStateError: it is broken.
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+        self.graph = ObjectGraph(bundle)
+
+    def optimizers(self) -> list[OptimizerRecord]:
+        """Return the optimizers, those that wrappers wrap once.
+
+        Raises:
+            SavedStateError: state in it is broken, or none that an optimizer can have.
+        """
+        wrapped = {inner for number in self._reachable() if (inner := self._wrapped_by(number)) is not None}
+        found = [self._read(number) for number in self._reachable() if number not in wrapped]
+        return [record for record in found if record is not None]
+
+    def is_old_layout(self, key: str) -> bool:
+        """Return whether the optimizer of a record is saved inside a wrapper, as up to TF 2.2."""
+        numbers = [number for number, path in self.graph.paths.items() if path == key]
+        inner = self.graph.child(numbers[0], "base_optimizer") if numbers else None
+        return inner is not None and self._is_optimizer(inner)
+
+    def _reachable(self) -> Iterator[int]:
+        yield from sorted(self.graph.paths)
+
+    def _wrapped_by(self, number: int) -> int | None:
+        for name in ("base_optimizer", "inner_optimizer"):
+            inner = self.graph.child(number, name)
+            if inner is not None:
+                return inner
+        return None
+
+    def _read(self, number: int) -> OptimizerRecord | None:
+        inner = self._wrapped_by(number)
+        state = inner if inner is not None and self._is_optimizer(inner) else number
+        key = self.graph.paths[number]
+        if is_new(self.graph, state):
+            record = read_new(self.bundle, self.graph, state, key)
+        elif self.graph.child(state, "iter") is not None:
+            record = self._read_legacy(state, key)
+        elif self.graph.nodes[state].slots or self._is_wrapper(number):
+            record = self._read_v1(state, key)
+        else:
+            return None
+        return replace(record, loss_scale=self._loss_scale(number))
+
+    def _is_optimizer(self, number: int) -> bool:
+        has_state = self.graph.child(number, "iter") is not None or bool(self.graph.nodes[number].slots)
+        return has_state or is_new(self.graph, number)
+
+    def _is_wrapper(self, number: int) -> bool:
+        return self.graph.child(number, "loss_scale") is not None and self._wrapped_by(number) is not None
+
+    def _value(self, number: int) -> Any:
+        return self.bundle.tensor(self.graph.require(number, self.graph.paths.get(number, str(number))))
+
+    def _read_legacy(self, number: int, key: str) -> OptimizerRecord:
+        node = self.graph.nodes[number]
+        hyperparameters: dict[str, Any] = {}
+        others: dict[str, Any] = {}
+        for name, child in node.children.items():
+            if name in _WRAPPING or self.graph.value_key(child) is None:
+                continue
+            if name not in _LEGACY_STATE and self.bundle.shape(self._known(child)) == ():
+                hyperparameters[name] = float(self._value(child))
+            elif name != "iter":
+                others[name] = self._value(child)
+        variables = self._slots(number)
+        iteration = node.children["iter"]
+        full_name = self.graph.nodes[iteration].full_name or ""
+        kinds = {slot for variable in variables for slot in variable.slots}
+        return OptimizerRecord(
+            key=key,
+            family="legacy",
+            algorithm=algorithm_named(full_name.split("/")[-2] if "/" in full_name else None)
+            or algorithm_of_legacy(hyperparameters, kinds, others),
+            iterations=check_count(self.bundle.path, self._known(iteration), self._value(iteration)),
+            hyperparameters=hyperparameters,
+            variables=variables,
+            others=others,
+        )
+
+    def _known(self, number: int) -> str:
+        key = self.graph.require(number, self.graph.paths.get(number, str(number)))
+        if key not in self.bundle:
+            self.bundle.tensor(key)
+        return key
+
+    def _slots(self, number: int) -> list[VariableRecord]:
+        slots: dict[int, dict[str, Any]] = {}
+        for slot in self.graph.nodes[number].slots:
+            slots.setdefault(slot.variable, {})[slot.name] = self._value(slot.slot)
+        return [
+            VariableRecord(self.graph.variable_key(variable), self.graph.nodes[variable].full_name, values)
+            for variable, values in slots.items()
+        ]
+
+    def _read_v1(self, number: int, key: str) -> OptimizerRecord:
+        node = self.graph.nodes[number]
+        names = [self.graph.nodes[slot.slot].full_name or "" for slot in node.slots]
+        kinds = {slot.name for slot in node.slots}
+        others = {
+            name: self._value(child)
+            for name, child in node.children.items()
+            if name not in _WRAPPING and self.graph.value_key(child) is not None
+        }
+        steps = [each for each in self._reachable() if self.graph.nodes[each].full_name == "global_step"]
+        iterations = None
+        if len(steps) == 1:
+            iterations = check_count(self.bundle.path, self._known(steps[0]), self._value(steps[0]))
+        return OptimizerRecord(
+            key=key,
+            family="v1",
+            algorithm=_v1_algorithm(names, kinds),
+            iterations=iterations,
+            variables=self._slots(number),
+            others=others,
+        )
+
+    def _loss_scale(self, number: int) -> LossScaleRecord | None:
+        names = ("dynamic_scale", "step_counter")
+        holder: int | None = number
+        if self.graph.child(number, "inner_optimizer") is None:
+            names = ("current_loss_scale", "good_steps")
+            holder = self.graph.child(number, "loss_scale")
+        variables = [None if holder is None else self.graph.child(holder, name) for name in names]
+        if None in variables:
+            is_wrapper = holder is not None or self._wrapped_by(number) is not None
+            return LossScaleRecord(dynamic=False) if is_wrapper else None
+        scale, good_steps = (int(variable or 0) for variable in variables)
+        path = self.bundle.path
+        return LossScaleRecord(
+            dynamic=True,
+            scale=check_scale(path, self._known(scale), self._value(scale)),
+            good_steps=check_good_steps(path, self._known(good_steps), self._value(good_steps), None),
+        )
+
+
+def _v1_algorithm(slot_names: list[str], kinds: set[str]) -> str | None:
+    """Tell a v1 optimizer by the ends of its slots' names, as in `'dense/kernel/Adam_1'`, or by the kinds of slots."""
+    named = {algorithm_named(_KERAS_OF_V1.get(_without_number(name), None)) for name in slot_names}
+    if len(named) == 1 and None not in named:
+        return named.pop()
+    for algorithm, slots in _KINDS_OF_V1:
+        if kinds and slots == kinds:
+            return algorithm
+    return None
+
+
+def _without_number(name: str) -> str:
+    last = name.rpartition("/")[2]
+    head, _, number = last.rpartition("_")
+    return head if number.isdecimal() else last
+
+
+_KERAS_OF_V1 = {"Adam": "Adam", "Momentum": "SGD", "RMSProp": "RMSprop"} | {
+    name: name for name in ("Adagrad", "Adadelta", "Ftrl")
+}
+_KINDS_OF_V1 = [
+    ("Adam", {"m", "v"}),
+    ("SGD", {"momentum"}),
+    ("RMSprop", {"rms", "momentum"}),
+    ("RMSprop", {"rms", "mg", "momentum"}),
+    ("Adagrad", {"accumulator"}),
+    ("Adadelta", {"accum", "accum_update"}),
+    ("Ftrl", {"accum", "linear"}),
+]

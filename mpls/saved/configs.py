@@ -1,0 +1,261 @@
+"""Configs of optimizers, of whatever release, read as plain JSON: no class is looked up and no code runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mpls.saved.names import algorithm_named
+from mpls.saved.record import Family, LossScaleRecord, OptimizerRecord
+from mpls.saved.validity import (
+    FROM_WRITER,
+    broken,
+    check_good_steps,
+    check_growth_steps,
+    check_number,
+    reading_foreign_bytes,
+)
+
+WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
+_MULTIPLIER = 2.0
+_DEPTH = 200
+_ROOT = "the config"
+# What wrappers of Keras 3 up to 3.5 had in their configs without using it.
+_BASE_ARGUMENTS = (
+    "weight_decay",
+    "clipnorm",
+    "global_clipnorm",
+    "clipvalue",
+    "use_ema",
+    "ema_momentum",
+    "ema_overwrite_frequency",
+    "loss_scale_factor",
+    "gradient_accumulation_steps",
+)
+_SETTINGS = ("dynamic", "initial_scale", "dynamic_growth_steps")
+_STATE = "loss_scale_state"
+_NO_HYPERPARAMETERS = ("name", "is_legacy_optimizer", "jit_compile")
+
+
+@dataclass(frozen=True)
+class ConfigRecord:
+    """What a config says.
+
+    Attributes:
+        optimizer: the optimizer, without slots.
+        written_by: the releases that write such configs.
+    """
+
+    optimizer: OptimizerRecord
+    written_by: str
+
+
+def parse_json(path: str, key: str, text: bytes | str) -> Any:
+    """Return the value that a JSON text holds.
+
+    Raises:
+        SavedStateError: it is no JSON.
+    """
+    with reading_foreign_bytes(path, key, "be JSON"):
+        value = json.loads(text if isinstance(text, str) else bytes(text).decode("utf-8-sig"))
+    _check_depth(path, key, value)
+    return value
+
+
+def _check_depth(path: str, key: str, value: Any) -> None:
+    """Refuse what functions that call themselves could not walk through."""
+    level = [value]
+    for _ in range(_DEPTH):
+        nested = [each for each in level if isinstance(each, (dict, list))]
+        level = [child for each in nested for child in (each.values() if isinstance(each, dict) else each)]
+        if not level:
+            return
+    raise broken(path, key, f"be nested at most {_DEPTH} times", "more", FROM_WRITER)
+
+
+def read_optimizer(path: str, key: str, config: Any, family: Family | None = None) -> ConfigRecord:
+    """Read a config of an optimizer or of a wrapper: serialized, or what its `get_config` returned.
+
+    Args:
+        path: the file, for errors.
+        key: where in it the config is, as `'training_config/optimizer_config'`; empty if it is the whole file.
+        config: the config.
+        family: who wrote it, if that is known already.
+
+    Returns:
+        What it says.
+
+    Raises:
+        SavedStateError: it is none, or says what cannot be.
+    """
+    if isinstance(config, str):
+        # Keras 3 keeps what was given to compile.
+        return ConfigRecord(OptimizerRecord(key, family or "keras3", algorithm_named(config)), "Keras 3")
+    content = _dict(path, key, config)
+    if "class_name" in content:
+        name = _text(path, _at(key, "class_name"), content["class_name"])
+        if _base_name(name) in WRAPPERS:
+            settings = _dict(path, _at(key, "config"), content.get("config"))
+            return _read_wrapper(path, key, _at(key, "config"), settings, _base_name(name), family)
+        return _read_bare(path, key, content, family, is_keras_3=None)
+    if "inner_optimizer" in content or "loss_scale" in content:
+        return _read_wrapper(path, key, key, content, None, family)
+    if "learning_rate" not in content:
+        raise broken(path, key or _ROOT, "be a config of an optimizer", sorted(map(str, content)), FROM_WRITER)
+    return _read_bare(path, key, {"class_name": content.get("name"), "config": content}, family, is_keras_3=None)
+
+
+def _read_wrapper(
+    path: str, key: str, place: str, settings: Mapping[str, Any], name: str | None, family: Family | None
+) -> ConfigRecord:
+    if "loss_scale" in settings:
+        inner_key, written_by = "optimizer", "TF 2.2 and 2.3 (experimental)"
+        _refuse_unknown(path, place, settings, ("optimizer", "loss_scale"))
+        loss_scale = _read_loss_scale(path, _at(place, "loss_scale"), settings["loss_scale"])
+    else:
+        inner_key, written_by = "inner_optimizer", "TF 2.4 or later"
+        of_keras_3 = ("name", *_BASE_ARGUMENTS) if "name" in settings else ()
+        _refuse_unknown(path, place, settings, ("inner_optimizer", *_SETTINGS, *of_keras_3))
+        loss_scale = _read_settings(path, place, settings)
+    inner_place = _at(place, inner_key)
+    if inner_key not in settings:
+        raise broken(path, place or _ROOT, f"have the key {inner_key!r}", sorted(map(str, settings)), FROM_WRITER)
+    inner = _dict(path, inner_place, settings[inner_key])
+    if _base_name(_text(path, f"{inner_place}/class_name", inner.get("class_name"))) in WRAPPERS:
+        raise broken(path, inner_place, "not be a LossScaleOptimizer itself", inner["class_name"], FROM_WRITER)
+    if family is None and name == "LossScaleOptimizerV3":
+        family = "new"
+    bare = _read_bare(path, inner_place, inner, family, is_keras_3="name" in settings).optimizer
+    if _STATE in inner:
+        loss_scale = _with_state(path, f"{inner_place}/{_STATE}", inner[_STATE], loss_scale)
+    if bare.family == "keras3":
+        written_by = "Keras 3"
+    elif bare.family == "new":
+        written_by = "TF 2.11 to 2.15, or tf_keras"
+    elif name == "LossScaleOptimizerV1":
+        written_by = "TF 2.4 to 2.8 (experimental)"
+    record = OptimizerRecord(
+        key, bare.family, bare.algorithm, hyperparameters=bare.hyperparameters, loss_scale=loss_scale
+    )
+    return ConfigRecord(record, written_by)
+
+
+def _read_bare(
+    path: str, key: str, content: Mapping[str, Any], family: Family | None, is_keras_3: bool | None
+) -> ConfigRecord:
+    name = _text(path, _at(key, "class_name"), content.get("class_name"))
+    config = _dict(path, _at(key, "config"), content.get("config"))
+    rate = config.get("learning_rate", 0.0)
+    if isinstance(rate, bool) or not isinstance(rate, (int, float, dict)):
+        place = _at(_at(key, "config"), "learning_rate")
+        raise broken(path, place, "be a number or the config of a schedule", rate, FROM_WRITER)
+    if not key and algorithm_named(name) is None and "learning_rate" not in config:
+        raise broken(path, _ROOT, "be a config of an optimizer", name, FROM_WRITER)
+    family = family or _family_of(config, content.get("module"), bool(is_keras_3))
+    hyperparameters = {each: value for each, value in config.items() if each not in _NO_HYPERPARAMETERS}
+    written_by = {"legacy": "TF 1.14 or later", "new": "TF 2.11 to 2.15, or tf_keras"}.get(family, "Keras 3")
+    return ConfigRecord(OptimizerRecord(key, family, algorithm_named(name), None, hyperparameters), written_by)
+
+
+def _family_of(config: Mapping[str, Any], module: Any, is_keras_3: bool) -> Family:
+    if "is_legacy_optimizer" in config:
+        return "legacy" if config["is_legacy_optimizer"] else "new"
+    if "jit_compile" in config:
+        return "new"
+    if isinstance(module, str) and module.endswith(".legacy"):
+        return "legacy"
+    if is_keras_3 or "use_ema" in config or "loss_scale_factor" in config:
+        return "keras3"
+    return "legacy"
+
+
+def _read_settings(path: str, place: str, settings: Mapping[str, Any]) -> LossScaleRecord:
+    dynamic = settings.get("dynamic", True)
+    if not isinstance(dynamic, bool):
+        raise broken(path, _at(place, "dynamic"), "be a bool", dynamic, FROM_WRITER)
+    initial, growth = settings.get("initial_scale"), settings.get("dynamic_growth_steps")
+    scale = None if initial is None else check_number(path, _at(place, "initial_scale"), initial)
+    steps = None if growth is None else check_growth_steps(path, _at(place, "dynamic_growth_steps"), growth)
+    if dynamic:
+        return LossScaleRecord(True, initial_scale=scale, growth_steps=steps, multiplier=_MULTIPLIER)
+    if steps is not None:
+        raise broken(path, _at(place, "dynamic_growth_steps"), "be null for a fixed scale", growth, FROM_WRITER)
+    if scale is None:
+        raise broken(path, _at(place, "initial_scale"), "be a number for a fixed scale", initial, FROM_WRITER)
+    return LossScaleRecord(False, scale=scale, initial_scale=scale)
+
+
+def _read_loss_scale(path: str, place: str, config: Any) -> LossScaleRecord:
+    content = _dict(path, place, config)
+    name = _base_name(_text(path, _at(place, "class_name"), content.get("class_name")))
+    settings = _dict(path, _at(place, "config"), content.get("config"))
+    place = _at(place, "config")
+    if name == "FixedLossScale":
+        _refuse_unknown(path, place, settings, ("loss_scale_value",))
+        scale = check_number(path, f"{place}/loss_scale_value", settings.get("loss_scale_value"))
+        return LossScaleRecord(False, scale=scale, initial_scale=scale)
+    if name != "DynamicLossScale":
+        constraint = "be the class name of a loss scale, 'FixedLossScale' or 'DynamicLossScale'"
+        raise broken(path, place.removesuffix("/config") + "/class_name", constraint, name, FROM_WRITER)
+    _refuse_unknown(path, place, settings, ("initial_loss_scale", "increment_period", "multiplier"))
+    initial = settings.get("initial_loss_scale", 2.0**15)
+    return LossScaleRecord(
+        True,
+        initial_scale=check_number(path, f"{place}/initial_loss_scale", initial),
+        growth_steps=check_growth_steps(path, f"{place}/increment_period", settings.get("increment_period", 2000)),
+        multiplier=check_number(path, f"{place}/multiplier", settings.get("multiplier", _MULTIPLIER)),
+    )
+
+
+def _with_state(path: str, place: str, state: Any, loss_scale: LossScaleRecord) -> LossScaleRecord:
+    """Add the state that files written under mpls have beside the settings."""
+    content = _dict(path, place, state)
+    _refuse_unknown(path, place, content, ("scale", "good_steps"))
+    scale = check_number(path, f"{place}/scale", content.get("scale"))
+    good_steps = content.get("good_steps")
+    if good_steps is None and not loss_scale.dynamic:
+        return with_state(loss_scale, scale, None)
+    if isinstance(good_steps, bool) or not isinstance(good_steps, int) or abs(good_steps) >= 2**63:
+        raise broken(path, f"{place}/good_steps", "be a whole number", good_steps, FROM_WRITER)
+    check_good_steps(path, f"{place}/good_steps", good_steps, loss_scale.growth_steps)
+    return with_state(loss_scale, scale, good_steps)
+
+
+def with_state(settings: LossScaleRecord, scale: float | None, good_steps: int | None) -> LossScaleRecord:
+    """Return a loss scale with its settings and its state."""
+    return LossScaleRecord(
+        settings.dynamic,
+        scale if scale is not None else settings.scale,
+        good_steps if settings.dynamic else None,
+        settings.initial_scale,
+        settings.growth_steps,
+        settings.multiplier,
+    )
+
+
+def _at(place: str, key: str) -> str:
+    return f"{place}/{key}" if place else key
+
+
+def _base_name(name: str) -> str:
+    return name.rpartition(">")[2]
+
+
+def _dict(path: str, key: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise broken(path, key or _ROOT, "be an object of JSON", value, FROM_WRITER)
+    return value
+
+
+def _text(path: str, key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise broken(path, key, "be a name", value, FROM_WRITER)
+    return value
+
+
+def _refuse_unknown(path: str, place: str, settings: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for key in settings:
+        if key not in known:
+            raise broken(path, _at(place, key), f"be one of {', '.join(known)}", key, FROM_WRITER)

@@ -1,0 +1,250 @@
+"""H5 files of models, and the plain access to H5 content that follows no link out of the file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from mpls.saved.configs import parse_json, read_optimizer
+from mpls.saved.files import size_of
+from mpls.saved.heaps import check_heaps
+from mpls.saved.names import algorithm_named, slot_and_variable
+from mpls.saved.record import FileRecord, LossScaleRecord, OptimizerRecord, VariableRecord
+from mpls.saved.validity import broken, check_count, check_good_steps, check_scale, reading_foreign_bytes
+from mpls.saved.weights import read_weights_only
+
+# What gzip makes of zeros; no dataset unpacks to more.
+_BEST_COMPRESSION = 1100
+_SLACK = 1 << 20
+
+
+def _h5py() -> Any:
+    return import_module("h5py")
+
+
+class Content:
+    """Datasets and attributes of an H5 file; soft, external and virtual links count as missing."""
+
+    def __init__(self, path: str, file: Any) -> None:
+        self._path = path
+        self._file = file
+        self.datasets: dict[str, Any] = {}
+        self._groups: dict[str, Any] = {"": file}
+
+        def note(name: str, item: Any) -> None:
+            if isinstance(item, _h5py().Dataset):
+                self.datasets[name] = item
+            else:
+                self._groups[name] = item
+
+        with self._guard("the structure"):
+            # Objects behind links that are not hard are not visited.
+            file.visititems(note)
+
+    def _guard(self, key: str) -> Any:
+        return reading_foreign_bytes(self._path, key, "be whole")
+
+    def has_group(self, name: str) -> bool:
+        """Return whether there is a group of that name."""
+        return name in self._groups
+
+    def name_of(self, group: str) -> str | None:
+        """Return the name that Keras 3 has given to a group, if it has."""
+        with self._guard(group):
+            item = self._groups.get(group)
+            value = None if item is None or "name" not in item.attrs else self._attribute(item, "name")
+            return value if isinstance(value, str) else None
+
+    def array(self, name: str) -> Any:
+        """Return a dataset.
+
+        Raises:
+            SavedStateError: it is missing, elsewhere, broken, or claims an absurd size.
+        """
+        if name not in self.datasets:
+            raise broken(self._path, name, "be a dataset in the file", "nothing")
+        with self._guard(name):
+            dataset = self.datasets[name]
+            if dataset.is_virtual or dataset.external:
+                raise broken(self._path, name, "have its values in the file itself", "a reference to another file")
+            declared = int(np.prod(dataset.shape, dtype=object)) * dataset.dtype.itemsize
+            stored = dataset.id.get_storage_size()
+            if declared > stored * (_BEST_COMPRESSION if dataset.chunks else 1) + (_SLACK if dataset.chunks else 0):
+                raise broken(self._path, name, f"fit into the {stored} bytes that it has", f"{declared} bytes")
+            if dataset.dtype.kind not in "iufb":
+                raise broken(self._path, name, "be of a numeric dtype", str(dataset.dtype))
+            return np.asarray(dataset[()])
+
+    def text(self, name: str) -> str | None:
+        """Return a text attribute of the file, or None.
+
+        Raises:
+            SavedStateError: it is no text.
+        """
+        with self._guard(name):
+            if name not in self._file.attrs:
+                return None
+            value = self._attribute(self._file, name)
+            if isinstance(value, bytes):
+                value = value.decode("utf-8")
+            if not isinstance(value, str):
+                raise broken(self._path, name, "be text", value)
+            return value
+
+    def names(self, group: str, attribute: str) -> list[str]:
+        """Return an attribute that is a list of names; long ones are saved in chunks."""
+        with self._guard(f"{group}/{attribute}"):
+            item = self._groups[group]
+            found = [attribute] if attribute in item.attrs else []
+            while not found or found != [attribute]:
+                chunk = f"{attribute}{len(found)}"
+                if chunk not in item.attrs:
+                    break
+                found.append(chunk)
+            values = [value for name in found for value in np.asarray(self._attribute(item, name)).ravel().tolist()]
+            return [value.decode("utf-8") if isinstance(value, bytes) else str(value) for value in values]
+
+    def _attribute(self, item: Any, name: str) -> Any:
+        stored = item.attrs.get_id(name)
+        if int(np.prod(stored.shape, dtype=object)) * stored.dtype.itemsize > 1 << 28:
+            raise broken(self._path, name, "be of a plausible size", str(stored.shape))
+        return item.attrs[name]
+
+
+@contextmanager
+def opened(path: str, source: str | bytes) -> Iterator[Content]:
+    """Open an H5 file for reading.
+
+    Args:
+        path: what errors call it.
+        source: the file's path, or its content.
+    """
+    check_heaps(path, source)
+    with reading_foreign_bytes(path, "the file", "be a whole H5 file"):
+        file = _h5py().File(io.BytesIO(source) if isinstance(source, bytes) else source, "r")
+    try:
+        yield Content(path, file)
+    finally:
+        with reading_foreign_bytes(path, "the file", "be a whole H5 file"):
+            file.close()
+
+
+def read_h5(path: str) -> FileRecord:
+    """Read an H5 file of a model.
+
+    Raises:
+        SavedStateError: it is broken, or holds state that no optimizer can have.
+    """
+    size_of(path)
+    with opened(path, path) as content:
+        return _read(path, content)
+
+
+def _read(path: str, content: Content) -> FileRecord:
+    version = content.text("keras_version") or ""
+    written_by = f"Keras {version}" if version else "Keras"
+    text = content.text("training_config")
+    training: Any = None if text is None else parse_json(path, "training_config", text)
+    if not isinstance(training, Mapping) or training.get("optimizer_config") is None:
+        if content.has_group("optimizer_weights"):
+            raise broken(path, "training_config", "describe the optimizer whose weights the file holds", training)
+        alone = read_weights_only(path, content)
+        return FileRecord(path, "H5", written_by, () if alone is None else [alone])
+    is_keras_3 = version.startswith("3")
+    key = "training_config/optimizer_config"
+    record = read_optimizer(path, key, training["optimizer_config"], "keras3" if is_keras_3 else None).optimizer
+    if content.has_group("optimizer_weights"):
+        record = _Weights(path, content, record).record()
+    return FileRecord(path, "H5", written_by, [replace(record, key="optimizer_weights")])
+
+
+class _Weights:
+    """The weights of an optimizer, by name."""
+
+    def __init__(self, path: str, content: Content, optimizer: OptimizerRecord) -> None:
+        self.path = path
+        self.content = content
+        self.optimizer = optimizer
+        self.names = content.names("optimizer_weights", "weight_names")
+        self.model = self._model_weights()
+
+    def _model_weights(self) -> dict[str, str]:
+        """Return the keys of the model's weights by their names, slashes as underscores in Keras 3."""
+        found = {}
+        for key in self.content.datasets:
+            if key.startswith("model_weights/") and key.count("/") > 1:
+                name = key.split("/", 2)[2].partition(":")[0]
+                found[name.replace("/", "_") if self.optimizer.family == "keras3" else name] = key
+        return found
+
+    def record(self) -> OptimizerRecord:
+        iterations: int | None = None
+        scale: float | None = None
+        good_steps: int | None = None
+        slots: dict[str, dict[str, Any]] = {}
+        hyperparameters = dict(self.optimizer.hyperparameters)
+        others: dict[str, Any] = {}
+        for name in self.names:
+            plain, array = name.partition(":")[0], self.content.array(f"optimizer_weights/{name}")
+            last = plain.rpartition("/")[2]
+            if last in ("iter", "iteration"):
+                # In Keras 3 the wrapper's own come first.
+                iterations = check_count(self.path, f"optimizer_weights/{name}", array)
+            elif last == "dynamic_scale":
+                scale = check_scale(self.path, f"optimizer_weights/{name}", array)
+            elif last == "step_counter":
+                good_steps = check_good_steps(self.path, f"optimizer_weights/{name}", array, self._growth_steps())
+            elif last == "learning_rate" and array.shape == ():
+                hyperparameters["learning_rate"] = float(array)
+            else:
+                slot, variable = self._slot(plain)
+                if slot is None or variable is None:
+                    # The product of Keras 3's Nadam has no name of its own.
+                    is_product = self.optimizer.algorithm == "Nadam" and last.partition("_")[0] == "variable"
+                    others["_u_product" if is_product else last] = array
+                else:
+                    slots.setdefault(variable, {})[slot] = array
+        return replace(
+            self.optimizer,
+            iterations=iterations,
+            hyperparameters=hyperparameters,
+            variables=[self._variable(name, values) for name, values in slots.items()],
+            others=others,
+            loss_scale=self._loss_scale(scale, good_steps),
+        )
+
+    def _growth_steps(self) -> int | None:
+        return None if self.optimizer.loss_scale is None else self.optimizer.loss_scale.growth_steps
+
+    def _slot(self, name: str) -> tuple[str | None, str | None]:
+        if self.optimizer.family != "legacy":
+            return slot_and_variable(self.optimizer.family, name)
+        variable, _, slot = name.rpartition("/")
+        parts = variable.split("/")
+        # After the optimizer's name, which the user may have chosen.
+        for start in range(len(parts)):
+            if "/".join(parts[start:]) in self.model:
+                return slot, "/".join(parts[start:])
+        for start, part in enumerate(parts[:-1], 1):
+            if algorithm_named(part) is not None:
+                return slot, "/".join(parts[start:])
+        return None, None
+
+    def _variable(self, name: str, slots: dict[str, Any]) -> VariableRecord:
+        key = self.model.get(name)
+        if key is not None and self.optimizer.family == "keras3":
+            name = key.split("/", 2)[2]
+        return VariableRecord(key, name, slots)
+
+    def _loss_scale(self, scale: float | None, good_steps: int | None) -> LossScaleRecord | None:
+        known = self.optimizer.loss_scale
+        if scale is None:
+            return known
+        known = known or LossScaleRecord(dynamic=True)
+        return replace(known, scale=scale, good_steps=good_steps)

@@ -1,0 +1,167 @@
+"""Checkpoints that `tf.compat.v1.train.Saver` writes: tensors by the names of variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from mpls.saved.bundles import Bundle
+from mpls.saved.names import ALGORITHMS, CENTERED_RMSPROP_SLOTS, V1_OPTIMIZERS
+from mpls.saved.record import LossScaleRecord, OptimizerRecord, VariableRecord
+from mpls.saved.validity import check_count, check_good_steps, check_scale
+
+_NUMBERED = re.compile(r"^(?P<base>.*?)(_(?P<number>[1-9][0-9]{0,3}))?$", re.DOTALL)
+_SCALES = ("current_loss_scale", "loss_scale")
+_BETA_POWERS = ("beta1_power", "beta2_power")
+# Averages of variables look like slots.
+_NO_SLOTS = ("ExponentialMovingAverage", "Assign", "read", "avg")
+
+
+def read_names(bundle: Bundle) -> list[OptimizerRecord]:
+    """Return the optimizers that names of variables tell of.
+
+    A loss scale goes to the optimizer where there is one of each; otherwise it has a record of its own, whose key is
+    its name, since the names do not say which belongs to which.
+
+    Raises:
+        SavedStateError: state is broken, or none that an optimizer can have.
+    """
+    scales = {name: scale for name in bundle.entries if (scale := _loss_scale(bundle, name)) is not None}
+    powers = {name: bundle.tensor(name) for name in bundle.entries if _split(name)[1] in _BETA_POWERS}
+    slots = _slots(bundle, allows_unknown=bool(scales or powers))
+    iterations = _global_step(bundle)
+    records = _legacy(bundle)
+    belongs = len(scales) == 1 and len(slots) + len(records) < 2
+    if belongs:
+        records = [replace(record, loss_scale=next(iter(scales.values()))) for record in records]
+    for optimizer, variables in slots.items():
+        algorithm, names = _layout(optimizer, variables, bool(powers))
+        records.append(
+            OptimizerRecord(
+                key=optimizer,
+                family="v1",
+                algorithm=algorithm,
+                iterations=iterations,
+                variables=[_variable(bundle, variable, found, names) for variable, found in variables.items()],
+                others=powers if algorithm == "Adam" else {},
+                loss_scale=next(iter(scales.values())) if belongs else None,
+            )
+        )
+    if not (belongs and records):
+        records += [
+            OptimizerRecord(name, "v1", iterations=iterations, loss_scale=each) for name, each in scales.items()
+        ]
+    return records
+
+
+def _split(name: str) -> tuple[str, str, int]:
+    """Return the scope, the last part without the number that makes it unique, and that number."""
+    scope, _, last = name.rpartition("/")
+    match = _NUMBERED.match(last)
+    base, number = (last, None) if match is None else (match["base"], match["number"])
+    return scope, base, int(number or 0)
+
+
+def _joined(scope: str, base: str, number: int) -> str:
+    return (f"{scope}/" if scope else "") + base + (f"_{number}" if number else "")
+
+
+def _loss_scale(bundle: Bundle, name: str) -> LossScaleRecord | None:
+    scope, base, number = _split(name)
+    good_steps = _joined(scope, "good_steps", number)
+    if base not in _SCALES or good_steps not in bundle:
+        return None
+    if base == "loss_scale" and _joined(scope, "bad_steps", number) not in bundle:
+        return None
+    return LossScaleRecord(
+        dynamic=True,
+        scale=check_scale(bundle.path, name, bundle.tensor(name)),
+        good_steps=check_good_steps(bundle.path, good_steps, bundle.tensor(good_steps), None),
+    )
+
+
+def _slots(bundle: Bundle, allows_unknown: bool) -> dict[str, dict[str, list[str]]]:
+    """Return by the optimizer's name and by variable the names of its slots, in the order of their creation."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name in sorted(bundle.entries, key=lambda name: (_split(name)[2], name)):
+        scope, base, _ = _split(name)
+        variable = _variable_of(bundle, scope) if base in V1_OPTIMIZERS else scope
+        if variable not in bundle or base in _NO_SLOTS or bundle.shape(variable) != bundle.shape(name):
+            continue
+        if base in V1_OPTIMIZERS or allows_unknown:
+            found.setdefault(base, {}).setdefault(variable, []).append(name)
+    return found
+
+
+def _variable_of(bundle: Bundle, scope: str) -> str:
+    """Return whose slots have names in a scope: a variable, before whose name that of the current scope may stand."""
+    while scope and scope not in bundle:
+        scope = scope.partition("/")[2]
+    return scope
+
+
+def _layout(optimizer: str, variables: Mapping[str, list[str]], has_powers: bool) -> tuple[str | None, tuple[str, ...]]:
+    """Return an optimizer's class in Keras, and its slots in the order of their creation."""
+    most = max(len(names) for names in variables.values())
+    if optimizer in V1_OPTIMIZERS:
+        algorithm, slots = V1_OPTIMIZERS[optimizer]
+        return algorithm, CENTERED_RMSPROP_SLOTS if algorithm == "RMSprop" and most == 3 else slots
+    if has_powers and most == 2:
+        return "Adam", V1_OPTIMIZERS["Adam"][1]
+    return None, ()
+
+
+def _variable(bundle: Bundle, variable: str, names: list[str], slots: tuple[str, ...]) -> VariableRecord:
+    values = {}
+    for position, name in enumerate(names):
+        # Further optimizers of that name on the same variable count on.
+        slot = slots[position] if position < len(slots) else name.rpartition("/")[2]
+        values[slot] = bundle.tensor(name)
+    return VariableRecord(variable, variable, values)
+
+
+def _global_step(bundle: Bundle) -> int | None:
+    found = [name for name in bundle.entries if name.rpartition("/")[2] == "global_step"]
+    if "global_step" in found:
+        found = ["global_step"]
+    return check_count(bundle.path, found[0], bundle.tensor(found[0])) if len(found) == 1 else None
+
+
+def _legacy(bundle: Bundle) -> list[OptimizerRecord]:
+    """Return the Keras optimizers in a Saver's checkpoint, as `'training/Adam/iter'` tells."""
+    found = []
+    for name in sorted(bundle.entries):
+        scope, _, last = name.rpartition("/")
+        _, algorithm, _ = _split(scope)
+        if last == "iter" and algorithm in ALGORITHMS:
+            found.append(_legacy_optimizer(bundle, scope, algorithm))
+    return found
+
+
+def _legacy_optimizer(bundle: Bundle, scope: str, algorithm: str) -> OptimizerRecord:
+    hyperparameters: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    slots: dict[str, dict[str, Any]] = {}
+    for name in bundle.entries:
+        if not name.startswith(f"{scope}/") or name == f"{scope}/iter":
+            continue
+        rest = name[len(scope) + 1 :]
+        variable, _, slot = rest.rpartition("/")
+        if variable in bundle:
+            slots.setdefault(variable, {})[slot] = bundle.tensor(name)
+        elif not variable and rest != "momentum_cache" and bundle.shape(name) == ():
+            hyperparameters[rest] = float(bundle.tensor(name))
+        else:
+            others[rest] = bundle.tensor(name)
+    return OptimizerRecord(
+        key=scope,
+        family="legacy",
+        algorithm=algorithm,
+        iterations=check_count(bundle.path, f"{scope}/iter", bundle.tensor(f"{scope}/iter")),
+        hyperparameters=hyperparameters,
+        variables=[VariableRecord(variable, variable, values) for variable, values in slots.items()],
+        others=others,
+        loss_scale=None,
+    )

@@ -1,0 +1,98 @@
+"""The wire format of protocol buffers, as far as checkpoints and saved models need it.
+
+TensorFlow's own reader would cost seconds to import, and trusts sizes that a file declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+Value = int | memoryview
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+def read_varint(data: memoryview | bytes, position: int) -> tuple[int, int]:
+    """Return a varint of at most 64 bits and the position after it.
+
+    Raises:
+        ValueError: it does not end.
+    """
+    result = 0
+    for shift in range(0, 70, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result & (2**64 - 1), position
+    raise ValueError("a varint does not end")
+
+
+def fields(data: memoryview | bytes) -> Iterator[tuple[int, Value]]:
+    """Yield the fields of a message: `(number, value)`, an int or the bytes of a string or a message.
+
+    Raises:
+        ValueError: the bytes are no message.
+    """
+    view = memoryview(data)
+    position = 0
+    while position < len(view):
+        tag, position = read_varint(view, position)
+        number, kind = tag >> 3, tag & 7
+        if kind == _VARINT:
+            value, position = read_varint(view, position)
+            yield number, value
+            continue
+        if kind == _BYTES:
+            size, position = read_varint(view, position)
+        elif kind in (_FIXED64, _FIXED32):
+            size = 8 if kind == _FIXED64 else 4
+        else:
+            raise ValueError(f"a field is of the unknown kind {kind}")
+        if number == 0 or size > len(view) - position:
+            raise ValueError("a field ends after the message")
+        chunk = view[position : position + size]
+        position += size
+        yield number, chunk if kind == _BYTES else int.from_bytes(chunk, "little")
+
+
+def messages(data: memoryview | bytes, wanted: int) -> Iterator[memoryview]:
+    """Yield the messages in the fields of one number."""
+    for number, value in fields(data):
+        if number == wanted:
+            yield as_bytes(value)
+
+
+def as_bytes(value: Value) -> memoryview:
+    """Return the bytes of a field.
+
+    Raises:
+        ValueError: it is a number.
+    """
+    if isinstance(value, int):
+        raise ValueError("a number stands where text or a message belongs")
+    return value
+
+
+def as_int(value: Value) -> int:
+    """Return the number of a field.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(value, int):
+        raise ValueError("text or a message stands where a number belongs")
+    return value
+
+
+def as_text(value: Value) -> str:
+    """Return the text of a field."""
+    return bytes(as_bytes(value)).decode("utf-8")
+
+
+def as_signed(value: Value) -> int:
+    """Return the number of a field that may be negative."""
+    number = as_int(value)
+    return number - 2**64 if number >= 2**63 else number

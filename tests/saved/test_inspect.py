@@ -1,0 +1,196 @@
+"""`mpls inspect` says of every artefact what is in it, for people and for machines."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from parameterized import parameterized
+
+import mpls
+from mpls.cli import main
+from mpls.inspect import describe, inspect
+from mpls.saved.reading import read
+from tests.saved import rewriting
+from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, path_of
+from tests.saved.rewriting import SUFFIX
+
+OPTIMIZER_KEYS = [
+    "key",
+    "family",
+    "algorithm",
+    "iterations",
+    "hyperparameters",
+    "slots",
+    "other_state",
+    "loss_scale",
+    "restores_into",
+]
+KEYS = ["path", "status", "reason", "format", "written_by", "optimizers"]
+LOSS_SCALE_KEYS = ["dynamic", "scale", "good_steps", "initial_scale", "growth_steps", "multiplier"]
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        status = main(["inspect", *arguments])
+    return status, out.getvalue(), err.getvalue()
+
+
+def strict(text: str) -> Any:
+    """Parse JSON as the standard has it, without NaN."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+class InspectTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def test_schema(self) -> None:
+        paths = [path_of(folder) for folder in ARTEFACTS] + [str(path) for path in CONFIGS]
+        for path in paths:
+            status, out, err = run(path, "--json")
+            self.assertEqual((status, err), (0, ""), path)
+            found = strict(out)
+            self.assertEqual(list(found), KEYS)
+            (optimizer,), (record,) = found["optimizers"], read(path).optimizers
+            self.assertEqual(list(optimizer), OPTIMIZER_KEYS)
+            self.assertEqual(optimizer["iterations"], record.iterations)
+            self.assertEqual(optimizer["slots"]["variables"], len(record.variables))
+            if record.loss_scale is None:
+                self.assertIsNone(optimizer["loss_scale"])
+            else:
+                self.assertEqual(list(optimizer["loss_scale"]), LOSS_SCALE_KEYS)
+                self.assertEqual(optimizer["loss_scale"], vars(record.loss_scale))
+            self.assertEqual(optimizer["restores_into"][0]["family"], record.family)
+            self.assertIs(optimizer["restores_into"][0]["state"], record.iterations is not None)
+
+    @parameterized.expand(
+        [
+            (
+                "keras_object.adam/tf22.exp",
+                """\
+                {path}: object checkpoint, written by TF 1.15 to 2.2
+                  optimizer 'optimizer': Adam of tf_keras.optimizers.legacy, 5 steps
+                    hyperparameters: beta_1 0.9, beta_2 0.999, decay 0, learning_rate 0.05
+                    slots: m, v, of 2 variables, 6 numbers
+                    loss scale: dynamic, now 16, good steps 1
+                    restores: into tf_keras.optimizers.legacy, by tf.train.Checkpoint.restore
+                    restores: into tf_keras.optimizers, by mpls.convert_state
+                    restores: into keras.optimizers, by mpls.convert_state
+                """,
+            ),
+            (
+                "v1_saver.adam/tf115",
+                """\
+                {path}: v1 checkpoint, written by TF 1, or tf.compat.v1
+                  optimizer 'Adam': Adam of tf.compat.v1.train, 5 steps
+                    slots: m, v, of 2 variables, 6 numbers
+                    other state: cond_1/beta1_power, cond_1/beta2_power
+                    loss scale: dynamic, now 16, good steps 1
+                    restores: into tf.compat.v1.train, by tf.compat.v1.train.Saver.restore
+                    restores: into tf_keras.optimizers.legacy, by mpls.convert_state
+                    restores: into tf_keras.optimizers, by mpls.convert_state
+                    restores: into keras.optimizers, by mpls.convert_state
+                """,
+            ),
+            (
+                "keras_v3.momentum/tf21.lso2",
+                """\
+                {path}: .keras, written by Keras 2.21.0
+                  optimizer 'optimizer': SGD of tf_keras.optimizers.legacy, steps unknown
+                    hyperparameters: learning_rate 0.0625, decay 0, momentum 0.5, nesterov False
+                    loss scale: dynamic, current unknown, initially 64, grows after 3, by 2
+                    gives settings only: into tf_keras.optimizers.legacy, by mpls.keras.load_model
+                """,
+            ),
+            (
+                "keras_h5.adam_fixed/tf23.exp",
+                """\
+                {path}: H5, written by Keras 2.4.0
+                  optimizer 'optimizer_weights': Adam of tf_keras.optimizers.legacy, 5 steps
+                    hyperparameters: learning_rate 0.05, decay 0, beta_1 0.9, beta_2 0.999, epsilon 1e-07, amsgrad False
+                    slots: m, v, of 4 variables, 34 numbers
+                    loss scale: fixed, 32
+                    restores: into tf_keras.optimizers.legacy, by mpls.keras.load_model
+                    restores: into tf_keras.optimizers, by mpls.convert_state
+                    restores: into keras.optimizers, by mpls.convert_state
+                """,
+            ),
+        ]
+    )
+    def test_text(self, name: str, wanted: str) -> None:
+        path = path_of(DATA / "artefacts" / name)
+        lines = [line[16:] for line in wanted.rstrip().splitlines()]
+        self.assertEqual(run(path), (0, "\n".join(lines).format(path=path) + "\n", ""))
+
+    def test_broken_file(self) -> None:
+        key = f"optimizer/loss_scale/current_loss_scale{SUFFIX}"
+        path = rewriting.checkpoint("keras_object.adam/tf24.lso2", self.folder, {key: np.float32("nan")})
+        status, out, err = run(str(path))
+        reason = f"{path}: {key} must be positive and finite in float32; got nan (float)."
+        self.assertEqual((status, err), (1, ""))
+        self.assertIn(f"{path}: cannot be restored: {reason}", out)
+        status, out, err = run(str(path), "--json")
+        found = strict(out)
+        self.assertEqual((status, err, list(found), found["status"]), (1, "", KEYS, "broken"))
+        self.assertTrue(found["reason"].startswith(reason))
+
+    def test_nothing_there(self) -> None:
+        (self.folder / "notes.txt").write_text("hello")
+        for path in (self.folder / "nothing", self.folder / "notes.txt", self.folder):
+            status, out, err = run(str(path))
+            self.assertEqual((status, out), (2, ""))
+            self.assertTrue(err.startswith(f"mpls inspect: {path} must be a checkpoint's prefix, "), err)
+            status, out, err = run(str(path), "--json")
+            found = strict(out)
+            self.assertEqual((status, err, list(found), found["status"]), (2, "", KEYS, "unknown"))
+
+    def test_unreadable(self) -> None:
+        # Not by the file's mode: some users may read everything.
+        with mock.patch("mpls.inspect.read", side_effect=PermissionError(13, "Permission denied", "model.h5")):
+            status, out, err = run("model.h5")
+        self.assertEqual((status, out, err), (2, "", "mpls inspect: [Errno 13] Permission denied: 'model.h5'\n"))
+
+    def test_non_finite_hyperparameters(self) -> None:
+        path = self.folder / "config.json"
+        path.write_text(
+            '{"class_name": "SGD", "config": {"learning_rate": NaN, "momentum": [Infinity, {"a": -Infinity}]}}'
+        )
+        status, text = inspect(str(path), as_json=True)
+        found = strict(text)["optimizers"][0]["hyperparameters"]
+        self.assertEqual((status, found), (0, {"learning_rate": "nan", "momentum": ["inf", {"a": "-inf"}]}))
+        self.assertIn("learning_rate nan", inspect(str(path))[1])
+
+    def test_model_without_optimizer(self) -> None:
+        path = self.folder / "config.json"
+        path.write_text('{"class_name": "Sequential", "config": {"name": "s", "layers": []}}')
+        self.assertEqual(describe(path)["optimizers"], [])
+        self.assertIn("no optimizer", inspect(str(path))[1])
+
+    def test_loads_no_framework(self) -> None:
+        program = (
+            "import sys, mpls.cli; status = mpls.cli.main(sys.argv[1:]); "
+            "assert not {'tensorflow', 'keras', 'tf_keras'} & set(sys.modules); sys.exit(status)"
+        )
+        root = str(pathlib.Path(mpls.__file__).parents[1])
+        path = path_of(DATA / "artefacts" / "keras_v3.momentum" / "tf21.k3")
+        done = subprocess.run(
+            [sys.executable, "-c", program, "inspect", path], cwd=root, check=False, capture_output=True, text=True
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("SGD of keras.optimizers, 5 steps", done.stdout)

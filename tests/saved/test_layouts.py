@@ -1,0 +1,326 @@
+"""Files of every optimizer and of every way to save, written by the frameworks of today, are read as they were held."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import tempfile
+import unittest
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.contrib
+import mpls.keras
+import mpls.v1
+from mpls.saved.reading import read
+from mpls.saved.record import OptimizerRecord
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "SGD": {"momentum": 0.5},
+    "Adam": {"amsgrad": True},
+    "Adamax": {},
+    "Nadam": {},
+    "RMSprop": {"momentum": 0.5, "centered": True},
+    "Adagrad": {},
+    "Adadelta": {},
+    "Ftrl": {},
+}
+PACKAGES = {"legacy": tf_keras.optimizers.legacy, "new": tf_keras.optimizers, "keras3": keras.optimizers}
+# The lists in which new optimizers and those of Keras 3 hold their slots.
+LISTS = {
+    "new": {
+        "m": ("_momentums", "momentums", "_m"),
+        "v": ("_velocities",),
+        "vhat": ("_velocity_hats",),
+        "u": ("_u",),
+        "velocity": ("_velocities",),
+        "momentum": ("_momentums",),
+        "average_gradient": ("_average_gradients",),
+        "accumulator": ("_accumulators",),
+        "linear": ("_linears",),
+        "accumulated_grad": ("_accumulated_grads",),
+        "accumulated_delta_var": ("_accumulated_delta_vars",),
+        "average": ("_model_variables_moving_average",),
+    },
+    "keras3": {
+        "momentum": ("_momentums", "momentums", "_m"),
+        "velocity": ("_velocities",),
+        "velocity_hat": ("_velocity_hats",),
+        "norm": ("_u",),
+        "average_gradient": ("_average_gradients",),
+        "accumulator": ("_accumulators",),
+        "linear": ("_linears",),
+        "accumulated_grad": ("_accumulated_grads",),
+        "accumulated_delta_var": ("_accumulated_delta_vars",),
+        "average": ("_model_variables_moving_average",),
+        "gradient_accumulator": ("_accumulated_gradients",),
+    },
+}
+PRODUCTS = {"legacy": "momentum_cache", "new": "_u_product", "keras3": "_u_product"}
+
+
+def held_slot(family: str, inner: Any, weights: list[Any], number: int, slot: str) -> Any:
+    if family == "legacy":
+        return inner.get_slot(weights[number], slot).numpy()
+    attribute = next(name for name in LISTS[family][slot] if getattr(inner, name, None))
+    return np.asarray(getattr(inner, attribute)[number])
+
+
+def cases() -> Iterator[tuple[str, str, str, dict[str, Any], str]]:
+    for family, package in PACKAGES.items():
+        for algorithm, settings in SETTINGS.items():
+            more: list[dict[str, Any]] = [settings]
+            if family != "legacy" and algorithm in ("SGD", "Adam"):
+                more.append({**settings, "use_ema": True})
+            if family == "keras3" and algorithm == "RMSprop":
+                more.append({"gradient_accumulation_steps": 2, "use_ema": True})
+            if algorithm == "SGD":
+                decay = (keras if family == "keras3" else tf_keras).optimizers.schedules.ExponentialDecay(0.5, 10, 0.5)
+                more.append({"learning_rate": decay})
+            for number, each in enumerate(more):
+                assert hasattr(package, algorithm)
+                yield f"{family}_{algorithm}_{number}", family, algorithm, each, "dynamic"
+        yield f"{family}_fixed", family, "Adam", {}, "fixed"
+        yield f"{family}_bare", family, "Adam", {}, "bare"
+
+
+class FrameworkFilesTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def _train(self, family: str, algorithm: str, settings: dict[str, Any], scaling: str) -> tuple[Any, Any, Any]:
+        inner = getattr(PACKAGES[family], algorithm)(**{"learning_rate": 0.0625, **settings})
+        optimizer = inner
+        if scaling == "dynamic":
+            optimizer = mpls.keras.LossScaleOptimizer(inner, initial_scale=64.0, dynamic_growth_steps=3)
+        elif scaling == "fixed":
+            optimizer = mpls.keras.LossScaleOptimizer(inner, dynamic=False, initial_scale=8.0)
+        layers = keras.layers if family == "keras3" else tf_keras.layers
+        sequential = keras.Sequential if family == "keras3" else tf_keras.Sequential
+        model = sequential([layers.Input((2,)), layers.Dense(3, name="first"), layers.Dense(1, name="second")])
+        model.compile(optimizer, "mse", run_eagerly=True)
+        model.set_weights([np.full(weight.shape, 0.25, np.float32) for weight in model.get_weights()])
+        for value in (0.25, 0.5, -0.75, 0.125):
+            model.train_on_batch(np.full((2, 2), value, np.float32), np.ones((2, 1), np.float32))
+        return model, optimizer, inner
+
+    @parameterized.expand(list(cases()))
+    def test_formats(self, name: str, family: str, algorithm: str, settings: dict[str, Any], scaling: str) -> None:
+        model, optimizer, inner = self._train(family, algorithm, settings, scaling)
+        tf.train.Checkpoint(model=model, optimizer=optimizer).write(str(self.folder / "ckpt"))
+        paths = {"object checkpoint": self.folder / "ckpt"}
+        for kind, suffix in (("H5", "h5"), (".keras", "keras")):
+            paths[kind] = self.folder / f"model.{suffix}"
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file")
+                mpls.keras.save_model(model, str(paths[kind]))
+        if name in ("legacy_SGD_0", "new_SGD_0"):
+            paths["SavedModel"] = self.folder / "saved_model"
+            mpls.keras.save_model(model, str(paths["SavedModel"]), save_format="tf")
+        for kind, path in paths.items():
+            with self.subTest(kind):
+                record = read(path)
+                (found,) = record.optimizers
+                self.assertEqual((record.format, found.family, found.algorithm), (kind, family, algorithm))
+                self._check_slots(found, family, inner, model.trainable_variables, kind)
+                self._check_loss_scale(found, family, optimizer, scaling, kind)
+
+    def _check_slots(self, found: OptimizerRecord, family: str, inner: Any, weights: list[Any], kind: str) -> None:
+        # With accumulated gradients those of Keras 3 are calls divided by them; files hold the calls.
+        self.assertEqual(found.iterations, int(inner._iterations if family == "keras3" else inner.iterations))
+        names = [weight.path if family == "keras3" else weight.name.partition(":")[0] for weight in weights]
+        for number, variable in enumerate(found.variables):
+            place = number if variable.name is None else names.index(variable.name)
+            self.assertEqual(variable.name is None, kind == ".keras")
+            self.assertTrue(variable.slots)
+            for slot, value in variable.slots.items():
+                np.testing.assert_array_equal(value, held_slot(family, inner, weights, place, slot), f"{place} {slot}")
+        held = sum(variable.shape.num_elements() for variable in inner.weights) if family == "legacy" else None
+        if held is not None:
+            counted = sum(value.size for variable in found.variables for value in variable.slots.values())
+            self.assertEqual(counted + 1 + len(found.others), held)
+        elif found.variables:
+            self.assertEqual(len(found.variables), len(weights))
+        is_left_out = (family, kind) in (("new", "H5"), ("new", ".keras"))
+        if found.algorithm == "Nadam" and not is_left_out:
+            product = inner._m_cache if family == "legacy" else inner._u_product
+            np.testing.assert_array_equal(found.others[PRODUCTS[family]], np.asarray(product))
+        else:
+            self.assertEqual(dict(found.others), {})
+
+    def _check_loss_scale(self, found: OptimizerRecord, family: str, optimizer: Any, scaling: str, kind: str) -> None:
+        loss_scale, is_checkpoint = found.loss_scale, kind == "object checkpoint"
+        # A fixed scale over a new optimizer leaves no trace in a checkpoint.
+        if scaling == "bare" or (scaling == "fixed" and is_checkpoint and family == "new"):
+            self.assertIsNone(loss_scale)
+            return
+        assert loss_scale is not None
+        self.assertEqual(loss_scale.dynamic, scaling == "dynamic")
+        if loss_scale.dynamic:
+            found_state = (loss_scale.scale, loss_scale.good_steps)
+            self.assertEqual(found_state, (float(optimizer.loss_scale), int(optimizer.dynamic_counter)))
+            self.assertEqual(found_state, (128.0, 1))
+        elif not is_checkpoint:
+            self.assertEqual(loss_scale.scale, 8.0)
+        if not is_checkpoint:
+            self.assertEqual(loss_scale.initial_scale, 64.0 if loss_scale.dynamic else 8.0)
+
+    def test_models_that_keras_3_has_wrapped_itself(self) -> None:
+        policy = keras.config.dtype_policy()
+        self.addCleanup(keras.config.set_dtype_policy, policy)
+        keras.config.set_dtype_policy("mixed_float16")
+        for argument in ("adam", keras.optimizers.Adam(0.25)):
+            model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+            model.compile(argument, "mse", run_eagerly=True)
+            for _ in range(3):
+                model.train_on_batch(np.full((2, 2), 1e-3, np.float32), np.zeros((2, 1), np.float32))
+            model.save(self.folder / "model.keras")
+            (found,) = read(self.folder / "model.keras").optimizers
+            assert found.loss_scale is not None
+            self.assertEqual((found.algorithm, found.iterations, len(found.variables)), ("Adam", 3, 2))
+            self.assertEqual((found.loss_scale.scale, found.loss_scale.good_steps), (2.0**15, 3))
+
+    @parameterized.expand([("new", "dynamic"), ("keras3", "dynamic"), ("keras3", "bare"), ("legacy", "dynamic")])
+    def test_weights_without_settings(self, family: str, scaling: str) -> None:
+        model, optimizer, inner = self._train(family, "Adam", {}, scaling)
+        path = self.folder / "model.weights.h5"
+        model.save_weights(path)
+        optimizers = read(path).optimizers
+        if family == "legacy":
+            self.assertEqual(optimizers, ())
+            return
+        (found,) = optimizers
+        self.assertEqual((found.family, found.iterations), (family, int(inner.iterations)))
+        self.assertEqual(len(found.others), 2 * len(model.trainable_variables))
+        if family == "keras3":
+            self.assertEqual((found.algorithm, found.hyperparameters), ("Adam", {"learning_rate": 0.0625}))
+            scale = found.loss_scale and found.loss_scale.scale
+            self.assertEqual(scale, float(optimizer.loss_scale) if scaling == "dynamic" else None)
+
+    def test_several_optimizers(self) -> None:
+        weights = [tf.Variable([1.0, 2.0], name=name) for name in ("first", "second", "third")]
+        wrapped = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.Adam(0.5), initial_scale=32.0)
+        bare = tf_keras.optimizers.RMSprop(0.25)
+        v1 = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.MomentumOptimizer(0.5, 0.5), 8.0)
+        wrapped.minimize(lambda: weights[0] ** 2, [weights[0]])
+        bare.minimize(lambda: weights[1] ** 2, [weights[1]])
+        v1.minimize(lambda: weights[2] ** 2, var_list=[weights[2]])
+        nested = tf.train.Checkpoint(generator=tf.train.Checkpoint(optimizer=wrapped), critic=bare)
+        nested.v1, nested.weights = v1, weights
+        nested.write(str(self.folder / "ckpt"))
+        found = {each.key: each for each in read(self.folder / "ckpt").optimizers}
+        self.assertEqual(list(found), ["critic", "v1", "generator/optimizer"])
+        kinds = {key: (each.family, each.algorithm, len(each.variables)) for key, each in found.items()}
+        self.assertEqual(kinds["generator/optimizer"], ("legacy", "Adam", 1))
+        self.assertEqual(kinds["critic"], ("new", "RMSprop", 1))
+        self.assertEqual(kinds["v1"], ("v1", "SGD", 1))
+        self.assertIsNone(found["critic"].loss_scale)
+        self.assertEqual(found["generator/optimizer"].variables[0].name, "first")
+
+
+class SaverFilesTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.session = tf.compat.v1.Session(graph=tf.Graph())
+        self.addCleanup(self.session.close)
+
+    def _saved(self) -> list[OptimizerRecord]:
+        v1 = tf.compat.v1
+        self.session.run(v1.global_variables_initializer())
+        for train in v1.get_collection("steps"):
+            self.session.run(train)
+        v1.train.Saver().save(self.session, str(self.folder / "ckpt"), write_meta_graph=False)
+        return list(read(self.folder / "ckpt").optimizers)
+
+    def _add(self, optimizer: Any, name: str, **kwargs: Any) -> None:
+        weight = tf.compat.v1.get_variable(name, [3], initializer=tf.compat.v1.ones_initializer())
+        tf.compat.v1.add_to_collection("steps", optimizer.minimize(tf.reduce_sum(weight**2), **kwargs))
+
+    def test_wrapped_in_a_scope(self) -> None:
+        with self.session.graph.as_default():
+            v1 = tf.compat.v1
+            with v1.variable_scope("model"):
+                inner = v1.train.RMSPropOptimizer(0.5, momentum=0.5, centered=True)
+                scale = mpls.v1.DynamicLossScale(64, increment_period=5)
+                optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale)
+                self._add(optimizer, "weight", global_step=v1.train.get_or_create_global_step())
+            (found,) = self._saved()
+            slots = found.variables[0].slots
+            self.assertEqual((found.family, found.algorithm, found.iterations), ("v1", "RMSprop", 1))
+            self.assertEqual((found.variables[0].key, list(slots)), ("model/weight", ["rms", "mg", "momentum"]))
+            weight = v1.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES)[0]
+            for slot in slots:
+                np.testing.assert_array_equal(slots[slot], self.session.run(inner.get_slot(weight, slot)))
+            assert found.loss_scale is not None
+            self.assertEqual((found.loss_scale.scale, found.loss_scale.good_steps), (64.0, 1))
+
+    def test_without_slots(self) -> None:
+        with self.session.graph.as_default():
+            inner = tf.compat.v1.train.GradientDescentOptimizer(0.5)
+            self._add(mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic"), "weight")
+            (found,) = self._saved()
+            assert found.loss_scale is not None
+            self.assertEqual((found.key, found.loss_scale.scale), ("current_loss_scale", 2.0**15))
+
+    def test_two_wrapped_optimizers(self) -> None:
+        with self.session.graph.as_default():
+            for name in ("generator", "critic"):
+                inner = tf.compat.v1.train.AdamOptimizer(0.5)
+                optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, mpls.v1.DynamicLossScale(64))
+                self._add(optimizer, name)
+            adam, *scales = self._saved()
+            self.assertEqual((adam.algorithm, len(adam.variables), adam.loss_scale), ("Adam", 2, None))
+            self.assertEqual([list(each.slots) for each in adam.variables], [["m", "v"]] * 2)
+            self.assertEqual(len(adam.others), 4)
+            self.assertEqual([each.key for each in scales], ["current_loss_scale", "current_loss_scale_1"])
+            self.assertEqual([each.loss_scale and each.loss_scale.good_steps for each in scales], [1, 1])
+
+    def test_own_name_and_averages(self) -> None:
+        with self.session.graph.as_default():
+            inner = tf.compat.v1.train.AdamOptimizer(0.5, name="Mine")
+            self._add(inner, "weight")
+            average = tf.train.ExponentialMovingAverage(0.5)
+            tf.compat.v1.add_to_collection("steps", average.apply(tf.compat.v1.trainable_variables()))
+            (found,) = self._saved()
+            self.assertEqual((found.key, found.algorithm, found.loss_scale), ("Mine", "Adam", None))
+            self.assertEqual([list(each.slots) for each in found.variables], [["m", "v"]])
+
+    def test_contrib(self) -> None:
+        with self.session.graph.as_default():
+            manager = mpls.contrib.ExponentialUpdateLossScaleManager(16.0, incr_every_n_steps=5)
+            inner = tf.compat.v1.train.MomentumOptimizer(0.5, 0.5)
+            self._add(mpls.contrib.LossScaleOptimizer(inner, manager), "weight")
+            (found,) = self._saved()
+            assert found.loss_scale is not None
+            self.assertEqual((found.algorithm, found.loss_scale.scale, found.loss_scale.good_steps), ("SGD", 16.0, 1))
+
+    def test_keras_optimizer(self) -> None:
+        with self.session.graph.as_default():
+            v1 = tf.compat.v1
+            weight = v1.get_variable("weight", [3], initializer=v1.ones_initializer())
+            inner = tf_keras.optimizers.legacy.Adam(0.5)
+            optimizer = mpls.keras.LossScaleOptimizer(inner, initial_scale=64.0)
+            with v1.name_scope("training"):
+                grads = optimizer.get_unscaled_gradients(tf.gradients(optimizer.get_scaled_loss(weight**2), [weight]))
+                v1.add_to_collection("steps", optimizer.apply_gradients([(grads[0], weight)]))
+            (found,) = self._saved()
+            assert found.loss_scale is not None
+            self.assertEqual((found.family, found.algorithm, found.iterations), ("legacy", "Adam", 1))
+            self.assertEqual(found.hyperparameters["learning_rate"], 0.5)
+            self.assertEqual([(each.name, sorted(each.slots)) for each in found.variables], [("weight", ["m", "v"])])
+            self.assertEqual((found.loss_scale.scale, found.loss_scale.good_steps), (64.0, 1))
+
+    def test_no_optimizer(self) -> None:
+        with self.session.graph.as_default():
+            tf.compat.v1.get_variable("weight", [3])
+            tf.compat.v1.get_variable("weight/part", [3])
+            self.assertEqual(self._saved(), [])

@@ -1,0 +1,294 @@
+"""State that no optimizer can have is refused, with an error that names the file and the key."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pathlib
+import shutil
+import tempfile
+import unittest
+from typing import Any
+
+import numpy as np
+from parameterized import parameterized
+
+from mpls.errors import SavedStateError
+from mpls.saved.reading import read
+from tests.saved import rewriting
+from tests.saved.rewriting import SUFFIX
+
+SCALES: list[tuple[str, Any, str]] = [
+    ("zero", np.float32(0), "be positive and finite in float32; got 0.0"),
+    ("negative", np.float32(-8), "be positive and finite in float32; got -8.0"),
+    ("nan", np.float32("nan"), "be positive and finite in float32; got nan"),
+    ("infinite", np.float32("inf"), "be positive and finite in float32; got inf"),
+    ("beyond float32", np.float64(1e300), "be positive and finite in float32; got 1e+300"),
+    ("integer", np.int32(8), "be a scalar of a float dtype; got 'dtype int32 and shape ()'"),
+    ("vector", np.ones(1, np.float32), "be a scalar of a float dtype; got 'dtype float32 and shape (1,)'"),
+]
+COUNTS: list[tuple[str, Any, str]] = [
+    ("negative", np.int64(-1), "be at least 0; got -1"),
+    ("float", np.float32(1), "be a scalar of an integer dtype; got 'dtype float32 and shape ()'"),
+    ("vector", np.ones(2, np.int64), "be a scalar of an integer dtype; got 'dtype int64 and shape (2,)'"),
+]
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def assert_refused(self, path: pathlib.Path, key: str, text: str) -> None:
+        with self.assertRaises(SavedStateError) as caught:
+            read(path)
+        message = str(caught.exception)
+        self.assertTrue(message.startswith(str(path)), message)
+        self.assertIn(f": {key} must {text}", message)
+        self.assertTrue(message.endswith(" See MIGRATION.md#my-checkpoints"), message)
+
+
+class CheckpointTest(InFolder):
+    @parameterized.expand(
+        [
+            (f"{kind}_{name}".replace(" ", "_"), artefact, key, value, text)
+            for kind, artefact, key in (
+                ("legacy", "keras_object.adam/tf24.lso2", f"optimizer/loss_scale/current_loss_scale{SUFFIX}"),
+                ("old", "keras_object.adam/tf22.exp", f"optimizer/loss_scale/current_loss_scale{SUFFIX}"),
+                ("keras3", "keras_object.adam/tf21.k3", f"optimizer/dynamic_scale{SUFFIX}"),
+                ("saver", "v1_saver.adam/tf24", "current_loss_scale"),
+            )
+            for name, value, text in SCALES
+        ]
+    )
+    def test_scale(self, name: str, artefact: str, key: str, value: Any, text: str) -> None:
+        self.assert_refused(rewriting.checkpoint(artefact, self.folder, {key: value}), key, text)
+
+    @parameterized.expand(
+        [
+            (f"{kind}_{name}", artefact, key, value, text)
+            for kind, artefact, key in (
+                ("good_steps", "keras_object.adam/tf24.lso2", f"optimizer/loss_scale/good_steps{SUFFIX}"),
+                ("step_counter", "keras_object.adam/tf21.k3", f"optimizer/step_counter{SUFFIX}"),
+                ("saver", "v1_saver.adam/tf24", "good_steps"),
+                ("iterations", "keras_object.adam/tf24.lso2", f"optimizer/iter{SUFFIX}"),
+                ("iterations_of_new", "keras_object.adam/tf21.lso3", f"optimizer/_iterations{SUFFIX}"),
+                ("global_step", "v1_saver.adam/tf24", "global_step"),
+            )
+            for name, value, text in COUNTS
+        ]
+    )
+    def test_count(self, name: str, artefact: str, key: str, value: Any, text: str) -> None:
+        self.assert_refused(rewriting.checkpoint(artefact, self.folder, {key: value}), key, text)
+
+    def test_unchanged_copy_is_read(self) -> None:
+        (optimizer,) = read(rewriting.checkpoint("keras_object.adam/tf24.lso2", self.folder, {})).optimizers
+        assert optimizer.loss_scale is not None
+        self.assertEqual((optimizer.iterations, optimizer.loss_scale.scale), (6, 16.0))
+
+    def test_missing_slot(self) -> None:
+        key = f"w/.OPTIMIZER_SLOT/optimizer/m{SUFFIX}"
+        path = rewriting.checkpoint("keras_object.adam/tf24.lso2", self.folder, {key: None})
+        self.assert_refused(path, key, "be in the checkpoint, since its object graph names it")
+
+    def test_slot_that_is_text(self) -> None:
+        key = f"w/.OPTIMIZER_SLOT/optimizer/m{SUFFIX}"
+        path = rewriting.checkpoint("keras_object.adam/tf24.lso2", self.folder, {key: b"text"})
+        self.assert_refused(path, key, 'be of a numeric dtype; got "TensorFlow\'s dtype number 7"')
+
+    def test_broken_object_graph(self) -> None:
+        key = "_CHECKPOINTABLE_OBJECT_GRAPH"
+        for graph in (b"\xff" * 20, b"\x0a\x05\x0a\x03\x08\xff\x01"):
+            path = rewriting.checkpoint("keras_object.adam/tf24.lso2", self.folder, {key: graph})
+            self.assert_refused(path, key, "be a whole object graph")
+
+
+class ModelTest(InFolder):
+    def test_good_steps_above_the_period(self) -> None:
+        key = f"optimizer/loss_scale/good_steps{SUFFIX}"
+        text = "be at most the period, 3; got 4"
+        for name in ("tf215.lso2", "tf23.exp"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = rewriting.saved_model(f"keras_tf.momentum/{name}", pathlib.Path(folder), {key: np.int64(4)})
+                self.assert_refused(path, "optimizer/loss_scale/good_steps", text)
+        key = "optimizer/vars/2"
+        path = rewriting.archive("keras_v3.momentum/tf21.k3", self.folder, {key: np.int64(4)})
+        self.assert_refused(path, key, text)
+        key = "optimizer_weights/loss_scale_optimizer/step_counter"
+        path = rewriting.h5("keras_h5.momentum/tf21.k3", self.folder, {key: np.int64(4)})
+        self.assert_refused(path, key, text)
+
+    @parameterized.expand([(name.replace(" ", "_"), value, text) for name, value, text in SCALES])
+    def test_scale(self, name: str, value: Any, text: str) -> None:
+        key = "optimizer/vars/3"
+        self.assert_refused(rewriting.archive("keras_v3.momentum/tf21.k3", self.folder, {key: value}), key, text)
+        key = "optimizer_weights/loss_scale_optimizer/dynamic_scale"
+        self.assert_refused(rewriting.h5("keras_h5.momentum/tf21.k3", self.folder, {key: value}), key, text)
+
+    def test_missing_weight(self) -> None:
+        key = "optimizer_weights/loss_scale_optimizer/dynamic_scale"
+        path = rewriting.h5("keras_h5.momentum/tf21.k3", self.folder, {key: None})
+        self.assert_refused(path, key, "be a dataset in the file")
+
+    def test_training_config_that_is_none(self) -> None:
+        for text in ("{", "[1", '"\ud800', "[" * 100_000):
+            path = rewriting.h5(
+                "keras_h5.momentum/tf24.lso2", self.folder, {}, training_config=text.encode("utf-8", "replace")
+            )
+            self.assert_refused(path, "training_config", "be JSON")
+        path = rewriting.h5("keras_h5.momentum/tf24.lso2", self.folder, {}, training_config=None)
+        self.assert_refused(path, "training_config", "describe the optimizer whose weights the file holds")
+        path = rewriting.h5("keras_h5.momentum/tf24.lso2", self.folder, {}, training_config=np.float32(1))
+        self.assert_refused(path, "training_config", "be text")
+
+    def test_archive_without_config(self) -> None:
+        path = rewriting.archive("keras_v3.momentum/tf21.k3", self.folder, {}, config=None)
+        self.assert_refused(path, "config.json", "be in the file")
+        path = rewriting.archive("keras_v3.momentum/tf21.k3", self.folder, {}, config=b"\xff\xfe")
+        self.assert_refused(path, "config.json", "be JSON")
+
+
+NEW_FORMAT, OLD_FORMAT = "config_dynamic.tf28.lso2", "config_dynamic.tf23.exp"
+INNER = "config/inner_optimizer"
+STATE = f"{INNER}/loss_scale_state"
+LOSS_SCALE = "config/loss_scale"
+HUGE = 10**400
+NESTED = rewriting.config("config_default.tf28.lso2")
+
+
+class ConfigTest(InFolder):
+    @parameterized.expand(
+        [
+            ("unknown_key", NEW_FORMAT, "config/extra", 1, "be one of inner_optimizer, dynamic, initial_scale, "),
+            ("unknown_key_of_old", OLD_FORMAT, "config/extra", 1, "be one of optimizer, loss_scale; got 'extra'"),
+            ("dynamic", NEW_FORMAT, "config/dynamic", "yes", "be a bool; got 'yes'"),
+            ("dynamic_number", NEW_FORMAT, "config/dynamic", 1, "be a bool; got 1"),
+            ("scale_text", NEW_FORMAT, "config/initial_scale", "8", "be a number; got '8'"),
+            ("scale_bool", NEW_FORMAT, "config/initial_scale", True, "be a number; got True"),
+            ("scale_zero", NEW_FORMAT, "config/initial_scale", 0, "be positive and finite in float32; got 0"),
+            (
+                "scale_nan",
+                NEW_FORMAT,
+                "config/initial_scale",
+                float("nan"),
+                "be positive and finite in float32; got nan",
+            ),
+            ("scale_huge", NEW_FORMAT, "config/initial_scale", HUGE, "be positive and finite in float32; got 1000"),
+            (
+                "growth_fraction",
+                NEW_FORMAT,
+                "config/dynamic_growth_steps",
+                2.5,
+                "be a whole number below 2**63; got 2.5",
+            ),
+            ("growth_huge", NEW_FORMAT, "config/dynamic_growth_steps", HUGE, "be a whole number below 2**63; got 1000"),
+            ("inner_list", NEW_FORMAT, INNER, [], "be an object of JSON; got []"),
+            ("nested", NEW_FORMAT, INNER, NESTED, "not be a LossScaleOptimizer itself; got 'LossScaleOptimizer'"),
+            ("class_name", NEW_FORMAT, f"{INNER}/class_name", 3, "be a name; got 3"),
+            (
+                "learning_rate",
+                NEW_FORMAT,
+                f"{INNER}/config/learning_rate",
+                "x",
+                "be a number or the config of a schedule",
+            ),
+            ("no_scale", OLD_FORMAT, f"{LOSS_SCALE}/class_name", "Adam", "be the class name of a loss scale, "),
+            (
+                "multiplier",
+                OLD_FORMAT,
+                f"{LOSS_SCALE}/config/multiplier",
+                -2,
+                "be positive and finite in float32; got -2",
+            ),
+            (
+                "unknown_setting",
+                OLD_FORMAT,
+                f"{LOSS_SCALE}/config/extra",
+                1,
+                "be one of initial_loss_scale, increment_",
+            ),
+            ("loss_scale_number", OLD_FORMAT, LOSS_SCALE, 8, "be an object of JSON; got 8"),
+            ("state_number", NEW_FORMAT, STATE, 8, "be an object of JSON; got 8"),
+        ]
+    )
+    def test_config(self, name: str, source: str, key: str, value: Any, text: str) -> None:
+        self.assert_refused(self._changed(source, key, value), key, text)
+
+    @parameterized.expand(
+        [
+            ("zero", {"scale": 0, "good_steps": 0}, "scale", "be positive and finite in float32; got 0"),
+            ("missing", {"good_steps": 0}, "scale", "be a number; got None"),
+            ("above", {"scale": 8, "good_steps": 6}, "good_steps", "be at most the period, 5; got 6"),
+            ("negative", {"scale": 8, "good_steps": -1}, "good_steps", "be at least 0; got -1"),
+            ("bool", {"scale": 8, "good_steps": True}, "good_steps", "be a whole number; got True"),
+            ("unknown", {"scale": 8, "code": "x"}, "code", "be one of scale, good_steps; got 'code'"),
+        ]
+    )
+    def test_state_in_config(self, name: str, state: Any, key: str, text: str) -> None:
+        self.assert_refused(self._changed(NEW_FORMAT, STATE, state), f"{STATE}/{key}", text)
+
+    def test_fixed_scale_that_grows(self) -> None:
+        path = self._changed(NEW_FORMAT, "config/dynamic", False)
+        self.assert_refused(path, "config/dynamic_growth_steps", "be null for a fixed scale; got 5")
+
+    def _changed(self, source: str, key: str, value: Any) -> pathlib.Path:
+        changed = copy.deepcopy(rewriting.config(source))
+        inner = changed
+        *steps, last = key.split("/")
+        for step in steps:
+            inner = inner[step]
+        inner[last] = value
+        path = self.folder / "config.json"
+        path.write_text(json.dumps(changed))
+        return path
+
+    @parameterized.expand(
+        [
+            ("broken", '{"class_name": ', "the file", "be JSON"),
+            ("deep", '{"class_name": ' + "[" * 100_000, "the file", "be JSON"),
+            ("nested", '{"class_name": ' + "[" * 300 + "]" * 300 + "}", "the file", "be nested at most 200 times"),
+            ("long_number", '{"a": ' + "1" * 5000 + "}", "the file", "be JSON"),
+            ("no_optimizer", '{"units": 3}', "the config", "be a config of an optimizer; got ['units']"),
+            ("layer", '{"class_name": "Dense", "config": {"units": 3}}', "the config", "be a config of an optimizer"),
+            ("empty", "{}", "the config", "be a config of an optimizer; got []"),
+        ]
+    )
+    def test_text(self, name: str, text: str, key: str, constraint: str) -> None:
+        path = self.folder / "config.json"
+        path.write_text(text)
+        self.assert_refused(path, key, constraint)
+
+    def test_state_beside_the_inner_config(self) -> None:
+        for source in (NEW_FORMAT, OLD_FORMAT):
+            changed = copy.deepcopy(rewriting.config(source))
+            inner = changed["config"].get("inner_optimizer") or changed["config"]["optimizer"]
+            inner["loss_scale_state"] = {"scale": 128.0, "good_steps": 3}
+            path = self.folder / "config.json"
+            path.write_text(json.dumps(changed))
+            (optimizer,) = read(path).optimizers
+            assert optimizer.loss_scale is not None
+            found = (optimizer.loss_scale.scale, optimizer.loss_scale.good_steps, optimizer.loss_scale.initial_scale)
+            self.assertEqual(found, (128.0, 3, 64.0))
+
+    def test_configs_of_models_without_optimizer(self) -> None:
+        path = self.folder / "config.json"
+        for text in ('{"class_name": "Sequential", "config": {"name": "s", "layers": []}}', '{"config": []}'):
+            path.write_text(text)
+            self.assertEqual(read(path).optimizers, ())
+
+    def test_where_configs_are(self) -> None:
+        wrapper = rewriting.config(NEW_FORMAT)
+        path = self.folder / "config.json"
+        for content, key in (
+            (wrapper, "config"),
+            (wrapper["config"], "config"),
+            (wrapper["config"]["inner_optimizer"], "config"),
+            (wrapper["config"]["inner_optimizer"]["config"], "config"),
+            ({"optimizer_config": wrapper, "loss": "mse"}, "optimizer_config"),
+            ({"training_config": {"optimizer_config": wrapper}}, "training_config/optimizer_config"),
+            ({"class_name": "Functional", "compile_config": {"optimizer": wrapper}}, "compile_config/optimizer"),
+        ):
+            path.write_text(json.dumps(content))
+            (optimizer,) = read(path).optimizers
+            self.assertEqual((optimizer.key, optimizer.algorithm, optimizer.family), (key, "SGD", "legacy"))
+            self.assertEqual(optimizer.loss_scale is not None, "inner_optimizer" in json.dumps(content))
