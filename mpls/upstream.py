@@ -1,4 +1,4 @@
-"""What mpls knows of particular TensorFlow and Keras releases: the only module that asks for it.
+"""What mpls knows of particular TensorFlow and Keras releases: only this module and `upstream_saving` ask for it.
 
 Presence is probed, never inferred from a version number. Each fact says which upstream change it follows.
 """
@@ -6,6 +6,8 @@ Presence is probed, never inferred from a version number. Each fact says which u
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +16,7 @@ import tensorflow as tf
 __all__ = [
     "Trackable",
     "compile_hooks",
+    "compile_settings_kept",
     "graph_key",
     "graph_rewrite_state",
     "has_session_without_rewrite",
@@ -21,12 +24,14 @@ __all__ = [
     "is_dtensor_strategy_set",
     "is_graph_rewrite_enabled",
     "is_mixed_policy_set",
+    "keras_graph_session",
     "loaded_keras",
     "loaded_tf_keras",
     "native_keras_wrappers",
     "native_policies",
     "native_tf_keras_wrapper",
     "native_v1_class",
+    "replace_optimizer",
     "restore_graph_rewrite",
     "runs_with_dtensor",
     "serialize_as_keras_policy",
@@ -144,6 +149,34 @@ def compile_hooks() -> list[tuple[type, str]]:
     return hooks
 
 
+@contextmanager
+def compile_settings_kept(model: Any) -> Iterator[None]:
+    """Keep what a model was compiled with while it is saved.
+
+    Keras 3 (3.6 to 3.15) takes the optimizer out of it when it writes an H5 file, and so leaves it out of what it saves
+    of the model later.
+    """
+    held = getattr(model, "_compile_config", None)
+    before = None if held is None else dict(held.config)
+    try:
+        yield
+    finally:
+        if held is not None:
+            held.config = before
+
+
+def replace_optimizer(model: Any, optimizer: Any) -> None:
+    """Put an optimizer in the place of the one that a model was compiled with, also for when it is saved.
+
+    `compile` sets the attribute itself (tf_keras 2.16 to 2.21, Keras 3.6 to 3.15), and writes the config of what it was
+    given.
+    """
+    model.optimizer = optimizer
+    held = getattr(model, "_compile_config", None)
+    if held is not None:
+        held.config["optimizer"] = optimizer
+
+
 def unknown_variables(optimizer: Any, variables: list[Any]) -> list[Any]:
     """Return the variables that a Keras 3 optimizer was not built with; it refuses them when it applies gradients.
 
@@ -164,6 +197,13 @@ def track_in_keras_graph(variable: Any) -> None:
     from tf_keras.src import backend
 
     backend.track_variable(variable)
+
+
+def keras_graph_session() -> Any:
+    """Return the session of tf_keras' v1 graph mode, in which it has initialized what it tracks."""
+    from tf_keras.src import backend
+
+    return backend.get_session()
 
 
 def runs_with_dtensor(optimizer: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -10,6 +11,16 @@ import tensorflow as tf
 from mpls.core.numbers import is_number, require_usable, to_float, to_int
 from mpls.core.rule import AccumulatingState, UpdateRule, next_state
 from mpls.core.select import select
+from mpls.core.state import check_good_steps, check_scale
+from mpls.core.state_dict import (
+    check_fixed,
+    plain,
+    read_values,
+    require_dynamic,
+    require_keys,
+    require_same,
+    write_values,
+)
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 
 
@@ -45,6 +56,57 @@ class LossScaleManager(metaclass=abc.ABCMeta):
         Returns:
             In a graph, the op that updates it; in eager mode None.
         """
+
+    def state_dict(self, session: Any = None) -> dict[str, Any]:
+        """Return the state as a small dict that `json` can write; managers of users may define it.
+
+        Args:
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Returns:
+            `{'dynamic': False, 'scale': float}` for a fixed scale; `{'dynamic': True, 'scale': float, 'good_steps':
+            int, 'bad_steps': int}` with the settings `'initial_scale'`, `'growth_steps'`, `'multiplier'`,
+            `'shrink_steps'` and `'shrink_ratio'` for one that adapts. Floats are exact.
+
+        Raises:
+            NotImplementedError: it is of a user's class that does not define it.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import mpls.contrib
+            >>> manager = mpls.contrib.ExponentialUpdateLossScaleManager(16.0, incr_every_n_steps=2)
+            >>> state = manager.state_dict()
+            >>> state["scale"], state["good_steps"], state["bad_steps"]
+            (16.0, 0, 0)
+            >>> manager.load_state_dict({**state, "scale": 64.0, "bad_steps": 1})
+            >>> float(manager.get_loss_scale())
+            64.0
+        """
+        return self._read_state_dict(session)
+
+    def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
+        """Set the state to what `state_dict` returned; nothing changes unless all of it is right.
+
+        Settings must be those of this manager; a dict without them is taken as it is.
+
+        Args:
+            state: what `state_dict` of the same kind of manager returned; it is not changed.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: it has other keys, belongs to another kind of manager, or holds numbers that none can have; or
+                the call is made in a replica context.
+            TypeError: it is no dict.
+            NotImplementedError: the manager is of a user's class that does not define it.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+        """
+        self._write_state_dict(state, session)
+
+    def _read_state_dict(self, session: Any) -> dict[str, Any]:
+        raise NotImplementedError(f"{type(self).__name__} defines no state_dict")
+
+    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
+        raise NotImplementedError(f"{type(self).__name__} defines no load_state_dict")
 
 
 class FixedLossScaleManager(LossScaleManager):
@@ -93,6 +155,14 @@ class FixedLossScaleManager(LossScaleManager):
         del finite_grads
         return tf.no_op()
 
+    def _read_state_dict(self, session: Any) -> dict[str, Any]:
+        del session
+        return {"dynamic": False, "scale": self._loss_scale}
+
+    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
+        del session
+        check_fixed(state, self._loss_scale)
+
 
 class ExponentialUpdateLossScaleManager(LossScaleManager):
     """A loss scale that grows after steps with finite gradients, and shrinks after several without.
@@ -140,8 +210,8 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         self._decr_every_n_nan_or_inf = to_int(decr_every_n_nan_or_inf, _subject("decr_every_n_nan_or_inf"))
         self._incr_ratio = _usable("incr_ratio", incr_ratio)
         self._decr_ratio = _usable("decr_ratio", decr_ratio)
-        scale = _usable("init_loss_scale", init_loss_scale)
-        self._loss_scale = _variable("loss_scale", scale, tf.float32)
+        self._init_loss_scale = _usable("init_loss_scale", init_loss_scale)
+        self._loss_scale = _variable("loss_scale", self._init_loss_scale, tf.float32)
         self._num_good_steps = _variable("good_steps", 0, tf.int32)
         self._num_bad_steps = _variable("bad_steps", 0, tf.int32)
 
@@ -168,6 +238,40 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         before = AccumulatingState(*(tf.convert_to_tensor(variable) for variable in variables))
         after = next_state(before, finite_grads, rule, select)
         return tf.group(*(variable.assign(value) for variable, value in zip(variables, after, strict=True)))
+
+    def _read_state_dict(self, session: Any) -> dict[str, Any]:
+        values = {name: plain(value) for name, value in read_values(self._variables(), session).items()}
+        return {"dynamic": True, **values, "initial_scale": self._init_loss_scale, **self._settings()}
+
+    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
+        require_dynamic(state, True)
+        require_keys(state, {"dynamic", *self._variables()}, {"initial_scale", *self._settings()})
+        values = {name: check(state[name], f"load_state_dict: {name}") for name, check in self._checks().items()}
+        require_same(state, self._settings())
+        write_values(self._variables(), values, session)
+
+    def _variables(self) -> dict[str, Any]:
+        return {"scale": self._loss_scale, "good_steps": self._num_good_steps, "bad_steps": self._num_bad_steps}
+
+    def _settings(self) -> dict[str, float]:
+        return {
+            "growth_steps": self._incr_every_n_steps,
+            "multiplier": self._incr_ratio,
+            "shrink_steps": self._decr_every_n_nan_or_inf,
+            "shrink_ratio": self._decr_ratio,
+        }
+
+    def _checks(self) -> dict[str, Callable[[Any, str], float]]:
+        return {
+            "scale": check_scale,
+            "good_steps": lambda value, subject: check_good_steps(value, subject, self._incr_every_n_steps),
+            "bad_steps": lambda value, subject: check_good_steps(value, subject, self._decr_every_n_nan_or_inf),
+        }
+
+    def _saved_numbers(self) -> list[tuple[Any, float, Callable[[Any, str], float]]]:
+        """Return the variables, each with what it starts from and a check of what a file holds for it."""
+        initial = {"scale": self._init_loss_scale, "good_steps": 0, "bad_steps": 0}
+        return [(each, initial[name], self._checks()[name]) for name, each in self._variables().items()]
 
 
 def _subject(argument: str) -> str:

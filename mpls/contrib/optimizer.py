@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -125,10 +126,44 @@ class LossScaleOptimizer(_Optimizer):
         names: list[str] = self._opt.get_slot_names()
         return names
 
+    def state_dict(self, session: Any = None) -> dict[str, Any]:
+        """Return the state of the manager as a small dict; see `LossScaleManager.state_dict`.
+
+        Args:
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Returns:
+            What the manager's `state_dict` returns.
+
+        Raises:
+            NotImplementedError: the manager is of a user's class that does not define it.
+        """
+        return dict(_of_manager(self._loss_scale_manager, "state_dict")(session))
+
+    def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
+        """Set the state of the manager; see `LossScaleManager.load_state_dict`.
+
+        Args:
+            state: what `state_dict` returned; it is not changed.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: it is not the state of such a manager.
+            TypeError: it is no dict.
+            NotImplementedError: the manager is of a user's class that does not define it.
+        """
+        _of_manager(self._loss_scale_manager, "load_state_dict")(state, session)
+
     def variables(self) -> list[Any]:
         """Return the variables of the wrapped optimizer."""
         variables: list[Any] = self._opt.variables()
         return variables
+
+
+def _of_manager(manager: Any, method: str) -> Any:
+    if not hasattr(manager, method):
+        raise NotImplementedError(f"{type(manager).__name__} defines no {method}")
+    return getattr(manager, method)
 
 
 class _ManagedLossScale(LossScale):
@@ -147,6 +182,9 @@ class _ManagedLossScale(LossScale):
 
     def _decide(self, grads_finite: Any) -> tuple[Any, Any]:
         return self._manager.update_loss_scale(grads_finite), grads_finite
+
+    def _saved_numbers(self) -> list[Any]:
+        return list(getattr(self._manager, "_saved_numbers", list)())
 
     def get_config(self) -> dict[str, Any]:
         raise NotImplementedError("managers have no config")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.arrival import watch_attached
+from mpls.core.state_dict import checked_weights, plain, read_values, require_keys, require_same, write_values
 from mpls.upstream import Trackable, graph_key, native_v1_class
 
 
@@ -54,6 +57,7 @@ class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
     """
 
     def __init__(self) -> None:
+        watch_attached()
         self._weights: dict[tuple[str, str | None], Any] = {}
 
     @abc.abstractmethod
@@ -93,6 +97,68 @@ class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
             The loss scale.
         """
         return cls(**config)
+
+    def state_dict(self, session: Any = None) -> dict[str, Any]:
+        """Return the state as a small dict that `json` can write, for people who keep their own checkpoints.
+
+        Args:
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Returns:
+            `{'dynamic': True, 'scale': float, 'good_steps': int}` with the settings `'initial_scale'`,
+            `'growth_steps'` and `'multiplier'` for a dynamic loss scale; `{'dynamic': False, 'scale': float}` for a
+            fixed one; `{'class_name': str, 'weights': dict}` for one of a user's own class, with the values of its
+            variables. Floats are exact.
+
+        Raises:
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import mpls.v1
+            >>> scale = mpls.v1.DynamicLossScale(8)
+            >>> scale.state_dict()["scale"], scale.state_dict()["good_steps"]
+            (8.0, 0)
+        """
+        return self._read_state_dict(session)
+
+    def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
+        """Set the state to what `state_dict` returned; nothing changes unless all of it is right.
+
+        Settings that decide on the next steps, and the scale of a fixed loss scale, must be those of this one; a dict
+        without them is taken as it is.
+
+        Args:
+            state: what `state_dict` of the same kind of loss scale returned; it is not changed.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: it has other keys, belongs to another kind of loss scale, or holds numbers that none can have;
+                or the call is made in a replica context.
+            TypeError: it is no dict.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import mpls.v1
+            >>> scale = mpls.v1.DynamicLossScale()
+            >>> scale.load_state_dict({"dynamic": True, "scale": 1024.0, "good_steps": 7})
+            >>> float(scale())
+            1024.0
+        """
+        self._write_state_dict(state, session)
+
+    def _read_state_dict(self, session: Any) -> dict[str, Any]:
+        return {"class_name": type(self).__name__, **self._read_weights(session, without=())}
+
+    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
+        require_keys(state, {"weights"}, {"class_name"})
+        require_same(state, {"class_name": type(self).__name__})
+        weights = self._weights_here()
+        write_values(weights, checked_weights(state, weights), session)
+
+    def _read_weights(self, session: Any, without: Iterable[str]) -> dict[str, Any]:
+        """Return the values of the variables of a user's class, as a part of a state: of others than those named."""
+        weights = {name: weight for name, weight in self._weights_here().items() if name not in without}
+        return {"weights": {name: plain(value) for name, value in read_values(weights, session).items()}}
 
     def _add_weight(self, name: str, initial_value: Any, dtype: Any = None) -> Any:
         """Create a variable of this loss scale in the current graph, or in eager mode.

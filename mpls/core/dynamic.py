@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from mpls.core.abstract import LossScale, recognition_base
+from mpls.core.arrival import Node, examine, require_valid_state
 from mpls.core.gradients import all_finite
 from mpls.core.graph import as_written
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.replicas import call_in_cross_replica_context, decide_together, finite_when_summed
 from mpls.core.rule import ScaleState, UpdateRule, next_state
 from mpls.core.select import select
+from mpls.core.state_dict import checked_dynamic, checked_weights, read_values, write_values
 from mpls.upstream import graph_key
+
+_WEIGHTS = ("current_loss_scale", "good_steps")
 
 NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
 
@@ -122,11 +127,39 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
         # A checkpoint written before the first step holds the state too, and one read then finds its place.
         self._create_weights()
+        examine(self, self._look_at_arriving)
         return super()._trackable_children(save_type, **kwargs)
+
+    def _look_at_arriving(self, node: Node) -> None:
+        require_valid_state(node, self._increment_period)
 
     def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
         self._create_weights()
         return super()._lookup_dependency(name, cached_dependencies)
+
+    def _read_state_dict(self, session: Any) -> dict[str, Any]:
+        scale, good_steps = self._read_state(session)
+        state = {"dynamic": True, "scale": scale, "good_steps": good_steps, "initial_scale": self._initial_loss_scale}
+        others = self._read_weights(session, without=_WEIGHTS)
+        return {**state, **self._settings(), **(others if others["weights"] else {})}
+
+    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
+        scale, good_steps = checked_dynamic(state, self._settings(), optional=["weights"])
+        weights = {name: weight for name, weight in self._weights_here().items() if name not in _WEIGHTS}
+        values = checked_weights(state, weights)
+        self._write_state(scale, good_steps, session)
+        write_values(weights, values, session)
+
+    def _settings(self) -> dict[str, float]:
+        return {"growth_steps": self._increment_period, "multiplier": self._multiplier}
+
+    def _read_state(self, session: Any) -> tuple[float, int]:
+        values = read_values({"scale": self._current_loss_scale, "good_steps": self._num_good_steps}, session)
+        return float(values["scale"]), int(values["good_steps"])
+
+    def _write_state(self, scale: float, good_steps: int, session: Any) -> None:
+        variables = {"scale": self._current_loss_scale, "good_steps": self._num_good_steps}
+        write_values(variables, {"scale": scale, "good_steps": good_steps}, session)
 
     @as_written
     def __call__(self) -> Any:

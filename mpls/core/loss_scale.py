@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -10,6 +11,7 @@ from mpls.core.abstract import LossScale, NativeLossScale, recognition_base
 from mpls.core.dynamic import DynamicLossScale, NativeDynamicLossScale
 from mpls.core.graph import as_written
 from mpls.core.numbers import is_number, require_usable, to_float
+from mpls.core.state_dict import check_fixed, checked_weights, write_values
 from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
 
 __all__ = [
@@ -107,6 +109,15 @@ class FixedLossScale(LossScale, _NativeFixedLossScale):
     def get_config(self) -> dict[str, Any]:
         """Return `{'loss_scale_value': float}`."""
         return {"loss_scale_value": self._loss_scale_value}
+
+    def _read_state_dict(self, session: Any) -> dict[str, Any]:
+        others = self._read_weights(session, without=())
+        return {"dynamic": False, "scale": float(self._loss_scale_value), **(others if others["weights"] else {})}
+
+    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
+        check_fixed(state, float(self._loss_scale_value), optional=["weights"])
+        weights = self._weights_here()
+        write_values(weights, checked_weights(state, weights), session)
 
     def __repr__(self) -> str:
         return f"FixedLossScale({self._loss_scale_value})"

@@ -16,6 +16,9 @@ from mpls.core.scaling import LossScaling
 from mpls.core.step import group, scaled_step
 from mpls.errors import ArgumentValueError, ReplicaContextError, error_text
 from mpls.upstream import native_v1_class
+from mpls.v1.graph_state import NativeNames
+from mpls.v1.savers import watch_savers
+from mpls.v1.saving import Restoring
 from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
@@ -23,7 +26,7 @@ _Optimizer: Any = tf.compat.v1.train.Optimizer
 _NativeWrapper: Any = native_v1_class("MixedPrecisionLossScaleOptimizer") or _Optimizer
 
 
-class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
+class MixedPrecisionLossScaleOptimizer(Restoring, _NativeWrapper):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
 
     `compute_gradients` multiplies the loss by the loss scale and divides the gradients by it; `apply_gradients` updates
@@ -87,6 +90,7 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
         self._loss_scale = scale
         self._track_trackable(opt, "base_optimizer")
         self._track_trackable(scale, "loss_scale")
+        watch_savers(self)
 
     def _doing_dynamic_loss_scaling(self) -> bool:
         return not never_skips(self._loss_scale)
@@ -170,7 +174,10 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
 
     def _apply_or_skip(self, grads_and_vars: tuple[tuple[Any, Any], ...], global_step: Any, name: str) -> Any:
         with_gradient = [variable for grad, variable in grads_and_vars if grad is not None]
+        watch_savers(self)
+        native_names = NativeNames(self._optimizer)
         call_in_cross_replica_context(lambda: self._create_inner_slots(with_gradient))
+        native_names.note()
         train_ops_before = _train_ops()
         hooks = _ApplyInner(self._optimizer, global_step, f"{name}-wrapped")
         with _branches_may_capture([*with_gradient, global_step]):
@@ -224,11 +231,6 @@ class MixedPrecisionLossScaleOptimizer(_NativeWrapper):
         """Return the names of the wrapped optimizer's slots, sorted."""
         names: list[str] = self._optimizer.get_slot_names()
         return names
-
-    def __dir__(self) -> list[str]:
-        # Object-based checkpoints ask every object that lists this name for its slots. They belong to
-        # `base_optimizer`, which lists them too; found twice, they would be an error.
-        return [name for name in super().__dir__() if name != "get_slot_names"]
 
     def variables(self) -> list[Any]:
         """Return the variables of the wrapped optimizer, then those of the loss scale, in the current graph."""

@@ -631,14 +631,12 @@ class CheckpointTest(unittest.TestCase):
 
     def test_a_damaged_scale_recovers(self) -> None:
         for damaged, recovered in ((INF, float(np.finfo(np.float32).max)), (NAN, 1.0), (0.0, 1.0)):
+            # A checkpoint that holds it is refused; code may assign it.
             scale = DynamicLossScale(8, 3)
             scale._current_loss_scale.assign(damaged)
-            path = self.write(scale)
-            again = DynamicLossScale(8, 3)
-            tf.train.Checkpoint(scale=again).read(path).assert_consumed()
             # The gradients of a loss that was multiplied by it are not finite.
-            again.update([tf.constant(NAN)])
-            self.assertEqual(state(again), (recovered, 0))
+            scale.update([tf.constant(NAN)])
+            self.assertEqual(state(scale), (recovered, 0))
 
     def test_a_fixed_scale_has_no_state(self) -> None:
         path = self.write(FixedLossScale(8))

@@ -122,14 +122,10 @@ class CounterAboveThePeriod(unittest.TestCase):
     """The scale grew only where the counter was the period minus 1, so never again once it was beyond."""
 
     def resume(self, wrapper: Any) -> list[tuple[float, int]]:
-        """Train 7 steps with a period of 10, go on from the checkpoint with one of 4; return the states of 9 steps."""
-        variable, optimizer = make(wrapper, initial_scale=8, dynamic_growth_steps=10)
-        for _ in range(7):
-            take_step(optimizer, variable, 0.0)
-        with tempfile.TemporaryDirectory() as folder:
-            path = tf.train.Checkpoint(optimizer=optimizer).save(str(pathlib.Path(folder) / "checkpoint"))
-            variable, optimizer = make(wrapper, initial_scale=8, dynamic_growth_steps=4)
-            tf.train.Checkpoint(optimizer=optimizer).restore(path).assert_existing_objects_matched()
+        """Count 7 steps of a period of 4, as a program may set them; return the states of 9 further steps."""
+        variable, optimizer = make(wrapper, initial_scale=8, dynamic_growth_steps=4)
+        # mpls restores no such counter from a file.
+        optimizer.step_counter.assign(7)
         self.assertEqual(state(optimizer), (8.0, 7))
         states = []
         for _ in range(9):
@@ -137,7 +133,7 @@ class CounterAboveThePeriod(unittest.TestCase):
             states.append(state(optimizer))
         return states
 
-    def test_a_run_that_goes_on_with_a_shorter_period_grows(self) -> None:
+    def test_the_scale_grows_all_the_same(self) -> None:
         self.assertEqual(self.resume(Native), [(8.0, counter) for counter in range(8, 17)])
         grown = [(16.0, 0), (16.0, 1), (16.0, 2), (16.0, 3), (32.0, 0), (32.0, 1), (32.0, 2), (32.0, 3), (64.0, 0)]
         self.assertEqual(self.resume(Ours), grown)

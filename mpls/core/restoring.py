@@ -1,0 +1,116 @@
+"""What optimizers of all families do when users restore or read their state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from mpls.core import loss_scale as loss_scales
+from mpls.core.arrival import Node, examine, examine_slot, refuse_other_family, require_valid_state, warn_of_fresh_scale
+from mpls.errors import ArgumentTypeError
+from mpls.upstream import graph_key
+
+__all__ = ["Restorable"]
+
+
+class Restorable:
+    """State of an optimizer that scales the loss, in checkpoints that users restore, and in dicts."""
+
+    _loss_scale: Any
+
+    # Which family's state it can be restored from.
+    _restored_family: ClassVar[str]
+
+    def state_dict(self, session: Any = None) -> dict[str, Any]:
+        """Return the state of the loss scale as a small dict that `json` can write.
+
+        It is for people who keep their own checkpoints. The wrapped optimizer's state is not in it.
+
+        Args:
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Returns:
+            `{'dynamic': True, 'scale': float, 'good_steps': int, 'initial_scale': float, 'growth_steps': int,
+            'multiplier': float}`, or `{'dynamic': False, 'scale': float}` for a fixed scale. Floats are exact. What a
+            loss scale of a user's own class returns is up to it.
+
+        Raises:
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import mpls.v1
+            >>> opt = tf.compat.v1.train.GradientDescentOptimizer(0.25)
+            >>> opt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, "dynamic")
+            >>> state = opt.state_dict()
+            >>> state["scale"], state["good_steps"]
+            (32768.0, 0)
+            >>> opt.load_state_dict({**state, "scale": 1024.0})
+            >>> opt.state_dict()["scale"]
+            1024.0
+        """
+        found: dict[str, Any] = self._state_keeper().state_dict(self._session_of_state(session))
+        return found
+
+    def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
+        """Set the state of the loss scale to what `state_dict` returned; nothing changes unless all of it is right.
+
+        Under a strategy all replicas get it. Settings that decide on the next steps (`'growth_steps'`, `'multiplier'`,
+        the scale of a fixed one) must be those of this optimizer; a dict without the first two is taken as it is.
+
+        Args:
+            state: what `state_dict` returned, of an optimizer of any family; it is not changed.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: it has other keys, belongs to another kind of loss scale, or holds numbers that none can have;
+                or the call is made in a replica context.
+            TypeError: it is no dict.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+        """
+        self._state_keeper().load_state_dict(state, self._session_of_state(session))
+
+    def _session_of_state(self, session: Any) -> Any:
+        """Return the session that the user means, where there is more than the default one."""
+        return session
+
+    def _state_keeper(self) -> Any:
+        if not hasattr(self._loss_scale, "load_state_dict"):
+            raise ArgumentTypeError(
+                f"{type(self).__name__}: the loss scale must have state_dict and load_state_dict; got a "
+                f"{type(self._loss_scale).__name__}. Derive its class from mpls.v1.LossScale. "
+                "See MIGRATION.md#my-checkpoints"
+            )
+        return self._loss_scale
+
+    def _examine_arriving(self) -> None:
+        """Look at what TensorFlow is restoring this object from, if it is; for `_trackable_children`."""
+        examine(self, self._look_at_arriving)
+
+    def _examine_arriving_slot(self, slot_variable_position: Any) -> None:
+        """The same, for `_create_or_restore_slot_variable`."""
+        examine_slot(self, slot_variable_position, self._look_at_arriving)
+
+    def _look_at_arriving(self, node: Node) -> None:
+        refuse_other_family(node, self._restored_family)
+        if not loss_scales.is_dynamic(self._loss_scale):
+            return
+        if self._require_valid_loss_scale(node, int(self._loss_scale.increment_period)):
+            return
+        if not vars(self).get("_has_told_of_fresh_scale"):
+            vars(self)["_has_told_of_fresh_scale"] = True
+            warn_of_fresh_scale(node.subject, self._scale_known_now())
+
+    def _require_valid_loss_scale(self, node: Node, growth_steps: int) -> bool:
+        """Refuse a state that cannot be; return whether there is one."""
+        loss_scale = node.child("loss_scale")
+        require_valid_state(loss_scale, growth_steps)
+        return loss_scale is not None and loss_scale.child("current_loss_scale") is not None
+
+    def _scale_known_now(self) -> float:
+        if graph_key() is not None:
+            return float(self._loss_scale.initial_loss_scale)
+        with tf.init_scope():
+            return float(self._loss_scale())

@@ -1,0 +1,81 @@
+"""Which numbers can be the state of a loss scale: for what comes from a file, or from a `state_dict`.
+
+The rules, for all who read state:
+
+* a scale is one real number, positive and finite in float32 (a fixed one at most 2**126);
+* the count of good steps is one whole number from 0 to the growth steps, which count as at least 1.
+
+Each check returns the plain Python number, or raises a `SavedStateError` that names where it was found.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mpls.core.numbers import LARGEST_FIXED_SCALE, is_number
+from mpls.errors import SavedStateError, error_text
+
+__all__ = ["ANCHOR", "check_good_steps", "check_scale"]
+
+ANCHOR = "my-checkpoints"
+
+
+def check_scale(value: Any, subject: str, *, is_fixed: bool = False) -> float:
+    """Return a scale as a Python float.
+
+    Args:
+        value: what was found: a Python or NumPy number, a 0-d array included.
+        subject: where, for the error: `"ckpt-1: optimizer/loss_scale/current_loss_scale"`.
+        is_fixed: whether the scale never changes.
+
+    Raises:
+        SavedStateError: it is no number, or none that such a scale can be: zero, negative, NaN, infinite.
+    """
+    scale = _float_or_nan(value)
+    with np.errstate(over="ignore", under="ignore"):
+        is_usable = 0 < np.float32(scale) < math.inf
+    if not is_usable:
+        advice = "Restore an older file, or the rest of it without the loss scale"
+        raise SavedStateError(error_text(subject, "be a positive, finite float32 number", value, advice, ANCHOR))
+    if is_fixed and scale > LARGEST_FIXED_SCALE:
+        advice = "Use a power of two such as 2.0**15"
+        raise SavedStateError(error_text(subject, "be at most 2**126 for a fixed scale", value, advice, ANCHOR))
+    return scale
+
+
+def check_good_steps(value: Any, subject: str, growth_steps: int | None) -> int:
+    """Return a count of good steps as a Python int.
+
+    Args:
+        value: what was found: a Python or NumPy integer, a 0-d array included.
+        subject: where, for the error.
+        growth_steps: finite steps in a row after which the scale grows; None where nobody knows.
+
+    Raises:
+        SavedStateError: it is no whole number, negative, or larger than `growth_steps`.
+    """
+    is_whole = is_number(value) and not _is_bool(value) and np.asarray(value).dtype.kind in "iu"
+    most = 2**63 - 1 if growth_steps is None else max(int(growth_steps), 1)
+    if not is_whole or not 0 <= int(value) <= most:
+        advice = "Use at least as many growth steps as the run that saved it"
+        constraint = "be a whole number that is not negative"
+        if growth_steps is not None:
+            constraint = f"be a whole number from 0 to {most}, the growth steps"
+        raise SavedStateError(error_text(subject, constraint, value, advice, ANCHOR))
+    return int(value)
+
+
+def _float_or_nan(value: Any) -> float:
+    if not is_number(value) or _is_bool(value):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)

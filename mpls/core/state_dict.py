@@ -1,0 +1,180 @@
+"""The state of a loss scale as a small dict, for people who keep their own checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mpls.core.state import ANCHOR, check_good_steps, check_scale
+from mpls.errors import ArgumentTypeError, CallOrderError, ReplicaContextError, SavedStateError, error_text
+from mpls.upstream import graph_key
+
+_SUBJECT = "load_state_dict"
+
+
+def read_values(variables: Mapping[str, Any], session: Any) -> dict[str, Any]:
+    """Return the values of variables, NumPy arrays, by name.
+
+    Args:
+        variables: by name; under a strategy, mirrored ones.
+        session: in a v1 graph, the session; None for the default one.
+
+    Raises:
+        CallOrderError: there is no session, or the call is made inside of a `tf.function`.
+    """
+    first = {name: _components(variable)[0] for name, variable in variables.items()}
+    if not first:
+        return {}
+    if graph_key() is None:
+        _require_eager("state_dict")
+        return {name: variable.numpy() for name, variable in first.items()}
+    values: dict[str, Any] = _run(session, "state_dict", first, {})
+    return values
+
+
+def write_values(variables: Mapping[str, Any], values: Mapping[str, Any], session: Any) -> None:
+    """Set variables on all replicas, in a finalized graph too; arguments and errors as with `read_values`."""
+    if tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
+        raise ReplicaContextError(
+            f"{_SUBJECT}() must be called outside of the function that strategy.run(step_fn) runs; got a replica "
+            f"context. Call it before. See MIGRATION.md#{ANCHOR}"
+        )
+    pairs = [(each, values[name]) for name, variable in variables.items() for each in _components(variable)]
+    if not pairs:
+        return
+    if graph_key() is None:
+        _require_eager(_SUBJECT)
+        for variable, value in pairs:
+            variable.assign(value)
+        return
+    initializers = [variable.initializer for variable, _ in pairs]
+    # What Variable.load does, all at once: no op is added.
+    feeds = {op.inputs[1]: value for op, (_, value) in zip(initializers, pairs, strict=True)}
+    _run(session, _SUBJECT, initializers, feeds)
+
+
+def _components(variable: Any) -> tuple[Any, ...]:
+    return tuple(getattr(variable, "values", (variable,)))
+
+
+def _require_eager(call: str) -> None:
+    if not tf.executing_eagerly():
+        raise CallOrderError(f"{call}() must be called outside of tf.function, where values are known.")
+
+
+def _run(session: Any, call: str, fetches: Any, feeds: dict[Any, Any]) -> Any:
+    session = tf.compat.v1.get_default_session() if session is None else session
+    if session is None:
+        raise CallOrderError(
+            f"{call}() needs a session in a v1 graph, where variables are. Call {call}(..., session=sess). "
+            f"See MIGRATION.md#{ANCHOR}"
+        )
+    if not hasattr(session, "run_step_fn"):
+        return session.run(fetches, feeds)
+    # A run of a monitored session would run its hooks too, which count steps.
+    return session.run_step_fn(lambda step_context: step_context.session.run(fetches, feeds))
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy value as JSON has it; every float32 is exact as a Python float."""
+    return np.asarray(value).tolist()
+
+
+def require_keys(state: Any, required: set[str], optional: set[str]) -> None:
+    """Refuse a state that is no dict of these keys."""
+    if not isinstance(state, Mapping):
+        raise ArgumentTypeError(
+            error_text(f"{_SUBJECT}: state", "be a dict", state, "Pass what state_dict() returned", ANCHOR)
+        )
+    keys = set(state)
+    if required <= keys <= required | optional:
+        return
+    wanted = f"have the keys {sorted(required)}" + (f", and may have {sorted(optional)}" if optional else "")
+    advice = "Pass what state_dict() of the same kind of loss scale returned"
+    raise SavedStateError(error_text(f"{_SUBJECT}: state", wanted, sorted(map(str, keys)), advice, ANCHOR))
+
+
+def require_dynamic(state: Mapping[str, Any], dynamic: bool) -> None:
+    """Refuse the state of a fixed loss scale for a dynamic one, and the reverse."""
+    if isinstance(state, Mapping) and state.get("dynamic", dynamic) is not dynamic:
+        advice = f"Load it into a {'fixed' if dynamic else 'dynamic'} loss scale, or leave the loss scale as it is"
+        constraint = f"be {dynamic}, as the loss scale is {'dynamic' if dynamic else 'fixed'}"
+        raise SavedStateError(error_text(f"{_SUBJECT}: dynamic", constraint, state["dynamic"], advice, ANCHOR))
+
+
+def require_same(state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Refuse settings that are not those of the loss scale, whose next steps would not be those of the saved one."""
+    for name, value in settings.items():
+        if name in state and (isinstance(state[name], bool) or state[name] != value):
+            advice = f"Construct the loss scale with it, or leave {name!r} out of the dict"
+            constraint = f"be {value!r}, as the loss scale has it"
+            raise SavedStateError(error_text(f"{_SUBJECT}: {name}", constraint, state[name], advice, ANCHOR))
+
+
+def checked_dynamic(state: Any, settings: Mapping[str, float], optional: Iterable[str] = ()) -> tuple[float, int]:
+    """Return scale and good steps of a dynamic loss scale's state.
+
+    Args:
+        state: what the user passed.
+        settings: `growth_steps` and other settings that must agree.
+        optional: further keys that it may have.
+
+    Raises:
+        SavedStateError: it is not the state of such a loss scale.
+        TypeError: it is no dict.
+    """
+    require_dynamic(state, True)
+    require_keys(state, {"dynamic", "scale", "good_steps"}, {"initial_scale", *settings, *optional})
+    scale = check_scale(state["scale"], f"{_SUBJECT}: scale")
+    if "initial_scale" in state:
+        check_scale(state["initial_scale"], f"{_SUBJECT}: initial_scale")
+    require_same(state, settings)
+    return scale, check_good_steps(state["good_steps"], f"{_SUBJECT}: good_steps", int(settings["growth_steps"]))
+
+
+def check_fixed(state: Any, scale: float, optional: Iterable[str] = ()) -> None:
+    """Refuse what is not the state of a fixed loss scale, which never changes: of this very scale.
+
+    Args:
+        state: what the user passed.
+        scale: the loss scale's.
+        optional: further keys that it may have.
+    """
+    require_dynamic(state, False)
+    require_keys(state, {"dynamic", "scale"}, set(optional))
+    check_scale(state["scale"], f"{_SUBJECT}: scale", is_fixed=True)
+    require_same(state, {"scale": scale})
+
+
+def checked_weights(state: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values for the variables of a user's own loss scale.
+
+    Args:
+        state: a state with values by name, as `'weights'`; without variables, it needs none.
+        weights: the variables by name.
+
+    Raises:
+        SavedStateError: names, shapes or dtypes differ.
+    """
+    subject = f"{_SUBJECT}: weights"
+    found = state.get("weights", {})
+    names = sorted(found) if isinstance(found, Mapping) else found
+    if names != sorted(weights):
+        advice = "Pass what state_dict() of the same class returned"
+        raise SavedStateError(error_text(subject, f"have the keys {sorted(weights)}", names, advice, ANCHOR))
+    return {name: _as_value_of(weight, found[name], f"{subject}: {name}") for name, weight in weights.items()}
+
+
+def _as_value_of(weight: Any, value: Any, subject: str) -> Any:
+    dtype = weight.dtype.base_dtype
+    given = np.asarray(value)
+    if given.dtype.kind in "biuf" and given.shape == tuple(weight.shape):
+        with np.errstate(over="ignore", invalid="ignore"):
+            converted = given.astype(dtype.as_numpy_dtype)
+        if dtype.is_floating or np.array_equal(converted, given):
+            return converted
+    constraint = f"be {dtype.name} of shape {tuple(weight.shape)}"
+    raise SavedStateError(error_text(subject, constraint, value, "Pass what state_dict() returned", ANCHOR))

@@ -1,0 +1,49 @@
+"""How checkpoints see the v1 wrapper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mpls.core.arrival import is_bare
+from mpls.core.restoring import Restorable
+
+# A class of its own, so that its methods go before those of the recognition base.
+_Base: Any = object
+
+
+class Restoring(Restorable, _Base):
+    """Object-based checkpoints: those of the native wrapper, and those of the wrapped optimizer alone."""
+
+    _restored_family = "v1"
+    _optimizer: Any
+
+    if TYPE_CHECKING:
+        _maybe_initialize_trackable: Any
+
+    def __dir__(self) -> list[str]:
+        # Object-based checkpoints ask every object that lists this name for its slots. They belong to
+        # `base_optimizer`, which lists them too; found twice, they would be an error.
+        return [name for name in super().__dir__() if name != "get_slot_names"]
+
+    def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        self._examine_arriving()
+        children: dict[str, Any] = super()._trackable_children(*args, **kwargs)
+        return children
+
+    # A checkpoint of the wrapped optimizer alone has in the wrapper's place what is the wrapped one's.
+
+    def _lookup_dependency(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        found = super()._lookup_dependency(name, *args, **kwargs)
+        if found is None and is_bare(self, "base_optimizer"):
+            return self._optimizer._lookup_dependency(name)
+        return found
+
+    @property
+    def _deferred_dependencies(self) -> Any:
+        if is_bare(self, "base_optimizer"):
+            return self._optimizer._deferred_dependencies
+        return super()._deferred_dependencies
+
+    def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
+        self._examine_arriving_slot(slot_variable_position)
+        return self._optimizer._create_or_restore_slot_variable(slot_variable_position, *args, **kwargs)

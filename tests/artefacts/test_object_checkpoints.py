@@ -1,0 +1,314 @@
+"""Object-based checkpoints of all releases, restored with TensorFlow's own calls into wrappers of the same family."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import struct
+import tempfile
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from parameterized import parameterized
+
+import mpls.errors
+import mpls.keras
+import mpls.v1
+
+from . import replay
+from .replay import Artefact, Training, artefacts, assert_state, recorded_state, training_of
+
+SCALED = [each for each in artefacts("keras_object") if not each.is_plain]
+PLAIN = [each for each in artefacts("keras_object") if each.is_plain]
+SAMPLE = ("tf22.exp", "tf24.lso2", "tf21.lso3", "tf21.k3")
+
+
+def named(function: Any, index: int, call: Any) -> str:
+    del index
+    words = [function.__name__, *(each.name if isinstance(each, Artefact) else str(each) for each in call.args)]
+    return re.sub(r"\W+", "_", "_".join(words))
+
+
+def cross(*lists: list[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = [()]
+    for values in lists:
+        rows = [(*row, value) for row in rows for value in values]
+    return rows
+
+
+def assert_goes_on(training: Training) -> None:
+    """Require the state to be the recorded one, and the next five steps too."""
+    artefact = training.artefact
+    state = recorded_state(artefact, artefact.expected["state"])
+    assert_state(training.state(), state, exact=True, what="state")
+    for index, factors in enumerate(artefact.spec["post"]):
+        training.step(factors)
+        expected = recorded_state(artefact, artefact.expected["next"][index])
+        assert_state(training.state(), expected, exact=artefact.is_exact, what=f"step {index}")
+
+
+class TestScaled:
+    @parameterized.expand(cross(SCALED), name_func=named)
+    def test_into_what_is_built(self, artefact: Artefact) -> None:
+        training = training_of(artefact)
+        training.build()
+        status = training.checkpoint().restore(artefact.prefix)
+        status.assert_existing_objects_matched()
+        assert_goes_on(training)
+        status.assert_consumed()
+
+    @parameterized.expand(cross(SCALED), name_func=named)
+    def test_before_it_is_built(self, artefact: Artefact) -> None:
+        training = training_of(artefact)
+        status = training.checkpoint().restore(artefact.prefix)
+        if artefact.family != "legacy":
+            training.build()
+        assert_goes_on(training)
+        status.assert_consumed()
+
+    @parameterized.expand(cross(SCALED), name_func=named)
+    def test_when_only_the_first_variable_is_there(self, artefact: Artefact) -> None:
+        training = training_of(artefact, variables=1)
+        if artefact.family == "legacy":
+            # New optimizers, and those of Keras 3, are built once, for all variables.
+            training.optimizer._create_all_weights(training.variables)
+        checkpoint = training.checkpoint()
+        status = checkpoint.restore(artefact.prefix)
+        for index, entry in list(enumerate(artefact.spec["vars"]))[1:]:
+            training.variables.append(replay.make_variable(artefact, index))
+            setattr(checkpoint, entry["name"], training.variables[index])
+        if artefact.family != "legacy":
+            training.build()
+        assert_goes_on(training)
+        status.assert_consumed()
+
+    @parameterized.expand(
+        cross([each for each in SCALED if each.run in ("tf22.exp", "tf24.lso2", "tf21.lso3", "tf21.k3")]),
+        name_func=named,
+    )
+    def test_on_two_replicas(self, artefact: Artefact) -> None:
+        strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+        with strategy.scope():
+            training = training_of(artefact)
+            training.optimizer._create_all_weights(training.variables)
+            status = training.checkpoint().restore(artefact.prefix)
+        status.assert_consumed()
+        loss_scale = training.optimizer._loss_scale
+        mirrored = [*training.variables, *training.optimizer.weights]
+        if training.optimizer.dynamic:
+            mirrored += [loss_scale._current_loss_scale, loss_scale._num_good_steps]
+        for variable in mirrored:
+            value = variable.value if isinstance(variable, keras.Variable) else variable
+            first, second = strategy.experimental_local_results(value)
+            assert np.array_equal(first.numpy(), second.numpy())
+        state = recorded_state(artefact, artefact.expected["state"])
+        with strategy.scope():
+            assert_state(training.state(), state, exact=True, what="state")
+
+    @parameterized.expand(
+        cross([each for each in SCALED if each.run in ("tf22.exp", "tf24.lso2", "tf21.lso3", "tf21.k3")]),
+        name_func=named,
+    )
+    def test_what_is_written_after_it_has_the_keys_of_today(self, artefact: Artefact) -> None:
+        training = training_of(artefact)
+        training.build()
+        checkpoint = training.checkpoint()
+        checkpoint.restore(artefact.prefix).assert_consumed()
+        with tempfile.TemporaryDirectory() as folder:
+            written = tf.train.list_variables(checkpoint.save(f"{folder}/ckpt"))
+        keys = {key for key, _ in written} - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+        # From 2.3 on, the wrapped optimizer has no place of its own in that of the wrapper.
+        assert keys == {key.replace("/base_optimizer", "") for key in artefact.expected["checkpoint"]}
+
+
+class TestPlain:
+    @parameterized.expand(cross(PLAIN, ["built", "not built"]), name_func=named)
+    def test_all_comes_back_and_the_scale_starts_fresh(self, artefact: Artefact, when: str) -> None:
+        training = training_of(artefact)
+        if when == "built":
+            training.build()
+        with pytest.warns(mpls.errors.MplsWarning, match="holds no loss scale.*fresh, at") as caught:
+            status = training.checkpoint().restore(artefact.prefix)
+        (warning,) = caught
+        assert artefact.prefix in str(warning.message)
+        assert warning.filename == __file__
+        scale = float(replay.scale_of(training.optimizer))
+        assert f"at {scale}." in str(warning.message)
+        if when == "not built":
+            training.optimizer._create_all_weights(training.variables)
+        expected = recorded_state(artefact, artefact.expected["state"])
+        expected.update(scale=scale, good=int(training.optimizer.dynamic_counter.numpy()))
+        assert_state(training.state(), expected, exact=True, what="state")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            # Told once.
+            training.checkpoint().restore(artefact.prefix).expect_partial()
+        status.expect_partial()
+
+    @parameterized.expand(cross(PLAIN), name_func=named)
+    def test_goes_on_as_without_scaling(self, artefact: Artefact) -> None:
+        training = training_of(artefact)
+        training.build()
+        with pytest.warns(mpls.errors.MplsWarning):
+            training.checkpoint().restore(artefact.prefix).expect_partial()
+        for factors, expected in zip(artefact.spec["post"], artefact.expected["next"], strict=True):
+            training.step(factors)
+            wanted = recorded_state(artefact, expected)
+            state = training.state()
+            for key in ("vars", "slots", "iter"):
+                assert_state({key: state[key]}, {key: wanted[key]}, exact=False)
+
+    @parameterized.expand(
+        cross([each for each in SCALED if each.run in ("tf24.lso2", "tf21.lso3", "tf21.k3")]), name_func=named
+    )
+    def test_into_a_fixed_scale(self, artefact: Artefact) -> None:
+        training = training_of(artefact)
+        inner = replay.make_inner(artefact)
+        fixed = mpls.keras.LossScaleOptimizer(inner, dynamic=False, initial_scale=64.0)
+        training = Training(artefact, training.variables, fixed, inner)
+        training.build()
+        training.checkpoint().restore(artefact.prefix).expect_partial()
+        expected = recorded_state(artefact, artefact.expected["state"])
+        expected.update(scale=64.0, good=None)
+        assert_state(training.state(), expected, exact=True)
+
+
+ONE_OF_EACH = [Artefact("keras_object.adam", run) for run in ("tf22.exp", "tf24.lso2", "tf21.lso3", "tf21.k3")]
+ONE_OF_EACH += [Artefact("keras_object.plain", run) for run in ("tf24.lso2", "tf21.lso3", "tf21.k3")]
+ONE_OF_EACH += [Artefact("v1_object.momentum", "tf24")]
+
+
+class TestOtherFamilies:
+    @parameterized.expand(
+        [
+            (into, saved)
+            for into in (Artefact("keras_object.adam", run) for run in ("tf21.lso2", "tf21.lso3", "tf21.k3"))
+            for saved in ONE_OF_EACH
+            if into.family != saved.family
+        ],
+        name_func=named,
+    )
+    def test_are_refused_and_nothing_changes(self, into: Artefact, saved: Artefact) -> None:
+        training = training_of(into)
+        training.build()
+        before = training.state()
+        with pytest.raises(mpls.errors.SavedStateError) as caught:
+            training.checkpoint().restore(saved.prefix)
+        message = str(caught.value)
+        assert message.startswith(f"{saved.prefix}: optimizer")
+        assert f"mpls.convert_state({saved.prefix!r}, opt, variables)" in message
+        assert_state(training.state(), before, exact=True)
+        # Nor does anything of it arrive later.
+        late = training_of(into)
+        checkpoint = late.checkpoint()
+        with pytest.raises(mpls.errors.SavedStateError):
+            checkpoint.restore(saved.prefix)
+        late.build()
+        assert int(late.inner.iterations.numpy()) == int(into.family == "legacy")
+
+    @parameterized.expand(
+        cross([each for each in ONE_OF_EACH if each.family != "v1"]),
+        name_func=named,
+    )
+    def test_are_refused_by_the_v1_wrapper(self, saved: Artefact) -> None:
+        variable = tf.Variable([1.0, -2.0])
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(replay.v1.train.MomentumOptimizer(0.1, 0.9), "dynamic")
+        with pytest.raises(mpls.errors.SavedStateError, match=r"tf\.compat\.v1\.train optimizer"):
+            tf.train.Checkpoint(optimizer=opt, w=variable).restore(saved.prefix)
+        assert variable.numpy().tolist() == [1.0, -2.0]
+        assert opt.get_slot(variable, "momentum") is None
+
+
+HOSTILE = [("scale", value) for value in (0.0, -1.0, float("nan"), float("inf"))]
+HOSTILE += [("good_steps", -1), ("good_steps", 3)]
+FAMILIES = ["tf21.lso2", "tf21.lso3", "tf21.k3"]
+KEYS = {
+    "keras3": {"scale": "optimizer/dynamic_scale", "good_steps": "optimizer/step_counter"},
+    "legacy": {"scale": "optimizer/loss_scale/current_loss_scale", "good_steps": "optimizer/loss_scale/good_steps"},
+}
+
+
+def hostile_training(run: str, what: str, value: float) -> Training:
+    """Return a training with a state that no run can have."""
+    training = training_of(Artefact("keras_object.adam", run))
+    training.build()
+    loss_scale = training.optimizer._loss_scale
+    variable = loss_scale._current_loss_scale if what == "scale" else loss_scale._num_good_steps
+    variable.assign(value)
+    return training
+
+
+class TestHostileState:
+    @parameterized.expand(cross(FAMILIES, HOSTILE), name_func=named)
+    def test_is_refused_and_nothing_changes(self, run: str, hostile: tuple[str, float]) -> None:
+        what, value = hostile
+        with tempfile.TemporaryDirectory() as folder:
+            path = hostile_training(run, what, value).checkpoint().save(f"{folder}/ckpt")
+            training = training_of(Artefact("keras_object.adam", run))
+            training.build()
+            training.step([1.0, 1.0])
+            before = training.state()
+            with pytest.raises(mpls.errors.SavedStateError) as caught:
+                training.checkpoint().restore(path)
+            key = KEYS.get(training.artefact.family, KEYS["legacy"])[what]
+            assert str(caught.value).startswith(f"{path}: {key}/.ATTRIBUTES/VARIABLE_VALUE must ")
+            assert_state(training.state(), before, exact=True)
+            # Not built, the optimizer keeps nothing of it either.
+            late = training_of(Artefact("keras_object.adam", run), variables=1)
+            checkpoint = late.checkpoint()
+            with pytest.raises(mpls.errors.SavedStateError):
+                checkpoint.restore(path)
+            late.variables.append(replay.make_variable(late.artefact, 1))
+            checkpoint.b = late.variables[1]
+            assert late.variables[0].numpy().tolist() == [1.0, -2.0]
+            assert float(late.variables[1].numpy()) == 0.5
+            late.optimizer._create_all_weights(late.variables)
+            assert int(late.inner.iterations.numpy()) == 0
+            assert not any(np.any(slot) for slot in (late.slots().values() if run == "tf21.lso2" else late.slots()))
+
+    @parameterized.expand(cross(FAMILIES), name_func=named)
+    def test_is_refused_where_the_optimizer_comes_later_or_is_attached(self, run: str) -> None:
+        artefact = Artefact("keras_object.adam", run)
+        with tempfile.TemporaryDirectory() as folder:
+            path = hostile_training(run, "scale", -1.0).checkpoint().save(f"{folder}/ckpt")
+            training = training_of(artefact)
+            training.build()
+            training.step([1.0, 1.0])
+            before = training.state()
+            checkpoint = tf.train.Checkpoint()
+            checkpoint.restore(path)
+            with pytest.raises(mpls.errors.SavedStateError, match="positive, finite"):
+                checkpoint.optimizer = training.optimizer
+            root = tf.Module()
+            root.w, root.b = training.variables
+            with pytest.raises(mpls.errors.SavedStateError, match="positive, finite"):
+                tf.train.Checkpoint(root, optimizer=training.optimizer).restore(path)
+            assert_state(training.state(), before, exact=True)
+
+    @parameterized.expand(cross(HOSTILE), name_func=named)
+    def test_of_a_loss_scale_that_is_saved_by_itself(self, hostile: tuple[str, float]) -> None:
+        what, value = hostile
+        saved, loss_scale = mpls.v1.DynamicLossScale(8, 2), mpls.v1.DynamicLossScale(8, 2)
+        variable, other = tf.Variable(1.0), tf.Variable(2.0)
+        (saved._current_loss_scale if what == "scale" else saved._num_good_steps).assign(value)
+        with tempfile.TemporaryDirectory() as folder:
+            path = tf.train.Checkpoint(scale=saved, variable=variable).save(f"{folder}/ckpt")
+            with pytest.raises(mpls.errors.SavedStateError, match=r"ckpt-1: scale/"):
+                tf.train.Checkpoint(scale=loss_scale, variable=other).restore(path)
+        assert (float(loss_scale()), float(other.numpy())) == (8.0, 2.0)
+
+    def test_of_an_unreadable_value(self) -> None:
+        saved, loss_scale = mpls.v1.DynamicLossScale(12345.0), mpls.v1.DynamicLossScale(8)
+        with tempfile.TemporaryDirectory() as folder:
+            path = tf.train.Checkpoint(scale=saved).save(f"{folder}/ckpt")
+            data = pathlib.Path(f"{path}.data-00000-of-00001")
+            value, damaged = struct.pack("<f", 12345.0), struct.pack("<f", 12346.0)
+            assert data.read_bytes().count(value) == 1
+            data.write_bytes(data.read_bytes().replace(value, damaged))
+            with pytest.raises(mpls.errors.SavedStateError, match=r"current_loss_scale/.* must be readable"):
+                tf.train.Checkpoint(scale=loss_scale).restore(path)
+        assert float(loss_scale()) == 8.0

@@ -1,0 +1,555 @@
+"""Checkpoints of v1 graphs, restored with TensorFlow's own calls: `tf.compat.v1.train.Saver` and object-based ones."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from parameterized import parameterized
+
+import mpls.contrib
+import mpls.errors
+import mpls.v1
+
+from .replay import Artefact, GraphTraining, artefacts, assert_state, control_flow, graph_training_of, numbers
+
+v1 = tf.compat.v1
+
+SAVERS = artefacts("v1_saver")
+SCALED = [each for each in SAVERS if not each.is_plain]
+PLAIN = [each for each in SAVERS if each.is_plain]
+ADAM = Artefact("v1_saver.adam", "tf21")
+STATELESS = ("vars", "slots", "extra", "gs")
+
+
+def named(function: Any, index: int, call: Any) -> str:
+    del index
+    words = [function.__name__, *(each.name if isinstance(each, Artefact) else str(each) for each in call.args)]
+    return re.sub(r"\W+", "_", "_".join(words))
+
+
+@contextlib.contextmanager
+def graph(*, v2: bool = False) -> Iterator[None]:
+    with tf.Graph().as_default(), control_flow(v2=v2):
+        yield
+
+
+def state_of(training: GraphTraining, session: Any) -> dict[str, Any]:
+    return {"good": None, **session.run(training.reads())}
+
+
+def assert_goes_on(training: GraphTraining, session: Any) -> None:
+    """Require the state to be the recorded one, and the next five steps too."""
+    artefact = training.artefact
+    assert_state(state_of(training, session), numbers(artefact.expected["state"]), exact=True, what="state")
+    for index, factors in enumerate(artefact.spec["post"]):
+        training.step(session, factors)
+        expected = numbers(artefact.expected["next"][index])
+        assert_state(state_of(training, session), expected, exact=artefact.is_exact, what=f"step {index}")
+
+
+def native(inner: Any, loss_scale: Any) -> Any:
+    return v1.mixed_precision.MixedPrecisionLossScaleOptimizer(inner, loss_scale)
+
+
+def ours(inner: Any, loss_scale: Any) -> Any:
+    return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, loss_scale)
+
+
+def bare(inner: Any, _: Any) -> Any:
+    return inner
+
+
+def train_adams(wrap: Callable[[Any, Any], Any], *scopes: str, conditionals: int = 0) -> Any:
+    """Build a variable with an Adam of its own for each scope; return an op that trains them all."""
+    steps = []
+    for number, scope in enumerate(scopes):
+        weight = v1.get_variable(f"w{number}", initializer=1.0 + number, use_resource=True)
+        with v1.name_scope(scope or None):
+            for _ in range(conditionals):
+                tf.cond(v1.placeholder(tf.bool, []), lambda: tf.constant(1.0), lambda: tf.constant(2.0))
+            adam = v1.train.AdamOptimizer(0.1 * (1 + number), beta1=0.5 + 0.1 * number)
+            steps.append(wrap(adam, "dynamic").minimize(weight * weight, var_list=[weight]))
+    return tf.group(*steps)
+
+
+def powers(session: Any) -> list[float]:
+    """Return the values of Adam's powers, in the order in which they were made."""
+    return [float(session.run(each)) for each in v1.global_variables() if "_power" in each.name]
+
+
+def saved_by(wrap: Callable[[Any, Any], Any], path: pathlib.Path, *scopes: str, v2: bool, conditionals: int = 0) -> Any:
+    """Train three steps, save, and return the path and the values of Adam's powers."""
+    with graph(v2=v2):
+        train_op = train_adams(wrap, *scopes, conditionals=conditionals)
+        saver = v1.train.Saver()
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            for _ in range(3):
+                session.run(train_op)
+            return saver.save(session, str(path / "model")), powers(session)
+
+
+class TestSaver:
+    @parameterized.expand([(each, v2) for each in SCALED for v2 in (False, True)], name_func=named)
+    def test_restores_what_any_release_wrote(self, artefact: Artefact, v2: bool) -> None:
+        with graph(v2=v2):
+            training = graph_training_of(artefact)
+            saver = v1.train.Saver()
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                saver.restore(session, artefact.prefix)
+                assert_goes_on(training, session)
+
+    @parameterized.expand([(each, v2) for each in PLAIN for v2 in (False, True)], name_func=named)
+    def test_starts_a_fresh_scale_for_what_was_saved_without(self, artefact: Artefact, v2: bool) -> None:
+        with graph(v2=v2):
+            training = graph_training_of(artefact)
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                with pytest.warns(mpls.errors.MplsWarning, match="holds no loss scale.*fresh, at 8.0") as caught:
+                    v1.train.Saver().restore(session, artefact.prefix)
+                assert len(caught) == 1
+                assert artefact.prefix in str(caught[0].message)
+                assert caught[0].filename == __file__
+                state = {**numbers(artefact.expected["state"]), "scale": 8.0, "good": 0}
+                assert_state(state_of(training, session), state, exact=True)
+                for factors, expected in zip(artefact.spec["post"], artefact.expected["next"], strict=True):
+                    training.step(session, factors)
+                    got = {key: value for key, value in state_of(training, session).items() if key in STATELESS}
+                    assert_state(got, {key: numbers(expected)[key] for key in STATELESS}, exact=False)
+                # Told once; and it is at its start again.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    v1.train.Saver().restore(session, artefact.prefix)
+                assert_state(state_of(training, session), state, exact=True)
+
+
+LAYOUTS = [(("",), 0), (("train",), 0), (("",), 2), (("", ""), 0), (("a", "b"), 1)]
+
+
+class TestNamesOfPowers:
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: pathlib.Path) -> None:
+        self.folder = tmp_path
+
+    @parameterized.expand(
+        [
+            (who, v2, scopes, conditionals)
+            for who in ("native", "bare", "ours")
+            for v2 in (False, True)
+            for scopes, conditionals in LAYOUTS
+        ],
+        name_func=named,
+    )
+    def test_are_found_in_what_anybody_wrote(self, who: str, v2: bool, scopes: tuple[str, ...], count: int) -> None:
+        path, expected = saved_by(globals()[who], self.folder, *scopes, v2=v2, conditionals=count)
+        for read_v2 in (False, True):
+            with graph(v2=read_v2):
+                train_adams(ours, *scopes, conditionals=count)
+                saver = v1.train.Saver()
+                v1.get_default_graph().finalize()
+                with v1.Session() as session, warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    saver.restore(session, path)
+                    assert powers(session) == expected
+                assert len(caught) == (len(scopes) if who == "bare" else 0)
+
+    @parameterized.expand(
+        [(v2, scopes, conditionals) for v2 in (False, True) for scopes, conditionals in LAYOUTS], name_func=named
+    )
+    def test_are_written_as_both_readers_want_them(self, v2: bool, scopes: tuple[str, ...], conditionals: int) -> None:
+        path, expected = saved_by(ours, self.folder, *scopes, v2=v2, conditionals=conditionals)
+        for wrap in (native, bare):
+            with graph(v2=v2), v1.Session() as session:
+                train_adams(wrap, *scopes, conditionals=conditionals)
+                v1.train.Saver().restore(session, path)
+                assert powers(session) == expected
+
+    def test_are_not_guessed(self) -> None:
+        path, _ = saved_by(native, self.folder, "a", "b", v2=False)
+        with graph(), v1.Session() as session:
+            weight = v1.get_variable("w0", initializer=1.0, use_resource=True)
+            ours(v1.train.AdamOptimizer(), "dynamic").minimize(weight * weight)
+            with pytest.raises(tf.errors.NotFoundError, match="beta1_power not found"):
+                v1.train.Saver([each for each in v1.global_variables() if "scale" not in each.name]).restore(
+                    session, path
+                )
+
+    def test_are_in_savers_of_users_own(self) -> None:
+        with graph(), v1.Session() as session:
+            train_op = train_adams(ours, "")
+            session.run(v1.global_variables_initializer())
+            session.run(train_op)
+            variables = v1.global_variables()
+            by_name = {each.op.name: each for each in variables}
+            renamed = {f"mine/{name}": each for name, each in by_name.items()}
+            saved = {
+                kind: v1.train.Saver(var_list).save(session, str(self.folder / kind))
+                for kind, var_list in (("list", variables), ("dict", by_name), ("renamed", renamed))
+            }
+            w_only = v1.train.Saver([by_name["w0"]]).save(session, str(self.folder / "w"))
+            expected = powers(session)
+        assert [name for name, _ in tf.train.list_variables(w_only)] == ["w0"]
+        for kind in ("list", "dict"):
+            with graph(), v1.Session() as session:
+                train_adams(native, "")
+                v1.train.Saver().restore(session, saved[kind])
+                assert powers(session) == expected
+        with graph(), v1.Session() as session:
+            train_adams(ours, "")
+            variables = {f"mine/{each.op.name}": each for each in v1.global_variables()}
+            v1.train.Saver(variables).restore(session, saved["renamed"])
+            assert powers(session) == expected
+
+
+def saved_plain(folder: pathlib.Path, *, sharded: bool = False, make: Any = None) -> str:
+    """Train an artefact's spec without loss scaling, and save it."""
+    with graph(), v1.Session() as session:
+        training = graph_training_of(ADAM, scaled=False, make=make)
+        session.run(v1.global_variables_initializer())
+        for _ in range(3):
+            training.step(session, [1.0, 1.0])
+        return str(v1.train.Saver(sharded=sharded).save(session, str(folder / "plain")))
+
+
+class TestKindsOfSavers:
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: pathlib.Path) -> None:
+        self.folder = tmp_path
+
+    def reference(self, value: Any, name: str) -> Any:
+        return v1.Variable(value, name=name, use_resource=False)
+
+    @parameterized.expand([("sharded",), ("sequential",), ("reference",), ("var_list",), ("finalized",)])
+    def test_restore_what_was_saved_without_scaling(self, kind: str) -> None:
+        make = self.reference if kind == "reference" else None
+        path = saved_plain(self.folder, sharded=kind == "sharded", make=make)
+        reader = tf.train.load_checkpoint(path)
+        with graph(), v1.Session() as session:
+            training = graph_training_of(ADAM, make=make)
+            var_list = v1.global_variables()[1:] if kind == "var_list" else None
+            saver = v1.train.Saver(
+                var_list, sharded=kind == "sharded", restore_sequentially=kind == "sequential", name="their_saver"
+            )
+            initializer = v1.global_variables_initializer()
+            if kind == "finalized":
+                v1.get_default_graph().finalize()
+            session.run(initializer)
+            with pytest.warns(mpls.errors.MplsWarning, match="fresh, at 8.0"):
+                saver.restore(session, path)
+            for variable in var_list or v1.global_variables():
+                if variable.op.name not in ("current_loss_scale", "good_steps"):
+                    assert np.array_equal(session.run(variable), reader.get_tensor(variable.op.name)), variable.name
+            assert training.optimizer.state_dict(session)["scale"] == 8.0
+
+    def test_restore_parts_of_variables(self) -> None:
+        def build(wrap: Any) -> Any:
+            partitioner = v1.fixed_size_partitioner(2)
+            weight = v1.get_variable(
+                "w", [8], initializer=v1.random_uniform_initializer(seed=3), partitioner=partitioner
+            )
+            opt = wrap(v1.train.AdamOptimizer(0.5), "dynamic")
+            return opt.minimize(tf.reduce_sum(tf.convert_to_tensor(weight) ** 2))
+
+        with graph(), v1.Session() as session:
+            train_op = build(bare)
+            session.run(v1.global_variables_initializer())
+            session.run([train_op])
+            session.run([train_op])
+            path = v1.train.Saver().save(session, str(self.folder / "parts"))
+            expected = {each.name: session.run(each) for each in v1.global_variables()}
+        with graph(), v1.Session() as session:
+            build(ours)
+            with pytest.warns(mpls.errors.MplsWarning):
+                v1.train.Saver().restore(session, path)
+            got = {each.name: session.run(each) for each in v1.global_variables()}
+        scale = {"current_loss_scale:0": 32768.0, "good_steps:0": 0}
+        assert set(got) == {*expected, *scale}
+        for name, value in {**expected, **scale}.items():
+            assert np.array_equal(got[name], value), name
+
+    @parameterized.expand([("native",), ("plain",)])
+    def test_restore_in_a_monitored_session(self, who: str) -> None:
+        artefact = ADAM if who == "native" else None
+        path = ADAM.prefix if artefact else saved_plain(self.folder)
+        with graph():
+            training = graph_training_of(ADAM)
+            reads = training.reads()
+            scaffold = v1.train.Scaffold()
+            creator = v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=path)
+            expectation = contextlib.nullcontext() if artefact else pytest.warns(mpls.errors.MplsWarning)
+            with expectation, v1.train.MonitoredSession(creator) as session:
+                assert v1.get_default_graph().finalized
+                if artefact:
+                    assert_state(session.run(reads), numbers(ADAM.expected["state"]), exact=True)
+                training.step(session, [1.0, 1.0])
+                assert session.run(training.global_step) == (6 if artefact else 4)
+
+    def test_leave_what_is_missing_otherwise_to_tensorflow(self) -> None:
+        path = saved_plain(self.folder)
+        with graph(), v1.Session() as session:
+            training = graph_training_of(ADAM)
+            other = v1.get_variable("other", initializer=1.0)
+            session.run(v1.global_variables_initializer())
+            with pytest.raises(tf.errors.NotFoundError, match="other not found in checkpoint"):
+                v1.train.Saver().restore(session, path)
+            assert session.run([other, training.variables[1]]) == [1.0, 0.5]
+            with pytest.raises(ValueError, match="not a valid checkpoint"):
+                v1.train.Saver().restore(session, str(self.folder / "nothing"))
+
+    def test_leave_half_a_loss_scale_to_tensorflow(self) -> None:
+        with graph(), v1.Session() as session:
+            graph_training_of(ADAM)
+            session.run(v1.global_variables_initializer())
+            variables = [each for each in v1.global_variables() if each.op.name != "good_steps"]
+            path = v1.train.Saver(variables).save(session, str(self.folder / "half"))
+            with pytest.raises(tf.errors.NotFoundError, match="good_steps not found"):
+                v1.train.Saver().restore(session, path)
+
+    def test_restore_object_based_checkpoints(self) -> None:
+        with graph(), v1.Session() as session:
+            training = graph_training_of(ADAM)
+            session.run(v1.global_variables_initializer())
+            training.step(session, [1.0, 1.0])
+            checkpoint = v1.train.Checkpoint(
+                optimizer=training.optimizer, step=training.global_step, **training.by_name
+            )
+            path = checkpoint.save(str(self.folder / "object"), session=session)
+            expected = state_of(training, session)
+        with graph(), v1.Session() as session:
+            training = graph_training_of(ADAM)
+            v1.train.Saver().restore(session, path)
+            assert_state(state_of(training, session), expected, exact=True)
+
+    def test_of_graphs_without_mpls_are_as_ever(self) -> None:
+        path = saved_plain(self.folder)
+        with graph(), v1.Session() as session:
+            training = graph_training_of(ADAM, scaled=False)
+            v1.train.Saver().restore(session, path)
+            assert session.run(training.global_step) == 3
+        assert {name for name, _ in tf.train.list_variables(path)} == {
+            "b",
+            "b/Adam",
+            "b/Adam_1",
+            "beta1_power",
+            "beta2_power",
+            "global_step",
+            "w",
+            "w/Adam",
+            "w/Adam_1",
+        }
+
+    def test_restore_managers_of_contrib(self) -> None:
+        def build(scaled: bool) -> tuple[Any, Any]:
+            weight = v1.get_variable("w", initializer=1.0, use_resource=True)
+            opt = manager = None
+            opt = v1.train.AdamOptimizer()
+            if scaled:
+                manager = mpls.contrib.ExponentialUpdateLossScaleManager(64.0, 2)
+                opt = mpls.contrib.LossScaleOptimizer(opt, manager)
+            return opt.minimize(weight * weight), manager
+
+        with graph(), v1.Session() as session:
+            build(False)
+            session.run(v1.global_variables_initializer())
+            path = v1.train.Saver().save(session, str(self.folder / "bare"))
+        with graph(), v1.Session() as session:
+            _, manager = build(True)
+            saver = v1.train.Saver()
+            with pytest.warns(mpls.errors.MplsWarning, match="fresh, at 64.0"):
+                saver.restore(session, path)
+            assert manager.state_dict(session)["scale"] == 64.0
+            session.run(manager._num_bad_steps.assign(7))
+            path = saver.save(session, str(self.folder / "hostile"))
+            with pytest.raises(mpls.errors.SavedStateError, match=f"{path}: bad_steps must"):
+                saver.restore(session, path)
+
+
+HOSTILE = [("current_loss_scale", value) for value in (0.0, -2.0, float("nan"), float("inf"))]
+HOSTILE += [("good_steps", -1), ("good_steps", 3)]
+
+
+class TestHostileState:
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: pathlib.Path) -> None:
+        self.folder = tmp_path
+
+    @parameterized.expand(HOSTILE, name_func=named)
+    def test_is_refused_and_nothing_changes(self, name: str, value: float) -> None:
+        with graph(), v1.Session() as session:
+            training = graph_training_of(ADAM)
+            checkpoint = v1.train.Checkpoint(optimizer=training.optimizer, **training.by_name)
+            saver = v1.train.Saver()
+            session.run(v1.global_variables_initializer())
+            session.run(checkpoint.save_counter.initializer)
+            training.step(session, [1.0, 1.0])
+            before = state_of(training, session)
+            (variable,) = (each for each in v1.global_variables() if each.op.name == name)
+            good = session.run(variable)
+            variable.load(value, session)
+            path = saver.save(session, str(self.folder / "saver"))
+            object_path = checkpoint.save(str(self.folder / "object"), session=session)
+            variable.load(good, session)
+            training.step(session, [1.0, 1.0])
+            training.step(session, [1.0, float("nan")])
+            now = state_of(training, session)
+            assert now["gs"] != before["gs"]
+            with pytest.raises(mpls.errors.SavedStateError) as caught:
+                saver.restore(session, path)
+            assert str(caught.value).startswith(f"{path}: {name} must ")
+            with pytest.raises(mpls.errors.SavedStateError, match=f"{object_path}: optimizer/loss_scale/{name}/"):
+                checkpoint.restore(object_path).run_restore_ops(session)
+            with pytest.raises(mpls.errors.SavedStateError, match=f"{object_path}: optimizer/loss_scale/{name}/"):
+                saver.restore(session, object_path)
+            assert_state(state_of(training, session), now, exact=True)
+
+
+class TestObjectBased:
+    @parameterized.expand([(each, v2) for each in artefacts("v1_object") for v2 in (False, True)], name_func=named)
+    def test_restores_what_any_release_wrote(self, artefact: Artefact, v2: bool) -> None:
+        with graph(v2=v2), v1.Session() as session:
+            training = graph_training_of(artefact)
+            checkpoint = v1.train.Checkpoint(
+                optimizer=training.optimizer, step=training.global_step, **training.by_name
+            )
+            session.run(v1.global_variables_initializer())
+            checkpoint.restore(artefact.prefix).assert_consumed().run_restore_ops(session)
+            assert_goes_on(training, session)
+
+    @parameterized.expand([("before",), ("after",), ("partly",)])
+    def test_into_eager_mode(self, when: str) -> None:
+        artefact = Artefact("v1_object.momentum", "tf115")
+        state = numbers(artefact.expected["state"])
+        values = [tf.Variable(entry["v"], name=entry["name"]) for entry in artefact.spec["vars"]]
+        inner = v1.train.MomentumOptimizer(0.1, 0.9)
+        opt = ours(inner, mpls.v1.DynamicLossScale(8, 2))
+        step = tf.Variable(0, dtype=tf.int64)
+        w, b = values
+        if when != "after":
+            trained = values if when == "before" else [w]
+            opt.apply_gradients([(tf.zeros_like(each), each) for each in trained])
+        status = tf.train.Checkpoint(optimizer=opt, step=step, w=w, b=b).restore(artefact.prefix)
+        opt.apply_gradients([(tf.constant(float("nan"), shape=each.shape), each) for each in values])
+        status.assert_consumed()
+        assert w.numpy().tolist() == np.float32(state["vars"]["w"]).tolist()
+        for each, name in ((w, "w"), (b, "b")):
+            slot = opt.get_slot(each, "momentum").numpy()
+            assert np.array_equal(slot, np.float32(state["slots"][f"{name}/momentum"]))
+        # The step was skipped.
+        assert opt.state_dict()["scale"] == state["scale"] / 2
+        assert int(step.numpy()) == state["gs"]
+
+    def adam(self, wrap: Any) -> tuple[Any, Any, Any]:
+        """Return a variable, its optimizer without and with scaling."""
+        inner = v1.train.AdamOptimizer(0.5)
+        return v1.Variable([1.0, 2.0], name="w", use_resource=True), inner, wrap(inner, "dynamic")
+
+    def assert_restored(self, path: str, inner: Any, weight: Any, read: Callable[[Any], Any]) -> None:
+        reader = tf.train.load_checkpoint(path)
+        for slot in ("m", "v"):
+            key = f"w/.OPTIMIZER_SLOT/opt/{slot}/.ATTRIBUTES/VARIABLE_VALUE"
+            assert np.array_equal(read(inner.get_slot(weight, slot)), reader.get_tensor(key))
+        for power in ("beta1_power", "beta2_power"):
+            (variable,) = (each for each in inner.variables() if power in each.name)
+            assert read(variable) == reader.get_tensor(f"opt/{power}/.ATTRIBUTES/VARIABLE_VALUE")
+
+    def test_of_the_wrapped_optimizer_alone_goes_into_the_wrapper(self, tmp_path: pathlib.Path) -> None:
+        weight, _, opt = self.adam(bare)
+        opt.minimize(lambda: tf.reduce_sum(weight * weight), var_list=[weight])
+        path = tf.train.Checkpoint(opt=opt, w=weight).save(str(tmp_path / "bare"))
+        for is_built in (False, True):
+            weight, inner, opt = self.adam(ours)
+            if is_built:
+                opt.apply_gradients([(tf.zeros_like(weight), weight)])
+            with pytest.warns(mpls.errors.MplsWarning, match="opt holds no loss scale"):
+                tf.train.Checkpoint(opt=opt, w=weight).restore(path).expect_partial()
+            opt.apply_gradients([(tf.fill([2], float("nan")), weight)])
+            self.assert_restored(path, inner, weight, lambda each: each.numpy())
+
+    def test_of_the_wrapped_optimizer_alone_goes_into_the_wrapper_in_a_graph(self, tmp_path: pathlib.Path) -> None:
+        with graph(), v1.Session() as session:
+            weight, _, opt = self.adam(bare)
+            train_op = opt.minimize(tf.reduce_sum(weight * weight))
+            checkpoint = v1.train.Checkpoint(opt=opt, w=weight)
+            session.run([v1.global_variables_initializer(), checkpoint.save_counter.initializer])
+            session.run(train_op)
+            path = checkpoint.save(str(tmp_path / "bare"), session=session)
+        with graph(), v1.Session() as session:
+            weight, inner, opt = self.adam(ours)
+            opt.minimize(tf.reduce_sum(weight * weight))
+            session.run(v1.global_variables_initializer())
+            with pytest.warns(mpls.errors.MplsWarning, match="opt holds no loss scale"):
+                status = v1.train.Checkpoint(opt=opt, w=weight).restore(path)
+            status.expect_partial().run_restore_ops(session)
+            self.assert_restored(path, inner, weight, session.run)
+
+
+WITHOUT_MPLS = """
+import json, sys
+sys.modules["mpls"] = None
+import tensorflow as tf
+v1 = tf.compat.v1
+v1.disable_eager_execution()
+
+def restore(path, wrap, v2, meta=False):
+    (v1.enable_control_flow_v2 if v2 else v1.disable_control_flow_v2)()
+    with tf.Graph().as_default(), v1.Session() as session:
+        if meta:
+            saver = v1.train.import_meta_graph(path + ".meta")
+        else:
+            weight = v1.get_variable("w0", initializer=1.0, use_resource=True)
+            adam = v1.train.AdamOptimizer(0.1, beta1=0.5)
+            if wrap == "native":
+                adam = v1.mixed_precision.MixedPrecisionLossScaleOptimizer(adam, "dynamic")
+            adam.minimize(weight * weight)
+            saver = v1.train.Saver()
+        saver.restore(session, path)
+        return {each.op.name.rpartition("/")[2]: float(session.run(each)) for each in v1.global_variables()}
+
+print(json.dumps([restore(**arguments) for arguments in json.loads(sys.argv[1])]))
+"""
+
+
+class TestWithoutMpls:
+    def test_what_savers_write_loads(self, tmp_path: pathlib.Path) -> None:
+        calls, expected = [], []
+        for v2 in (False, True):
+            folder = tmp_path / str(v2)
+            folder.mkdir()
+            path, (beta1, beta2) = saved_by(ours, folder, "", v2=v2)
+            weight = float(tf.train.load_checkpoint(path).get_tensor("w0"))
+            for arguments in (
+                {"wrap": "native", "v2": v2},
+                {"wrap": "bare", "v2": v2},
+                {"wrap": "", "v2": v2, "meta": True},
+            ):
+                calls.append({"path": path, **arguments})
+                expected.append({"w0": weight, "beta1_power": beta1, "beta2_power": beta2})
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_MPLS, json.dumps(calls)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        got = json.loads(done.stdout)
+        for arguments, values, wanted in zip(calls, got, expected, strict=True):
+            assert {key: values[key] for key in wanted} == wanted, arguments
+            if arguments["wrap"] != "bare":
+                assert (values["current_loss_scale"], values["good_steps"]) == (32768.0, 3)

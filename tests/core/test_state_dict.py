@@ -1,0 +1,376 @@
+"""`state_dict` and `load_state_dict`, of loss scales and of wrappers of all families."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls
+import mpls.contrib
+import mpls.errors
+import mpls.experimental
+import mpls.keras
+import mpls.v1
+
+v1 = tf.compat.v1
+
+# No short decimal: what JSON keeps has to be exact.
+SCALE = float(np.float32(12345.678))
+
+
+class Counting(mpls.v1.LossScale):
+    """A user's own loss scale."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = self._add_weight("value", 4.0, tf.float32)
+        self.steps = self._add_weight("steps", [0, 0], tf.int32)
+
+    def __call__(self) -> Any:
+        return tf.convert_to_tensor(self.value)
+
+    def update(self, grads: Any) -> tuple[Any, Any]:
+        del grads
+        return self.steps.assign_add([1, 0]), True
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+
+class Noting(mpls.v1.DynamicLossScale):
+    """A dynamic one with a variable more."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.note = self._add_weight("note", 1.5, tf.float32)
+
+
+MAKERS = {
+    "v1": lambda settings: mpls.v1.MixedPrecisionLossScaleOptimizer(
+        v1.train.GradientDescentOptimizer(0.1), mpls.v1.DynamicLossScale(*settings)
+    ),
+    "legacy": lambda settings: mpls.keras.LossScaleOptimizer(
+        tf_keras.optimizers.legacy.SGD(), initial_scale=settings[0], dynamic_growth_steps=settings[1]
+    ),
+    "new": lambda settings: mpls.keras.LossScaleOptimizer(
+        tf_keras.optimizers.SGD(), initial_scale=settings[0], dynamic_growth_steps=settings[1]
+    ),
+    "keras3": lambda settings: mpls.keras.LossScaleOptimizer(
+        keras.optimizers.SGD(), initial_scale=settings[0], dynamic_growth_steps=settings[1]
+    ),
+    "loss_scale": lambda settings: mpls.v1.DynamicLossScale(*settings),
+}
+FIXED = {
+    "v1": lambda scale: mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.GradientDescentOptimizer(0.1), scale),
+    "legacy": lambda scale: mpls.keras.LossScaleOptimizer(
+        tf_keras.optimizers.legacy.SGD(), dynamic=False, initial_scale=scale
+    ),
+    "new": lambda scale: mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), dynamic=False, initial_scale=scale),
+    "keras3": lambda scale: mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(), dynamic=False, initial_scale=scale),
+    "loss_scale": mpls.v1.FixedLossScale,
+    "contrib": lambda scale: mpls.contrib.LossScaleOptimizer(
+        v1.train.GradientDescentOptimizer(0.1), mpls.contrib.FixedLossScaleManager(scale)
+    ),
+}
+STATE = {
+    "dynamic": True,
+    "scale": SCALE,
+    "good_steps": 3,
+    "initial_scale": 8.0,
+    "growth_steps": 5,
+    "multiplier": 2.0,
+}
+
+
+def scale_and_steps(holder: Any) -> tuple[float, int]:
+    loss_scale = getattr(holder, "_loss_scale", holder)
+    return float(loss_scale()), int(loss_scale._num_good_steps)
+
+
+BAD = [
+    ("no_scale", {"scale": None}, "have the keys"),
+    ("another_key", {"more": 1}, "have the keys"),
+    ("fixed", {"dynamic": False}, "dynamic must be True"),
+    ("dynamic_is_a_word", {"dynamic": "yes"}, "dynamic must be True"),
+    ("zero", {"scale": 0.0}, "scale must be a positive"),
+    ("negative", {"scale": -1.0}, "scale must be a positive"),
+    ("nan", {"scale": float("nan")}, "scale must be a positive"),
+    ("infinite", {"scale": float("inf")}, "scale must be a positive"),
+    ("infinite_in_float32", {"scale": 1e39}, "scale must be a positive"),
+    ("too_large_for_a_float", {"scale": 10**400}, "scale must be a positive"),
+    ("a_string", {"scale": "8.0"}, "scale must be a positive"),
+    ("a_bool", {"scale": True}, "scale must be a positive"),
+    ("a_list", {"scale": [8.0]}, "scale must be a positive"),
+    ("negative_count", {"good_steps": -1}, "good_steps must be a whole number from 0 to 5"),
+    ("large_count", {"good_steps": 6}, "good_steps must be a whole number from 0 to 5"),
+    ("fractional_count", {"good_steps": 1.5}, "good_steps must be a whole number"),
+    ("other_growth", {"growth_steps": 6}, "growth_steps must be 5"),
+    ("other_multiplier", {"multiplier": 4.0}, "multiplier must be 2.0"),
+    ("bad_initial", {"initial_scale": -1.0}, "initial_scale must be a positive"),
+    ("weights", {"weights": {"value": 1.0}}, "weights must have the keys"),
+]
+
+
+class TestDynamic:
+    @parameterized.expand(MAKERS)
+    def test_goes_through_json_and_into_every_family(self, name: str) -> None:
+        holder = MAKERS[name]((8.0, 5))
+        assert holder.state_dict() == {**STATE, "scale": 8.0, "good_steps": 0}
+        holder.load_state_dict(STATE)
+        assert scale_and_steps(holder) == (SCALE, 3)
+        state = json.loads(json.dumps(holder.state_dict()))
+        assert state == STATE
+        for make in MAKERS.values():
+            other = make((16.0, 5))
+            other.load_state_dict(state)
+            assert scale_and_steps(other) == (SCALE, 3)
+            assert other.state_dict() == {**STATE, "initial_scale": 16.0}
+
+    @parameterized.expand(MAKERS)
+    def test_takes_the_next_steps_from_it(self, name: str) -> None:
+        if name == "loss_scale":
+            holder = MAKERS[name]((8.0, 5))
+            holder.load_state_dict({**STATE, "scale": 64.0})
+            holder.update([tf.constant(1.0)])
+            holder.update([tf.constant(1.0)])
+        else:
+            holder = MAKERS[name]((8.0, 5))
+            variable = keras.Variable(1.0) if name == "keras3" else tf.Variable(1.0)
+            if name == "keras3":
+                holder.build([variable])
+            holder.load_state_dict({**STATE, "scale": 64.0})
+            for _ in range(2):
+                if name != "v1":
+                    # Not to be told that it was forgotten.
+                    holder.get_scaled_loss(tf.constant(1.0))
+                    holder.get_unscaled_gradients([tf.constant(1.0)])
+                holder.apply_gradients([(tf.constant(1.0), variable)])
+        assert scale_and_steps(holder) == (128.0, 0)
+
+    def test_needs_no_settings(self) -> None:
+        loss_scale = mpls.v1.DynamicLossScale(8, 2000, 3)
+        loss_scale.load_state_dict({"dynamic": True, "scale": 4.0, "good_steps": 1999})
+        assert scale_and_steps(loss_scale) == (4.0, 1999)
+
+    @parameterized.expand([(name, *row) for name in MAKERS for row in BAD])
+    def test_is_refused_whole(self, name: str, what: str, change: dict[str, Any], message: str) -> None:
+        del what
+        holder = MAKERS[name]((8.0, 5))
+        holder.load_state_dict({**STATE, "scale": 2.0, "good_steps": 1})
+        state = {key: value for key, value in {**STATE, **change}.items() if value is not None}
+        with pytest.raises(mpls.errors.SavedStateError, match=message) as caught:
+            holder.load_state_dict(state)
+        assert isinstance(caught.value, ValueError)
+        assert "MIGRATION.md#my-checkpoints" in str(caught.value)
+        assert scale_and_steps(holder) == (2.0, 1)
+
+    @parameterized.expand(MAKERS)
+    def test_is_a_dict(self, name: str) -> None:
+        with pytest.raises(TypeError, match="state must be a dict"):
+            MAKERS[name]((8.0, 5)).load_state_dict([1.0])
+
+
+class TestFixed:
+    @parameterized.expand(FIXED)
+    def test_goes_through_json_and_into_every_family(self, name: str) -> None:
+        holder = FIXED[name](SCALE)
+        state = json.loads(json.dumps(holder.state_dict()))
+        assert state == {"dynamic": False, "scale": SCALE}
+        for make in FIXED.values():
+            other = make(SCALE)
+            other.load_state_dict(state)
+            assert other.state_dict() == state
+
+    @parameterized.expand(FIXED)
+    def test_of_another_scale_is_refused(self, name: str) -> None:
+        holder = FIXED[name](64.0)
+        for state, message in (
+            ({"dynamic": False, "scale": 32.0}, "scale must be 64.0"),
+            ({"dynamic": False, "scale": float("nan")}, "positive"),
+            ({"dynamic": False, "scale": 2.0**127}, r"at most 2\*\*126"),
+            ({"dynamic": False}, "have the keys"),
+            (STATE, "dynamic must be False"),
+        ):
+            with pytest.raises(mpls.errors.SavedStateError, match=message):
+                holder.load_state_dict(state)
+        assert holder.state_dict()["scale"] == 64.0
+
+
+class TestOwnClasses:
+    def test_keep_their_weights(self) -> None:
+        saved, loaded = Counting(), Counting()
+        saved.value.assign(SCALE)
+        saved.steps.assign([3, 4])
+        state = json.loads(json.dumps(saved.state_dict()))
+        assert state == {"class_name": "Counting", "weights": {"value": SCALE, "steps": [3, 4]}}
+        loaded.load_state_dict(state)
+        assert loaded.state_dict() == state
+        for wrong, message in (
+            ({**state, "class_name": "Other"}, "class_name must be 'Counting'"),
+            ({"weights": {"value": 1.0}}, "weights must have the keys"),
+            ({"weights": {"value": 1.0, "steps": [1.5, 0]}}, "steps must be int32"),
+            ({"weights": {"value": 1.0, "steps": [2**40, 0]}}, "steps must be int32"),
+            ({"weights": {"value": [1.0], "steps": [0, 0]}}, "value must be float32 of shape"),
+            ({"weights": {"value": "1.0", "steps": [0, 0]}}, "value must be float32"),
+            (STATE, "have the keys"),
+        ):
+            with pytest.raises(mpls.errors.SavedStateError, match=message):
+                loaded.load_state_dict(wrong)
+        assert loaded.state_dict() == state
+
+    def test_of_dynamic_ones_too(self) -> None:
+        saved, loaded = Noting(8, 5), Noting(8, 5)
+        saved.note.assign(2.5)
+        saved.load_state_dict({**STATE, "weights": {"note": 3.5}})
+        assert saved.state_dict() == {**STATE, "weights": {"note": 3.5}}
+        loaded.load_state_dict(saved.state_dict())
+        assert float(loaded.note) == 3.5
+
+    def test_are_kept_by_wrappers(self) -> None:
+        inner = v1.train.GradientDescentOptimizer(0.1)
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, Counting())
+        assert set(opt.state_dict()["weights"]) == {"value", "steps"}
+        with mpls.install(as_of="2.3"), pytest.warns(mpls.errors.MplsDeprecationWarning):
+            opt = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.SGD(), Counting())
+        opt.load_state_dict({"weights": {"value": 7.0, "steps": [1, 1]}})
+        assert float(opt.loss_scale()) == 7.0
+
+
+MANAGER_STATE = {
+    "dynamic": True,
+    "scale": SCALE,
+    "good_steps": 1,
+    "bad_steps": 2,
+    "initial_scale": 16.0,
+    "growth_steps": 2,
+    "multiplier": 2.0,
+    "shrink_steps": 3,
+    "shrink_ratio": 0.8,
+}
+
+
+class TestManagers:
+    def manager(self) -> Any:
+        return mpls.contrib.ExponentialUpdateLossScaleManager(16.0, 2, decr_every_n_nan_or_inf=3)
+
+    def test_go_through_json(self) -> None:
+        manager = self.manager()
+        opt = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.1), manager)
+        opt.load_state_dict(json.loads(json.dumps(MANAGER_STATE)))
+        assert opt.state_dict() == manager.state_dict() == MANAGER_STATE
+        assert float(manager.get_loss_scale()) == SCALE
+
+    @parameterized.expand(
+        [
+            ("good_steps", 3),
+            ("bad_steps", -1),
+            ("bad_steps", 4),
+            ("scale", 0.0),
+            ("shrink_ratio", 0.5),
+            ("shrink_steps", 2),
+        ]
+    )
+    def test_refuse(self, key: str, value: float) -> None:
+        manager = self.manager()
+        with pytest.raises(mpls.errors.SavedStateError, match=f"load_state_dict: {key} must"):
+            manager.load_state_dict({**MANAGER_STATE, key: value})
+        assert manager.state_dict() == {**MANAGER_STATE, "scale": 16.0, "good_steps": 0, "bad_steps": 0}
+
+    def test_of_users_need_not_have_it(self) -> None:
+        class Constant(mpls.contrib.LossScaleManager):
+            def get_loss_scale(self) -> Any:
+                return tf.constant(8.0)
+
+            def update_loss_scale(self, finite_grads: Any) -> Any:
+                return tf.no_op()
+
+        opt = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.1), Constant())
+        with pytest.raises(NotImplementedError, match="Constant defines no state_dict"):
+            opt.state_dict()
+
+
+class TestGraphs:
+    def build(self) -> Any:
+        weight = v1.get_variable("weight", initializer=1.0, use_resource=True)
+        opt = MAKERS["v1"]((8.0, 5))
+        opt.minimize(weight * weight, var_list=[weight])
+        return opt
+
+    def test_of_a_session_in_a_finalized_graph(self) -> None:
+        with tf.Graph().as_default() as graph:
+            opt = self.build()
+            initializer = v1.global_variables_initializer()
+            graph.finalize()
+            with v1.Session() as session, v1.Session() as other:
+                session.run(initializer)
+                other.run(initializer)
+                opt.load_state_dict(STATE)  # `other` is the default session.
+                assert opt.state_dict() == opt.state_dict(other) == STATE
+                assert opt.state_dict(session=session)["scale"] == 8.0
+                opt.load_state_dict(STATE, session)
+                assert opt.state_dict(session) == STATE
+
+    def test_of_a_monitored_session(self) -> None:
+        with tf.Graph().as_default():
+            opt = self.build()
+            v1.train.get_or_create_global_step()
+            with v1.train.MonitoredTrainingSession(hooks=[_Counter()]) as session:
+                steps = _Counter.steps
+                opt.load_state_dict(STATE, session)
+                assert opt.state_dict(session) == STATE
+                assert _Counter.steps == steps
+
+    def test_of_the_session_of_keras(self) -> None:
+        with tf.Graph().as_default():
+            for make in (MAKERS["legacy"], MAKERS["new"]):
+                opt = make((8.0, 5))
+                opt.load_state_dict(STATE)
+                assert opt.state_dict() == STATE
+        # Its session is the process's.
+        tf_keras.backend.clear_session()
+
+    def test_without_a_session_is_refused(self) -> None:
+        with tf.Graph().as_default():
+            opt = self.build()
+            for call in (opt.state_dict, lambda: opt.load_state_dict(STATE)):
+                with pytest.raises(RuntimeError, match="needs a session"):
+                    call()
+
+    def test_inside_a_function_is_refused(self) -> None:
+        opt = MAKERS["legacy"]((8.0, 5))
+        opt.state_dict()
+        with pytest.raises(RuntimeError, match=r"outside of tf\.function"):
+            tf.function(lambda: tf.constant(opt.state_dict()["scale"]))()
+
+
+class _Counter(v1.train.SessionRunHook):  # type: ignore[misc, name-defined]
+    steps = 0
+
+    def before_run(self, run_context: Any) -> None:
+        del run_context
+        _Counter.steps += 1
+
+
+class TestReplicas:
+    @parameterized.expand(["v1", "legacy", "new", "keras3"])
+    def test_all_get_it(self, name: str) -> None:
+        strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+        with strategy.scope():
+            opt = MAKERS[name]((8.0, 5))
+            opt._loss_scale()
+        opt.load_state_dict(STATE)
+        assert opt.state_dict() == STATE
+        for variable, value in ((opt._loss_scale._current_loss_scale, SCALE), (opt._loss_scale._num_good_steps, 3)):
+            assert [each.numpy() for each in strategy.experimental_local_results(variable)] == [value, value]
+        with strategy.scope():
+            opt.load_state_dict({**STATE, "good_steps": 4})
+            assert opt.state_dict()["good_steps"] == 4
+        with pytest.raises(ValueError, match=r"outside of the function that strategy\.run"):
+            strategy.run(lambda: opt.load_state_dict(STATE))
