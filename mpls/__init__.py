@@ -6,6 +6,7 @@ The API lives in the subpackages, which load TensorFlow when they are imported; 
 * `mpls.keras`: `LossScaleOptimizer` for the optimizers of tf_keras and Keras 3, and the policies;
 * `mpls.experimental`: the deprecated forms, `LossScaleOptimizer(optimizer, loss_scale)` among them;
 * `mpls.contrib`: the managers of TF 1.x and their optimizer;
+* `mpls.convert_state`: the state of an optimizer into one of another Keras;
 * `mpls.install`, `mpls.uninstall`, `mpls.installed`: the historical names at their old places;
 * `mpls.names`: the table of those names;
 * `mpls.errors`: every exception and warning class that mpls itself raises.
@@ -20,14 +21,18 @@ from mpls.install import install, installed, uninstall
 __version__ = "0.1.0"
 
 _SUBPACKAGES = ("contrib", "experimental", "keras", "v1")
+# Functions that load TensorFlow, and the modules that they are in.
+_FUNCTIONS = {"convert_state": "mpls.transfer.convert"}
 
-__all__ = ["__version__", "errors", "install", "installed", "names", "uninstall", *_SUBPACKAGES]
+__all__ = ["__version__", "errors", "install", "installed", "names", "uninstall", *_SUBPACKAGES, *_FUNCTIONS]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a subpackage on first access, so that `import mpls` alone stays free of TensorFlow."""
+    """Import a subpackage, or a function, on first access, so that `import mpls` alone stays free of TensorFlow."""
     if name in _SUBPACKAGES:
         return _import_module(f"{__name__}.{name}")
+    if name in _FUNCTIONS:
+        return getattr(_import_module(_FUNCTIONS[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

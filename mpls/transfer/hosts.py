@@ -1,0 +1,282 @@
+"""Live optimizers of each family, taken apart: their counters, their slots by variable, what else they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.errors import ArgumentValueError, error_text
+from mpls.saved.record import Family
+from mpls.transfer import algorithms
+from mpls.transfer.places import Place, name_of, scope_of
+
+ANCHOR = "my-checkpoints"
+# Of Keras optimizers: not slots, but variables of theirs all the same.
+_COUNTERS = ("_iterations", "_learning_rate", "_current_learning_rate")
+
+
+class Host:
+    """An optimizer without the wrapper around it.
+
+    Attributes:
+        optimizer: as the user passes it.
+        inner: the optimizer in the wrapper; the same where there is none.
+        state: the algorithm in `algorithms.SLOTS` whose state it has; None for others.
+    """
+
+    family: Family
+
+    def __init__(self, optimizer: Any, inner: Any) -> None:
+        self.optimizer = optimizer
+        self.inner = inner
+        self.algorithm = algorithms.algorithm_of(inner)
+        self.state = algorithms.state_of(self.algorithm)
+
+    @property
+    def wrapper(self) -> Any:
+        """The wrapper; None if there is none."""
+        return None if self.optimizer is self.inner else self.optimizer
+
+    def __str__(self) -> str:
+        """Return its class and family in words."""
+        family = {
+            "v1": "tf.compat.v1.train",
+            "legacy": "tf_keras.optimizers.legacy",
+            "new": "tf_keras.optimizers",
+            "keras3": "keras.optimizers",
+        }[self.family]
+        return f"{family}.{type(self.inner).__name__}"
+
+    @property
+    def iterations(self) -> Any:
+        """The variable that counts its steps; None where it has none."""
+        return self.inner._iterations
+
+    def is_built(self, variables: Sequence[Any] | None) -> bool:
+        """Return whether it has slots for these variables, or, for None, for some."""
+        raise NotImplementedError
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Create its slots, with those of the variables that have none yet."""
+        with scope_of(variables):
+            self.optimizer.build(list(variables))
+
+    def places(self, variables: Sequence[Any] | None = None) -> list[Place]:
+        """Return what it has of each variable, in the order in which they are given, or in its own."""
+        raise NotImplementedError
+
+    def others(self) -> dict[str, Any]:
+        """Return its other variables by name."""
+        raise NotImplementedError
+
+    def uncounted(self) -> list[str]:
+        """Return the names of variables of its that are in no place and not among the others."""
+        return []
+
+    def settle(self, steps: int) -> None:
+        """Bring what it keeps outside of variables to the number of updates that it has now made."""
+
+
+class _Slotted(Host):
+    """Optimizers that find slots by `get_slot`: legacy ones, and those of v1."""
+
+    def _called(self, name: str) -> str:
+        return algorithms.slot_called(self.state, self.family, name)
+
+    def places(self, variables: Sequence[Any] | None = None) -> list[Place]:
+        if variables is not None:
+            return [Place(name_of(each), self._slots_of(each), each) for each in variables]
+        return [
+            Place(self._name_from(slots), {self._called(name): slot for name, slot in slots.items()})
+            for slots in self._by_variable().values()
+        ]
+
+    def _slots_of(self, variable: Any) -> dict[str, Any]:
+        found = {}
+        for name in self.inner.get_slot_names():
+            try:
+                slot = self.inner.get_slot(variable, name)
+            except KeyError:
+                continue
+            if slot is not None:
+                found[self._called(name)] = slot
+        return found
+
+    def _by_variable(self) -> dict[Any, dict[str, Any]]:
+        raise NotImplementedError
+
+    @staticmethod
+    def _name_from(slots: Mapping[str, Any]) -> str | None:
+        for slot in slots.values():
+            # The variable's name comes before that of the slot.
+            return str(slot.name).partition(":")[0].rpartition("/")[0] or None
+        return None
+
+    def is_built(self, variables: Sequence[Any] | None) -> bool:
+        if variables is None:
+            return bool(self._by_variable())
+        return all(self._slots_of(each) for each in variables)
+
+
+class V1Host(_Slotted):
+    """Optimizers of `tf.compat.v1.train`."""
+
+    family = "v1"
+
+    @property
+    def iterations(self) -> Any:
+        """None: they count in `global_step`, which they do not know."""
+        return None
+
+    def _by_variable(self) -> dict[Any, dict[str, Any]]:
+        found: dict[Any, dict[str, Any]] = {}
+        for name, slots in self.inner._slots.items():
+            for key, slot in slots.items():
+                found.setdefault(key, {})[name] = slot
+        return found
+
+    def others(self) -> dict[str, Any]:
+        """Return Adam's beta powers by name, and what else is there."""
+        return {name: variable for (name, _), variable in self.inner._non_slot_dict.items()}
+
+
+class LegacyHost(_Slotted):
+    """Legacy optimizers of tf_keras."""
+
+    family = "legacy"
+
+    @property
+    def iterations(self) -> Any:
+        """The counter, which they make when it is asked for."""
+        return self.inner.iterations
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Create slots of those variables that have none; it goes on knowing the others."""
+        with scope_of(variables), tf.name_scope(self.inner._name):
+            self.optimizer._create_all_weights(list(variables))
+
+    def _by_variable(self) -> dict[Any, dict[str, Any]]:
+        found: dict[Any, dict[str, Any]] = self.inner._slots
+        return found
+
+    def is_built(self, variables: Sequence[Any] | None) -> bool:
+        """Return whether each of the variables has slots, if it makes any."""
+        without_slots = self.state == "SGD" and not self.inner._momentum
+        return bool(without_slots and self.inner._hypers_created) or super().is_built(variables)
+
+    def others(self) -> dict[str, Any]:
+        """Return variables that they have made with `add_weight`, as Nadam's cache."""
+        slots = {id(slot) for slots in self._by_variable().values() for slot in slots.values()}
+        weights = [each for each in self.inner._weights if id(each) not in slots and each is not self.inner._iterations]
+        return {str(each.name).partition(":")[0].rpartition("/")[2]: each for each in weights}
+
+
+class _Listed(Host):
+    """Optimizers that keep lists of slots in attributes: new ones of tf_keras, and those of Keras 3."""
+
+    def is_built(self, variables: Sequence[Any] | None) -> bool:
+        # At once for all.
+        del variables
+        return bool(getattr(self.inner, "_built", False) or getattr(self.inner, "built", False))
+
+    def _index(self, variable: Any) -> int:
+        raise NotImplementedError
+
+    def _own(self) -> list[Any]:
+        """Return the variables that it was built with; None for each where it does not keep them."""
+        raise NotImplementedError
+
+    def _lists(self) -> dict[str, list[Any]]:
+        known = {id(each) for each in self.inner.variables}
+        count = len(self._own())
+        lists = {}
+        for name, value in vars(self.inner).items():
+            if name in ("_variables", "_self_unconditional_checkpoint_dependencies") or not isinstance(value, list):
+                continue
+            # Where a variable has no slot, there is None, or in Adafactor something of no use.
+            own = [each if id(each) in known else None for each in value]
+            if len(own) == count and any(each is not None for each in own):
+                lists[name] = own
+        return lists
+
+    def places(self, variables: Sequence[Any] | None = None) -> list[Place]:
+        own, lists = self._own(), self._lists()
+        indices = range(len(own)) if variables is None else [self._known_index(each) for each in variables]
+        found = []
+        for place, index in enumerate(indices):
+            slots = {
+                algorithms.slot_called(self.state, self.family, name): slots[index]
+                for name, slots in lists.items()
+                if slots[index] is not None
+            }
+            variable = own[index] if variables is None else variables[place]
+            found.append(Place(self._name_from(variable, slots), slots, variable))
+        return found
+
+    def _known_index(self, variable: Any) -> int:
+        try:
+            return self._index(variable)
+        except KeyError:
+            advice = "Pass the variables that it was built with, or none"
+            raise ArgumentValueError(
+                error_text("convert_state: variables", "be known to the optimizer", variable, advice, ANCHOR)
+            ) from None
+
+    def _name_from(self, variable: Any, slots: Mapping[str, Any]) -> str | None:
+        del slots
+        return name_of(variable)
+
+    def others(self) -> dict[str, Any]:
+        known = {id(each) for each in self.inner.variables}
+        attributes = vars(self.inner).items()
+        found = {name: each for name, each in attributes if id(each) in known and name not in _COUNTERS}
+        product = vars(self.inner).get("_u_product")
+        return found if product is None else {**found, "_u_product": product}
+
+    def uncounted(self) -> list[str]:
+        counted = {id(slot) for slots in self._lists().values() for slot in slots}
+        counted |= {id(each) for each in self.others().values()}
+        counted |= {id(vars(self.inner).get(name)) for name in _COUNTERS}
+        return [str(each.name) for each in self.inner.variables if id(each) not in counted]
+
+
+class NewHost(_Listed):
+    """New optimizers of tf_keras."""
+
+    family = "new"
+
+    def _index(self, variable: Any) -> int:
+        return int(self.inner._index_dict[self.inner._var_key(variable)])
+
+    def _own(self) -> list[Any]:
+        return [None] * len(getattr(self.inner, "_index_dict", ()))
+
+    def _name_from(self, variable: Any, slots: Mapping[str, Any]) -> str | None:
+        if variable is not None:
+            return name_of(variable)
+        for name, slot in slots.items():
+            own = algorithms.slot_names(self.state, "new").get(name, name) if self.state else name
+            # The optimizer's name and that of the slot come before the variable's.
+            return f"/{slot.name}".partition(":")[0].partition(f"/{own}/")[2] or None
+        return None
+
+    def settle(self, steps: int) -> None:
+        """Set Nadam's count, which is a Python number, and the rate that a schedule has now."""
+        if "_u_product_counter" in vars(self.inner):
+            # Nadam's product is that of the steps before this one.
+            self.inner._u_product_counter = steps + 1
+        self.inner._compute_current_learning_rate()
+
+
+class Keras3Host(_Listed):
+    """Optimizers of Keras 3."""
+
+    family = "keras3"
+
+    def _index(self, variable: Any) -> int:
+        return int(self.inner._get_variable_index(variable))
+
+    def _own(self) -> list[Any]:
+        return list(self.inner._trainable_variables)

@@ -1,0 +1,101 @@
+"""The loss scale of a wrapper, of mpls or of a framework, read and set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mpls.core.state import check_good_steps, check_scale
+from mpls.saved.record import LossScaleRecord
+from mpls.transfer.places import as_numpy
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A wrapper's loss scale.
+
+    Attributes:
+        record: what it is now.
+        scale: the variable that holds it; None for a fixed one, and where there is none yet.
+        good_steps: the variable that counts finite steps; None likewise.
+    """
+
+    record: LossScaleRecord
+    scale: Any = None
+    good_steps: Any = None
+
+
+def scale_of(wrapper: Any) -> Scale | None:
+    """Return a wrapper's loss scale; None for one of a user's own class.
+
+    Args:
+        wrapper: one of mpls, of TensorFlow, of tf_keras or of Keras 3.
+    """
+    if "_loss_scale_manager" in vars(wrapper):
+        return _of_manager(vars(wrapper)["_loss_scale_manager"])
+    held = vars(wrapper).get("_loss_scale")
+    if held is None:
+        return _native_of_keras_3(wrapper)
+    if isinstance(held, int | float):
+        return Scale(LossScaleRecord(dynamic=False, scale=float(held), initial_scale=float(held)))
+    fixed = getattr(held, "_loss_scale_value", None)
+    if fixed is not None:
+        return Scale(LossScaleRecord(dynamic=False, scale=float(fixed), initial_scale=float(fixed)))
+    # Those of mpls over Keras 3 have the variables by these names, tf_keras' own by the next, the rest by the last.
+    for names in (("scale", "counter"), ("current_loss_scale", "counter"), ("_current_loss_scale", "_num_good_steps")):
+        if all(hasattr(held, name) for name in names):
+            scale, good_steps = (getattr(held, name) for name in names)
+            settings = (
+                held.initial_loss_scale,
+                held.growth_steps if hasattr(held, "growth_steps") else held.increment_period,
+                held.multiplier,
+            )
+            return _dynamic(scale, good_steps, *settings)
+    return None
+
+
+def _native_of_keras_3(wrapper: Any) -> Scale | None:
+    if not hasattr(wrapper, "dynamic_growth_steps"):
+        return None
+    scale, good_steps = getattr(wrapper, "dynamic_scale", None), getattr(wrapper, "step_counter", None)
+    return _dynamic(scale, good_steps, wrapper.initial_scale, wrapper.dynamic_growth_steps, 2.0)
+
+
+def _of_manager(manager: Any) -> Scale | None:
+    try:
+        state = manager.state_dict()
+    except NotImplementedError:
+        # Of a user's class.
+        return None
+    names = ("dynamic", "scale", "good_steps", "initial_scale", "growth_steps", "multiplier")
+    return Scale(LossScaleRecord(**{name: state[name] for name in names if name in state}))
+
+
+def _dynamic(scale: Any, good_steps: Any, initial_scale: float, growth_steps: int, multiplier: float) -> Scale:
+    record = LossScaleRecord(
+        dynamic=True,
+        scale=float(initial_scale) if scale is None else float(as_numpy(scale)),
+        good_steps=0 if good_steps is None else int(as_numpy(good_steps)),
+        initial_scale=float(initial_scale),
+        growth_steps=int(growth_steps),
+        multiplier=float(multiplier),
+    )
+    return Scale(record, scale, good_steps)
+
+
+def checked_state(record: LossScaleRecord, target: LossScaleRecord, subject: str) -> tuple[float, int]:
+    """Return the scale and the counter that a dynamic loss scale gets from a record of another.
+
+    Args:
+        record: that of the source.
+        target: that of the target.
+        subject: where the record is from, for the error.
+
+    Raises:
+        SavedStateError: they are none that a loss scale can have.
+    """
+    scale = target.scale if record.scale is None else check_scale(record.scale, f"{subject}: the loss scale")
+    good_steps = check_good_steps(record.good_steps or 0, f"{subject}: the count of good steps", record.growth_steps)
+    # At the end of its period the target grows at the next finite step, however long the period of the source is.
+    period = max(target.growth_steps or 1, 1)
+    return float(scale or 1.0), min(good_steps, period - 1)

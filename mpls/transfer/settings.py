@@ -1,0 +1,197 @@
+"""Hyperparameters: what they are, how two optimizers differ in them, and how they are set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mpls.transfer.algorithms import expected_slots
+from mpls.transfer.hosts import Host
+from mpls.upstream import loaded_keras, loaded_tf_keras
+
+# Settings that say how to step; all others are names, or belong to one process.
+NAMES = (
+    "learning_rate",
+    "decay",
+    "momentum",
+    "nesterov",
+    "rho",
+    "centered",
+    "beta_1",
+    "beta_2",
+    "epsilon",
+    "adaptive_epsilon",
+    "amsgrad",
+    "initial_accumulator_value",
+    "learning_rate_power",
+    "l1_regularization_strength",
+    "l2_regularization_strength",
+    "l2_shrinkage_regularization_strength",
+    "beta",
+    "weight_decay",
+    "clipnorm",
+    "global_clipnorm",
+    "clipvalue",
+    "use_ema",
+    "ema_momentum",
+    "ema_overwrite_frequency",
+    "gradient_accumulation_steps",
+)
+
+_V1_NAMES = {
+    "_learning_rate": "learning_rate",
+    "_lr": "learning_rate",
+    "_use_nesterov": "nesterov",
+    "_decay": "rho",
+    "_beta1": "beta_1",
+    "_beta2": "beta_2",
+    **{f"_{name}": name for name in NAMES if name not in ("learning_rate", "decay", "beta_1", "beta_2")},
+}
+# What the absence of a setting means.
+_NEUTRAL = (None, 0, 0.0, False)
+
+
+def settings_of(host: Host) -> dict[str, Any]:
+    """Return a live optimizer's hyperparameters as plain values; a schedule is its config."""
+    if host.family == "v1":
+        found = {name: vars(host.inner)[each] for each, name in _V1_NAMES.items() if each in vars(host.inner)}
+        return {name: plain for name, each in found.items() if (plain := _plain(each)) is not None}
+    try:
+        config = host.inner.get_config()
+    except NotImplementedError:
+        # Users' own need not have one.
+        return {}
+    return {name: _plain(config[name]) for name in NAMES if name in config}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as a Python number where it is one."""
+    if hasattr(value, "numpy"):
+        value = value.numpy()
+    if isinstance(value, np.generic | np.ndarray):
+        return value.item() if np.ndim(value) == 0 else value.tolist()
+    return None if callable(value) else value
+
+
+def differences(source: Mapping[str, Any], target: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the settings in which two optimizers differ, in words; those that the source does not say are left out."""
+    found = []
+    is_averaging = source.get("use_ema") or target.get("use_ema")
+    for name in NAMES:
+        if name not in source or (name.startswith("ema_") and not is_averaging):
+            continue
+        ours, theirs = source[name], target.get(name)
+        if name not in target and ours in _NEUTRAL:
+            continue
+        if not is_same(ours, theirs):
+            found.append(f"{name}: {_words(ours)}, {_words(theirs) if name in target else 'not there'}")
+    return tuple(found)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Return whether two values of a setting are the same, up to float32."""
+    if isinstance(one, Mapping) or isinstance(other, Mapping):
+        return isinstance(one, Mapping) and isinstance(other, Mapping) and _schedule(one) == _schedule(other)
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return math.isclose(one, other, rel_tol=1e-6)
+    return bool(one == other)
+
+
+def _schedule(config: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    inner = config.get("config")
+    settings = inner.items() if isinstance(inner, Mapping) else ()
+    return config.get("class_name"), {key: each for key, each in settings if key != "name"}
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{value.get('class_name')}({', '.join(f'{key}={each}' for key, each in _schedule(value)[1].items())})"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def settable(host: Host, source: Mapping[str, Any], *, is_built: bool) -> dict[str, Any]:
+    """Return the settings of a source that a target can take over, each of which the target has and says otherwise.
+
+    One that would need other slots than the target has already is not among them, nor is a schedule of a class that is
+    not its Keras' own, nor a rate in the place of a schedule.
+    """
+    own = settings_of(host)
+    plan = {
+        name: source[name]
+        for name in NAMES
+        if name in source and name in own and not is_same(source[name], own[name]) and _fits(host, name, source, own)
+    }
+    if is_built and host.state is not None:
+        for name in list(plan):
+            here, there = (expected_slots(host.state, host.family, each) for each in (own, {**own, name: plan[name]}))
+            if here != there:
+                del plan[name]
+    return plan
+
+
+def _fits(host: Host, name: str, source: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    value = source[name]
+    if name != "learning_rate":
+        return not isinstance(value, Mapping)
+    if isinstance(value, Mapping):
+        legacy_nadam = (host.state, host.family) == ("Nadam", "legacy")
+        return not legacy_nadam and _schedule_class(host, value) is not None
+    return isinstance(value, int | float) and (host.family == "legacy" or not isinstance(own[name], Mapping))
+
+
+def _schedule_class(host: Host, config: Mapping[str, Any]) -> Any:
+    module: Any = loaded_keras() if host.family == "keras3" else loaded_tf_keras()
+    schedules = module.optimizers.schedules
+    found = getattr(schedules, str(config.get("class_name")), None)
+    return found if isinstance(found, type) and found is not schedules.LearningRateSchedule else None
+
+
+def made(host: Host, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan with its schedule as an object."""
+    rate = plan.get("learning_rate")
+    if not isinstance(rate, Mapping):
+        return dict(plan)
+    # The name is an op's, and Keras 3 takes no None for it.
+    config = _schedule(rate)[1]
+    return {**plan, "learning_rate": _schedule_class(host, rate).from_config(config)}
+
+
+def set_settings(host: Host, values: Mapping[str, Any]) -> None:
+    """Set hyperparameters, as `settable` and `made` return them."""
+    inner = host.inner
+    for name, value in values.items():
+        if host.family != "legacy":
+            setattr(inner, name, value)
+        elif name in inner._hyper:
+            inner._set_hyper(name, value)
+            if name == "momentum":
+                inner._momentum = value > 0
+            if name == "decay":
+                # Nadam reads it here.
+                inner._initial_decay = value
+        elif not hasattr(type(inner), name) and hasattr(inner, f"_{name}"):
+            setattr(inner, f"_{name}", value)
+        else:
+            setattr(inner, name, value)
+
+
+def learning_rate_at(host: Host, iterations: int, values: Mapping[str, Any]) -> float:
+    """Return the learning rate that a target has after a number of steps.
+
+    Args:
+        host: the target.
+        iterations: that number, as its schedule counts.
+        values: the settings that it will get.
+    """
+    inner = host.inner
+    rate = values.get("learning_rate")
+    if rate is None:
+        rate = inner._hyper["learning_rate"] if host.family == "legacy" else inner._learning_rate
+    if callable(rate) and not hasattr(rate, "numpy"):
+        is_schedule = hasattr(rate, "from_config")
+        rate = rate(iterations) if is_schedule else rate()
+    decay = values.get("decay", settings_of(host).get("decay")) or 0.0
+    return float(_plain(rate)) / (1.0 + decay * iterations)

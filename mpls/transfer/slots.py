@@ -1,0 +1,176 @@
+"""Which slots of a source go where, and what becomes of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpls.errors import SavedStateError
+from mpls.saved.record import OptimizerRecord, VariableRecord
+from mpls.transfer import algorithms
+from mpls.transfer.algorithms import ACCUMULATOR, AVERAGE
+from mpls.transfer.matching import is_ordered, match, match_keys
+from mpls.transfer.places import Described
+from mpls.transfer.values import fitted, is_rounded
+
+
+@dataclass
+class Plan:
+    """What will be assigned, and what the report will say.
+
+    Attributes:
+        slots: the values of each target variable's slots, by the names of `algorithms`.
+        averaged: whether averages start from the variables.
+        left_out: what the target does not have.
+        lost: those of them that have an effect on training.
+        started: what the source does not have.
+        changed: what is not as it was in the source.
+        differences: settings that differ, or are set.
+    """
+
+    slots: list[dict[str, Any]] = field(default_factory=list)
+    averaged: bool = False
+    left_out: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    started: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+
+    def leave_out(self, what: str, *, has_effect: bool = True) -> None:
+        """Note what does not go along."""
+        self.left_out.append(what)
+        if has_effect:
+            self.lost.append(what)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What slots are carried between.
+
+    Attributes:
+        record: the source.
+        targets: the variables of the target.
+        state: the algorithm, in `algorithms.SLOTS`, or None.
+        target: the target in words.
+        config: its settings, as they will be.
+        keys: the source's key of each target variable, where the user has given them.
+        goes_by_order: whether the user has put both in the same order.
+        subject: where the source is from, for errors.
+        momentum_factor: what momentum is multiplied by.
+        keeps_accumulators: whether accumulated gradients fit.
+    """
+
+    record: OptimizerRecord
+    targets: Sequence[Described]
+    state: str | None
+    target: str
+    config: Mapping[str, Any]
+    keys: Sequence[str] | None
+    goes_by_order: bool
+    subject: str
+    momentum_factor: float = 1.0
+    keeps_accumulators: bool = True
+
+
+def plan_slots(transfer: Transfer, plan: Plan) -> None:
+    """Fill in the slots of a plan.
+
+    Raises:
+        SavedStateError: variables, slots, shapes or dtypes do not fit.
+    """
+    sources = [_called(transfer, each) for each in transfer.record.variables]
+    wanted = {name for target in transfer.targets for name in target.slots}
+    there = {name for source in sources for name in source}
+    if not transfer.keeps_accumulators:
+        there.discard(ACCUMULATOR)
+    _require_slots(transfer, wanted - there, plan)
+    _note_left_out(transfer, sources, there - wanted, plan)
+    carried = wanted & there
+    plan.slots += [{} for _ in transfer.targets]
+    if ACCUMULATOR in wanted - there:
+        for target, slots in zip(transfer.targets, plan.slots, strict=True):
+            shape, dtype = target.slots[ACCUMULATOR]
+            slots[ACCUMULATOR] = np.zeros(shape, dtype.as_numpy_dtype)
+    if not carried:
+        return
+    rounded = False
+    for index, target, slots in zip(_matched(transfer, plan), transfer.targets, plan.slots, strict=True):
+        for name in sorted(carried & set(target.slots)):
+            value = _value(transfer, sources[index], index, name)
+            slots[name] = fitted(value, *target.slots[name], _subject(transfer, index, name))
+            rounded |= is_rounded(value, slots[name])
+    if rounded:
+        plan.changed.append("slots: rounded to the dtype of the target's")
+
+
+def _called(transfer: Transfer, source: VariableRecord) -> dict[str, Any]:
+    family = transfer.record.family
+    return {algorithms.slot_called(transfer.state, family, name): value for name, value in source.slots.items()}
+
+
+def _value(transfer: Transfer, source: Mapping[str, Any], index: int, name: str) -> Any:
+    if name not in source:
+        raise SavedStateError(
+            f"{_subject(transfer, index, name)} must be there, as for other variables; the source has "
+            f"{sorted(source) or 'no slots'}. Pass the variables that have it, as a dict: "
+            "variables={key of the source: variable}. See MIGRATION.md#my-checkpoints"
+        )
+    value = source[name]
+    if name == "momentum" and transfer.momentum_factor != 1.0:
+        array = np.asarray(value)
+        return (array * transfer.momentum_factor).astype(array.dtype)
+    return value
+
+
+def _subject(transfer: Transfer, index: int, name: str) -> str:
+    source = transfer.record.variables[index]
+    return f"{transfer.subject}: slot {name!r} of {source.key or source.name or f'variable {index}'}"
+
+
+def _require_slots(transfer: Transfer, missing: set[str], plan: Plan) -> None:
+    missing = missing - algorithms.unused_slots(transfer.state, transfer.config)
+    if AVERAGE in missing:
+        plan.averaged = True
+        plan.started.append("averages of the variables: from the variables as they are")
+    if ACCUMULATOR in missing:
+        plan.started.append("accumulated gradients: from zero")
+    needed = missing - {AVERAGE, ACCUMULATOR}
+    if needed:
+        raise SavedStateError(
+            f"{transfer.subject}: the source must have the slots {sorted(needed)}, which {transfer.target} needs with "
+            "its settings; got none. Give the target the settings of the source, or start it anew. "
+            "See MIGRATION.md#my-checkpoints"
+        )
+
+
+def _note_left_out(transfer: Transfer, sources: Sequence[Mapping[str, Any]], extra: set[str], plan: Plan) -> None:
+    settings = transfer.record.hyperparameters
+    unused = algorithms.unused_slots(transfer.state, settings)
+    if "momentum" not in settings:
+        # Optimizers of v1, and the new SGD, have the slot even where they do not use it.
+        unused = unused | {"momentum"}
+    for name in sorted(extra):
+        plan.leave_out(f"slot {name!r}: {transfer.target} has none with its settings", has_effect=name not in unused)
+    is_accumulating = any(np.any(source[ACCUMULATOR]) for source in sources if ACCUMULATOR in source)
+    if not transfer.keeps_accumulators and is_accumulating:
+        plan.leave_out("accumulated gradients of steps that have not been applied yet")
+
+
+def _matched(transfer: Transfer, plan: Plan) -> list[int]:
+    sources, names = transfer.record.variables, [each.name for each in transfer.targets]
+    if transfer.keys is not None:
+        found = match_keys(sources, names, transfer.keys, transfer.subject)
+        for index in sorted(set(range(len(sources))) - set(found)):
+            plan.leave_out(f"slots of {sources[index].key or sources[index].name}: not among the variables given")
+        return found
+    return match(
+        sources,
+        names,
+        [{shape for shape, _ in each.slots.values()} for each in transfer.targets],
+        is_ordered=is_ordered(transfer.record.family, sources),
+        goes_by_order=transfer.goes_by_order,
+        subject=transfer.subject,
+    )

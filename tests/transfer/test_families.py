@@ -1,0 +1,307 @@
+"""Training that changes its Keras in the middle goes on as if it had not."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls
+import mpls.keras
+from mpls.errors import MplsWarning
+from tests.transfer.training import (
+    MODULES,
+    PAIRS,
+    SETTINGS,
+    assert_close,
+    gradients,
+    like,
+    optimizer,
+    scale_of,
+    steps_of,
+    take_step,
+    train,
+    variables,
+)
+
+CASES = [(f"{name}_{a}_to_{b}", name, a, b) for name in SETTINGS for a, b in PAIRS]
+Wrapper: Any = mpls.keras.LossScaleOptimizer
+
+
+class BareTest(unittest.TestCase):
+    @parameterized.expand(CASES)
+    def test_goes_on(self, label: str, case: str, a: str, b: str) -> None:
+        algorithm, settings = SETTINGS[case]
+        source, trained = optimizer(a, algorithm, **settings), variables(a)
+        train(source, trained, 0, 6)
+        target, others = optimizer(b, algorithm, **settings), like(b, trained)
+        before = [each.numpy() for each in trained]
+
+        report = mpls.convert_state(source, target, others, source_variables=trained)
+
+        self.assertEqual((report.iterations, steps_of(target)), (6, 6))
+        formulas = ("epsilon: ",) if case == "adagrad" and "legacy" in (a, b) and a != b else ()
+        self.assertEqual(tuple(each[:9] for each in report.differences), formulas)
+        self.assertEqual([each for each in report.left_out if case != "sgd"], [])
+        assert_close(others, before, rtol=0)
+        train(source, trained, 6, 12)
+        train(target, others, 6, 12)
+        assert_close(others, trained)
+        fresh, untrained = optimizer(b, algorithm, **settings), variables(b, before)
+        train(fresh, untrained, 6, 12)
+        if case != "sgd":
+            # The state matters: without it, training goes elsewhere.
+            with self.assertRaises(AssertionError):
+                assert_close(untrained, trained, rtol=1e-3)
+
+    @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
+    def test_same_values_as_an_optimizer_that_has_trained_itself(self, label: str, a: str, b: str) -> None:
+        # Of these betas, 1 - beta is exact: one family computes it in float32, the others in Python.
+        settings = {"amsgrad": True, "beta_1": 0.5, "beta_2": 0.75}
+        source, trained = optimizer(a, "Adam", **settings), variables(a)
+        itself, others = optimizer(b, "Adam", **settings), variables(b)
+        train(source, trained, 0, 6)
+        train(itself, others, 0, 6)
+        target = optimizer(b, "Adam", **settings)
+        target_variables = variables(b)
+        mpls.convert_state(source, target, target_variables, source_variables=trained)
+        converted, wanted = (
+            sorted((each.numpy() for each in one.variables() if each.shape), key=lambda value: value.sum())
+            if b == "legacy"
+            else [each.numpy() for each in one.variables]
+            for one in (target, itself)
+        )
+        assert_close(converted, wanted)
+
+    def test_bit_equal_in_one_family(self) -> None:
+        for family in MODULES:
+            for case, (algorithm, settings) in SETTINGS.items():
+                with self.subTest(family=family, case=case):
+                    source, trained = optimizer(family, algorithm, **settings), variables(family)
+                    train(source, trained, 0, 5)
+                    target, others = optimizer(family, algorithm, **settings), like(family, trained)
+                    mpls.convert_state(source, target, others, source_variables=trained)
+                    train(source, trained, 5, 9)
+                    train(target, others, 5, 9)
+                    assert_close(others, trained, rtol=0)
+
+    def test_the_same_variables_need_not_be_named(self) -> None:
+        # One model, whose optimizer is exchanged; tf_keras' families train the same variables.
+        trained = variables("legacy", names=("same", "same"))
+        source, control = optimizer("legacy", "Adam"), optimizer("legacy", "Adam")
+        copied = like("legacy", trained)
+        train(source, trained, 0, 4)
+        train(control, copied, 0, 8)
+        target = optimizer("new", "Adam")
+        mpls.convert_state(source, target, trained)
+        train(target, trained, 4, 8)
+        assert_close(trained, copied)
+
+    @parameterized.expand([(family, family) for family in MODULES])
+    def test_a_target_that_is_built_and_has_trained(self, label: str, family: str) -> None:
+        source, trained = optimizer("legacy", "Adam"), variables("legacy")
+        train(source, trained, 0, 5)
+        target, others = optimizer(family, "Adam"), variables(family)
+        train(target, others, 20, 23)
+        for each, value in zip(others, trained, strict=True):
+            each.assign(value.numpy())
+        mpls.convert_state(source, target, others, source_variables=trained)
+        train(source, trained, 5, 8)
+        train(target, others, 5, 8)
+        assert_close(others, trained)
+
+    @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
+    def test_an_unbuilt_target_whose_settings_were_read(self, label: str, a: str, b: str) -> None:
+        source, trained = optimizer(a, "Adam"), variables(a)
+        train(source, trained, 0, 5)
+        target, others = optimizer(b, "Adam"), like(b, trained)
+        # A legacy optimizer makes its settings and its counter then, and no slots.
+        self.assertEqual((float(target.learning_rate), int(target.iterations)), (np.float32(0.05), 0))
+        target.learning_rate = 0.05
+        report = mpls.convert_state(source, target, others, source_variables=trained)
+        self.assertEqual((report.iterations, report.left_out), (5, ()))
+        train(source, trained, 5, 8)
+        train(target, others, 5, 8)
+        assert_close(others, trained)
+
+    @parameterized.expand([(family, family) for family in MODULES])
+    def test_variables_default_to_those_that_it_is_built_with(self, label: str, family: str) -> None:
+        source, trained = optimizer("new", "Adam"), variables("new")
+        train(source, trained, 0, 5)
+        target, others = optimizer(family, "Adam"), variables(family)
+        train(target, others, 20, 21)
+        for each, value in zip(others, trained, strict=True):
+            each.assign(value.numpy())
+        mpls.convert_state(source, target)
+        train(source, trained, 5, 8)
+        train(target, others, 5, 8)
+        assert_close(others, trained)
+
+    @parameterized.expand([(family, family) for family in MODULES])
+    def test_functions_that_use_the_target(self, label: str, family: str) -> None:
+        source, trained = optimizer("legacy", "Adam"), variables("legacy")
+        train(source, trained, 0, 5)
+        target, others = optimizer(family, "Adam"), like(family, trained)
+        if family == "legacy":
+            target._create_all_weights(others)
+        else:
+            target.build(others)
+
+        @tf.function
+        def step(grads: Any) -> None:
+            target.apply_gradients(zip(grads, others, strict=True))
+
+        zeros = [tf.zeros(each.shape) for each in others]
+        step(zeros)
+        # It has been traced before.
+        mpls.convert_state(source, target, others, source_variables=trained)
+        for number in range(5, 8):
+            take_step(source, trained, number)
+            grads = gradients(number, [each.shape for each in others])
+            step([tf.constant(grad, tf.float32) for grad in grads])
+        self.assertEqual(step.experimental_get_tracing_count(), 1)
+        assert_close(others, trained)
+
+    @parameterized.expand([("float16", 2e-3), ("bfloat16", 2e-2), ("float64", 1e-12)])
+    def test_dtypes(self, dtype: str, rtol: float) -> None:
+        for a, b in PAIRS:
+            with self.subTest(source=a, target=b):
+                source, trained = optimizer(a, "SGD", momentum=0.9), variables(a, dtype=dtype)
+                train(source, trained, 0, 3)
+                target, others = optimizer(b, "SGD", momentum=0.9), like(b, trained, dtype=dtype)
+                report = mpls.convert_state(source, target, others, source_variables=trained)
+                self.assertEqual(report.changed, ())
+                train(source, trained, 3, 5)
+                train(target, others, 3, 5)
+                assert_close(
+                    [np.asarray(each.numpy(), np.float64) for each in others],
+                    [np.asarray(each.numpy(), np.float64) for each in trained],
+                    # The rate of Keras 3 is a float32, also for float64 variables.
+                    rtol=max(rtol, 1e-7) if a != b else rtol,
+                )
+
+    def test_averages_go_along(self) -> None:
+        for a, b in (("new", "keras3"), ("keras3", "new"), ("keras3", "keras3")):
+            with self.subTest(source=a, target=b):
+                source, trained = optimizer(a, "SGD", momentum=0.9, use_ema=True, ema_momentum=0.5), variables(a)
+                train(source, trained, 0, 4)
+                target = optimizer(b, "SGD", momentum=0.9, use_ema=True, ema_momentum=0.5)
+                others = like(b, trained)
+                mpls.convert_state(source, target, others, source_variables=trained)
+                train(source, trained, 4, 6)
+                train(target, others, 4, 6)
+                for one, its in ((source, trained), (target, others)):
+                    one.finalize_variable_values(its)
+                assert_close(others, trained)
+
+    def test_averages_start_from_the_variables(self) -> None:
+        for family in ("new", "keras3"):
+            with self.subTest(family=family):
+                source, trained = optimizer("legacy", "Adam"), variables("legacy")
+                train(source, trained, 0, 4)
+                target, others = optimizer(family, "Adam", use_ema=True, ema_momentum=0.5), like(family, trained)
+                report = mpls.convert_state(source, target, others, source_variables=trained)
+                self.assertIn("averages", report.started[0])
+                start = [each.numpy() for each in others]
+                train(target, others, 4, 5)
+                wanted = [0.5 * (one + other.numpy()) for one, other in zip(start, others, strict=True)]
+                target.finalize_variable_values(others)
+                assert_close(others, wanted)
+
+    def test_lion_and_adamw_between_the_families_that_have_them(self) -> None:
+        for algorithm in ("Lion", "AdamW"):
+            for a, b in (("new", "keras3"), ("keras3", "new")):
+                with self.subTest(algorithm=algorithm, source=a):
+                    source, trained = optimizer(a, algorithm), variables(a)
+                    train(source, trained, 0, 4)
+                    target, others = optimizer(b, algorithm), like(b, trained)
+                    mpls.convert_state(source, target, others, source_variables=trained)
+                    train(source, trained, 4, 8)
+                    train(target, others, 4, 8)
+                    assert_close(others, trained)
+
+    @parameterized.expand([("new", "new"), ("keras3", "keras3")])
+    def test_others_go_as_they_are_within_their_family(self, label: str, family: str) -> None:
+        source, trained = optimizer(family, "Adafactor"), variables(family)
+        train(source, trained, 0, 4)
+        target, others = optimizer(family, "Adafactor"), like(family, trained)
+        mpls.convert_state(source, target, others, source_variables=trained)
+        train(source, trained, 4, 8)
+        train(target, others, 4, 8)
+        assert_close(others, trained, rtol=0)
+
+    @parameterized.expand([("legacy", "legacy"), ("new", "new"), ("keras3", "keras3")])
+    def test_a_users_subclass(self, label: str, family: str) -> None:
+        base = MODULES[family].Adam
+        own = type("Own", (base,), {})
+        source, trained = optimizer("legacy", "Adam"), variables("legacy")
+        train(source, trained, 0, 4)
+        target, others = own(0.05), like(family, trained)
+        mpls.convert_state(source, target, others, source_variables=trained)
+        back, back_variables = optimizer("new", "Adam"), like("new", trained)
+        mpls.convert_state(target, back, back_variables, source_variables=others)
+        for one, its in ((source, trained), (target, others), (back, back_variables)):
+            train(one, its, 4, 8)
+        assert_close(others, trained)
+        assert_close(back_variables, trained)
+
+
+class ScaledTest(unittest.TestCase):
+    @parameterized.expand(
+        [(f"{name}_{a}_to_{b}", name, a, b) for name in ("momentum", "adam", "nadam") for a, b in PAIRS]
+    )
+    def test_wrapped_to_wrapped(self, label: str, case: str, a: str, b: str) -> None:
+        algorithm, settings = SETTINGS[case]
+        source = Wrapper(optimizer(a, algorithm, **settings), initial_scale=256.0, dynamic_growth_steps=4)
+        trained = variables(a)
+        train(source, trained, 0, 6)
+        target = Wrapper(optimizer(b, algorithm, **settings), initial_scale=8.0, dynamic_growth_steps=4)
+        others = like(b, trained)
+        report = mpls.convert_state(source, target, others, source_variables=trained)
+        self.assertEqual(report.loss_scale, (512.0, 2))
+        self.assertIn("initial scale: 256, 8", report.differences[0])
+        train(source, trained, 6, 9)
+        train(target, others, 6, 9)
+        assert_close(others, trained)
+        for one in (source, target):
+            self.assertEqual((float(one.loss_scale), int(one.dynamic_counter)), (1024.0, 1))
+
+    @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
+    def test_bare_to_wrapped_and_back(self, label: str, a: str, b: str) -> None:
+        source, trained = optimizer(a, "Adam"), variables(a)
+        train(source, trained, 0, 4)
+        scaled, others = Wrapper(optimizer(b, "Adam"), initial_scale=64.0), like(b, trained)
+        with self.assertWarnsRegex(MplsWarning, "no loss scale; the target's dynamic loss scale stays at 64") as caught:
+            report = mpls.convert_state(source, scaled, others, source_variables=trained)
+        self.assertEqual(len(caught.warnings), 1)
+        self.assertEqual(report.loss_scale, None)
+        self.assertEqual((float(scaled.loss_scale), int(scaled.dynamic_counter)), (64.0, 0))
+        bare, its = optimizer(a, "Adam"), like(a, trained)
+        report = mpls.convert_state(scaled, bare, its, source_variables=others)
+        self.assertEqual(report.left_out, ("a dynamic loss scale of 64: the target is not wrapped",))
+        for one, own in ((source, trained), (scaled, others), (bare, its)):
+            train(one, own, 4, 7)
+        assert_close(others, trained)
+        assert_close(its, trained)
+
+    @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
+    def test_native_wrappers(self, label: str, a: str, b: str) -> None:
+        native = {"legacy": tf_keras.mixed_precision.LossScaleOptimizer, "keras3": keras.optimizers.LossScaleOptimizer}
+        native["new"] = native["legacy"]
+        source = native[a](optimizer(a, "Adam"), initial_scale=256.0, dynamic_growth_steps=3)
+        trained = variables(a)
+        train(source, trained, 0, 4)
+        for made in (native[b], Wrapper):
+            target, others = made(optimizer(b, "Adam"), initial_scale=8.0, dynamic_growth_steps=3), like(b, trained)
+            report = mpls.convert_state(source, target, others, source_variables=trained)
+            self.assertEqual(report.loss_scale, (512.0, 1))
+            self.assertEqual(float(scale_of(target)), 512.0)
+            train(target, others, 4, 6)
+            self.assertEqual(float(scale_of(target)), 1024.0)
+        train(source, trained, 4, 6)
+        assert_close(others, trained)

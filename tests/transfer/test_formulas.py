@@ -1,0 +1,352 @@
+"""Where families mean different things by the same: other units, other formulas, other ways to count."""
+
+from __future__ import annotations
+
+import unittest
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls
+import mpls.contrib
+import mpls.keras
+import mpls.v1
+from mpls.errors import MplsWarning, SavedStateError
+from mpls.saved.record import OptimizerRecord, VariableRecord
+from mpls.transfer.algorithms import steps_of_power
+from mpls.transfer.export import export
+from mpls.transfer.load import load_record
+from tests.transfer.training import MODULES, PAIRS, assert_close, like, optimizer, steps_of, take_step, train, variables
+
+V1: Any = tf.compat.v1.train
+# v1's optimizers, and those of Keras that compute the same: settings of both.
+OF_V1: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "gradient_descent": (lambda: V1.GradientDescentOptimizer(0.05), "SGD", {}),
+    "momentum": (lambda: V1.MomentumOptimizer(0.05, 0.9), "SGD", {"momentum": 0.9}),
+    "nesterov": (
+        lambda: V1.MomentumOptimizer(0.05, 0.9, use_nesterov=True),
+        "SGD",
+        {"momentum": 0.9, "nesterov": True},
+    ),
+    "adam": (lambda: V1.AdamOptimizer(0.05, epsilon=1e-7), "Adam", {}),
+    "rmsprop": (lambda: V1.RMSPropOptimizer(0.05, momentum=0.5, epsilon=1e-7), "RMSprop", {"momentum": 0.5}),
+    "rmsprop_centered": (
+        lambda: V1.RMSPropOptimizer(0.05, momentum=0.5, epsilon=1e-7, centered=True),
+        "RMSprop",
+        {"momentum": 0.5, "centered": True},
+    ),
+    "adagrad": (lambda: V1.AdagradOptimizer(0.05), "Adagrad", {"epsilon": 1e-10}),
+    "adadelta": (lambda: V1.AdadeltaOptimizer(0.05, epsilon=1e-3), "Adadelta", {"epsilon": 1e-3}),
+    "ftrl": (
+        lambda: V1.FtrlOptimizer(0.05, l1_regularization_strength=0.01),
+        "Ftrl",
+        {"l1_regularization_strength": 0.01},
+    ),
+}
+
+
+class V1Test(unittest.TestCase):
+    @parameterized.expand([(f"{name}_to_{family}", name, family) for name in OF_V1 for family in MODULES])
+    def test_goes_on(self, label: str, name: str, family: str) -> None:
+        make, algorithm, settings = OF_V1[name]
+        source, trained = make(), variables("legacy")
+        train(source, trained, 0, 6)
+        target, others = optimizer(family, algorithm, **settings), like(family, trained)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", MplsWarning)
+            report = mpls.convert_state(source, target, others, source_variables=trained)
+        self.assertEqual(report.iterations, 6 if name == "adam" else None)
+        train(source, trained, 6, 12)
+        train(target, others, 6, 12)
+        assert_close(others, trained)
+
+    def test_momentum_is_in_units_of_the_targets_rate(self) -> None:
+        # What v1 does when its rate changes: the whole sum of gradients is multiplied by it.
+        source, trained = V1.MomentumOptimizer(0.05, 0.9), variables("legacy")
+        train(source, trained, 0, 6)
+        for family in MODULES:
+            with self.subTest(family=family):
+                target, others = optimizer(family, "SGD", 0.2, momentum=0.9), like(family, trained)
+                report = mpls.convert_state(source, target, others, source_variables=trained)
+                self.assertIn("times -0.2", report.changed[0])
+                again, its = V1.MomentumOptimizer(0.2, 0.9), like("legacy", trained)
+                train(again, its, 0, 0)
+                again._create_slots(its)
+                for one, each in zip(its, trained, strict=True):
+                    again.get_slot(one, "momentum").assign(source.get_slot(each, "momentum"))
+                train(again, its, 6, 9)
+                train(target, others, 6, 9)
+                assert_close(others, its)
+
+    def test_momentum_at_the_rate_of_a_schedule(self) -> None:
+        source, trained = V1.MomentumOptimizer(0.05, 0.9), variables("legacy")
+        train(source, trained, 0, 3)
+        values = [source.get_slot(each, "momentum").numpy() for each in trained]
+        record = OptimizerRecord(
+            "ckpt",
+            "v1",
+            "SGD",
+            iterations=2,
+            variables=[
+                VariableRecord(None, each.name, {"momentum": value})
+                for each, value in zip(trained, values, strict=True)
+            ],
+        )
+        for family in MODULES:
+            with self.subTest(family=family):
+                module = tf_keras if family != "keras3" else keras
+                schedule = module.optimizers.schedules.PiecewiseConstantDecay([1, 3], [0.5, 0.25, 0.0])
+                target, others = optimizer(family, "SGD", schedule, momentum=0.9), like(family, trained)
+                load_record(record, target, others)
+                slots = target.weights[1:] if family == "legacy" else target.variables[1:]
+                assert_close(slots, [-0.25 * value for value in values])
+                if family == "new":
+                    self.assertEqual(float(target.learning_rate), 0.25)
+
+    def test_no_rate_to_multiply_momentum_by(self) -> None:
+        source, trained = V1.MomentumOptimizer(0.05, 0.9), variables("legacy")
+        train(source, trained, 0, 3)
+        target = optimizer("keras3", "SGD", 0.0, momentum=0.9)
+        with self.assertRaisesRegex(SavedStateError, "must not be 0; got 0 at step"):
+            mpls.convert_state(source, target, like("keras3", trained), source_variables=trained)
+        self.assertFalse(target.built)
+
+    def test_through_the_wrapper_with_its_scale(self) -> None:
+        loss_scale = mpls.v1.DynamicLossScale(64.0, 4)
+        source = mpls.v1.MixedPrecisionLossScaleOptimizer(V1.MomentumOptimizer(0.05, 0.9), loss_scale)
+        trained = variables("legacy")
+        train(source, trained, 0, 6)
+        for family in MODULES:
+            with self.subTest(family=family):
+                target = mpls.keras.LossScaleOptimizer(optimizer(family, "SGD", momentum=0.9), dynamic_growth_steps=4)
+                report = mpls.convert_state(source, target, like(family, trained), source_variables=trained)
+                self.assertEqual(report.loss_scale, (128.0, 2))
+                self.assertEqual((float(target.loss_scale), int(target.dynamic_counter)), (128.0, 2))
+
+    def test_through_other_wrappers(self) -> None:
+        def native(inner: Any) -> Any:
+            return tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer(
+                inner, tf.compat.v1.mixed_precision.DynamicLossScale(64.0, 4)
+            )
+
+        def contrib(inner: Any) -> Any:
+            return mpls.contrib.LossScaleOptimizer(inner, mpls.contrib.ExponentialUpdateLossScaleManager(64.0, 4))
+
+        def in_sync(inner: Any) -> Any:
+            return V1.SyncReplicasOptimizer(native(inner), replicas_to_aggregate=1)
+
+        for wrap, trains in ((native, True), (contrib, True), (in_sync, False)):
+            with self.subTest(wrap=wrap.__name__):
+                inner, trained = V1.MomentumOptimizer(0.05, 0.9), variables("legacy")
+                source = wrap(inner)
+                train(source if trains else source._opt, trained, 0, 6)
+                target = mpls.keras.LossScaleOptimizer(optimizer("new", "SGD", momentum=0.9), dynamic_growth_steps=4)
+                others = like("new", trained)
+                report = mpls.convert_state(source, target, others, source_variables=trained)
+                self.assertEqual(report.loss_scale, (128.0, 2))
+                train(inner, trained, 6, 8)
+                train(target, others, 6, 8)
+                assert_close(others, trained)
+
+    def test_a_loss_scale_of_a_users_own_class(self) -> None:
+        class Own(mpls.v1.LossScale):
+            def __call__(self) -> Any:
+                return tf.constant(4.0)
+
+            def update(self, grads: Any) -> Any:
+                return None, True
+
+            def get_config(self) -> dict[str, Any]:
+                return {}
+
+        source = mpls.v1.MixedPrecisionLossScaleOptimizer(V1.MomentumOptimizer(0.05, 0.9), Own())
+        trained = variables("legacy")
+        train(source, trained, 0, 2)
+        target = mpls.keras.LossScaleOptimizer(optimizer("new", "SGD", momentum=0.9), initial_scale=8.0)
+        with self.assertWarnsRegex(MplsWarning, "has a dynamic loss scale; the target's dynamic loss scale stays at 8"):
+            mpls.convert_state(source, target, like("new", trained), source_variables=trained)
+        bare = optimizer("new", "SGD", momentum=0.9)
+        report = mpls.convert_state(source, bare, like("new", trained), source_variables=trained)
+        self.assertEqual(report.left_out, ("a dynamic loss scale: the target is not wrapped",))
+
+    def test_adams_steps_are_those_of_its_powers(self) -> None:
+        def record(steps: int, global_step: int | None, scope: str = "") -> OptimizerRecord:
+            powers = {
+                f"{scope}beta{i}_power": np.multiply.accumulate(np.full(steps + 1, beta, np.float32))[-1]
+                for i, beta in ((1, 0.9), (2, 0.999))
+            }
+            return OptimizerRecord(
+                "ckpt",
+                "v1",
+                "Adam",
+                iterations=global_step,
+                variables=[VariableRecord("w", "w", {"m": np.ones(2, np.float32), "v": np.ones(2, np.float32)})],
+                others=powers,
+            )
+
+        weight = tf.Variable([1.0, 2.0], name="w")
+        for steps in (0, 1, 7, 700, 5_000, 60_000):
+            with self.subTest(steps=steps):
+                target = optimizer("legacy", "Adam")
+                self.assertEqual(load_record(record(steps, None, "cond_1/"), target, [weight]).iterations, steps)
+        target = optimizer("legacy", "Adam")
+        with self.assertWarnsRegex(MplsWarning, "global_step 1000: by its beta powers, Adam has made 7 steps"):
+            load_record(record(7, 1000), target, [weight])
+        self.assertEqual(steps_of(target), 7)
+        # Powers of other betas than the target's say nothing.
+        target = optimizer("legacy", "Adam", beta_1=0.5, beta_2=0.95)
+        with self.assertRaisesRegex(SavedStateError, "must say how many steps"):
+            load_record(record(7, None), target, [weight])
+        self.assertEqual(load_record(record(7, 1000), target, [weight]).iterations, 1000)
+
+    def test_powers_that_are_none(self) -> None:
+        for power in (0.0, -1.0, 1.0, np.nan, np.inf, 0.95):
+            self.assertIsNone(steps_of_power(power, 0.9))
+        self.assertIsNone(steps_of_power(0.5, 0.0))
+        found = steps_of_power(np.float32(0.9) * np.float32(0.9), 0.9)
+        self.assertEqual((found.steps, found.is_exact), (1, True))
+
+
+class EpsilonTest(unittest.TestCase):
+    """RMSprop without momentum, and Adagrad: legacy optimizers add epsilon to the root, the others under it."""
+
+    @parameterized.expand(
+        [(f"{name}_{a}_to_{b}", name, a, b) for name in ("RMSprop", "Adagrad") for a, b in PAIRS if a != b]
+    )
+    def test_the_report_says_so(self, label: str, name: str, a: str, b: str) -> None:
+        for epsilon, rtol in ((1e-10, 2e-6), (1e-3, 1e-1)):
+            source, trained = optimizer(a, name, epsilon=epsilon), variables(a)
+            train(source, trained, 0, 4)
+            target, others = optimizer(b, name, epsilon=epsilon), like(b, trained)
+            report = mpls.convert_state(source, target, others, source_variables=trained)
+            train(source, trained, 4, 8)
+            train(target, others, 4, 8)
+            assert_close(others, trained, rtol)
+        places = {"legacy": "added to the root"}
+        wanted = [f"epsilon: {places.get(a, 'added under the root')}, {places.get(b, 'added under the root')}"]
+        self.assertEqual(list(report.differences), wanted if "legacy" in (a, b) else [])
+        if "legacy" in (a, b):
+            with self.assertRaises(AssertionError):
+                assert_close(others, trained)
+
+
+class NadamTest(unittest.TestCase):
+    @parameterized.expand([("new",), ("keras3",)])
+    def test_the_schedule_of_legacy_optimizers_is_another(self, family: str) -> None:
+        source, trained = optimizer("legacy", "Nadam", schedule_decay=0.004), variables("legacy")
+        train(source, trained, 0, 6)
+        target, others = optimizer(family, "Nadam"), like(family, trained)
+        report = mpls.convert_state(source, target, others, source_variables=trained)
+        self.assertEqual(report.differences, ("schedule of the momentum, schedule_decay: 0.004, 1",))
+        self.assertEqual(float(target._u_product.numpy()), float(source._m_cache.numpy()))
+        train(source, trained, 6, 9)
+        train(target, others, 6, 9)
+        # Momentum and steps are there; how they are weighed is not the same.
+        assert_close(others, trained, rtol=0.02)
+
+    @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
+    def test_a_product_that_the_source_lacks_is_computed(self, label: str, a: str, b: str) -> None:
+        source, trained = optimizer(a, "Nadam"), variables(a)
+        train(source, trained, 0, 6)
+        record = export(source, trained)
+        # As in H5 and `.keras` files of new optimizers.
+        object.__setattr__(record, "others", {})
+        target, others = optimizer(b, "Nadam"), like(b, trained)
+        report = load_record(record, target, others)
+        self.assertEqual(report.started, ("momentum product: computed from the number of steps",))
+        train(source, trained, 6, 10)
+        train(target, others, 6, 10)
+        assert_close(others, trained)
+
+
+class CountingTest(unittest.TestCase):
+    def accumulating(self, steps: int | None, algorithm: str = "Adam") -> Any:
+        return optimizer("keras3", algorithm, gradient_accumulation_steps=steps)
+
+    def test_accumulated_gradients_go_along(self) -> None:
+        source, trained = self.accumulating(3), variables("keras3")
+        train(source, trained, 0, 7)
+        target, others = self.accumulating(3), like("keras3", trained)
+        report = mpls.convert_state(source, target, others, source_variables=trained)
+        self.assertEqual((report.iterations, report.changed), (7, ()))
+        train(source, trained, 7, 12)
+        train(target, others, 7, 12)
+        assert_close(others, trained, rtol=0)
+
+    @parameterized.expand([("legacy", None, 2), ("new", None, 2), ("keras3", None, 2), ("keras3", 2, 4)])
+    def test_updates_are_what_counts(self, family: str, steps: int | None, iterations: int) -> None:
+        source, trained = self.accumulating(3), variables("keras3")
+        train(source, trained, 0, 6)
+        settings = {} if steps is None else {"gradient_accumulation_steps": steps}
+        target, others = optimizer(family, "Adam", **settings), like(family, trained)
+        report = mpls.convert_state(source, target, others, source_variables=trained)
+        self.assertEqual((report.iterations, steps_of(target)), (iterations, iterations))
+        self.assertIn(f"iterations: 6 -> {iterations}", report.changed[0])
+        back, its = self.accumulating(3), like("keras3", others)
+        self.assertEqual(mpls.convert_state(target, back, its, source_variables=others).iterations, 6)
+        # Three times the same gradient is one update with it.
+        for step in (6, 7):
+            for _ in range(3):
+                take_step(source, trained, step)
+                take_step(back, its, step)
+            for _ in range(steps or 1):
+                take_step(target, others, step)
+        assert_close(others, trained)
+        assert_close(its, trained)
+
+    def test_gradients_that_get_lost(self) -> None:
+        source, trained = self.accumulating(3), variables("keras3")
+        train(source, trained, 0, 7)
+        target = optimizer("new", "Adam")
+        with self.assertWarnsRegex(MplsWarning, "accumulated gradients of steps that have not been applied"):
+            report = mpls.convert_state(source, target, like("new", trained), source_variables=trained)
+        self.assertEqual(report.iterations, 2)
+
+    def test_skipped_steps_stay_counted_as_the_source_counts(self) -> None:
+        # tf_keras counts a step that was skipped, Keras 3 does not: the number goes along as it is.
+        for a, b in PAIRS:
+            with self.subTest(source=a, target=b):
+                source, trained = mpls.keras.LossScaleOptimizer(optimizer(a, "Adam")), variables(a)
+                take_step(source, trained, 0)
+                take_step(source, trained, 1, factor=np.inf)
+                take_step(source, trained, 2)
+                counted = 2 if a == "keras3" else 3
+                target = mpls.keras.LossScaleOptimizer(optimizer(b, "Adam"))
+                others = like(b, trained)
+                report = mpls.convert_state(source, target, others, source_variables=trained)
+                self.assertEqual((report.iterations, steps_of(source), steps_of(target)), (counted,) * 3)
+                train(source, trained, 3, 6)
+                train(target, others, 3, 6)
+                assert_close(others, trained)
+
+    def test_schedules_go_on_where_they_were(self) -> None:
+        for a, b in PAIRS:
+            with self.subTest(source=a, target=b):
+                made = []
+                for family in (a, b):
+                    module = keras if family == "keras3" else tf_keras
+                    schedule = module.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
+                    made.append(optimizer(family, "SGD", schedule, momentum=0.9))
+                source, target = made
+                trained = variables(a)
+                train(source, trained, 0, 5)
+                others = like(b, trained)
+                report = mpls.convert_state(source, target, others, source_variables=trained)
+                self.assertEqual(report.differences, ())
+                train(source, trained, 5, 8)
+                train(target, others, 5, 8)
+                assert_close(others, trained)
+
+    def test_steps_that_do_not_fit(self) -> None:
+        for steps in (-1, 2**63):
+            with self.assertRaisesRegex(SavedStateError, "number of steps must be from 0"):
+                load_record(
+                    OptimizerRecord("opt", "legacy", "SGD", iterations=steps),
+                    optimizer("legacy", "SGD"),
+                    variables("legacy"),
+                )
