@@ -45,3 +45,17 @@ def long(session: nox.Session) -> None:
     """Run the tests that take minutes."""
     session.install(".[test]")
     session.run("pytest", "-m", "long", *session.posargs)
+
+
+@nox.session
+def kills(session: nox.Session) -> None:
+    """Kill training fifty times in each format, and see it go on from what was saved."""
+    session.install(".[test]")
+    session.run("pytest", "-m", "long", "tests/resume", *session.posargs)
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Read 8,000 mutations of recorded files and configs, and make optimizers and models from 5,500 more."""
+    session.install(".[test]")
+    session.run("pytest", "-m", "long", "tests/saved/test_fuzz.py", *session.posargs)

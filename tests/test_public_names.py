@@ -20,6 +20,7 @@ PUBLIC: dict[str, set[str]] = {
     "mpls": {
         "__version__",
         "contrib",
+        "convert_state",
         "errors",
         "experimental",
         "install",
@@ -44,7 +45,7 @@ PUBLIC: dict[str, set[str]] = {
         "enable_mixed_precision_graph_rewrite",
         "register_loss_scale_wrapper",
     },
-    "mpls.keras": {"LossScaleOptimizer", "Policy", "global_policy", "set_global_policy"},
+    "mpls.keras": {"LossScaleOptimizer", "Policy", "global_policy", "load_model", "save_model", "set_global_policy"},
     "mpls.experimental": {
         "DynamicLossScale",
         "FixedLossScale",

@@ -9,7 +9,8 @@ import mpls.keras
 from mpls.core import dialect
 from mpls.core import loss_scale as loss_scales
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, error_text, warn_user
-from mpls.keras.arguments import is_translatable, translate_loss_scale, translated
+from mpls.keras.arguments import check_settings, is_translatable, translate_loss_scale, translated
+from mpls.keras.config_reading import refuse_unknown_keys
 
 _SUBJECT = "mpls.experimental.LossScaleOptimizer"
 
@@ -86,7 +87,12 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
             return cls._from_arguments(inner_optimizer, settings)
         # A config has the settings of the other class, and nobody wrote a deprecated call.
         optimizer = cls.__new__(cls)
+        known = {key: value for key, value in settings.items() if key != "loss_scale"}
+        refuse_unknown_keys(mpls.keras.LossScaleOptimizer.__init__, known)
         if dialect.current().has_loss_scale_objects:
+            if known.keys() - {"name"}:
+                names = ("dynamic", "initial_scale", "dynamic_growth_steps")
+                check_settings(*(known.get(name, name == "dynamic" or None) for name in names))
             loss_scale = _loss_scale_of(settings)
             if not loss_scales.is_loss_scale(loss_scale):
                 # Configs of later releases may hold one below 1.

@@ -6,16 +6,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.loss_scale import deserialize, is_dynamic, is_fixed, is_loss_scale
+from mpls.core.loss_scale import is_dynamic, is_fixed, is_loss_scale
 from mpls.core.numbers import is_number, require_usable, to_float, to_int
 from mpls.errors import (
-    ArgumentKeyError,
     ArgumentTypeError,
     ArgumentValueError,
     TensorArgumentError,
     error_text,
 )
-from mpls.keras.families import registered_class
 
 DEFAULT_INITIAL_SCALE = 2.0**15
 DEFAULT_GROWTH_STEPS = 2000
@@ -143,90 +141,6 @@ def _translate_dynamic(loss_scale: Any, subject: str) -> dict[str, Any]:
         "initial_scale": loss_scale.initial_loss_scale,
         "dynamic_growth_steps": loss_scale.increment_period,
     }
-
-
-def read_config(config: Any, custom_objects: dict[str, type] | None = None) -> tuple[Any, dict[str, Any]]:
-    """Read a wrapper's config: mpls' own, that of Keras 3, of TF 2.4 and later, or that of TF 2.0 to 2.3.
-
-    Args:
-        config: what `get_config` returned; it is left as it is.
-        custom_objects: classes of the user by class name.
-
-    Returns:
-        `(inner_optimizer, settings)`: the wrapped optimizer or its config, and keyword arguments of the constructor; in
-        the format of TF 2.0 to 2.3, the loss scale as `loss_scale`.
-
-    Raises:
-        KeyError: the config names no optimizer.
-        TypeError: it is no dict.
-        ValueError: it holds a loss scale of an unknown class, or a setting that belongs to the inner optimizer.
-    """
-    if not isinstance(config, dict):
-        raise ArgumentTypeError(
-            error_text(
-                f"{_SUBJECT}.from_config: config",
-                "be a dict",
-                config,
-                "LossScaleOptimizer.from_config(opt.get_config())",
-                "configs",
-            )
-        )
-    settings = _without_base_arguments(config)
-    key = "inner_optimizer"
-    if "loss_scale" in settings:
-        key = "optimizer"
-        settings["loss_scale"] = _deserialize_loss_scale(settings["loss_scale"], custom_objects)
-    if key not in settings:
-        raise ArgumentKeyError(
-            error_text(
-                f"{_SUBJECT}.from_config: config",
-                f"have the key {key!r}",
-                sorted(map(str, config)),
-                "LossScaleOptimizer.from_config(opt.get_config())",
-                "configs",
-            )
-        )
-    return settings.pop(key), settings
-
-
-# What wrappers of Keras 3 up to 3.5 had in their configs without using it, with its defaults.
-_BASE_ARGUMENTS: dict[str, Any] = {
-    "weight_decay": None,
-    "clipnorm": None,
-    "global_clipnorm": None,
-    "clipvalue": None,
-    "use_ema": False,
-    "ema_momentum": 0.99,
-    "ema_overwrite_frequency": None,
-    "loss_scale_factor": None,
-    "gradient_accumulation_steps": None,
-}
-
-
-def _without_base_arguments(config: dict[str, Any]) -> dict[str, Any]:
-    settings = dict(config)
-    for key, default in _BASE_ARGUMENTS.items():
-        if "name" not in config or key not in config:
-            continue
-        value = settings.pop(key)
-        if value != default:
-            raise ArgumentValueError(
-                error_text(
-                    f"{_SUBJECT}.from_config: {key}",
-                    "be a setting of the inner optimizer",
-                    value,
-                    f"config['inner_optimizer']['config'][{key!r}] = {value!r}",
-                    "configs",
-                )
-            )
-    return settings
-
-
-def _deserialize_loss_scale(config: Any, custom_objects: dict[str, type] | None) -> Any:
-    name = config.get("class_name") if isinstance(config, dict) else None
-    registered = registered_class(name) if isinstance(name, str) else None
-    known: dict[Any, Any] = {} if registered is None else {name: registered}
-    return deserialize(config, {**known, **(custom_objects or {})})
 
 
 def translated(settings: dict[str, Any], subject: str) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from mpls.core.graph import as_written
 from mpls.core.loss_scale import DynamicLossScale, LossScale
 from mpls.core.scaling import exceeds
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.keras.arguments import check_settings, is_translatable, read_config, refuse_wrapped, translated
+from mpls.keras.arguments import check_settings, is_translatable, refuse_wrapped, translated
+from mpls.keras.callers import is_called_by_keras
 from mpls.keras.calls import (
     GET_SCALED_LOSS,
     GET_UNSCALED_GRADIENTS,
@@ -23,11 +24,13 @@ from mpls.keras.calls import (
     noted_function,
     noted_method,
 )
-from mpls.keras.configs import config_of_old, deserialize_inner, is_called_by_keras
+from mpls.keras.config_reading import read_config, refuse_unknown_keys
+from mpls.keras.configs import config_of_old, deserialize_inner
 from mpls.keras.families import concrete_class, family_of
 from mpls.keras.members import Members
 from mpls.keras.meta import LossScaleOptimizerMeta
 from mpls.keras.settings import as_loss_scale
+from mpls.keras.state_in_files import checked_state, for_whom, set_state, without_state
 from mpls.keras.strategies import require_supported_strategy
 
 
@@ -235,12 +238,13 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         """
         # Files hold what any release since then reads, where it can say the same.
         if self._shows_loss_scale_object and not (is_called_by_keras() and is_translatable(self._loss_scale)):
-            return config_of_old(self)
-        return {
+            return for_whom(self, config_of_old(self))
+        config = {
             **self._family_config(),
             "initial_scale": self.initial_scale,
             "dynamic_growth_steps": self.dynamic_growth_steps,
         }
+        return for_whom(self, config)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
@@ -259,11 +263,16 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
             TypeError: it is no dict, or has unknown keys.
         """
         inner, settings = read_config(config, custom_objects)
-        return cls._from_settings(deserialize_inner(cls, inner, settings, custom_objects), settings)
+        inner, found = without_state(inner)
+        state = checked_state(found, settings)
+        optimizer = cls._from_settings(deserialize_inner(cls, inner, settings, custom_objects), settings)
+        set_state(optimizer, state)
+        return optimizer
 
     @classmethod
     def _from_settings(cls, inner_optimizer: Any, settings: dict[str, Any]) -> Any:
         settings = translated(settings, "LossScaleOptimizer.from_config")
+        refuse_unknown_keys(cls.__init__, settings)
         _, *parameters = inspect.signature(cls.__init__).parameters.values()
         if all(each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD) for each in parameters):
             return cls(inner_optimizer=inner_optimizer, **settings)

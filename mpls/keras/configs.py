@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from mpls.core.loss_scale import is_dynamic, is_fixed, serialize
-from mpls.keras.families import KERAS_3, LEGACY, NEW, family
+from mpls.errors import ArgumentKeyError, ArgumentTypeError, ArgumentValueError, MplsError, error_text
+from mpls.keras.families import KERAS_3, LEGACY, NEW, family, registered_class
+from mpls.upstream import loaded_keras, loaded_tf_keras
+
+_INNER = "LossScaleOptimizer.from_config: inner_optimizer"
+_WRAPPERS = ("lossscaleoptimizer", "lossscaleoptimizerv1", "lossscaleoptimizerv3")
 
 
 def deserialize_inner(cls: type, inner: Any, settings: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
@@ -19,13 +23,93 @@ def deserialize_inner(cls: type, inner: Any, settings: dict[str, Any], custom_ob
         custom_objects: classes of the user by name.
 
     Returns:
-        The optimizer.
+        The optimizer; or what the config has in its place, if that is no dict.
+
+    Raises:
+        TypeError: the config is of another form, or what it names is no optimizer, or one with other settings.
+        ValueError: it is that of a wrapper, or has a setting that the optimizer refuses.
     """
     if not isinstance(inner, dict):
         return inner
+    _require_optimizer(inner, custom_objects)
     own = getattr(cls, "deserialize_optimizer", None)
     read = own or family(_module_of(inner, settings)).deserialize_optimizer
-    return read(dict(inner), custom_objects)
+    try:
+        optimizer = read({**inner, "config": dict(inner["config"])}, custom_objects)
+    except MplsError:
+        raise
+    except KeyError as error:
+        raise ArgumentKeyError(_described(inner, error)) from error
+    except (RecursionError, ValueError) as error:
+        raise ArgumentValueError(_described(inner, error)) from error
+    except (AttributeError, TypeError) as error:
+        raise ArgumentTypeError(_described(inner, error)) from error
+    # What legacy optimizers make of a schedule that nobody knows; to read the attribute would create variables.
+    if isinstance(getattr(optimizer, "_hyper", {}).get("learning_rate"), str):
+        subject = f"{_INNER}: learning_rate"
+        rate = inner["config"]["learning_rate"]
+        raise ArgumentTypeError(error_text(subject, "be a number, or the config of a schedule", rate, *_ADVICE))
+    return optimizer
+
+
+def _described(inner: dict[str, Any], error: Exception) -> str:
+    reason = str(error).partition("\n")[0]
+    return error_text(_INNER, f"be the config of an optimizer that can be made ({reason})", inner, *_ADVICE)
+
+
+_ADVICE = (
+    "Pass what optimizer.get_config() of the wrapper returned, and classes of yours as custom_objects",
+    "configs",
+)
+
+
+def _require_optimizer(inner: dict[str, Any], custom_objects: dict[str, Any] | None) -> None:
+    """Refuse what would not become an optimizer, before anything of it runs."""
+    name = inner.get("class_name")
+    if not isinstance(name, str) or not isinstance(inner.get("config"), dict):
+        raise ArgumentTypeError(
+            error_text(_INNER, "have a 'class_name', a string, and a 'config', a dict", inner, *_ADVICE)
+        )
+    if name.lower() in _WRAPPERS:
+        advice = "Use the inner_optimizer of that config in its place"
+        raise ArgumentTypeError(error_text(_INNER, "not be a wrapper itself", name, advice, "wrapping"))
+    for key in (name, inner.get("registered_name")):
+        if not isinstance(key, str):
+            continue
+        found = (custom_objects or {}).get(key, registered_class(key))
+        if found is not None and not _is_class_of(found, _optimizers()):
+            raise ArgumentTypeError(error_text(f"{_INNER}: {key}", "be a class of Keras optimizers", found, *_ADVICE))
+    _require_learning_rate(inner["config"].get("learning_rate"), custom_objects)
+
+
+def _require_learning_rate(value: Any, custom_objects: dict[str, Any] | None) -> None:
+    """Refuse what is no learning rate; Keras would take it, and fail when it trains."""
+    subject = f"{_INNER}: learning_rate"
+    name = value.get("class_name") if isinstance(value, dict) else None
+    if isinstance(value, str | list) or (isinstance(value, dict) and not isinstance(name, str)):
+        raise ArgumentTypeError(error_text(subject, "be a number, or the config of a schedule", value, *_ADVICE))
+    if isinstance(name, str):
+        found = (custom_objects or {}).get(name, registered_class(name))
+        if found is not None and not _is_class_of(found, _schedules()):
+            raise ArgumentTypeError(error_text(f"{subject}: {name}", "be a class of schedules", found, *_ADVICE))
+
+
+def _is_class_of(value: Any, bases: list[Any]) -> bool:
+    return isinstance(value, type) and issubclass(value, tuple(bases))
+
+
+def _optimizers() -> list[Any]:
+    tf_keras = loaded_tf_keras()
+    bases = [module.optimizers.Optimizer for module in _loaded()]
+    return bases if tf_keras is None else [*bases, tf_keras.optimizers.legacy.Optimizer]
+
+
+def _schedules() -> list[Any]:
+    return [module.optimizers.schedules.LearningRateSchedule for module in _loaded()]
+
+
+def _loaded() -> list[Any]:
+    return [module for module in (loaded_tf_keras(), loaded_keras()) if module is not None]
 
 
 def _module_of(inner: dict[str, Any], settings: dict[str, Any]) -> str:
@@ -38,9 +122,7 @@ def _module_of(inner: dict[str, Any], settings: dict[str, Any]) -> str:
 
 def _is_legacy_config(inner: dict[str, Any]) -> bool:
     """Return whether a legacy optimizer wrote the config; new ones say so, from TF 2.11 on."""
-    settings = inner.get("config")
-    if not isinstance(settings, dict):
-        return "module" not in inner
+    settings = inner["config"]
     return bool(settings.get("is_legacy_optimizer", "jit_compile" not in settings))
 
 
@@ -55,9 +137,3 @@ def config_of_old(wrapper: Any) -> dict[str, Any]:
         elif is_fixed(loss_scale):
             serialized["class_name"] = "FixedLossScale"
     return {**wrapper._family_config_of_old(), "loss_scale": serialized}
-
-
-def is_called_by_keras() -> bool:
-    """Return whether a function of tf_keras or Keras 3 has called the method that asks."""
-    module = str(sys._getframe(2).f_globals.get("__name__", ""))
-    return module.startswith(("keras.", "tf_keras."))

@@ -9,6 +9,7 @@ from typing import Any
 from mpls.core import dialect
 from mpls.core.dialect import Dialect
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
+from mpls.keras.callers import is_called_by_keras
 from mpls.upstream import loaded_keras, loaded_tf_keras
 
 _SUBJECT = "LossScaleOptimizer: inner_optimizer"
@@ -92,7 +93,31 @@ def concrete_class(cls: Any, family: Any, spoken: Dialect) -> type:
     if cls.__module__ not in _OWN_MODULES:
         return _mixed(cls, family, cls.__name__, cls.__module__)
     shown = spoken.wrapper_name(cls._is_experimental)
-    return _mixed(cls, family, family.serialized_name, family.serialized_module or cls.__module__, shown)
+    module = family.serialized_module or ModuleName(cls.__module__, family.native_module)
+    return _mixed(cls, family, family.serialized_name, module, shown)
+
+
+class ModuleName(str):
+    """The `__module__` of a class that goes by the name of a native one in what tf_keras writes.
+
+    tf_keras looks for the module that its files and configs name, which must be there where mpls is not.
+
+    Args:
+        shown: what everybody else sees.
+        native: the module of the native class.
+    """
+
+    native: str
+
+    def __new__(cls, shown: str, native: str) -> ModuleName:
+        """Return the name that is shown, which knows the other."""
+        name = super().__new__(cls, shown)
+        name.native = native
+        return name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> str:
+        """Return the name for whoever asks; Python asks here as the class has a metaclass of its own."""
+        return self.native if is_called_by_keras() else str(self)
 
 
 @cache

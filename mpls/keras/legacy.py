@@ -26,6 +26,8 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
     """Members of wrappers over legacy optimizers; every method that the native class defines is overridden."""
 
     serialized_name = "LossScaleOptimizer"
+    _restored_family = "legacy"
+    native_module = _Native.__module__
 
     # `compile` asks whether apply_gradients takes experimental_aggregate_gradients.
     _HAS_AGGREGATE_GRAD = True
@@ -37,7 +39,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
 
     def _track_inner(self) -> None:
         super()._track_inner()
-        self._track_trackable(_SlotRestorer(self._optimizer), "base_optimizer")
+        self._track_trackable(_InnerAtOldPlace(self._optimizer), "base_optimizer")
 
     @as_written
     def _compute_gradients(
@@ -225,14 +227,15 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
     def _restore_slot_variable(self, slot_name: str, variable: Any, slot_variable: Any) -> Any:
         return self._optimizer._restore_slot_variable(slot_name, variable, slot_variable)
 
-    def _create_or_restore_slot_variable(self, slot_variable_position: Any, slot_name: str, variable: Any) -> Any:
-        return self._optimizer._create_or_restore_slot_variable(slot_variable_position, slot_name, variable)
+    def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
+        self._examine_arriving_slot(slot_variable_position)
+        return self._optimizer._create_or_restore_slot_variable(slot_variable_position, *args, **kwargs)
 
 
-class _SlotRestorer(Trackable):
-    """Stands where checkpoints of TF 1.15 to 2.2 have the wrapped optimizer, and takes its slots from them.
+class _InnerAtOldPlace(Trackable):
+    """Stands where checkpoints of TF 1.15 to 2.2 have the wrapped optimizer, and gives it what they hold for it.
 
-    It holds no variables, so checkpoints that are written do not have it.
+    To what is written it shows nothing, so that checkpoints are those of the native wrapper.
     """
 
     def __init__(self, optimizer: Any) -> None:
@@ -242,5 +245,13 @@ class _SlotRestorer(Trackable):
         names: list[str] = self._optimizer.get_slot_names()
         return names
 
-    def _create_or_restore_slot_variable(self, slot_variable_position: Any, slot_name: str, variable: Any) -> Any:
-        return self._optimizer._create_or_restore_slot_variable(slot_variable_position, slot_name, variable)
+    def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer._create_or_restore_slot_variable(slot_variable_position, *args, **kwargs)
+
+    def _lookup_dependency(self, name: str, *_: Any, **__: Any) -> Any:
+        return self._optimizer._lookup_dependency(name)
+
+    @property
+    def _deferred_dependencies(self) -> Any:
+        # Iterations and hyperparameters may be made after the restore.
+        return self._optimizer._deferred_dependencies

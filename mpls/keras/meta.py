@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpls.keras.configs import is_called_by_keras
+from mpls.keras.callers import is_called_by_keras
 from mpls.keras.families import shown_name
 from mpls.upstream import native_keras_wrappers
 

@@ -30,6 +30,8 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
     """Members of wrappers over new optimizers; every method that the native class defines is overridden."""
 
     serialized_name = "LossScaleOptimizerV3"
+    _restored_family = "new"
+    native_module = _Native.__module__
 
     @staticmethod
     def deserialize_optimizer(config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
@@ -159,6 +161,24 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         """
         self._optimizer.set_weights(weights)
 
+    # What .keras files hold. The native wrapper fails over those of models that were never trained.
+
+    def save_own_variables(self, store: Any) -> None:
+        """Write the wrapped optimizer's variables into a `.keras` file; for tf_keras.
+
+        Args:
+            store: where to, as tf_keras passes it.
+        """
+        self._optimizer.save_own_variables(store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Read what `save_own_variables` has written.
+
+        Args:
+            store: where from, as tf_keras passes it.
+        """
+        self._optimizer.load_own_variables(store)
+
     # What code calls that knew legacy optimizers only.
 
     def _decayed_lr(self, var_dtype: Any) -> Any:
@@ -166,6 +186,10 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
 
     def _create_all_weights(self, var_list: Any) -> None:
         self.build(list(var_list))
+
+    def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
+        self._examine_arriving_slot(slot_variable_position)
+        return self._optimizer._create_or_restore_slot_variable(slot_variable_position, *args, **kwargs)
 
     use_ema = delegated("use_ema", "Whether the weights are averaged.")
     ema_momentum = delegated("ema_momentum", "The momentum of that average, a float.")

@@ -10,13 +10,14 @@ from mpls.upstream import loaded_keras, loaded_tf_keras
 
 __all__ = ["register_with_keras"]
 
-# H5 files and saved models name the class of wrappers over new optimizers, and tf_keras looks for it in lower case:
-# code that hands the class over under its name is not heard.
-_NAME_IN_TF_KERAS = "lossscaleoptimizerv3"
+# Files name the class of the native wrapper, over legacy optimizers the first, over new ones the last; in between is
+# the experimental one of TF 2.4 to 2.8. In H5 files and saved models Keras looks for it in lower case: code that hands
+# the class over under its name is not heard.
+_NAMES = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
 
 
 class _WrapperFromFile:
-    """Stands for the class of a wrapper in a file of tf_keras, where its state would be lost otherwise."""
+    """Stands for the class of a wrapper in a file, where its state would be lost otherwise."""
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
@@ -28,8 +29,8 @@ class _WrapperFromFile:
 def register_with_keras(wrapper: type) -> None:
     """Have the Kerases that are loaded load the wrappers in files as those of mpls.
 
-    In Keras 3 those that mpls has written; in tf_keras, whose own class does not give the state of H5 files back, all
-    over new optimizers.
+    In tf_keras all of them, as its own classes give neither the scale nor, over new optimizers, the state of H5 files
+    back; in Keras 3 those that mpls has written, but not in H5 files.
 
     Args:
         wrapper: the public class.
@@ -38,4 +39,5 @@ def register_with_keras(wrapper: type) -> None:
     if keras is not None:
         keras.saving.get_custom_objects().setdefault(wrapper.__name__, wrapper)
     if tf_keras is not None:
-        tf_keras.saving.get_custom_objects().setdefault(_NAME_IN_TF_KERAS, _WrapperFromFile)
+        for name in (*_NAMES, *map(str.lower, _NAMES)):
+            tf_keras.saving.get_custom_objects().setdefault(name, _WrapperFromFile)

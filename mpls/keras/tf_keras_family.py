@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import tensorflow as tf
 import tf_keras
 
 from mpls.core.dialect import Dialect
 from mpls.core.gradients import scale_loss, unscale_gradients
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic
+from mpls.core.restoring import Restorable
 from mpls.errors import ArgumentTypeError, error_text
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
 from mpls.keras.meta import LossScaleOptimizerMeta
-from mpls.upstream import Trackable, track_in_keras_graph
+from mpls.upstream import Trackable, graph_key, keras_graph_session, track_in_keras_graph
 
 
 class _GraphTrackedLossScale(DynamicLossScale):
@@ -35,7 +37,7 @@ class TfKerasMeta(LossScaleOptimizerMeta):
         return type.__call__(self, *args, **kwargs)
 
 
-class TfKerasMembers:
+class TfKerasMembers(Restorable):
     """State, configs, and how checkpoints see the wrapper."""
 
     _optimizer: Any
@@ -84,6 +86,19 @@ class TfKerasMembers:
     def _track_loss_scale(self) -> None:
         if isinstance(self._loss_scale, Trackable):
             self._optimizer._track_trackable(self._loss_scale, "loss_scale", overwrite=True)
+
+    def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        self._examine_arriving()
+        inner = self._optimizer
+        children: dict[str, Any] = inner._trackable_children(*args, **kwargs)
+        # New optimizers find theirs once, which may have been before they were wrapped.
+        loss_scale = inner._lookup_dependency("loss_scale")
+        return children if loss_scale is None else {**children, "loss_scale": loss_scale}
+
+    def _session_of_state(self, session: Any) -> Any:
+        if session is None and graph_key() is not None and tf.compat.v1.get_default_session() is None:
+            return keras_graph_session()
+        return session
 
     def _set_iterations(self, value: Any) -> None:
         self._optimizer.iterations = value

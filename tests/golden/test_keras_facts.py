@@ -753,16 +753,19 @@ class ConfigsOfEveryReleaseTest(unittest.TestCase):
 
 
 class SerializedNameTest(unittest.TestCase):
-    """A serialized wrapper says by which module and name it can be found."""
+    """A serialized wrapper says by which module and name it can be found, also where mpls is not."""
 
     @parameterized.expand([(subject.name, subject) for subject in OURS])
-    def test_it_names_the_public_class(self, name: str, subject: Subject) -> None:
+    def test_it_names_the_native_class(self, name: str, subject: Subject) -> None:
         _, optimizer = make(subject, {})
         serialized = tf_keras.optimizers.serialize(optimizer)
-        assert serialized["module"] == f"mpls.{subject.layer}"
+        assert type(optimizer).__module__ == f"mpls.{subject.layer}"
         assert serialized["class_name"] == ("LossScaleOptimizer" if subject.is_legacy else "LossScaleOptimizerV3")
-        module = importlib.import_module(serialized["module"])
-        assert getattr(module, serialized["class_name"]) is subject.wrapper_class
+        native = getattr(importlib.import_module(serialized["module"]), serialized["class_name"])
+        assert native.__module__.startswith("tf_keras.")
+        assert isinstance(optimizer, native)
+        again = tf_keras.optimizers.deserialize(serialized)
+        assert mpls.keras.LossScaleOptimizer in type(again).__mro__
 
 
 class UnusableScalesTest(unittest.TestCase):

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from mpls.core.arrival import Node, is_bare, require_valid_state
 from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
+from mpls.core.restoring import Restorable
 from mpls.errors import ArgumentValueError, error_text
 from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.delegation import CallableList, delegated
@@ -29,7 +31,7 @@ class _Blank(keras.optimizers.Optimizer):
 _Blank.__name__ = "LossScaleOptimizer"
 
 
-class Family(Applying, _Native, metaclass=LossScaleOptimizerMeta):
+class Family(Restorable, Applying, _Native, metaclass=LossScaleOptimizerMeta):
     """Members of wrappers over Keras 3 optimizers; every method that the native class defines is overridden.
 
     The state is in Keras variables, `step_counter` and `dynamic_scale`, in the places that the native wrapper has for
@@ -37,6 +39,7 @@ class Family(Applying, _Native, metaclass=LossScaleOptimizerMeta):
     """
 
     serialized_name = "LossScaleOptimizer"
+    _restored_family = "keras3"
     # Keras looks classes up by module and name, and imports no package but its own. So files name the native wrapper,
     # and load as one where mpls is not; where it is, the registered name in them is its own.
     serialized_module: str | None = "keras.optimizers"
@@ -86,6 +89,30 @@ class Family(Applying, _Native, metaclass=LossScaleOptimizerMeta):
     def _track_loss_scale(self) -> None:
         if isinstance(self._loss_scale, Trackable):
             self._track_trackable(self._loss_scale, "loss_scale", overwrite=True)
+
+    def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        self._examine_arriving()
+        children: dict[str, Any] = super()._trackable_children(*args, **kwargs)
+        return children
+
+    # A checkpoint of the wrapped optimizer alone has in the wrapper's place what is the wrapped one's; both have
+    # attributes of the same names.
+
+    def _lookup_dependency(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        if is_bare(self, "inner_optimizer"):
+            return self._optimizer._lookup_dependency(name)
+        return super()._lookup_dependency(name, *args, **kwargs)
+
+    @property
+    def _deferred_dependencies(self) -> Any:
+        is_inners = is_bare(self, "inner_optimizer")
+        return self._optimizer._deferred_dependencies if is_inners else super()._deferred_dependencies
+
+    def _require_valid_loss_scale(self, node: Node, growth_steps: int) -> bool:
+        require_valid_state(node, growth_steps, "dynamic_scale", "step_counter")
+        if self._shows_loss_scale_object and super()._require_valid_loss_scale(node, growth_steps):
+            return True
+        return "dynamic_scale" in node.children
 
     def _set_iterations(self, value: Any) -> None:
         # Its counter is a variable of its own kind, in the list of variables since the optimizer was made.

@@ -33,6 +33,8 @@ class DynamicState(DynamicLossScale):
         counter: scalar integer Keras variable.
     """
 
+    is_saved_by_keras = True
+
     def __init__(self, initial_scale: float, growth_steps: int, scale: Any, counter: Any) -> None:
         super().__init__(initial_scale, growth_steps, 2.0)
         self.scale = scale
@@ -47,6 +49,18 @@ class DynamicState(DynamicLossScale):
 
     def _create_weights(self) -> None:
         """Do nothing: the variables are the wrapper's."""
+
+    def _read_state(self, session: Any) -> tuple[float, int]:
+        if keras.backend.backend() == "tensorflow":
+            return super()._read_state(session)
+        return float(keras.ops.convert_to_numpy(self.scale)), int(keras.ops.convert_to_numpy(self.counter))
+
+    def _write_state(self, scale: float, good_steps: int, session: Any) -> None:
+        if keras.backend.backend() == "tensorflow":
+            super()._write_state(scale, good_steps, session)
+        else:
+            self.scale.assign(scale)
+            self.counter.assign(good_steps)
 
     def _created_weight(self, name: str) -> Any:
         return {"current_loss_scale": self.scale, "good_steps": self.counter}[name].value

@@ -1,0 +1,145 @@
+"""`load_model`: the framework's own loader, and after it all the state that the file holds."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from importlib import import_module
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.errors import ArgumentValueError, SavedStateError, error_text
+from mpls.keras.base import LossScaleOptimizer
+from mpls.keras.files.contents import Framework, ModelFile, open_model
+from mpls.keras.files.restoring import restore_optimizer
+from mpls.keras.files.safety import refuse_code
+from mpls.keras.registration import register_with_keras
+from mpls.saved.reading import read
+from mpls.saved.validity import ANCHOR, reading_foreign_bytes
+
+
+def load_model(
+    path: Any,
+    custom_objects: dict[str, Any] | None = None,
+    compile: bool = True,  # noqa: A002 - the name that both Kerases have
+    safe_mode: bool = True,
+    *,
+    keras: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Load a model with everything that its file holds: weights, optimizer, loss scale, counters.
+
+    Reads H5, SavedModel and `.keras` files of every release since TF 2.2, written by tf_keras, by `tf.keras`, or by
+    Keras 3, with a wrapper of mpls, with a native one, or without. A native wrapper comes back as
+    `mpls.keras.LossScaleOptimizer`; a bare optimizer stays bare. What the framework's own loader leaves out, the
+    optimizer's slots in a SavedModel for example, is read from the file. What the file itself does not hold starts
+    anew, and one warning says what that is.
+
+    Also comes back: a Keras 3 model whose optimizer `compile` had wrapped by itself under `mixed_float16`, which Keras
+    loads under another policy without the optimizer's state; and Keras 3's H5 files.
+
+    Args:
+        path: the file, or the SavedModel's folder: a string or path object.
+        custom_objects: classes and functions of the user by name.
+        compile: whether to compile the model, if it was. If not, nothing is read of the optimizer.
+        safe_mode: whether to refuse Python code in the file, as of Lambda layers: in every format, also where the
+            framework itself would run it. Custom classes that the framework finds are made from their configs, and a
+            SavedModel's graphs are loaded, as the framework does.
+        keras: which Keras loads it, `'tf_keras'` or `'keras'`, or the module itself; by default the one that wrote it.
+        **kwargs: what else the loader of tf_keras takes, as `options` for a SavedModel.
+
+    Returns:
+        The model, of tf_keras or of Keras 3.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        SavedStateError: the file is broken, is no model, holds Python code under `safe_mode`, or state that no
+            optimizer can have; a ValueError. It names file and key, and no model is returned.
+        ValueError: `keras` is none of the two, or cannot load the format.
+
+    Reproduces:
+        `tf.keras.models.load_model` of TF 2.2 to 2.15, `tf_keras.models.load_model` and `keras.models.load_model`. They
+        give back neither the current loss scale (Keras 3 does, in `.keras` files) nor all of the optimizer's state.
+
+    Example:
+        >>> import os, tempfile
+        >>> import numpy as np, tf_keras, mpls.keras
+        >>> model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(1,))])
+        >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(0.5, 0.5), initial_scale=8)
+        >>> model.compile(opt, "mse")
+        >>> _ = model.fit(np.ones([2, 1]), np.ones([2, 1]), verbose=0)
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.keras")
+        >>> mpls.keras.save_model(model, path)
+        >>> again = mpls.keras.load_model(path)
+        >>> int(again.optimizer.iterations), int(again.optimizer.dynamic_counter)
+        (1, 1)
+    """
+    path = os.fspath(path)
+    file = open_model(path)
+    framework = _framework(file, keras)
+    if safe_mode:
+        refuse_code(file)
+    # Before the model is made: what cannot be restored is refused.
+    record = read(file.path) if compile else None
+    custom_objects = dict(custom_objects or {})
+    with reading_foreign_bytes(file.path, "the model", f"be one that {framework} can load"), warnings.catch_warnings():
+        # Said of the state that is read below.
+        warnings.filterwarnings("ignore", "Skipping variable loading for optimizer", UserWarning)
+        try:
+            model = _load_natively(file, framework, custom_objects, compile, safe_mode, kwargs)
+        except tf.errors.OpError as error:
+            raise SavedStateError(
+                error_text(path, f"be a whole model for {framework}", str(error), "Use an earlier one", ANCHOR)
+            ) from error
+    if record is not None:
+        restore_optimizer(model, file, record)
+    return model
+
+
+def _framework(file: ModelFile, asked: Any) -> Framework:
+    framework: Any = getattr(asked, "__name__", asked) or file.framework
+    subject = "mpls.keras.load_model: keras"
+    if framework not in ("tf_keras", "keras"):
+        constraint = "be 'tf_keras' or 'keras'" + ("" if asked else ", as the file does not say which wrote it")
+        raise ArgumentValueError(
+            error_text(subject, constraint, asked, f"mpls.keras.load_model({file.path!r}, keras='tf_keras')", ANCHOR)
+        )
+    if framework == "keras" and file.format == "SavedModel":
+        raise ArgumentValueError(
+            error_text(
+                subject,
+                "be 'tf_keras' for a SavedModel, which Keras 3 does not read",
+                asked,
+                "Load it with tf_keras, and convert the optimizer's state with mpls.convert_state",
+                ANCHOR,
+            )
+        )
+    known: Framework = framework
+    return known
+
+
+def _load_natively(
+    file: ModelFile,
+    framework: Framework,
+    custom_objects: dict[str, Any],
+    with_compile: bool,
+    safe_mode: bool,
+    kwargs: dict[str, Any],
+) -> Any:
+    module = import_module(framework)
+    # It may not have been there when mpls.keras was imported.
+    register_with_keras(LossScaleOptimizer)
+    compiles_here = with_compile and framework == "keras" and file.format == "H5"
+    model = module.models.load_model(
+        file.path,
+        custom_objects=custom_objects,
+        compile=with_compile and not compiles_here,
+        **({"safe_mode": safe_mode} if file.format == ".keras" else {}),
+        **kwargs,
+    )
+    if compiles_here:
+        from mpls.keras.files.compiling import compile_from_h5
+
+        compile_from_h5(model, file, custom_objects)
+    return model

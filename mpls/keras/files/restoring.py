@@ -1,0 +1,153 @@
+"""The optimizer of a model that a framework has loaded, with the state that the file holds."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mpls.errors import MplsWarning, SavedStateError, error_text, warn_user
+from mpls.keras.base import LossScaleOptimizer
+from mpls.keras.files.contents import WEIGHTS_MEMBER, ModelFile
+from mpls.saved.record import FileRecord, OptimizerRecord
+from mpls.saved.validity import ANCHOR, reading_foreign_bytes
+from mpls.transfer.algorithms import state_of
+from mpls.transfer.load import load_record
+from mpls.upstream import loaded_tf_keras, replace_optimizer
+
+
+def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
+    """Put a wrapper of mpls in the place of a native one, and what a file holds into the optimizer.
+
+    Args:
+        model: the model, as its framework has loaded it.
+        file: the file.
+        record: the state in it.
+
+    Raises:
+        SavedStateError: they do not fit.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    found = _record_of(record)
+    if optimizer is None or found is None:
+        return
+    wanted = _wrapped(optimizer, found)
+    if wanted is not optimizer:
+        replace_optimizer(model, wanted)
+    missing: list[str] = []
+    if WEIGHTS_MEMBER in file.members:
+        _set_legacy_weights(wanted, file.path, model.trainable_variables)
+    elif _says_nothing(found):
+        # Of a legacy optimizer, .keras files never hold it; others do, unless it was not there yet.
+        if file.format == ".keras" and found.family == "legacy":
+            missing.append("the optimizer's iterations and slots")
+    elif _is_to_be_loaded(found) or wanted is not optimizer or not _keeps_optimizers(file):
+        subject = f"{file.path}: {found.key}"
+        load_record(
+            _with_scale(found, wanted),
+            wanted,
+            model.trainable_variables,
+            subject=subject,
+            goes_by_order=file.format == ".keras",
+        )
+    if found.loss_scale is not None and found.loss_scale.dynamic and found.loss_scale.scale is None:
+        missing.append("the current loss scale and its counter")
+    if missing:
+        _say_what_is_missing(file.path, missing)
+
+
+def _record_of(record: FileRecord) -> OptimizerRecord | None:
+    """Return the optimizer of the model itself; layers and nested models may have others."""
+    return min(record.optimizers, key=lambda each: (each.key.count("/"), len(each.key)), default=None)
+
+
+def _with_scale(record: OptimizerRecord, optimizer: Any) -> OptimizerRecord:
+    """Return the record with the scale that the optimizer has, where the file holds none: one warning is enough."""
+    scale = record.loss_scale
+    if scale is None or not scale.dynamic or scale.scale is not None or not getattr(optimizer, "dynamic", False):
+        return record
+    current = replace(scale, scale=float(optimizer.loss_scale), good_steps=int(optimizer.dynamic_counter))
+    return replace(record, loss_scale=current)
+
+
+def _says_nothing(record: OptimizerRecord) -> bool:
+    return not record.iterations and not record.others and not any(each.slots for each in record.variables)
+
+
+def _is_to_be_loaded(record: OptimizerRecord) -> bool:
+    # An algorithm that mpls does not know, and a v1 graph, are left to the framework where it restores them itself.
+    return state_of(record.algorithm) is not None and tf.executing_eagerly()
+
+
+def _keeps_optimizers(file: ModelFile) -> bool:
+    """Return whether the framework's own loader has restored the optimizer, of whatever class it is."""
+    return file.format == ".keras" or (file.format == "H5" and file.framework == "tf_keras")
+
+
+def _wrapped(optimizer: Any, record: OptimizerRecord) -> Any:
+    if LossScaleOptimizer in type(optimizer).__mro__:
+        return optimizer
+    if isinstance(optimizer, LossScaleOptimizer):
+        return _in_place_of_native(optimizer)
+    if record.loss_scale is None:
+        return optimizer
+    # `compile` of Keras 3 had wrapped it by itself, under a policy that is not set now; it left that out of the config.
+    scale = record.loss_scale
+    settings: dict[str, Any] = {"initial_scale": scale.initial_scale, "dynamic_growth_steps": scale.growth_steps}
+    if not scale.dynamic:
+        settings = {"dynamic": False, "initial_scale": scale.scale}
+    return LossScaleOptimizer(optimizer, **{key: value for key, value in settings.items() if value is not None})
+
+
+def _in_place_of_native(native: Any) -> Any:
+    config = native.get_config()
+    if "name" in config:
+        # One of Keras 3, whose optimizers do not mind a second wrapper; the state that it has loaded stays.
+        config["inner_optimizer"] = native.inner_optimizer
+    return LossScaleOptimizer.from_config(config)
+
+
+def _set_legacy_weights(optimizer: Any, path: str, variables: list[Any]) -> None:
+    """Set the weights that `mpls.keras.save_model` has written where tf_keras writes none."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    with reading_foreign_bytes(path, WEIGHTS_MEMBER, "hold arrays"), zipfile.ZipFile(path) as archive:
+        arrays = np.load(io.BytesIO(archive.read(WEIGHTS_MEMBER)), allow_pickle=False)
+        weights = [arrays[f"arr_{number}"] for number in range(len(arrays.files))]
+    if not weights:
+        return
+    inner._create_all_weights(variables)
+    wanted, given = ([tuple(each.shape) for each in values] for values in (inner.weights, weights))
+    if wanted != given or weights[0].dtype.kind not in "iu" or weights[0] < 0:
+        raise SavedStateError(
+            error_text(
+                f"{path}: {WEIGHTS_MEMBER}",
+                f"hold the iterations, and arrays of the shapes {wanted[1:]}",
+                given,
+                "Use an earlier file, or mpls.keras.load_model(path, compile=False)",
+                ANCHOR,
+            )
+        )
+    inner.set_weights(weights)
+
+
+def _say_what_is_missing(path: str, missing: list[str]) -> None:
+    warn_user(
+        f"mpls.keras.load_model: {path} does not hold {', nor '.join(missing)}, so training goes on with new ones. "
+        "Files that mpls.keras.save_model writes hold them. See MIGRATION.md#my-checkpoints",
+        MplsWarning,
+    )
+
+
+def legacy_weights(optimizer: Any) -> bytes | None:
+    """Return the weights of a legacy optimizer of tf_keras as an `.npz` file, which may be none; None for another."""
+    tf_keras = loaded_tf_keras()
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    if tf_keras is None or not isinstance(inner, tf_keras.optimizers.legacy.Optimizer):
+        return None
+    stream = io.BytesIO()
+    np.savez(stream, *inner.get_weights())
+    return stream.getvalue()

@@ -1,0 +1,104 @@
+"""`save_model`: the framework's own saving, such that a reader finds the old model or the new one, and never a part."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mpls.errors import ArgumentTypeError, error_text
+from mpls.keras.files.contents import WEIGHTS_MEMBER
+from mpls.keras.files.moving import bring_to_disk, move, sync
+from mpls.keras.files.restoring import legacy_weights
+from mpls.saved.validity import ANCHOR
+from mpls.upstream import compile_settings_kept, loaded_keras, loaded_tf_keras
+
+
+def save_model(model: Any, path: Any, **kwargs: Any) -> None:
+    """Save a model by its own `save`, so that a crash at any moment leaves the old file or the new one, whole.
+
+    The model is written beside the target, brought to the disk, and moved into its place. A reader that comes in
+    between, or after the process was killed, finds the old model or the new one. (A SavedModel is a folder. Where the
+    system cannot exchange folders in one step, the old one stands beside it as `<path>.old` for an instant, and
+    `mpls.keras.load_model(path)` looks there too.)
+
+    The file is what the model's own `save` writes, and loads where mpls is not. Only in `.keras` files of tf_keras
+    there is one member more, for legacy optimizers: iterations and slots, which tf_keras leaves out and ignores.
+
+    Args:
+        model: a model of tf_keras or Keras 3, compiled or not.
+        path: on this machine, with the ending `.keras`, `.h5` or `.hdf5`; with another, tf_keras writes a SavedModel.
+            A string or path object. What is there is replaced.
+        **kwargs: what else the model's `save` takes, as `include_optimizer` or `save_format`.
+
+    Raises:
+        TypeError: `model` is no model of tf_keras or Keras 3.
+        FileExistsError: `overwrite=False` is passed, and something is there.
+        OSError: the file cannot be written; what was there is as it was.
+
+    Reproduces:
+        `model.save(path)` of tf_keras and Keras 3, which write into the target itself; and with Keras 3, a model that
+        was saved as H5 had no optimizer in the `.keras` files that were written of it later.
+
+    Example:
+        >>> import os, tempfile
+        >>> import keras, mpls.keras
+        >>> model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
+        >>> model.compile(mpls.keras.LossScaleOptimizer(keras.optimizers.Adam()), "mse")
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.keras")
+        >>> mpls.keras.save_model(model, path)
+        >>> os.listdir(os.path.dirname(path))
+        ['model.keras']
+    """
+    _require_model(model)
+    # Through links, as writing into the file would.
+    path = os.path.realpath(os.fspath(path))
+    if not kwargs.pop("overwrite", True) and os.path.exists(path):
+        raise FileExistsError(f"mpls.keras.save_model: {path} is there already, and overwrite is False")
+    folder, name = os.path.split(path)
+    os.makedirs(folder, exist_ok=True)
+    with _folder_beside(folder, name) as workspace:
+        written = os.path.join(workspace, name)
+        with compile_settings_kept(model):
+            model.save(written, **kwargs)
+        _add_legacy_weights(model, written)
+        bring_to_disk(written)
+        move(written, path, os.path.join(workspace, "old"))
+        sync(folder)
+
+
+def _require_model(model: Any) -> None:
+    modules = [module for module in (loaded_tf_keras(), loaded_keras()) if module is not None]
+    if not isinstance(model, tuple(module.Model for module in modules)):
+        raise ArgumentTypeError(
+            error_text(
+                "mpls.keras.save_model: model",
+                "be a model of tf_keras or Keras 3",
+                model,
+                "mpls.keras.save_model(model, 'model.keras')",
+                ANCHOR,
+            )
+        )
+
+
+@contextmanager
+def _folder_beside(folder: str, name: str) -> Iterator[str]:
+    # On the same file system, or it could not be moved in one step. What a killed process leaves has this name.
+    workspace = tempfile.mkdtemp(prefix=f".{name}.", suffix=".saving", dir=folder)
+    try:
+        yield workspace
+    finally:
+        shutil.rmtree(workspace, ignore_errors=True)
+
+
+def _add_legacy_weights(model: Any, path: str) -> None:
+    if not path.endswith(".keras") or not zipfile.is_zipfile(path):
+        return
+    weights = legacy_weights(getattr(model, "optimizer", None))
+    if weights is not None:
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr(WEIGHTS_MEMBER, weights)

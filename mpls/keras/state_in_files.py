@@ -1,0 +1,99 @@
+"""The current scale and counter in the configs that files hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.core.loss_scale import DynamicLossScale
+from mpls.core.state import ANCHOR, check_good_steps, check_scale
+from mpls.errors import SavedStateError, error_text
+from mpls.keras.callers import is_asked_for_file
+from mpls.upstream import loaded_tf_keras
+
+# Beside `class_name` and `config` of the wrapped optimizer, where every Keras ignores it.
+STATE_KEY = "loss_scale_state"
+_SUBJECT = f"LossScaleOptimizer.from_config: {STATE_KEY}"
+
+
+def for_whom(wrapper: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """Return a wrapper's config: into a file with the current scale and counter, for users and copies as it is."""
+    return _with_state(wrapper, config) if is_asked_for_file() else config
+
+
+def _with_state(wrapper: Any, config: dict[str, Any]) -> dict[str, Any]:
+    loss_scale = wrapper._loss_scale
+    if not isinstance(loss_scale, DynamicLossScale) or _is_saved_by_keras(loss_scale):
+        return config
+    weights = loss_scale._weights_here()
+    scale, good_steps = loss_scale.initial_loss_scale, 0
+    if weights.keys() >= {"current_loss_scale", "good_steps"}:
+        scale, good_steps = _values([weights["current_loss_scale"], weights["good_steps"]])
+    key = "inner_optimizer" if "inner_optimizer" in config else "optimizer"
+    state = {"scale": float(scale), "good_steps": int(good_steps)}
+    return {**config, key: {**config[key], STATE_KEY: state}}
+
+
+def _is_saved_by_keras(loss_scale: Any) -> bool:
+    # Keras 3 has the state among its variables.
+    return bool(getattr(loss_scale, "is_saved_by_keras", False))
+
+
+def _values(variables: list[Any]) -> Any:
+    if tf.executing_eagerly():
+        return [variable.numpy() for variable in variables]
+    tf_keras: Any = loaded_tf_keras()
+    # By the session that writes the model's weights into the same file.
+    return tf_keras.backend.batch_get_value(variables)
+
+
+def without_state(inner: Any) -> tuple[Any, Any]:
+    """Return the wrapped optimizer's config, and the state that stands in it, or None."""
+    if not isinstance(inner, dict) or STATE_KEY not in inner:
+        return inner, None
+    return {key: value for key, value in inner.items() if key != STATE_KEY}, inner[STATE_KEY]
+
+
+def checked_state(state: Any, settings: dict[str, Any]) -> tuple[float, int] | None:
+    """Return the scale and the counter that a config holds.
+
+    Args:
+        state: what `without_state` returned.
+        settings: the settings in the same config, as `translated` returns them.
+
+    Raises:
+        SavedStateError: it is no state that the loss scale of the config can have.
+    """
+    if state is None:
+        return None
+    if not isinstance(state, dict) or state.keys() != {"scale", "good_steps"} or not settings.get("dynamic", True):
+        raise SavedStateError(
+            error_text(
+                _SUBJECT,
+                "be {'scale': float, 'good_steps': int}, and only there for a dynamic scale",
+                state,
+                "Leave it out, and the scale starts from initial_scale",
+                ANCHOR,
+            )
+        )
+    scale = check_scale(state["scale"], f"{_SUBJECT}: scale")
+    growth_steps = settings.get("dynamic_growth_steps")
+    return scale, check_good_steps(state["good_steps"], f"{_SUBJECT}: good_steps", growth_steps)
+
+
+def set_state(wrapper: Any, state: tuple[float, int] | None) -> None:
+    """Set a new wrapper's scale and counter, where `checked_state` has returned them."""
+    loss_scale = wrapper._loss_scale
+    if state is None or not isinstance(loss_scale, DynamicLossScale):
+        return
+    if _is_saved_by_keras(loss_scale):
+        variables = [wrapper.dynamic_scale, wrapper.step_counter]
+    else:
+        variables = [loss_scale._current_loss_scale, loss_scale._num_good_steps]
+    if tf.executing_eagerly():
+        for variable, value in zip(variables, state, strict=True):
+            variable.assign(value)
+    else:
+        tf_keras: Any = loaded_tf_keras()
+        tf_keras.backend.batch_set_value(list(zip(variables, state, strict=True)))

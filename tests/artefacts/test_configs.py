@@ -1,0 +1,261 @@
+"""Every config that a release has emitted, and those that nobody should have."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pathlib
+import unittest
+import warnings
+from typing import Any
+
+import keras
+import tf_keras
+from parameterized import parameterized
+
+import mpls
+import mpls.experimental
+import mpls.keras
+from mpls.errors import MplsError, SavedStateError
+
+CONFIGS = pathlib.Path(__file__).parent / "data" / "configs"
+Ours: Any = mpls.keras.LossScaleOptimizer
+Experimental: Any = mpls.experimental.LossScaleOptimizer
+RECORDED = [(path.stem, json.loads(path.read_text())) for path in sorted(CONFIGS.glob("*.json"))]
+
+# By the first part of their names: dynamic, scale, growth steps, algorithm, learning rate, momentum.
+SETTINGS: dict[str, Any] = {
+    "config_default": (True, 32768.0, 2000, "SGD", 0.5, 0.0),
+    "config_dynamic": (True, 64.0, 5, "SGD", 0.25, 0.5),
+    "config_fixed": (False, 32.0, None, "Adam", 0.25, None),
+}
+
+
+def optimizers_of(name: str) -> Any:
+    """Return the optimizers of the family that wrote a config."""
+    flavour = name.rpartition(".")[2]
+    return {"k3": keras.optimizers, "lso3": tf_keras.optimizers}.get(flavour, tf_keras.optimizers.legacy)
+
+
+class RecordedConfigsTest(unittest.TestCase):
+    def check(self, optimizer: Any, name: str, cls: Any = Ours) -> None:
+        dynamic, scale, growth_steps, algorithm, rate, momentum = SETTINGS[name.partition(".")[0]]
+        self.assertIn(cls, type(optimizer).__mro__)
+        inner = optimizer.inner_optimizer
+        self.assertIs(type(inner), getattr(optimizers_of(name), algorithm))
+        self.assertEqual(
+            (optimizer.dynamic, optimizer.initial_scale, optimizer.dynamic_growth_steps), (dynamic, scale, growth_steps)
+        )
+        self.assertEqual(float(optimizer.loss_scale), scale)
+        self.assertEqual(float(inner.learning_rate), rate)
+        if momentum is not None:
+            self.assertEqual(float(inner.get_config()["momentum"]), momentum)
+
+    def test_all_are_there(self) -> None:
+        self.assertEqual(len(RECORDED), 38)
+
+    @parameterized.expand(RECORDED)
+    def test_from_config(self, name: str, recorded: Any) -> None:
+        config = recorded["get_config"]
+        before = copy.deepcopy(config)
+        for cls in (Ours, Experimental):
+            with warnings.catch_warnings():
+                # No call of the user's is deprecated here.
+                warnings.simplefilter("error")
+                self.check(cls.from_config(config), name, cls)
+        self.assertEqual(config, before)
+
+    @parameterized.expand([each for each in RECORDED if each[1]["serialized"] is not None])
+    def test_deserialize_of_the_framework(self, name: str, recorded: Any) -> None:
+        framework = keras if name.endswith(".k3") else tf_keras
+        optimizer = framework.optimizers.deserialize(copy.deepcopy(recorded["serialized"]))
+        if framework is keras:
+            # Keras 3 makes the native wrapper of what it has written, which counts as one of ours.
+            self.assertIsInstance(optimizer, Ours)
+            optimizer = Ours.from_config(optimizer.get_config())
+        self.check(optimizer, name)
+
+    @parameterized.expand([each for each in RECORDED if each[1]["serialized"] is not None and each[0].endswith("exp")])
+    def test_as_of_the_release_that_had_loss_scale_objects(self, name: str, recorded: Any) -> None:
+        with mpls.install(as_of="2.3"):
+            optimizer = tf_keras.optimizers.deserialize(copy.deepcopy(recorded["serialized"]))
+            self.assertIn(Experimental, type(optimizer).__mro__)
+            self.assertEqual(float(optimizer.loss_scale()), SETTINGS[name.partition(".")[0]][1])
+
+
+ran: list[str] = []
+
+
+class Trap:
+    """A class of the user's, of no kind that a config may name."""
+
+    @classmethod
+    def from_config(cls, *args: Any, **kwargs: Any) -> Any:
+        ran.append("from_config")
+        return cls()
+
+
+SGD = {"class_name": "SGD", "config": {"learning_rate": 0.25, "momentum": 0.5, "decay": 0.0, "name": "SGD"}}
+NEW = {"inner_optimizer": SGD, "dynamic": True, "initial_scale": 64.0, "dynamic_growth_steps": 5}
+DYNAMIC = {"class_name": "DynamicLossScale", "config": {"initial_loss_scale": 64.0, "increment_period": 5}}
+OLD = {"optimizer": SGD, "loss_scale": DYNAMIC}
+K3 = {
+    "name": "lso",
+    "inner_optimizer": {"module": "keras.optimizers", "class_name": "SGD", "config": {}, "registered_name": None},
+    "initial_scale": 64.0,
+    "dynamic_growth_steps": 5,
+}
+
+
+def with_inner(base: Any = NEW, **changes: Any) -> Any:
+    return {**base, "inner_optimizer": {**base["inner_optimizer"], **changes}}
+
+
+def with_setting(**settings: Any) -> Any:
+    return with_inner(config={**SGD["config"], **settings})  # type: ignore[dict-item]
+
+
+def nested(depth: int) -> Any:
+    config: Any = NEW
+    for _ in range(depth):
+        config = {**NEW, "inner_optimizer": {"class_name": "LossScaleOptimizer", "config": config}}
+    return config
+
+
+def module_class(module: str, name: str) -> Any:
+    return {"module": module, "class_name": name, "config": {"args": ["true"]}, "registered_name": None}
+
+
+# The config, what its error is, and what that names.
+HOSTILE: list[tuple[str, Any, type[Exception], str]] = [
+    ("unknown_key", {**NEW, "growth": 1}, TypeError, "from_config: growth must be left out"),
+    ("unknown_key_of_old", {**OLD, "growth": 1}, TypeError, "from_config: growth must be left out"),
+    ("unknown_key_of_keras_3", {**K3, "growth": 1}, TypeError, "from_config: growth must be left out"),
+    ("both_formats", {**NEW, **OLD}, TypeError, "from_config: inner_optimizer must be left out"),
+    ("key_is_no_string", {**NEW, 5: 1}, TypeError, "must have strings as keys; got 5"),
+    ("no_dict", [NEW], TypeError, "config must be a dict"),
+    ("nothing", None, TypeError, "config must be a dict"),
+    ("empty", {}, KeyError, "must have the key 'inner_optimizer'"),
+    ("no_optimizer", {"dynamic": True}, KeyError, "must have the key 'inner_optimizer'"),
+    ("dynamic_text", {**NEW, "dynamic": "yes"}, TypeError, "dynamic must be a bool"),
+    ("dynamic_none", {**NEW, "dynamic": None}, TypeError, "dynamic must be a bool"),
+    ("fixed_that_grows", {**NEW, "dynamic": False}, ValueError, "dynamic_growth_steps must be None"),
+    ("scale_text", {**NEW, "initial_scale": "x"}, ValueError, "initial_scale must be a number"),
+    ("scale_list", {**NEW, "initial_scale": [8.0]}, TypeError, "initial_scale must be a number"),
+    ("scale_nan", {**NEW, "initial_scale": float("nan")}, ValueError, "initial_scale must be positive and finite"),
+    ("scale_inf", {**NEW, "initial_scale": float("inf")}, ValueError, "initial_scale must be positive and finite"),
+    ("scale_zero", {**NEW, "initial_scale": 0}, ValueError, "initial_scale must be positive and finite"),
+    ("scale_negative", {**NEW, "initial_scale": -8}, ValueError, "initial_scale must be positive and finite"),
+    ("growth_text", {**NEW, "dynamic_growth_steps": "x"}, ValueError, "dynamic_growth_steps must be a whole number"),
+    ("growth_list", {**NEW, "dynamic_growth_steps": []}, TypeError, "dynamic_growth_steps must be a whole number"),
+    ("growth_inf", {**NEW, "dynamic_growth_steps": float("inf")}, OverflowError, "dynamic_growth_steps must be"),
+    ("growth_huge", {**NEW, "dynamic_growth_steps": 10**30}, OverflowError, "dynamic_growth_steps must be below"),
+    ("inner_none", {**NEW, "inner_optimizer": None}, TypeError, "inner_optimizer must be an optimizer"),
+    ("inner_text", {**NEW, "inner_optimizer": "sgd"}, TypeError, "inner_optimizer must be an optimizer"),
+    ("inner_list", {**NEW, "inner_optimizer": [SGD]}, TypeError, "inner_optimizer must be an optimizer"),
+    ("inner_empty", {**NEW, "inner_optimizer": {}}, TypeError, "inner_optimizer must have a 'class_name'"),
+    ("inner_name_number", with_inner(class_name=5), TypeError, "inner_optimizer must have a 'class_name'"),
+    ("inner_settings_none", with_inner(config=None), TypeError, "'config', a dict"),
+    ("inner_settings_list", with_inner(config=[]), TypeError, "'config', a dict"),
+    ("inner_unknown", with_inner(class_name="Nope"), TypeError, "inner_optimizer must be an optimizer.*'Nope'"),
+    ("inner_unknown_of_keras_3", with_inner(K3, class_name="Nope"), Exception, "inner_optimizer must be the config"),
+    ("inner_unknown_setting", with_setting(warmup=3), TypeError, "warmup"),
+    ("inner_trap", with_inner(class_name="Trap"), TypeError, "inner_optimizer: Trap must be a class of Keras opt"),
+    ("inner_trap_of_keras_3", with_inner(K3, class_name="Trap"), TypeError, "inner_optimizer: Trap must be a class"),
+    ("inner_registered_trap", with_inner(registered_name="Trap"), TypeError, "inner_optimizer: Trap must be a class"),
+    ("inner_program", {**NEW, "inner_optimizer": module_class("subprocess", "Popen")}, TypeError, "Popen"),
+    ("inner_program_of_keras_3", {**K3, "inner_optimizer": module_class("subprocess", "Popen")}, TypeError, "Popen"),
+    ("inner_lambda", {**K3, "inner_optimizer": module_class("builtins", "__lambda__")}, ValueError, "lambda"),
+    ("wrapper_in_wrapper", nested(1), TypeError, "inner_optimizer must not be a wrapper itself"),
+    ("wrappers_without_end", nested(5000), TypeError, "inner_optimizer must not be a wrapper itself"),
+    ("rate_text", with_setting(learning_rate="x"), TypeError, "learning_rate must be a number"),
+    ("rate_list", with_setting(learning_rate=[0.1]), TypeError, "learning_rate must be a number"),
+    ("rate_trap", with_setting(learning_rate={"class_name": "Trap", "config": {}}), TypeError, "Trap must be a class"),
+    (
+        "rate_lambda",
+        with_setting(learning_rate={"class_name": "__lambda__", "config": {"value": ["", None, None]}}),
+        TypeError,
+        "learning_rate must be a number",
+    ),
+    ("scale_trap", {**OLD, "loss_scale": {"class_name": "Trap", "config": {}}}, ValueError, "loss_scale: Trap must be"),
+    ("scale_is_an_optimizer", {**OLD, "loss_scale": SGD}, ValueError, "class_name must be one of"),
+    (
+        "scale_of_no_class",
+        {**OLD, "loss_scale": {"class_name": "Nope", "config": {}}},
+        ValueError,
+        "class_name must be",
+    ),
+    ("scale_class_list", {**OLD, "loss_scale": {"class_name": ["x"], "config": {}}}, ValueError, "class_name must be"),
+    ("scale_number", {**OLD, "loss_scale": 8.0}, ValueError, "must be a dict with 'class_name'"),
+    ("scale_none", {**OLD, "loss_scale": None}, ValueError, "loss_scale must be a FixedLossScale"),
+    (
+        "scale_unknown_setting",
+        {**OLD, "loss_scale": {"class_name": "DynamicLossScale", "config": {"growth": 2}}},
+        TypeError,
+        "loss_scale must have the settings of a DynamicLossScale",
+    ),
+    ("name_number", {**K3, "name": 5}, ValueError, "name must be a string"),
+    ("clipping_wrapper", {**K3, "clipnorm": 1.0}, ValueError, "clipnorm must be a setting of the inner"),
+    (
+        "state_that_none_can_have",
+        with_inner(loss_scale_state={"scale": 0.0, "good_steps": 0}),
+        SavedStateError,
+        "loss_scale_state: scale must be",
+    ),
+    (
+        "state_of_a_fixed_scale",
+        {
+            **with_inner(loss_scale_state={"scale": 8.0, "good_steps": 0}),
+            "dynamic": False,
+            "dynamic_growth_steps": None,
+        },
+        SavedStateError,
+        "loss_scale_state must be",
+    ),
+]
+
+
+class HostileConfigsTest(unittest.TestCase):
+    def setUp(self) -> None:
+        ran.clear()
+
+    @parameterized.expand(HOSTILE)
+    def test_is_refused_and_nothing_runs(self, name: str, config: Any, error: type[Exception], named: str) -> None:
+        for cls in (Ours, Experimental):
+            with self.assertRaisesRegex(error, named) as caught:
+                cls.from_config(config, custom_objects={"Trap": Trap})
+            self.assertIsInstance(caught.exception, MplsError)
+            self.assertEqual(ran, [])
+
+    @parameterized.expand([each for each in HOSTILE if each[0] not in ("scale_none", "no_dict", "nothing", "empty")])
+    def test_is_refused_as_of_an_older_release_too(
+        self, name: str, config: Any, error: type[Exception], named: str
+    ) -> None:
+        with mpls.install(as_of="2.3"), self.assertRaises((error, ValueError)) as caught:
+            Experimental.from_config(config, custom_objects={"Trap": Trap})
+        self.assertIsInstance(caught.exception, MplsError)
+        self.assertEqual(ran, [])
+
+    def test_the_control(self) -> None:
+        """What the hostile ones were made of is read, and what a trap stands for is not run by looking at it."""
+        for config in (NEW, OLD, K3, with_inner(loss_scale_state={"scale": 8.0, "good_steps": 5})):
+            for cls in (Ours, Experimental):
+                optimizer = cls.from_config(config, custom_objects={"Trap": Trap})
+                self.assertEqual(optimizer.dynamic_growth_steps, 5)
+        optimizer = Ours.from_config(with_inner(loss_scale_state={"scale": 8.0, "good_steps": 5}))
+        self.assertEqual((float(optimizer.loss_scale), int(optimizer.dynamic_counter)), (8.0, 5))
+        self.assertEqual(optimizer.initial_scale, 64.0)
+
+    def test_schedules(self) -> None:
+        schedule = {
+            "class_name": "ExponentialDecay",
+            "config": {"initial_learning_rate": 0.5, "decay_steps": 2, "decay_rate": 0.5},
+        }
+        optimizer = Ours.from_config(with_setting(learning_rate=schedule))
+        self.assertIsInstance(
+            optimizer.inner_optimizer.learning_rate, tf_keras.optimizers.schedules.LearningRateSchedule
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

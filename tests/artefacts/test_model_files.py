@@ -1,0 +1,451 @@
+"""Models that the releases saved, loaded by `mpls.keras.load_model`: with all that the files hold, and training on."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import unittest
+import warnings
+import zipfile
+from typing import Any
+
+import keras
+import numpy as np
+import tf_keras
+from parameterized import parameterized
+
+import mpls.keras
+from mpls.errors import MplsWarning, SavedStateError
+
+ARTEFACTS = pathlib.Path(__file__).parent / "data" / "artefacts"
+Ours: Any = mpls.keras.LossScaleOptimizer
+
+
+def recorded_models() -> list[tuple[str, pathlib.Path, Any]]:
+    found = []
+    for path in sorted(ARTEFACTS.glob("*/*/expected.json")):
+        expected = json.loads(path.read_text())
+        if expected["spec"]["kind"] == "keras_model":
+            found.append(("_".join(path.parts[-3:-1]), path.parent / expected["path"], expected))
+    return found
+
+
+MODELS = recorded_models()
+
+
+def require_release_of(expected: Any, framework: Any) -> None:
+    """Skip what a newer Keras has written than the one that is here: it does not read the layers' configs."""
+    written_by = expected["info"].get(framework.__name__) or "2"
+    wrote, here = (tuple(map(int, each.split(".")[:2])) for each in (written_by, framework.__version__))
+    if wrote[0] == here[0] and wrote > here and expected["info"]["oracle"] == "tf21":
+        raise unittest.SkipTest(
+            f"{framework.__name__} {written_by} has written it, which {framework.__version__} cannot read"
+        )
+
+
+def model_file(name: str) -> pathlib.Path:
+    (found,) = [path for each, path, _ in MODELS if each == name]
+    return found
+
+
+def load(path: Any, **kwargs: Any) -> tuple[Any, list[str]]:
+    """Return the model, and what mpls has warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("error")
+        warnings.simplefilter("always", MplsWarning)
+        model = mpls.keras.load_model(path, **kwargs)
+    return model, [str(each.message) for each in caught]
+
+
+def good_steps_of(optimizer: Any) -> int | None:
+    return None if optimizer.dynamic_counter is None else int(optimizer.dynamic_counter)
+
+
+def slots_of(inner: Any) -> list[Any]:
+    """Return the slots' values, in the order of their sums."""
+    variables = inner.weights if isinstance(inner, tf_keras.optimizers.legacy.Optimizer) else inner.variables
+    values = [np.asarray(each.numpy()) for each in variables]
+    return sorted((each for each in values if each.ndim), key=lambda each: float(each.sum()))
+
+
+class RecordedModelsTest(unittest.TestCase):
+    def assert_near(self, actual: Any, expected: Any, tolerance: float) -> None:
+        for one, other in zip(actual, expected, strict=True):
+            np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=tolerance, atol=tolerance)
+
+    @parameterized.expand(MODELS)
+    def test_loads_with_all_that_the_file_holds(self, name: str, path: pathlib.Path, expected: Any) -> None:
+        state, flavour = expected["state"], name.rpartition(".")[2]
+        require_release_of(expected, keras if flavour == "k3" else tf_keras)
+        model, said = load(path)
+        optimizer = model.optimizer
+        self.assertIsInstance(model, keras.Model if flavour == "k3" else tf_keras.Model)
+        self.assertIn(Ours, type(optimizer).__mro__)
+        optimizers = {"k3": keras.optimizers, "lso3": tf_keras.optimizers}.get(flavour, tf_keras.optimizers.legacy)
+        self.assertIsInstance(optimizer.inner_optimizer, optimizers.Optimizer)
+        self.assertEqual(optimizer.dynamic, "fixed" not in expected["spec"]["loss_scale"])
+        self.assert_near(model.get_weights(), state["weights"], 1e-6)
+        # Native H5 and tf_keras' .keras files hold no current scale, and the latter nothing of a legacy optimizer.
+        is_tf_keras = flavour != "k3"
+        has_scale = not optimizer.dynamic or path.suffix == "" or not is_tf_keras
+        has_slots = not (path.suffix == ".keras" and is_tf_keras and flavour != "lso3")
+        start = state if has_slots else expected["reloaded"]["state"]
+        self.assertEqual(int(optimizer.iterations), start["iter"])
+        if has_slots:
+            slots = [np.asarray(each) for each in state["opt_weights"].values() if np.ndim(each)]
+            slots.sort(key=lambda each: float(each.sum()))
+            self.assert_near(slots_of(optimizer.inner_optimizer), slots, 1e-6)
+        initial = expected["spec"]["loss_scale"].get("initial")
+        scale = (state["scale"], state["good"]) if has_scale else (initial, 0)
+        self.assertEqual((float(optimizer.loss_scale), good_steps_of(optimizer)), scale)
+        self.assertEqual(len(said), 0 if has_scale and has_slots else 1, said)
+        for part, is_there in (
+            (" does not hold", has_scale),
+            ("scale and its counter", has_scale),
+            ("slots", has_slots),
+        ):
+            self.assertEqual(part in "".join(said), not is_there)
+        self.check_next_steps(model, expected, has_scale, has_slots)
+
+    def check_next_steps(self, model: Any, expected: Any, has_scale: bool, has_slots: bool) -> None:
+        spec, optimizer = expected["spec"], model.optimizer
+        # Products of float16 matrices differ in their last bits between the releases.
+        is_exact = spec.get("policy") is None or expected["info"]["oracle"] == "tf21"
+        tolerance = 1e-6 if is_exact else 1e-4
+        inputs, targets = (np.array(spec[key], np.float32) for key in "xy")
+        continued, reloaded = expected["next"], (expected.get("reloaded") or {}).get("next")
+        for number, batch in enumerate(spec["post"]):
+            rows = slice(2 * batch, 2 * batch + 2)
+            model.train_on_batch(inputs[rows], targets[rows])
+            weights = (continued if has_slots else reloaded)[number]
+            # The weights do not depend on the scale, which is a power of two.
+            self.assert_near(model.get_weights(), weights["weights"], tolerance)
+            self.assertEqual(int(optimizer.iterations), weights["iter"])
+            scale = (continued if has_scale else reloaded)[number]
+            self.assertEqual((float(optimizer.loss_scale), good_steps_of(optimizer)), (scale["scale"], scale["good"]))
+
+    def test_every_format_and_release_is_there(self) -> None:
+        self.assertEqual(len(MODELS), 30)
+        self.assertEqual({path.suffix for _, path, _ in MODELS}, {".h5", "", ".keras"})
+
+
+def changed_archive(source: pathlib.Path, target: pathlib.Path, **changes: Any) -> None:
+    """Copy a .keras file with other members, each made by a function from the old one."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            change = changes.get(name.partition(".")[0])
+            new.writestr(name, change(old.read(name)) if change else old.read(name))
+
+
+class TemporaryFolderTestCase(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+
+def batch(value: float) -> tuple[Any, Any]:
+    return np.full((2, 1), value, np.float32), np.zeros((2, 1), np.float32)
+
+
+def small_model(framework: Any, optimizer: Any, loss: Any = "mse", **kwargs: Any) -> Any:
+    layers = [framework.Input([1]), framework.layers.Dense(1, kernel_initializer="ones")]
+    model = framework.Sequential(layers)
+    model.compile(optimizer, loss, **kwargs)
+    for value in (1.0, 1.0, 1.0):
+        model.train_on_batch(*batch(value))
+    return model
+
+
+def assert_same_training(test: unittest.TestCase, model: Any, loaded: Any) -> None:
+    for value in (3.0, np.inf, 2.0, 1.0):
+        for each in (model, loaded):
+            each.train_on_batch(*batch(value))
+        test.assertEqual([w.tolist() for w in loaded.get_weights()], [w.tolist() for w in model.get_weights()])
+        test.assertEqual(int(loaded.optimizer.iterations), int(model.optimizer.iterations))
+
+
+class Keras3Test(TemporaryFolderTestCase):
+    """Where Keras 3 itself loses state, or does not load at all."""
+
+    def auto_wrapped(self, optimizer: Any) -> Any:
+        policy = keras.config.dtype_policy()
+        keras.config.set_dtype_policy("mixed_float16")
+        try:
+            return small_model(keras, optimizer)
+        finally:
+            keras.config.set_dtype_policy(policy)
+
+    @parameterized.expand(
+        [
+            ("momentum", lambda: keras.optimizers.SGD(0.0625, momentum=0.5)),
+            ("adam", lambda: keras.optimizers.Adam(0.0625)),
+            ("by_name", lambda: "adam"),
+        ]
+    )
+    def test_a_model_that_compile_had_wrapped_by_itself(self, name: str, optimizer: Any) -> None:
+        """`compile` writes down the bare optimizer, and `save` the variables of the wrapper around it."""
+        model, path = self.auto_wrapped(optimizer()), self.folder / "model.keras"
+        model.save(path)
+        config = json.loads(zipfile.ZipFile(path).read("config.json"))["compile_config"]["optimizer"]
+        self.assertNotIn("LossScaleOptimizer", json.dumps(config))
+        with self.assertWarnsRegex(UserWarning, "Skipping variable loading"):
+            native = keras.models.load_model(path)
+        self.assertEqual(int(native.optimizer.iterations), 0)
+        loaded, said = load(path)
+        self.assertEqual(said, [])
+        self.assertIn(Ours, type(loaded.optimizer).__mro__)
+        state = (float(loaded.optimizer.loss_scale), good_steps_of(loaded.optimizer), int(loaded.optimizer.iterations))
+        # Steps at a scale of 2**15 overflow in float16.
+        native_state = (model.optimizer.dynamic_scale, model.optimizer.step_counter, model.optimizer.iterations)
+        self.assertEqual(state, tuple(map(float, native_state)))
+        self.assertGreater(state[2], 0)
+        self.assertEqual(
+            [v.numpy().tolist() for v in loaded.optimizer.inner_optimizer.variables],
+            [v.numpy().tolist() for v in model.optimizer.inner_optimizer.variables],
+        )
+        assert_same_training(self, model, loaded)
+        # And what is written of it now says what it is.
+        again = self.folder / "again.keras"
+        loaded.save(again)
+        self.assertEqual(int(keras.models.load_model(again).optimizer.iterations), int(loaded.optimizer.iterations))
+
+    def test_a_model_without_a_wrapper_under_mixed_float16(self) -> None:
+        model, path = small_model(keras, keras.optimizers.Adam(0.0625)), self.folder / "model.keras"
+        model.save(path)
+        policy = keras.config.dtype_policy()
+        keras.config.set_dtype_policy("mixed_float16")
+        try:
+            loaded, _ = load(path)
+        finally:
+            keras.config.set_dtype_policy(policy)
+        # Its `compile` wraps the optimizer, and says nothing of the state that is lost with it.
+        self.assertIn(Ours, type(loaded.optimizer).__mro__)
+        self.assertEqual(int(loaded.optimizer.iterations), 3)
+        self.assertEqual(slots_of(loaded.optimizer.inner_optimizer), slots_of(model.optimizer))
+
+    @parameterized.expand(
+        [
+            ("mse", "mse", None),
+            ("names", "mean_squared_error", ["mae", "accuracy"]),
+            ("objects", keras.losses.MeanSquaredError(), [keras.metrics.MeanAbsoluteError()]),
+        ]
+    )
+    def test_h5(self, name: str, loss: Any, metrics: Any) -> None:
+        for native in (True, False):
+            wrapper: Any = keras.optimizers.LossScaleOptimizer if native else Ours
+            inner = keras.optimizers.Adam(0.0625)
+            optimizer = wrapper(inner, initial_scale=8.0, dynamic_growth_steps=2)
+            model, path = small_model(keras, optimizer, loss, metrics=metrics), self.folder / f"{name}{native}.h5"
+            model.save(path)
+            loaded, said = load(path)
+            self.assertEqual(said, [])
+            self.assertEqual((float(loaded.optimizer.loss_scale), good_steps_of(loaded.optimizer)), (16.0, 1))
+            assert_same_training(self, model, loaded)
+
+    def test_h5_with_a_bare_optimizer(self) -> None:
+        model, path = small_model(keras, keras.optimizers.Adam(0.0625)), self.folder / "model.h5"
+        model.save(path)
+        loaded, said = load(path)
+        self.assertEqual(said, [])
+        self.assertIs(type(loaded.optimizer), keras.optimizers.Adam)
+        model.train_on_batch(*batch(2.0))
+        loaded.train_on_batch(*batch(2.0))
+        self.assertEqual(slots_of(loaded.optimizer), slots_of(model.optimizer))
+
+
+class BareOptimizersTest(TemporaryFolderTestCase):
+    @parameterized.expand(
+        [
+            (f"{family}{suffix or '_saved_model'}", optimizers, suffix)
+            for family, optimizers in (("legacy", tf_keras.optimizers.legacy), ("new", tf_keras.optimizers))
+            for suffix in (".h5", ".keras", "")
+        ]
+    )
+    def test_they_stay_bare_and_keep_their_state(self, name: str, optimizers: Any, suffix: str) -> None:
+        model, path = small_model(tf_keras, optimizers.Adam(0.0625)), self.folder / f"model{suffix}"
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+            model.save(path)
+        loaded, said = load(path)
+        self.assertIs(type(loaded.optimizer), optimizers.Adam)
+        if name == "legacy.keras":
+            # tf_keras leaves it out, and nothing says so.
+            self.assertRegex(said[0], "does not hold the optimizer's iterations and slots, so")
+            return
+        self.assertEqual(said, [])
+        self.assertEqual(int(loaded.optimizer.iterations), 3)
+        self.assertEqual(slots_of(loaded.optimizer), slots_of(model.optimizer))
+
+    @parameterized.expand([("tf_keras", tf_keras), ("keras", keras)])
+    def test_models_that_were_not_compiled_or_are_not_to_be(self, name: str, framework: Any) -> None:
+        path = self.folder / "model.keras"
+        small_model(framework, Ours(framework.optimizers.Adam())).save(path)
+        self.assertIsNone(getattr(mpls.keras.load_model(path, compile=False), "optimizer", None))
+        framework.Sequential([framework.Input([1]), framework.layers.Dense(1)]).save(path)
+        model, said = load(path)
+        self.assertEqual((getattr(model, "optimizer", None), said), (None, []))
+
+
+class Trap(tf_keras.layers.Layer):
+    """A layer of the user's, made by the framework because it was handed over."""
+
+    made = 0
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        type(self).made += 1
+
+
+RAN = "RAN_CODE_OF_A_FILE"
+
+
+class SafetyTest(TemporaryFolderTestCase):
+    def lambda_model(self, framework: Any) -> Any:
+        # The code of the lambda sets a variable of the environment when it is called.
+        code = framework.layers.Lambda(lambda x: __import__("os").environ.update(RAN_CODE_OF_A_FILE="1") or x)
+        return framework.Sequential([framework.Input([1]), code, framework.layers.Dense(1)])
+
+    @parameterized.expand(
+        [
+            (f"{framework.__name__}{suffix or '_saved_model'}", framework, suffix)
+            for framework, suffixes in ((tf_keras, (".h5", ".keras", "")), (keras, (".h5", ".keras")))
+            for suffix in suffixes
+        ]
+    )
+    def test_code_of_lambda_layers_is_refused(self, name: str, framework: Any, suffix: str) -> None:
+        path = self.folder / f"model{suffix}"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.lambda_model(framework).save(path)
+        os.environ.pop(RAN, None)
+        with self.assertRaisesRegex(SavedStateError, r"must hold no Python code.*safe_mode=False") as caught:
+            mpls.keras.load_model(path)
+        self.assertIn(str(path), str(caught.exception))
+        self.assertNotIn(RAN, os.environ)
+
+    def test_code_is_run_where_the_user_allows_it(self) -> None:
+        path = self.folder / "model.h5"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.lambda_model(tf_keras).save(path)
+        os.environ.pop(RAN, None)
+        model = mpls.keras.load_model(path, safe_mode=False)
+        self.addCleanup(os.environ.pop, RAN, None)
+        model(np.ones([1, 1], np.float32))
+        self.assertIn(RAN, os.environ)
+
+    def test_classes_of_the_user_are_made_as_the_framework_does(self) -> None:
+        path = self.folder / "model.keras"
+        model = tf_keras.Sequential([tf_keras.Input([1]), Trap()])
+        model.compile(Ours(tf_keras.optimizers.SGD()), "mse")
+        model.save(path)
+        before = Trap.made
+        mpls.keras.load_model(path, custom_objects={"Trap": Trap})
+        self.assertEqual(Trap.made, before + 1)
+
+
+class BrokenFilesTest(TemporaryFolderTestCase):
+    SMALL = ("keras_h5.momentum_tf21.lso3", "keras_v3.momentum_tf21.lso3", "keras_v3.momentum_tf21.k3")
+
+    @parameterized.expand(SMALL)
+    def test_truncated_files(self, name: str) -> None:
+        source = model_file(name)
+        data = source.read_bytes()
+        for size in (0, 3, 100, len(data) // 2, len(data) - 40):
+            path = self.folder / source.name
+            path.write_bytes(data[:size])
+            with self.subTest(size=size), self.assertRaises(SavedStateError) as caught:
+                mpls.keras.load_model(path)
+            self.assertIn(str(path), str(caught.exception))
+
+    def test_saved_models_with_parts_missing(self) -> None:
+        source = model_file("keras_tf.momentum_tf215.lso3")
+        for name in ("saved_model.pb", "keras_metadata.pb", "variables/variables.index"):
+            for change in ("missing", "half"):
+                path = self.folder / f"{change}_{os.path.basename(name)}"
+                shutil.copytree(source, path)
+                file = path / name
+                data = file.read_bytes()
+                file.unlink()
+                if change == "half":
+                    file.write_bytes(data[: len(data) // 2])
+                with self.subTest(name=name, change=change), self.assertRaises(SavedStateError) as caught:
+                    mpls.keras.load_model(path)
+                self.assertIn(str(path), str(caught.exception))
+
+    @parameterized.expand(
+        [
+            ("scale_0", {"scale": 0.0, "good_steps": 0}, "scale"),
+            ("scale_negative", {"scale": -8.0, "good_steps": 0}, "scale"),
+            ("scale_nan", {"scale": float("nan"), "good_steps": 0}, "scale"),
+            ("scale_inf", {"scale": float("inf"), "good_steps": 0}, "scale"),
+            ("scale_too_large", {"scale": 1e39, "good_steps": 0}, "scale"),
+            ("scale_text", {"scale": "8", "good_steps": 0}, "scale"),
+            ("counter_negative", {"scale": 8.0, "good_steps": -1}, "good_steps"),
+            ("counter_above_the_period", {"scale": 8.0, "good_steps": 4}, "good_steps"),
+            ("counter_fraction", {"scale": 8.0, "good_steps": 0.5}, "good_steps"),
+            ("missing", {"scale": 8.0}, "loss_scale_state"),
+            ("no_dict", 8.0, "loss_scale_state"),
+        ]
+    )
+    def test_hostile_state_in_a_config(self, name: str, state: Any, key: str) -> None:
+        def change(text: bytes) -> bytes:
+            config = json.loads(text)
+            config["compile_config"]["optimizer"]["config"]["inner_optimizer"]["loss_scale_state"] = state
+            return json.dumps(config).encode()
+
+        path = self.folder / "model.keras"
+        changed_archive(model_file("keras_v3.momentum_tf215.lso3"), path, config=change)
+        with self.assertRaisesRegex(SavedStateError, key) as caught:
+            mpls.keras.load_model(path)
+        self.assertIn(str(path), str(caught.exception))
+        # By the framework's own loader too, where mpls makes the optimizer.
+        with self.assertRaisesRegex(SavedStateError, key):
+            tf_keras.models.load_model(path)
+
+    @parameterized.expand([("zero", 0.0), ("negative", -1.0), ("nan", np.nan), ("inf", np.inf)])
+    def test_hostile_scale_among_the_variables(self, name: str, scale: float) -> None:
+        import h5py
+
+        path = self.folder / "model.h5"
+        shutil.copy(model_file("keras_h5.momentum_tf21.k3"), path)
+        with h5py.File(path, "r+") as file:
+            file["optimizer_weights/loss_scale_optimizer/dynamic_scale"][()] = scale
+        with self.assertRaisesRegex(SavedStateError, "dynamic_scale") as caught:
+            mpls.keras.load_model(path)
+        self.assertIn(str(path), str(caught.exception))
+
+    def test_what_is_no_model(self) -> None:
+        with self.assertRaisesRegex(FileNotFoundError, "there is no file"):
+            mpls.keras.load_model(self.folder / "model.keras")
+        with self.assertRaisesRegex(SavedStateError, "must be a model"):
+            mpls.keras.load_model(self.folder)
+        path = self.folder / "model.keras"
+        path.write_text("{}")
+        with self.assertRaisesRegex(SavedStateError, "must be a model"):
+            mpls.keras.load_model(path)
+        weights = self.folder / "model.weights.h5"
+        small_model(keras, Ours(keras.optimizers.SGD())).save_weights(weights)
+        with self.assertRaisesRegex(SavedStateError, "model_config must be there"):
+            mpls.keras.load_model(weights)
+
+    def test_which_keras(self) -> None:
+        path = model_file("keras_tf.momentum_tf24.lso2")
+        with self.assertRaisesRegex(ValueError, "must be 'tf_keras' for a SavedModel"):
+            mpls.keras.load_model(path, keras="keras")
+        with self.assertRaisesRegex(ValueError, "must be 'tf_keras' or 'keras'"):
+            mpls.keras.load_model(path, keras="jax")
+        import h5py
+
+        unknown = self.folder / "model.h5"
+        shutil.copy(model_file("keras_h5.adam_fixed_tf215.lso3"), unknown)
+        with h5py.File(unknown, "r+") as file:
+            del file.attrs["keras_version"]
+        with self.assertRaisesRegex(ValueError, "as the file does not say which wrote it"):
+            mpls.keras.load_model(unknown)
+        for named in ("tf_keras", tf_keras):
+            self.assertEqual(int(mpls.keras.load_model(unknown, keras=named).optimizer.iterations), 5)

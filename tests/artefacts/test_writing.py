@@ -1,0 +1,385 @@
+"""Model files written under mpls: what comes back of them, with mpls and without it, and after a kill while writing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.keras
+from mpls.errors import MplsWarning
+from mpls.keras.files import moving
+
+HERE = pathlib.Path(__file__).parent
+Ours: Any = mpls.keras.LossScaleOptimizer
+
+FAMILIES = {
+    "legacy": (tf_keras, tf_keras.optimizers.legacy, tf_keras.mixed_precision.LossScaleOptimizer),
+    "new": (tf_keras, tf_keras.optimizers, tf_keras.mixed_precision.LossScaleOptimizer),
+    "keras3": (keras, keras.optimizers, keras.optimizers.LossScaleOptimizer),
+}
+CASES = [
+    (f"{family}{suffix or '_saved_model'}", family, suffix)
+    for family in FAMILIES
+    for suffix in (".h5", ".keras", "")
+    if (family, suffix) != ("keras3", "")
+]
+
+
+def batch(value: float) -> tuple[Any, Any]:
+    return np.full((2, 1), value, np.float32), np.zeros((2, 1), np.float32)
+
+
+def trained_model(family: str, wrapper: Any = None, inner: str = "Adam", steps: int = 3, **settings: Any) -> Any:
+    framework, optimizers, native = FAMILIES[family]
+    model = framework.Sequential([framework.Input([1]), framework.layers.Dense(1, kernel_initializer="ones")])
+    settings = settings or {"initial_scale": 8.0, "dynamic_growth_steps": 2}
+    wrapper = {"ours": Ours, "native": native}.get(wrapper, wrapper or Ours)
+    # As an object, since Keras 3 loads no H5 file with a loss by name.
+    loss = framework.losses.MeanSquaredError()
+    model.compile(wrapper(getattr(optimizers, inner)(0.0625), **settings), loss)
+    for _ in range(steps):
+        model.train_on_batch(*batch(1.0))
+    return model
+
+
+@contextmanager
+def quiet_about_h5() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+        yield
+
+
+def save(model: Any, path: Any) -> None:
+    with quiet_about_h5():
+        model.save(path)
+
+
+def state_of(optimizer: Any) -> tuple[Any, ...]:
+    inner = optimizer.inner_optimizer
+    variables = inner.weights if isinstance(inner, tf_keras.optimizers.legacy.Optimizer) else inner.variables
+    slots = sorted((each.numpy().tolist() for each in variables if len(each.shape)), key=str)
+    good_steps = None if optimizer.dynamic_counter is None else int(optimizer.dynamic_counter)
+    return float(optimizer.loss_scale), good_steps, int(optimizer.iterations), slots
+
+
+class TemporaryFolderTestCase(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def assert_trains_on_alike(self, model: Any, loaded: Any) -> None:
+        for value in (3.0, np.inf, 2.0, 1.0, 1.0):
+            for each in (model, loaded):
+                each.train_on_batch(*batch(value))
+            self.assertEqual([w.tolist() for w in loaded.get_weights()], [w.tolist() for w in model.get_weights()])
+            self.assertEqual(state_of(loaded.optimizer), state_of(model.optimizer))
+
+
+class PlainSavingTest(TemporaryFolderTestCase):
+    """`model.save(path)`, and the framework's own `load_model`."""
+
+    @parameterized.expand(CASES)
+    def test_scale_and_counter_come_back(self, name: str, family: str, suffix: str) -> None:
+        framework = FAMILIES[family][0]
+        model, path = trained_model(family), self.folder / f"model{suffix}"
+        save(model, path)
+        loaded = framework.models.load_model(path)
+        if (family, suffix) == ("keras3", ".h5"):
+            # Of these, Keras makes its own wrapper, and not all of that.
+            self.assertEqual((float(loaded.optimizer.dynamic_scale), int(loaded.optimizer.step_counter)), (16.0, 1))
+            return
+        self.assertIn(Ours, type(loaded.optimizer).__mro__)
+        self.assertEqual(state_of(loaded.optimizer)[:2], (16.0, 1))
+        self.assertEqual(loaded.optimizer.get_config(), model.optimizer.get_config())
+        # tf_keras gives nothing else back of optimizers in SavedModels, nor of legacy ones in .keras files.
+        if suffix == ".h5" or (family, suffix) in (("new", ".keras"), ("keras3", ".keras")):
+            self.assertEqual(int(loaded.optimizer.iterations), 3)
+            self.assert_trains_on_alike(model, loaded)
+
+    @parameterized.expand(CASES)
+    def test_all_of_it_comes_back_by_mpls(self, name: str, family: str, suffix: str) -> None:
+        model, path = trained_model(family), self.folder / f"model{suffix}"
+        save(model, path)
+        if name == "legacy.keras":
+            with self.assertWarnsRegex(MplsWarning, "does not hold the optimizer's iterations and slots, so"):
+                loaded = mpls.keras.load_model(path)
+            self.assertEqual(state_of(loaded.optimizer)[:2], (16.0, 1))
+            path = self.folder / "by_mpls.keras"
+            mpls.keras.save_model(model, path)
+        loaded = mpls.keras.load_model(path)
+        self.assertEqual(state_of(loaded.optimizer), state_of(model.optimizer))
+        self.assert_trains_on_alike(model, loaded)
+
+    @parameterized.expand(CASES)
+    def test_fixed_scales_and_models_that_were_never_trained(self, name: str, family: str, suffix: str) -> None:
+        framework = FAMILIES[family][0]
+        for steps, settings in ((2, {"dynamic": False, "initial_scale": 8.0}), (0, {"initial_scale": 8.0})):
+            model, path = trained_model(family, steps=steps, **settings), self.folder / f"{steps}{suffix}"
+            with quiet_about_h5():
+                mpls.keras.save_model(model, path) if not steps else model.save(path)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Skipping variable loading", UserWarning)
+                warnings.filterwarnings("ignore", ".*does not hold the optimizer's iterations", MplsWarning)
+                for load in (framework.models.load_model, mpls.keras.load_model):
+                    if load is keras.models.load_model and suffix == ".h5" and "dynamic" in settings:
+                        # Its own wrapper, which it makes of it, has no fixed scale.
+                        continue
+                    loaded = load(path)
+                    if "mpls" not in load.__module__ and (family, suffix) == ("keras3", ".h5"):
+                        self.assertEqual(float(loaded.optimizer.dynamic_scale), 8.0)
+                        continue
+                    self.assertEqual(loaded.optimizer.get_config(), model.optimizer.get_config())
+                    self.assertEqual(float(loaded.optimizer.loss_scale), 8.0)
+
+    @parameterized.expand([(family, family) for family in ("legacy", "new")])
+    def test_the_state_is_in_files_only(self, name: str, family: str) -> None:
+        model = trained_model(family)
+        optimizer = model.optimizer
+        self.assertNotIn("loss_scale_state", json.dumps(optimizer.get_config()))
+        self.assertNotIn("loss_scale_state", json.dumps(tf_keras.optimizers.serialize(optimizer), default=str))
+        self.assertNotIn("loss_scale_state", json.dumps(model.get_compile_config(), default=str))
+        again = Ours.from_config(optimizer.get_config())
+        self.assertEqual((float(again.loss_scale), int(again.dynamic_counter)), (8.0, 0))
+        cloned = tf_keras.models.clone_model(model)
+        self.assertIsNone(getattr(cloned, "optimizer", None))
+        save(model, self.folder / "model.keras")
+        config = json.loads(zipfile.ZipFile(self.folder / "model.keras").read("config.json"))
+        inner = config["compile_config"]["optimizer"]["config"]["inner_optimizer"]
+        self.assertEqual(inner["loss_scale_state"], {"scale": 16.0, "good_steps": 1})
+
+    @parameterized.expand([(family, family) for family in ("legacy", "new")])
+    def test_under_a_strategy(self, name: str, family: str) -> None:
+        with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+            model = trained_model(family)
+        save(model, self.folder / "model.h5")
+        self.assertEqual(state_of(mpls.keras.load_model(self.folder / "model.h5").optimizer)[:3], (16.0, 1, 3))
+
+    GRAPH_PROGRAM = """
+import sys, warnings
+import numpy as np, tensorflow as tf, tf_keras
+tf.compat.v1.disable_v2_behavior()
+import mpls.keras
+warnings.simplefilter("ignore")
+path = sys.argv[1]
+model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(1,), kernel_initializer="ones")])
+inner = tf_keras.optimizers.legacy.Adam(0.0625)
+model.compile(mpls.keras.LossScaleOptimizer(inner, initial_scale=8, dynamic_growth_steps=2), "mse")
+data = np.ones((2, 1), np.float32)
+for _ in range(3):
+    model.train_on_batch(data, 0 * data)
+model.save(path)
+loaded = tf_keras.models.load_model(path)
+read = tf_keras.backend.batch_get_value
+opt = loaded.optimizer
+values = read([opt._loss_scale._current_loss_scale, opt.dynamic_counter, opt.iterations])
+print([float(each) for each in values])
+for each in (model, loaded):
+    each.train_on_batch(data, 0 * data)
+assert all((a == b).all() for a, b in zip(model.get_weights(), loaded.get_weights()))
+"""
+
+    def test_in_v1_graph_mode(self) -> None:
+        path = str(self.folder / "model.h5")
+        done = run_program("-c", self.GRAPH_PROGRAM, path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.split("\n")[-2], "[16.0, 1.0, 3.0]")
+        # What a graph has written is read in eager mode.
+        self.assertEqual(state_of(mpls.keras.load_model(path).optimizer)[:3], (16.0, 1, 3))
+
+
+def run_program(*arguments: str) -> Any:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
+
+
+class WithoutMplsTest(TemporaryFolderTestCase):
+    """Files written under mpls, in a process that cannot import it."""
+
+    def test_all_formats_load_there_and_come_back(self) -> None:
+        models = {}
+        for name, family, suffix in CASES:
+            framework = FAMILIES[family][0].__name__
+            for wrapper in ("ours", "native"):
+                models[name, wrapper] = trained_model(family, wrapper)
+                save(models[name, wrapper], self.folder / f"{framework}-{wrapper}_{name}{suffix}")
+            save(trained_model(family), self.folder / f"{framework}-ours_again_{name}{suffix}")
+            if suffix == ".keras":
+                mpls.keras.save_model(models[name, "ours"], self.folder / f"{framework}-by_mpls_{name}{suffix}")
+        done = run_program(str(HERE / "without_mpls.py"), str(self.folder))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout.strip().split("\n")[-1])
+        for name, family, suffix in CASES:
+            framework = FAMILIES[family][0].__name__
+            ours, native = (found[f"{framework}-{wrapper}_{name}{suffix}"] for wrapper in ("ours", "native"))
+            with self.subTest(name=name):
+                self.assertNotIn("error", native)
+                self.assertEqual(ours, native)
+                if suffix == ".keras":
+                    self.assertEqual(found[f"{framework}-by_mpls_{name}{suffix}"], native)
+                self.check_back(name, family, suffix, ours)
+
+    def check_back(self, name: str, family: str, suffix: str, before: Any) -> None:
+        framework = FAMILIES[family][0].__name__
+        path = self.folder / f"{framework}-back_ours_{name}{suffix}"
+        if (family, suffix) == ("keras3", ".h5"):
+            self.assertFalse(path.exists())
+            return
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "mpls.keras.load_model: .* does not hold", MplsWarning)
+            model = mpls.keras.load_model(path)
+        self.assertIn(Ours, type(model.optimizer).__mro__)
+        if name != "legacy.keras":
+            self.assertEqual(int(model.optimizer.iterations), before["iterations"] + 1)
+        model.train_on_batch(*batch(1.0))
+
+
+# Saves model after model, and says when it begins; killed while it writes.
+WRITER = """
+import sys, warnings
+import numpy as np, tf_keras, keras, mpls.keras
+warnings.simplefilter("ignore")
+path, framework = sys.argv[1], sys.modules[sys.argv[2]]
+layers = [framework.Input([64]), framework.layers.Dense(256, kernel_initializer="zeros")]
+model = framework.Sequential(layers)
+model.compile(mpls.keras.LossScaleOptimizer(framework.optimizers.Adam()), "mse")
+model.train_on_batch(np.ones((1, 64), np.float32), np.ones((1, 256), np.float32))
+number = 0
+while True:
+    number += 1
+    model.set_weights([np.full(each.shape, number, np.float32) for each in model.get_weights()])
+    mpls.keras.save_model(model, path)
+    print(number, flush=True)
+"""
+
+
+class AtomicSavingTest(TemporaryFolderTestCase):
+    def test_what_is_there_is_replaced_and_nothing_else_is_left(self) -> None:
+        for name, family, suffix in CASES:
+            with self.subTest(name=name), quiet_about_h5():
+                path = self.folder / f"{name}{suffix}"
+                for steps in (1, 2):
+                    model = trained_model(family, steps=steps)
+                    mpls.keras.save_model(model, path)
+                self.assertEqual(int(mpls.keras.load_model(path).optimizer.iterations), 2)
+        self.assertEqual(sorted(os.listdir(self.folder)), sorted(f"{name}{suffix}" for name, _, suffix in CASES))
+
+    @parameterized.expand([("keras", ".keras", "keras3"), ("h5", ".h5", "new"), ("saved_model", "", "new")])
+    def test_a_failure_leaves_what_was_there(self, name: str, suffix: str, family: str) -> None:
+        path = self.folder / f"model{suffix}"
+        with quiet_about_h5():
+            mpls.keras.save_model(trained_model(family, steps=1), path)
+            for target in ("os.fsync", "mpls.keras.files.saving.move"):
+                model = trained_model(family, steps=2)
+                with mock.patch(target, side_effect=OSError("no space")), self.assertRaisesRegex(OSError, "no space"):
+                    mpls.keras.save_model(model, path)
+                self.assertEqual(os.listdir(self.folder), [path.name])
+                self.assertEqual(int(mpls.keras.load_model(path).optimizer.iterations), 1)
+
+    def test_folders_where_the_system_cannot_exchange_them(self) -> None:
+        path = self.folder / "model"
+        with mock.patch.object(moving, "exchange_paths", return_value=False):
+            for steps in (1, 2):
+                mpls.keras.save_model(trained_model("new", steps=steps), path)
+                self.assertEqual(os.listdir(self.folder), ["model"])
+            self.assertEqual(int(mpls.keras.load_model(path).optimizer.iterations), 2)
+            # Killed between the two moves.
+            real = os.rename
+
+            def killed_after_the_first(source: Any, target: Any) -> None:
+                if str(target).endswith(".old"):
+                    real(source, target)
+                else:
+                    raise KeyboardInterrupt
+
+            with mock.patch("os.rename", killed_after_the_first), self.assertRaises(KeyboardInterrupt):
+                mpls.keras.save_model(trained_model("new", steps=1), path)
+            self.assertEqual(os.listdir(self.folder), ["model.old"])
+            self.assertEqual(int(mpls.keras.load_model(path).optimizer.iterations), 2)
+            mpls.keras.save_model(trained_model("new", steps=1), path)
+            self.assertEqual(int(mpls.keras.load_model(path).optimizer.iterations), 1)
+
+    @parameterized.expand([("keras", "keras", ".keras"), ("saved_model", "tf_keras", "")])
+    def test_killed_while_it_writes(self, name: str, framework: str, suffix: str) -> None:
+        path = self.folder / f"model{suffix}"
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), framework],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        ) as writer:
+            assert writer.stdout is not None
+            said = [writer.stdout.readline() for _ in range(3)]
+            seen = set()
+            # A reader beside the writer, as one that serves the model.
+            for _ in range(5):
+                seen.add(self.number_in(path))
+            writer.send_signal(signal.SIGKILL)
+            said += writer.stdout.readlines()
+        whole = [int(each) for each in said if each.endswith("\n")]
+        self.assertIn(self.number_in(path), (whole[-1], whole[-1] + 1))
+        self.assertTrue(seen <= set(range(3, whole[-1] + 2)), seen)
+
+    def number_in(self, path: pathlib.Path) -> int:
+        """Return the one number that all weights of a whole model are."""
+        model = mpls.keras.load_model(path)
+        (number,) = {float(each) for array in model.get_weights() for each in array.ravel()}
+        return int(number)
+
+    def test_through_links_and_into_new_folders(self) -> None:
+        real, link = self.folder / "real.keras", self.folder / "link.keras"
+        mpls.keras.save_model(trained_model("keras3", steps=1), real)
+        link.symlink_to(real)
+        mpls.keras.save_model(trained_model("keras3", steps=2), link)
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(int(mpls.keras.load_model(real).optimizer.iterations), 2)
+        nested = self.folder / "a" / "b" / "model.keras"
+        mpls.keras.save_model(trained_model("keras3", steps=1), nested)
+        self.assertEqual(os.listdir(nested.parent), ["model.keras"])
+
+    def test_arguments(self) -> None:
+        with self.assertRaisesRegex(TypeError, "must be a model of tf_keras or Keras 3"):
+            mpls.keras.save_model(Ours(tf_keras.optimizers.SGD()), self.folder / "model.keras")
+        path = self.folder / "model.keras"
+        mpls.keras.save_model(trained_model("new", steps=1), path)
+        with self.assertRaisesRegex(FileExistsError, "overwrite is False"):
+            mpls.keras.save_model(trained_model("new", steps=2), path, overwrite=False)
+        with quiet_about_h5():
+            mpls.keras.save_model(trained_model("new", steps=2), self.folder / "bare.h5", include_optimizer=False)
+        self.assertIsNone(getattr(mpls.keras.load_model(self.folder / "bare.h5"), "optimizer", None))
+
+    def test_keras_3_keeps_the_optimizer_after_an_h5_file(self) -> None:
+        """Its own `save` takes the optimizer out of what the model remembers of `compile`."""
+        model = trained_model("keras3")
+        with quiet_about_h5():
+            mpls.keras.save_model(model, self.folder / "model.h5")
+        mpls.keras.save_model(model, self.folder / "model.keras")
+        self.assertEqual(
+            state_of(mpls.keras.load_model(self.folder / "model.keras").optimizer), state_of(model.optimizer)
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

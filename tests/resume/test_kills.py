@@ -1,0 +1,101 @@
+"""Training that is killed at any moment goes on from the last state that was saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from parameterized import parameterized
+
+import mpls
+
+# One family for each format; the files are written by the same functions for the others.
+JOBS = ("v1-saver", "v1-object", "legacy-checkpoint", "legacy-h5", "new-saved_model", "keras3-keras")
+ROOT = Path(__file__).parents[2]
+
+
+class KillTest(unittest.TestCase):
+    server: ClassVar[subprocess.Popen[str]]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        path = os.pathsep.join([str(Path(mpls.__file__).parents[1]), str(ROOT)])
+        cls.server = subprocess.Popen(
+            [sys.executable, "-m", "tests.resume.training", "serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+        )
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.server.communicate(timeout=60)
+
+    def order(self, *what: Any) -> int:
+        line = what[0] if len(what) == 1 else list(map(str, what[:3])) + list(what[3:])
+        print(json.dumps(line), file=self.server.stdin, flush=True)
+        return int(self.server.stdout.readline())
+
+    def states(self, output: Path) -> list[dict[str, Any]]:
+        lines = output.read_text().splitlines() if output.exists() else []
+        # The last line may be half a line.
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+    def wait_for_states(self, output: Path, number: int) -> None:
+        ends_at = time.monotonic() + 60
+        while len(self.states(output)) < number:
+            if time.monotonic() > ends_at:
+                self.fail(f"not {number} states after 60 seconds:\n{output.read_text()[-3000:]}")
+            time.sleep(0.01)
+
+    def kill(self, job: str, folder: Path, output: Path, seed: int) -> list[dict[str, Any]]:
+        """Let it train on, kill it, and return the state that it had found and those that it had saved."""
+        chance = random.Random(seed)
+        child = self.order(job, folder, output)
+        self.wait_for_states(output, 2 + chance.randrange(3))
+        time.sleep(chance.uniform(0, 0.3))
+        os.kill(child, signal.SIGKILL)
+        self.assertEqual(self.order(child), -signal.SIGKILL, output.read_text()[-3000:])
+        return self.states(output)
+
+    def check(self, job: str, kills: int) -> None:
+        with tempfile.TemporaryDirectory() as parent:
+            folder, empty = Path(parent) / "saved", Path(parent) / "empty"
+            folder.mkdir()
+            empty.mkdir()
+            # One more, which shows what the last kill has left.
+            outputs = [Path(parent) / f"output-{life}" for life in range(kills + 1)]
+            lives = [self.kill(job, folder, output, seed) for seed, output in enumerate(outputs)]
+            last = lives[-1][-1]["step"]
+            output = Path(parent) / "output"
+            child = self.order(job, empty, output, last)
+            self.assertEqual(self.order(child), 0, output.read_text()[-3000:])
+            expected = {state["step"]: state for state in self.states(output)}
+        saved = 0
+        for life in lives:
+            # What was reported is saved; one more may be, whose report was cut off.
+            self.assertIn(life[0]["step"], (saved, saved + 1))
+            for state in life:
+                self.assertEqual(state, expected[state["step"]])
+            saved = life[-1]["step"]
+        self.assertGreater(last, kills)
+
+    @parameterized.expand(JOBS)
+    def test_three_kills(self, job: str) -> None:
+        self.check(job, 3)
+
+    @parameterized.expand(JOBS)
+    @pytest.mark.long
+    def test_fifty_kills(self, job: str) -> None:
+        self.check(job, 50)

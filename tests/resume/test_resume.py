@@ -1,0 +1,76 @@
+"""Training that is resumed in a new process is, bit by bit, the training that was not interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any, ClassVar
+
+from parameterized import parameterized
+
+import mpls
+from tests.resume.jobs import INITIAL_SCALE, JOBS, OVERFLOWS
+from tests.resume.training import SAVED_AT, STEPS
+
+BACKUPS = ("legacy-backup", "new-backup", "keras3-backup")
+# Stopped half way, and saved by that.
+REFERENCES = {"v1-monitored": "v1-saver"}
+ROOT = Path(__file__).parents[2]
+
+
+def run(task: str, folder: Path) -> dict[str, Any]:
+    path = os.pathsep.join([str(Path(mpls.__file__).parents[1]), str(ROOT)])
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.resume.training", task, str(folder), *JOBS, *BACKUPS],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+    )
+    if result.returncode:
+        raise RuntimeError(f"{task} ended with {result.returncode}\n{result.stdout}\n{result.stderr}")
+    lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith('{"job"')]
+    return {line["job"]: line["states"] for line in lines}
+
+
+class ResumeTest(unittest.TestCase):
+    whole: ClassVar[dict[str, Any]]
+    rest: ClassVar[dict[str, Any]]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            cls.whole = run("whole", Path(folder))
+            cls.rest = run("rest", Path(folder))
+
+    @parameterized.expand(sorted(JOBS))
+    def test_the_steps_after_it_are_the_same(self, job: str) -> None:
+        whole, rest = self.whole[REFERENCES.get(job, job)], self.rest[job]
+        self.assertEqual(rest[0]["step"], SAVED_AT)
+        self.assertEqual(len(whole), STEPS)
+        for expected, found in zip(whole[SAVED_AT - 1 :], rest, strict=True):
+            self.assertEqual(found, expected)
+
+    @parameterized.expand(sorted(JOBS))
+    def test_the_training_has_something_to_lose(self, job: str) -> None:
+        rest = self.rest[job]
+        before, after = rest[0], rest[-1]
+        self.assertNotEqual(before["scale"], INITIAL_SCALE.hex())
+        self.assertGreater(before["good_steps"], 0)
+        self.assertTrue(any(step > SAVED_AT for step in OVERFLOWS))
+        self.assertGreater(len({state["scale"] for state in rest}), 1)
+        for changed in ("weights", "slots", "iterations"):
+            self.assertNotEqual(before[changed], after[changed], changed)
+
+    @parameterized.expand(BACKUPS)
+    def test_a_fit_that_was_interrupted(self, job: str) -> None:
+        (whole,), (rest,) = self.whole[job], self.rest[job]
+        self.assertEqual(whole.pop("epochs"), [0, 1, 2, 3])
+        self.assertEqual(rest.pop("epochs"), [2, 3])
+        self.assertEqual(rest, whole)
