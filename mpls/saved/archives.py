@@ -13,6 +13,7 @@ import numpy as np
 from mpls.saved.configs import parse_json, read_optimizer
 from mpls.saved.files import TEXT_LIMIT, size_of
 from mpls.saved.hdf5 import opened
+from mpls.saved.names import keras_release
 from mpls.saved.record import Family, FileRecord, OptimizerRecord
 from mpls.saved.validity import broken, check_count, reading_foreign_bytes
 from mpls.saved.weights import slots_by_order, with_weights
@@ -37,7 +38,7 @@ def read_archive(path: str) -> FileRecord:
         raise broken(path, "config.json", "be in the file", "nothing", "Name a file that Model.save has written")
     config = parse_json(path, "config.json", config_text)
     version = metadata.get("keras_version") if isinstance(metadata, Mapping) else None
-    written_by = f"Keras {version}" if isinstance(version, str) else "Keras"
+    written_by = keras_release(version)
     compiled = config.get("compile_config") if isinstance(config, Mapping) else None
     described = compiled.get("optimizer") if isinstance(compiled, Mapping) else None
     if described is None:

@@ -14,7 +14,7 @@ import numpy as np
 from mpls.saved.configs import parse_json, read_optimizer
 from mpls.saved.files import size_of
 from mpls.saved.heaps import check_heaps
-from mpls.saved.names import algorithm_named, slot_and_variable
+from mpls.saved.names import algorithm_named, keras_release, slot_and_variable
 from mpls.saved.record import FileRecord, LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.saved.validity import broken, check_count, check_good_steps, check_scale, reading_foreign_bytes
 from mpls.saved.weights import read_weights_only
@@ -148,7 +148,7 @@ def read_h5(path: str) -> FileRecord:
 
 def _read(path: str, content: Content) -> FileRecord:
     version = content.text("keras_version") or ""
-    written_by = f"Keras {version}" if version else "Keras"
+    written_by = keras_release(version)
     text = content.text("training_config")
     training: Any = None if text is None else parse_json(path, "training_config", text)
     if not isinstance(training, Mapping) or training.get("optimizer_config") is None:

@@ -110,6 +110,15 @@ _LAYOUTS: dict[Family, dict[str, tuple[tuple[str, ...], ...]]] = {
 }
 
 
+def keras_release(version: object) -> str:
+    """Return which Keras a file comes from that holds this version: from 2.16 on, those before 3 are tf_keras."""
+    if not isinstance(version, str) or not version:
+        return "Keras"
+    numbers = version.split(".")
+    is_tf_keras = numbers[0] == "2" and numbers[1:] and numbers[1].isdecimal() and int(numbers[1]) >= 16
+    return f"{'tf_keras' if is_tf_keras else 'Keras'} {version}"
+
+
 def algorithm_named(name: str | None) -> str | None:
     """Return the Keras class that a name stands for, as `'Adam'` for `'adam_1'` and `'Custom>Adam'`; or None."""
     if name is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import tensorflow as tf
@@ -17,6 +15,7 @@ from mpls.core.step import group, scaled_step
 from mpls.errors import ArgumentValueError, ReplicaContextError, error_text
 from mpls.upstream import native_v1_class
 from mpls.v1.graph_state import NativeNames
+from mpls.v1.reference_variables import branches_may_capture
 from mpls.v1.savers import watch_savers
 from mpls.v1.saving import Restoring
 from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
@@ -180,7 +179,7 @@ class MixedPrecisionLossScaleOptimizer(Restoring, _NativeWrapper):
         native_names.note()
         train_ops_before = _train_ops()
         hooks = _ApplyInner(self._optimizer, global_step, f"{name}-wrapped")
-        with _branches_may_capture([*with_gradient, global_step]):
+        with branches_may_capture([*with_gradient, global_step]):
             step = scaled_step(grads_and_vars, self._loss_scale, hooks)
         train_op = group(step, restore_accumulator_steps(grads_and_vars, global_step, after=step), name=name)
         _publish_train_op(train_op, train_ops_before)
@@ -282,21 +281,3 @@ def _publish_train_op(op: Any, before: list[Any]) -> None:
     """Leave in `GraphKeys.TRAIN_OP` the op that a session can run, not the one inside the conditional."""
     if not tf.executing_eagerly():
         tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TRAIN_OP)[:] = [*before, op]
-
-
-@contextmanager
-def _branches_may_capture(variables: list[Any]) -> Iterator[None]:
-    """Let the conditional capture reference variables, which only TensorFlow's first control flow can do."""
-    if not any(map(_is_reference, variables)) or not tf.compat.v1.control_flow_v2_enabled():
-        yield
-        return
-    tf.compat.v1.disable_control_flow_v2()
-    try:
-        yield
-    finally:
-        tf.compat.v1.enable_control_flow_v2()
-
-
-def _is_reference(variable: Any) -> bool:
-    dtype = getattr(variable, "dtype", None)
-    return dtype is not None and dtype != dtype.base_dtype

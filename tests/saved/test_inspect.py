@@ -111,7 +111,7 @@ class InspectTest(unittest.TestCase):
             (
                 "keras_v3.momentum/tf21.lso2",
                 """\
-                {path}: .keras, written by Keras 2.21.0
+                {path}: .keras, written by tf_keras 2.21.0
                   optimizer 'optimizer': SGD of tf_keras.optimizers.legacy, steps unknown
                     hyperparameters: learning_rate 0.0625, decay 0, momentum 0.5, nesterov False
                     loss scale: dynamic, current unknown, initially 64, grows after 3, by 2

@@ -1,0 +1,27 @@
+"""Reference variables, which TF 1.x made by default, in conditionals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+
+@contextmanager
+def branches_may_capture(variables: list[Any]) -> Iterator[None]:
+    """Let the conditional capture reference variables, which only TensorFlow's first control flow can do."""
+    if not any(map(_is_reference, variables)) or not tf.compat.v1.control_flow_v2_enabled():
+        yield
+        return
+    tf.compat.v1.disable_control_flow_v2()
+    try:
+        yield
+    finally:
+        tf.compat.v1.enable_control_flow_v2()
+
+
+def _is_reference(variable: Any) -> bool:
+    dtype = getattr(variable, "dtype", None)
+    return dtype is not None and dtype != dtype.base_dtype
