@@ -37,7 +37,7 @@ def lint(session: nox.Session) -> None:
 def tests(session: nox.Session, tensorflow: str) -> None:
     """Run the tests on one TensorFlow; arguments after `--` go to pytest."""
     session.install(".[test]", f"tensorflow=={tensorflow}.*", f"tf-keras=={tensorflow}.*")
-    session.run("pytest", "-n", "2", *session.posargs)
+    session.run("pytest", "-n", "2", "--dist", "loadfile", *session.posargs)
 
 
 @nox.session
