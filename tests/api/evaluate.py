@@ -508,7 +508,7 @@ class FreshState:
         for registry, content in self._registries:
             registry.clear()
             registry.update(content)
-        tf.config.optimizer.set_experimental_options({"auto_mixed_precision": False})
+        tf.config.optimizer.set_experimental_options({"auto_mixed_precision": None})
         rewrite_state.set_mixed_precision_graph_rewrite_enabled(False)
         rewrite_state.set_non_mixed_precision_session_created(False)
         tf.__internal__.train.set_using_mixed_precision_policy(False)

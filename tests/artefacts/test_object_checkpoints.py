@@ -87,7 +87,7 @@ class TestScaled:
         status.assert_consumed()
 
     @parameterized.expand(
-        cross([each for each in SCALED if each.run in ("tf22.exp", "tf24.lso2", "tf21.lso3", "tf21.k3")]),
+        cross([each for each in SCALED if each.run in SAMPLE]),
         name_func=named,
     )
     def test_on_two_replicas(self, artefact: Artefact) -> None:
@@ -117,7 +117,7 @@ class TestScaled:
                 assert_state(training.state(), expected, exact=artefact.is_exact, what=f"step {index}")
 
     @parameterized.expand(
-        cross([each for each in SCALED if each.run in ("tf22.exp", "tf24.lso2", "tf21.lso3", "tf21.k3")]),
+        cross([each for each in SCALED if each.run in SAMPLE]),
         name_func=named,
     )
     def test_what_is_written_after_it_has_the_keys_of_today(self, artefact: Artefact) -> None:
@@ -184,7 +184,7 @@ class TestPlain:
         assert_state(training.state(), expected, exact=True)
 
 
-ONE_OF_EACH = [Artefact("keras_object.adam", run) for run in ("tf22.exp", "tf24.lso2", "tf21.lso3", "tf21.k3")]
+ONE_OF_EACH = [Artefact("keras_object.adam", run) for run in SAMPLE]
 ONE_OF_EACH += [Artefact("keras_object.plain", run) for run in ("tf24.lso2", "tf21.lso3", "tf21.k3")]
 ONE_OF_EACH += [Artefact("v1_object.momentum", "tf24")]
 

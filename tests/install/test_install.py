@@ -166,8 +166,6 @@ class UndoTest(InstallTestCase):
             importlib.import_module("tensorflow.contrib.mixed_precision")
 
     def test_the_graph_rewrite_is_as_it_was(self) -> None:
-        # Tests before this one may have left the option there.
-        tf.config.optimizer.set_experimental_options({"auto_mixed_precision": None})
         mpls.install()
         opt = tf.compat.v1.train.GradientDescentOptimizer(0.1)
         tf.train.experimental.enable_mixed_precision_graph_rewrite(opt)
