@@ -59,3 +59,10 @@ def fuzz(session: nox.Session) -> None:
     """Read 8,000 mutations of recorded files and configs, and make optimizers and models from 5,500 more."""
     session.install(".[test]")
     session.run("pytest", "-m", "long", "tests/saved/test_fuzz.py", *session.posargs)
+
+
+@nox.session
+def benchmark(session: nox.Session) -> None:
+    """Measure what loss scaling costs; arguments after `--` go to the benchmark."""
+    session.install(".[benchmark]")
+    session.run("python", "-m", "benchmarks", *session.posargs)

@@ -15,16 +15,23 @@ import tensorflow as tf
 
 __all__ = [
     "Trackable",
+    "captured",
     "compile_hooks",
     "compile_settings_kept",
+    "conditional_of",
+    "devices_in",
     "graph_key",
     "graph_rewrite_state",
     "has_session_without_rewrite",
+    "hidden_from_xla",
     "is_called_by_keras",
+    "is_compiled_by_xla",
     "is_dtensor_strategy_set",
     "is_graph_rewrite_enabled",
     "is_mixed_policy_set",
+    "keep_branches_whole",
     "keras_graph_session",
+    "kernels_of",
     "loaded_keras",
     "loaded_tf_keras",
     "native_keras_wrappers",
@@ -59,11 +66,74 @@ def graph_key() -> str | None:
 
     Seen from inside a `tf.function` or a branch it is the key of the outermost graph, where variables live.
     """
+    if tf.executing_eagerly():
+        return None
     with tf.init_scope():
         if tf.executing_eagerly():
             return None
         # Trackable state of v1 graphs is filed under this name since TensorFlow 1.9; there is no public spelling.
         return str(tf.compat.v1.get_default_graph()._graph_key)
+
+
+def is_compiled_by_xla() -> bool:
+    """Return whether the graph that is being built will be compiled by XLA, or is part of one that will be.
+
+    TensorFlow marks such graphs by their control-flow contexts (TensorFlow 1.14 to 2.21).
+    """
+    if tf.executing_eagerly():
+        return False
+    from tensorflow.python.ops import control_flow_util
+
+    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
+
+
+def kernels_of(op_type: str) -> frozenset[tuple[str, Any]]:
+    """Return the kinds of devices and the dtypes of the attribute `T` for which this TensorFlow has an op's kernels."""
+    from tensorflow.python.framework import kernels
+
+    return frozenset(
+        (kernel.device_type, tf.as_dtype(dtype))
+        for kernel in kernels.get_registered_kernels_for_op(op_type).kernel
+        for constraint in kernel.constraint
+        if constraint.name == "T"
+        for dtype in constraint.allowed_values.list.type
+    )
+
+
+def conditional_of(result: Any) -> Any:
+    """Return the op that TensorFlow's second control flow made for `tf.cond`, from what `tf.cond` returned; or None."""
+    op = getattr(result, "op", result)
+    makers = [op, *(tensor.op for tensor in op.inputs)]
+    return next((each for each in makers if each.type in ("If", "StatelessIf")), None)
+
+
+def keep_branches_whole(conditional: Any) -> None:
+    """Have each branch of a conditional run as a function, where TensorFlow would inline both (TF 2.0 to 2.21)."""
+    conditional._set_attr("_lower_using_switch_merge", tf.compat.v1.AttrValue(b=False))
+
+
+def captured(tensors: list[Any]) -> list[Any]:
+    """Return tensors as they are in the graph that is being built, where that is a function's or a branch's."""
+    graph = tf.compat.v1.get_default_graph()
+    return [graph.capture(tensor) for tensor in tensors] if hasattr(graph, "capture") else list(tensors)
+
+
+def hidden_from_xla(tensor: Any) -> Any:
+    """Return a tensor into whose origin XLA does not look; for graphs that it compiles (TF 2.12 to 2.21)."""
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+    return gen_xla_ops.xla_optimization_barrier([tensor])[0]
+
+
+def devices_in(graph: Any) -> set[str]:
+    """Return the devices of a branch's ops, and of the tensors that it captures; those not known are empty strings."""
+    devices = {op.device for op in graph.get_operations()}
+    while hasattr(graph, "captures"):
+        # What a graph captures may be what the one around it has captured.
+        placeholders = {id(internal): external for external, internal in graph.captures}
+        devices.update(external.device for external in placeholders.values())
+        graph = graph.outer_graph
+    return devices
 
 
 def loaded_tf_keras() -> ModuleType | None:

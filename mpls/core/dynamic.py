@@ -9,11 +9,14 @@ import tensorflow as tf
 
 from mpls.core.abstract import LossScale, recognition_base
 from mpls.core.arrival import Node, examine, require_valid_state
-from mpls.core.gradients import all_finite
+from mpls.core.branches import group, one_of
+from mpls.core.choices import uses_plain_ways
+from mpls.core.eager import read_eagerly, update_eagerly
+from mpls.core.finite import all_finite
 from mpls.core.graph import as_written
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.replicas import call_in_cross_replica_context, decide_together, finite_when_summed
-from mpls.core.rule import ScaleState, UpdateRule, next_state
+from mpls.core.rule import ScaleState, UpdateRule, is_due, next_state
 from mpls.core.select import select
 from mpls.core.state_dict import checked_dynamic, checked_weights, read_values, write_values
 from mpls.upstream import graph_key
@@ -164,7 +167,8 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
     @as_written
     def __call__(self) -> Any:
         """Return the current loss scale as a scalar float32 tensor."""
-        return tf.convert_to_tensor(self._current_loss_scale)
+        scale = self._current_loss_scale
+        return read_eagerly(scale) if tf.executing_eagerly() else tf.convert_to_tensor(scale)
 
     @as_written
     def update(self, grads: Any) -> tuple[Any, Any]:
@@ -181,35 +185,47 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
             `(update_op, should_apply)`: the op that updates the state, None in eager mode; and a scalar boolean
             tensor, whether all gradients are finite.
         """
-        op, should_apply = decide_together(grads, self._update_for, self._are_finite)
+        op, should_apply = decide_together(grads, lambda finite: (self._advance(finite), finite), self._are_finite)
         return op, should_apply
 
-    def _update_before_sum(self, grads: Any) -> tuple[Any, Any]:
-        """Do what `update` does, for gradients that the optimizer will sum over replicas: infinite sums count too."""
-        op, should_apply = decide_together(grads, self._update_for, self._are_finite_when_summed)
-        return op, should_apply
+    def _find_finite(self, grads: Any, *, when_summed: bool) -> Any:
+        """Return whether the gradients of all replicas are finite; with `when_summed`, whether their sums are too."""
+        are_finite = self._are_finite_when_summed if when_summed else self._are_finite
+        (grads_finite,) = decide_together(grads, lambda finite: (finite,), are_finite)
+        return grads_finite
 
     # Of one replica's gradients.
     _are_finite = staticmethod(all_finite)
     _are_finite_when_summed = staticmethod(finite_when_summed)
 
-    def _update_for(self, grads_finite: Any) -> tuple[Any, Any]:
+    def _advance(self, grads_finite: Any) -> Any:
+        """Bring the state to what it is after a step; in a graph, return the op that does it.
+
+        Args:
+            grads_finite: whether every gradient was finite, a scalar boolean tensor; or a bool, where that is known.
+        """
         scale, good_steps = self._current_loss_scale, self._num_good_steps
-        # Read as late as can be: another worker may have changed them while gradients were computed.
-        with tf.control_dependencies([grads_finite]):
-            before = ScaleState(tf.convert_to_tensor(scale), tf.convert_to_tensor(good_steps))
         rule = UpdateRule(self._increment_period, self._multiplier)
-        after = next_state(before, grads_finite, rule, select)
+        if tf.executing_eagerly() and not tf.distribute.has_strategy():
+            update_eagerly(scale, good_steps, bool(grads_finite), rule)
+            return None
+        # Read as late as can be: another worker may have changed them while gradients were computed.
+        with tf.control_dependencies([grads_finite] if tf.is_tensor(grads_finite) else []):
+            steps_before = tf.convert_to_tensor(good_steps)
 
-        def write() -> Any:
-            return tf.group(scale.assign(after.scale), good_steps.assign(after.good_steps))
+        def write_next() -> Any:
+            before = ScaleState(tf.convert_to_tensor(scale), steps_before)
+            after = next_state(before, grads_finite, rule, select)
+            return group(scale.assign(after.scale), good_steps.assign(after.good_steps))
 
-        if not _is_on_parameter_server(scale):
-            return write(), grads_finite
-        # Workers that do not wait for each other: a step that only counts must not write back a scale that another
-        # one has lowered meanwhile.
-        only_counts = tf.equal(after.scale, before.scale) & tf.equal(after.good_steps, before.good_steps + 1)
-        return tf.cond(only_counts, lambda: tf.group(good_steps.assign_add(1)), write), grads_finite
+        if grads_finite is False or uses_plain_ways():
+            return write_next()
+        only_counts = tf.logical_not(is_due(steps_before, rule))
+        if grads_finite is not True:
+            only_counts &= grads_finite
+        # Nearly every step only counts, which is one op. It has to be on parameter servers, whose workers do not wait
+        # for each other: to write back the scale that was read would undo what another one has lowered meanwhile.
+        return one_of(only_counts, lambda: good_steps.assign_add(1), write_next, [])
 
     def get_config(self) -> dict[str, Any]:
         """Return `{'initial_loss_scale': float, 'increment_period': int, 'multiplier': float}`."""
@@ -231,11 +247,6 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
             f"DynamicLossScale({state}initial_loss_scale={self._initial_loss_scale}, "
             f"increment_period={self._increment_period}, multiplier={self._multiplier})"
         )
-
-
-def _is_on_parameter_server(variable: Any) -> bool:
-    job = tf.DeviceSpec.from_string(variable.device or "").job
-    return job not in (None, "localhost", "worker", "chief")
 
 
 def _usable_float(value: Any, argument: str) -> float:

@@ -1,4 +1,4 @@
-"""Scale a loss, unscale gradients, and say whether all are finite: dense, sparse and None; every float dtype."""
+"""Scale a loss and unscale gradients: dense, sparse and None; every float dtype."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.choices import uses_plain_ways
+from mpls.core.packs import Packs
+
 # float16 loses everything below 2**-24, and both lose bits of a scale that is no power of two.
 _HALF_DTYPES = (tf.float16, tf.bfloat16)
+# Elements from which on a copy costs more than a conditional.
+_LARGE = 2**15
+# Powers of two whose reciprocals are float16 numbers, denormal ones included.
+_SMALLEST_EXACT, _LARGEST_EXACT = 2.0**-15, 2.0**24
+# The bits of a float32 that are all zero in powers of two.
+_MANTISSA = 2**23 - 1
 
 
 def scale_loss(loss: Any, scale: Any | Callable[[Any], Any]) -> Any:
@@ -60,39 +69,95 @@ def unscale_gradients(grads: Any, scale: Any) -> Any:
     Raises:
         AttributeError: a gradient has no dtype, as Python numbers have none.
     """
-    return tf.nest.map_structure(lambda grad: _unscale(grad, scale), grads)
+    # To look for nested structures takes longer than to unscale a gradient.
+    is_flat = type(grads) is list and all(grad is None or isinstance(grad, _GRADIENTS) for grad in grads)
+    flat = grads if is_flat else [_as_tensor(grad) for grad in tf.nest.flatten(grads)]
+    values = iter(_unscale_all([values_of(grad) for grad in flat if grad is not None], scale))
+    unscaled = [None if grad is None else with_values(grad, next(values)) for grad in flat]
+    return unscaled if is_flat else tf.nest.pack_sequence_as(grads, unscaled)
+
+
+_GRADIENTS = (tf.Tensor, tf.IndexedSlices)
+
+
+def _as_tensor(grad: Any) -> Any:
+    is_tensor = grad is None or isinstance(grad, tf.IndexedSlices) or tf.is_tensor(grad)
+    return grad if is_tensor else tf.convert_to_tensor(grad, grad.dtype)
+
+
+def values_of(grad: Any) -> Any:
+    """Return what is numbers of a gradient: of `tf.IndexedSlices` the values, otherwise all."""
+    return grad.values if isinstance(grad, tf.IndexedSlices) else grad
+
+
+def with_values(grad: Any, values: Any) -> Any:
+    """Return a gradient with other numbers: `tf.IndexedSlices` stay sparse."""
+    if not isinstance(grad, tf.IndexedSlices):
+        return values
+    return tf.IndexedSlices(values, grad.indices, grad.dense_shape)
+
+
+def _unscale_all(tensors: list[Any], scale: Any) -> list[Any]:
+    known = tf.get_static_value(scale)
+    if known is not None and not tf.executing_eagerly():
+        # A fixed scale: nothing else is done to these gradients for which it would pay to stack them.
+        return _unscale_each(tensors, scale, known)
+    packs = Packs(tensors)
+    if known is not None or uses_plain_ways():
+        return packs.unpacked(_unscale_each(packs.tensors, scale, known))
+    return packs.unpacked(_unscale_in_graph(packs.tensors, scale))
+
+
+def _unscale_each(tensors: list[Any], scale: Any, known: Any) -> list[Any]:
+    """Unscale tensors; the scale as a number, where it is known, may spare divisions and casts."""
+    if known is None or uses_plain_ways() or not _has_exact_reciprocal(known):
+        return [_unscale(tensor, scale) for tensor in tensors]
+    # There is one object for each dtype, and to hash it takes longer than all the rest.
+    dtypes = {id(tensor.dtype): tensor.dtype for tensor in tensors}
+    factors = {key: tf.constant(1.0 / known, dtype) for key, dtype in dtypes.items() if dtype.is_floating}
+
+    def unscale(tensor: Any) -> Any:
+        factor = factors.get(id(tensor.dtype))
+        return _unscale(tensor, scale) if factor is None else tf.raw_ops.Mul(x=tensor, y=factor)
+
+    return [unscale(tensor) for tensor in tensors]
+
+
+def _unscale_in_graph(tensors: list[Any], scale: Any) -> list[Any]:
+    """Unscale tensors; large ones of half precision without a copy in float32, where the scale allows it."""
+    large = [tensor for tensor in tensors if _is_large_half(tensor)]
+    if not large:
+        return [_unscale(tensor, scale) for tensor in tensors]
+    unscaled = iter(
+        tf.cond(
+            _has_exact_reciprocal(scale),
+            lambda: [tensor * tf.cast(1.0 / scale, tensor.dtype) for tensor in large],
+            lambda: [_unscale(tensor, scale) for tensor in large],
+        )
+    )
+    return [next(unscaled) if _is_large_half(tensor) else _unscale(tensor, scale) for tensor in tensors]
+
+
+def _is_large_half(tensor: Any) -> bool:
+    return tensor.dtype in _HALF_DTYPES and (tensor.shape.num_elements() or _LARGE) >= _LARGE
+
+
+def _has_exact_reciprocal(scale: Any) -> Any:
+    """Return whether the scale is a power of two, with a reciprocal that every float dtype holds exactly.
+
+    To multiply by it then gives the same bits as to divide, in float32 where the gradient is of half precision.
+    """
+    if not tf.is_tensor(scale):
+        return math.frexp(float(scale))[0] == 0.5 and _SMALLEST_EXACT <= scale <= _LARGEST_EXACT
+    is_power_of_two = tf.equal(tf.bitwise.bitwise_and(tf.bitcast(scale, tf.int32), _MANTISSA), 0)
+    return is_power_of_two & (scale >= _SMALLEST_EXACT) & (scale <= _LARGEST_EXACT)
 
 
 def _unscale(grad: Any, scale: Any) -> Any:
-    if grad is None:
-        return None
-    if isinstance(grad, tf.IndexedSlices):
-        return tf.IndexedSlices(_unscale(grad.values, scale), grad.indices, grad.dense_shape)
-    grad = tf.convert_to_tensor(grad, grad.dtype)
+    # Without the operator, which spends more time on conversions than the op on small tensors.
     if grad.dtype in _HALF_DTYPES:
-        return tf.cast(tf.cast(grad, tf.float32) / scale, grad.dtype)
+        return tf.cast(tf.raw_ops.RealDiv(x=tf.cast(grad, tf.float32), y=scale), grad.dtype)
     if grad.dtype.is_floating or grad.dtype.is_complex:
-        return grad / tf.cast(scale, grad.dtype)
+        return tf.raw_ops.RealDiv(x=grad, y=tf.cast(scale, grad.dtype))
     # TensorFlow differentiates no integers; where a user hands one in, it is multiplied as the originals did.
     return grad * tf.cast(1.0 / scale, grad.dtype)
-
-
-def all_finite(grads: Any) -> Any:
-    """Return whether every element of every gradient is finite.
-
-    Args:
-        grads: nested structure of dense tensors, `tf.IndexedSlices` (only the values are looked at, never
-            densified), NumPy arrays, numbers, and None (ignored).
-
-    Returns:
-        Scalar boolean tensor; true for an empty structure, for None alone and for zero-size tensors.
-    """
-    checks = [_is_finite(grad) for grad in tf.nest.flatten(grads) if grad is not None]
-    if not checks:
-        return tf.constant(True)
-    return checks[0] if len(checks) == 1 else tf.reduce_all(tf.stack(checks))
-
-
-def _is_finite(grad: Any) -> Any:
-    values = grad.values if isinstance(grad, tf.IndexedSlices) else grad
-    return tf.reduce_all(tf.math.is_finite(values))

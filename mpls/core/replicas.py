@@ -7,7 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.gradients import all_finite
+from mpls.core.finite import all_finite
+from mpls.core.gradients import values_of
 from mpls.upstream import strategy_needs_no_merge_call
 
 
@@ -89,7 +90,7 @@ def finite_when_summed(grads: Any) -> Any:
 
 
 def _times(grad: Any, factor: int) -> Any:
-    values = grad.values if isinstance(grad, tf.IndexedSlices) else grad
+    values = values_of(grad)
     return values * tf.cast(factor, values.dtype)
 
 

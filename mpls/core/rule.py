@@ -65,6 +65,11 @@ def select_python(condition: bool, if_true: Any, if_false: Any) -> Any:
     return if_true if condition else if_false
 
 
+def is_due(good_steps: Any, rule: UpdateRule) -> Any:
+    """Return whether a finite step after so many of them makes the scale grow; another one only counts."""
+    return good_steps + 1 >= rule.growth_steps
+
+
 def next_state(
     state: State,
     grads_finite: Any,
@@ -90,19 +95,19 @@ def next_state(
     Returns:
         The state after the step, of the kinds that went in.
     """
+    due = is_due(state.good_steps, rule)
     steps = state.good_steps + 1
-    is_due = steps >= rule.growth_steps
 
     grown = state.scale * rule.multiplier
     grown = select(grown <= rule.max_scale, grown, state.scale)
-    if_finite = select(is_due, grown, state.scale)
+    if_finite = select(due, grown, state.scale)
 
     shrunk = state.scale / rule.multiplier if rule.shrink_ratio is None else state.scale * rule.shrink_ratio
     # Written so that NaN fails the comparison and becomes the floor.
     shrunk = select(shrunk > rule.min_scale, shrunk, rule.min_scale)
     shrunk = select(shrunk < rule.max_scale, shrunk, rule.max_scale)
 
-    good_steps = select(grads_finite, select(is_due, 0, steps), 0)
+    good_steps = select(grads_finite, select(due, 0, steps), 0)
     if not isinstance(state, AccumulatingState):
         return state._replace(scale=select(grads_finite, if_finite, shrunk), good_steps=good_steps)
 
@@ -111,5 +116,5 @@ def next_state(
     return state._replace(
         scale=select(grads_finite, if_finite, select(must_shrink, shrunk, state.scale)),
         good_steps=good_steps,
-        bad_steps=select(grads_finite, select(is_due, 0, state.bad_steps), select(must_shrink, 0, bad_steps)),
+        bad_steps=select(grads_finite, select(due, 0, state.bad_steps), select(must_shrink, 0, bad_steps)),
     )

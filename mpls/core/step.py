@@ -7,8 +7,12 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from mpls.core.branches import group, one_of
+from mpls.core.gradients import values_of, with_values
 from mpls.core.loss_scale import DynamicLossScale, LossScale
+from mpls.core.packs import Packs
 from mpls.core.replicas import merges_in_replica_context
+from mpls.upstream import captured, hidden_from_xla, is_compiled_by_xla
 
 GradsAndVars = Iterable[tuple[Any, Any]]
 
@@ -44,7 +48,7 @@ def scaled_step(grads_and_vars: GradsAndVars, loss_scale: LossScale, hooks: Step
 
     The loss scale decides: `loss_scale.update(gradients)` sees the gradients of all replicas and says whether to
     apply. If it says so with a tensor, one conditional does one or the other on all replicas; if with a Python bool,
-    there is none. Nothing else in the package branches on gradients.
+    there is none. Nothing else in the package decides by what is in the gradients.
 
     Args:
         grads_and_vars: pairs of unscaled gradient, None included, and variable. In a replica context, those of the
@@ -73,49 +77,53 @@ def scaled_step(grads_and_vars: GradsAndVars, loss_scale: LossScale, hooks: Step
 def _update_and_apply(
     grads: list[Any],
     sealed: _Sealed,
-    loss_scale: LossScale,
+    loss_scale: Any,
     hooks: StepHooks,
     call_for_each_replica: Callable[..., Any],
 ) -> Any:
-    update_op, should_apply = _update(loss_scale, grads, hooks)
-
     def apply_in_replica(replica_grads: list[Any], variables: _Sealed) -> Any:
         return hooks.apply(list(zip(replica_grads, variables.variables, strict=True)))
 
-    def apply() -> Any:
-        return call_for_each_replica(apply_in_replica, args=(grads, sealed))
+    def apply(given: list[Any]) -> Any:
+        return call_for_each_replica(apply_in_replica, args=(given, sealed))
 
-    return group(_choose(should_apply, apply, hooks.skip), update_op)
+    values = [values_of(grad) for grad in grads if grad is not None]
+    if type(loss_scale).update is not DynamicLossScale.update:
+        # Other classes, of users among them, say themselves what an update is.
+        update_op, should_apply = loss_scale.update(grads)
+        return group(one_of(should_apply, lambda: apply(grads), hooks.skip, values), update_op)
+
+    # Each branch does its part of the update, so that no op chooses between them.
+    grads_finite = loss_scale._find_finite(grads, when_summed=hooks.sums_gradients)
+    unpack = _pack(grads)
+    return one_of(
+        grads_finite,
+        lambda: group(loss_scale._advance(True), apply(unpack())),
+        lambda: group(loss_scale._advance(False), hooks.skip()),
+        values,
+    )
 
 
-def _update(loss_scale: Any, grads: list[Any], hooks: StepHooks) -> Any:
-    # Subclasses of users say themselves what an update is.
-    if hooks.sums_gradients and type(loss_scale).update is DynamicLossScale.update:
-        return loss_scale._update_before_sum(grads)
-    return loss_scale.update(grads)
+def _pack(grads: list[Any]) -> Callable[[], list[Any]]:
+    """Return what returns the gradients; in a branch of a graph, it takes small ones from stacks.
+
+    A stack goes into the branch as one tensor. All that comes out is of the branch's graph, as strategies require of
+    what they sum. XLA keeps a branch that has a barrier in it; one of elementwise ops
+    alone it would run in any case, and then select between the old variables, which it copies, and the new ones.
+    """
+    if tf.executing_eagerly() or tf.distribute.has_strategy():
+        return lambda: grads
+    packs = Packs([values_of(grad) for grad in grads if grad is not None])
+
+    def unpack() -> list[Any]:
+        tensors = captured(packs.tensors)
+        if tensors and is_compiled_by_xla():
+            tensors[0] = hidden_from_xla(tensors[0])
+        values = iter(packs.unpacked(tensors))
+        return [None if grad is None else with_values(grad, next(values)) for grad in grads]
+
+    return unpack
 
 
 def _call(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     return fn(*args)
-
-
-def _choose(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
-    known = condition if isinstance(condition, bool) else tf.get_static_value(condition)
-    if known is not None:
-        return if_true() if known else if_false()
-    return tf.cond(condition, lambda: group(if_true()), lambda: group(if_false()))
-
-
-def group(*results: Any, name: str | None = None) -> Any:
-    """Return one op that runs all results, per-replica ones among them; None in eager mode.
-
-    Args:
-        *results: ops, tensors, per-replica values of either, and None, which is ignored.
-        name: name of the op.
-    """
-    if tf.executing_eagerly():
-        return None
-    ops: list[Any] = []
-    for result in results:
-        ops.extend(op for op in tf.distribute.get_strategy().experimental_local_results(result) if op is not None)
-    return tf.group(*ops, name=name)

@@ -6,12 +6,13 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
+from mpls.core.branches import group
 from mpls.core.gradients import unscale_gradients
 from mpls.core.graph import as_written
 from mpls.core.loss_scale import get, never_skips
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.scaling import LossScaling
-from mpls.core.step import group, scaled_step
+from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, ReplicaContextError, error_text
 from mpls.upstream import native_v1_class
 from mpls.v1.graph_state import NativeNames
@@ -87,6 +88,7 @@ class MixedPrecisionLossScaleOptimizer(Restoring, _NativeWrapper):
         _Optimizer.__init__(self, opt._use_locking, opt.get_name())
         self._optimizer = opt
         self._loss_scale = scale
+        self._ids_with_slots: list[Any] | None = None
         self._track_trackable(opt, "base_optimizer")
         self._track_trackable(scale, "loss_scale")
         watch_savers(self)
@@ -175,7 +177,7 @@ class MixedPrecisionLossScaleOptimizer(Restoring, _NativeWrapper):
         with_gradient = [variable for grad, variable in grads_and_vars if grad is not None]
         watch_savers(self)
         native_names = NativeNames(self._optimizer)
-        call_in_cross_replica_context(lambda: self._create_inner_slots(with_gradient))
+        self._prepare_inner_slots(with_gradient)
         native_names.note()
         train_ops_before = _train_ops()
         hooks = _ApplyInner(self._optimizer, global_step, f"{name}-wrapped")
@@ -200,6 +202,15 @@ class MixedPrecisionLossScaleOptimizer(Restoring, _NativeWrapper):
                 "no-gradients",
             )
         )
+
+    def _prepare_inner_slots(self, variables: list[Any]) -> None:
+        if tf.executing_eagerly() and not tf.distribute.has_strategy():
+            # Asking for hundreds of slots in every step would take longer than the rest of it.
+            ids = [id(self._optimizer), *(getattr(variable, "_unique_id", None) for variable in variables)]
+            if None not in ids and ids == self._ids_with_slots:
+                return
+            self._ids_with_slots = ids
+        call_in_cross_replica_context(lambda: self._create_inner_slots(variables))
 
     def _create_inner_slots(self, variables: list[Any]) -> None:
         """Create what the wrapped optimizer would otherwise create inside the conditional.

@@ -1,6 +1,7 @@
 """Programs as people wrote them, unmodified, by `mpls run`, beside what the release of their time printed.
 
-Each run is an interpreter of its own. A usual run takes one release with each generation of Keras, `-m long` all.
+Each run is an interpreter of its own. A usual run takes each program once; `-m long` takes the other releases, and the
+other generation of Keras.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ CANNOT = {
     ("saved_model", "keras 3"): "Cond.call()",
 }
 
-# A usual run takes these with one generation of Keras or none: most hardly use Keras at all.
-ONE_IS_ENOUGH = {
+# A usual run takes these without Keras or with this generation; the others, which use it, with one in turn.
+WITH = {
     "accelerator_optimizers": "keras 3",
     "bert_optimization": "tf_keras",
     "both_generations": "keras 3",
@@ -69,12 +70,16 @@ ALL = [
 ]
 
 
+def _usual_keras(name: str) -> str:
+    able = [keras for keras in KERAS if (name, keras) not in CANNOT]
+    return WITH.get(name) or able[sorted(RELEASES).index(name) % len(able)] if able else "none"
+
+
 def _is_usual(name: str, release: str, keras: str) -> bool:
     if name in [trap for trap, *_ in TRAPS]:
         return False
-    releases = RELEASES[name]
     # The oldest release with one generation of Keras, the newest with the other.
-    return release == releases[-1 if keras == "tf_keras" else 0] and ONE_IS_ENOUGH.get(name, keras) == keras
+    return release == RELEASES[name][-1 if keras == "tf_keras" else 0] and keras == _usual_keras(name)
 
 
 USUAL = [case for case in ALL if _is_usual(*case)]

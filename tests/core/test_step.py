@@ -9,9 +9,10 @@ import numpy as np
 import tensorflow as tf
 from parameterized import parameterized
 
+from mpls.core.branches import group
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
 from mpls.core.scaling import LossScaling, exceeds
-from mpls.core.step import group, scaled_step
+from mpls.core.step import scaled_step
 
 v1 = tf.compat.v1
 INF = float("inf")

@@ -160,8 +160,15 @@ class QuickRunTest(unittest.TestCase):
             ],
         )
 
-    @parameterized.expand(SCRIPTS)
-    def test_bad_arguments_end_with_a_message(self, script: str) -> None:
+    def test_bad_arguments_end_with_a_message(self) -> None:
+        self._check_bad_arguments(SCRIPTS[0])
+
+    @parameterized.expand(SCRIPTS[1:])
+    @pytest.mark.long
+    def test_bad_arguments_of_the_others(self, script: str) -> None:
+        self._check_bad_arguments(script)
+
+    def _check_bad_arguments(self, script: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             process = run_script(script, "--steps", "0", folder=folder, timeout=120)
             self.assertEqual(os.listdir(folder), [])

@@ -94,8 +94,8 @@ def states_of(trace: Any) -> Any:
     return trace.states if isinstance(trace, Trace) else trace
 
 
-def assert_states(actual: Any, expected: Any, rtol: float) -> None:
-    """Require the state after every step: scale and counters exactly, variables to `rtol`; errors by type."""
+def assert_states(actual: Any, expected: Any, rtol: float, ulps: int = 0) -> None:
+    """Require the state after every step: scale and counters exactly, variables to `rtol` or `ulps`; errors by type."""
     if replay.is_error(expected):
         assert replay.is_error(actual), f"no {expected['error']} but {actual}"
         assert expected["error"] in actual["error"], f"{actual} is no {expected['error']}"
@@ -104,11 +104,11 @@ def assert_states(actual: Any, expected: Any, rtol: float) -> None:
     assert len(actual) == len(expected)
     for index, (state, want) in enumerate(zip(actual, expected, strict=True)):
         if replay.is_error(state) or replay.is_error(want):
-            assert_states(state, want, rtol)
+            assert_states(state, want, rtol, ulps)
             continue
         for counter in ("scale", "good", "iter"):
             replay.assert_exact(state[counter], want[counter], f"step {index}: {counter}")
-        replay.assert_close(state["vars"], want["vars"], f"step {index}: ", rtol=rtol, ulps=0)
+        replay.assert_close(state["vars"], want["vars"], f"step {index}: ", rtol=rtol, ulps=ulps)
 
 
 @functools.cache
@@ -137,7 +137,9 @@ def check_trace(case_id: str, subject: Subject, mode: str) -> None:
     case, run, trace = CASES[case_id], run_of(case_id, subject, mode), trace_of(case_id, subject, mode)
     exactly = processor_gives_recorded_bits(case_id, subject.family, mode)
     rtol = 0.0 if exactly else 1e-6 + spread_of(case, run)
-    assert_states(states_of(trace), recorded_as(case, run), rtol)
+    # TensorFlow optimizes the branch that applies as a function of its own, and so in another order.
+    ulps = int(mode == "function")
+    assert_states(states_of(trace), recorded_as(case, run), rtol, ulps)
     recorded_slots = recorded_as(case, run, "outcomes_slots")
     if recorded_slots is None or not isinstance(trace, Trace):
         return
@@ -148,7 +150,7 @@ def check_trace(case_id: str, subject: Subject, mode: str) -> None:
         assert names == set(difference.ours), names
         slots[index] = difference.recorded
     rtol = 0.0 if exactly else 1e-6 + spread_of(case, run, "outcomes_slots")
-    replay.assert_close(slots, recorded_slots, "slots", rtol=rtol, ulps=0)
+    replay.assert_close(slots, recorded_slots, "slots", rtol=rtol, ulps=ulps)
 
 
 def without_scope(names: list[str]) -> list[str]:

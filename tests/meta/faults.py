@@ -10,6 +10,8 @@ import tensorflow as tf
 
 import mpls.core.abstract
 import mpls.core.dynamic
+import mpls.core.eager
+import mpls.core.finite
 import mpls.core.gradients
 import mpls.core.loss_scale
 import mpls.core.replicas
@@ -23,6 +25,7 @@ import mpls.keras.legacy
 import mpls.keras.new
 import mpls.keras.tf_keras_family
 import mpls.v1.optimizer
+from mpls.core.rule import select_python
 
 # What is replaced: the object, the name of its attribute, and the replacement.
 Patch = tuple[Any, str, Any]
@@ -56,7 +59,7 @@ class Fault:
 
 
 _next_state = mpls.core.rule.next_state
-_all_finite = mpls.core.gradients.all_finite
+_all_finite = mpls.core.finite.all_finite
 _unscale = mpls.core.gradients._unscale
 
 
@@ -64,42 +67,50 @@ def _rule(**changes: Callable[[Any], Any]) -> Callable[[], list[Patch]]:
     """Return the fault of a rule with other settings."""
 
     def patches() -> list[Patch]:
-        def next_state(state: Any, grads_finite: Any, rule: Any, select: Any) -> Any:
+        def next_state(state: Any, grads_finite: Any, rule: Any, select: Any = select_python) -> Any:
             changed = {name: change(getattr(rule, name)) for name, change in changes.items()}
             return _next_state(state, grads_finite, dataclasses.replace(rule, **changed), select)
 
-        return [(mpls.core.dynamic, "next_state", next_state)]
+        def is_due(good_steps: Any, rule: Any) -> Any:
+            late_or_early = changes.get("growth_steps", lambda steps: steps)
+            return good_steps + 1 >= late_or_early(rule.growth_steps)
+
+        return [*_in_all_modes(next_state), (mpls.core.dynamic, "is_due", is_due)]
 
     return patches
 
 
-def _state(change: Callable[[Any, Any, Any, Any], Any]) -> Callable[[], list[Patch]]:
-    """Return the fault of a rule that comes to another state: `change(before, after, grads_finite, rule)`."""
+def _in_all_modes(next_state: Any) -> list[Patch]:
+    return [(mpls.core.dynamic, "next_state", next_state), (mpls.core.eager, "next_state", next_state)]
+
+
+def _state(change: Callable[[Any, Any, Any, Any, Any], Any]) -> Callable[[], list[Patch]]:
+    """Return the fault of a rule that comes to another state: `change(before, after, grads_finite, rule, select)`."""
 
     def patches() -> list[Patch]:
-        def next_state(state: Any, grads_finite: Any, rule: Any, select: Any) -> Any:
-            return change(state, _next_state(state, grads_finite, rule, select), grads_finite, rule)
+        def next_state(state: Any, grads_finite: Any, rule: Any, select: Any = select_python) -> Any:
+            return change(state, _next_state(state, grads_finite, rule, select), grads_finite, rule, select)
 
-        return [(mpls.core.dynamic, "next_state", next_state)]
+        return _in_all_modes(next_state)
 
     return patches
 
 
-def _keep_count_on_overflow(before: Any, after: Any, grads_finite: Any, rule: Any) -> Any:
-    return after._replace(good_steps=tf.where(grads_finite, after.good_steps, before.good_steps))
+def _keep_count_on_overflow(before: Any, after: Any, grads_finite: Any, rule: Any, select: Any) -> Any:
+    return after._replace(good_steps=select(grads_finite, after.good_steps, before.good_steps))
 
 
-def _keep_count_on_growth(before: Any, after: Any, grads_finite: Any, rule: Any) -> Any:
-    return after._replace(good_steps=tf.where(grads_finite, before.good_steps + 1, after.good_steps))
+def _keep_count_on_growth(before: Any, after: Any, grads_finite: Any, rule: Any, select: Any) -> Any:
+    return after._replace(good_steps=select(grads_finite, before.good_steps + 1, after.good_steps))
 
 
-def _grow_only_at_the_very_count(before: Any, after: Any, grads_finite: Any, rule: Any) -> Any:
+def _grow_only_at_the_very_count(before: Any, after: Any, grads_finite: Any, rule: Any, select: Any) -> Any:
     is_beyond = before.good_steps + 1 > rule.growth_steps
-    return after._replace(scale=tf.where(grads_finite & is_beyond, before.scale, after.scale))
+    return after._replace(scale=select(grads_finite & is_beyond, before.scale, after.scale))
 
 
-def _grow_on_overflow(before: Any, after: Any, grads_finite: Any, rule: Any) -> Any:
-    return after._replace(scale=tf.where(grads_finite, after.scale, before.scale * rule.multiplier))
+def _grow_on_overflow(before: Any, after: Any, grads_finite: Any, rule: Any, select: Any) -> Any:
+    return after._replace(scale=select(grads_finite, after.scale, before.scale * rule.multiplier))
 
 
 def _finite(check: Callable[[list[Any]], Any]) -> Callable[[], list[Patch]]:
@@ -147,13 +158,13 @@ def _on_the_first_replica() -> list[Patch]:
 
 
 def _unscaled(unscale: Callable[[Any, Any], Any]) -> Callable[[], list[Patch]]:
-    """Return the fault of another way to unscale a gradient that is not None."""
+    """Return the fault of another way to unscale a gradient."""
 
     def patches() -> list[Patch]:
-        def faulty(grad: Any, scale: Any) -> Any:
-            return None if grad is None else unscale(grad, scale)
+        def faulty(grads: list[Any], scale: Any, known: Any) -> list[Any]:
+            return [unscale(grad, scale) for grad in grads]
 
-        return [(mpls.core.gradients, "_unscale", faulty)]
+        return [(mpls.core.gradients, "_unscale", unscale), (mpls.core.gradients, "_unscale_each", faulty)]
 
     return patches
 
@@ -170,8 +181,11 @@ def _forget_bfloat16(grad: Any, scale: Any) -> Any:
     return grad if grad.dtype == tf.bfloat16 else _unscale(grad, scale)
 
 
-def _forget_sparse(grad: Any, scale: Any) -> Any:
-    return grad if isinstance(grad, tf.IndexedSlices) else _unscale(grad, scale)
+def _forget_sparse() -> list[Patch]:
+    def with_values(grad: Any, values: Any) -> Any:
+        return grad if isinstance(grad, tf.IndexedSlices) else values
+
+    return [(mpls.core.gradients, "with_values", with_values)]
 
 
 def _round_float64(grad: Any, scale: Any) -> Any:
@@ -194,17 +208,17 @@ def _loss_is_not_scaled() -> list[Patch]:
 
 
 def _skipped_steps_are_applied() -> list[Patch]:
-    def choose(condition: Any, if_true: Any, if_false: Any) -> Any:
-        return if_true()
+    def one_of(condition: Any, if_true: Any, if_false: Any, tensors: Any) -> Any:
+        return mpls.core.step.group(if_true())
 
-    return [(mpls.core.step, "_choose", choose)]
+    return [(mpls.core.step, "one_of", one_of)]
 
 
 def _nothing_is_applied() -> list[Patch]:
-    def choose(condition: Any, if_true: Any, if_false: Any) -> Any:
-        return if_false()
+    def one_of(condition: Any, if_true: Any, if_false: Any, tensors: Any) -> Any:
+        return mpls.core.step.group(if_false())
 
-    return [(mpls.core.step, "_choose", choose)]
+    return [(mpls.core.step, "one_of", one_of)]
 
 
 def _keras_counts_no_skip() -> list[Patch]:
@@ -309,7 +323,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("float16 is not unscaled", _unscaled(_forget_float16), ("float16_inf_middle",)),
     Fault("bfloat16 is not unscaled", _unscaled(_forget_bfloat16), ("bfloat16_inf_middle",)),
     Fault("float64 is unscaled in float32", _unscaled(_round_float64), ("float64_inf_middle",)),
-    Fault("sparse gradients are not unscaled", _unscaled(_forget_sparse), ("sparse_inf_middle",)),
+    Fault("sparse gradients are not unscaled", _forget_sparse, ("sparse_inf_middle",)),
     Fault(
         "unscaling by the reciprocal, which the largest scale flushes to zero",
         _unscaled(_multiply_by_the_reciprocal),

@@ -44,7 +44,7 @@ class DynamicState(DynamicLossScale):
         """Return the scale as a scalar float32 tensor of the backend."""
         if keras.backend.backend() == "tensorflow":
             # Keras' own conversion would return the variable.
-            return tf.convert_to_tensor(self.scale.value)
+            return super().__call__()
         return keras.ops.convert_to_tensor(self.scale)
 
     def _create_weights(self) -> None:

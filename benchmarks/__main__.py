@@ -1,0 +1,158 @@
+"""Measure what loss scaling costs: the bare optimizer, the originals and mpls, alternating in one process."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import gc
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+import tensorflow as tf
+
+from benchmarks import report
+from benchmarks.cells import Cell, grid, modes_of
+from benchmarks.costs import DTYPES, SIZES, costs_of, measure_costs
+from benchmarks.counting import count
+from benchmarks.models import MODELS, model_step
+from benchmarks.steps import candidates_of, trainings
+from benchmarks.timing import Samples, measure
+
+SECONDS = {"quick": 0.3, "usual": 1.5, "full": 1.5}
+PARTS = ("costs", "steps", "models", "counts")
+
+
+def _command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--quick", dest="kind", action="store_const", const="quick", help="a look, in minutes")
+    length.add_argument("--full", dest="kind", action="store_const", const="full", help="the whole grid, in hours")
+    parser.set_defaults(kind="usual")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="steps by name, such as 'v1/session/*'")
+    parser.add_argument("--seconds", type=float, help="how long to measure each kind of step")
+    parser.add_argument("--out", type=Path, default=Path("benchmark"), help="where to write; .json and .png are added")
+    return parser.parse_args(arguments)
+
+
+Row = dict[str, Any]
+
+_COSTS = (
+    "none",
+    "read by sums",
+    "read by numpy",
+    "read and write",
+    "original check",
+    "mpls check",
+    "original unscale",
+    "mpls unscale",
+    "original decision",
+    "mpls decision",
+)
+
+
+def _costs(kind: str, seconds: float, threads: int) -> Iterator[Row]:
+    print("\nParts of it, in tf.function, in ms above a step that does nothing to its gradients (none):")
+    _print_line(["", *_COSTS])
+    for variables, elements in SIZES if kind != "quick" else SIZES[:2]:
+        for dtype in DTYPES:
+            costs = costs_of(measure_costs(variables, elements, dtype, seconds, threads))
+            name = f"{variables}x{elements}/{dtype}"
+            _print_line([name, *(f"{1e3 * costs[each]:.3f}" if each in costs else "-" for each in _COSTS)])
+            yield {"name": name, "seconds": costs}
+
+
+def _steps(cells: list[Cell], seconds: float) -> Iterator[Row]:
+    print("\nTraining steps that are nearly all optimizer; overheads as shares of the step without loss scaling:")
+    _print_line(report.HEADER)
+    for cell in cells:
+        with trainings(cell) as built:
+            samples = measure({name: training.step for name, training in built.items()}, seconds)
+        built.clear()
+        tf.keras.backend.clear_session()
+        # Functions and what they are of refer to each other.
+        gc.collect()
+        yield _step_row(cell.name, samples)
+
+
+def _models(families: list[str], seconds: float) -> Iterator[Row]:
+    print("\nTraining steps of small models:")
+    _print_line(report.HEADER)
+    for family in families:
+        for name in MODELS:
+            steps = {each: model_step(name, family, each) for each in candidates_of(Cell(family, "function", 1, 1))}
+            yield _step_row(f"{family}/function/{name}", measure(steps, 4 * seconds))
+
+
+def _step_row(name: str, samples: Samples) -> Row:
+    row = report.row_of(name, samples)
+    _print_line(report.line_of(row))
+    return row
+
+
+def _counts(families: list[str], kind: str) -> Iterator[Row]:
+    print("\nCounted, each candidate in a process of its own:")
+    _print_line(["", "candidate", "first step, s", "ops", "retraces", "host reads", "peak, MB"])
+    for family in families:
+        for mode in modes_of(family):
+            for variables, elements in ((100, 100),) if kind == "quick" else ((100, 100), (4, 5_000_000)):
+                cell = Cell(family, mode, variables, elements)
+                for candidate in candidates_of(cell):
+                    counts = count(cell, candidate)
+                    numbers = ["-" if counts[key] is None else str(counts[key]) for key in _NUMBERS]
+                    first, peak = f"{counts['first_step_seconds']:.2f}", f"{counts['peak_bytes'] / 1e6:.0f}"
+                    _print_line([cell.name, candidate, first, *numbers, peak])
+                    yield {"name": cell.name, "candidate": candidate, **counts}
+
+
+_NUMBERS = ("ops", "retraces", "host_reads")
+
+
+def _print_line(cells: Sequence[str]) -> None:
+    print("  ".join([cells[0].ljust(46), *(cell.rjust(13) for cell in cells[1:])]).rstrip(), flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; returns the status to exit with."""
+    options = _command_line(arguments)
+    seconds = options.seconds or SECONDS[options.kind]
+    threads = os.cpu_count() or 1
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+    warnings.simplefilter("ignore")
+    tf.get_logger().setLevel("ERROR")
+    cells = [cell for cell in grid(options.kind) if fnmatch.fnmatch(cell.name, options.only)]
+    families = list(dict.fromkeys(cell.family for cell in cells))
+    parts = {
+        "costs": lambda: _costs(options.kind, seconds, threads),
+        "steps": lambda: _steps(cells, seconds),
+        "models": lambda: _models(families, seconds),
+        "counts": lambda: _counts(families, options.kind),
+    }
+    started = time.time()
+    results: dict[str, Any] = {"command": " ".join(sys.argv), "machine": report.machine(threads)}
+    print(results["machine"])
+    for part in (part for part in PARTS if part in options.parts):
+        rows = results[part] = []
+        for row in parts[part]():
+            rows.append(row)
+            results["seconds"] = time.time() - started
+            # Each row as soon as it is there: what was measured in hours is not lost when something fails.
+            report.write_json(options.out.with_suffix(".json"), results)
+    if results.get("steps"):
+        report.write_plot(options.out.with_suffix(".png"), results["steps"])
+    print(f"\nwrote {options.out.with_suffix('.json')} after {results['seconds']:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

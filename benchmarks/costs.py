@@ -1,0 +1,115 @@
+"""The parts of loss scaling by themselves, beside the floors under them: what reading and writing memory costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import mpls.v1
+from benchmarks.timing import Samples, measure
+from mpls.core import finite, gradients
+
+SIZES = ((300, 1_000), (60, 200_000), (4, 5_000_000))
+DTYPES = ("float32", "float16", "bfloat16")
+_SCALE = 1024.0
+
+
+def _original_unscale(grads: list[Any], scale: Any) -> list[Any]:
+    # As the wrappers of tf.compat.v1 and tf_keras do.
+    inverse = 1.0 / scale
+    return [grad * tf.cast(inverse, grad.dtype) for grad in grads]
+
+
+def _original_check(grads: list[Any]) -> Any:
+    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(grad)) for grad in grads])
+
+
+def _numpy_floor(arrays: list[Any], pool: ThreadPoolExecutor, threads: int) -> Callable[[], Any]:
+    """Return what reads arrays once, in as many threads as there are processors."""
+    parts = [part for array in arrays for part in np.array_split(array.reshape(-1), threads)]
+    groups = [parts[index::threads] for index in range(threads)]
+    return lambda: list(pool.map(lambda group: [np.add.reduce(part) for part in group], groups))
+
+
+def _decision(loss_scale: Any) -> Callable[[], Any]:
+    """Return a step without gradients to speak of: what is left is the update of the scale and the conditional."""
+    counter, grad = tf.Variable(0), tf.Variable(1.0)
+
+    def decide() -> None:
+        update, is_finite = loss_scale.update([grad.read_value()])
+        with tf.control_dependencies([update]):
+            tf.cond(is_finite, lambda: tf.group(counter.assign_add(1)), tf.no_op)
+
+    return tf.function(decide, autograph=False)
+
+
+def measure_costs(variables: int, elements: int, dtype: str, seconds: float, threads: int) -> Samples:
+    """Measure unscaling, finite check and decision of mpls and of the originals, and the floors, in `tf.function`.
+
+    Each but the decisions is a step that computes gradients, does its part to them, and applies them: what it takes
+    above `none`, which does nothing to them, is what it costs where it stands. The floors are `read by sums`,
+    one TensorFlow op that reads each gradient, and `read and write`, one that multiplies it in place; and, a time by
+    itself, `read by numpy`, of float32 arrays in as many threads as there are processors.
+    """
+    shape = [elements // 100, 100]
+
+    def held(low: float, high: float) -> list[Any]:
+        values = [tf.random.stateless_uniform(shape, (1, index), low, high) for index in range(variables)]
+        return [tf.Variable(tf.cast(value, dtype)) for value in values]
+
+    weights, slots, factors = held(0.5, 1.5), held(0.0, 0.0), held(0.001, 0.01)
+    scale = tf.Variable(_SCALE)
+
+    def step(part: Callable[[list[Any]], tuple[list[Any], list[Any]]]) -> Callable[[], Any]:
+        def once() -> None:
+            seed = tf.cast(scale.read_value(), dtype)
+            grads = [
+                tf.raw_ops.ReluGrad(gradients=factor.read_value() * seed, features=factor.read_value())
+                for factor in factors
+            ]
+            grads, first = part(grads)
+            with tf.control_dependencies(first):
+                for weight, slot, grad in zip(weights, slots, grads, strict=True):
+                    tf.raw_ops.ResourceApplyKerasMomentum(
+                        var=weight.handle,
+                        accum=slot.handle,
+                        lr=tf.constant(1e-8, dtype),
+                        grad=grad,
+                        momentum=tf.constant(0.9, dtype),
+                    )
+
+        return tf.function(once, autograph=False)
+
+    candidates = {
+        "none": step(lambda grads: (grads, [])),
+        "read by sums": step(lambda grads: (grads, [_used(tf.add_n([tf.reduce_sum(grad) for grad in grads]))])),
+        "read and write": step(lambda grads: ([grad * tf.cast(scale.read_value(), dtype) for grad in grads], [])),
+        "original check": step(lambda grads: (grads, [_used(_original_check(grads))])),
+        "mpls check": step(lambda grads: (grads, [_used(finite.all_finite(grads))])),
+        "original unscale": step(lambda grads: (_original_unscale(grads, scale.read_value()), [])),
+        "mpls unscale": step(lambda grads: (gradients.unscale_gradients(grads, scale.read_value()), [])),
+    }
+    for name, module in {"original": tf.compat.v1.mixed_precision, "mpls": mpls.v1}.items():
+        candidates[f"{name} decision"] = _decision(module.DynamicLossScale(_SCALE, 10**9))
+    with ThreadPoolExecutor(threads) as pool:
+        if dtype == "float32":
+            candidates["read by numpy"] = _numpy_floor([variable.numpy() for variable in weights], pool, threads)
+        return measure(candidates, seconds)
+
+
+def _used(result: Any) -> Any:
+    """Return an op that needs a result, and that TensorFlow does not leave out."""
+    return tf.debugging.assert_none_equal(tf.cast(result, tf.float32), -1.0)
+
+
+def costs_of(samples: Samples) -> dict[str, float]:
+    """Return what each part costs, in seconds."""
+    alone = ("none", "read by numpy")
+    return {
+        name: samples.median(name) if name in alone or name.endswith("decision") else samples.overhead(name, "none")
+        for name in samples.seconds
+    }

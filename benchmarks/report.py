@@ -1,0 +1,98 @@
+"""What is shown of a run of the benchmark: tables on the terminal, a JSON file and a plot."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+import tf_keras
+
+from benchmarks.steps import BARE, MPLS, ORIGINAL
+from benchmarks.timing import Samples
+
+# Where the original costs less than this share of the bare step, its overhead is noise.
+SMALL_SHARE = 0.05
+
+
+def row_of(name: str, samples: Samples) -> dict[str, Any]:
+    """Return what the samples of one kind of step say, as plain numbers.
+
+    Returns:
+        `name`; for each candidate its median and quartiles, in seconds; `overhead` of the original and of mpls in
+        seconds, over the bare step; and `ratio`, that of mpls to that of the original, with a 90 % interval.
+    """
+    row: dict[str, Any] = {"name": name, "rounds": len(samples.seconds[BARE]), "seconds": {}, "overhead": {}}
+    for candidate in samples.seconds:
+        row["seconds"][candidate] = [samples.median(candidate), *samples.quartiles(candidate)]
+        if candidate != BARE:
+            row["overhead"][candidate] = samples.overhead(candidate, BARE)
+    row["ratio"] = samples.ratio(MPLS, ORIGINAL, BARE) if ORIGINAL in samples.seconds else None
+    return row
+
+
+def is_small(row: dict[str, Any]) -> bool:
+    """Return whether the original's overhead is less than 5 % of the bare step."""
+    return bool(row["overhead"][ORIGINAL] < SMALL_SHARE * row["seconds"][BARE][0])
+
+
+HEADER = ["", "none, ms", "original, %", "mpls, %", "ratio", "90 % of it"]
+
+
+def line_of(row: dict[str, Any]) -> list[str]:
+    """Return a row as cells of a table: overheads as shares of the bare step."""
+    bare = row["seconds"][BARE][0]
+    shares = [
+        f"{100 * row['overhead'][each] / bare:.1f}" if each in row["overhead"] else "-" for each in (ORIGINAL, MPLS)
+    ]
+    if row["ratio"] is None:
+        return [row["name"], f"{1e3 * bare:.3f}", *shares, "-", ""]
+    ratio, low, high = row["ratio"]
+    note = " (original under 5 %)" if is_small(row) else ""
+    return [row["name"], f"{1e3 * bare:.3f}", *shares, f"{ratio:.2f}", f"{low:.2f} to {high:.2f}{note}"]
+
+
+def machine(threads: int) -> dict[str, Any]:
+    """Return what was measured, and on what."""
+    return {
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "tf_keras": tf_keras.__version__,
+        "keras": keras.__version__,
+        "processor": platform.machine(),
+        "processors": threads,
+    }
+
+
+def write_json(path: Path, results: dict[str, Any]) -> None:
+    """Write everything that was measured."""
+    path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def write_plot(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Plot the overheads of original and mpls, one point per kind of step, on logarithmic axes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 7), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    by_kind: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if ORIGINAL in row["overhead"]:
+            points = by_kind.setdefault("/".join(row["name"].split("/")[:2]), [])
+            points.append((row["overhead"][ORIGINAL] * 1e3, row["overhead"][MPLS] * 1e3))
+    smallest = 1e-3
+    for index, (kind, points) in enumerate(sorted(by_kind.items())):
+        x, y = zip(*[[max(value, smallest) for value in point] for point in points], strict=True)
+        axes.scatter(x, y, s=18, marker="os^Dv"[index % 5], label=kind)
+    ends = [smallest, max([value for points in by_kind.values() for point in points for value in point] + [1.0])]
+    axes.plot(ends, ends, color="gray", linewidth=1, label="the same")
+    axes.plot(ends, [end / 2 for end in ends], color="gray", linewidth=1, linestyle="--", label="half")
+    axes.set(xscale="log", yscale="log", xlabel="overhead of the original, ms", ylabel="overhead of mpls, ms")
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=150)

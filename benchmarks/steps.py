@@ -1,0 +1,219 @@
+"""Training steps that are nearly all optimizer: a cheap loss, momentum, and one way of loss scaling or none.
+
+The ratios between candidates are those of the worst case: in a real step, forward and backward pass take most of the
+time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+import mpls.keras
+import mpls.v1
+from benchmarks.cells import Cell
+
+BARE, ORIGINAL, MPLS = "none", "original", "mpls"
+_SCALE = 2.0**10
+# No growth while it is measured, so that all steps are the same.
+_GROWTH_STEPS = 10**9
+_ROWS = 1_000_000
+_READ_ROWS = _ROWS // 100
+
+v1 = tf.compat.v1
+
+
+def candidates_of(cell: Cell) -> list[str]:
+    """Return the candidates that there are.
+
+    Keras 3 has no fixed scale, and that of `tf.compat.v1` cannot cast its scale to float16 gradients.
+    """
+    has_none = cell.family == "keras3" and not cell.is_dynamic
+    fails = cell.family == "v1" and cell.dtype != "float32"
+    return [BARE, MPLS] if has_none or fails else [BARE, ORIGINAL, MPLS]
+
+
+class Training:
+    """The variables, the optimizer and the step of one candidate.
+
+    Args:
+        cell: the kind of step.
+        candidate: `none` for the bare optimizer, `original` or `mpls`.
+
+    Attributes:
+        step: takes a step; returns when it is done.
+        function: the `tf.function` in it, where the mode has one.
+        session: the session in it, where the mode has one; it has to be closed.
+    """
+
+    def __init__(self, cell: Cell, candidate: str) -> None:
+        self.cell = cell
+        self.candidate = candidate
+        self.function: Any = None
+        self.session: Any = None
+        self.graph: Any = None
+        self._strategy = _two_replicas() if cell.replicas > 1 else None
+        with contextlib.nullcontext() if self._strategy is None else self._strategy.scope():
+            self.step: Callable[[], Any] = self._session_step() if cell.mode == "session" else self._eager_step()
+
+    def _create(self) -> None:
+        cell = self.cell
+        rows = (
+            tf.constant(np.random.default_rng(0).choice(_ROWS, _READ_ROWS, replace=False)) if cell.is_sparse else None
+        )
+        self.variables, self._inputs = [], []
+        for _ in range(cell.variables):
+            shape = [_ROWS, cell.elements // _ROWS] if cell.is_sparse else _shape(cell.elements)
+            weights = _random([_READ_ROWS, *shape[1:]] if cell.is_sparse else shape, 0.001, 0.01)
+            self.variables.append(self._variable(tf.cast(_random(shape, 0.5, 1.5), cell.dtype)))
+            self._inputs.append((self._constant(tf.cast(weights, cell.dtype)), rows))
+        self.optimizer = scaled(cell.family, self.candidate, momentum(cell.family), is_dynamic=cell.is_dynamic)
+
+    def _variable(self, initial: Any) -> Any:
+        if self.cell.family == "keras3":
+            return keras.Variable(initial, dtype=self.cell.dtype)
+        if self.cell.mode == "session":
+            return v1.Variable(initial, use_resource=True)
+        return tf.Variable(initial)
+
+    def _constant(self, value: Any) -> Any:
+        """Hold a value where no graph optimizer can compute with it beforehand."""
+        if self.cell.mode == "session":
+            return v1.Variable(value, trainable=False, use_resource=True)
+        return tf.Variable(value, trainable=False)
+
+    def loss(self) -> Any:
+        """Return the loss: its gradients are read and written twice before they come out."""
+        terms = []
+        for variable, (weights, rows) in zip(self.variables, self._inputs, strict=True):
+            value = variable.value if self.cell.family == "keras3" else variable
+            read = value if rows is None else tf.gather(value, rows)
+            # Graph optimizers know no arithmetic of ReLU: they cannot cancel the scale against its reciprocal.
+            terms.append(tf.reduce_sum(tf.cast(tf.nn.relu(read * weights), tf.float32)))
+        return tf.add_n(terms)
+
+    def _eager_step(self) -> Callable[[], Any]:
+        self._create()
+        once: Callable[[], Any] = lambda: minimize(self.cell.family, self.optimizer, self.loss, self.variables)  # noqa: E731
+        if self._strategy is not None:
+            strategy, in_replica = self._strategy, once
+            once = lambda: strategy.run(in_replica)  # noqa: E731
+        build(self.cell.family, self.optimizer, self.variables)
+        if self.cell.mode == "eager":
+            return once
+
+        def in_function() -> None:
+            once()
+
+        self.function = tf.function(in_function, jit_compile=self.cell.mode == "xla", autograph=False)
+        return self.function
+
+    def _session_step(self) -> Callable[[], Any]:
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            self._create()
+            train_op = self.optimizer.minimize(self.loss(), var_list=self.variables)
+            self.session = v1.Session()
+            self.session.run(v1.global_variables_initializer())
+        return lambda: self.session.run(train_op)
+
+    def slots(self) -> list[Any]:
+        """Return the momenta."""
+        wrapped = "_optimizer" if self.cell.family == "v1" else "inner_optimizer"
+        inner = self.optimizer if self.candidate == BARE else getattr(self.optimizer, wrapped)
+        if self.cell.family in ("v1", "legacy"):
+            return [inner.get_slot(variable, "momentum") for variable in self.variables]
+        return list(inner.momentums)
+
+    def close(self) -> None:
+        """Release what a session holds."""
+        if self.session is not None:
+            self.session.close()
+
+
+def _two_replicas() -> Any:
+    # The collective ops of one strategy are not to meet those of another, which sums other shapes.
+    tf.distribute.MirroredStrategy._collective_key_base += 10_000
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def _shape(elements: int) -> list[int]:
+    """Return a matrix's shape, as most gradients are matrices."""
+    rows = 10 ** (len(str(elements)) // 2)
+    return [rows, elements // rows]
+
+
+def _random(shape: list[int], low: float, high: float) -> Any:
+    return tf.random.stateless_uniform(shape, (1, 2), low, high)
+
+
+def momentum(family: str) -> Any:
+    """Return the bare optimizer: SGD with momentum, so small a rate that no variable ever gets far."""
+    if family == "v1":
+        return v1.train.MomentumOptimizer(1e-8, 0.9)
+    module = {"legacy": tf_keras.optimizers.legacy, "new": tf_keras.optimizers, "keras3": keras.optimizers}[family]
+    return module.SGD(1e-8, momentum=0.9)
+
+
+def scaled(family: str, candidate: str, optimizer: Any, *, is_dynamic: bool = True) -> Any:
+    """Wrap an optimizer as the candidate does."""
+    if candidate == BARE:
+        return optimizer
+    if family == "v1":
+        module = mpls.v1 if candidate == MPLS else v1.mixed_precision
+        scale = module.DynamicLossScale(_SCALE, _GROWTH_STEPS) if is_dynamic else module.FixedLossScale(_SCALE)
+        return module.MixedPrecisionLossScaleOptimizer(optimizer, scale)
+    if candidate == MPLS:
+        wrapper = mpls.keras.LossScaleOptimizer
+    else:
+        wrapper = (keras.optimizers if family == "keras3" else tf_keras.mixed_precision).LossScaleOptimizer
+    if is_dynamic:
+        return wrapper(optimizer, initial_scale=_SCALE, dynamic_growth_steps=_GROWTH_STEPS)
+    return wrapper(optimizer, dynamic=False, initial_scale=_SCALE)
+
+
+def build(family: str, optimizer: Any, variables: list[Any]) -> None:
+    """Create the slots, where that has to be done before the first step."""
+    if family == "legacy":
+        optimizer._create_all_weights(variables)
+    elif family != "v1":
+        optimizer.build(variables)
+
+
+def minimize(family: str, optimizer: Any, loss: Callable[[], Any], variables: list[Any]) -> None:
+    """Take a step as a custom loop of the family does, with loss scaling if the optimizer has it."""
+    is_scaled = hasattr(optimizer, "get_scaled_loss" if family != "keras3" else "inner_optimizer")
+    if family == "v1":
+        optimizer.minimize(loss, var_list=variables)
+        return
+    watched = [variable.value for variable in variables] if family == "keras3" else variables
+    with tf.GradientTape() as tape:
+        value = loss()
+        if is_scaled:
+            value = optimizer.scale_loss(value) if family == "keras3" else optimizer.get_scaled_loss(value)
+    grads = tape.gradient(value, watched)
+    if is_scaled and family != "keras3":
+        grads = optimizer.get_unscaled_gradients(grads)
+    if family == "keras3":
+        optimizer.apply(grads, variables)
+    else:
+        optimizer.apply_gradients(zip(grads, variables, strict=True))
+
+
+@contextlib.contextmanager
+def trainings(cell: Cell) -> Iterator[dict[str, Training]]:
+    """Build every candidate of a cell, and close them at the end."""
+    built: dict[str, Training] = {}
+    try:
+        for candidate in candidates_of(cell):
+            built[candidate] = Training(cell, candidate)
+        yield built
+    finally:
+        for training in built.values():
+            training.close()

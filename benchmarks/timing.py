@@ -1,0 +1,88 @@
+"""Times of several candidates, measured alternately in one process."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+# Long enough for the clock, short enough for the noise of the machine to hit all candidates alike.
+_SAMPLE_SECONDS = 0.004
+_WARM_UP_CALLS = 5
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Seconds per call, one row per candidate, one column per round.
+
+    Attributes:
+        seconds: by candidate; in each round every candidate has been measured, in an order of its own.
+    """
+
+    seconds: Mapping[str, np.ndarray]
+
+    def median(self, name: str) -> float:
+        """Return the median time of a candidate, in seconds."""
+        return float(np.median(self.seconds[name]))
+
+    def quartiles(self, name: str) -> tuple[float, float]:
+        """Return the first and the third quartile of a candidate's times, in seconds."""
+        low, high = np.quantile(self.seconds[name], (0.25, 0.75))
+        return float(low), float(high)
+
+    def overhead(self, name: str, bare: str) -> float:
+        """Return how much longer a candidate takes than another one, in seconds: the median over the rounds."""
+        return float(np.median(self.seconds[name] - self.seconds[bare]))
+
+    def ratio(self, name: str, other: str, bare: str) -> tuple[float, float, float]:
+        """Return the overhead of a candidate as a share of another's, and the bounds of a 90 % interval.
+
+        The interval is that of 400 resamplings of the rounds.
+        """
+        ours = self.seconds[name] - self.seconds[bare]
+        theirs = self.seconds[other] - self.seconds[bare]
+        chosen = np.random.default_rng(1).integers(0, len(ours), (400, len(ours)))
+        ratios = np.median(ours[chosen], axis=1) / np.median(theirs[chosen], axis=1)
+        low, high = np.quantile(ratios, (0.05, 0.95))
+        return float(np.median(ours) / np.median(theirs)), float(low), float(high)
+
+
+def measure(candidates: Mapping[str, Callable[[], object]], seconds: float, max_rounds: int = 60) -> Samples:
+    """Call the candidates alternately, in a new order each round.
+
+    Args:
+        candidates: what to call, by name; a call returns when its work is done.
+        seconds: about how long to go on; there are at least five rounds.
+        max_rounds: the largest number of rounds.
+    """
+    calls = {}
+    expected = 0.0
+    for name, candidate in candidates.items():
+        once = _time(candidate, _WARM_UP_CALLS) and _time(candidate, 2)
+        calls[name] = max(1, round(_SAMPLE_SECONDS / once))
+        expected += once * calls[name]
+    rounds = min(max_rounds, max(5, int(seconds / expected)))
+    taken: dict[str, list[float]] = {name: [] for name in candidates}
+    order = list(candidates)
+    shuffled = random.Random(1)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            shuffled.shuffle(order)
+            for name in order:
+                taken[name].append(_time(candidates[name], calls[name]))
+    finally:
+        gc.enable()
+    return Samples({name: np.array(values) for name, values in taken.items()})
+
+
+def _time(candidate: Callable[[], object], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        candidate()
+    return (time.perf_counter() - start) / calls

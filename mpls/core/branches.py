@@ -1,0 +1,56 @@
+"""Conditionals whose branches are run for what they do, and ops that stand for several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.core.choices import runs_branches_whole
+from mpls.upstream import conditional_of, devices_in, keep_branches_whole
+
+
+def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], tensors: list[Any]) -> Any:
+    """Do one of two things.
+
+    Args:
+        condition: scalar boolean tensor; where it is known, or a bool, there is no conditional.
+        if_true: returns an op, or None.
+        if_false: the same.
+        tensors: the dense tensors that go into the branches, apart from scalars.
+
+    Returns:
+        In a graph, an op that does it; in eager mode None.
+    """
+    known = condition if isinstance(condition, bool) else tf.get_static_value(condition)
+    if known is not None:
+        return group(if_true() if known else if_false())
+    branches: list[Any] = []
+
+    def branch(fn: Callable[[], Any]) -> Any:
+        branches.append(tf.compat.v1.get_default_graph())
+        return group(fn())
+
+    result = tf.cond(condition, lambda: branch(if_true), lambda: branch(if_false))
+    if not tf.executing_eagerly() and not tf.distribute.has_strategy():
+        conditional = conditional_of(result)
+        devices = set().union(*map(devices_in, branches))
+        if conditional is not None and runs_branches_whole(tensors, devices):
+            keep_branches_whole(conditional)
+    return group(result)
+
+
+def group(*results: Any, name: str | None = None) -> Any:
+    """Return one op that runs all results, per-replica ones among them; None in eager mode.
+
+    Args:
+        *results: ops, tensors, per-replica values of either, and None, which is ignored.
+        name: name of the op.
+    """
+    if tf.executing_eagerly():
+        return None
+    ops: list[Any] = []
+    for result in results:
+        ops.extend(op for op in tf.distribute.get_strategy().experimental_local_results(result) if op is not None)
+    return tf.group(*ops, name=name)

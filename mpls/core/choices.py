@@ -1,0 +1,104 @@
+"""Which of several ways to compute the same thing is taken: chosen here and nowhere else.
+
+The fast ways need ops that not every device has, or ops that read better alone than in a compiled program. The plain
+ones are there for those; `plain_ways` takes them everywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.upstream import is_compiled_by_xla, kernels_of
+
+SUMMARY_OP = "DebugNumericSummaryV2"
+# Elements from which on XLA's programs read products faster than they take longer to compile.
+_WORTH_A_PRODUCT = 2**12
+# Elements that take about as long to read and write as a switch takes.
+_SMALL = 2**14
+
+_asked_for_plain: list[None] = []
+
+
+@contextmanager
+def plain_ways() -> Iterator[None]:
+    """Take the plain ways in this block, in all threads: what they compute is the same, to the last bit."""
+    _asked_for_plain.append(None)
+    try:
+        yield
+    finally:
+        _asked_for_plain.pop()
+
+
+def uses_plain_ways() -> bool:
+    """Return whether ops that are made now will be compiled by XLA, which fuses plain ops, or are asked to be plain."""
+    return bool(_asked_for_plain) or is_compiled_by_xla()
+
+
+def has_summary(tensor: Any) -> bool:
+    """Return whether one op that reads a tensor once can tell if it is finite, wherever the op may be placed.
+
+    Args:
+        tensor: a dense tensor; where its device is not known, any device of this process may get it.
+    """
+    if uses_plain_ways() or not tensor.dtype.is_floating:
+        return False
+    return all((kind, tensor.dtype.base_dtype) in _summary_kernels() for kind in _device_kinds(tensor.device))
+
+
+def is_read_by_products(tensor: Any) -> bool:
+    """Return whether a matrix product is the best way to read a tensor.
+
+    That is so in a program that XLA compiles for CPUs: it splits reductions, and writes and reads their operands, but
+    not those of products.
+
+    Args:
+        tensor: a dense tensor of any float dtype.
+    """
+    elements = tensor.shape.num_elements()
+    if _asked_for_plain or not tensor.dtype.is_floating or (elements is not None and elements < _WORTH_A_PRODUCT):
+        return False
+    return is_compiled_by_xla() and _device_kinds(tensor.device) == {"CPU"}
+
+
+def runs_branches_whole(tensors: list[Any], devices: set[str]) -> bool:
+    """Return whether the branches of a conditional are to run as one function each, on one device.
+
+    TensorFlow otherwise inlines both, and gives each tensor that goes in a switch of its own. It has to where a branch
+    spans devices; and it should where tensors are large: a function's ops do not reuse the memory of what goes in.
+
+    Args:
+        tensors: what goes in.
+        devices: those of all ops in the branches and of all that goes in; empty strings for those not known.
+    """
+    known = {device for device in devices if device}
+    if uses_plain_ways() or len(known) > 1 or not _is_local_cpu(known.pop() if known else ""):
+        return False
+    elements = [tensor.shape.num_elements() for tensor in tensors]
+    return None not in elements and sum(elements) <= _SMALL * len(elements)
+
+
+def _is_local_cpu(device: str) -> bool:
+    spec = tf.DeviceSpec.from_string(device)
+    return spec.job in (None, "localhost") and _device_kinds(device) == {"CPU"}
+
+
+@functools.lru_cache(maxsize=256)
+def _device_kinds(device: str) -> frozenset[str]:
+    kind = tf.DeviceSpec.from_string(device).device_type if device else None
+    return frozenset({kind}) if kind else _present_kinds()
+
+
+@functools.cache
+def _present_kinds() -> frozenset[str]:
+    # Without starting the devices, which users configure later.
+    return frozenset(device.device_type for device in tf.config.list_physical_devices() if "XLA" not in device.name)
+
+
+@functools.cache
+def _summary_kernels() -> frozenset[tuple[str, Any]]:
+    return kernels_of(SUMMARY_OP)

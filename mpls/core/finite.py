@@ -1,0 +1,81 @@
+"""Whether gradients are finite, all of them, read once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.core.choices import has_summary, is_read_by_products
+from mpls.core.gradients import values_of
+from mpls.core.packs import Packs
+
+# An op reads its tensor in one thread: large ones are read in pieces, by several.
+_PIECE_ELEMENTS = 2**19
+_MOST_PIECES = 16
+# With fewer, a product's result is nearly as large as what it reads; with more, its factor is denormal in float16.
+_COLUMNS = range(8, 2**13)
+# Of the summary op: two numbers, an id and whether anything is not finite.
+_HEALTH = 2
+
+
+def all_finite(grads: Any) -> Any:
+    """Return whether every element of every gradient is finite.
+
+    Args:
+        grads: nested structure of dense tensors, `tf.IndexedSlices` (only the values are looked at, never
+            densified), NumPy arrays, numbers, and None (ignored).
+
+    Returns:
+        Scalar boolean tensor; true for an empty structure, for None alone and for zero-size tensors.
+    """
+    tensors = [_tensor(grad) for grad in tf.nest.flatten(grads) if grad is not None]
+    if not tensors:
+        return tf.constant(True)
+    packed = Packs(tensors).tensors
+    with_summary = [tensor for tensor in packed if has_summary(tensor)]
+    checks = [_have_no_damage(with_summary)] if with_summary else []
+    if len(with_summary) < len(packed):
+        checks += [_is_finite(tensor) for tensor in packed if not has_summary(tensor)]
+    return _all(checks)
+
+
+def _tensor(grad: Any) -> Any:
+    values = values_of(grad)
+    return values if tf.is_tensor(values) else tf.convert_to_tensor(values)
+
+
+def _is_finite(tensor: Any) -> Any:
+    columns = tensor.shape[-1] if tensor.shape.rank else None
+    if columns is not None and columns in _COLUMNS and is_read_by_products(tensor):
+        # A sum with anything in it that is not finite is not finite; the others are below the largest number.
+        factor = tf.constant(2.0 ** -(columns.bit_length() + 1), tensor.dtype)
+        tensor = tf.linalg.matvec(tf.reshape(tensor, [-1, columns]), tf.fill([columns], factor))
+    return tf.reduce_all(tf.math.is_finite(tensor))
+
+
+def _all(checks: list[Any]) -> Any:
+    return checks[0] if len(checks) == 1 else tf.reduce_all(tf.stack(checks))
+
+
+def _have_no_damage(tensors: list[Any]) -> Any:
+    pieces = [piece for tensor in tensors for piece in _pieces(tensor)]
+    summaries = [
+        tf.raw_ops.DebugNumericSummaryV2(input=piece, tensor_debug_mode=_HEALTH, tensor_id=0) for piece in pieces
+    ]
+    total = summaries[0] if len(summaries) == 1 else tf.raw_ops.AddN(inputs=summaries)
+    if tf.executing_eagerly():
+        return tf.constant(not total.numpy()[1])
+    return tf.equal(tf.reduce_sum(total), 0.0)
+
+
+def _pieces(tensor: Any) -> list[Any]:
+    """Return the parts of a tensor that are read one by one; they share its memory."""
+    elements = tensor.shape.num_elements()
+    count = min(_MOST_PIECES, (elements or 0) // _PIECE_ELEMENTS)
+    if count < 2:
+        return [tensor]
+    flat = tf.reshape(tensor, [-1])
+    # Slices that start where the processor's vectors do are not copied.
+    size = -(-elements // count // 1024) * 1024
+    return [tf.slice(flat, [start], [min(size, elements - start)]) for start in range(0, elements, size)]

@@ -1,0 +1,200 @@
+"""The benchmark measures what it says: its arithmetic, its grid, its command, and that its candidates train alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from typing import Any, ClassVar
+
+import numpy as np
+from parameterized import parameterized
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def load(name: str) -> Any:
+    """Import a module of the benchmark, which is in the checkout only."""
+    sys.path.insert(0, str(ROOT))
+    try:
+        return importlib.import_module(f"benchmarks.{name}")
+    finally:
+        sys.path.remove(str(ROOT))
+
+
+class TimingTest(unittest.TestCase):
+    def samples(self, **seconds: list[float]) -> Any:
+        return load("timing").Samples({name: np.array(values) for name, values in seconds.items()})
+
+    def test_overheads_are_of_the_same_round(self) -> None:
+        # The machine was slow in the second round.
+        samples = self.samples(none=[1.0, 11.0, 1.0], original=[2.0, 12.0, 2.0], mpls=[1.5, 11.5, 1.5])
+        self.assertEqual(samples.overhead("original", "none"), 1.0)
+        self.assertEqual(samples.ratio("mpls", "original", "none"), (0.5, 0.5, 0.5))
+        self.assertEqual((samples.median("mpls"), samples.quartiles("mpls")), (1.5, (1.5, 6.5)))
+
+    def test_the_interval_shows_the_spread(self) -> None:
+        ours = [1.1 + 0.1 * (index % 9) for index in range(45)]
+        samples = self.samples(none=[1.0] * 45, original=[2.0] * 45, mpls=ours)
+        ratio, low, high = samples.ratio("mpls", "original", "none")
+        self.assertAlmostEqual(ratio, 0.5)
+        self.assertTrue(0.3 <= low < 0.5 < high <= 0.7, (low, high))
+
+    def test_candidates_alternate(self) -> None:
+        called: list[str] = []
+
+        def candidate(name: str) -> Any:
+            return lambda: (called.append(name), time.sleep(0.005))
+
+        samples = load("timing").measure({name: candidate(name) for name in "ab"}, seconds=0.2)
+        rounds = len(samples.seconds["a"])
+        self.assertGreaterEqual(rounds, 5)
+        self.assertEqual(len(samples.seconds["b"]), rounds)
+        measured = called[-2 * rounds :]
+        for start in range(0, len(measured), 2):
+            self.assertEqual(set(measured[start : start + 2]), {"a", "b"})
+        self.assertGreater(samples.median("a"), 0.004)
+
+
+class GridTest(unittest.TestCase):
+    def test_has_everything_that_is_to_be_measured(self) -> None:
+        cells = load("cells")
+        for kind in ("usual", "full"):
+            grid = cells.grid(kind)
+            self.assertEqual(len(grid), len(set(grid)))
+            for family in cells.FAMILIES:
+                of_family = [cell for cell in grid if cell.family == family]
+                self.assertEqual({cell.mode for cell in of_family}, set(cells.modes_of(family)))
+                self.assertEqual({cell.variables for cell in of_family}, set(cells.VARIABLES))
+                self.assertLess(set(cells.ELEMENTS), {cell.elements for cell in of_family})
+                self.assertEqual({cell.dtype for cell in of_family}, set(cells.DTYPES))
+                self.assertEqual({cell.replicas for cell in of_family}, {1, 2})
+                self.assertEqual({cell.is_sparse for cell in of_family}, {True, False})
+                self.assertEqual({cell.is_dynamic for cell in of_family}, {True, False})
+
+
+CELLS = [
+    ("v1", "eager", {}),
+    ("v1", "session", {"dtype": "float16"}),
+    ("v1", "session", {"is_dynamic": False}),
+    ("v1", "xla", {}),
+    ("legacy", "function", {"is_sparse": True, "elements": 1_000_000}),
+    ("new", "function", {"replicas": 2}),
+    ("new", "eager", {"is_dynamic": False}),
+    ("keras3", "function", {"dtype": "bfloat16"}),
+    ("keras3", "xla", {}),
+]
+
+
+class CandidatesTest(unittest.TestCase):
+    @parameterized.expand(CELLS)
+    def test_train_alike(self, family: str, mode: str, settings: dict[str, Any]) -> None:
+        steps = load("steps")
+        settings = {"elements": 100, **settings}
+        cell = load("cells").Cell(family, mode, 2 if settings["elements"] == 100 else 1, **settings)
+        values = {}
+        with steps.trainings(cell) as built:
+            self.assertEqual(list(built), steps.candidates_of(cell))
+            for name, training in built.items():
+                training.step()
+                traces = training.function and training.function.experimental_get_tracing_count()
+                training.step()
+                training.step()
+                values[name] = self.read(training)
+                if training.function is not None:
+                    self.assertEqual(training.function.experimental_get_tracing_count(), traces)
+        for name in values:
+            for ours, bare in zip(values[name], values["none"], strict=True):
+                self.assertGreater(float(np.abs(bare).max()), 0.0)
+                np.testing.assert_allclose(ours, bare, rtol=0.02)
+
+    def read(self, training: Any) -> list[np.ndarray]:
+        """Return the momenta, which move from the first step on."""
+        if training.session is not None:
+            with training.graph.as_default():
+                slots = training.slots()
+            return [np.array(each, np.float64) for each in training.session.run(slots)]
+        return [np.array(each.numpy(), np.float64) for each in training.slots()]
+
+
+class CommandTest(unittest.TestCase):
+    results: ClassVar[dict[str, Any]]
+    printed: ClassVar[str]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder) / "measured"
+            arguments = ["--quick", "--seconds", "0.02", "--only", "v1/function/*", "--parts", "steps"]
+            arguments += ["--out", str(out)]
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks", *arguments],
+                cwd=ROOT,
+                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                raise AssertionError(done.stderr[-3000:])
+            cls.printed = done.stdout
+            cls.results = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+            cls.picture = out.with_suffix(".png").read_bytes()
+
+    def test_prints_and_writes_each_row(self) -> None:
+        self.assertEqual(set(self.results), {"command", "machine", "steps", "seconds"})
+        (row,) = self.results["steps"]
+        self.assertEqual(row["name"], "v1/function/100x100/float32/dynamic")
+        self.assertEqual(set(row["seconds"]), {"none", "original", "mpls"})
+        self.assertIn(row["name"], self.printed)
+        self.assertTrue(self.picture.startswith(b"\x89PNG"))
+
+
+class CostsTest(unittest.TestCase):
+    def test_of_each_part_beside_the_floors(self) -> None:
+        costs = load("costs")
+        measured = costs.costs_of(costs.measure_costs(2, 1000, "float32", seconds=0.02, threads=2))
+        self.assertLessEqual({"none", "read by sums", "read by numpy", "read and write"}, set(measured))
+        for part in ("check", "unscale", "decision"):
+            self.assertLessEqual({f"original {part}", f"mpls {part}"}, set(measured))
+        self.assertGreater(measured["none"], 0)
+        self.assertGreater(measured["mpls decision"], 0)
+
+
+class CountsTest(unittest.TestCase):
+    def test_of_a_function(self) -> None:
+        counts = {each: self.count("function", each) for each in ("original", "mpls")}
+        for count in counts.values():
+            self.assertEqual((count["retraces"], count["host_reads"]), (0, 0))
+            self.assertGreater(count["first_step_seconds"], 0.0)
+        self.assertLess(counts["mpls"]["ops"], counts["original"]["ops"])
+
+    def test_of_eager_mode(self) -> None:
+        # The decision has to be known in Python: whether all is finite, the scale and the count.
+        count = self.count("eager", "mpls")
+        self.assertEqual((count["ops"], count["retraces"]), (None, None))
+        self.assertGreater(count["host_reads"], 0)
+
+    def count(self, mode: str, candidate: str) -> dict[str, Any]:
+        cell = load("cells").Cell("legacy", mode, 20, 100)
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.counting", json.dumps(dataclasses.asdict(cell)), candidate],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return result
+
+
+if __name__ == "__main__":
+    unittest.main()
