@@ -37,7 +37,7 @@ def _command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
     length.add_argument("--full", dest="kind", action="store_const", const="full", help="the whole grid, in hours")
     parser.set_defaults(kind="usual")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
-    parser.add_argument("--only", default="*", metavar="PATTERN", help="steps by name, such as 'v1/session/*'")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="steps by name, as 'v1/session/*'")
     parser.add_argument("--seconds", type=float, help="how long to measure each kind of step")
     parser.add_argument("--out", type=Path, default=Path("benchmark"), help="where to write; .json and .png are added")
     return parser.parse_args(arguments)
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     warnings.simplefilter("ignore")
     tf.get_logger().setLevel("ERROR")
-    cells = [cell for cell in grid(options.kind) if fnmatch.fnmatch(cell.name, options.only)]
+    cells = [cell for cell in grid(options.kind) if any(fnmatch.fnmatch(cell.name, each) for each in options.only)]
     families = list(dict.fromkeys(cell.family for cell in cells))
     parts = {
         "costs": lambda: _costs(options.kind, seconds, threads),
@@ -149,6 +149,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Each row as soon as it is there: what was measured in hours is not lost when something fails.
             report.write_json(options.out.with_suffix(".json"), results)
     if results.get("steps"):
+        print("\nOverheads of mpls as shares of those of the originals:")
+        for line in [report.SUMMARY_HEADER, *report.summary_of(results["steps"])]:
+            _print_line(line)
         report.write_plot(options.out.with_suffix(".png"), results["steps"])
     print(f"\nwrote {options.out.with_suffix('.json')} after {results['seconds']:.0f} s")
     return 0

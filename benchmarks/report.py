@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,30 @@ def line_of(row: dict[str, Any]) -> list[str]:
     ratio, low, high = row["ratio"]
     note = " (original under 5 %)" if is_small(row) else ""
     return [row["name"], f"{1e3 * bare:.3f}", *shares, f"{ratio:.2f}", f"{low:.2f} to {high:.2f}{note}"]
+
+
+SUMMARY_HEADER = ["", "compared", "median ratio", "up to 0.5", "slower"]
+
+
+def summary_of(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Return one line for each family and mode, as cells of a table.
+
+    How many kinds of steps have an original; the median of the ratios of those where it costs more than 5 % of the bare
+    step, and how many of these are up to 0.5; and how many kinds there are in which mpls is slower than the original,
+    the whole 90 % interval above one.
+    """
+    by_mode: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["ratio"] is not None:
+            by_mode.setdefault("/".join(row["name"].split("/")[:2]), []).append(row)
+    lines = []
+    for mode, compared in by_mode.items():
+        costly = [row["ratio"][0] for row in compared if not is_small(row)]
+        slower = sum(row["ratio"][1] > 1 and not is_small(row) for row in compared)
+        median = f"{statistics.median(costly):.2f}" if costly else "-"
+        half = f"{sum(ratio <= 0.5 for ratio in costly)} of {len(costly)}"
+        lines.append([mode, str(len(compared)), median, half, str(slower)])
+    return lines
 
 
 def machine(threads: int) -> dict[str, Any]:

@@ -63,6 +63,25 @@ class TimingTest(unittest.TestCase):
         self.assertGreater(samples.median("a"), 0.004)
 
 
+class SummaryTest(unittest.TestCase):
+    def test_counts_what_is_slower_and_what_is_half(self) -> None:
+        def row(name: str, original: float, ratio: tuple[float, float, float] | None) -> dict[str, Any]:
+            return {"name": name, "seconds": {"none": [1.0]}, "overhead": {"original": original}, "ratio": ratio}
+
+        rows = [
+            row("v1/eager/1", 0.2, (0.4, 0.3, 0.6)),
+            row("v1/eager/2", 0.2, (0.7, 0.6, 0.9)),
+            row("v1/eager/3", 0.2, (1.4, 1.1, 1.6)),
+            row("v1/eager/4", 0.2, (1.2, 0.9, 1.6)),
+            # Noise: the original costs next to nothing.
+            row("v1/eager/5", 0.04, (3.0, 2.0, 4.0)),
+            row("v1/eager/6", 0.2, None),
+            row("new/xla/1", 0.04, (3.0, 2.0, 4.0)),
+        ]
+        lines = load("report").summary_of(rows)
+        self.assertEqual(lines, [["v1/eager", "5", "0.95", "1 of 4", "1"], ["new/xla", "1", "-", "0 of 0", "0"]])
+
+
 class GridTest(unittest.TestCase):
     def test_has_everything_that_is_to_be_measured(self) -> None:
         cells = load("cells")
