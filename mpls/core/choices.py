@@ -65,6 +65,15 @@ def is_read_by_products(tensor: Any) -> bool:
     return is_compiled_by_xla() and _device_kinds(tensor.device) == {"CPU"}
 
 
+def needs_barriers() -> bool:
+    """Return whether a branch that is made now needs a barrier in it to stay a branch.
+
+    XLA runs one of elementwise ops alone in any case, and then selects between the old variables, which it copies, and
+    the new ones.
+    """
+    return is_compiled_by_xla()
+
+
 def runs_branches_whole(tensors: list[Any], devices: set[str]) -> bool:
     """Return whether the branches of a conditional are to run as one function each, on one device.
 

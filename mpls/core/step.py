@@ -8,11 +8,12 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from mpls.core.branches import group, one_of
+from mpls.core.choices import needs_barriers
 from mpls.core.gradients import values_of, with_values
 from mpls.core.loss_scale import DynamicLossScale, LossScale
 from mpls.core.packs import Packs
 from mpls.core.replicas import merges_in_replica_context
-from mpls.upstream import captured, hidden_from_xla, is_compiled_by_xla
+from mpls.upstream import captured, hidden_from_xla
 
 GradsAndVars = Iterable[tuple[Any, Any]]
 
@@ -95,7 +96,7 @@ def _update_and_apply(
 
     # Each branch does its part of the update, so that no op chooses between them.
     grads_finite = loss_scale._find_finite(grads, when_summed=hooks.sums_gradients)
-    unpack = _pack(grads)
+    unpack = _pack(grads, values)
     return one_of(
         grads_finite,
         lambda: group(loss_scale._advance(True), apply(unpack())),
@@ -104,23 +105,26 @@ def _update_and_apply(
     )
 
 
-def _pack(grads: list[Any]) -> Callable[[], list[Any]]:
+def _pack(grads: list[Any], values: list[Any]) -> Callable[[], list[Any]]:
     """Return what returns the gradients; in a branch of a graph, it takes small ones from stacks.
 
     A stack goes into the branch as one tensor. All that comes out is of the branch's graph, as strategies require of
-    what they sum. XLA keeps a branch that has a barrier in it; one of elementwise ops
-    alone it would run in any case, and then select between the old variables, which it copies, and the new ones.
+    what they sum.
+
+    Args:
+        grads: the gradients, None among them.
+        values: what is numbers of those that are not None.
     """
     if tf.executing_eagerly() or tf.distribute.has_strategy():
         return lambda: grads
-    packs = Packs([values_of(grad) for grad in grads if grad is not None])
+    packs = Packs(values)
 
     def unpack() -> list[Any]:
         tensors = captured(packs.tensors)
-        if tensors and is_compiled_by_xla():
+        if tensors and needs_barriers():
             tensors[0] = hidden_from_xla(tensors[0])
-        values = iter(packs.unpacked(tensors))
-        return [None if grad is None else with_values(grad, next(values)) for grad in grads]
+        unpacked = iter(packs.unpacked(tensors))
+        return [None if grad is None else with_values(grad, next(unpacked)) for grad in grads]
 
     return unpack
 

@@ -72,7 +72,9 @@ ALL = [
 
 def _usual_keras(name: str) -> str:
     able = [keras for keras in KERAS if (name, keras) not in CANNOT]
-    return WITH.get(name) or able[sorted(RELEASES).index(name) % len(able)] if able else "none"
+    if not able:
+        return "none"
+    return WITH.get(name) or able[sorted(RELEASES).index(name) % len(able)]
 
 
 def _is_usual(name: str, release: str, keras: str) -> bool:
