@@ -34,12 +34,16 @@ def _collective_keys_of_its_own() -> None:
     tf.distribute.MirroredStrategy._collective_key_base += 10_007
 
 
+_ASKED_FOR = {"long": "takes minutes", "programs": "runs programs of its own"}
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip GPU tests where there is no GPU, and long ones unless they are asked for."""
+    """Skip GPU tests where there is no GPU, and those that take their time unless they are asked for."""
     has_gpu = bool(tf.config.list_physical_devices("GPU"))
-    asked_for_long = "long" in (config.getoption("-m") or "")
+    asked_for = config.getoption("-m") or ""
     for item in items:
         if "gpu" in item.keywords and not has_gpu:
             item.add_marker(pytest.mark.skip(reason="needs a GPU, and TensorFlow sees none"))
-        if "long" in item.keywords and not asked_for_long:
-            item.add_marker(pytest.mark.skip(reason="takes minutes; ask for it with `pytest -m long`"))
+        for mark, reason in _ASKED_FOR.items():
+            if mark in item.keywords and mark not in asked_for and "long" not in asked_for:
+                item.add_marker(pytest.mark.skip(reason=f"{reason}; ask for it with `pytest -m {mark}`"))

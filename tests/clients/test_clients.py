@@ -17,6 +17,8 @@ from parameterized import parameterized
 from .record import HERE
 from .running import KERAS, RELEASES, differences, printed, recorded, run, today
 
+pytestmark = pytest.mark.programs
+
 LEGACY = "`keras.optimizers.legacy` is not supported in Keras 3"
 REMOVED_POLICY = "Policy: name must not be one that TensorFlow removed; got 'infer_float32_vars' (str)"
 

@@ -11,6 +11,8 @@ from parameterized import parameterized
 
 from .launcher import Messages, launch, once
 
+pytestmark = pytest.mark.programs
+
 WORKERS = ("worker:0", "worker:1")
 # The scale and the count after each step, from 8 and 0; it grows after two finite steps.
 SCALES = ((8, 1), (16, 0), (8, 0), (4, 0), (2, 0), (1, 0), (1, 0), (1, 1), (2, 0), (2, 1), (1, 0))

@@ -20,6 +20,8 @@ from parameterized import parameterized
 
 from .launcher import CLUSTER, EXAMPLES, environment, once, processes_of
 
+pytestmark = pytest.mark.programs
+
 COLUMNS = ["process", "final scale", "skipped steps", "test accuracy", "weights", "seconds"]
 # Each script with the processes that its table shows.
 SCRIPTS = (

@@ -6,9 +6,12 @@ import unittest
 from typing import Any
 
 import numpy as np
+import pytest
 from parameterized import parameterized
 
 from .launcher import Messages, launch, once
+
+pytestmark = pytest.mark.programs
 
 WORKERS = ("worker:0", "worker:1")
 # The scale and the count after each step, from 8 and 0; it grows after two finite steps.

@@ -5,9 +5,12 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
+import pytest
 from parameterized import parameterized
 
 from .launcher import Messages, launch, once
+
+pytestmark = pytest.mark.programs
 
 # The scale and the count after each step, from 8 and 0; it grows after two finite steps.
 SCALES = ((8, 1), (16, 0), (8, 0), (8, 1), (4, 0), (2, 0), (1, 0), (1, 0), (1, 1), (2, 0), (2, 1), (1, 0))

@@ -23,6 +23,8 @@ from parameterized import parameterized
 
 import mpls
 
+pytestmark = pytest.mark.programs
+
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 # How each is started: one is a program of TF 1.15 that knows nothing of mpls.
 COMMANDS = {

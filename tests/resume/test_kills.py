@@ -19,6 +19,8 @@ from parameterized import parameterized
 
 import mpls
 
+pytestmark = pytest.mark.programs
+
 # One family for each format; the files are written by the same functions for the others.
 JOBS = ("v1-saver", "v1-object", "legacy-checkpoint", "legacy-h5", "new-saved_model", "keras3-keras")
 ROOT = Path(__file__).parents[2]

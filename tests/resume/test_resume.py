@@ -11,11 +11,14 @@ import unittest
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pytest
 from parameterized import parameterized
 
 import mpls
 from tests.resume.jobs import INITIAL_SCALE, JOBS, OVERFLOWS
 from tests.resume.training import SAVED_AT, STEPS
+
+pytestmark = pytest.mark.programs
 
 BACKUPS = ("legacy-backup", "new-backup", "keras3-backup")
 # Stopped half way, and saved by that.
