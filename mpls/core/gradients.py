@@ -147,7 +147,8 @@ def _has_exact_reciprocal(scale: Any) -> Any:
 
     To multiply by it then gives the same bits as to divide, in float32 where the gradient is of half precision.
     """
-    if not tf.is_tensor(scale):
+    # Not tf.is_tensor, which takes longer than all the rest to say that a number is none.
+    if not isinstance(scale, tf.Tensor):
         return math.frexp(float(scale))[0] == 0.5 and _SMALLEST_EXACT <= scale <= _LARGEST_EXACT
     is_power_of_two = tf.equal(tf.bitwise.bitwise_and(tf.bitcast(scale, tf.int32), _MANTISSA), 0)
     return is_power_of_two & (scale >= _SMALLEST_EXACT) & (scale <= _LARGEST_EXACT)

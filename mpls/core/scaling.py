@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import tensorflow as tf
@@ -36,4 +37,10 @@ class LossScaling:
 
 def exceeds(loss_scale: Any, dtype: Any) -> bool:
     """Return whether a loss scale is fixed at a value that is infinite in the loss's dtype."""
-    return is_fixed(loss_scale) and dtype.is_floating and loss_scale._loss_scale_value > float(dtype.max)
+    return is_fixed(loss_scale) and dtype.is_floating and loss_scale._loss_scale_value > _max_of(dtype)
+
+
+# To ask a dtype takes longer than to scale a loss.
+@functools.cache
+def _max_of(dtype: Any) -> float:
+    return float(dtype.max)
