@@ -12,6 +12,7 @@ import faulthandler
 import json
 import os
 import queue
+import select
 import signal
 import socket
 import subprocess
@@ -82,8 +83,15 @@ def member() -> Iterator[None]:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            orphaned = bool(select.select([sys.stdin], [], [], 0)[0])
+        except BrokenPipeError:
+            orphaned = True
+        if orphaned:
+            # Before the thread had its turn, and nobody is left who would end what this process has started.
+            _end_with_parent()
         os._exit(status)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import importlib.util
@@ -10,7 +11,7 @@ import os
 import pathlib
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import mpls
@@ -54,7 +55,8 @@ def launch(program: str, jobs: Mapping[str, int], *arguments: str, deadline: flo
     try:
         messages = CLUSTER.run(command, jobs, deadline=deadline, environment=environment(marker), **kwargs)
     finally:
-        assert not processes_of(marker), f"{program} has left processes behind"
+        left = processes_of(marker)
+        assert not left, f"{program} has left processes behind: {commands_of(left)}"
     return {str(task): said for task, said in messages.items()}
 
 
@@ -70,6 +72,15 @@ def processes_of(marker: str) -> list[int]:
         if wanted in variables:
             found.append(int(path.parent.name))
     return found
+
+
+def commands_of(processes: Iterable[int]) -> dict[int, str]:
+    """Return what each of these processes runs; nothing for one that has ended meanwhile."""
+    commands = {}
+    for process in processes:
+        with contextlib.suppress(OSError):
+            commands[process] = pathlib.Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
+    return commands
 
 
 class SharedFolder:

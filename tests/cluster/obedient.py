@@ -3,18 +3,22 @@
 Usage: obedient.py JOB:INDEX=ORDER... --task JOB:INDEX
 
 Orders: `report` its TF_CONFIG; `listen` on its port, as a server of TensorFlow would, and then report; `fail`; `hang`,
-deaf to SIGTERM, with a process of its own; `serve` until it is ended; `interrupt` the process that has started it.
+deaf to SIGTERM, with a process of its own; `serve` until it is ended; `interrupt` the process that has started it;
+`outlive-and-fail` or `outlive-and-report`: with a process of its own, wait until that one has ended.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from unittest import mock
 
 import _cluster
 
@@ -43,12 +47,26 @@ def obey(order: str) -> None:
         if order == "hang":
             _cluster.say(step=1, scale=8, pid=os.getpid())
         time.sleep(600)
+    if order.startswith("outlive"):
+        outlive(order)
+
+
+def outlive(order: str) -> None:
+    parent = os.getppid()
+    subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL)
+    while os.getppid() == parent:
+        time.sleep(0.05)
+    if order == "outlive-and-report":
+        _cluster.say(pid=os.getpid())
+    sys.exit("a reason to fail")
 
 
 def main() -> None:
     *orders, _, name = sys.argv[1:]
     order = dict(order.split("=") for order in orders)[name]
-    with _cluster.member():
+    # As if the thread that waits for the end of the parent had no turn.
+    late = mock.patch.object(threading.Thread, "start") if order.startswith("outlive") else contextlib.nullcontext()
+    with late, _cluster.member():
         obey(order)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 from parameterized import parameterized
 
-from .launcher import CLUSTER, FOLDER, MARKER, environment, launch, processes_of
+from .launcher import CLUSTER, FOLDER, MARKER, commands_of, environment, launch, processes_of
 
 PROGRAM = "obedient.py"
 
@@ -125,20 +125,28 @@ class ParentTest(unittest.TestCase):
         self.addCleanup(process.kill)
         return process, marker
 
-    def wait_until(self, condition: Any, what: str) -> None:
+    def wait_for(self, number: int, marker: str) -> None:
+        """Wait until that many of its processes are alive."""
         ends_at = time.monotonic() + 30
-        while not condition():
-            self.assertLess(time.monotonic(), ends_at, what)
+        while len(alive := processes_of(marker)) != number:
+            self.assertLess(time.monotonic(), ends_at, [commands_of(alive), f"{number} were expected"])
             time.sleep(0.05)
 
-    @parameterized.expand([(signal.SIGKILL,), (signal.SIGTERM,)])
-    def test_its_processes_end_with_it(self, number: int) -> None:
-        process, marker = self.start("worker:0=hang", "worker:1=hang")
+    @parameterized.expand(
+        [
+            ("killed", "hang", signal.SIGKILL),
+            ("terminated", "hang", signal.SIGTERM),
+            ("killed_before_a_message", "outlive-and-report", signal.SIGKILL),
+            ("killed_before_a_failure", "outlive-and-fail", signal.SIGKILL),
+        ]
+    )
+    def test_its_processes_end_with_it(self, name: str, order: str, number: int) -> None:
+        process, marker = self.start(f"worker:0={order}", f"worker:1={order}")
         # Both, the processes that they have started, and this one.
-        self.wait_until(lambda: len(processes_of(marker)) == 5, "not started")
+        self.wait_for(5, marker)
         process.send_signal(number)
         process.wait()
-        self.wait_until(lambda: not processes_of(marker), "not ended")
+        self.wait_for(0, marker)
 
     def test_interrupted_it_ends_them_and_says_so(self) -> None:
         process, marker = self.start("worker:0=interrupt", "worker:1=hang")
