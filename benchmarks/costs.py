@@ -12,6 +12,7 @@ import tensorflow as tf
 import mpls.v1
 from benchmarks.timing import Samples, measure
 from mpls.core import finite, gradients
+from mpls.core.step import scaled_step
 
 SIZES = ((300, 1_000), (60, 200_000), (4, 5_000_000))
 DTYPES = ("float32", "float16", "bfloat16")
@@ -35,16 +36,36 @@ def _numpy_floor(arrays: list[Any], pool: ThreadPoolExecutor, threads: int) -> C
     return lambda: list(pool.map(lambda group: [np.add.reduce(part) for part in group], groups))
 
 
-def _decision(loss_scale: Any) -> Callable[[], Any]:
+class _Counter:
+    """An optimizer that only counts its steps."""
+
+    sums_gradients = False
+
+    def __init__(self) -> None:
+        self._steps = tf.Variable(0)
+
+    def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        del grads_and_vars
+        return tf.group(self._steps.assign_add(1))
+
+    def skip(self) -> Any:
+        return tf.no_op()
+
+
+def _original_decision(grad: Any, loss_scale: Any, optimizer: _Counter) -> None:
+    update, is_finite = loss_scale.update([grad])
+    with tf.control_dependencies([update]):
+        tf.cond(is_finite, lambda: optimizer.apply([]), optimizer.skip)
+
+
+def _mpls_decision(grad: Any, loss_scale: Any, optimizer: _Counter) -> None:
+    scaled_step([(grad, None)], loss_scale, optimizer)
+
+
+def _decision(decide: Callable[[Any, Any, _Counter], None], loss_scale: Any) -> Callable[[], Any]:
     """Return a step without gradients to speak of: what is left is the update of the scale and the conditional."""
-    counter, grad = tf.Variable(0), tf.Variable(1.0)
-
-    def decide() -> None:
-        update, is_finite = loss_scale.update([grad.read_value()])
-        with tf.control_dependencies([update]):
-            tf.cond(is_finite, lambda: tf.group(counter.assign_add(1)), tf.no_op)
-
-    return tf.function(decide, autograph=False)
+    grad, optimizer = tf.Variable(1.0), _Counter()
+    return tf.function(lambda: decide(grad.read_value(), loss_scale, optimizer), autograph=False)
 
 
 def measure_costs(variables: int, elements: int, dtype: str, seconds: float, threads: int) -> Samples:
@@ -93,8 +114,9 @@ def measure_costs(variables: int, elements: int, dtype: str, seconds: float, thr
         "original unscale": step(lambda grads: (_original_unscale(grads, scale.read_value()), [])),
         "mpls unscale": step(lambda grads: (gradients.unscale_gradients(grads, scale.read_value()), [])),
     }
-    for name, module in {"original": tf.compat.v1.mixed_precision, "mpls": mpls.v1}.items():
-        candidates[f"{name} decision"] = _decision(module.DynamicLossScale(_SCALE, 10**9))
+    original = tf.compat.v1.mixed_precision.DynamicLossScale(_SCALE, 10**9)
+    candidates["original decision"] = _decision(_original_decision, original)
+    candidates["mpls decision"] = _decision(_mpls_decision, mpls.v1.DynamicLossScale(_SCALE, 10**9))
     with ThreadPoolExecutor(threads) as pool:
         if dtype == "float32":
             candidates["read by numpy"] = _numpy_floor([variable.numpy() for variable in weights], pool, threads)
