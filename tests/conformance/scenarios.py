@@ -132,6 +132,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("growth_stops_at_the_largest_float", "tt", [LARGEST / 2] * 2, [0, 1], (LARGEST / 2, 1), setup="by_four"),
     *_every("adam_clipped"),
     *_every("sparse"),
+    *_every("stacked"),
+    Scenario("inf_in_a_stack", ".+.", [8, 4, 4], [1, 0, 1], setup="stacked", at=("row_3",)),
     *_every("float16"),
     *_every("bfloat16"),
     *_every("float64"),

@@ -103,6 +103,14 @@ _DENSE: Model = {
 _SPARSE: Model = {
     "rows": Term([[0.1, 0.2], [0.3, 0.4], [0.6, -0.9], [1.3, 0.8]], rows=(0, 2, 2)),
 }
+# Gradients that are stacked, as several of a shape are, between others that are not.
+_STACKED: Model = {
+    "matrix": Term([[0.9, 0.2], [-0.7, 1.1]]),
+    **{f"row_{index}": Term([[0.1 * index, -0.3, 1.7]]) for index in range(3)},
+    "short": Term([0.4]),
+    "unused": Term([[0.3, 0.5, 0.6]], is_used=False),
+    **{f"row_{index}": Term([[0.1 * index, 0.8, -0.6]]) for index in range(3, 5)},
+}
 
 
 def _one(dtype: Any) -> Model:
@@ -118,6 +126,7 @@ SETUPS: dict[str, Setup] = {
         Setup("by_four", _DENSE, scaling=Scaling(8.0, 2, multiplier=4.0)),
         Setup("fixed", _DENSE, scaling=Scaling(128.0)),
         Setup("sparse", _SPARSE),
+        Setup("stacked", _STACKED),
         Setup("float16", _one(tf.float16), loss_dtype=tf.float16),
         Setup("bfloat16", _one(tf.bfloat16)),
         Setup("float64", _one(tf.float64)),
