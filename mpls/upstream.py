@@ -6,7 +6,7 @@ Presence is probed, never inferred from a version number. Each fact says which u
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -29,15 +29,18 @@ __all__ = [
     "is_dtensor_strategy_set",
     "is_graph_rewrite_enabled",
     "is_mixed_policy_set",
+    "is_recorded",
     "keep_branches_whole",
     "keras_graph_session",
     "kernels_of",
+    "kinds_of",
     "loaded_keras",
     "loaded_tf_keras",
     "native_keras_wrappers",
     "native_policies",
     "native_tf_keras_wrapper",
     "native_v1_class",
+    "quick_call",
     "replace_optimizer",
     "restore_graph_rewrite",
     "runs_with_dtensor",
@@ -110,6 +113,34 @@ def conditional_of(result: Any) -> Any:
 def keep_branches_whole(conditional: Any) -> None:
     """Have each branch of a conditional run as a function, where TensorFlow would inline both (TF 2.0 to 2.21)."""
     conditional._set_attr("_lower_using_switch_merge", tf.compat.v1.AttrValue(b=False))
+
+
+def is_recorded() -> bool:
+    """Return whether a gradient tape or a forward accumulator watches the ops of this thread (TF 2.13 to 2.21)."""
+    from tensorflow.python.eager import record
+
+    return bool(record.could_possibly_record())
+
+
+def kinds_of(tensors: list[Any], varying: Sequence[int] = ()) -> tuple[tuple[int, tuple[int, ...] | None], ...]:
+    """Return what tells eager tensors from those that another function is needed for: their dtypes and shapes.
+
+    The public attributes make objects of them, which takes longer than an op on the tensor (TF 2.0 to 2.21).
+
+    Args:
+        tensors: the tensors.
+        varying: places of tensors whose shapes do not matter.
+    """
+    kinds = [(tensor._datatype_enum(), tensor._shape_tuple()) for tensor in tensors]
+    for place in varying:
+        kinds[place] = kinds[place][0], None
+    return tuple(kinds)
+
+
+def quick_call(function: Any) -> Callable[[list[Any]], list[Any]]:
+    """Return what calls a concrete function of eager tensors, without what its own call does for tapes and names."""
+    outputs = [tensor.dtype for tensor in function.outputs]
+    return lambda tensors: list(tf.raw_ops.PartitionedCall(args=tensors, Tout=outputs, f=function))
 
 
 def captured(tensors: list[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.upstream import is_compiled_by_xla, kernels_of
+from mpls.upstream import is_compiled_by_xla, is_recorded, kernels_of
 
 SUMMARY_OP = "DebugNumericSummaryV2"
 # Elements from which on XLA's programs read products faster than they take longer to compile.
@@ -74,6 +74,23 @@ def needs_barriers() -> bool:
     return is_compiled_by_xla()
 
 
+def runs_in_one_call(tensors: list[Any]) -> bool:
+    """Return whether a function of these tensors is better called as one op than op by op.
+
+    That is so in eager mode, on machines whose first processor is where ops are by default. A tape that is recording
+    has to see the ops themselves.
+
+    Args:
+        tensors: what goes in.
+    """
+    if not tf.executing_eagerly() or _asked_for_plain or is_recorded() or tf.distribute.has_strategy():
+        return False
+    if not tensors or not all(isinstance(tensor, tf.__internal__.EagerTensor) for tensor in tensors):
+        return False
+    devices = {tensor.device for tensor in tensors}
+    return len(devices) == 1 and _is_default_cpu(devices.pop())
+
+
 def runs_branches_whole(tensors: list[Any], devices: set[str]) -> bool:
     """Return whether the branches of a conditional are to run as one function each, on one device.
 
@@ -89,6 +106,11 @@ def runs_branches_whole(tensors: list[Any], devices: set[str]) -> bool:
         return False
     elements = [tensor.shape.num_elements() for tensor in tensors]
     return None not in elements and sum(elements) <= _SMALL * len(elements)
+
+
+@functools.lru_cache(maxsize=256)
+def _is_default_cpu(device: str) -> bool:
+    return _is_local_cpu(device) and tf.DeviceSpec.from_string(device).device_index == 0 and _present_kinds() == {"CPU"}
 
 
 def _is_local_cpu(device: str) -> bool:

@@ -6,8 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.calls import OneCall
 from mpls.core.choices import has_summary, is_read_by_products
-from mpls.core.gradients import values_of
+from mpls.core.gradients import sparse_places, values_of
 from mpls.core.packs import Packs
 
 # An op reads its tensor in one thread: large ones are read in pieces, by several.
@@ -29,15 +30,21 @@ def all_finite(grads: Any) -> Any:
     Returns:
         Scalar boolean tensor; true for an empty structure, for None alone and for zero-size tensors.
     """
-    tensors = [_tensor(grad) for grad in tf.nest.flatten(grads) if grad is not None]
-    if not tensors:
+    given = [grad for grad in tf.nest.flatten(grads) if grad is not None]
+    if not given:
         return tf.constant(True)
+    return _check([_tensor(grad) for grad in given], sparse_places(given))[0]
+
+
+@OneCall
+def _check(tensors: list[Any]) -> list[Any]:
+    """Return whether every element of every tensor is finite, in a list of its own."""
     packed = Packs(tensors).tensors
     with_summary = [tensor for tensor in packed if has_summary(tensor)]
     checks = [_have_no_damage(with_summary)] if with_summary else []
     if len(with_summary) < len(packed):
         checks += [_is_finite(tensor) for tensor in packed if not has_summary(tensor)]
-    return _all(checks)
+    return [_all(checks)]
 
 
 def _tensor(grad: Any) -> Any:

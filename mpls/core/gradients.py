@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.calls import OneCall
 from mpls.core.choices import uses_plain_ways
 from mpls.core.packs import Packs
 
@@ -72,7 +73,8 @@ def unscale_gradients(grads: Any, scale: Any) -> Any:
     # To look for nested structures takes longer than to unscale a gradient.
     is_flat = type(grads) is list and all(grad is None or isinstance(grad, _GRADIENTS) for grad in grads)
     flat = grads if is_flat else [_as_tensor(grad) for grad in tf.nest.flatten(grads)]
-    values = iter(_unscale_all([values_of(grad) for grad in flat if grad is not None], scale))
+    given = [grad for grad in flat if grad is not None]
+    values = iter(_unscale_all([values_of(grad) for grad in given], scale, sparse_places(given)))
     unscaled = [None if grad is None else with_values(grad, next(values)) for grad in flat]
     return unscaled if is_flat else tf.nest.pack_sequence_as(grads, unscaled)
 
@@ -90,6 +92,11 @@ def values_of(grad: Any) -> Any:
     return grad.values if isinstance(grad, tf.IndexedSlices) else grad
 
 
+def sparse_places(grads: list[Any]) -> list[int]:
+    """Return where the `tf.IndexedSlices` are, whose values may have another length in each step."""
+    return [place for place, grad in enumerate(grads) if isinstance(grad, tf.IndexedSlices)]
+
+
 def with_values(grad: Any, values: Any) -> Any:
     """Return a gradient with other numbers: `tf.IndexedSlices` stay sparse."""
     if not isinstance(grad, tf.IndexedSlices):
@@ -97,24 +104,47 @@ def with_values(grad: Any, values: Any) -> Any:
     return tf.IndexedSlices(values, grad.indices, grad.dense_shape)
 
 
-def _unscale_all(tensors: list[Any], scale: Any) -> list[Any]:
+def _unscale_all(tensors: list[Any], scale: Any, sparse: list[int]) -> list[Any]:
+    if not tensors:
+        return []
     known = tf.get_static_value(scale)
-    if known is not None and not tf.executing_eagerly():
+    is_exact = known is not None and _has_exact_reciprocal(known) and not uses_plain_ways()
+    if tf.executing_eagerly():
+        unscale = _multiply_eagerly if is_exact else _divide_eagerly
+        return unscale([scale, *tensors], [1 + place for place in sparse])
+    if known is not None:
         # A fixed scale: nothing else is done to these gradients for which it would pay to stack them.
-        return _unscale_each(tensors, scale, known)
+        return _multiply(tensors, scale, known) if is_exact else [_unscale(tensor, scale) for tensor in tensors]
     packs = Packs(tensors)
-    if known is not None or uses_plain_ways():
-        return packs.unpacked(_unscale_each(packs.tensors, scale, known))
     return packs.unpacked(_unscale_in_graph(packs.tensors, scale))
 
 
-def _unscale_each(tensors: list[Any], scale: Any, known: Any) -> list[Any]:
-    """Unscale tensors; the scale as a number, where it is known, may spare divisions and casts."""
-    if known is None or uses_plain_ways() or not _has_exact_reciprocal(known):
-        return [_unscale(tensor, scale) for tensor in tensors]
+@OneCall
+def _multiply_eagerly(scale_and_tensors: list[Any]) -> list[Any]:
+    scale, *tensors = scale_and_tensors
+    packs = Packs(tensors)
+    return packs.unpacked(_multiply(packs.tensors, scale, tf.get_static_value(scale)))
+
+
+@OneCall
+def _divide_eagerly(scale_and_tensors: list[Any]) -> list[Any]:
+    scale, *tensors = scale_and_tensors
+    packs = Packs(tensors)
+    return packs.unpacked([_unscale(tensor, scale) for tensor in packs.tensors])
+
+
+def _multiply(tensors: list[Any], scale: Any, known: Any) -> list[Any]:
+    """Unscale tensors by a scale with an exact reciprocal, given as a number too where it is known.
+
+    Large gradients of half precision are not copied in float32, and a known scale spares divisions and casts.
+    """
     # There is one object for each dtype, and to hash it takes longer than all the rest.
     dtypes = {id(tensor.dtype): tensor.dtype for tensor in tensors}
-    factors = {key: tf.constant(1.0 / known, dtype) for key, dtype in dtypes.items() if dtype.is_floating}
+    factors = {
+        key: tf.cast(1.0 / scale, dtype) if known is None else tf.constant(1.0 / known, dtype)
+        for key, dtype in dtypes.items()
+        if dtype.is_floating
+    }
 
     def unscale(tensor: Any) -> Any:
         factor = factors.get(id(tensor.dtype))
@@ -125,13 +155,13 @@ def _unscale_each(tensors: list[Any], scale: Any, known: Any) -> list[Any]:
 
 def _unscale_in_graph(tensors: list[Any], scale: Any) -> list[Any]:
     """Unscale tensors; large ones of half precision without a copy in float32, where the scale allows it."""
-    large = [tensor for tensor in tensors if _is_large_half(tensor)]
+    large = [tensor for tensor in tensors if _is_large_half(tensor) and not uses_plain_ways()]
     if not large:
         return [_unscale(tensor, scale) for tensor in tensors]
     unscaled = iter(
         tf.cond(
             _has_exact_reciprocal(scale),
-            lambda: [tensor * tf.cast(1.0 / scale, tensor.dtype) for tensor in large],
+            lambda: _multiply(large, scale, None),
             lambda: [_unscale(tensor, scale) for tensor in large],
         )
     )

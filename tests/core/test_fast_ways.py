@@ -18,14 +18,14 @@ from parameterized import parameterized
 
 import mpls.keras
 import mpls.v1
-from mpls.core import choices, finite, packs
+from mpls.core import calls, choices, finite, packs
 from mpls.core.finite import all_finite
 from mpls.core.gradients import unscale_gradients
 
 DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 # The sums and squares of the largest finite values are infinite, and the differences of infinities NaN.
 SPECIAL = ("max", "-max", "tiny", "-tiny", "0", "-0", "inf", "-inf", "nan", "payload")
-MODES = ("eager", "function", "graph")
+MODES = ("eager", "eager again", "function", "graph")
 LAYOUTS = ("dense", "many alike", "sparse", "large", "empty", "scalar")
 
 
@@ -81,7 +81,11 @@ def evaluate(fn: Callable[[list[Any]], Any], mode: str, arrays: list[np.ndarray]
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             feeds = [tf.compat.v1.placeholder(array.dtype, array.shape) for array in arrays]
             return session.run(tf.nest.flatten(fn(feeds)), dict(zip(feeds, arrays, strict=True)))
-    call = tf.function(fn, jit_compile=mode == "xla", autograph=False) if mode != "eager" else fn
+    call = tf.function(fn, jit_compile=mode == "xla", autograph=False) if mode in ("function", "xla") else fn
+    if mode == "eager again":
+        # Until it runs as one op.
+        for _ in range(calls._CALLS_BEFORE):
+            call([tf.constant(array) for array in arrays])
     return [np.array(result.numpy()) for result in tf.nest.flatten(call([tf.constant(array) for array in arrays]))]
 
 
@@ -214,11 +218,16 @@ def patched(*patches: Any) -> Iterator[None]:
     with ExitStack() as stack:
         for patch in patches:
             stack.enter_context(patch)
-        choices._device_kinds.cache_clear()
+        forget_devices()
         try:
             yield
         finally:
-            choices._device_kinds.cache_clear()
+            forget_devices()
+
+
+def forget_devices() -> None:
+    choices._device_kinds.cache_clear()
+    choices._is_default_cpu.cache_clear()
 
 
 def with_gpu() -> Any:

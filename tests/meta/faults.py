@@ -164,7 +164,7 @@ def _unscaled(unscale: Callable[[Any, Any], Any]) -> Callable[[], list[Patch]]:
         def faulty(grads: list[Any], scale: Any, known: Any) -> list[Any]:
             return [unscale(grad, scale) for grad in grads]
 
-        return [(mpls.core.gradients, "_unscale", unscale), (mpls.core.gradients, "_unscale_each", faulty)]
+        return [(mpls.core.gradients, "_unscale", unscale), (mpls.core.gradients, "_multiply", faulty)]
 
     return patches
 
