@@ -20,6 +20,7 @@ __all__ = [
     "compile_settings_kept",
     "conditional_of",
     "devices_in",
+    "elements_of",
     "graph_key",
     "graph_rewrite_state",
     "has_session_without_rewrite",
@@ -120,6 +121,12 @@ def is_recorded() -> bool:
     from tensorflow.python.eager import record
 
     return bool(record.could_possibly_record())
+
+
+def elements_of(tensor: Any) -> int:
+    """Return the number of elements of an eager tensor, without making an object of its shape (TF 2.0 to 2.21)."""
+    elements: int = tensor._num_elements()
+    return elements
 
 
 def kinds_of(tensors: list[Any], varying: Sequence[int] = ()) -> tuple[tuple[int, tuple[int, ...] | None], ...]:

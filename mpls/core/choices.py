@@ -13,13 +13,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.upstream import is_compiled_by_xla, is_recorded, kernels_of
+from mpls.upstream import elements_of, is_compiled_by_xla, is_recorded, kernels_of
 
 SUMMARY_OP = "DebugNumericSummaryV2"
 # Elements from which on XLA's programs read products faster than they take longer to compile.
 _WORTH_A_PRODUCT = 2**12
 # Elements that take about as long to read and write as a switch takes.
 _SMALL = 2**14
+# Tensors for which a call takes less time than an op for each; or, in fewer, elements.
+_MANY = 4
+_LARGE = 2**20
 
 _asked_for_plain: list[None] = []
 
@@ -77,15 +80,17 @@ def needs_barriers() -> bool:
 def runs_in_one_call(tensors: list[Any]) -> bool:
     """Return whether a function of these tensors is better called as one op than op by op.
 
-    That is so in eager mode, on machines whose first processor is where ops are by default. A tape that is recording
-    has to see the ops themselves.
+    That is so in eager mode, on machines whose first processor is where ops are by default, for many tensors, and for
+    large ones, which then are read on all processors. A tape that is recording has to see the ops themselves.
 
     Args:
         tensors: what goes in.
     """
-    if not tf.executing_eagerly() or _asked_for_plain or is_recorded() or tf.distribute.has_strategy():
+    if not tf.executing_eagerly() or not all(isinstance(tensor, tf.__internal__.EagerTensor) for tensor in tensors):
         return False
-    if not tensors or not all(isinstance(tensor, tf.__internal__.EagerTensor) for tensor in tensors):
+    if len(tensors) < _MANY and all(elements_of(tensor) < _LARGE for tensor in tensors):
+        return False
+    if _asked_for_plain or is_recorded() or tf.distribute.has_strategy():
         return False
     devices = {tensor.device for tensor in tensors}
     return len(devices) == 1 and _is_default_cpu(devices.pop())

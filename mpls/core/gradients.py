@@ -141,7 +141,7 @@ def _multiply(tensors: list[Any], scale: Any, known: Any) -> list[Any]:
     # There is one object for each dtype, and to hash it takes longer than all the rest.
     dtypes = {id(tensor.dtype): tensor.dtype for tensor in tensors}
     factors = {
-        key: tf.cast(1.0 / scale, dtype) if known is None else tf.constant(1.0 / known, dtype)
+        key: tf.cast(1.0 / scale, dtype) if known is None else tf.constant(1.0 / float(known), dtype)
         for key, dtype in dtypes.items()
         if dtype.is_floating
     }

@@ -18,6 +18,15 @@ from mpls.core.finite import all_finite
 from mpls.core.gradients import unscale_gradients
 
 
+class FewAreEnough(unittest.TestCase):
+    """Has single small tensors treated as many are."""
+
+    def setUp(self) -> None:
+        self.few_are_enough = mock.patch.object(choices, "_MANY", 1)
+        self.few_are_enough.start()
+        self.addCleanup(self.few_are_enough.stop)
+
+
 class Doubled:
     """A function under test; it says how it was called."""
 
@@ -35,7 +44,7 @@ class Doubled:
         return results
 
 
-class OneCallTest(unittest.TestCase):
+class OneCallTest(FewAreEnough):
     def test_it_is_traced_once_when_it_is_called_again_and_again(self) -> None:
         fn = Doubled()
         for _ in range(6):
@@ -106,7 +115,7 @@ class OneCallTest(unittest.TestCase):
         self.assertEqual(fn.seen.count("eagerly"), calls._CALLS_BEFORE)
 
 
-class OpByOpTest(unittest.TestCase):
+class OpByOpTest(FewAreEnough):
     """Where the function runs as it is written, however often."""
 
     def assert_op_by_op(self, *tensors: Any, expected: str = "eagerly") -> list[Any]:
@@ -157,6 +166,15 @@ class OpByOpTest(unittest.TestCase):
     def test_with_nothing(self) -> None:
         self.assert_op_by_op()
 
+    def test_with_few_small_ones(self) -> None:
+        self.few_are_enough.stop()
+        self.addCleanup(self.few_are_enough.start)
+        self.assert_op_by_op(*[tf.ones([2**10])] * 3)
+        for tensors in ([tf.ones([2])] * 4, [tf.ones([2**10, 2**10])]):
+            fn = Doubled()
+            fn.times(3, *tensors)
+            self.assertIn("traced", fn.seen)
+
     def test_with_what_is_no_gradient_for_the_errors_of_ops(self) -> None:
         self.assert_op_by_op(tf.ones([2]), tf.constant(3))
         for _ in range(5):
@@ -189,7 +207,7 @@ class OpByOpTest(unittest.TestCase):
             self.assert_op_by_op(tf.ones([2]))
 
 
-class GradientsTest(unittest.TestCase):
+class GradientsTest(FewAreEnough):
     """The two functions that are called in this way."""
 
     @parameterized.expand([(scale, dtype) for scale in (8.0, 3.0, 2.0**25) for dtype in ("float32", "float16")])
