@@ -110,34 +110,39 @@ def _unscale_all(tensors: list[Any], scale: Any, sparse: list[int]) -> list[Any]
     known = tf.get_static_value(scale)
     is_exact = known is not None and _has_exact_reciprocal(known) and not uses_plain_ways()
     if tf.executing_eagerly():
-        unscale = _multiply_eagerly if is_exact else _divide_eagerly
-        return unscale([scale, *tensors], [1 + place for place in sparse])
+        return (_multiply_eagerly if is_exact else _divide_eagerly)([*tensors, scale], sparse)
     if known is not None:
         # A fixed scale: nothing else is done to these gradients for which it would pay to stack them.
-        return _multiply(tensors, scale, known) if is_exact else [_unscale(tensor, scale) for tensor in tensors]
-    packs = Packs(tensors)
-    return packs.unpacked(_unscale_in_graph(packs.tensors, scale))
+        return (_multiply if is_exact else _divide)(tensors, scale)
+    return _in_packs(_unscale_in_graph, [*tensors, scale])
 
 
 @OneCall
-def _multiply_eagerly(scale_and_tensors: list[Any]) -> list[Any]:
-    scale, *tensors = scale_and_tensors
-    packs = Packs(tensors)
-    return packs.unpacked(_multiply(packs.tensors, scale, tf.get_static_value(scale)))
+def _multiply_eagerly(tensors_and_scale: list[Any]) -> list[Any]:
+    return _in_packs(_multiply, tensors_and_scale)
 
 
 @OneCall
-def _divide_eagerly(scale_and_tensors: list[Any]) -> list[Any]:
-    scale, *tensors = scale_and_tensors
+def _divide_eagerly(tensors_and_scale: list[Any]) -> list[Any]:
+    return _in_packs(_divide, tensors_and_scale)
+
+
+def _in_packs(unscale: Callable[[list[Any], Any], list[Any]], tensors_and_scale: list[Any]) -> list[Any]:
+    *tensors, scale = tensors_and_scale
     packs = Packs(tensors)
-    return packs.unpacked([_unscale(tensor, scale) for tensor in packs.tensors])
+    return packs.unpacked(unscale(packs.tensors, scale))
 
 
-def _multiply(tensors: list[Any], scale: Any, known: Any) -> list[Any]:
-    """Unscale tensors by a scale with an exact reciprocal, given as a number too where it is known.
+def _divide(tensors: list[Any], scale: Any) -> list[Any]:
+    return [_unscale(tensor, scale) for tensor in tensors]
+
+
+def _multiply(tensors: list[Any], scale: Any) -> list[Any]:
+    """Unscale tensors by a scale with an exact reciprocal.
 
     Large gradients of half precision are not copied in float32, and a known scale spares divisions and casts.
     """
+    known = tf.get_static_value(scale)
     # There is one object for each dtype, and to hash it takes longer than all the rest.
     dtypes = {id(tensor.dtype): tensor.dtype for tensor in tensors}
     factors = {
@@ -155,15 +160,11 @@ def _multiply(tensors: list[Any], scale: Any, known: Any) -> list[Any]:
 
 def _unscale_in_graph(tensors: list[Any], scale: Any) -> list[Any]:
     """Unscale tensors; large ones of half precision without a copy in float32, where the scale allows it."""
-    large = [tensor for tensor in tensors if _is_large_half(tensor) and not uses_plain_ways()]
+    large = [] if uses_plain_ways() else [tensor for tensor in tensors if _is_large_half(tensor)]
     if not large:
-        return [_unscale(tensor, scale) for tensor in tensors]
+        return _divide(tensors, scale)
     unscaled = iter(
-        tf.cond(
-            _has_exact_reciprocal(scale),
-            lambda: _multiply(large, scale, None),
-            lambda: [_unscale(tensor, scale) for tensor in large],
-        )
+        tf.cond(_has_exact_reciprocal(scale), lambda: _multiply(large, scale), lambda: _divide(large, scale))
     )
     return [next(unscaled) if _is_large_half(tensor) else _unscale(tensor, scale) for tensor in tensors]
 

@@ -161,7 +161,7 @@ def _unscaled(unscale: Callable[[Any, Any], Any]) -> Callable[[], list[Patch]]:
     """Return the fault of another way to unscale a gradient."""
 
     def patches() -> list[Patch]:
-        def faulty(grads: list[Any], scale: Any, known: Any) -> list[Any]:
+        def faulty(grads: list[Any], scale: Any) -> list[Any]:
             return [unscale(grad, scale) for grad in grads]
 
         return [(mpls.core.gradients, "_unscale", unscale), (mpls.core.gradients, "_multiply", faulty)]
