@@ -18,6 +18,8 @@ from mpls.upstream import elements_of, is_compiled_by_xla, is_recorded, kernels_
 SUMMARY_OP = "DebugNumericSummaryV2"
 # Elements from which on XLA's programs read products faster than they take longer to compile.
 _WORTH_A_PRODUCT = 2**12
+# Elements from which on to write and read a product takes longer than another op.
+_WORTH_SQUARES = 2**12
 # Elements that take about as long to read and write as a switch takes.
 _SMALL = 2**14
 # Tensors for which a call takes less time than an op for each; or, in fewer, elements.
@@ -66,6 +68,20 @@ def is_read_by_products(tensor: Any) -> bool:
     if _asked_for_plain or not tensor.dtype.is_floating or (elements is not None and elements < _WORTH_A_PRODUCT):
         return False
     return is_compiled_by_xla() and _device_kinds(tensor.device) == {"CPU"}
+
+
+def is_bounded_by_squares(tensor: Any) -> bool:
+    """Return whether to sum the squares of a tensor is the best way to find that no element is near the largest number.
+
+    That reads a tensor once, where its product with a factor has to be written and read again. Half precision has too
+    small a range for squares.
+
+    Args:
+        tensor: a dense tensor of any dtype.
+    """
+    if uses_plain_ways() or tensor.dtype not in (tf.float32, tf.float64):
+        return False
+    return (tensor.shape.num_elements() or 0) >= _WORTH_SQUARES
 
 
 def needs_barriers() -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.calls import OneCall
-from mpls.core.choices import has_summary, is_read_by_products
+from mpls.core.choices import has_summary, is_bounded_by_squares, is_read_by_products
 from mpls.core.gradients import sparse_places, values_of
 from mpls.core.packs import Packs
 
@@ -20,12 +20,13 @@ _COLUMNS = range(8, 2**13)
 _HEALTH = 2
 
 
-def all_finite(grads: Any) -> Any:
+def all_finite(grads: Any, factor: int = 1) -> Any:
     """Return whether every element of every gradient is finite.
 
     Args:
         grads: nested structure of dense tensors, `tf.IndexedSlices` (only the values are looked at, never
             densified), NumPy arrays, numbers, and None (ignored).
+        factor: a positive number; elements are not finite if multiplied by it they are not.
 
     Returns:
         Scalar boolean tensor; true for an empty structure, for None alone and for zero-size tensors.
@@ -33,18 +34,39 @@ def all_finite(grads: Any) -> Any:
     given = [grad for grad in tf.nest.flatten(grads) if grad is not None]
     if not given:
         return tf.constant(True)
-    return _check([_tensor(grad) for grad in given], sparse_places(given))[0]
+    tensors = [_tensor(grad) for grad in given]
+    return _check(tensors, sparse_places(given))[0] if factor == 1 else _stay_finite(tensors, factor)
 
 
 @OneCall
 def _check(tensors: list[Any]) -> list[Any]:
-    """Return whether every element of every tensor is finite, in a list of its own."""
+    return [_are_finite(tensors, 1)]
+
+
+def _are_finite(tensors: list[Any], factor: int) -> Any:
     packed = Packs(tensors).tensors
     with_summary = [tensor for tensor in packed if has_summary(tensor)]
-    checks = [_have_no_damage(with_summary)] if with_summary else []
+    checks = [_have_no_damage(with_summary, factor)] if with_summary else []
     if len(with_summary) < len(packed):
-        checks += [_is_finite(tensor) for tensor in packed if not has_summary(tensor)]
-    return [_all(checks)]
+        checks += [_is_finite(_times(tensor, factor)) for tensor in packed if not has_summary(tensor)]
+    return _all(checks)
+
+
+def _stay_finite(tensors: list[Any], factor: int) -> Any:
+    """Return whether all elements are finite, multiplied by a factor too; without a product of what is large."""
+    large = [tensor for tensor in tensors if is_bounded_by_squares(tensor)]
+    if not large:
+        return _are_finite(tensors, factor)
+    # Of elements whose squares have a finite sum, none is near the largest number.
+    squares = tf.add_n([tf.cast(tf.nn.l2_loss(tensor), tf.float32) for tensor in large])
+    checks = [tf.cond(tf.math.is_finite(squares), lambda: tf.constant(True), lambda: _are_finite(large, factor))]
+    if len(large) < len(tensors):
+        checks.append(_are_finite([tensor for tensor in tensors if not is_bounded_by_squares(tensor)], factor))
+    return _all(checks)
+
+
+def _times(tensor: Any, factor: int) -> Any:
+    return tensor if factor == 1 else tensor * tf.cast(factor, tensor.dtype)
 
 
 def _tensor(grad: Any) -> Any:
@@ -65,8 +87,9 @@ def _all(checks: list[Any]) -> Any:
     return checks[0] if len(checks) == 1 else tf.reduce_all(tf.stack(checks))
 
 
-def _have_no_damage(tensors: list[Any]) -> Any:
-    pieces = [piece for tensor in tensors for piece in _pieces(tensor)]
+def _have_no_damage(tensors: list[Any], factor: int) -> Any:
+    # Products of pieces are read again before they leave the processor's cache.
+    pieces = [_times(piece, factor) for tensor in tensors for piece in _pieces(tensor)]
     summaries = [
         tf.raw_ops.DebugNumericSummaryV2(input=piece, tensor_debug_mode=_HEALTH, tensor_id=0) for piece in pieces
     ]

@@ -43,7 +43,15 @@ def scale_loss(loss: Any, scale: Any | Callable[[Any], Any]) -> Any:
 
         return scaled_loss
     value = scale(loss.dtype) if callable(scale) else scale
+    if isinstance(loss, tf.Tensor) and loss.dtype.is_floating:
+        return _product(loss, value)
     return loss * tf.cast(value, loss.dtype)
+
+
+def _product(tensor: Any, scale: Any) -> Any:
+    # Without operators and casts that change nothing, which take longer than the op on small tensors.
+    factor = scale if scale.dtype is tensor.dtype else tf.cast(scale, tensor.dtype)
+    return tf.raw_ops.Mul(x=tensor, y=factor)
 
 
 def largest_scale(dtype: Any) -> float:

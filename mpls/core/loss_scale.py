@@ -91,7 +91,7 @@ class FixedLossScale(LossScale, _NativeFixedLossScale):
     def __call__(self) -> Any:
         """Return the loss scale as a scalar float32 tensor, always the same number."""
         # Made at each call, so that it belongs to the graph and the device in which it is used.
-        return tf.convert_to_tensor(self._loss_scale_value, tf.float32)
+        return tf.constant(self._loss_scale_value, tf.float32)
 
     @as_written
     def update(self, grads: Any) -> tuple[Any, bool]:

@@ -8,7 +8,6 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.finite import all_finite
-from mpls.core.gradients import values_of
 from mpls.upstream import strategy_needs_no_merge_call
 
 
@@ -83,15 +82,7 @@ def finite_when_summed(grads: Any) -> Any:
 
     If none is above the largest float divided by the number of replicas, no sum is infinite.
     """
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    if replicas == 1:
-        return all_finite(grads)
-    return all_finite([grad if grad is None else _times(grad, replicas) for grad in tf.nest.flatten(grads)])
-
-
-def _times(grad: Any, factor: int) -> Any:
-    values = values_of(grad)
-    return values * tf.cast(factor, values.dtype)
+    return all_finite(grads, tf.distribute.get_strategy().num_replicas_in_sync)
 
 
 def _vote(are_finite: Callable[[Any], Any], grads: Any) -> Any:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from mpls.core.branches import group, one_of
 from mpls.core.choices import needs_barriers
 from mpls.core.gradients import values_of, with_values
-from mpls.core.loss_scale import DynamicLossScale, LossScale
+from mpls.core.loss_scale import DynamicLossScale, LossScale, never_skips
 from mpls.core.packs import Packs
 from mpls.core.replicas import merges_in_replica_context
 from mpls.upstream import captured, hidden_from_xla
@@ -61,6 +61,8 @@ def scaled_step(grads_and_vars: GradsAndVars, loss_scale: LossScale, hooks: Step
         In a graph, an op that does all of it; in eager mode None.
     """
     pairs = list(grads_and_vars)
+    if never_skips(loss_scale):
+        return group(hooks.apply(pairs))
     grads = [grad for grad, _ in pairs]
     sealed = _Sealed([variable for _, variable in pairs])
     if merges_in_replica_context() or not tf.distribute.has_strategy():

@@ -184,6 +184,23 @@ class SameResultsTest(unittest.TestCase):
         for arrays in ([array], [array[:3]] * 9, [np.full(9, dtype.max, dtype.as_numpy_dtype)] * 9):
             self.assertTrue(bool(evaluate(all_finite, "function", arrays)[0]))
 
+    @parameterized.expand([(dtype.name, mode) for dtype in DTYPES for mode in (*MODES, "xla")])
+    def test_of_what_a_factor_makes_infinite(self, dtype_name: str, mode: str) -> None:
+        dtype = tf.as_dtype(dtype_name).as_numpy_dtype
+        third = np.array(float(tf.as_dtype(dtype_name).max) * 0.33, dtype)
+        # The squares of the third are infinite already.
+        cases = [(third, True), (-third, True), (dtype(1.0), True), (third * dtype(1.05), False), (-third * 2, False)]
+        cases += [(special(name, tf.as_dtype(dtype_name)), False) for name in ("max", "-max", "inf", "-inf", "nan")]
+        for value, expected in cases:
+            for size in (3, 2**12 + 1, 2**20 + 5):
+                arrays = [np.ones(7, dtype), np.ones(size, dtype), np.ones(2**12, dtype)]
+                arrays[1][size // 2] = value
+                check = lambda grads: all_finite(grads, 3)  # noqa: E731
+                results = evaluate(check, mode, arrays)
+                with choices.plain_ways():
+                    results += evaluate(check, mode, arrays)
+                self.assertEqual([bool(each) for each in results], [expected] * 2, (value, size))
+
     def test_tensors_on_two_devices(self) -> None:
         for place, damaged in ((None, None), (0, "CPU:0"), (5, "CPU:1"), (9, "CPU:1")):
             grads = []
@@ -338,6 +355,23 @@ class ChoicesTest(unittest.TestCase):
         with patched(with_gpu()):
             # Which reads them once, in a kernel that unscales them too.
             self.assertNotIn("MatMul", op_types(all_finite, [array], xla=True))
+
+    @parameterized.expand(
+        [
+            ("large", 2**12, np.float32, True),
+            ("double", 2**12, np.float64, True),
+            ("small", 2**12 - 1, np.float32, False),
+            ("half", 2**12, np.float16, False),
+            ("bfloat", 2**12, tf.bfloat16.as_numpy_dtype, False),
+        ]
+    )
+    def test_squares_in_place_of_products_with_a_factor(self, name: str, size: int, dtype: Any, expected: bool) -> None:
+        array = np.ones(size, dtype)
+        self.assertEqual("L2Loss" in op_types(lambda grads: all_finite(grads, 2), [array]), expected)
+        self.assertNotIn("L2Loss", op_types(all_finite, [array]))
+        self.assertNotIn("L2Loss", op_types(lambda grads: all_finite(grads, 2), [array], xla=True))
+        with choices.plain_ways():
+            self.assertNotIn("L2Loss", op_types(lambda grads: all_finite(grads, 2), [array]))
 
     def test_plain_ops_in_a_function_inside_of_one_for_xla(self) -> None:
         inner = tf.function(all_finite, autograph=False)
