@@ -204,13 +204,19 @@ class MixedPrecisionLossScaleOptimizer(Restoring, _NativeWrapper):
         )
 
     def _prepare_inner_slots(self, variables: list[Any]) -> None:
-        if tf.executing_eagerly() and not tf.distribute.has_strategy():
+        ids: list[Any] = [None]
+        if tf.executing_eagerly():
             # Asking for hundreds of slots in every step would take longer than the rest of it.
             ids = [id(self._optimizer), *(getattr(variable, "_unique_id", None) for variable in variables)]
             if None not in ids and ids == self._ids_with_slots:
                 return
+
+        def create() -> None:
+            self._create_inner_slots(variables)
+            # Not earlier: all replicas have to come here, or none.
             self._ids_with_slots = ids
-        call_in_cross_replica_context(lambda: self._create_inner_slots(variables))
+
+        call_in_cross_replica_context(create)
 
     def _create_inner_slots(self, variables: list[Any]) -> None:
         """Create what the wrapped optimizer would otherwise create inside the conditional.
