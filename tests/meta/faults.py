@@ -247,6 +247,7 @@ def _fixed_scales_skip() -> list[Patch]:
     return [
         (mpls.core.loss_scale.FixedLossScale, "update", update),
         (mpls.v1.optimizer, "never_skips", lambda loss_scale: False),
+        (mpls.core.step, "never_skips", lambda loss_scale: False),
     ]
 
 
