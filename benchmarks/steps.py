@@ -132,9 +132,18 @@ class Training:
         return list(inner.momentums)
 
     def close(self) -> None:
-        """Release what a session holds."""
+        """Release the memory of all variables.
+
+        TensorFlow keeps functions with gradients of its own, as that of `all_reduce`, which Keras calls, and all that
+        they hold on to.
+        """
         if self.session is not None:
             self.session.close()
+            return
+        for variable in [*self.variables, *(weights for weights, _ in self._inputs), *self.slots()]:
+            held = variable.value if isinstance(variable, keras.Variable) else variable
+            for each in getattr(held, "values", [held]):
+                tf.raw_ops.AssignVariableOp(resource=each.handle, value=tf.zeros([], each.dtype))
 
 
 def _two_replicas() -> Any:
