@@ -14,9 +14,8 @@ from mpls.core.packs import Packs
 
 # float16 loses everything below 2**-24, and both lose bits of a scale that is no power of two.
 _HALF_DTYPES = (tf.float16, tf.bfloat16)
-# Elements from which on copies cost more than a conditional: of all tensors that go into it, and of each.
-_LARGE_TOGETHER = 2**15
-_LARGE_ALONE = 2**12
+# Elements from which on a copy costs more than a conditional.
+_LARGE = 2**15
 # Powers of two whose reciprocals are float16 numbers, denormal ones included.
 _SMALLEST_EXACT, _LARGEST_EXACT = 2.0**-15, 2.0**24
 # The bits of a float32 that are all zero in powers of two.
@@ -170,7 +169,7 @@ def _multiply(tensors: list[Any], scale: Any) -> list[Any]:
 def _unscale_in_graph(tensors: list[Any], scale: Any) -> list[Any]:
     """Unscale tensors; large ones of half precision without a copy in float32, where the scale allows it."""
     large = [] if uses_plain_ways() else [tensor for tensor in tensors if _is_large_half(tensor)]
-    if sum(_elements(tensor) for tensor in large) < _LARGE_TOGETHER:
+    if not large:
         return _divide(tensors, scale)
     unscaled = iter(
         tf.cond(_has_exact_reciprocal(scale), lambda: _multiply(large, scale), lambda: _divide(large, scale))
@@ -179,13 +178,7 @@ def _unscale_in_graph(tensors: list[Any], scale: Any) -> list[Any]:
 
 
 def _is_large_half(tensor: Any) -> bool:
-    return tensor.dtype in _HALF_DTYPES and _elements(tensor) >= _LARGE_ALONE
-
-
-def _elements(tensor: Any) -> int:
-    """Return the number of elements of a tensor; of one that may have any number, that it is large."""
-    known = tensor.shape.num_elements()
-    return _LARGE_TOGETHER if known is None else int(known)
+    return tensor.dtype in _HALF_DTYPES and (tensor.shape.num_elements() or _LARGE) >= _LARGE
 
 
 def _has_exact_reciprocal(scale: Any) -> Any:
