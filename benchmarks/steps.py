@@ -141,6 +141,9 @@ class Training:
             self.session.close()
             return
         for variable in [*self.variables, *(weights for weights, _ in self._inputs), *self.slots()]:
+            if variable is None:
+                # Steps that were never run have no slots.
+                continue
             held = variable.value if isinstance(variable, keras.Variable) else variable
             for each in getattr(held, "values", [held]):
                 tf.raw_ops.AssignVariableOp(resource=each.handle, value=tf.zeros([], each.dtype))

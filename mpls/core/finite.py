@@ -26,7 +26,7 @@ def all_finite(grads: Any, factor: int = 1) -> Any:
     Args:
         grads: nested structure of dense tensors, `tf.IndexedSlices` (only the values are looked at, never
             densified), NumPy arrays, numbers, and None (ignored).
-        factor: a positive number; elements are not finite if multiplied by it they are not.
+        factor: from 1 to 2**60; elements that are not finite if multiplied by it count as not finite.
 
     Returns:
         Scalar boolean tensor; true for an empty structure, for None alone and for zero-size tensors.
@@ -45,10 +45,12 @@ def _check(tensors: list[Any]) -> list[Any]:
 
 def _are_finite(tensors: list[Any], factor: int) -> Any:
     packed = Packs(tensors).tensors
+    if factor != 1:
+        packed = [tensor * tf.cast(factor, tensor.dtype) for tensor in packed]
     with_summary = [tensor for tensor in packed if has_summary(tensor)]
-    checks = [_have_no_damage(with_summary, factor)] if with_summary else []
+    checks = [_have_no_damage(with_summary)] if with_summary else []
     if len(with_summary) < len(packed):
-        checks += [_is_finite(_times(tensor, factor)) for tensor in packed if not has_summary(tensor)]
+        checks += [_is_finite(tensor) for tensor in packed if not has_summary(tensor)]
     return _all(checks)
 
 
@@ -63,10 +65,6 @@ def _stay_finite(tensors: list[Any], factor: int) -> Any:
     if len(large) < len(tensors):
         checks.append(_are_finite([tensor for tensor in tensors if not is_bounded_by_squares(tensor)], factor))
     return _all(checks)
-
-
-def _times(tensor: Any, factor: int) -> Any:
-    return tensor if factor == 1 else tensor * tf.cast(factor, tensor.dtype)
 
 
 def _tensor(grad: Any) -> Any:
@@ -87,11 +85,11 @@ def _all(checks: list[Any]) -> Any:
     return checks[0] if len(checks) == 1 else tf.reduce_all(tf.stack(checks))
 
 
-def _have_no_damage(tensors: list[Any], factor: int) -> Any:
-    # Products of pieces are read again before they leave the processor's cache.
-    pieces = [_times(piece, factor) for tensor in tensors for piece in _pieces(tensor)]
+def _have_no_damage(tensors: list[Any]) -> Any:
     summaries = [
-        tf.raw_ops.DebugNumericSummaryV2(input=piece, tensor_debug_mode=_HEALTH, tensor_id=0) for piece in pieces
+        tf.raw_ops.DebugNumericSummaryV2(input=piece, tensor_debug_mode=_HEALTH, tensor_id=0)
+        for tensor in tensors
+        for piece in _pieces(tensor)
     ]
     total = summaries[0] if len(summaries) == 1 else tf.raw_ops.AddN(inputs=summaries)
     if tf.executing_eagerly():

@@ -49,7 +49,8 @@ def scaled_step(grads_and_vars: GradsAndVars, loss_scale: LossScale, hooks: Step
 
     The loss scale decides: `loss_scale.update(gradients)` sees the gradients of all replicas and says whether to
     apply. If it says so with a tensor, one conditional does one or the other on all replicas; if with a Python bool,
-    there is none. Nothing else in the package decides by what is in the gradients.
+    there is none. Nothing else in the package decides by what is in the gradients. A fixed scale, which applies
+    always, is not asked.
 
     Args:
         grads_and_vars: pairs of unscaled gradient, None included, and variable. In a replica context, those of the

@@ -204,12 +204,10 @@ class MixedPrecisionLossScaleOptimizer(Restoring, _NativeWrapper):
         )
 
     def _prepare_inner_slots(self, variables: list[Any]) -> None:
-        ids: list[Any] = [None]
-        if tf.executing_eagerly():
-            # Asking for hundreds of slots in every step would take longer than the rest of it.
-            ids = [id(self._optimizer), *(getattr(variable, "_unique_id", None) for variable in variables)]
-            if None not in ids and ids == self._ids_with_slots:
-                return
+        # Asking for hundreds of slots in every step of eager mode would take longer than the rest of it.
+        ids = [id(self._optimizer), *(getattr(variable, "_unique_id", None) for variable in variables)]
+        if tf.executing_eagerly() and None not in ids and ids == self._ids_with_slots:
+            return
 
         def create() -> None:
             self._create_inner_slots(variables)
