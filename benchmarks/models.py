@@ -69,7 +69,7 @@ def model_step(model_name: str, family: str, candidate: str) -> Callable[[], Any
     Args:
         model_name: a key of `MODELS`.
         family: of the optimizer; models for `v1` are of tf_keras.
-        candidate: `none`, `original` or `mpls`.
+        candidate: `none`, `floor`, `original` or `mpls`.
     """
     framework: Any = keras if family == "keras3" else tf_keras
     model = framework.Model(*MODELS[model_name](framework.layers))

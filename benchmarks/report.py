@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 import tf_keras
 
-from benchmarks.steps import BARE, MPLS, ORIGINAL
+from benchmarks.steps import BARE, FLOOR, MPLS, ORIGINAL
 from benchmarks.timing import Samples
 
 # Where the original costs less than this share of the bare step, its overhead is noise.
@@ -24,8 +24,8 @@ def row_of(name: str, samples: Samples) -> dict[str, Any]:
     """Return what the samples of one kind of step say, as plain numbers.
 
     Returns:
-        `name`; for each candidate its median and quartiles, in seconds; `overhead` of the original and of mpls in
-        seconds, over the bare step; and `ratio`, that of mpls to that of the original, with a 90 % interval.
+        `name`; for each candidate its median and quartiles, in seconds; `overhead` of the floor, the original and mpls
+        in seconds, over the bare step; and `ratio`, that of mpls to that of the original, with a 90 % interval.
     """
     row: dict[str, Any] = {"name": name, "rounds": len(samples.seconds[BARE]), "seconds": {}, "overhead": {}}
     for candidate in samples.seconds:
@@ -41,14 +41,15 @@ def is_small(row: dict[str, Any]) -> bool:
     return bool(row["overhead"][ORIGINAL] < SMALL_SHARE * row["seconds"][BARE][0])
 
 
-HEADER = ["", "none, ms", "original, %", "mpls, %", "ratio", "90 % of it"]
+HEADER = ["", "none, ms", "floor, %", "original, %", "mpls, %", "ratio", "90 % of it"]
 
 
 def line_of(row: dict[str, Any]) -> list[str]:
     """Return a row as cells of a table: overheads as shares of the bare step."""
     bare = row["seconds"][BARE][0]
     shares = [
-        f"{100 * row['overhead'][each] / bare:.1f}" if each in row["overhead"] else "-" for each in (ORIGINAL, MPLS)
+        f"{100 * row['overhead'][each] / bare:.1f}" if each in row["overhead"] else "-"
+        for each in (FLOOR, ORIGINAL, MPLS)
     ]
     if row["ratio"] is None:
         return [row["name"], f"{1e3 * bare:.3f}", *shares, "-", ""]
@@ -57,15 +58,15 @@ def line_of(row: dict[str, Any]) -> list[str]:
     return [row["name"], f"{1e3 * bare:.3f}", *shares, f"{ratio:.2f}", f"{low:.2f} to {high:.2f}{note}"]
 
 
-SUMMARY_HEADER = ["", "compared", "median ratio", "up to 0.5", "slower"]
+SUMMARY_HEADER = ["", "compared", "median ratio", "up to 0.5", "floor above", "slower"]
 
 
 def summary_of(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Return one line for each family and mode, as cells of a table.
 
     How many kinds of steps have an original; the median of the ratios of those where it costs more than 5 % of the bare
-    step, and how many of these are up to 0.5; and how many kinds there are in which mpls is slower than the original,
-    the whole 90 % interval above one.
+    step, how many of these are up to 0.5, and of how many of the others the floor itself is above 0.5 of the original;
+    and how many kinds there are in which mpls is slower than the original, the whole 90 % interval above one.
     """
     by_mode: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -74,10 +75,12 @@ def summary_of(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     lines = []
     for mode, compared in by_mode.items():
         costly = [row["ratio"][0] for row in compared if not is_small(row)]
+        others = [row for row in compared if not is_small(row) and row["ratio"][0] > 0.5]
+        out_of_reach = sum(row["overhead"].get(FLOOR, 0.0) > 0.5 * row["overhead"][ORIGINAL] for row in others)
         slower = sum(row["ratio"][1] > 1 and not is_small(row) for row in compared)
         median = f"{statistics.median(costly):.2f}" if costly else "-"
         half = f"{sum(ratio <= 0.5 for ratio in costly)} of {len(costly)}"
-        lines.append([mode, str(len(compared)), median, half, str(slower)])
+        lines.append([mode, str(len(compared)), median, half, f"{out_of_reach} of {len(others)}", str(slower)])
     return lines
 
 

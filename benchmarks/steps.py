@@ -18,8 +18,9 @@ import tf_keras
 import mpls.keras
 import mpls.v1
 from benchmarks.cells import Cell
+from benchmarks.floor import Floor
 
-BARE, ORIGINAL, MPLS = "none", "original", "mpls"
+BARE, FLOOR, ORIGINAL, MPLS = "none", "floor", "original", "mpls"
 _SCALE = 2.0**10
 # No growth while it is measured, so that all steps are the same.
 _GROWTH_STEPS = 10**9
@@ -32,11 +33,12 @@ v1 = tf.compat.v1
 def candidates_of(cell: Cell) -> list[str]:
     """Return the candidates that there are.
 
-    Keras 3 has no fixed scale, and that of `tf.compat.v1` cannot cast its scale to float16 gradients.
+    Keras 3 has no fixed scale, and that of `tf.compat.v1` cannot cast its scale to float16 gradients. The floor is that
+    of one replica: several have more to agree on than whether to apply.
     """
     has_none = cell.family == "keras3" and not cell.is_dynamic
     fails = cell.family == "v1" and cell.dtype != "float32"
-    return [BARE, MPLS] if has_none or fails else [BARE, ORIGINAL, MPLS]
+    return [BARE, *[FLOOR] * (cell.replicas == 1), *[ORIGINAL] * (not has_none and not fails), MPLS]
 
 
 class Training:
@@ -44,7 +46,7 @@ class Training:
 
     Args:
         cell: the kind of step.
-        candidate: `none` for the bare optimizer, `original` or `mpls`.
+        candidate: `none` for the bare optimizer, `floor`, `original` or `mpls`.
 
     Attributes:
         step: takes a step; returns when it is done.
@@ -118,7 +120,8 @@ class Training:
         self.graph = tf.Graph()
         with self.graph.as_default():
             self._create()
-            train_op = self.optimizer.minimize(self.loss(), var_list=self.variables)
+            build(self.cell.family, self.optimizer, self.variables)
+            train_op = minimize(self.cell.family, self.optimizer, self.loss, self.variables)
             self.session = v1.Session()
             self.session.run(v1.global_variables_initializer())
         return lambda: self.session.run(train_op)
@@ -126,7 +129,7 @@ class Training:
     def slots(self) -> list[Any]:
         """Return the momenta."""
         wrapped = "_optimizer" if self.cell.family == "v1" else "inner_optimizer"
-        inner = self.optimizer if self.candidate == BARE else getattr(self.optimizer, wrapped)
+        inner = getattr(self.optimizer, "inner_optimizer" if self.candidate == FLOOR else wrapped, self.optimizer)
         if self.cell.family in ("v1", "legacy"):
             return [inner.get_slot(variable, "momentum") for variable in self.variables]
         return list(inner.momentums)
@@ -177,6 +180,8 @@ def scaled(family: str, candidate: str, optimizer: Any, *, is_dynamic: bool = Tr
     """Wrap an optimizer as the candidate does."""
     if candidate == BARE:
         return optimizer
+    if candidate == FLOOR:
+        return Floor(optimizer, _SCALE, is_dynamic=is_dynamic)
     if family == "v1":
         module = mpls.v1 if candidate == MPLS else v1.mixed_precision
         scale = module.DynamicLossScale(_SCALE, _GROWTH_STEPS) if is_dynamic else module.FixedLossScale(_SCALE)
@@ -192,30 +197,53 @@ def scaled(family: str, candidate: str, optimizer: Any, *, is_dynamic: bool = Tr
 
 def build(family: str, optimizer: Any, variables: list[Any]) -> None:
     """Create the slots, where that has to be done before the first step."""
+    inner = optimizer.inner_optimizer if isinstance(optimizer, Floor) else optimizer
     if family == "legacy":
-        optimizer._create_all_weights(variables)
+        inner._create_all_weights(variables)
     elif family != "v1":
-        optimizer.build(variables)
+        inner.build(variables)
+    elif inner is not optimizer:
+        # In a branch, TensorFlow would not find them.
+        inner._create_slots(variables)
 
 
-def minimize(family: str, optimizer: Any, loss: Callable[[], Any], variables: list[Any]) -> None:
-    """Take a step as a custom loop of the family does, with loss scaling if the optimizer has it."""
-    is_scaled = hasattr(optimizer, "get_scaled_loss" if family != "keras3" else "inner_optimizer")
+def minimize(family: str, optimizer: Any, loss: Callable[[], Any], variables: list[Any]) -> Any:
+    """Take a step as a custom loop of the family does, with loss scaling if the optimizer has it.
+
+    Returns:
+        In a graph with a session, an op that does it.
+    """
+    if isinstance(optimizer, Floor):
+        inner = optimizer.inner_optimizer
+        return optimizer.minimize(
+            lambda scale_loss: _gradients(family, inner, lambda: scale_loss(loss()), variables),
+            lambda grads: _apply(family, inner, grads, variables),
+        )
     if family == "v1":
-        optimizer.minimize(loss, var_list=variables)
-        return
+        return optimizer.minimize(loss if v1.executing_eagerly_outside_functions() else loss(), var_list=variables)
+    scales = hasattr(optimizer, "get_scaled_loss" if family != "keras3" else "inner_optimizer")
+    scale_loss = (optimizer.scale_loss if family == "keras3" else optimizer.get_scaled_loss) if scales else None
+    grads = _gradients(family, optimizer, lambda: scale_loss(loss()) if scale_loss else loss(), variables)
+    if scales and family != "keras3":
+        grads = optimizer.get_unscaled_gradients(grads)
+    return _apply(family, optimizer, grads, variables)
+
+
+def _gradients(family: str, optimizer: Any, loss: Callable[[], Any], variables: list[Any]) -> list[Any]:
+    if family == "v1":
+        pairs = optimizer.compute_gradients(loss if v1.executing_eagerly_outside_functions() else loss(), variables)
+        return [grad for grad, _ in pairs]
     watched = [variable.value for variable in variables] if family == "keras3" else variables
     with tf.GradientTape() as tape:
         value = loss()
-        if is_scaled:
-            value = optimizer.scale_loss(value) if family == "keras3" else optimizer.get_scaled_loss(value)
-    grads = tape.gradient(value, watched)
-    if is_scaled and family != "keras3":
-        grads = optimizer.get_unscaled_gradients(grads)
+    grads: list[Any] = tape.gradient(value, watched)
+    return grads
+
+
+def _apply(family: str, optimizer: Any, grads: list[Any], variables: list[Any]) -> Any:
     if family == "keras3":
-        optimizer.apply(grads, variables)
-    else:
-        optimizer.apply_gradients(zip(grads, variables, strict=True))
+        return optimizer.apply(grads, variables)
+    return optimizer.apply_gradients(zip(grads, variables, strict=True))
 
 
 @contextlib.contextmanager

@@ -65,13 +65,16 @@ class TimingTest(unittest.TestCase):
 
 class SummaryTest(unittest.TestCase):
     def test_counts_what_is_slower_and_what_is_half(self) -> None:
-        def row(name: str, original: float, ratio: tuple[float, float, float] | None) -> dict[str, Any]:
-            return {"name": name, "seconds": {"none": [1.0]}, "overhead": {"original": original}, "ratio": ratio}
+        def row(
+            name: str, original: float, ratio: tuple[float, float, float] | None, **overhead: float
+        ) -> dict[str, Any]:
+            overhead["original"] = original
+            return {"name": name, "seconds": {"none": [1.0]}, "overhead": overhead, "ratio": ratio}
 
         rows = [
-            row("v1/eager/1", 0.2, (0.4, 0.3, 0.6)),
-            row("v1/eager/2", 0.2, (0.7, 0.6, 0.9)),
-            row("v1/eager/3", 0.2, (1.4, 1.1, 1.6)),
+            row("v1/eager/1", 0.2, (0.4, 0.3, 0.6), floor=0.15),
+            row("v1/eager/2", 0.2, (0.7, 0.6, 0.9), floor=0.11),
+            row("v1/eager/3", 0.2, (1.4, 1.1, 1.6), floor=0.09),
             row("v1/eager/4", 0.2, (1.2, 0.9, 1.6)),
             # Noise: the original costs next to nothing.
             row("v1/eager/5", 0.04, (3.0, 2.0, 4.0)),
@@ -79,7 +82,9 @@ class SummaryTest(unittest.TestCase):
             row("new/xla/1", 0.04, (3.0, 2.0, 4.0)),
         ]
         lines = load("report").summary_of(rows)
-        self.assertEqual(lines, [["v1/eager", "5", "0.95", "1 of 4", "1"], ["new/xla", "1", "-", "0 of 0", "0"]])
+        self.assertEqual(
+            lines, [["v1/eager", "5", "0.95", "1 of 4", "1 of 3", "1"], ["new/xla", "1", "-", "0 of 0", "0 of 0", "0"]]
+        )
 
 
 class GridTest(unittest.TestCase):
@@ -171,7 +176,7 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(set(self.results), {"command", "machine", "steps", "seconds"})
         (row,) = self.results["steps"]
         self.assertEqual(row["name"], "v1/function/100x100/float32/dynamic")
-        self.assertEqual(set(row["seconds"]), {"none", "original", "mpls"})
+        self.assertEqual(set(row["seconds"]), {"none", "floor", "original", "mpls"})
         self.assertIn(row["name"], self.printed)
         self.assertTrue(self.picture.startswith(b"\x89PNG"))
 
