@@ -11,13 +11,17 @@ from mpls.core.branches import group, one_of
 
 v1 = tf.compat.v1
 
+# Elements that take longer to read than to start an operation.
+_LARGE = 2**17
+
 
 class Floor:
     """An optimizer around another one that scales, unscales, and decides without looking.
 
     The loss is multiplied and each gradient too, as the optimizers of TensorFlow take no factor; and if the scale is
-    dynamic, all gradients are waited for and applied in a conditional. Nothing is checked, nothing is counted. Only a
-    step that stacks small gradients, so as to have fewer operations than gradients, can take less.
+    dynamic, all gradients are waited for and applied in a conditional, the large ones after they have been read, by a
+    sum. Nothing else is looked at, nothing is counted. Only a step that stacks small gradients, so as to have fewer
+    operations than gradients, can take less.
 
     Args:
         optimizer: takes the gradients.
@@ -50,8 +54,11 @@ class Floor:
         if not self._is_dynamic:
             return apply(unscaled)
         values = [grad.values if isinstance(grad, tf.IndexedSlices) else grad for grad in unscaled]
+        sums = [tf.reduce_sum(each) for each in values if (each.shape.num_elements() or 0) >= _LARGE]
         with tf.control_dependencies(values):
             applies = tf.identity(self._applies)
+        if sums:
+            applies &= tf.reduce_all(tf.math.is_finite(tf.stack(sums)))
         condition = bool(applies) if tf.executing_eagerly() else applies
         return one_of(condition, lambda: group(apply(unscaled)), lambda: None, values)
 

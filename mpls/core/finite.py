@@ -12,7 +12,7 @@ from mpls.core.gradients import sparse_places, values_of
 from mpls.core.packs import Packs
 
 # An op reads its tensor in one thread: large ones are read in pieces, by several.
-_PIECE_ELEMENTS = 2**19
+_PIECE_ELEMENTS = 2**17
 _MOST_PIECES = 16
 # With fewer, a product's result is nearly as large as what it reads; with more, its factor is denormal in float16.
 _COLUMNS = range(8, 2**13)
