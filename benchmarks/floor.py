@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.branches import group, one_of
+from mpls.core.gradients import values_of, with_values
 
 v1 = tf.compat.v1
 
@@ -50,10 +51,10 @@ class Floor:
         scale = tf.identity(self._scale) if self._is_dynamic else tf.constant(self._scale)
         grads = compute(lambda loss: loss * scale)
         reciprocal = 1.0 / (scale if self._is_dynamic else self._scale)
-        unscaled = [_times(grad, reciprocal) for grad in grads]
+        values = [tf.raw_ops.Mul(x=value, y=tf.cast(reciprocal, value.dtype)) for value in map(values_of, grads)]
+        unscaled = [with_values(grad, value) for grad, value in zip(grads, values, strict=True)]
         if not self._is_dynamic:
             return apply(unscaled)
-        values = [grad.values if isinstance(grad, tf.IndexedSlices) else grad for grad in unscaled]
         sums = [tf.reduce_sum(each) for each in values if (each.shape.num_elements() or 0) >= _LARGE]
         with tf.control_dependencies(values):
             applies = tf.identity(self._applies)
@@ -61,9 +62,3 @@ class Floor:
             applies &= tf.reduce_all(tf.math.is_finite(tf.stack(sums)))
         condition = bool(applies) if tf.executing_eagerly() else applies
         return one_of(condition, lambda: group(apply(unscaled)), lambda: None, values)
-
-
-def _times(grad: Any, factor: Any) -> Any:
-    if isinstance(grad, tf.IndexedSlices):
-        return tf.IndexedSlices(_times(grad.values, factor), grad.indices, grad.dense_shape)
-    return tf.raw_ops.Mul(x=grad, y=tf.cast(factor, grad.dtype))

@@ -74,12 +74,12 @@ def summary_of(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
             by_mode.setdefault("/".join(row["name"].split("/")[:2]), []).append(row)
     lines = []
     for mode, compared in by_mode.items():
-        costly = [row["ratio"][0] for row in compared if not is_small(row)]
-        others = [row for row in compared if not is_small(row) and row["ratio"][0] > 0.5]
+        costly = [row for row in compared if not is_small(row)]
+        others = [row for row in costly if row["ratio"][0] > 0.5]
         out_of_reach = sum(row["overhead"].get(FLOOR, 0.0) > 0.5 * row["overhead"][ORIGINAL] for row in others)
-        slower = sum(row["ratio"][1] > 1 and not is_small(row) for row in compared)
-        median = f"{statistics.median(costly):.2f}" if costly else "-"
-        half = f"{sum(ratio <= 0.5 for ratio in costly)} of {len(costly)}"
+        slower = sum(row["ratio"][1] > 1 for row in costly)
+        median = f"{statistics.median(row['ratio'][0] for row in costly):.2f}" if costly else "-"
+        half = f"{len(costly) - len(others)} of {len(costly)}"
         lines.append([mode, str(len(compared)), median, half, f"{out_of_reach} of {len(others)}", str(slower)])
     return lines
 

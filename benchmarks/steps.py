@@ -220,7 +220,7 @@ def minimize(family: str, optimizer: Any, loss: Callable[[], Any], variables: li
             lambda grads: _apply(family, inner, grads, variables),
         )
     if family == "v1":
-        return optimizer.minimize(loss if v1.executing_eagerly_outside_functions() else loss(), var_list=variables)
+        return optimizer.minimize(_v1_loss(loss), var_list=variables)
     scales = hasattr(optimizer, "get_scaled_loss" if family != "keras3" else "inner_optimizer")
     scale_loss = (optimizer.scale_loss if family == "keras3" else optimizer.get_scaled_loss) if scales else None
     grads = _gradients(family, optimizer, lambda: scale_loss(loss()) if scale_loss else loss(), variables)
@@ -231,13 +231,17 @@ def minimize(family: str, optimizer: Any, loss: Callable[[], Any], variables: li
 
 def _gradients(family: str, optimizer: Any, loss: Callable[[], Any], variables: list[Any]) -> list[Any]:
     if family == "v1":
-        pairs = optimizer.compute_gradients(loss if v1.executing_eagerly_outside_functions() else loss(), variables)
-        return [grad for grad, _ in pairs]
+        return [grad for grad, _ in optimizer.compute_gradients(_v1_loss(loss), variables)]
     watched = [variable.value for variable in variables] if family == "keras3" else variables
     with tf.GradientTape() as tape:
         value = loss()
     grads: list[Any] = tape.gradient(value, watched)
     return grads
+
+
+def _v1_loss(loss: Callable[[], Any]) -> Any:
+    """Return what optimizers of `tf.compat.v1` take: in a graph with a session a tensor, otherwise the function."""
+    return loss if v1.executing_eagerly_outside_functions() else loss()
 
 
 def _apply(family: str, optimizer: Any, grads: list[Any], variables: list[Any]) -> Any:
