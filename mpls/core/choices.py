@@ -55,6 +55,26 @@ def has_summary(tensor: Any) -> bool:
     return all((kind, tensor.dtype.base_dtype) in _summary_kernels() for kind in _device_kinds(tensor.device))
 
 
+def split_by_summary(tensors: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the tensors of which that op is the best way to tell if they are finite, and the others.
+
+    Its result takes two ops to become a boolean. In a graph, where tensors have as many threads as there are, that is
+    longer than the plain way's second pass over a small one takes, unless several share the two ops.
+
+    Args:
+        tensors: dense tensors.
+    """
+    with_summary: list[Any] = []
+    others: list[Any] = []
+    for tensor in tensors:
+        (with_summary if has_summary(tensor) else others).append(tensor)
+    if len(with_summary) == 1 and not tf.executing_eagerly():
+        elements = with_summary[0].shape.num_elements()
+        if elements is not None and elements < _SMALL:
+            return [], tensors
+    return with_summary, others
+
+
 def is_read_by_products(tensor: Any) -> bool:
     """Return whether a matrix product is the best way to read a tensor.
 

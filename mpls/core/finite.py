@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.calls import OneCall
-from mpls.core.choices import has_summary, is_bounded_by_squares, is_read_by_products
+from mpls.core.choices import is_bounded_by_squares, is_read_by_products, split_by_summary
 from mpls.core.gradients import sparse_places, values_of
 from mpls.core.packs import Packs
 
@@ -47,11 +47,9 @@ def _are_finite(tensors: list[Any], factor: int) -> Any:
     packed = Packs(tensors).tensors
     if factor != 1:
         packed = [tensor * tf.cast(factor, tensor.dtype) for tensor in packed]
-    with_summary = [tensor for tensor in packed if has_summary(tensor)]
+    with_summary, others = split_by_summary(packed)
     checks = [_have_no_damage(with_summary)] if with_summary else []
-    if len(with_summary) < len(packed):
-        checks += [_is_finite(tensor) for tensor in packed if not has_summary(tensor)]
-    return _all(checks)
+    return _all(checks + [_is_finite(tensor) for tensor in others])
 
 
 def _stay_finite(tensors: list[Any], factor: int) -> Any:

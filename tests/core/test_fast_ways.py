@@ -230,6 +230,8 @@ def op_types(fn: Callable[[list[Any]], Any], arrays: list[np.ndarray], *, xla: b
 
 SCALE = np.float32(2.0)
 SMALL = [np.ones([2, 3], np.float32)] * 6
+# Those in a stack, and one beside it.
+STACKED_AND_ONE = [*SMALL, np.ones(5, np.float32)]
 
 
 @contextmanager
@@ -261,9 +263,34 @@ class ChoicesTest(unittest.TestCase):
         self.assertEqual(types.count(choices.SUMMARY_OP), 2)
         self.assertNotIn("IsFinite", types)
 
+    @parameterized.expand(
+        [
+            ("one", [np.ones(2**14 - 1, np.float32)], True),
+            ("a stack", SMALL, True),
+            ("two", [np.ones(5, np.float32), np.ones(6, np.float32)], False),
+            ("large", [np.ones(2**14, np.float32)], False),
+        ]
+    )
+    def test_a_small_tensor_alone_gets_plain_ops(self, name: str, arrays: list[np.ndarray], expected: bool) -> None:
+        types = op_types(all_finite, arrays)
+        self.assertEqual("IsFinite" in types, expected)
+        self.assertEqual(choices.SUMMARY_OP in types, not expected)
+
+    def test_one_of_unknown_shape_alone_gets_a_summary(self) -> None:
+        function = tf.function(all_finite, input_signature=[[tf.TensorSpec([None], tf.float32)]], autograph=False)
+        types = [op.type for op in function.get_concrete_function().graph.get_operations()]
+        self.assertIn(choices.SUMMARY_OP, types)
+        self.assertFalse(bool(function([tf.constant([1.0, np.nan])])))
+
+    def test_one_alone_in_eager_mode_gets_a_summary(self) -> None:
+        summary = mock.patch.object(tf.raw_ops, "DebugNumericSummaryV2", wraps=tf.raw_ops.DebugNumericSummaryV2)
+        with summary as called:
+            self.assertFalse(bool(all_finite([tf.constant([1.0, np.nan])])))
+        called.assert_called_once()
+
     def test_small_ones_are_stacked(self) -> None:
-        types = op_types(all_finite, SMALL)
-        self.assertEqual((types.count("Pack"), types.count(choices.SUMMARY_OP)), (1, 1))
+        types = op_types(all_finite, STACKED_AND_ONE)
+        self.assertEqual((types.count("Pack"), types.count(choices.SUMMARY_OP)), (1, 2))
         types = op_types(lambda grads: unscale_gradients(grads[1:], grads[0]), [SCALE, *SMALL])
         self.assertEqual((types.count("RealDiv"), types.count("Unpack")), (1, 1))
 
@@ -319,8 +346,8 @@ class ChoicesTest(unittest.TestCase):
     def test_small_ones_are_stacked_with_the_shapes_of_tf_1_too(self) -> None:
         tf.compat.v1.disable_v2_tensorshape()
         self.addCleanup(tf.compat.v1.enable_v2_tensorshape)
-        types = op_types(lambda grads: all_finite(unscale_gradients(grads[1:], grads[0])), [SCALE, *SMALL])
-        self.assertEqual((types.count("Pack"), types.count(choices.SUMMARY_OP)), (1, 1))
+        types = op_types(lambda grads: all_finite(unscale_gradients(grads[1:], grads[0])), [SCALE, *STACKED_AND_ONE])
+        self.assertEqual((types.count("Pack"), types.count(choices.SUMMARY_OP)), (1, 2))
 
     def test_large_ones_are_read_in_pieces_that_are_not_copied(self) -> None:
         for elements, pieces in ((2**18 - 1, 1), (2**18, 2), (3 * 2**19, 12), (3 * 2**20, 16)):
@@ -334,7 +361,7 @@ class ChoicesTest(unittest.TestCase):
     def test_plain_ops_for_xla(self) -> None:
         for xla in (True, False):
             unscale_and_check = lambda grads: all_finite(unscale_gradients(grads[1:], grads[0]))  # noqa: E731
-            types = op_types(unscale_and_check, [SCALE, *SMALL], xla=xla)
+            types = op_types(unscale_and_check, [SCALE, *STACKED_AND_ONE], xla=xla)
             self.assertEqual("IsFinite" in types, xla)
             self.assertEqual("Unpack" in types, not xla)
 
@@ -376,22 +403,22 @@ class ChoicesTest(unittest.TestCase):
 
     def test_plain_ops_in_a_function_inside_of_one_for_xla(self) -> None:
         inner = tf.function(all_finite, autograph=False)
-        outer = tf.function(lambda: inner([tf.ones([3])] * 6), jit_compile=True, autograph=False)
-        self.assertTrue(bool(inner([tf.ones([3])] * 6)))
+        outer = tf.function(lambda: inner([tf.ones([3]), tf.ones([5])]), jit_compile=True, autograph=False)
+        self.assertTrue(bool(inner([tf.ones([3]), tf.ones([5])])))
         self.assertTrue(bool(outer()))
 
     def test_plain_ops_where_they_are_asked_for(self) -> None:
         with choices.plain_ways():
-            types = op_types(all_finite, SMALL)
-        self.assertEqual((types.count("IsFinite"), types.count("Pack")), (6, 1))
+            types = op_types(all_finite, STACKED_AND_ONE)
+        self.assertEqual((types.count("IsFinite"), types.count("Pack")), (7, 1))
 
     def test_a_gpu_without_a_kernel_gets_plain_ops(self) -> None:
         # TensorFlow has the summary of float32 on GPUs, but not of bfloat16.
-        arrays = [np.ones(3, np.float32), np.ones(3, tf.bfloat16.as_numpy_dtype)]
+        arrays = [np.ones(3, np.float32), np.ones(4, np.float32), np.ones(3, tf.bfloat16.as_numpy_dtype)]
         with patched(with_gpu()):
             types = op_types(all_finite, arrays)
-            results = evaluate(all_finite, "function", [arrays[0] * np.float32(np.nan), arrays[1]])
-        self.assertEqual((types.count(choices.SUMMARY_OP), types.count("IsFinite")), (1, 1))
+            results = evaluate(all_finite, "function", [arrays[0] * np.float32(np.nan), *arrays[1:]])
+        self.assertEqual((types.count(choices.SUMMARY_OP), types.count("IsFinite")), (2, 1))
         self.assertFalse(bool(results[0]))
 
     def test_a_tensor_that_is_on_a_cpu_beside_a_gpu(self) -> None:
