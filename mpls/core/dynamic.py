@@ -16,7 +16,7 @@ from mpls.core.finite import all_finite
 from mpls.core.graph import as_written
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.replicas import call_in_cross_replica_context, decide_together, finite_when_summed
-from mpls.core.rule import ScaleState, UpdateRule, is_due, next_state
+from mpls.core.rule import ScaleState, UpdateRule, next_state, only_counts
 from mpls.core.select import select
 from mpls.core.state_dict import checked_dynamic, checked_weights, read_values, write_values
 from mpls.upstream import graph_key
@@ -220,12 +220,12 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
 
         if grads_finite is False or uses_plain_ways():
             return write_next()
-        only_counts = tf.logical_not(is_due(steps_before, rule))
+        counts = only_counts(steps_before, rule)
         if grads_finite is not True:
-            only_counts &= grads_finite
+            counts &= grads_finite
         # Nearly every step only counts, which is one op. It has to be on parameter servers, whose workers do not wait
         # for each other: to write back the scale that was read would undo what another one has lowered meanwhile.
-        return one_of(only_counts, lambda: good_steps.assign_add(1), write_next, [])
+        return one_of(counts, lambda: good_steps.assign_add(1), write_next, [])
 
     def get_config(self) -> dict[str, Any]:
         """Return `{'initial_loss_scale': float, 'increment_period': int, 'multiplier': float}`."""

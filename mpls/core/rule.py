@@ -65,9 +65,9 @@ def select_python(condition: bool, if_true: Any, if_false: Any) -> Any:
     return if_true if condition else if_false
 
 
-def is_due(good_steps: Any, rule: UpdateRule) -> Any:
-    """Return whether a finite step after so many of them makes the scale grow; another one only counts."""
-    return good_steps + 1 >= rule.growth_steps
+def only_counts(good_steps: Any, rule: UpdateRule) -> Any:
+    """Return whether a finite step after so many of them only counts; another one makes the scale grow."""
+    return good_steps < rule.growth_steps - 1
 
 
 def next_state(
@@ -95,19 +95,19 @@ def next_state(
     Returns:
         The state after the step, of the kinds that went in.
     """
-    due = is_due(state.good_steps, rule)
+    not_due = only_counts(state.good_steps, rule)
     steps = state.good_steps + 1
 
     grown = state.scale * rule.multiplier
     grown = select(grown <= rule.max_scale, grown, state.scale)
-    if_finite = select(due, grown, state.scale)
+    if_finite = select(not_due, state.scale, grown)
 
     shrunk = state.scale / rule.multiplier if rule.shrink_ratio is None else state.scale * rule.shrink_ratio
     # Written so that NaN fails the comparison and becomes the floor.
     shrunk = select(shrunk > rule.min_scale, shrunk, rule.min_scale)
     shrunk = select(shrunk < rule.max_scale, shrunk, rule.max_scale)
 
-    good_steps = select(grads_finite, select(due, 0, steps), 0)
+    good_steps = select(grads_finite, select(not_due, steps, 0), 0)
     if not isinstance(state, AccumulatingState):
         return state._replace(scale=select(grads_finite, if_finite, shrunk), good_steps=good_steps)
 
@@ -116,5 +116,5 @@ def next_state(
     return state._replace(
         scale=select(grads_finite, if_finite, select(must_shrink, shrunk, state.scale)),
         good_steps=good_steps,
-        bad_steps=select(grads_finite, select(due, 0, state.bad_steps), select(must_shrink, 0, bad_steps)),
+        bad_steps=select(grads_finite, select(not_due, state.bad_steps, 0), select(must_shrink, 0, bad_steps)),
     )

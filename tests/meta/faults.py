@@ -71,11 +71,11 @@ def _rule(**changes: Callable[[Any], Any]) -> Callable[[], list[Patch]]:
             changed = {name: change(getattr(rule, name)) for name, change in changes.items()}
             return _next_state(state, grads_finite, dataclasses.replace(rule, **changed), select)
 
-        def is_due(good_steps: Any, rule: Any) -> Any:
+        def only_counts(good_steps: Any, rule: Any) -> Any:
             late_or_early = changes.get("growth_steps", lambda steps: steps)
-            return good_steps + 1 >= late_or_early(rule.growth_steps)
+            return good_steps < late_or_early(rule.growth_steps) - 1
 
-        return [*_in_all_modes(next_state), (mpls.core.dynamic, "is_due", is_due)]
+        return [*_in_all_modes(next_state), (mpls.core.dynamic, "only_counts", only_counts)]
 
     return patches
 
