@@ -48,7 +48,7 @@ class Cell:
 
 def modes_of(family: str) -> tuple[str, ...]:
     """Return the modes in which optimizers of a family work."""
-    return ("eager", "session", "function", "xla") if family == "v1" else ("eager", "function", "xla")
+    return ("eager", "session", "function", "xla") if family in ("v1", "legacy") else ("eager", "function", "xla")
 
 
 def sizes() -> Iterator[tuple[int, int]]:
@@ -91,5 +91,6 @@ def _cells_of(family: str, mode: str, size: tuple[int, int], *, is_full: bool) -
         for dtype in DTYPES:
             if is_full or size in _SOME_SIZES or (is_dynamic and dtype == "float32"):
                 yield Cell(family, mode, *size, dtype, is_dynamic)
-        if mode == "function" and (is_full or size in _REPLICATED):
+        # XLA compiles no program for several devices.
+        if mode != "xla" and (is_full or size in _REPLICATED):
             yield Cell(family, mode, *size, is_dynamic=is_dynamic, replicas=2)

@@ -19,6 +19,7 @@ import mpls.keras
 import mpls.v1
 from benchmarks.cells import Cell
 from benchmarks.floor import Floor
+from mpls.core.branches import group
 
 BARE, FLOOR, ORIGINAL, MPLS = "none", "floor", "original", "mpls"
 _SCALE = 2.0**10
@@ -59,10 +60,17 @@ class Training:
         self.candidate = candidate
         self.function: Any = None
         self.session: Any = None
-        self.graph: Any = None
-        self._strategy = _two_replicas() if cell.replicas > 1 else None
-        with contextlib.nullcontext() if self._strategy is None else self._strategy.scope():
-            self.step: Callable[[], Any] = self._session_step() if cell.mode == "session" else self._eager_step()
+        self.graph: Any = tf.Graph() if cell.mode == "session" else None
+        with contextlib.ExitStack() as stack:
+            if self.graph is not None:
+                stack.enter_context(self.graph.as_default())
+            self._strategy = _two_replicas() if cell.replicas > 1 else None
+            if self._strategy is not None:
+                # It creates the variables of the graph that is the default one here.
+                stack.enter_context(self._strategy.scope())
+            self._create()
+            build(cell.family, self.optimizer, self.variables)
+            self.step: Callable[[], Any] = self._eager_step() if self.graph is None else self._session_step()
 
     def _create(self) -> None:
         cell = self.cell
@@ -100,30 +108,25 @@ class Training:
             terms.append(tf.reduce_sum(tf.cast(tf.nn.relu(read * weights), tf.float32)))
         return tf.add_n(terms)
 
+    def _once(self) -> Any:
+        """Take a step, in each replica; returns what `minimize` does, for each."""
+        in_replica: Callable[[], Any] = lambda: minimize(self.cell.family, self.optimizer, self.loss, self.variables)  # noqa: E731
+        return in_replica() if self._strategy is None else self._strategy.run(in_replica)
+
     def _eager_step(self) -> Callable[[], Any]:
-        self._create()
-        once: Callable[[], Any] = lambda: minimize(self.cell.family, self.optimizer, self.loss, self.variables)  # noqa: E731
-        if self._strategy is not None:
-            strategy, in_replica = self._strategy, once
-            once = lambda: strategy.run(in_replica)  # noqa: E731
-        build(self.cell.family, self.optimizer, self.variables)
         if self.cell.mode == "eager":
-            return once
+            return self._once
 
         def in_function() -> None:
-            once()
+            self._once()
 
         self.function = tf.function(in_function, jit_compile=self.cell.mode == "xla", autograph=False)
         return self.function
 
     def _session_step(self) -> Callable[[], Any]:
-        self.graph = tf.Graph()
-        with self.graph.as_default():
-            self._create()
-            build(self.cell.family, self.optimizer, self.variables)
-            train_op = minimize(self.cell.family, self.optimizer, self.loss, self.variables)
-            self.session = v1.Session()
-            self.session.run(v1.global_variables_initializer())
+        train_op = group(self._once())
+        self.session = v1.Session()
+        self.session.run(v1.global_variables_initializer())
         return lambda: self.session.run(train_op)
 
     def slots(self) -> list[Any]:

@@ -99,7 +99,8 @@ class GridTest(unittest.TestCase):
                 self.assertEqual({cell.variables for cell in of_family}, set(cells.VARIABLES))
                 self.assertLess(set(cells.ELEMENTS), {cell.elements for cell in of_family})
                 self.assertEqual({cell.dtype for cell in of_family}, set(cells.DTYPES))
-                self.assertEqual({cell.replicas for cell in of_family}, {1, 2})
+                replicated = {cell.mode for cell in of_family if cell.replicas == 2}
+                self.assertEqual(replicated, {*cells.modes_of(family)} - {"xla"})
                 self.assertEqual({cell.is_sparse for cell in of_family}, {True, False})
                 self.assertEqual({cell.is_dynamic for cell in of_family}, {True, False})
 
@@ -108,7 +109,10 @@ CELLS = [
     ("v1", "eager", {}),
     ("v1", "session", {"dtype": "float16"}),
     ("v1", "session", {"is_dynamic": False}),
+    ("v1", "session", {"replicas": 2}),
+    ("v1", "eager", {"replicas": 2}),
     ("v1", "xla", {}),
+    ("legacy", "session", {}),
     ("legacy", "function", {"is_sparse": True, "elements": 1_000_000}),
     ("new", "function", {"replicas": 2}),
     ("new", "eager", {"is_dynamic": False}),
