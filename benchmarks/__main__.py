@@ -24,9 +24,10 @@ from benchmarks.costs import DTYPES, SIZES, costs_of, measure_costs
 from benchmarks.counting import count
 from benchmarks.models import MODELS, model_step
 from benchmarks.steps import FLOOR, candidates_of, trainings
-from benchmarks.timing import Samples, measure
+from benchmarks.timing import Samples, measure, pooled
 
 SECONDS = {"quick": 0.3, "usual": 1.5, "full": 1.5}
+BUILDS = {"quick": 1, "usual": 3, "full": 3}
 PARTS = ("costs", "steps", "models", "counts")
 
 
@@ -39,6 +40,9 @@ def _command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
     parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="steps by name, as 'v1/session/*'")
     parser.add_argument("--seconds", type=float, help="how long to measure each kind of step")
+    parser.add_argument(
+        "--builds", type=int, choices=range(1, 10), metavar="N", help="how often to build it anew in that time"
+    )
     parser.add_argument("--out", type=Path, default=Path("benchmark"), help="where to write; .json and .png are added")
     return parser.parse_args(arguments)
 
@@ -59,28 +63,34 @@ _COSTS = (
 )
 
 
-def _costs(kind: str, seconds: float, threads: int) -> Iterator[Row]:
+def _costs(kind: str, seconds: float, builds: int, threads: int) -> Iterator[Row]:
     print("\nParts of it, in tf.function, in ms above a step that does nothing to its gradients (none):")
     _print_line(["", *_COSTS])
     for variables, elements in SIZES if kind != "quick" else SIZES[:2]:
         for dtype in DTYPES:
-            costs = costs_of(measure_costs(variables, elements, dtype, seconds, threads))
+            each_time = [measure_costs(variables, elements, dtype, seconds / builds, threads) for _ in range(builds)]
+            costs = costs_of(pooled(each_time))
             name = f"{variables}x{elements}/{dtype}"
             _print_line([name, *(f"{1e3 * costs[each]:.3f}" if each in costs else "-" for each in _COSTS)])
             yield {"name": name, "seconds": costs}
 
 
-def _steps(cells: list[Cell], seconds: float) -> Iterator[Row]:
+def _steps(cells: list[Cell], seconds: float, builds: int) -> Iterator[Row]:
     print("\nTraining steps that are nearly all optimizer; overheads as shares of the step without loss scaling:")
     _print_line(report.HEADER)
     for cell in cells:
-        with trainings(cell) as built:
-            samples = measure({name: training.step for name, training in built.items()}, seconds)
-        built.clear()
-        tf.keras.backend.clear_session()
-        # Functions and what they are of refer to each other.
-        gc.collect()
+        samples = pooled([_measured(cell, seconds / builds, turn) for turn in range(builds)])
         yield _step_row(cell.name, samples)
+
+
+def _measured(cell: Cell, seconds: float, turn: int) -> Samples:
+    with trainings(cell, turn) as built:
+        samples = measure({name: training.step for name, training in built.items()}, seconds)
+    built.clear()
+    tf.keras.backend.clear_session()
+    # Functions and what they are of refer to each other.
+    gc.collect()
+    return samples
 
 
 def _models(families: list[str], seconds: float) -> Iterator[Row]:
@@ -124,6 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the status to exit with."""
     options = _command_line(arguments)
     seconds = options.seconds or SECONDS[options.kind]
+    builds = options.builds or BUILDS[options.kind]
     threads = os.cpu_count() or 1
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
@@ -133,8 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cells = [cell for cell in grid(options.kind) if any(fnmatch.fnmatch(cell.name, each) for each in options.only)]
     families = list(dict.fromkeys(cell.family for cell in cells))
     parts = {
-        "costs": lambda: _costs(options.kind, seconds, threads),
-        "steps": lambda: _steps(cells, seconds),
+        "costs": lambda: _costs(options.kind, seconds, builds, threads),
+        "steps": lambda: _steps(cells, seconds, builds),
         "models": lambda: _models(families, seconds),
         "counts": lambda: _counts(families, options.kind),
     }

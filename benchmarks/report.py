@@ -24,10 +24,12 @@ def row_of(name: str, samples: Samples) -> dict[str, Any]:
     """Return what the samples of one kind of step say, as plain numbers.
 
     Returns:
-        `name`; for each candidate its median and quartiles, in seconds; `overhead` of the floor, the original and mpls
-        in seconds, over the bare step; and `ratio`, that of mpls to that of the original, with a 90 % interval.
+        `name`; `builds` and `rounds`, how often the candidates were built and how many rounds there were each time; for
+        each candidate its median and quartiles, in seconds; `overhead` of the floor, the original and mpls in seconds,
+        over the bare step; and `ratio`, that of mpls to that of the original, with a 90 % interval.
     """
-    row: dict[str, Any] = {"name": name, "rounds": len(samples.seconds[BARE]), "seconds": {}, "overhead": {}}
+    builds, rounds = samples.seconds[BARE].shape
+    row: dict[str, Any] = {"name": name, "builds": builds, "rounds": rounds, "seconds": {}, "overhead": {}}
     for candidate in samples.seconds:
         row["seconds"][candidate] = [samples.median(candidate), *samples.quartiles(candidate)]
         if candidate != BARE:

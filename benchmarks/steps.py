@@ -254,11 +254,18 @@ def _apply(family: str, optimizer: Any, grads: list[Any], variables: list[Any]) 
 
 
 @contextlib.contextmanager
-def trainings(cell: Cell) -> Iterator[dict[str, Training]]:
-    """Build every candidate of a cell, and close them at the end."""
+def trainings(cell: Cell, turn: int = 0) -> Iterator[dict[str, Training]]:
+    """Build every candidate of a cell, and close them at the end.
+
+    Args:
+        cell: the kind of step.
+        turn: the number of the candidate that is built first.
+    """
     built: dict[str, Training] = {}
+    names = candidates_of(cell)
+    first = turn % len(names)
     try:
-        for candidate in candidates_of(cell):
+        for candidate in names[first:] + names[:first]:
             built[candidate] = Training(cell, candidate)
         yield built
     finally:

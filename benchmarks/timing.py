@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +17,11 @@ _WARM_UP_CALLS = 5
 
 @dataclass(frozen=True)
 class Samples:
-    """Seconds per call, one row per candidate, one column per round.
+    """Seconds per call of each candidate.
 
     Attributes:
-        seconds: by candidate; in each round every candidate has been measured, in an order of its own.
+        seconds: by candidate, an array with a row for each time that the candidates were built and a column for each
+            round; in a round every candidate has been measured, in an order of its own.
     """
 
     seconds: Mapping[str, np.ndarray]
@@ -41,12 +42,17 @@ class Samples:
     def ratio(self, name: str, other: str, bare: str) -> tuple[float, float, float]:
         """Return the overhead of a candidate as a share of another's, and the bounds of a 90 % interval.
 
-        The interval is that of 400 resamplings of the rounds.
+        The interval is that of 400 resamplings, of the times that the candidates were built and of the rounds of each.
         """
         ours = self.seconds[name] - self.seconds[bare]
         theirs = self.seconds[other] - self.seconds[bare]
-        chosen = np.random.default_rng(1).integers(0, len(ours), (400, len(ours)))
-        ratios = np.median(ours[chosen], axis=1) / np.median(theirs[chosen], axis=1)
+        builds, rounds = ours.shape
+        random_numbers = np.random.default_rng(1)
+        chosen = (
+            random_numbers.integers(0, builds, (400, builds, 1)),
+            random_numbers.integers(0, rounds, (400, builds, rounds)),
+        )
+        ratios = np.median(ours[chosen], axis=(1, 2)) / np.median(theirs[chosen], axis=(1, 2))
         low, high = np.quantile(ratios, (0.05, 0.95))
         return float(np.median(ours) / np.median(theirs)), float(low), float(high)
 
@@ -78,7 +84,18 @@ def measure(candidates: Mapping[str, Callable[[], object]], seconds: float, max_
                 taken[name].append(_time(candidates[name], calls[name]))
     finally:
         gc.enable()
-    return Samples({name: np.array(values) for name, values in taken.items()})
+    return Samples({name: np.array([values]) for name, values in taken.items()})
+
+
+def pooled(samples: Sequence[Samples]) -> Samples:
+    """Return as one what was measured of the same candidates, built anew each time.
+
+    Where its memory happens to lie makes as much of a difference as there is between candidates.
+    """
+    rounds = min(each.seconds[name].shape[1] for each in samples for name in each.seconds)
+    return Samples(
+        {name: np.concatenate([each.seconds[name][:, :rounds] for each in samples]) for name in samples[0].seconds}
+    )
 
 
 def _time(candidate: Callable[[], object], calls: int) -> float:

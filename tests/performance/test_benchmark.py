@@ -31,7 +31,7 @@ def load(name: str) -> Any:
 
 class TimingTest(unittest.TestCase):
     def samples(self, **seconds: list[float]) -> Any:
-        return load("timing").Samples({name: np.array(values) for name, values in seconds.items()})
+        return load("timing").Samples({name: np.array([values]) for name, values in seconds.items()})
 
     def test_overheads_are_of_the_same_round(self) -> None:
         # The machine was slow in the second round.
@@ -47,6 +47,19 @@ class TimingTest(unittest.TestCase):
         self.assertAlmostEqual(ratio, 0.5)
         self.assertTrue(0.3 <= low < 0.5 < high <= 0.7, (low, high))
 
+    def test_the_interval_shows_how_much_depends_on_where_memory_lies(self) -> None:
+        builds = [self.samples(none=[1.0] * 9, original=[2.0] * 9, mpls=[ours] * 9) for ours in (1.3, 1.5, 1.7)]
+        ratio, low, high = load("timing").pooled(builds).ratio("mpls", "original", "none")
+        for value, expected in ((ratio, 0.5), (low, 0.3), (high, 0.7)):
+            self.assertAlmostEqual(value, expected)
+
+    def test_pools_as_many_rounds_of_each_build(self) -> None:
+        builds = [self.samples(a=[1.0, 2.0], b=[3.0, 4.0]), self.samples(a=[5.0, 6.0, 7.0], b=[8.0, 9.0, 10.0])]
+        seconds = load("timing").pooled(builds).seconds
+        self.assertEqual(
+            {name: each.tolist() for name, each in seconds.items()}, {"a": [[1, 2], [5, 6]], "b": [[3, 4], [8, 9]]}
+        )
+
     def test_candidates_alternate(self) -> None:
         called: list[str] = []
 
@@ -54,9 +67,9 @@ class TimingTest(unittest.TestCase):
             return lambda: (called.append(name), time.sleep(0.005))
 
         samples = load("timing").measure({name: candidate(name) for name in "ab"}, seconds=0.2)
-        rounds = len(samples.seconds["a"])
+        _, rounds = samples.seconds["a"].shape
         self.assertGreaterEqual(rounds, 5)
-        self.assertEqual(len(samples.seconds["b"]), rounds)
+        self.assertEqual(samples.seconds["b"].shape, (1, rounds))
         measured = called[-2 * rounds :]
         for start in range(0, len(measured), 2):
             self.assertEqual(set(measured[start : start + 2]), {"a", "b"})
