@@ -50,12 +50,12 @@ def _command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
 Row = dict[str, Any]
 
 _COSTS = (
-    "none",
     "read by sums",
     "read by numpy",
-    "read and write",
     "original check",
     "mpls check",
+    "none",
+    "read and write",
     "original unscale",
     "mpls unscale",
     "original decision",
@@ -64,7 +64,9 @@ _COSTS = (
 
 
 def _costs(kind: str, seconds: float, builds: int, threads: int) -> Iterator[Row]:
-    print("\nParts of it, in tf.function, in ms above a step that does nothing to its gradients (none):")
+    print(
+        "\nParts of it, in tf.function, in ms; of what writes, above a step that does nothing to its gradients (none):"
+    )
     _print_line(["", *_COSTS])
     for variables, elements in SIZES if kind != "quick" else SIZES[:2]:
         for dtype in DTYPES:

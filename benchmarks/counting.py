@@ -19,6 +19,8 @@ from benchmarks.cells import Cell
 _STEPS = 5
 # Ops that run Python in the middle of a graph.
 _HOST_OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+# Of memory that is kept for later, by oneDNN's allocator or by that of C, the kernel knows no peak.
+_NO_POOLS = {"TF_ENABLE_ONEDNN_OPTS": "0", "MALLOC_MMAP_THRESHOLD_": "131072"}
 
 
 def count(cell: Cell, candidate: str) -> dict[str, Any]:
@@ -31,9 +33,12 @@ def count(cell: Cell, candidate: str) -> dict[str, Any]:
         `host_reads`: how often a step waited for a value on the Python side, in eager mode, or ops that call Python;
         `peak_bytes`: by how much the peak of the resident memory, in later steps, is above what is held between them.
     """
-    arguments = [json.dumps(dataclasses.asdict(cell)), candidate]
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.counting", *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "benchmarks.counting", json.dumps(dataclasses.asdict(cell)), candidate],
+        env={**os.environ, **_NO_POOLS},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"counting {cell.name} with {candidate} failed:\n{done.stderr[-3000:]}")

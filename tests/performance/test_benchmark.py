@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import json
 import os
@@ -223,19 +222,12 @@ class CountsTest(unittest.TestCase):
         self.assertEqual((count["ops"], count["retraces"]), (None, None))
         self.assertGreater(count["host_reads"], 0)
 
+    def test_the_peak_is_that_of_some_gradients_and_not_of_all_of_them_again(self) -> None:
+        counting, cell = load("counting"), load("cells").Cell("legacy", "function", 8, 1_000_000)
+        bare, ours = (counting.count(cell, each)["peak_bytes"] for each in ("none", "mpls"))
+        self.assertGreater(bare, 4_000_000)
+        self.assertLess(ours, bare + 16_000_000)
+
     def count(self, mode: str, candidate: str) -> dict[str, Any]:
-        cell = load("cells").Cell("legacy", mode, 20, 100)
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.counting", json.dumps(dataclasses.asdict(cell)), candidate],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        self.assertEqual(done.returncode, 0, done.stderr[-3000:])
-        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return result
-
-
-if __name__ == "__main__":
-    unittest.main()
+        counted: dict[str, Any] = load("counting").count(load("cells").Cell("legacy", mode, 20, 100), candidate)
+        return counted
