@@ -13,7 +13,7 @@ from mpls.core.packs import Packs
 
 # An op reads its tensor in one thread: large ones are read in pieces, by several.
 _PIECE_ELEMENTS = 2**17
-_MOST_PIECES = 16
+_MOST_PIECES = 8
 # With fewer, a product's result is nearly as large as what it reads; with more, its factor is denormal in float16.
 _COLUMNS = range(8, 2**13)
 # Of the summary op: two numbers, an id and whether anything is not finite.
