@@ -6,6 +6,7 @@ import argparse
 import fnmatch
 import gc
 import os
+import statistics
 import sys
 import time
 import warnings
@@ -110,15 +111,19 @@ def _step_row(name: str, samples: Samples) -> Row:
     return row
 
 
-def _counts(families: list[str], kind: str) -> Iterator[Row]:
-    print("\nCounted, each candidate in a process of its own:")
+def _counts(families: list[str], kind: str, builds: int) -> Iterator[Row]:
+    print("\nCounted, each candidate in processes of its own, one for each build; medians of times and peaks:")
     _print_line(["", "candidate", "first step, s", "ops", "retraces", "host reads", "peak, MB"])
     for family in families:
         for mode in modes_of(family):
             for variables, elements in ((100, 100),) if kind == "quick" else ((100, 100), (4, 5_000_000)):
                 cell = Cell(family, mode, variables, elements)
-                for candidate in (each for each in candidates_of(cell) if each != FLOOR):
-                    counts = count(cell, candidate)
+                candidates = [each for each in candidates_of(cell) if each != FLOOR]
+                processes = [{candidate: count(cell, candidate) for candidate in candidates} for _ in range(builds)]
+                for candidate in candidates:
+                    counts = dict(processes[0][candidate])
+                    for key in ("first_step_seconds", "peak_bytes"):
+                        counts[key] = statistics.median(each[candidate][key] for each in processes)
                     numbers = ["-" if counts[key] is None else str(counts[key]) for key in _NUMBERS]
                     first, peak = f"{counts['first_step_seconds']:.2f}", f"{counts['peak_bytes'] / 1e6:.0f}"
                     _print_line([cell.name, candidate, first, *numbers, peak])
@@ -149,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "costs": lambda: _costs(options.kind, seconds, builds, threads),
         "steps": lambda: _steps(cells, seconds, builds),
         "models": lambda: _models(families, seconds),
-        "counts": lambda: _counts(families, options.kind),
+        "counts": lambda: _counts(families, options.kind, builds),
     }
     started = time.time()
     results: dict[str, Any] = {"command": " ".join(sys.argv), "machine": report.machine(threads)}
