@@ -58,8 +58,8 @@ def has_summary(tensor: Any) -> bool:
 def split_by_summary(tensors: list[Any]) -> tuple[list[Any], list[Any]]:
     """Return the tensors of which that op is the best way to tell if they are finite, and the others.
 
-    Its result takes two ops to become a boolean. In a graph, where tensors have as many threads as there are, that is
-    longer than the plain way's second pass over a small one takes, unless several share the two ops.
+    Its result takes two ops to become a boolean. In a graph that is longer than the plain way's second pass over a
+    small tensor takes, unless several tensors share the two.
 
     Args:
         tensors: dense tensors.

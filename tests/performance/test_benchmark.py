@@ -231,3 +231,7 @@ class CountsTest(unittest.TestCase):
     def count(self, mode: str, candidate: str) -> dict[str, Any]:
         counted: dict[str, Any] = load("counting").count(load("cells").Cell("legacy", mode, 20, 100), candidate)
         return counted
+
+
+if __name__ == "__main__":
+    unittest.main()
