@@ -114,20 +114,18 @@ def _step_row(name: str, samples: Samples) -> Row:
 def _counts(families: list[str], kind: str, builds: int) -> Iterator[Row]:
     print("\nCounted, each candidate in processes of its own, one for each build; medians of times and peaks:")
     _print_line(["", "candidate", "first step, s", "ops", "retraces", "host reads", "peak, MB"])
-    for family in families:
-        for mode in modes_of(family):
-            for variables, elements in ((100, 100),) if kind == "quick" else ((100, 100), (4, 5_000_000)):
-                cell = Cell(family, mode, variables, elements)
-                candidates = [each for each in candidates_of(cell) if each != FLOOR]
-                processes = [{candidate: count(cell, candidate) for candidate in candidates} for _ in range(builds)]
-                for candidate in candidates:
-                    counts = dict(processes[0][candidate])
-                    for key in ("first_step_seconds", "peak_bytes"):
-                        counts[key] = statistics.median(each[candidate][key] for each in processes)
-                    numbers = ["-" if counts[key] is None else str(counts[key]) for key in _NUMBERS]
-                    first, peak = f"{counts['first_step_seconds']:.2f}", f"{counts['peak_bytes'] / 1e6:.0f}"
-                    _print_line([cell.name, candidate, first, *numbers, peak])
-                    yield {"name": cell.name, "candidate": candidate, **counts}
+    sizes = ((100, 100),) if kind == "quick" else ((100, 100), (4, 5_000_000))
+    for cell in [Cell(family, mode, *size) for family in families for mode in modes_of(family) for size in sizes]:
+        candidates = [each for each in candidates_of(cell) if each != FLOOR]
+        processes = [{candidate: count(cell, candidate) for candidate in candidates} for _ in range(builds)]
+        for candidate in candidates:
+            counts = dict(processes[0][candidate])
+            for key in ("first_step_seconds", "peak_bytes"):
+                counts[key] = statistics.median(each[candidate][key] for each in processes)
+            numbers = ["-" if counts[key] is None else str(counts[key]) for key in _NUMBERS]
+            first, peak = f"{counts['first_step_seconds']:.2f}", f"{counts['peak_bytes'] / 1e6:.0f}"
+            _print_line([cell.name, candidate, first, *numbers, peak])
+            yield {"name": cell.name, "candidate": candidate, **counts}
 
 
 _NUMBERS = ("ops", "retraces", "host_reads")

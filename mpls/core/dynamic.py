@@ -33,7 +33,8 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
     At a step with a non-finite gradient it is divided by `multiplier`, not below 1, and the step is to be skipped.
 
     The state, `current_loss_scale` (float32) and `good_steps` (int64), is created once for each graph in which the
-    object is used, and in eager mode at first use, under the strategy of the moment.
+    object is used, and in eager mode at first use, or when an optimizer around it is built, under the strategy of the
+    moment.
 
     Args:
         initial_loss_scale: the scale to start from, positive. Too high is cheap, a few skipped steps; too low is slow
@@ -111,10 +112,10 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
     def _created_weight(self, name: str) -> Any:
         key = (name, graph_key())
         if key not in self._weights:
-            call_in_cross_replica_context(self._create_weights_at_first_use)
+            call_in_cross_replica_context(self._create_unscoped_weights)
         return self._weights[key]
 
-    def _create_weights_at_first_use(self) -> None:
+    def _create_unscoped_weights(self) -> None:
         # The name is the checkpoint key of a v1 Saver: it must not depend on where the first use happens to stand.
         with tf.name_scope(""):
             self._create_weights()

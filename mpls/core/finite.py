@@ -11,9 +11,10 @@ from mpls.core.choices import is_bounded_by_squares, is_read_by_products, split_
 from mpls.core.gradients import sparse_places, values_of
 from mpls.core.packs import Packs
 
-# An op reads its tensor in one thread: large ones are read in pieces, by several.
+# An op reads its tensor in one thread: large ones are read in pieces, by several. So many pieces that threads are busy
+# to the end, of all tensors together, and no more, as each is ops to build.
 _PIECE_ELEMENTS = 2**17
-_MOST_PIECES = 8
+_PIECES = 8
 # With fewer, a product's result is nearly as large as what it reads; with more, its factor is denormal in float16.
 _COLUMNS = range(8, 2**13)
 # Of the summary op: two numbers, an id and whether anything is not finite.
@@ -84,10 +85,11 @@ def _all(checks: list[Any]) -> Any:
 
 
 def _have_no_damage(tensors: list[Any]) -> Any:
+    size = max(_PIECE_ELEMENTS, sum(tensor.shape.num_elements() or 0 for tensor in tensors) // _PIECES)
     summaries = [
         tf.raw_ops.DebugNumericSummaryV2(input=piece, tensor_debug_mode=_HEALTH, tensor_id=0)
         for tensor in tensors
-        for piece in _pieces(tensor)
+        for piece in _pieces(tensor, size)
     ]
     total = summaries[0] if len(summaries) == 1 else tf.raw_ops.AddN(inputs=summaries)
     if tf.executing_eagerly():
@@ -96,10 +98,10 @@ def _have_no_damage(tensors: list[Any]) -> Any:
     return tf.equal(tf.reduce_sum(total, axis=0), 0.0)
 
 
-def _pieces(tensor: Any) -> list[Any]:
-    """Return the parts of a tensor that are read one by one; they share its memory."""
+def _pieces(tensor: Any, least: int) -> list[Any]:
+    """Return the parts of a tensor that are read one by one, of `least` elements or more; they share its memory."""
     elements = tensor.shape.num_elements()
-    count = min(_MOST_PIECES, (elements or 0) // _PIECE_ELEMENTS)
+    count = (elements or 0) // least
     if count < 2:
         return [tensor]
     flat = tf.reshape(tensor, [-1])

@@ -88,33 +88,41 @@ def next_state(
 
     Args:
         state: the state before the step.
-        grads_finite: scalar boolean, whether every gradient of the step was finite.
+        grads_finite: scalar boolean, whether every gradient of the step was finite; of a bool, what is known, nothing
+            is computed for the other case.
         rule: the settings.
         select: `select(condition, if_true, if_false)` for the kind of number that the state holds.
 
     Returns:
         The state after the step, of the kinds that went in.
     """
-    not_due = only_counts(state.good_steps, rule)
-    steps = state.good_steps + 1
+    if isinstance(grads_finite, bool):
+        return (_after_finite if grads_finite else _after_non_finite)(state, rule, select)
+    cases = zip(_after_finite(state, rule, select), _after_non_finite(state, rule, select), strict=True)
+    return type(state)(*(select(grads_finite, if_finite, if_not) for if_finite, if_not in cases))
 
+
+def _after_finite(state: State, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> State:
+    not_due = only_counts(state.good_steps, rule)
     grown = state.scale * rule.multiplier
     grown = select(grown <= rule.max_scale, grown, state.scale)
-    if_finite = select(not_due, state.scale, grown)
+    after = state._replace(
+        scale=select(not_due, state.scale, grown), good_steps=select(not_due, state.good_steps + 1, 0)
+    )
+    if isinstance(after, AccumulatingState):
+        return after._replace(bad_steps=select(not_due, after.bad_steps, 0))
+    return after
 
+
+def _after_non_finite(state: State, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> State:
     shrunk = state.scale / rule.multiplier if rule.shrink_ratio is None else state.scale * rule.shrink_ratio
     # Written so that NaN fails the comparison and becomes the floor.
     shrunk = select(shrunk > rule.min_scale, shrunk, rule.min_scale)
     shrunk = select(shrunk < rule.max_scale, shrunk, rule.max_scale)
-
-    good_steps = select(grads_finite, select(not_due, steps, 0), 0)
     if not isinstance(state, AccumulatingState):
-        return state._replace(scale=select(grads_finite, if_finite, shrunk), good_steps=good_steps)
-
+        return state._replace(scale=shrunk, good_steps=0)
     bad_steps = state.bad_steps + 1
     must_shrink = bad_steps >= rule.shrink_steps
     return state._replace(
-        scale=select(grads_finite, if_finite, select(must_shrink, shrunk, state.scale)),
-        good_steps=good_steps,
-        bad_steps=select(grads_finite, select(not_due, state.bad_steps, 0), select(must_shrink, 0, bad_steps)),
+        scale=select(must_shrink, shrunk, state.scale), good_steps=0, bad_steps=select(must_shrink, 0, bad_steps)
     )

@@ -220,6 +220,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
 
     def _create_all_weights(self, var_list: Any) -> None:
         self._optimizer._create_all_weights(var_list)
+        self._create_loss_scale_weights()
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
         return self._optimizer._aggregate_gradients(grads_and_vars)

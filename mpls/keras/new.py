@@ -129,12 +129,13 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         return self._optimizer.aggregate_gradients(grads_and_vars)
 
     def build(self, var_list: Any) -> None:
-        """Create the wrapped optimizer's variables, if they have not been created yet.
+        """Create the variables of the wrapped optimizer and of the loss scale, if they have not been created yet.
 
         Args:
             var_list: the variables that will be optimized.
         """
         self._optimizer.build(var_list)
+        self._create_loss_scale_weights()
 
     @property
     def variables(self) -> Any:

@@ -87,6 +87,15 @@ class TfKerasMembers(Restorable):
         if isinstance(self._loss_scale, Trackable):
             self._optimizer._track_trackable(self._loss_scale, "loss_scale", overwrite=True)
 
+    def _create_loss_scale_weights(self) -> None:
+        """Create the state of the loss scale with that of the optimizer.
+
+        A function that creates variables is traced twice, which with this done before its first call it is not.
+        """
+        creates_here = not tf.distribute.has_strategy() or tf.distribute.in_cross_replica_context()
+        if isinstance(self._loss_scale, DynamicLossScale) and creates_here:
+            self._loss_scale._create_unscoped_weights()
+
     def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         self._examine_arriving()
         inner = self._optimizer

@@ -368,6 +368,34 @@ class AttributesTest(unittest.TestCase):
         self.assertEqual(twin.get_config(), optimizer.get_config())
 
 
+class BuiltAheadTest(unittest.TestCase):
+    """An optimizer whose variables are created before the first step."""
+
+    @parameterized.expand(FAMILIES)
+    def test_is_traced_once(self, name: str, module: Any) -> None:
+        opt, variable = Ours(module.SGD(0.5, momentum=0.5)), tf.Variable(1.0)
+        getattr(opt, "build" if name == "new" else "_create_all_weights")([variable])
+        traced = []
+
+        @tf.function(autograph=False)
+        def step() -> None:
+            traced.append(True)
+            loop_step(opt, variable, 1.0)
+
+        step()
+        self.assertEqual((len(traced), float(variable)), (1, 0.5))
+
+    @parameterized.expand(FAMILIES)
+    def test_has_its_loss_scale_on_each_replica(self, name: str, module: Any) -> None:
+        strategy = two_replicas()
+        with strategy.scope():
+            opt, variable = Ours(module.SGD(0.5)), tf.Variable(1.0)
+            getattr(opt, "build" if name == "new" else "_create_all_weights")([variable])
+        for state in opt._loss_scale._weights.values():
+            self.assertEqual(len(strategy.experimental_local_results(state)), 2)
+        self.assertEqual(len(opt._loss_scale._weights), 2)
+
+
 class InnerFeaturesTest(unittest.TestCase):
     """What the inner optimizer does beside the step, against the bare optimizer."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import importlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -139,17 +141,19 @@ class CandidatesTest(unittest.TestCase):
         steps = load("steps")
         settings = {"elements": 100, **settings}
         cell = load("cells").Cell(family, mode, 2 if settings["elements"] == 100 else 1, **settings)
-        values = {}
+        values, first_traces = {}, {}
         with steps.trainings(cell) as built:
             self.assertEqual(list(built), steps.candidates_of(cell))
             for name, training in built.items():
                 training.step()
                 traces = training.function and training.function.experimental_get_tracing_count()
+                first_traces[name] = traces
                 training.step()
                 training.step()
                 values[name] = self.read(training)
                 if training.function is not None:
                     self.assertEqual(training.function.experimental_get_tracing_count(), traces)
+        self.assertEqual(first_traces["mpls"], first_traces["none"])
         for name in values:
             for ours, bare in zip(values[name], values["none"], strict=True):
                 self.assertGreater(float(np.abs(bare).max()), 0.0)
@@ -162,6 +166,22 @@ class CandidatesTest(unittest.TestCase):
                 slots = training.slots()
             return [np.array(each, np.float64) for each in training.session.run(slots)]
         return [np.array(each.numpy(), np.float64) for each in training.slots()]
+
+
+class CompiledTest(unittest.TestCase):
+    """What XLA makes of a step."""
+
+    @parameterized.expand([("v1",), ("legacy",), ("new",), ("keras3",)])
+    def test_is_one_program_that_reads_each_gradient_once_to_decide(self, family: str) -> None:
+        variables = 3
+        training = load("steps").Training(load("cells").Cell(family, "xla", variables, 10_000), "mpls")
+        training.step()
+        program = training.function.experimental_get_compiler_ir()(stage="optimized_hlo")
+        called = collections.Counter(re.findall(r"^ .* ([a-z][a-z-]*)\(", program, re.MULTILINE))
+        self.assertEqual((called["conditional"], called["is-finite"]), (1, variables))
+        self.assertFalse({"infeed", "outfeed", "send", "recv"} & set(called))
+        self.assertNotIn("callback", program)
+        training.close()
 
 
 class CommandTest(unittest.TestCase):
