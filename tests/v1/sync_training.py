@@ -49,15 +49,15 @@ def train(order: str, api: Any) -> dict[str, Any]:
     slots = sorted(set(train_on.get_slot_names()) | set(optimizer.get_slot_names()))
     # Without tokens to start with, a step ends when the chief has applied it.
     hooks = [sync.make_session_run_hook(is_chief=True, num_tokens=0)]
-    config = v1.ConfigProto(operation_timeout_in_ms=8000)
-    session = v1.train.MonitoredTrainingSession(is_chief=True, hooks=hooks, config=config)
+    session = v1.train.MonitoredTrainingSession(is_chief=True, hooks=hooks)
     sessions.append(session)
     steps: list[list[float]] = []
     for value in VALUES:
         if order == "bare" and not abs(value) < float("inf"):
             continue
         try:
-            session.run(train_op, {feed: value})
+            # Of this step alone: at a timeout of its own, the chief's thread would close the queue of tokens.
+            session.run(train_op, {feed: value}, options=v1.RunOptions(timeout_in_ms=8000))
         except tf.errors.DeadlineExceededError:
             return {"steps": steps, "slots": slots, "stuck": True}
         steps.append([float(number) for number in session.run(state)])
