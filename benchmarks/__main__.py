@@ -20,7 +20,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 import tensorflow as tf
 
 from benchmarks import report
-from benchmarks.cells import Cell, grid, modes_of
+from benchmarks.cells import Cell, counted, grid
 from benchmarks.costs import DTYPES, SIZES, costs_of, measure_costs
 from benchmarks.counting import count
 from benchmarks.models import MODELS, model_step
@@ -46,6 +46,10 @@ def _command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, default=Path("benchmark"), help="where to write; .json and .png are added")
     return parser.parse_args(arguments)
+
+
+def _matching(cells: list[Cell], patterns: list[str]) -> list[Cell]:
+    return [cell for cell in cells if any(fnmatch.fnmatch(cell.name, pattern) for pattern in patterns)]
 
 
 Row = dict[str, Any]
@@ -111,11 +115,10 @@ def _step_row(name: str, samples: Samples) -> Row:
     return row
 
 
-def _counts(families: list[str], kind: str, builds: int) -> Iterator[Row]:
+def _counts(cells: list[Cell], builds: int) -> Iterator[Row]:
     print("\nCounted, each candidate in processes of its own, one for each build; medians of times and peaks:")
     _print_line(["", "candidate", "first step, s", "ops", "retraces", "host reads", "peak, MB"])
-    sizes = ((100, 100),) if kind == "quick" else ((100, 100), (4, 5_000_000))
-    for cell in [Cell(family, mode, *size) for family in families for mode in modes_of(family) for size in sizes]:
+    for cell in cells:
         candidates = [each for each in candidates_of(cell) if each != FLOOR]
         processes = [{candidate: count(cell, candidate) for candidate in candidates} for _ in range(builds)]
         for candidate in candidates:
@@ -138,6 +141,10 @@ def _print_line(cells: Sequence[str]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the status to exit with."""
     options = _command_line(arguments)
+    cells, to_count = _matching(grid(options.kind), options.only), _matching(counted(options.kind), options.only)
+    if not cells and not to_count:
+        print("--only: no step has such a name. One is v1/session/100x100/float32/dynamic", file=sys.stderr)
+        return 2
     seconds = options.seconds or SECONDS[options.kind]
     builds = options.builds or BUILDS[options.kind]
     threads = os.cpu_count() or 1
@@ -146,16 +153,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     warnings.simplefilter("ignore")
     tf.get_logger().setLevel("ERROR")
-    cells = [cell for cell in grid(options.kind) if any(fnmatch.fnmatch(cell.name, each) for each in options.only)]
     families = list(dict.fromkeys(cell.family for cell in cells))
     parts = {
         "costs": lambda: _costs(options.kind, seconds, builds, threads),
         "steps": lambda: _steps(cells, seconds, builds),
         "models": lambda: _models(families, seconds),
-        "counts": lambda: _counts(families, options.kind, builds),
+        "counts": lambda: _counts(to_count, builds),
     }
     started = time.time()
-    results: dict[str, Any] = {"command": " ".join(sys.argv), "machine": report.machine(threads)}
+    results: dict[str, Any] = {"command": " ".join(sys.argv), "machine": report.machine(threads), "seconds": 0.0}
     print(results["machine"])
     for part in (part for part in PARTS if part in options.parts):
         rows = results[part] = []

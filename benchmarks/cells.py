@@ -79,6 +79,12 @@ def grid(kind: str) -> list[Cell]:
     return list(cells)
 
 
+def counted(kind: str) -> list[Cell]:
+    """Return the cells for which ops, first steps and peaks are counted: many small gradients, and few large ones."""
+    sizes = ((100, 100),) if kind == "quick" else ((100, 100), (4, 5_000_000))
+    return [Cell(family, mode, *size) for family in FAMILIES for mode in modes_of(family) for size in sizes]
+
+
 _SOME_SIZES = ((1, 100), (100, 100), (100, 10_000), (10, 1_000_000))
 _REPLICATED = ((100, 100), (10, 1_000_000))
 

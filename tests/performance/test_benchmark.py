@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import importlib
+import io
 import json
 import os
 import pathlib
@@ -215,6 +217,24 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(set(row["seconds"]), {"none", "floor", "original", "mpls"})
         self.assertIn(row["name"], self.printed)
         self.assertTrue(self.picture.startswith(b"\x89PNG"))
+
+
+class OnlyTest(unittest.TestCase):
+    def test_a_pattern_that_no_step_has_is_an_error(self) -> None:
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            self.assertEqual(load("__main__").main(["--only", "v1/sessions/*"]), 2)
+        self.assertIn("no step has such a name", errors.getvalue())
+
+    def test_patterns_choose_what_is_counted_too(self) -> None:
+        cells, main = load("cells"), load("__main__")
+        for kind, sizes in (("quick", {100}), ("usual", {100, 5_000_000})):
+            counted = cells.counted(kind)
+            self.assertEqual({cell.elements for cell in counted}, sizes)
+            for family in cells.FAMILIES:
+                self.assertEqual(
+                    {cell.mode for cell in main._matching(counted, [f"{family}/*"])}, set(cells.modes_of(family))
+                )
 
 
 class CostsTest(unittest.TestCase):
