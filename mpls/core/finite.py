@@ -11,8 +11,8 @@ from mpls.core.choices import is_bounded_by_squares, is_read_by_products, split_
 from mpls.core.gradients import sparse_places, values_of
 from mpls.core.packs import Packs
 
-# An op reads its tensor in one thread: large ones are read in pieces, by several. So many pieces that threads are busy
-# to the end, of all tensors together, and no more, as each is ops to build.
+# An op reads its tensor in one thread: in graphs, large ones are read in pieces, by several. So many pieces, of all
+# tensors together, that threads are busy to the end, and no more, as each is ops to build.
 _PIECE_ELEMENTS = 2**17
 _PIECES = 8
 # With fewer, a product's result is nearly as large as what it reads; with more, its factor is denormal in float16.
@@ -85,11 +85,11 @@ def _all(checks: list[Any]) -> Any:
 
 
 def _have_no_damage(tensors: list[Any]) -> Any:
-    size = max(_PIECE_ELEMENTS, sum(tensor.shape.num_elements() or 0 for tensor in tensors) // _PIECES)
+    if not tf.executing_eagerly():
+        size = max(_PIECE_ELEMENTS, sum(tensor.shape.num_elements() or 0 for tensor in tensors) // _PIECES)
+        tensors = [piece for tensor in tensors for piece in _pieces(tensor, size)]
     summaries = [
-        tf.raw_ops.DebugNumericSummaryV2(input=piece, tensor_debug_mode=_HEALTH, tensor_id=0)
-        for tensor in tensors
-        for piece in _pieces(tensor, size)
+        tf.raw_ops.DebugNumericSummaryV2(input=tensor, tensor_debug_mode=_HEALTH, tensor_id=0) for tensor in tensors
     ]
     total = summaries[0] if len(summaries) == 1 else tf.raw_ops.AddN(inputs=summaries)
     if tf.executing_eagerly():

@@ -81,10 +81,12 @@ class ChoicesTest(unittest.TestCase):
         self.assertIn(choices.SUMMARY_OP, types)
         self.assertFalse(bool(function([tf.constant([1.0, np.nan])])))
 
-    def test_one_alone_in_eager_mode_gets_a_summary(self) -> None:
+    @parameterized.expand([("small", 2), ("large", 2**18)])
+    def test_one_alone_in_eager_mode_gets_one_summary(self, name: str, size: int) -> None:
+        # Where ops run one after another, there is nothing to be gained by pieces.
         summary = mock.patch.object(tf.raw_ops, "DebugNumericSummaryV2", wraps=tf.raw_ops.DebugNumericSummaryV2)
         with summary as called:
-            self.assertFalse(bool(all_finite([tf.constant([1.0, np.nan])])))
+            self.assertFalse(bool(all_finite([tf.constant([1.0] * (size - 1) + [np.nan])])))
         called.assert_called_once()
 
     def test_small_ones_are_stacked(self) -> None:
