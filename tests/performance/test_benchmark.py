@@ -18,6 +18,7 @@ import unittest
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 from parameterized import parameterized
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -186,6 +187,7 @@ class CompiledTest(unittest.TestCase):
         training.close()
 
 
+@pytest.mark.programs
 class CommandTest(unittest.TestCase):
     results: ClassVar[dict[str, Any]]
     printed: ClassVar[str]
@@ -248,6 +250,7 @@ class CostsTest(unittest.TestCase):
         self.assertGreater(measured["mpls decision"], 0)
 
 
+@pytest.mark.programs
 class CountsTest(unittest.TestCase):
     def test_of_a_function(self) -> None:
         counts = {each: self.count("function", each) for each in ("original", "mpls")}
