@@ -6,10 +6,7 @@ and cast where they are used. `_digits.py` says why float16 gradients underflow 
 
 from __future__ import annotations
 
-import os
 from typing import Any
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import _digits
 import _report

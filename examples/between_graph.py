@@ -10,11 +10,8 @@ The network and the job are those of `tf1_digits.py`.
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import _cluster
 import _digits

@@ -9,11 +9,8 @@ The network and the job are those of `keras_digits.py`.
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import _cluster
 import _digits

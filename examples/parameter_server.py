@@ -10,11 +10,8 @@ work under this strategy; tf_keras has no mixed precision there.
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import _cluster
 import _digits
