@@ -112,10 +112,10 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
     def _created_weight(self, name: str) -> Any:
         key = (name, graph_key())
         if key not in self._weights:
-            call_in_cross_replica_context(self._create_unscoped_weights)
+            call_in_cross_replica_context(self._create_weights_at_first_use)
         return self._weights[key]
 
-    def _create_unscoped_weights(self) -> None:
+    def _create_weights_at_first_use(self) -> None:
         # The name is the checkpoint key of a v1 Saver: it must not depend on where the first use happens to stand.
         with tf.name_scope(""):
             self._create_weights()

@@ -11,11 +11,14 @@ from mpls.core.finite import all_finite
 from mpls.upstream import strategy_needs_no_merge_call
 
 
+def in_replica_context() -> bool:
+    """Return whether the caller is one of the replicas of a strategy, inside of what `strategy.run` runs."""
+    return tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context()
+
+
 def merges_in_replica_context() -> bool:
     """Return whether the caller is in a replica context in which replicas agree without `merge_call`."""
-    return (
-        tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context() and strategy_needs_no_merge_call()
-    )
+    return in_replica_context() and strategy_needs_no_merge_call()
 
 
 def call_in_cross_replica_context(fn: Callable[..., Any], *args: Any) -> Any:
@@ -28,7 +31,7 @@ def call_in_cross_replica_context(fn: Callable[..., Any], *args: Any) -> Any:
     Returns:
         What `fn` returned; the same for every replica.
     """
-    if not tf.distribute.has_strategy() or tf.distribute.in_cross_replica_context():
+    if not in_replica_context():
         return fn(*args)
     return tf.distribute.get_replica_context().merge_call(lambda _, *merged: fn(*merged), args)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from mpls.core.replicas import in_replica_context
 from mpls.core.state import ANCHOR, check_good_steps, check_scale
 from mpls.errors import ArgumentTypeError, CallOrderError, ReplicaContextError, SavedStateError, error_text
 from mpls.upstream import graph_key
@@ -37,7 +38,7 @@ def read_values(variables: Mapping[str, Any], session: Any) -> dict[str, Any]:
 
 def write_values(variables: Mapping[str, Any], values: Mapping[str, Any], session: Any) -> None:
     """Set variables on all replicas, in a finalized graph too; arguments and errors as with `read_values`."""
-    if tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
+    if in_replica_context():
         raise ReplicaContextError(
             f"{_SUBJECT}() must be called outside of the function that strategy.run(step_fn) runs; got a replica "
             f"context. Call it before. See MIGRATION.md#{ANCHOR}"

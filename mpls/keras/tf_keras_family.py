@@ -13,6 +13,7 @@ import tf_keras
 from mpls.core.dialect import Dialect
 from mpls.core.gradients import scale_loss, unscale_gradients
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic
+from mpls.core.replicas import in_replica_context
 from mpls.core.restoring import Restorable
 from mpls.errors import ArgumentTypeError, error_text
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
@@ -92,9 +93,9 @@ class TfKerasMembers(Restorable):
 
         A function that creates variables is traced twice, which with this done before its first call it is not.
         """
-        creates_here = not tf.distribute.has_strategy() or tf.distribute.in_cross_replica_context()
-        if isinstance(self._loss_scale, DynamicLossScale) and creates_here:
-            self._loss_scale._create_unscoped_weights()
+        if isinstance(self._loss_scale, DynamicLossScale) and not in_replica_context():
+            # The other one is created with it. Steps come here too: where both are there, nothing is done.
+            self._loss_scale._created_weight("current_loss_scale")
 
     def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         self._examine_arriving()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from mpls.core.replicas import in_replica_context
 from mpls.errors import ArgumentValueError, MplsWarning, SavedStateError, UnsupportedGraphError, warn_user
 from mpls.saved.record import OptimizerRecord
 from mpls.transfer import algorithms, counts
@@ -230,7 +231,7 @@ def require_eager() -> None:
             "convert_state: it must be called in eager mode, outside of tf.function; got a graph. Save what is in the "
             "graph with tf.compat.v1.train.Saver, and convert the file. See MIGRATION.md#my-checkpoints"
         )
-    if tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
+    if in_replica_context():
         raise ArgumentValueError(
             "convert_state: it must be called outside of strategy.run; got a replica context. Convert before training. "
             "See MIGRATION.md#my-checkpoints"

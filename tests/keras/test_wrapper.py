@@ -374,7 +374,7 @@ class BuiltAheadTest(unittest.TestCase):
     @parameterized.expand(FAMILIES)
     def test_is_traced_once(self, name: str, module: Any) -> None:
         opt, variable = Ours(module.SGD(0.5, momentum=0.5)), tf.Variable(1.0)
-        getattr(opt, "build" if name == "new" else "_create_all_weights")([variable])
+        opt._create_all_weights([variable])
         traced = []
 
         @tf.function(autograph=False)
@@ -390,7 +390,7 @@ class BuiltAheadTest(unittest.TestCase):
         strategy = two_replicas()
         with strategy.scope():
             opt, variable = Ours(module.SGD(0.5)), tf.Variable(1.0)
-            getattr(opt, "build" if name == "new" else "_create_all_weights")([variable])
+            opt._create_all_weights([variable])
         for state in opt._loss_scale._weights.values():
             self.assertEqual(len(strategy.experimental_local_results(state)), 2)
         self.assertEqual(len(opt._loss_scale._weights), 2)
