@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from mpls.core.branches import group, one_of
 from mpls.core.gradients import values_of, with_values
+from mpls.core.packs import Packs
 
 v1 = tf.compat.v1
 
@@ -17,12 +18,13 @@ _LARGE = 2**17
 
 
 class Floor:
-    """An optimizer around another one that scales, unscales, and decides without looking.
+    """An optimizer around another one that scales, unscales, and looks at each gradient with a single operation.
 
     The loss is multiplied and each gradient too, as the optimizers of TensorFlow take no factor; and if the scale is
-    dynamic, all gradients are waited for and applied in a conditional, the large ones after they have been read, by a
-    sum. Nothing else is looked at, nothing is counted. Only a step that stacks small gradients, so as to have fewer
-    operations than gradients, can take less.
+    dynamic, all gradients are read, by a sum each, and applied in a conditional, where the sum of the sums is finite.
+    That is less than a check, as sums of finite numbers can be infinite, and nothing is counted. In graphs, small
+    gradients are stacked. In eager mode they are not, and only large ones are read: a step that calls all operations
+    at once can take less.
 
     Args:
         optimizer: takes the gradients.
@@ -51,14 +53,29 @@ class Floor:
         scale = tf.identity(self._scale) if self._is_dynamic else tf.constant(self._scale)
         grads = compute(lambda loss: loss * scale)
         reciprocal = 1.0 / (scale if self._is_dynamic else self._scale)
-        values = [tf.raw_ops.Mul(x=value, y=tf.cast(reciprocal, value.dtype)) for value in map(values_of, grads)]
-        unscaled = [with_values(grad, value) for grad, value in zip(grads, values, strict=True)]
+
+        def multiplied(values: list[Any]) -> list[Any]:
+            return [tf.raw_ops.Mul(x=value, y=tf.cast(reciprocal, value.dtype)) for value in values]
+
+        def unscaled(values: list[Any]) -> list[Any]:
+            return [with_values(grad, value) for grad, value in zip(grads, values, strict=True)]
+
+        scaled = [values_of(grad) for grad in grads]
         if not self._is_dynamic:
-            return apply(unscaled)
-        sums = [tf.reduce_sum(each) for each in values if (each.shape.num_elements() or 0) >= _LARGE]
-        with tf.control_dependencies(values):
-            applies = tf.identity(self._applies)
-        if sums:
-            applies &= tf.reduce_all(tf.math.is_finite(tf.stack(sums)))
-        condition = bool(applies) if tf.executing_eagerly() else applies
-        return one_of(condition, lambda: group(apply(unscaled)), lambda: None, values)
+            return apply(unscaled(multiplied(scaled)))
+        if tf.executing_eagerly():
+            values = multiplied(scaled)
+            if bool(self._are_fine([each for each in values if each.shape.num_elements() >= _LARGE])):
+                apply(unscaled(values))
+            return None
+        packs = Packs(scaled)
+        values = multiplied(packs.tensors)
+        return one_of(
+            self._are_fine(values), lambda: group(apply(unscaled(packs.unpacked(values)))), lambda: None, values
+        )
+
+    def _are_fine(self, values: list[Any]) -> Any:
+        sums = [tf.cast(tf.reduce_sum(each), tf.float32) for each in values]
+        if not sums:
+            return tf.identity(self._applies)
+        return tf.math.is_finite(sums[0] if len(sums) == 1 else tf.add_n(sums))

@@ -77,7 +77,10 @@ def _unstacked_from(tensors: list[Any]) -> Any:
     """Return the stack that tensors of a graph have been taken from, all of it in their order; or None."""
     if tf.executing_eagerly():
         return None
-    maker = tensors[0].op
+    # Tensors of eager mode, which functions capture, have none.
+    maker = getattr(tensors[0], "op", None)
+    if maker is None:
+        return None
     is_whole = maker.type == "Unpack" and len(maker.outputs) == len(tensors) and maker.get_attr("axis") == 0
     if is_whole and all(output is tensor for output, tensor in zip(maker.outputs, tensors, strict=True)):
         return maker.inputs[0]

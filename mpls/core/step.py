@@ -10,6 +10,7 @@ import tensorflow as tf
 from mpls.core.branches import group, one_of
 from mpls.core.choices import needs_barriers
 from mpls.core.gradients import values_of, with_values
+from mpls.core.graph import behind_identities
 from mpls.core.loss_scale import DynamicLossScale, LossScale, never_skips
 from mpls.core.packs import Packs
 from mpls.core.replicas import merges_in_replica_context
@@ -65,6 +66,8 @@ def scaled_step(grads_and_vars: GradsAndVars, loss_scale: LossScale, hooks: Step
     if never_skips(loss_scale):
         return group(hooks.apply(pairs))
     grads = [grad for grad, _ in pairs]
+    if not tf.executing_eagerly() and not tf.distribute.has_strategy():
+        grads = behind_identities(grads)
     sealed = _Sealed([variable for _, variable in pairs])
     if merges_in_replica_context() or not tf.distribute.has_strategy():
         return _update_and_apply(grads, sealed, loss_scale, hooks, _call)

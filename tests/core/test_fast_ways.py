@@ -278,3 +278,47 @@ class MixedShapesTest(unittest.TestCase):
         # Two steps of momentum, from one: down by 0.5, then by 0.75.
         self.assertEqual(float(np.reshape(variables[0].numpy(), -1)[0]), -0.25)
         return [float(np.sum(each.numpy().astype(np.float64))) for each in variables]
+
+
+class GivenGradientsTest(unittest.TestCase):
+    """Steps in a function, of gradients that were computed before it."""
+
+    @parameterized.expand([(family,) for family in FAMILIES])
+    def test_of_eager_mode(self, family: str) -> None:
+        step, variables = self._step(family)
+        grads = [tf.fill([3], 2.0) for _ in variables]
+        tf.function(lambda: step(grads), autograph=False)()
+        for variable in variables:
+            np.testing.assert_array_equal(variable.numpy(), [0.5] * 3)
+
+    @parameterized.expand([(family,) for family in FAMILIES])
+    def test_go_into_the_branch_as_one_stack(self, family: str) -> None:
+        step, variables = self._step(family)
+        function = tf.function(step, autograph=False)
+        graph = function.get_concrete_function([tf.TensorSpec([3])] * len(variables)).graph
+        (conditional,) = (op for op in graph.get_operations() if op.type in ("If", "StatelessIf"))
+        makers = [tensor.op.type for tensor in conditional.inputs if tensor.shape == [len(variables), 3]]
+        self.assertEqual(makers, ["RealDiv" if family != "v1" else "Pack"])
+        self.assertNotIn("IdentityN", [tensor.op.type for tensor in conditional.inputs])
+
+    def _step(self, family: str) -> tuple[Callable[[list[Any]], None], list[Any]]:
+        keras_3 = family == "keras3"
+        variables = [keras.Variable([1.0] * 3) if keras_3 else tf.Variable([1.0] * 3) for _ in range(5)]
+        make, wrapper = FAMILIES[family]
+        scale = {"loss_scale": mpls.v1.DynamicLossScale(1)} if family == "v1" else {"initial_scale": 1}
+        opt = wrapper(make(), **scale)
+        if family in ("new", "keras3"):
+            opt.build(variables)
+        elif family == "legacy":
+            opt._create_all_weights(variables)
+
+        def step(grads: list[Any]) -> None:
+            unscaled = grads
+            if keras_3:
+                opt.scale_loss(tf.constant(1.0))
+            elif family != "v1":
+                opt.get_scaled_loss(tf.constant(1.0))
+                unscaled = opt.get_unscaled_gradients(grads)
+            opt.apply_gradients(zip(unscaled, variables, strict=True))
+
+        return step, variables

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from parameterized import parameterized
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -169,6 +170,26 @@ class CandidatesTest(unittest.TestCase):
                 slots = training.slots()
             return [np.array(each, np.float64) for each in training.session.run(slots)]
         return [np.array(each.numpy(), np.float64) for each in training.slots()]
+
+
+class FloorTest(unittest.TestCase):
+    @parameterized.expand([("eager", 1, 2**17), ("function", 1, 2**17), ("function", 5, 4)])
+    def test_looks_at_each_gradient(self, mode: str, count: int, elements: int) -> None:
+        floor = load("floor").Floor(tf.keras.optimizers.SGD(), 4.0, is_dynamic=True)
+        for damaged in (None, *range(count)):
+            grads = [tf.fill([elements], float("inf") if index == damaged else 8.0) for index in range(count)]
+            applied = [tf.Variable(tf.zeros([elements])) for _ in range(count)]
+
+            def apply(unscaled: Any, applied: Any = applied) -> Any:
+                return tf.group(*[each.assign(grad) for each, grad in zip(applied, unscaled, strict=True)])
+
+            def step(grads: Any, apply: Any = apply) -> None:
+                floor.minimize(lambda scale_loss: [grad * scale_loss(0.25) for grad in grads], apply)
+
+            (tf.function(step) if mode == "function" else step)(grads)
+            expected = 2.0 if damaged is None else 0.0
+            for each in applied:
+                np.testing.assert_array_equal(each, np.full([elements], expected))
 
 
 class CompiledTest(unittest.TestCase):
