@@ -18,6 +18,8 @@ from mpls.upstream import elements_of, is_compiled_by_xla, is_recorded, kernels_
 SUMMARY_OP = "DebugNumericSummaryV2"
 # Elements from which on XLA's programs read products faster than they take longer to compile.
 _WORTH_A_PRODUCT = 2**12
+# Elements from which on to read with all processors saves more time than the conditional takes that comes with it.
+_WORTH_A_SUM = 2**21
 # Elements from which on to write and read a product takes longer than another op.
 _WORTH_SQUARES = 2**12
 # Elements that take about as long to read and write as a switch takes.
@@ -75,6 +77,20 @@ def split_by_summary(tensors: list[Any]) -> tuple[list[Any], list[Any]]:
     return with_summary, others
 
 
+def is_read_by_sums(tensor: Any) -> bool:
+    """Return whether to sum a tensor is the best way to find that all of it is finite.
+
+    A sum reads with all processors, as quickly as the memory allows, but that of finite numbers can be infinite. In
+    half precision it takes longer than a summary, which GPUs have too.
+
+    Args:
+        tensor: a dense tensor of any dtype.
+    """
+    if _elements(tensor) < _WORTH_A_SUM or tensor.dtype not in (tf.float32, tf.float64):
+        return False
+    return not uses_plain_ways() and _device_kinds(tensor.device) == {"CPU"}
+
+
 def is_read_by_products(tensor: Any) -> bool:
     """Return whether a matrix product is the best way to read a tensor.
 
@@ -101,7 +117,7 @@ def is_bounded_by_squares(tensor: Any) -> bool:
     """
     if uses_plain_ways() or tensor.dtype not in (tf.float32, tf.float64):
         return False
-    return (tensor.shape.num_elements() or 0) >= _WORTH_SQUARES
+    return _elements(tensor) >= _WORTH_SQUARES
 
 
 def needs_barriers() -> bool:
@@ -147,6 +163,13 @@ def runs_branches_whole(tensors: list[Any], devices: set[str]) -> bool:
         return False
     elements = [tensor.shape.num_elements() for tensor in tensors]
     return None not in elements and sum(elements) <= _SMALL * len(elements)
+
+
+def _elements(tensor: Any) -> int:
+    """Return the number of elements; where it is not known, none."""
+    if isinstance(tensor, tf.__internal__.EagerTensor):
+        return elements_of(tensor)
+    return tensor.shape.num_elements() or 0
 
 
 @functools.lru_cache(maxsize=256)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tensorflow as tf
 
 from mpls.core.calls import OneCall
-from mpls.core.choices import is_bounded_by_squares, is_read_by_products, split_by_summary
+from mpls.core.choices import is_bounded_by_squares, is_read_by_products, is_read_by_sums, split_by_summary
 from mpls.core.gradients import sparse_places, values_of
 from mpls.core.packs import Packs
 
-# An op reads its tensor in one thread: in graphs, large ones are read in pieces, by several. So many pieces, of all
+# A summary reads its tensor in one thread: in graphs, large ones are read in pieces, by several. So many pieces, of all
 # tensors together, that threads are busy to the end, and no more, as each is ops to build.
 _PIECE_ELEMENTS = 2**17
 _PIECES = 8
@@ -48,9 +49,23 @@ def _are_finite(tensors: list[Any], factor: int) -> Any:
     packed = Packs(tensors).tensors
     if factor != 1:
         packed = [tensor * tf.cast(factor, tensor.dtype) for tensor in packed]
+    summed = [tensor for tensor in packed if is_read_by_sums(tensor)]
+    if summed:
+        packed = [tensor for tensor in packed if not is_read_by_sums(tensor)]
     with_summary, others = split_by_summary(packed)
-    checks = [_have_no_damage(with_summary)] if with_summary else []
+    checks = [_have_finite_sums(summed)] if summed else []
+    checks += [_have_no_damage(_pieces(with_summary))] if with_summary else []
     return _all(checks + [_is_finite(tensor) for tensor in others])
+
+
+def _have_finite_sums(tensors: list[Any]) -> Any:
+    """Return whether tensors are finite, which they are if their sums are; where these are not, look again."""
+    sums = [tf.reduce_sum(tensor) for tensor in tensors]
+    if tf.executing_eagerly():
+        return tf.constant(True) if all(math.isfinite(each.numpy()) for each in sums) else _have_no_damage(tensors)
+    # One that float32 does not hold is looked at again.
+    total = tf.add_n([tf.cast(each, tf.float32) for each in sums])
+    return tf.cond(tf.math.is_finite(total), lambda: tf.constant(True), lambda: _have_no_damage(tensors))
 
 
 def _stay_finite(tensors: list[Any], factor: int) -> Any:
@@ -85,9 +100,6 @@ def _all(checks: list[Any]) -> Any:
 
 
 def _have_no_damage(tensors: list[Any]) -> Any:
-    if not tf.executing_eagerly():
-        size = max(_PIECE_ELEMENTS, sum(tensor.shape.num_elements() or 0 for tensor in tensors) // _PIECES)
-        tensors = [piece for tensor in tensors for piece in _pieces(tensor, size)]
     summaries = [
         tf.raw_ops.DebugNumericSummaryV2(input=tensor, tensor_debug_mode=_HEALTH, tensor_id=0) for tensor in tensors
     ]
@@ -98,8 +110,15 @@ def _have_no_damage(tensors: list[Any]) -> Any:
     return tf.equal(tf.reduce_sum(total, axis=0), 0.0)
 
 
-def _pieces(tensor: Any, least: int) -> list[Any]:
-    """Return the parts of a tensor that are read one by one, of `least` elements or more; they share its memory."""
+def _pieces(tensors: list[Any]) -> list[Any]:
+    """Return the parts of tensors that are read one by one; they share their memory."""
+    if tf.executing_eagerly():
+        return tensors
+    least = max(_PIECE_ELEMENTS, sum(tensor.shape.num_elements() or 0 for tensor in tensors) // _PIECES)
+    return [piece for tensor in tensors for piece in _pieces_of(tensor, least)]
+
+
+def _pieces_of(tensor: Any, least: int) -> list[Any]:
     elements = tensor.shape.num_elements()
     count = (elements or 0) // least
     if count < 2:

@@ -50,6 +50,11 @@ def forget_devices() -> None:
     choices._is_default_cpu.cache_clear()
 
 
+def summaries() -> Any:
+    """Count the calls of the summary op from Python."""
+    return mock.patch.object(tf.raw_ops, "DebugNumericSummaryV2", wraps=tf.raw_ops.DebugNumericSummaryV2)
+
+
 def with_gpu() -> Any:
     return mock.patch.object(choices, "_present_kinds", return_value=frozenset({"CPU", "GPU"}))
 
@@ -84,10 +89,33 @@ class ChoicesTest(unittest.TestCase):
     @parameterized.expand([("small", 2), ("large", 2**18)])
     def test_one_alone_in_eager_mode_gets_one_summary(self, name: str, size: int) -> None:
         # Where ops run one after another, there is nothing to be gained by pieces.
-        summary = mock.patch.object(tf.raw_ops, "DebugNumericSummaryV2", wraps=tf.raw_ops.DebugNumericSummaryV2)
-        with summary as called:
-            self.assertFalse(bool(all_finite([tf.constant([1.0] * (size - 1) + [np.nan])])))
+        array = np.ones(size, np.float16)
+        array[-1] = np.nan
+        with summaries() as called:
+            self.assertFalse(bool(all_finite([tf.constant(array)])))
         called.assert_called_once()
+
+    @parameterized.expand([("float32", np.float32), ("float64", np.float64)])
+    def test_large_ones_are_summed(self, name: str, dtype: Any) -> None:
+        small, large = np.ones(2**21 - 1, dtype), np.ones(2**21, dtype)
+        for arrays, sums in (([small, small], 0), ([small, large], 1), ([large, large], 2)):
+            types = op_types(all_finite, arrays)
+            self.assertEqual((types.count("Sum"), types.count("StatelessIf")), (sums + (sums < 2), int(sums > 0)))
+        with choices.plain_ways():
+            self.assertNotIn("Sum", op_types(all_finite, [large]))
+        self.assertNotIn("Sum", op_types(all_finite, [large], xla=True))
+        with patched(with_gpu()):
+            self.assertNotIn("StatelessIf", op_types(all_finite, [large]))
+
+    @parameterized.expand([("finite", 1.0, 0, True), ("too large", 3e38, 1, True), ("infinite", np.inf, 1, False)])
+    def test_those_whose_sums_are_not_finite_are_looked_at_again(
+        self, name: str, value: float, again: int, expected: bool
+    ) -> None:
+        for grads in ([tf.fill([2**21], value)], [tf.fill([2**21], value), tf.fill([2**21], -value)]):
+            with summaries() as called:
+                self.assertEqual(bool(all_finite(grads)), expected)
+            self.assertEqual(called.call_count, again * len(grads))
+            self.assertEqual(bool(tf.function(all_finite, autograph=False)(grads)), expected)
 
     def test_small_ones_are_stacked(self) -> None:
         types = op_types(all_finite, STACKED_AND_ONE)
@@ -152,11 +180,11 @@ class ChoicesTest(unittest.TestCase):
 
     def test_large_ones_are_read_in_pieces_that_are_not_copied(self) -> None:
         for elements, pieces in ((2**18 - 1, 1), (2**18, 2), (3 * 2**18, 6), (3 * 2**20, 8)):
-            types = op_types(all_finite, [np.ones([elements], np.float32)])
+            types = op_types(all_finite, [np.ones([elements], np.float16)])
             self.assertEqual(types.count(choices.SUMMARY_OP), pieces)
-        types = op_types(all_finite, [np.ones([5 * 2**18], np.float32), *[np.ones([2**18], np.float32)] * 3])
+        types = op_types(all_finite, [np.ones([5 * 2**18], np.float16), *[np.ones([2**18], np.float16)] * 3])
         self.assertEqual(types.count(choices.SUMMARY_OP), 5 + 3)
-        sizes = [piece.shape.num_elements() for piece in finite._pieces(tf.ones([2**20 + 7]), 2**17)]
+        sizes = [piece.shape.num_elements() for piece in finite._pieces_of(tf.ones([2**20 + 7]), 2**17)]
         self.assertEqual(sum(sizes), 2**20 + 7)
         # The processor's vectors are 64 bytes at most.
         self.assertTrue(all(size % 64 == 0 for size in sizes[:-1]))
