@@ -80,15 +80,15 @@ def split_by_summary(tensors: list[Any]) -> tuple[list[Any], list[Any]]:
 def is_read_by_sums(tensor: Any) -> bool:
     """Return whether to sum a tensor is the best way to find that all of it is finite.
 
-    A sum reads with all processors, as quickly as the memory allows, but that of finite numbers can be infinite. In
-    half precision it takes longer than a summary, which GPUs have too.
+    A sum reads with all processors, as quickly as the memory allows. But that of finite numbers can be infinite: then a
+    summary has to decide. In half precision, sums take longer than summaries.
 
     Args:
         tensor: a dense tensor of any dtype.
     """
     if _elements(tensor) < _WORTH_A_SUM or tensor.dtype not in (tf.float32, tf.float64):
         return False
-    return not uses_plain_ways() and _device_kinds(tensor.device) == {"CPU"}
+    return has_summary(tensor) and _device_kinds(tensor.device) == {"CPU"}
 
 
 def is_read_by_products(tensor: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -49,7 +50,8 @@ def _are_finite(tensors: list[Any], factor: int) -> Any:
     packed = Packs(tensors).tensors
     if factor != 1:
         packed = [tensor * tf.cast(factor, tensor.dtype) for tensor in packed]
-    summed = [tensor for tensor in packed if is_read_by_sums(tensor)]
+    # Of products with a factor, which have been written, little is gained.
+    summed = [tensor for tensor in packed if is_read_by_sums(tensor)] if factor == 1 else []
     if summed:
         packed = [tensor for tensor in packed if not is_read_by_sums(tensor)]
     with_summary, others = split_by_summary(packed)
@@ -65,7 +67,7 @@ def _have_finite_sums(tensors: list[Any]) -> Any:
         return tf.constant(True) if all(math.isfinite(each.numpy()) for each in sums) else _have_no_damage(tensors)
     # One that float32 does not hold is looked at again.
     total = tf.add_n([tf.cast(each, tf.float32) for each in sums])
-    return tf.cond(tf.math.is_finite(total), lambda: tf.constant(True), lambda: _have_no_damage(tensors))
+    return _unless(tf.math.is_finite(total), lambda: _have_no_damage(tensors))
 
 
 def _stay_finite(tensors: list[Any], factor: int) -> Any:
@@ -75,10 +77,16 @@ def _stay_finite(tensors: list[Any], factor: int) -> Any:
         return _are_finite(tensors, factor)
     # Of elements whose squares have a finite sum, none is near the largest number.
     squares = tf.add_n([tf.cast(tf.nn.l2_loss(tensor), tf.float32) for tensor in large])
-    checks = [tf.cond(tf.math.is_finite(squares), lambda: tf.constant(True), lambda: _are_finite(large, factor))]
+    checks = [_unless(tf.math.is_finite(squares), lambda: _are_finite(large, factor))]
     if len(large) < len(tensors):
         checks.append(_are_finite([tensor for tensor in tensors if not is_bounded_by_squares(tensor)], factor))
     return _all(checks)
+
+
+def _unless(are_finite: Any, look_again: Callable[[], Any]) -> Any:
+    """Return whether all is finite, in a graph: what a first look says is so; at the rest, it takes another one."""
+    # Not by the name that conditionals have by default: those that follow are counted in names of variables.
+    return tf.cond(are_finite, lambda: tf.constant(True), look_again, name="are_finite")
 
 
 def _tensor(grad: Any) -> Any:

@@ -171,9 +171,10 @@ def _unscale_in_graph(tensors: list[Any], scale: Any) -> list[Any]:
     large = [] if uses_plain_ways() else [tensor for tensor in tensors if _is_large_half(tensor)]
     if not large:
         return _divide(tensors, scale)
-    unscaled = iter(
-        tf.cond(_has_exact_reciprocal(scale), lambda: _multiply(large, scale), lambda: _divide(large, scale))
-    )
+    is_exact = _has_exact_reciprocal(scale)
+    # Not by the name that conditionals have by default: those that follow are counted in names of variables.
+    multiplied = tf.cond(is_exact, lambda: _multiply(large, scale), lambda: _divide(large, scale), name="unscaled")
+    unscaled = iter(multiplied)
     return [next(unscaled) if _is_large_half(tensor) else _unscale(tensor, scale) for tensor in tensors]
 
 

@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.errors
 import mpls.v1
+from mpls.core import choices
 
 from .replay import Artefact, GraphTraining, artefacts, assert_state, control_flow, graph_training_of, numbers
 
@@ -176,6 +178,14 @@ class TestNamesOfPowers:
                 train_adams(wrap, *scopes, conditionals=conditionals)
                 v1.train.Saver().restore(session, path)
                 assert powers(session) == expected
+
+    def test_are_the_same_where_gradients_are_large(self) -> None:
+        with mock.patch.object(choices, "_WORTH_A_SUM", 1):
+            path, expected = saved_by(ours, self.folder, "", "", v2=False)
+        with graph(v2=False), v1.Session() as session:
+            train_adams(native, "", "")
+            v1.train.Saver().restore(session, path)
+            assert powers(session) == expected
 
     def test_are_not_guessed(self) -> None:
         path, _ = saved_by(native, self.folder, "a", "b", v2=False)
