@@ -185,6 +185,13 @@ def loaded_keras() -> ModuleType | None:
     return module if module is not None and hasattr(module, "version") else None
 
 
+def is_sum_of_keras(aggregator: Any) -> bool:
+    """Return whether a legacy optimizer's aggregator is the default one, which has no public name (Keras 2.4 on)."""
+    from tf_keras.src.optimizers import utils
+
+    return aggregator is utils.all_reduce_sum_gradients
+
+
 def tensorflow_keras() -> ModuleType:
     """Return what `tf.keras` is, tf_keras or Keras 3; it is loaded with TensorFlow, or now."""
     is_legacy = tf.keras.Model.__module__.partition(".")[0] == "tf_keras"

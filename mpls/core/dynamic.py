@@ -189,10 +189,16 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
         op, should_apply = decide_together(grads, lambda finite: (self._advance(finite), finite), self._are_finite)
         return op, should_apply
 
-    def _find_finite(self, grads: Any, *, when_summed: bool) -> Any:
-        """Return whether the gradients of all replicas are finite; with `when_summed`, whether their sums are too."""
+    def _find_finite(self, grads: Any, *, when_summed: bool, are_same: bool) -> Any:
+        """Return whether the gradients of all replicas are finite.
+
+        Args:
+            grads: the gradients.
+            when_summed: whether their sums over replicas have to be finite too.
+            are_same: whether all replicas have the same gradients.
+        """
         are_finite = self._are_finite_when_summed if when_summed else self._are_finite
-        (grads_finite,) = decide_together(grads, lambda finite: (finite,), are_finite)
+        (grads_finite,) = decide_together(grads, lambda finite: (finite,), are_finite, are_same=are_same)
         return grads_finite
 
     # Of one replica's gradients.

@@ -55,6 +55,17 @@ def all_replicas_finite(grads: Any, are_finite: Callable[[Any], Any] = all_finit
     return _is_unanimous(strategy.reduce(tf.distribute.ReduceOp.SUM, votes, axis=None))
 
 
+def first_replica_finite(grads: Any, are_finite: Callable[[Any], Any] = all_finite) -> Any:
+    """Return what `all_replicas_finite` does, where all replicas have the same gradients: one looks."""
+    strategy = tf.distribute.get_strategy()
+    if len(strategy.extended.worker_devices) < strategy.num_replicas_in_sync:
+        # Those of other machines are asked: were they to disagree, each would wait for the others' next sum.
+        return all_replicas_finite(grads, are_finite)
+    firsts = [strategy.experimental_local_results(grad)[0] for grad in tf.nest.flatten(grads)]
+    with tf.device(strategy.extended.worker_devices[0]):
+        return are_finite(firsts)
+
+
 def all_replicas_finite_without_merge(grads: Any, are_finite: Callable[[Any], Any] = all_finite) -> Any:
     """Return what `all_replicas_finite` does, from a replica context in which `merge_call` is forbidden."""
     context = tf.distribute.get_replica_context()
@@ -62,7 +73,7 @@ def all_replicas_finite_without_merge(grads: Any, are_finite: Callable[[Any], An
 
 
 def decide_together(
-    grads: Any, decide: Callable[[Any], Any], are_finite: Callable[[Any], Any] = all_finite
+    grads: Any, decide: Callable[[Any], Any], are_finite: Callable[[Any], Any] = all_finite, *, are_same: bool = False
 ) -> tuple[Any, ...]:
     """Return `decide(grads_finite)`, called once for all replicas, whichever context the caller is in.
 
@@ -70,13 +81,13 @@ def decide_together(
         grads: nested structure of gradients; those of the caller's replica, or per-replica values.
         decide: gets a scalar boolean tensor that is the same for all replicas; returns a tuple.
         are_finite: says whether one replica's gradients are finite.
+        are_same: whether all replicas have the same gradients.
     """
     if merges_in_replica_context():
         return tuple(decide(all_replicas_finite_without_merge(grads, are_finite)))
     if tf.distribute.has_strategy():
-        return tuple(
-            call_in_cross_replica_context(lambda merged: decide(all_replicas_finite(merged, are_finite)), grads)
-        )
+        find_finite = first_replica_finite if are_same else all_replicas_finite
+        return tuple(call_in_cross_replica_context(lambda merged: decide(find_finite(merged, are_finite)), grads))
     return tuple(decide(are_finite(grads)))
 
 

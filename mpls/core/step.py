@@ -26,6 +26,10 @@ class StepHooks(Protocol):
     def sums_gradients(self) -> bool:
         """Whether `apply` sums the gradients over replicas; if not, that has been done."""
 
+    @property
+    def are_same(self) -> bool:
+        """Whether it is known that all replicas have the same gradients."""
+
     def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         """Apply finite gradients; called in a replica context, returns an op or None."""
 
@@ -101,7 +105,7 @@ def _update_and_apply(
         return group(one_of(should_apply, lambda: apply(grads), hooks.skip, values), update_op)
 
     # Each branch does its part of the update, so that no op chooses between them.
-    grads_finite = loss_scale._find_finite(grads, when_summed=hooks.sums_gradients)
+    grads_finite = loss_scale._find_finite(grads, when_summed=hooks.sums_gradients, are_same=hooks.are_same)
     unpack = _pack(grads, values)
     return one_of(
         grads_finite,

@@ -12,10 +12,11 @@ from mpls.core.step import scaled_step
 from mpls.keras.missing import drop_missing_gradients
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasMeta, TfKerasStep
-from mpls.upstream import Trackable, native_tf_keras_wrapper
+from mpls.upstream import Trackable, is_sum_of_keras, native_tf_keras_wrapper
 
 # A base for recognition: tf_keras looks for it in `compile`, and its v1 training code for this very class.
 _Native: Any = native_tf_keras_wrapper("LossScaleOptimizer")
+_Legacy: Any = tf_keras.optimizers.legacy.Optimizer
 
 
 class _FamilyMeta(TfKerasMeta, type(_Native)):  # type: ignore[misc]
@@ -101,7 +102,9 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
             # Before the finite check, so that a non-finite gradient reaches every replica.
             pairs = self._aggregate(inner._transform_unaggregated_gradients(pairs))
         args, kwargs = self._second_argument(name)
-        step = TfKerasStep(inner, self._dialect, args, {**kwargs, "experimental_aggregate_gradients": False})
+        kwargs = {**kwargs, "experimental_aggregate_gradients": False}
+        are_same = experimental_aggregate_gradients and self._sums_as_keras_does()
+        step = TfKerasStep(inner, self._dialect, args, kwargs, are_same)
         return scaled_step(pairs, self._loss_scale, step)
 
     def _second_argument(self, name: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -120,6 +123,13 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         # Up to TF 2.3, `fit` called this method of a user's subclass, which returned gradients without variables.
         grads = own(self, pairs)
         return list(zip(grads, [variable for _, variable in pairs], strict=True))
+
+    def _sums_as_keras_does(self) -> bool:
+        inner = self._optimizer
+        if type(self)._aggregate_gradients is not Family._aggregate_gradients:
+            return False
+        is_default = getattr(inner._aggregate_gradients, "__func__", None) is _Legacy._aggregate_gradients
+        return is_default and is_sum_of_keras(inner.gradient_aggregator)
 
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")

@@ -107,11 +107,15 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
             or (is_bool and skip_gradients_aggregation)
             or runs_with_dtensor(self._optimizer)
         )
+        are_same = False
         if not is_aggregated:
             # Before the finite check, so that a non-finite gradient reaches every replica.
-            present = self._optimizer.aggregate_gradients(present)
+            aggregate = self._optimizer.aggregate_gradients
+            present = aggregate(present)
+            are_same = getattr(aggregate, "__func__", None) is tf_keras.optimizers.Optimizer.aggregate_gradients
         args = () if is_bool else (skip_gradients_aggregation,)
-        step = TfKerasStep(self._optimizer, self._dialect, args, {**kwargs, "skip_gradients_aggregation": True})
+        kwargs = {**kwargs, "skip_gradients_aggregation": True}
+        step = TfKerasStep(self._optimizer, self._dialect, args, kwargs, are_same)
         return scaled_step(present, self._loss_scale, step)
 
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:

@@ -159,12 +159,14 @@ class TfKerasStep:
         dialect: how the wrapper behaves.
         args: its positional arguments after the pairs.
         kwargs: its keyword arguments.
+        are_same: whether Keras itself has summed the gradients, so that all replicas have the same.
     """
 
     optimizer: Any
     dialect: Dialect
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
+    are_same: bool = False
 
     sums_gradients: ClassVar[bool] = False
 

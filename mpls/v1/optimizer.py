@@ -274,7 +274,7 @@ class MixedPrecisionLossScaleOptimizer(Restoring, _NativeWrapper):
 class _ApplyInner:
     """Step hooks of the v1 family: a skipped step leaves `global_step` alone."""
 
-    sums_gradients = True
+    sums_gradients, are_same = True, False
 
     def __init__(self, optimizer: Any, global_step: Any, name: str) -> None:
         self._optimizer = optimizer

@@ -261,3 +261,67 @@ class StepsWithoutMergeTest(unittest.TestCase):
         with merge_calls_forbidden():
             for values, expected in BAD_STEPS:
                 self.assertEqual(run(strategy, decide, values), [expected] * 2)
+
+
+def keep(grads_and_vars: Any) -> Any:
+    """Sum nothing."""
+    return list(grads_and_vars)
+
+
+class SumsNothing(tf_keras.optimizers.SGD):
+    def aggregate_gradients(self, grads_and_vars: Any) -> Any:
+        return keep(grads_and_vars)
+
+
+class LegacySumsNothing(tf_keras.optimizers.legacy.SGD):
+    def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
+        return keep(grads_and_vars)
+
+
+def patched(optimizer: Any, name: str) -> Any:
+    setattr(optimizer, name, keep)
+    return optimizer
+
+
+legacy_sgd, new_sgd = tf_keras.optimizers.legacy.SGD, tf_keras.optimizers.SGD
+
+
+class WhoLooksTest(unittest.TestCase):
+    """Where Keras has summed the gradients, one replica looks at them; where nobody knows who did, all do."""
+
+    @parameterized.expand(
+        [
+            ("legacy", lambda: legacy_sgd(0.5), {}, 1),
+            ("legacy aggregated", lambda: legacy_sgd(0.5), {"experimental_aggregate_gradients": False}, 2),
+            ("legacy aggregator", lambda: legacy_sgd(0.5, gradient_aggregator=keep), {}, 2),
+            ("legacy class", lambda: LegacySumsNothing(0.5), {}, 2),
+            ("legacy object", lambda: patched(legacy_sgd(0.5), "_aggregate_gradients"), {}, 2),
+            ("new", lambda: new_sgd(0.5), {}, 1),
+            ("new aggregated", lambda: new_sgd(0.5), {"skip_gradients_aggregation": True}, 2),
+            ("new class", lambda: SumsNothing(0.5), {}, 2),
+            ("new object", lambda: patched(new_sgd(0.5), "aggregate_gradients"), {}, 2),
+        ]
+    )
+    def test_under_a_mirrored_strategy(
+        self, name: str, make: Callable[[], Any], arguments: dict[str, Any], looks: int
+    ) -> None:
+        strategy = mirrored()
+        with strategy.scope():
+            variable = tf.Variable(1.0)
+            optimizer = mpls.keras.LossScaleOptimizer(make(), initial_scale=8)
+            optimizer._create_all_weights([variable])
+
+        def step(grad: Any) -> None:
+            optimizer.get_scaled_loss(tf.constant(1.0))
+            (unscaled,) = optimizer.get_unscaled_gradients([grad])
+            optimizer.apply_gradients([(unscaled, variable)], **arguments)
+
+        for values, scale, applies in (([8.0, INF], 4.0, False), ([NAN, 8.0], 2.0, False), ([2.0, 2.0], 2.0, True)):
+            before = locals_of(strategy, variable)
+            function = tf.function(lambda grads: strategy.run(step, (grads,)), autograph=False)
+            grads = distribute(strategy, values)
+            types = [op.type for op in function.get_concrete_function(grads).graph.get_operations()]
+            self.assertEqual(types.count("IsFinite"), looks)
+            function(grads)
+            self.assertEqual(float(optimizer.loss_scale), scale)
+            self.assertEqual(locals_of(strategy, variable) != before, applies)

@@ -26,7 +26,7 @@ class Notes:
         self.pairs: list[Any] = []
         self.applied, self.skipped = tf.Variable(0), tf.Variable(0)
 
-    sums_gradients = False
+    sums_gradients, are_same = False, False
 
     def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         self.calls.append("apply")
@@ -93,7 +93,7 @@ class EagerTest(unittest.TestCase):
         order: list[str] = []
 
         class Ordered(Notes):
-            sums_gradients = False
+            sums_gradients, are_same = False, False
 
             def apply(self, grads_and_vars: Any) -> Any:
                 order.append(f"apply after {int(scale.updates)} update")
@@ -168,7 +168,7 @@ class GraphTest(unittest.TestCase):
 
     def test_hooks_that_return_nothing(self) -> None:
         class Silent(Notes):
-            sums_gradients = False
+            sums_gradients, are_same = False, False
 
             def apply(self, grads_and_vars: Any) -> Any:
                 return None
@@ -237,7 +237,7 @@ class StrategyTest(unittest.TestCase):
         seen: list[Any] = []
 
         class PerReplica(Notes):
-            sums_gradients = False
+            sums_gradients, are_same = False, False
 
             def apply(inner, grads_and_vars: Any) -> Any:  # noqa: N805
                 seen.append((tf.distribute.in_cross_replica_context(), grads_and_vars[0][1] is variable))

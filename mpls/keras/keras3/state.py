@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
@@ -81,6 +81,9 @@ class Keras3Step:
     is_summed: bool
     dialect: Dialect
     args: tuple[Any, ...] = ()
+
+    # Where a user says that they are summed, nobody knows.
+    are_same: ClassVar[bool] = False
 
     @property
     def sums_gradients(self) -> bool:
