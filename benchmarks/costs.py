@@ -39,7 +39,7 @@ def _numpy_floor(arrays: list[Any], pool: ThreadPoolExecutor, threads: int) -> C
 class _Counter:
     """An optimizer that only counts its steps."""
 
-    sums_gradients = False
+    sums_gradients, are_same = False, False
 
     def __init__(self) -> None:
         self._steps = tf.Variable(0)
