@@ -10,6 +10,7 @@ import tensorflow as tf
 from mpls.core.branches import group, one_of
 from mpls.core.gradients import values_of, with_values
 from mpls.core.packs import Packs
+from mpls.upstream import captured
 
 v1 = tf.compat.v1
 
@@ -70,9 +71,12 @@ class Floor:
             return None
         packs = Packs(scaled)
         values = multiplied(packs.tensors)
-        return one_of(
-            self._are_fine(values), lambda: group(apply(unscaled(packs.unpacked(values)))), lambda: None, values
-        )
+
+        def apply_unpacked() -> Any:
+            # All of them of the branch's graph, as Keras requires of what it sums.
+            return group(apply(unscaled(packs.unpacked(captured(values)))))
+
+        return one_of(self._are_fine(values), apply_unpacked, lambda: None, values)
 
     def _are_fine(self, values: list[Any]) -> Any:
         sums = [tf.cast(tf.reduce_sum(each), tf.float32) for each in values]
