@@ -103,7 +103,9 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
             pairs = self._aggregate(inner._transform_unaggregated_gradients(pairs))
         args, kwargs = self._second_argument(name)
         kwargs = {**kwargs, "experimental_aggregate_gradients": False}
-        are_same = experimental_aggregate_gradients and self._sums_as_keras_does()
+        # Only asked where there are replicas: steps in eager mode come here each time.
+        is_summed = experimental_aggregate_gradients and tf.distribute.has_strategy()
+        are_same = is_summed and self._sums_as_keras_does()
         step = TfKerasStep(inner, self._dialect, args, kwargs, are_same)
         return scaled_step(pairs, self._loss_scale, step)
 
