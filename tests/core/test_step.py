@@ -93,8 +93,6 @@ class EagerTest(unittest.TestCase):
         order: list[str] = []
 
         class Ordered(Notes):
-            sums_gradients, are_same = False, False
-
             def apply(self, grads_and_vars: Any) -> Any:
                 order.append(f"apply after {int(scale.updates)} update")
 
@@ -168,8 +166,6 @@ class GraphTest(unittest.TestCase):
 
     def test_hooks_that_return_nothing(self) -> None:
         class Silent(Notes):
-            sums_gradients, are_same = False, False
-
             def apply(self, grads_and_vars: Any) -> Any:
                 return None
 
@@ -237,8 +233,6 @@ class StrategyTest(unittest.TestCase):
         seen: list[Any] = []
 
         class PerReplica(Notes):
-            sums_gradients, are_same = False, False
-
             def apply(inner, grads_and_vars: Any) -> Any:  # noqa: N805
                 seen.append((tf.distribute.in_cross_replica_context(), grads_and_vars[0][1] is variable))
                 return super().apply(grads_and_vars)
