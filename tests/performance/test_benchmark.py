@@ -195,6 +195,15 @@ class FloorTest(unittest.TestCase):
             for each in applied:
                 np.testing.assert_array_equal(each, np.full(each.shape, 2.0 if damaged is None else 0.0))
 
+    @parameterized.expand([("small", 40, 500, False), ("large", 2, 20_000, True)])
+    def test_has_the_conditional_of_mpls(self, kind: str, variables: int, elements: int, inlined: bool) -> None:
+        steps = load("steps")
+        with steps.trainings(load("cells").Cell("v1", "session", variables, elements)) as built:
+            for candidate in ("floor", "mpls"):
+                ops = built[candidate].graph.get_operations()
+                (conditional,) = [op for op in ops if op.type in ("If", "StatelessIf")]
+                self.assertEqual(conditional.get_attr("_lower_using_switch_merge"), inlined, candidate)
+
 
 class CompiledTest(unittest.TestCase):
     """What XLA makes of a step."""
