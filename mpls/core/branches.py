@@ -26,19 +26,41 @@ def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], An
     known = condition if isinstance(condition, bool) else tf.get_static_value(condition)
     if known is not None:
         return group(if_true() if known else if_false())
+    return group(_conditional(condition, lambda: group(if_true()), lambda: group(if_false()), tensors))
+
+
+def value_of(
+    condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], tensors: list[Any], name: str
+) -> Any:
+    """Return one of two tensors, or lists of tensors, in a graph; no branch changes anything.
+
+    Args:
+        condition: scalar boolean tensor.
+        if_true: returns them.
+        if_false: the same.
+        tensors: the dense tensors that go into the branches, for which memory might be reused; apart from scalars.
+        name: name of the conditional, not the one that conditionals have by default: those that follow are counted in
+            names of variables.
+    """
+    return _conditional(condition, if_true, if_false, tensors, name)
+
+
+def _conditional(
+    condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], tensors: list[Any], name: str | None = None
+) -> Any:
     branches: list[Any] = []
 
     def branch(fn: Callable[[], Any]) -> Any:
         branches.append(tf.compat.v1.get_default_graph())
-        return group(fn())
+        return fn()
 
-    result = tf.cond(condition, lambda: branch(if_true), lambda: branch(if_false))
+    result = tf.cond(condition, lambda: branch(if_true), lambda: branch(if_false), name=name)
     if not tf.executing_eagerly() and not tf.distribute.has_strategy():
-        conditional = conditional_of(result)
+        conditional = conditional_of(tf.nest.flatten(result)[0])
         devices = set().union(*map(devices_in, branches))
         if conditional is not None and runs_branches_whole(tensors, devices):
             keep_branches_whole(conditional)
-    return group(result)
+    return result
 
 
 def group(*results: Any, name: str | None = None) -> Any:

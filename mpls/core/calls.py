@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.choices import runs_in_one_call
+from mpls.core.choices import run_at_once, runs_in_one_call
 from mpls.upstream import kinds_of, quick_call
 
 # To trace a function takes as long as dozens of steps without it: it has to be worth it.
@@ -62,4 +62,5 @@ class OneCall:
         shapes = [None if place in varying else tensor.shape for place, tensor in enumerate(tensors)]
         specs = [tf.TensorSpec(shape, tensor.dtype) for shape, tensor in zip(shapes, tensors, strict=True)]
         function = tf.function(lambda *args: self._fn(list(args)), autograph=False)
-        return quick_call(function.get_concrete_function(*specs))
+        with run_at_once():
+            return quick_call(function.get_concrete_function(*specs))

@@ -1,7 +1,8 @@
 """Which of several ways to compute the same thing is taken: chosen here and nowhere else.
 
-The fast ways need ops that not every device has, or ops that read better alone than in a compiled program. The plain
-ones are there for those; `plain_ways` takes them everywhere.
+Some fast ways need an op that not every device and compiler has. They are taken only for ops that run at once, where
+the device is known: nobody knows who will compile a graph, or where it will run. Others read better alone than in a
+compiled program. The plain ones are there for those; `plain_ways` takes them everywhere.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import tensorflow as tf
@@ -28,67 +30,76 @@ _SMALL = 2**14
 _MANY = 4
 _LARGE = 2**20
 
-_asked_for_plain: list[None] = []
+# Of the dtypes that every device can sum.
+_SUMMED = frozenset((tf.float16, tf.bfloat16, tf.float32, tf.float64))
+
+_asks_for_plain: ContextVar[bool] = ContextVar("_asks_for_plain", default=False)
+_runs_at_once: ContextVar[bool] = ContextVar("_runs_at_once", default=False)
 
 
 @contextmanager
 def plain_ways() -> Iterator[None]:
-    """Take the plain ways in this block, in all threads: what they compute is the same, to the last bit."""
-    _asked_for_plain.append(None)
+    """Take the plain ways in this block, of this thread: what they compute is the same, to the last bit."""
+    token = _asks_for_plain.set(True)
     try:
         yield
     finally:
-        _asked_for_plain.pop()
+        _asks_for_plain.reset(token)
+
+
+@contextmanager
+def run_at_once() -> Iterator[None]:
+    """Say that the graph that this block makes is part of no other, and runs in eager mode on the tensors' device."""
+    token = _runs_at_once.set(True)
+    try:
+        yield
+    finally:
+        _runs_at_once.reset(token)
 
 
 def uses_plain_ways() -> bool:
     """Return whether ops that are made now will be compiled by XLA, which fuses plain ops, or are asked to be plain."""
-    return bool(_asked_for_plain) or is_compiled_by_xla()
+    return _asks_for_plain.get() or is_compiled_by_xla()
 
 
 def has_summary(tensor: Any) -> bool:
-    """Return whether one op that reads a tensor once can tell if it is finite, wherever the op may be placed.
+    """Return whether one op that reads a tensor once can tell if it is finite: in eager mode, where a kernel is there.
 
     Args:
         tensor: a dense tensor; where its device is not known, any device of this process may get it.
     """
-    if uses_plain_ways() or not tensor.dtype.is_floating:
+    is_placed = tf.executing_eagerly() or _runs_at_once.get()
+    if not is_placed or uses_plain_ways() or not tensor.dtype.is_floating:
         return False
     return all((kind, tensor.dtype.base_dtype) in _summary_kernels() for kind in _device_kinds(tensor.device))
 
 
-def split_by_summary(tensors: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the tensors of which that op is the best way to tell if they are finite, and the others.
-
-    Its result takes two ops to become a boolean. In a graph that is longer than the plain way's second pass over a
-    small tensor takes, unless several tensors share the two.
-
-    Args:
-        tensors: dense tensors.
-    """
-    with_summary: list[Any] = []
-    others: list[Any] = []
-    for tensor in tensors:
-        (with_summary if has_summary(tensor) else others).append(tensor)
-    if len(with_summary) == 1 and not tf.executing_eagerly():
-        elements = with_summary[0].shape.num_elements()
-        if elements is not None and elements < _SMALL:
-            return [], tensors
-    return with_summary, others
-
-
 def is_read_by_sums(tensor: Any) -> bool:
-    """Return whether to sum a tensor is the best way to find that all of it is finite.
+    """Return whether to sum a tensor is the best way to tell that it is finite, if the sum is.
 
-    A sum reads with all processors, as quickly as the memory allows. But that of finite numbers can be infinite: then a
-    summary has to decide. In half precision, sums take longer than summaries.
+    A sum reads with all processors and has kernels everywhere, but needs another look behind it, in a conditional.
 
     Args:
         tensor: a dense tensor of any dtype.
     """
-    if _elements(tensor) < _WORTH_A_SUM or tensor.dtype not in (tf.float32, tf.float64):
+    if uses_plain_ways() or tensor.dtype.base_dtype not in _SUMMED:
         return False
-    return has_summary(tensor) and _device_kinds(tensor.device) == {"CPU"}
+    if not has_summary(tensor):
+        return not tf.executing_eagerly()
+    is_large = _elements(tensor) >= _WORTH_A_SUM and tensor.dtype in (tf.float32, tf.float64)
+    return is_large and _device_kinds(tensor.device) == {"CPU"}
+
+
+def is_small_alone(tensors: list[Any]) -> bool:
+    """Return whether there is one tensor only, so small that in a graph nothing is worth a third op.
+
+    Args:
+        tensors: dense tensors.
+    """
+    if len(tensors) > 1 or tf.executing_eagerly():
+        return False
+    elements = tensors[0].shape.num_elements()
+    return elements is not None and elements < _SMALL
 
 
 def is_read_by_products(tensor: Any) -> bool:
@@ -101,7 +112,7 @@ def is_read_by_products(tensor: Any) -> bool:
         tensor: a dense tensor of any float dtype.
     """
     elements = tensor.shape.num_elements()
-    if _asked_for_plain or not tensor.dtype.is_floating or (elements is not None and elements < _WORTH_A_PRODUCT):
+    if _asks_for_plain.get() or not tensor.dtype.is_floating or (elements is not None and elements < _WORTH_A_PRODUCT):
         return False
     return is_compiled_by_xla() and _device_kinds(tensor.device) == {"CPU"}
 
@@ -142,7 +153,7 @@ def runs_in_one_call(tensors: list[Any]) -> bool:
         return False
     if len(tensors) < _MANY and all(elements_of(tensor) < _LARGE for tensor in tensors):
         return False
-    if _asked_for_plain or is_recorded() or tf.distribute.has_strategy():
+    if _asks_for_plain.get() or is_recorded() or tf.distribute.has_strategy():
         return False
     devices = {tensor.device for tensor in tensors}
     return len(devices) == 1 and _is_default_cpu(devices.pop())

@@ -8,8 +8,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.branches import value_of
 from mpls.core.calls import OneCall
-from mpls.core.choices import is_bounded_by_squares, is_read_by_products, is_read_by_sums, split_by_summary
+from mpls.core.choices import (
+    has_summary,
+    is_bounded_by_squares,
+    is_read_by_products,
+    is_read_by_sums,
+    is_small_alone,
+)
 from mpls.core.gradients import sparse_places, values_of
 from mpls.core.packs import Packs
 
@@ -50,24 +57,30 @@ def _are_finite(tensors: list[Any], factor: int) -> Any:
     packed = Packs(tensors).tensors
     if factor != 1:
         packed = [tensor * tf.cast(factor, tensor.dtype) for tensor in packed]
-    # Of products with a factor, which have been written, little is gained.
-    summed = [tensor for tensor in packed if is_read_by_sums(tensor)] if factor == 1 else []
-    if summed:
-        packed = [tensor for tensor in packed if not is_read_by_sums(tensor)]
-    with_summary, others = split_by_summary(packed)
+    if is_small_alone(packed):
+        return _is_finite(packed[0])
+    summed = [tensor for tensor in packed if is_read_by_sums(tensor)]
     checks = [_have_finite_sums(summed)] if summed else []
-    checks += [_have_no_damage(_pieces(with_summary))] if with_summary else []
-    return _all(checks + [_is_finite(tensor) for tensor in others])
+    others = [tensor for tensor in packed if not is_read_by_sums(tensor)] if summed else packed
+    return _all(checks + _looks(others))
+
+
+def _looks(tensors: list[Any]) -> list[Any]:
+    """Return booleans that are all true if tensors are finite; none of them needs another look."""
+    with_summary = [tensor for tensor in tensors if has_summary(tensor)]
+    plain = [tensor for tensor in tensors if not has_summary(tensor)] if with_summary else tensors
+    damage = [_have_no_damage(_pieces(with_summary))] if with_summary else []
+    return damage + [_is_finite(tensor) for tensor in plain]
 
 
 def _have_finite_sums(tensors: list[Any]) -> Any:
     """Return whether tensors are finite, which they are if their sums are; where these are not, look again."""
     sums = [tf.reduce_sum(tensor) for tensor in tensors]
     if tf.executing_eagerly():
-        return tf.constant(True) if all(math.isfinite(each.numpy()) for each in sums) else _have_no_damage(tensors)
+        return tf.constant(True) if all(math.isfinite(each.numpy()) for each in sums) else _all(_looks(tensors))
     # One that float32 does not hold is looked at again.
     total = tf.add_n([tf.cast(each, tf.float32) for each in sums])
-    return _unless(tf.math.is_finite(total), lambda: _have_no_damage(tensors))
+    return _unless(tf.math.is_finite(total), lambda: _all(_looks(tensors)))
 
 
 def _stay_finite(tensors: list[Any], factor: int) -> Any:
@@ -85,8 +98,7 @@ def _stay_finite(tensors: list[Any], factor: int) -> Any:
 
 def _unless(are_finite: Any, look_again: Callable[[], Any]) -> Any:
     """Return whether all is finite, in a graph: what a first look says is so; at the rest, it takes another one."""
-    # Not by the name that conditionals have by default: those that follow are counted in names of variables.
-    return tf.cond(are_finite, lambda: tf.constant(True), look_again, name="are_finite")
+    return value_of(are_finite, lambda: tf.constant(True), look_again, [], "are_finite")
 
 
 def _tensor(grad: Any) -> Any:

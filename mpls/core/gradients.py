@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.branches import value_of
 from mpls.core.calls import OneCall
 from mpls.core.choices import uses_plain_ways
 from mpls.core.packs import Packs
@@ -172,8 +173,7 @@ def _unscale_in_graph(tensors: list[Any], scale: Any) -> list[Any]:
     if not large:
         return _divide(tensors, scale)
     is_exact = _has_exact_reciprocal(scale)
-    # Not by the name that conditionals have by default: those that follow are counted in names of variables.
-    multiplied = tf.cond(is_exact, lambda: _multiply(large, scale), lambda: _divide(large, scale), name="unscaled")
+    multiplied = value_of(is_exact, lambda: _multiply(large, scale), lambda: _divide(large, scale), large, "unscaled")
     unscaled = iter(multiplied)
     return [next(unscaled) if _is_large_half(tensor) else _unscale(tensor, scale) for tensor in tensors]
 

@@ -59,13 +59,23 @@ def with_gpu() -> Any:
     return mock.patch.object(choices, "_present_kinds", return_value=frozenset({"CPU", "GPU"}))
 
 
+def conditionals(graph: Any) -> list[Any]:
+    return [op for op in graph.get_operations() if op.type in ("If", "StatelessIf")]
+
+
 class ChoicesTest(unittest.TestCase):
     """Which ways are taken, seen in the ops."""
 
-    def test_a_summary_of_each_where_there_is_one(self) -> None:
+    def test_graphs_have_sums_and_another_look_behind_them(self) -> None:
+        # Whoever compiles a graph has kernels of these; no graph has the summary.
         types = op_types(all_finite, [np.ones(5, np.float32), np.ones(7, np.float16)])
-        self.assertEqual(types.count(choices.SUMMARY_OP), 2)
-        self.assertNotIn("IsFinite", types)
+        self.assertEqual((types.count("Sum"), types.count("StatelessIf")), (2, 1))
+        self.assertFalse({choices.SUMMARY_OP, "IsNan"} & set(types))
+
+    def test_eager_mode_has_a_summary_of_each(self) -> None:
+        with summaries() as called:
+            self.assertTrue(bool(all_finite([tf.ones([5]), tf.ones([7], tf.float16)])))
+        self.assertEqual(called.call_count, 2)
 
     @parameterized.expand(
         [
@@ -77,14 +87,22 @@ class ChoicesTest(unittest.TestCase):
     )
     def test_a_small_tensor_alone_gets_plain_ops(self, name: str, arrays: list[np.ndarray], expected: bool) -> None:
         types = op_types(all_finite, arrays)
-        self.assertEqual("IsFinite" in types, expected)
-        self.assertEqual(choices.SUMMARY_OP in types, not expected)
+        self.assertEqual("StatelessIf" not in types, expected)
+        self.assertNotIn(choices.SUMMARY_OP, types)
 
-    def test_one_of_unknown_shape_alone_gets_a_summary(self) -> None:
+    def test_one_of_unknown_shape_alone_gets_a_sum(self) -> None:
         function = tf.function(all_finite, input_signature=[[tf.TensorSpec([None], tf.float32)]], autograph=False)
         types = [op.type for op in function.get_concrete_function().graph.get_operations()]
-        self.assertIn(choices.SUMMARY_OP, types)
+        self.assertIn("StatelessIf", types)
+        self.assertTrue(bool(function([tf.constant([3e38, 3e38])])))
         self.assertFalse(bool(function([tf.constant([1.0, np.nan])])))
+
+    def test_only_dtypes_that_every_device_sums_are_summed(self) -> None:
+        others = [tf.int32, tf.bool, tf.complex64, tf.dtypes.experimental.float8_e5m2]
+        with tf.Graph().as_default():
+            for dtype in (tf.float16, tf.bfloat16, tf.float32, tf.float64, *others):
+                tensor = tf.compat.v1.placeholder(dtype, [2**16])
+                self.assertEqual(choices.is_read_by_sums(tensor), dtype not in others)
 
     @parameterized.expand([("small", 2), ("large", 2**18)])
     def test_one_alone_in_eager_mode_gets_one_summary(self, name: str, size: int) -> None:
@@ -96,30 +114,48 @@ class ChoicesTest(unittest.TestCase):
         called.assert_called_once()
 
     @parameterized.expand([("float32", np.float32), ("float64", np.float64)])
-    def test_large_ones_are_summed(self, name: str, dtype: Any) -> None:
-        small, large = np.ones(2**21 - 1, dtype), np.ones(2**21, dtype)
-        for arrays, sums in (([small, small], 0), ([small, large], 1), ([large, large], 2)):
-            types = op_types(all_finite, arrays)
-            self.assertEqual((types.count("Sum"), types.count("StatelessIf")), (sums + (sums < 2), int(sums > 0)))
+    def test_large_ones_are_summed_in_eager_mode_too(self, name: str, dtype: Any) -> None:
+        small, large = tf.ones([2**21 - 1], dtype), tf.ones([2**21], dtype)
+        for grads, looks in (([small, small], 2), ([small, large], 1), ([large, large], 0)):
+            with (
+                summaries() as called,
+                mock.patch.object(choices, "_MANY", 3),
+                mock.patch.object(choices, "_LARGE", 2**30),
+            ):
+                self.assertTrue(bool(all_finite(grads)))
+            self.assertEqual(called.call_count, looks)
+
+    def test_no_sums_where_plain_ways_are_asked_for_or_xla_compiles(self) -> None:
+        arrays = [np.ones(2**16, np.float32)]
         with choices.plain_ways():
-            self.assertNotIn("Sum", op_types(all_finite, [large]))
-        self.assertNotIn("Sum", op_types(all_finite, [large], xla=True))
+            self.assertNotIn("Sum", op_types(all_finite, arrays))
+        self.assertNotIn("Sum", op_types(all_finite, arrays, xla=True))
         with patched(with_gpu()):
-            self.assertNotIn("StatelessIf", op_types(all_finite, [large]))
+            self.assertIn("Sum", op_types(all_finite, arrays))
 
     @parameterized.expand([("finite", 1.0, 0, True), ("too large", 3e38, 1, True), ("infinite", np.inf, 1, False)])
     def test_those_whose_sums_are_not_finite_are_looked_at_again(
         self, name: str, value: float, again: int, expected: bool
     ) -> None:
-        for grads in ([tf.fill([2**21], value)], [tf.fill([2**21], value), tf.fill([2**21], -value)]):
+        # Of a size that no other test has, which might have made one op of it.
+        size = 2**21 + 64 * len(name)
+        for grads in ([tf.fill([size], value)], [tf.fill([size], value), tf.fill([size], -value)]):
             with summaries() as called:
                 self.assertEqual(bool(all_finite(grads)), expected)
             self.assertEqual(called.call_count, again * len(grads))
             self.assertEqual(bool(tf.function(all_finite, autograph=False)(grads)), expected)
 
+    @parameterized.expand([("finite", 1.0, True), ("too large", 3e38, True), ("infinite", np.inf, False)])
+    def test_that_look_is_a_function_of_its_own(self, name: str, value: float, expected: bool) -> None:
+        function = tf.function(all_finite, autograph=False)
+        grads = [tf.fill([2**16], value), tf.fill([3, 5], -value)]
+        (conditional,) = conditionals(function.get_concrete_function(grads).graph)
+        self.assertFalse(conditional.get_attr("_lower_using_switch_merge"))
+        self.assertEqual(bool(function(grads)), expected)
+
     def test_small_ones_are_stacked(self) -> None:
         types = op_types(all_finite, STACKED_AND_ONE)
-        self.assertEqual((types.count("Pack"), types.count(choices.SUMMARY_OP)), (1, 2))
+        self.assertEqual((types.count("Pack"), types.count("Sum")), (1, 2))
         types = op_types(lambda grads: unscale_gradients(grads[1:], grads[0]), [SCALE, *SMALL])
         self.assertEqual((types.count("RealDiv"), types.count("Unpack")), (1, 1))
 
@@ -168,7 +204,7 @@ class ChoicesTest(unittest.TestCase):
     def test_those_of_unknown_shape_are_not(self) -> None:
         function = tf.function(all_finite, input_signature=[[tf.TensorSpec(None, tf.float32)] * 6], autograph=False)
         types = [op.type for op in function.get_concrete_function().graph.get_operations()]
-        self.assertEqual((types.count("Pack"), types.count(choices.SUMMARY_OP)), (0, 6))
+        self.assertEqual((types.count("Pack"), types.count("Sum")), (0, 6))
         self.assertTrue(bool(function([tf.ones([2])] * 3 + [tf.ones([2, 2])] * 3)))
         self.assertFalse(bool(function([tf.ones([2])] * 5 + [tf.constant(np.nan)])))
 
@@ -176,13 +212,18 @@ class ChoicesTest(unittest.TestCase):
         tf.compat.v1.disable_v2_tensorshape()
         self.addCleanup(tf.compat.v1.enable_v2_tensorshape)
         types = op_types(lambda grads: all_finite(unscale_gradients(grads[1:], grads[0])), [SCALE, *STACKED_AND_ONE])
-        self.assertEqual((types.count("Pack"), types.count(choices.SUMMARY_OP)), (1, 2))
+        self.assertEqual((types.count("Pack"), types.count("Sum")), (1, 2))
 
     def test_large_ones_are_read_in_pieces_that_are_not_copied(self) -> None:
+        # In what eager mode calls as one op: its graph is part of no other.
+        def types_at_once(arrays: list[np.ndarray]) -> list[str]:
+            with choices.run_at_once():
+                return op_types(all_finite, arrays)
+
         for elements, pieces in ((2**18 - 1, 1), (2**18, 2), (3 * 2**18, 6), (3 * 2**20, 8)):
-            types = op_types(all_finite, [np.ones([elements], np.float16)])
+            types = types_at_once([np.ones([elements], np.float16)])
             self.assertEqual(types.count(choices.SUMMARY_OP), pieces)
-        types = op_types(all_finite, [np.ones([5 * 2**18], np.float16), *[np.ones([2**18], np.float16)] * 3])
+        types = types_at_once([np.ones([5 * 2**18], np.float16), *[np.ones([2**18], np.float16)] * 3])
         self.assertEqual(types.count(choices.SUMMARY_OP), 5 + 3)
         sizes = [piece.shape.num_elements() for piece in finite._pieces_of(tf.ones([2**20 + 7]), 2**17)]
         self.assertEqual(sum(sizes), 2**20 + 7)
@@ -193,7 +234,7 @@ class ChoicesTest(unittest.TestCase):
         for xla in (True, False):
             unscale_and_check = lambda grads: all_finite(unscale_gradients(grads[1:], grads[0]))  # noqa: E731
             types = op_types(unscale_and_check, [SCALE, *STACKED_AND_ONE], xla=xla)
-            self.assertEqual("IsFinite" in types, xla)
+            self.assertEqual("Sum" not in types, xla)
             self.assertEqual("Unpack" in types, not xla)
 
     @parameterized.expand(
@@ -246,11 +287,11 @@ class ChoicesTest(unittest.TestCase):
     def test_a_gpu_without_a_kernel_gets_plain_ops(self) -> None:
         # TensorFlow has the summary of float32 on GPUs, but not of bfloat16.
         arrays = [np.ones(3, np.float32), np.ones(4, np.float32), np.ones(3, tf.bfloat16.as_numpy_dtype)]
-        with patched(with_gpu()):
+        with patched(with_gpu()), choices.run_at_once():
             types = op_types(all_finite, arrays)
             damaged = [tf.constant(each) for each in (arrays[0] * np.float32(np.nan), *arrays[1:])]
             result = tf.function(all_finite, autograph=False)(damaged)
-        self.assertEqual((types.count(choices.SUMMARY_OP), types.count("IsFinite")), (2, 1))
+        self.assertEqual((types.count(choices.SUMMARY_OP), types.count("Sum")), (2, 1 + 1))
         self.assertFalse(bool(result))
 
     def test_a_tensor_that_is_on_a_cpu_beside_a_gpu(self) -> None:
@@ -258,11 +299,10 @@ class ChoicesTest(unittest.TestCase):
             self.assertTrue(choices.has_summary(tf.constant([1.0], tf.bfloat16)))
 
     def test_an_op_that_tensorflow_has_no_more(self) -> None:
-        with patched(mock.patch.object(choices, "_summary_kernels", frozenset)):
-            types = op_types(all_finite, SMALL)
-            self.assertEqual((types.count("IsFinite"), types.count("Pack")), (1, 1))
+        with patched(mock.patch.object(choices, "_summary_kernels", frozenset)), summaries() as called:
             self.assertTrue(bool(all_finite([tf.ones([2])])))
             self.assertFalse(bool(all_finite([tf.ones([2]), tf.constant(np.inf)])))
+        called.assert_not_called()
 
     @parameterized.expand(
         [
@@ -296,10 +336,6 @@ class ChoicesTest(unittest.TestCase):
         with tf.Graph().as_default():
             unknown = tf.compat.v1.placeholder(tf.float32, [None])
             self.assertFalse(choices.runs_branches_whole([unknown], {""}))
-
-
-def conditionals(graph: Any) -> list[Any]:
-    return [op for op in graph.get_operations() if op.type in ("If", "StatelessIf")]
 
 
 class FixedScaleTest(unittest.TestCase):
@@ -346,7 +382,7 @@ class BranchesTest(unittest.TestCase):
     def test_of_variables_on_devices(self, devices: list[str], inlined: bool) -> None:
         # The scale is on the first device, whatever devices the variables are on.
         inlined = inlined or devices == ["CPU:1"]
-        (conditional,) = conditionals(self._function(devices).graph)
+        *_, conditional = conditionals(self._function(devices).graph)
         self.assertEqual(conditional.get_attr("_lower_using_switch_merge"), inlined)
 
     def test_in_a_session(self) -> None:
