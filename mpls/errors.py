@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 __all__ = [
     "ArgumentKeyError",
@@ -71,6 +74,10 @@ class SavedStateError(MplsError, ValueError):
     """A file is broken, holds state that no optimizer can have, or state of another kind than the optimizer's."""
 
 
+class GraphStateError(MplsError, NotImplementedError):
+    """What is in the variables of a v1 graph is asked for where there is no session that knows it."""
+
+
 class UnsupportedGraphError(MplsError, RuntimeError):
     """An optimizer is used in a kind of graph in which it does nothing."""
 
@@ -115,8 +122,23 @@ def _short_repr(value: object, limit: int = 200) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
+_nobody_wrote_the_call: ContextVar[bool] = ContextVar("_nobody_wrote_the_call", default=False)
+
+
+@contextmanager
+def without_deprecations() -> Iterator[None]:
+    """Have deprecated forms used without a warning in this block, of this thread: mpls itself makes the calls."""
+    token = _nobody_wrote_the_call.set(True)
+    try:
+        yield
+    finally:
+        _nobody_wrote_the_call.reset(token)
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn, and point at the user's line: the first frame outside mpls and the frameworks that called it."""
+    if issubclass(category, MplsDeprecationWarning) and _nobody_wrote_the_call.get():
+        return
     warnings.warn(message, category, stacklevel=_user_stacklevel())
 
 

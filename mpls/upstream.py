@@ -21,6 +21,7 @@ __all__ = [
     "conditional_of",
     "devices_in",
     "elements_of",
+    "first_control_flow_conditional",
     "graph_key",
     "graph_rewrite_state",
     "has_session_without_rewrite",
@@ -109,6 +110,44 @@ def conditional_of(result: Any) -> Any:
     op = getattr(result, "op", result)
     makers = [op, *(tensor.op for tensor in op.inputs)]
     return next((each for each in makers if each.type in ("If", "StatelessIf")), None)
+
+
+def first_control_flow_conditional(
+    condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], name: str | None
+) -> Any:
+    """Do what `tf.cond` does with TensorFlow's first control flow, whatever the process uses (TF 1.14 to 2.21).
+
+    To switch it for a moment would switch it for all threads.
+
+    Args:
+        condition: scalar boolean tensor of a graph.
+        if_true: returns an op, or tensors.
+        if_false: the same.
+        name: name of the conditional; by default that of `tf.cond`.
+
+    Returns:
+        An op that does it, or the tensors.
+    """
+    from tensorflow.python.ops import control_flow_ops
+
+    with tf.name_scope(name or "cond"):
+        pivots = control_flow_ops.switch(condition, condition)
+        results = []
+        for branch, build in enumerate((if_false, if_true)):
+            context = control_flow_ops.CondContext(condition, pivots[branch], branch)
+            context.Enter()
+            try:
+                result, flat = context.BuildCondBranch(build)
+            finally:
+                context.Exit()
+            context.ExitResult(flat)
+            results.append((result, flat))
+            tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.COND_CONTEXT, context)
+        (_, of_false), (result, of_true) = results
+        merged = [control_flow_ops.merge(list(pair))[0] for pair in zip(of_false, of_true, strict=True)]
+        if isinstance(result, tf.Operation):
+            return tf.group(*merged)
+        return tf.nest.pack_sequence_as(result, merged)
 
 
 def keep_branches_whole(conditional: Any) -> None:

@@ -21,6 +21,7 @@ from mpls.core.state_dict import (
     require_same,
     write_values,
 )
+from mpls.core.weights import Lock
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 
 
@@ -214,6 +215,7 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         self._loss_scale = _variable("loss_scale", self._init_loss_scale, tf.float32)
         self._num_good_steps = _variable("good_steps", 0, tf.int32)
         self._num_bad_steps = _variable("bad_steps", 0, tf.int32)
+        self._lock = Lock()
 
     def get_loss_scale(self) -> Any:
         """Return the loss scale, a scalar float32 variable."""
@@ -226,7 +228,8 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
             finite_grads: scalar boolean tensor, whether all gradients of the step are finite.
 
         Returns:
-            In a graph, the op that does it; in eager mode None.
+            In a graph, a scalar boolean tensor that does it when it is computed, and is true where the scale was due to
+            grow or to shrink; in eager mode None.
         """
         variables = AccumulatingState(self._loss_scale, self._num_good_steps, self._num_bad_steps)
         rule = UpdateRule(
@@ -235,9 +238,15 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
             shrink_ratio=self._decr_ratio,
             shrink_steps=self._decr_every_n_nan_or_inf,
         )
-        before = AccumulatingState(*(tf.convert_to_tensor(variable) for variable in variables))
-        after = next_state(before, finite_grads, rule, select)
-        return tf.group(*(variable.assign(value) for variable, value in zip(variables, after, strict=True)))
+        # In eager mode, what is read is what the next step of another thread has to see written.
+        with self._lock:
+            before = AccumulatingState(*(tf.convert_to_tensor(variable) for variable in variables))
+            after = next_state(before, finite_grads, rule, select)
+            assigned = [variable.assign(value) for variable, value in zip(variables, after, strict=True)]
+        if tf.executing_eagerly():
+            return None
+        with tf.control_dependencies(assigned):
+            return tf.equal(select(finite_grads, after.good_steps, after.bad_steps), 0)
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         values = {name: plain(value) for name, value in read_values(self._variables(), session).items()}

@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from mpls.core.arrival import watch_attached
 from mpls.core.state_dict import checked_weights, plain, read_values, require_keys, require_same, write_values
-from mpls.upstream import Trackable, graph_key, native_v1_class
+from mpls.core.weights import Lock, Weights
+from mpls.upstream import Trackable, native_v1_class
 
 
 def recognition_base(name: str) -> Any:
@@ -58,7 +59,8 @@ class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
 
     def __init__(self) -> None:
         watch_attached()
-        self._weights: dict[tuple[str, str | None], Any] = {}
+        self._variables = Weights()
+        self._lock = Lock()
 
     @abc.abstractmethod
     def __call__(self) -> Any:
@@ -174,8 +176,8 @@ class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
         Raises:
             RuntimeError: there is a variable of that name already, in the same graph.
         """
-        key = (name, graph_key())
-        if key in self._weights:
+        weights = self._weights_here()
+        if name in weights:
             raise RuntimeError(
                 f"{type(self).__name__}._add_weight: name must be new in this graph; got {name!r}, which is taken. "
                 "Use another name, or keep the variable that the first call returned."
@@ -189,17 +191,25 @@ class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
             synchronization=tf.VariableSynchronization.AUTO,
             aggregation=tf.compat.v1.VariableAggregation.NONE,
         )
-        self._weights[key] = variable
+        weights[name] = variable
         self._handle_deferred_dependencies(name=name, trackable=variable)
         return variable
 
     def _weights_here(self) -> dict[str, Any]:
         """Return the variables of the current graph, or of eager mode, by name."""
-        here = graph_key()
-        return {name: weight for (name, key), weight in self._weights.items() if key == here}
+        return self._variables.here()
+
+    def _weights_in(self, graph: Any) -> dict[str, Any]:
+        """Return the variables of a graph, by name."""
+        return self._variables.of(graph)
+
+    @property
+    def _weights(self) -> dict[tuple[str, str | None], Any]:
+        # Read by users' code: the variables by name and by what files the graph.
+        return self._variables.everywhere()
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
-        children = self._weights_here()
+        children = dict(self._weights_here())
         children.update(Trackable._trackable_children(self, save_type, **kwargs))
         return children
 

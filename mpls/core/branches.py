@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import tensorflow as tf
 
 from mpls.core.choices import runs_branches_whole
-from mpls.upstream import conditional_of, devices_in, keep_branches_whole
+from mpls.upstream import conditional_of, devices_in, first_control_flow_conditional, keep_branches_whole
+
+_in_first_control_flow: ContextVar[bool] = ContextVar("_in_first_control_flow", default=False)
+
+
+@contextmanager
+def first_control_flow() -> Iterator[None]:
+    """Have the conditionals of this block, of this thread, be of TensorFlow's first control flow; in a v1 graph."""
+    token = _in_first_control_flow.set(True)
+    try:
+        yield
+    finally:
+        _in_first_control_flow.reset(token)
 
 
 def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], tensors: list[Any]) -> Any:
@@ -54,7 +68,8 @@ def _conditional(
         branches.append(tf.compat.v1.get_default_graph())
         return fn()
 
-    result = tf.cond(condition, lambda: branch(if_true), lambda: branch(if_false), name=name)
+    conditional_in = first_control_flow_conditional if _in_first_control_flow.get() else tf.cond
+    result = conditional_in(condition, lambda: branch(if_true), lambda: branch(if_false), name=name)
     if not tf.executing_eagerly() and not tf.distribute.has_strategy():
         conditional = conditional_of(tf.nest.flatten(result)[0])
         devices = set().union(*map(devices_in, branches))

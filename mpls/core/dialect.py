@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from mpls.errors import ArgumentValueError, error_text
 from mpls.names import RELEASES
 
-__all__ = ["Dialect", "current", "dialect_of", "speak"]
+__all__ = ["Block", "Dialect", "current", "dialect_of", "of_process", "speak"]
 
 
 @dataclass(frozen=True)
@@ -98,18 +99,42 @@ def dialect_of(release: str | None) -> Dialect:
     return Dialect(minor)
 
 
-_current = Dialect()
+_of_process = Dialect()
+_of_block: ContextVar[Dialect | None] = ContextVar("_of_block", default=None)
 
 
 def current() -> Dialect:
     """Return the dialect that wrappers are made in; each keeps the one in which it was made."""
-    return _current
+    found = _of_block.get()
+    return _of_process if found is None else found
+
+
+def of_process() -> Dialect:
+    """Return the dialect of what is made outside of `block`."""
+    return _of_process
 
 
 def speak(dialect: Dialect) -> None:
-    """Set the dialect that wrappers are made in, for the whole process."""
-    global _current
-    _current = dialect
+    """Set the dialect that wrappers are made in, for the whole process, and for the block that this thread is in."""
+    global _of_process
+    _of_process = dialect
+    if _of_block.get() is not None:
+        _of_block.set(dialect)
+
+
+class Block:
+    """A block of one thread, or of one asynchronous task, that has a dialect of its own.
+
+    Args:
+        dialect: the one that it begins with.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._token = _of_block.set(dialect)
+
+    def leave(self) -> None:
+        """End it: what was there before is there again."""
+        _of_block.reset(self._token)
 
 
 def _number(release: str) -> tuple[int, int]:

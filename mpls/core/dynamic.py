@@ -19,7 +19,6 @@ from mpls.core.replicas import call_in_cross_replica_context, decide_together, f
 from mpls.core.rule import ScaleState, UpdateRule, next_state, only_counts
 from mpls.core.select import select
 from mpls.core.state_dict import checked_dynamic, checked_weights, read_values, write_values
-from mpls.upstream import graph_key
 
 _WEIGHTS = ("current_loss_scale", "good_steps")
 
@@ -107,13 +106,13 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
 
     def _use_weight(self, name: str, variable: Any) -> None:
         # Subclasses of users assign what they have made with _add_weight, as the original did.
-        self._weights[name, graph_key()] = variable
+        self._weights_here()[name] = variable
 
     def _created_weight(self, name: str) -> Any:
-        key = (name, graph_key())
-        if key not in self._weights:
+        weights = self._weights_here()
+        if name not in weights:
             call_in_cross_replica_context(self._create_weights_at_first_use)
-        return self._weights[key]
+        return weights[name]
 
     def _create_weights_at_first_use(self) -> None:
         # The name is the checkpoint key of a v1 Saver: it must not depend on where the first use happens to stand.
@@ -121,11 +120,12 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
             self._create_weights()
 
     def _create_weights(self) -> None:
-        here = graph_key()
-        with tf.init_scope():
-            if ("current_loss_scale", here) not in self._weights:
+        weights = self._weights_here()
+        # Of threads that come here together, one creates them. No replica does: it might wait for the others.
+        with tf.init_scope(), self._lock:
+            if "current_loss_scale" not in weights:
                 self._add_weight("current_loss_scale", self._initial_loss_scale, tf.float32)
-            if ("good_steps", here) not in self._weights:
+            if "good_steps" not in weights:
                 self._add_weight("good_steps", 0, tf.int64)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
@@ -183,11 +183,21 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
                 entries are ignored, and no gradients at all count as finite.
 
         Returns:
-            `(update_op, should_apply)`: the op that updates the state, None in eager mode; and a scalar boolean
-            tensor, whether all gradients are finite.
+            `(update_op, should_apply)`: in a graph and inside `tf.function` a scalar boolean tensor, which updates the
+            state when it is computed, and is true where the scale was due to grow; in eager mode None. And a scalar
+            boolean tensor, whether all gradients are finite.
         """
-        op, should_apply = decide_together(grads, lambda finite: (self._advance(finite), finite), self._are_finite)
+        op, should_apply = decide_together(grads, lambda finite: (self._advanced(finite), finite), self._are_finite)
         return op, should_apply
+
+    def _advanced(self, grads_finite: Any) -> Any:
+        """Do what `_advance` does; in a graph, return a tensor that says whether the scale was due to grow."""
+        op = self._advance(grads_finite)
+        if op is None:
+            return None
+        with tf.control_dependencies([op]):
+            # Then the count starts anew, as it does where gradients are not finite.
+            return tf.logical_and(grads_finite, tf.equal(tf.convert_to_tensor(self._num_good_steps), 0))
 
     def _find_finite(self, grads: Any, *, when_summed: bool, are_same: bool) -> Any:
         """Return whether the gradients of all replicas are finite.
@@ -214,7 +224,10 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
         scale, good_steps = self._current_loss_scale, self._num_good_steps
         rule = UpdateRule(self._increment_period, self._multiplier)
         if tf.executing_eagerly() and not tf.distribute.has_strategy():
-            update_eagerly(scale, good_steps, bool(grads_finite), rule)
+            is_finite = bool(grads_finite)
+            # What is read is what the next step of another thread has to see written.
+            with self._lock:
+                update_eagerly(scale, good_steps, is_finite, rule)
             return None
         # Read as late as can be: another worker may have changed them while gradients were computed.
         with tf.control_dependencies([grads_finite] if tf.is_tensor(grads_finite) else []):

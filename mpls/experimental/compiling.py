@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 import mpls.keras
-from mpls.errors import MplsDeprecationWarning
+from mpls.errors import without_deprecations
 from mpls.experimental.optimizer import LossScaleOptimizer
 from mpls.upstream import compile_hooks, loaded_keras, loaded_tf_keras
 
@@ -101,7 +100,5 @@ def _wrap(optimizer: Any, model: Any) -> Any:
     loss_scale = model.dtype_policy.loss_scale
     if loss_scale is None or isinstance(optimizer, mpls.keras.LossScaleOptimizer):
         return optimizer
-    with warnings.catch_warnings():
-        # Nobody wrote this call.
-        warnings.simplefilter("ignore", MplsDeprecationWarning)
+    with without_deprecations():
         return LossScaleOptimizer(optimizer, loss_scale)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import mpls.keras
 from mpls.core import dialect
 from mpls.core import loss_scale as loss_scales
-from mpls.errors import ArgumentValueError, MplsDeprecationWarning, error_text, warn_user
+from mpls.errors import ArgumentValueError, MplsDeprecationWarning, error_text, warn_user, without_deprecations
 from mpls.keras.arguments import check_settings, is_translatable, translate_loss_scale, translated
 from mpls.keras.config_reading import refuse_unknown_keys
 
@@ -106,8 +105,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
     @classmethod
     def _from_arguments(cls, inner_optimizer: Any, settings: dict[str, Any]) -> Any:
         # The constructor of a user's subclass takes the historical arguments.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MplsDeprecationWarning)
+        with without_deprecations():
             optimizer: Any = cls(optimizer=inner_optimizer, loss_scale=_loss_scale_of(settings))
         if "name" in settings:
             optimizer.name = settings["name"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -26,32 +27,54 @@ class ScalingCalls:
 
     Keras 3 has two styles, told apart by the calls of a step: `get_scaled_loss`, `get_unscaled_gradients`,
     `apply_gradients`, as in Keras 2; and `scale_loss`, then `apply` or `apply_gradients`, which unscale. Calls that are
-    traced together are judged together, whatever was called elsewhere in between. Where a step is split over
-    functions that are traced at different times, the style is that of the step before.
+    traced together are judged together, and in eager mode those of a thread, whatever was called elsewhere in between.
+    Where a step is split over functions that are traced at different times, or over threads, the style is that of the
+    step before.
     """
 
     def __init__(self) -> None:
         self.ever: set[str] = set()
         self.has_warned = False
-        self._pending: dict[Any, set[str]] = {}
         self._has_unscaled_style = False
+        self._lock = threading.Lock()
+        # Of graphs and threads that are there: a step that is never finished is forgotten with them.
+        self._pending: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: value for name, value in vars(self).items() if name not in ("_lock", "_pending")}
+        return {**state, "ever": set(self.ever)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+        vars(self).update(state)
 
     def note(self, call: str) -> None:
         """Record a call."""
-        self.ever.add(call)
-        self._pending.setdefault(_here(), set()).add(call)
+        with self._lock:
+            self.ever.add(call)
+            self._pending.setdefault(_here(), set()).add(call)
 
-    def begin_step(self) -> None:
-        """Forget the calls of the step that ends."""
-        self._pending.clear()
+    def begin_step(self) -> set[str]:
+        """Forget the calls of the step that ends, and return them."""
+        with self._lock:
+            calls = self._pending.pop(_here(), None)
+            if calls is None:
+                calls = set().union(*self._pending.values())
+                self._pending.clear()
+            return calls
+
+    def is_first_warning(self) -> bool:
+        """Return whether nothing has been warned of so far; from now on it has."""
+        with self._lock:
+            is_first, self.has_warned = not self.has_warned, True
+            return is_first
 
     def warn_if_forgotten(self) -> None:
         """Begin a new step, and warn, once, if a custom loop applies gradients without having called both methods."""
         self.begin_step()
         forgotten = [call for call in SCALING if call not in self.ever]
-        if not forgotten or self.has_warned:
+        if not forgotten or not self.is_first_warning():
             return
-        self.has_warned = True
         warn_user(
             f"LossScaleOptimizer: apply_gradients() was called, but {'() and '.join(forgotten)}() never was, so the "
             "gradients that are applied are not those of the loss, or were computed without loss scaling. "
@@ -74,8 +97,7 @@ class ScalingCalls:
         Raises:
             CallOrderError: the calls of the step would scale or unscale twice, or never unscale.
         """
-        calls = self._pending.get(_here()) or set().union(*self._pending.values())
-        self.begin_step()
+        calls = self.begin_step()
         _refuse_mix(calls, applying)
         if applying != "apply_gradients":
             return True
@@ -141,6 +163,18 @@ def _refuse_mix(calls: set[str], applying: str) -> None:
     )
 
 
+class _Thread:
+    """Stands for a thread, as long as it runs."""
+
+
+_threads = threading.local()
+
+
 def _here() -> Any:
-    """Return what stands for the function that is being traced; None in eager mode and on other backends."""
-    return None if tf.executing_eagerly() else weakref.ref(tf.compat.v1.get_default_graph())
+    """Return what stands for the function that is being traced; for the thread in eager mode and on other backends."""
+    if not tf.executing_eagerly():
+        return tf.compat.v1.get_default_graph()
+    here = getattr(_threads, "here", None)
+    if here is None:
+        here = _threads.here = _Thread()
+    return here

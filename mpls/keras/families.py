@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+import threading
 from importlib import import_module
 from typing import Any
 
@@ -120,10 +120,22 @@ class ModuleName(str):
         return self.native if is_called_by_keras() else str(self)
 
 
-@cache
+_MIXED = "_classes_of_instances"
+_mixing = threading.Lock()
+
+
 def _mixed(cls: type, family: Any, name: str, module: str, shown: str | None = None) -> type:
-    namespace = {"__module__": module, "__qualname__": name, "__doc__": cls.__doc__, "_shown_name": shown}
-    return type(family)(name, (cls, family), namespace)
+    # The class holds those of its instances, so that they live no longer than it does.
+    with _mixing:
+        known: dict[Any, type] | None = vars(cls).get(_MIXED)
+        if known is None:
+            known = {}
+            type.__setattr__(cls, _MIXED, known)
+        key = family, shown
+        if key not in known:
+            namespace = {"__module__": module, "__qualname__": name, "__doc__": cls.__doc__, "_shown_name": shown}
+            known[key] = type(family)(name, (cls, family), namespace)
+        return known[key]
 
 
 def shown_name(cls: Any) -> str | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from typing import Any
 
 from mpls.core import dialect
-from mpls.errors import MplsDeprecationWarning
+from mpls.errors import without_deprecations
 from mpls.keras.arguments import translate_loss_scale
 from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.families import is_keras_optimizer
@@ -40,9 +39,7 @@ def wrap(optimizer: Any, loss_scale: Any) -> LossScaleOptimizer:
         TypeError: it is of a class of the user's own.
     """
     if dialect.current().is_up_to("2.8"):
-        with warnings.catch_warnings():
-            # Nobody wrote this call.
-            warnings.simplefilter("ignore", MplsDeprecationWarning)
+        with without_deprecations():
             wrapper: LossScaleOptimizer = import_module(_EXPERIMENTAL).LossScaleOptimizer(optimizer, loss_scale)
         return wrapper
     settings = translate_loss_scale(loss_scale, "enable_mixed_precision_graph_rewrite")

@@ -87,7 +87,7 @@ def _numbers_of(loss_scale: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
     if not is_dynamic(loss_scale):
         own = getattr(loss_scale, "_saved_numbers", list)
         return [row for row in own() if row[0].graph is graph]
-    weights = {name: each for (name, key), each in loss_scale._weights.items() if key == graph._graph_key}
+    weights = loss_scale._weights_in(graph)
     growth_steps = int(loss_scale.increment_period)
     rows: dict[str, tuple[float, _Check]] = {
         "current_loss_scale": (float(loss_scale.initial_loss_scale), check_scale),

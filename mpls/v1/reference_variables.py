@@ -8,6 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.branches import first_control_flow
+
 
 @contextmanager
 def branches_may_capture(variables: list[Any]) -> Iterator[None]:
@@ -15,11 +17,8 @@ def branches_may_capture(variables: list[Any]) -> Iterator[None]:
     if not any(map(_is_reference, variables)) or not tf.compat.v1.control_flow_v2_enabled():
         yield
         return
-    tf.compat.v1.disable_control_flow_v2()
-    try:
+    with first_control_flow():
         yield
-    finally:
-        tf.compat.v1.enable_control_flow_v2()
 
 
 def _is_reference(variable: Any) -> bool:

@@ -20,6 +20,7 @@ EXCEPTIONS = {
     "ArgumentValueError": (ValueError,),
     "MplsError": (Exception,),
     "CallOrderError": (RuntimeError,),
+    "GraphStateError": (NotImplementedError,),
     "ReplicaContextError": (ValueError,),
     "SavedStateError": (ValueError,),
     "TensorArgumentError": (TypeError, ValueError),

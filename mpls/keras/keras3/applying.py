@@ -245,8 +245,7 @@ class Applying:
         """Return whether gradients are still scaled, after a look at the calls of the step."""
         is_scaled = self._calls.require_unscaled_once(method)
         refuse_factor(self._optimizer)
-        if not self._calls.ever & {SCALE_LOSS, GET_SCALED_LOSS} and not self._calls.has_warned:
-            self._calls.has_warned = True
+        if not self._calls.ever & {SCALE_LOSS, GET_SCALED_LOSS} and self._calls.is_first_warning():
             unscaled = "divided by a loss scale that the loss was not multiplied by" if is_scaled else "not scaled"
             warn_user(
                 f"LossScaleOptimizer: {method}() was called, but neither scale_loss() nor get_scaled_loss() ever was, "

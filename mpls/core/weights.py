@@ -1,0 +1,80 @@
+"""The variables of an object that is used in eager mode and in several graphs, each of which has its own."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.errors import GraphStateError
+from mpls.upstream import graph_key
+
+__all__ = ["Lock", "Weights"]
+
+_ATTRIBUTE = "_mpls_weights"
+
+
+class Lock:
+    """A reentrant lock that an object which is copied and pickled can have: the copy has a lock of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> Any:
+        return Lock, ()
+
+
+class Weights:
+    """Variables by name: those of eager mode are held here, those of a graph by the graph.
+
+    A variable keeps its graph alive. So nothing that outlives the graph may hold its variables.
+    """
+
+    def __init__(self) -> None:
+        self._eager: dict[str, Any] = {}
+        self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def here(self) -> dict[str, Any]:
+        """Return those of the outermost graph of the moment, or of eager mode; what is added to them stays."""
+        if tf.executing_eagerly():
+            return self._eager
+        with tf.init_scope():
+            return self._eager if tf.executing_eagerly() else self.of(tf.compat.v1.get_default_graph())
+
+    def of(self, graph: Any) -> dict[str, Any]:
+        """Return those of a graph; what is added to them stays."""
+        stores = getattr(graph, _ATTRIBUTE, None)
+        if stores is None:
+            stores = weakref.WeakKeyDictionary()
+            setattr(graph, _ATTRIBUTE, stores)
+        self._graphs.add(graph)
+        found: dict[str, Any] = stores.setdefault(self, {})
+        return found
+
+    def everywhere(self) -> dict[tuple[str, str | None], Any]:
+        """Return all that are alive, by name and by the key under which TensorFlow files what is of a graph."""
+        found: dict[tuple[str, str | None], Any] = {(name, None): each for name, each in self._eager.items()}
+        for graph in list(self._graphs):
+            found.update({(name, str(graph._graph_key)): each for name, each in self.of(graph).items()})
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        if graph_key() is not None and self.here():
+            raise GraphStateError(
+                "A loss scale must be in eager mode to be copied or pickled; got one with variables of a v1 graph, "
+                "which have values in sessions only. Copy it where it is made, or take opt.state_dict(session). "
+                "See MIGRATION.md#files-of-ones-own"
+            )
+        return {"_eager": self._eager}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+        self._eager = state["_eager"]

@@ -1,0 +1,224 @@
+"""One optimizer, or several, stepped by several threads: no step is lost, and no thread changes what others do."""
+
+from __future__ import annotations
+
+import threading
+import unittest
+import warnings
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.contrib
+import mpls.experimental
+import mpls.keras
+import mpls.v1
+from mpls import errors
+from mpls.core import choices
+
+from .devices import tf_variable
+from .hosts import HOSTS, Host
+from .setups import Scaling, Term
+
+v1 = tf.compat.v1
+
+THREADS, STEPS, GROWTH_STEPS = 4, 60, 50
+FAMILIES = ("v1", "keras_legacy", "keras_new", "keras3", "keras3_apply")
+
+
+def in_threads(work: Callable[[int], None], count: int = THREADS) -> None:
+    """Run `work(index)` in threads that begin together; raise what one of them raises."""
+    failures: list[BaseException] = []
+    start = threading.Barrier(count)
+
+    def run(index: int) -> None:
+        try:
+            start.wait(20)
+            work(index)
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def step_of(host: Host, opt: Any, factor: float = 1e-3) -> Callable[[], Any]:
+    """Return what takes a step with variables of its own; a scale grows or shrinks, whatever thread does it."""
+    variables = [host.make_variable(Term([1.0, 2.0, 3.0]), f"variable{index}") for index in range(3)]
+    host.build(opt, variables)
+
+    def step() -> None:
+        grads = [tf.constant([factor, factor, factor])] * len(variables)
+        if host.name == "keras3_apply":
+            opt.scale_loss(tf.constant(1.0))
+            opt.apply([grad * host.scale(opt) for grad in grads], variables)
+            return
+        if host.name != "v1":
+            opt.get_scaled_loss(tf.constant(1.0))
+            grads = opt.get_unscaled_gradients([grad * opt.loss_scale for grad in grads])
+        opt.apply_gradients(list(zip(grads, variables, strict=True)))
+
+    return step
+
+
+class OneOptimizerTest(unittest.TestCase):
+    """What each thread counts is in the count, and the scale has grown as often as it should."""
+
+    @parameterized.expand([(family, mode) for family in FAMILIES for mode in ("eager", "function")])
+    def test_no_step_is_lost(self, family: str, mode: str) -> None:
+        host = HOSTS[family]
+        opt = host.wrap(host.make_inner("sgd", None), Scaling(8.0, GROWTH_STEPS))
+        step = step_of(host, opt)
+        step = tf.function(step, autograph=False) if mode == "function" else step
+        # Functions are traced before; in eager mode the first step of each thread is the first of all.
+        taken = 0 if mode == "eager" else 1
+        if taken:
+            step()
+        in_threads(lambda _: [step() for _ in range(STEPS)] and None)
+        taken += THREADS * STEPS
+        good, scale = int(tf_variable(host.good_steps(opt))), float(tf_variable(host.scale(opt)))
+        if mode == "eager":
+            self.assertEqual((good, scale), (taken % GROWTH_STEPS, 8.0 * 2 ** (taken // GROWTH_STEPS)))
+            return
+        # Two functions may come to the growth together, as with the original; no count of a finite step is lost.
+        self.assertLessEqual(scale, 8.0 * 2 ** (taken // GROWTH_STEPS))
+
+    @parameterized.expand(FAMILIES)
+    def test_no_step_of_a_function_is_lost_below_the_growth(self, family: str) -> None:
+        host = HOSTS[family]
+        opt = host.wrap(host.make_inner("sgd", None), Scaling(8.0, 10**6))
+        step = tf.function(step_of(host, opt), autograph=False)
+        step()
+        in_threads(lambda _: [step() for _ in range(STEPS)] and None)
+        self.assertEqual(int(tf_variable(host.good_steps(opt))), 1 + THREADS * STEPS)
+
+    def test_overflows_and_finite_steps(self) -> None:
+        host = HOSTS["v1"]
+        opt = host.wrap(host.make_inner("sgd", None), Scaling(2.0**100, 10**6))
+        steps = [step_of(host, opt, np.inf if index % 2 else 1.0) for index in range(THREADS)]
+        in_threads(lambda index: [steps[index]() for _ in range(20)] and None)
+        self.assertEqual(float(host.scale(opt)), 2.0 ** (100 - 2 * 20))
+
+    def test_a_loss_scale_that_is_updated(self) -> None:
+        scale = mpls.v1.DynamicLossScale(1.0, 10)
+        in_threads(lambda _: [scale.update([tf.ones([2])]) for _ in range(25)] and None)
+        self.assertEqual((float(scale()), int(scale._num_good_steps)), (2.0**10, 0))
+
+    def test_a_manager_of_contrib(self) -> None:
+        manager = mpls.contrib.ExponentialUpdateLossScaleManager(1.0, 10)
+        in_threads(lambda _: [manager.update_loss_scale(tf.constant(True)) for _ in range(25)] and None)
+        self.assertEqual(float(manager.get_loss_scale()), 2.0**10)
+
+
+class StylesTest(unittest.TestCase):
+    """Each thread's calls are judged by themselves."""
+
+    def test_each_thread_has_a_style_of_its_own(self) -> None:
+        opt = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(1.0), initial_scale=8.0)
+        variables = [keras.Variable([1.0]), keras.Variable([1.0])]
+        opt.build(variables)
+        turns = threading.Barrier(2)
+
+        def work(index: int) -> None:
+            for _ in range(10):
+                turns.wait(20)
+                if index:
+                    opt.scale_loss(tf.constant(1.0))
+                    grads = [tf.constant([8.0 * 0.0625])]
+                else:
+                    opt.get_scaled_loss(tf.constant(1.0))
+                    grads = opt.get_unscaled_gradients([tf.constant([8.0 * 0.0625])])
+                # Both threads have made their calls before one applies.
+                turns.wait(20)
+                opt.apply_gradients(list(zip(grads, [variables[index]], strict=True)))
+
+        in_threads(work, 2)
+        self.assertEqual([float(each.numpy()[0]) for each in variables], [1.0 - 10 * 0.0625] * 2)
+
+    def test_a_step_that_is_split_over_threads(self) -> None:
+        opt = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(1.0), initial_scale=8.0)
+        variable = keras.Variable([1.0])
+        found: list[Any] = []
+
+        def unscale() -> None:
+            opt.get_scaled_loss(tf.constant(1.0))
+            found.extend(opt.get_unscaled_gradients([tf.constant([4.0])]))
+
+        thread = threading.Thread(target=unscale)
+        thread.start()
+        # A thread that is still there when the gradients are applied.
+        thread.join()
+        unscale()
+        opt.apply_gradients([(found[0], variable)])
+        self.assertEqual(float(variable.numpy()[0]), 0.5)
+
+    def test_one_warning_of_forgotten_scaling(self) -> None:
+        opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(1.0))
+        variable = tf.Variable([1.0])
+        opt.build([variable])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            in_threads(lambda _: opt.apply_gradients([(tf.constant([0.5]), variable)]))
+        self.assertEqual(len([each for each in caught if each.category is errors.MplsWarning]), 1)
+
+
+class OtherThreadsTest(unittest.TestCase):
+    """What a block chooses is of its thread."""
+
+    def _seen_elsewhere(self, look: Callable[[], Any]) -> Any:
+        seen: list[Any] = []
+        thread = threading.Thread(target=lambda: seen.append(look()))
+        thread.start()
+        thread.join()
+        return seen[0]
+
+    def test_plain_ways(self) -> None:
+        with choices.plain_ways():
+            self.assertTrue(choices.uses_plain_ways())
+            self.assertFalse(self._seen_elsewhere(choices.uses_plain_ways))
+        self.assertFalse(choices.uses_plain_ways())
+
+    def test_deprecations_of_calls_that_nobody_wrote(self) -> None:
+        def warned() -> int:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.SGD(), 8)
+            return len(caught)
+
+        with errors.without_deprecations():
+            self.assertEqual((warned(), self._seen_elsewhere(warned)), (0, 1))
+        self.assertEqual(warned(), 1)
+
+    def test_reference_variables_leave_control_flow_alone(self) -> None:
+        switches = [
+            mock.patch.object(v1, name, side_effect=AssertionError(f"{name} was called"))
+            for name in ("disable_control_flow_v2", "enable_control_flow_v2")
+        ]
+        self.assertTrue(v1.control_flow_v2_enabled())
+        with switches[0], switches[1], tf.Graph().as_default(), v1.Session() as session:
+            variable = v1.get_variable("variable", initializer=[1.0, 2.0], use_resource=False)
+            factor = v1.placeholder(tf.float32, [])
+            opt = v1.train.MomentumOptimizer(0.5, 0.5)
+            opt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, mpls.v1.DynamicLossScale(8.0, 2))
+            train_op = opt.minimize(variable * factor)
+            session.run(v1.global_variables_initializer())
+            for value in (1.0, np.inf, 1.0, 1.0):
+                session.run(train_op, {factor: value})
+            weights, scale = session.run([variable, opt._loss_scale()])
+        self.assertEqual(weights.tolist(), [1 - 0.5 * 4.25, 2 - 0.5 * 4.25])
+        self.assertEqual(scale, 8.0)
+
+
+if __name__ == "__main__":
+    unittest.main()
