@@ -7,6 +7,7 @@ from any other can catch `MplsError`.
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import warnings
 from collections.abc import Iterator
@@ -64,6 +65,10 @@ class ArgumentKeyError(MplsError, KeyError):
 
 class CallOrderError(MplsError, RuntimeError):
     """Calls that exclude each other were made in one step, or one that the step needs was not."""
+
+
+class NotPicklableError(MplsError, pickle.PicklingError):
+    """An optimizer is pickled that holds what cannot be pickled."""
 
 
 class ReplicaContextError(MplsError, ValueError):

@@ -97,6 +97,11 @@ def concrete_class(cls: Any, family: Any, spoken: Dialect) -> type:
     return _mixed(cls, family, family.serialized_name, module, shown)
 
 
+def public_class(cls: Any) -> type:
+    """Return the class that users call for instances of this one: that of mpls, or their own."""
+    return next(base for base in cls.__mro__ if "_shown_name" not in vars(base))
+
+
 class ModuleName(str):
     """The `__module__` of a class that goes by the name of a native one in what tf_keras writes.
 

@@ -15,7 +15,7 @@ from mpls.core.gradients import scale_loss, unscale_gradients
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic
 from mpls.core.replicas import in_replica_context
 from mpls.core.restoring import Restorable
-from mpls.errors import ArgumentTypeError, error_text
+from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
 from mpls.keras.meta import LossScaleOptimizerMeta
 from mpls.upstream import Trackable, graph_key, keras_graph_session, track_in_keras_graph
@@ -134,6 +134,18 @@ class TfKerasMembers(Restorable):
         # By the public method, which users' subclasses override.
         grads = self.get_unscaled_gradients([grad for grad, _ in grads_and_vars])
         return [(grad, variable) for grad, (_, variable) in zip(grads, grads_and_vars, strict=True)]
+
+    def __copy__(self) -> Any:
+        copied = type(self).__new__(type(self))
+        vars(copied).update(vars(self))
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise NotPicklableError(
+            "LossScaleOptimizer: an optimizer that is pickled must be one of Keras 3; got one of tf_keras, which "
+            "cannot be pickled by itself either. Pickle the model, or opt.get_config() and opt.state_dict(). "
+            "See MIGRATION.md#files-of-ones-own"
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         copied = type(self).__new__(type(self))

@@ -640,7 +640,7 @@ def cross_replica(subject: Keras3Subject, args: Args) -> Any:
         return attempt(lambda: optimizer.apply_gradients([(tf.constant(1.0), variable)]))
 
 
-def pickle_copy(subject: Keras3Subject, args: Args) -> Any:
+def copied(subject: Keras3Subject, args: Args) -> Any:
     _, optimizer = make(subject, args)
     return {"deepcopy": attempt(lambda: type(copy.deepcopy(optimizer)).__name__)}
 
@@ -648,6 +648,8 @@ def pickle_copy(subject: Keras3Subject, args: Args) -> Any:
 FACTS: dict[str, Callable[[Keras3Subject, Args], Any]] = {
     "dir": listed,
     "isinstance": base_classes,
+    # It was recorded under this name, and only copied.
+    "pickle_copy": copied,
     **{
         fact.__name__: fact
         for fact in (
@@ -662,7 +664,6 @@ FACTS: dict[str, Callable[[Keras3Subject, Args], Any]] = {
             from_config,
             getattr_missing,
             iterations,
-            pickle_copy,
             scaled_loss,
             schedule,
             setattrs,

@@ -501,7 +501,7 @@ def cross_replica(subject: Subject, args: Args) -> Any:
         return attempt(lambda: optimizer.apply_gradients([(tf.constant(1.0), variable)]))
 
 
-def pickle_copy(subject: Subject, args: Args) -> Any:
+def copied(subject: Subject, args: Args) -> Any:
     _, optimizer = make(subject, args)
     return {"deepcopy": attempt(lambda: class_name(copy.deepcopy(optimizer)))}
 
@@ -520,6 +520,8 @@ def qualified(cls: type) -> str:
 FACTS: dict[str, Callable[[Subject, Args], Any]] = {
     "dir": listed,
     "isinstance": base_classes,
+    # It was recorded under this name, and only copied.
+    "pickle_copy": copied,
     **{
         fact.__name__: fact
         for fact in (
@@ -536,7 +538,6 @@ FACTS: dict[str, Callable[[Subject, Args], Any]] = {
             get_updates,
             getattr_missing,
             iterations,
-            pickle_copy,
             scaled_loss,
             scaled_loss_late_binding,
             schedule,

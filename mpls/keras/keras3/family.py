@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any
 
 import keras
 
 from mpls.core.arrival import Node, is_bare, require_valid_state
+from mpls.core.dialect import Block, Dialect
 from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.restoring import Restorable
 from mpls.errors import ArgumentValueError, error_text
 from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.delegation import CallableList, delegated
+from mpls.keras.families import public_class
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.applying import Applying
 from mpls.keras.keras3.refusals import refuse_factor, require_known_backend, require_tensorflow_for
@@ -48,6 +51,7 @@ class Family(Restorable, Applying, _Native, metaclass=LossScaleOptimizerMeta):
     if TYPE_CHECKING:
         # Defined by the public class.
         dynamic: bool
+        _dialect: Dialect
         _shows_loss_scale_object: bool
 
     def _init_family(self, inner_optimizer: Any, name: str | None) -> None:
@@ -122,6 +126,13 @@ class Family(Restorable, Applying, _Native, metaclass=LossScaleOptimizerMeta):
     def __dir__(self) -> list[str]:
         # Keras saves what it finds here: the wrapped optimizer by its public name.
         return [name for name in super().__dir__() if name != "_optimizer"]
+
+    def __reduce__(self) -> Any:
+        # Keras' own archive, and what it leaves out of one for an optimizer that is not in a model.
+        _, (archive,) = super().__reduce__()
+        state = self.state_dict() if hasattr(self._loss_scale, "load_state_dict") else None
+        classes = public_class(type(self)), type(self._loss_scale)
+        return _unpickled, (classes, self._dialect, archive.getvalue(), state)
 
     @staticmethod
     def deserialize_optimizer(config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
@@ -244,6 +255,18 @@ class Family(Restorable, Applying, _Native, metaclass=LossScaleOptimizerMeta):
     _stateful_handle_finite_grads = _stateful_handle_non_finite_grads = update_step
     _stateless_handle_finite_grads = _stateless_handle_non_finite_grads = update_step
     _tf_apply = _common_apply = update_step
+
+
+def _unpickled(classes: tuple[type, ...], spoken: Dialect, archive: bytes, state: dict[str, Any] | None) -> Any:
+    block = Block(spoken)
+    try:
+        with keras.saving.custom_object_scope({each.__name__: each for each in classes}):
+            optimizer = _Native._unpickle_model(io.BytesIO(archive))
+    finally:
+        block.leave()
+    if state is not None:
+        optimizer.load_state_dict(state)
+    return optimizer
 
 
 # Keras may have been loaded after mpls.keras was.

@@ -1,0 +1,211 @@
+"""Wrappers are pickled and copied, here and for another process, as those of the frameworks are."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.experimental
+import mpls.keras
+import mpls.v1
+from mpls.errors import GraphStateError, NotPicklableError, without_deprecations
+
+
+class Sub(mpls.keras.LossScaleOptimizer):
+    """A user's class."""
+
+
+class SubWithArguments(mpls.experimental.LossScaleOptimizer):
+    """A user's class with the historical arguments."""
+
+    def __init__(self, optimizer: Any, loss_scale: Any = "dynamic") -> None:
+        super().__init__(optimizer, loss_scale)
+
+
+class Own(mpls.v1.LossScale):
+    """A user's loss scale."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = self._add_weight("value", 16.0, tf.float32)
+
+    def __call__(self) -> Any:
+        return tf.convert_to_tensor(self.value)
+
+    def update(self, grads: Any) -> tuple[Any, Any]:
+        self.value.assign(self.value * 2)
+        return None, True
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+
+def of_old(loss_scale: Callable[[], Any], release: str = "2.3") -> Any:
+    with mpls.install(as_of=release), without_deprecations():
+        return mpls.experimental.LossScaleOptimizer(keras.optimizers.SGD(0.5, 0.5), loss_scale())
+
+
+MADE: dict[str, Callable[[], Any]] = {
+    "dynamic": lambda: mpls.keras.LossScaleOptimizer(keras.optimizers.Adam(), initial_scale=8.0),
+    "fixed": lambda: mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(), dynamic=False, initial_scale=8.0),
+    "subclass": lambda: Sub(keras.optimizers.SGD(0.5), dynamic_growth_steps=7),
+    "experimental": lambda: _silently(lambda: mpls.experimental.LossScaleOptimizer(keras.optimizers.SGD(), "dynamic")),
+    "experimental_subclass": lambda: _silently(lambda: SubWithArguments(keras.optimizers.SGD())),
+    "of_old": lambda: of_old(lambda: mpls.v1.DynamicLossScale(4.0, 9, 4.0)),
+    "of_old_fixed": lambda: of_old(lambda: 32.0, "2.0"),
+    "of_old_own": lambda: of_old(Own),
+}
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "pickle": lambda opt: pickle.loads(pickle.dumps(opt)),
+    "oldest_protocol": lambda opt: pickle.loads(pickle.dumps(opt, protocol=0)),
+    "deepcopy": copy.deepcopy,
+}
+
+
+def _silently(make: Callable[[], Any]) -> Any:
+    with without_deprecations():
+        return make()
+
+
+def take_step(opt: Any, factor: float = 1.0) -> float:
+    variables = opt.inner_optimizer._trainable_variables
+    variable = variables[0] if variables else keras.Variable([1.0, 2.0])
+    opt.get_scaled_loss(tf.constant(1.0))
+    grads = opt.get_unscaled_gradients([tf.constant([factor, factor]) * opt._loss_scale()])
+    opt.apply_gradients([(grads[0], variable)])
+    return float(variable.numpy()[0])
+
+
+def state_of(opt: Any) -> tuple[Any, ...]:
+    return type(opt), opt.get_config(), opt._dialect, opt.state_dict()
+
+
+class Keras3Test(unittest.TestCase):
+    """What Keras can pickle by itself, it can in a wrapper."""
+
+    @parameterized.expand([(made, way) for made in MADE for way in WAYS])
+    def test_what_comes_out_is_the_same(self, made: str, way: str) -> None:
+        opt = MADE[made]()
+        copied = WAYS[way](opt)
+        self.assertIs(type(copied), type(opt))
+        self.assertIsNot(copied.inner_optimizer, opt.inner_optimizer)
+        self.assertEqual(state_of(copied), state_of(opt))
+        # Each has its own state from then on.
+        before = opt.state_dict()
+        take_step(copied)
+        self.assertEqual(opt.state_dict(), before)
+
+    @parameterized.expand([(made,) for made in MADE])
+    def test_the_loss_scale_goes_along_from_the_middle_of_training(self, made: str) -> None:
+        opt = MADE[made]()
+        take_step(opt)
+        take_step(opt, np.inf) if made == "dynamic" else take_step(opt)
+        with warnings.catch_warnings():
+            # Keras says so of each optimizer with slots that is not in a model.
+            warnings.filterwarnings("ignore", "Skipping variable loading for optimizer", UserWarning)
+            copied = pickle.loads(pickle.dumps(opt))
+        self.assertEqual(copied.state_dict(), opt.state_dict())
+        take_step(copied)
+
+    def test_a_model_has_all_of_it(self) -> None:
+        model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])
+        model.compile(MADE["dynamic"](), "mse")
+        data = np.ones([4, 2], np.float32), np.ones([4, 1], np.float32)
+        model.fit(*data, epochs=3, verbose=0)
+        copied = pickle.loads(pickle.dumps(model))
+        self.assertEqual(copied.optimizer.state_dict(), model.optimizer.state_dict())
+        self.assertEqual(int(copied.optimizer.iterations), 3)
+        results = [each.fit(*data, verbose=0).history["loss"] for each in (model, copied)]
+        self.assertEqual(results[0], results[1])
+
+    def test_by_another_process(self) -> None:
+        opt = MADE["dynamic"]()
+        opt.load_state_dict({"dynamic": True, "scale": 2.0, "good_steps": 5})
+        program = (
+            "import pickle, sys\n"
+            "opt = pickle.load(open(sys.argv[1], 'rb'))\n"
+            "import mpls.keras, keras\n"
+            "assert isinstance(opt, mpls.keras.LossScaleOptimizer)\n"
+            "assert isinstance(opt.inner_optimizer, keras.optimizers.Adam)\n"
+            "print(opt.state_dict())\n"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "opt.pickle")
+            path.write_bytes(pickle.dumps(opt))
+            done = subprocess.run(
+                [sys.executable, "-c", program, str(path)],
+                env=dict(os.environ),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        self.assertEqual(done.stdout.strip(), str(opt.state_dict()))
+
+
+class TfKerasTest(unittest.TestCase):
+    """What tf_keras cannot pickle by itself is a clear error, and copies as before."""
+
+    @parameterized.expand([("legacy", tf_keras.optimizers.legacy.SGD), ("new", tf_keras.optimizers.SGD)])
+    def test_pickle_is_refused(self, name: str, optimizer: Any) -> None:
+        opt = mpls.keras.LossScaleOptimizer(optimizer(0.5))
+        with self.assertRaises((AttributeError, TypeError, pickle.PicklingError)):
+            pickle.dumps(optimizer(0.5))
+        with self.assertRaisesRegex(NotPicklableError, r"opt\.get_config\(\) and opt\.state_dict\(\)"):
+            pickle.dumps(opt)
+        again = type(opt).from_config(opt.get_config())
+        again.load_state_dict(pickle.loads(pickle.dumps(opt.state_dict())))
+        self.assertEqual(again.get_config(), opt.get_config())
+        shallow = copy.copy(opt)
+        self.assertIs(type(shallow), type(opt))
+        self.assertIs(shallow.inner_optimizer, opt.inner_optimizer)
+
+    def test_copies_of_legacy_ones_go_on_by_themselves(self) -> None:
+        opt = Sub(tf_keras.optimizers.legacy.SGD(0.5), initial_scale=8.0)
+        variable = tf.Variable([1.0])
+        opt.minimize(lambda: variable * variable, [variable])
+        copied = copy.deepcopy(opt)
+        self.assertEqual(state_of(copied), state_of(opt))
+        copied.minimize(lambda: variable * np.inf, [variable])
+        self.assertEqual((float(opt.loss_scale), float(copied.loss_scale)), (8.0, 4.0))
+
+
+class LossScaleTest(unittest.TestCase):
+    """Loss scales and v1 wrappers."""
+
+    def test_v1_wrappers(self) -> None:
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.MomentumOptimizer(0.5, 0.5), "dynamic")
+        variable = tf.Variable([1.0])
+        opt.minimize(lambda: variable * np.inf, [variable])
+        for way in (WAYS["pickle"], WAYS["deepcopy"]):
+            copied = way(opt)
+            self.assertEqual(copied.state_dict(), opt.state_dict())
+            copied.minimize(lambda: variable * np.inf, [variable])
+            self.assertEqual((float(opt._loss_scale()), float(copied._loss_scale())), (2.0**14, 2.0**13))
+
+    @parameterized.expand([(way,) for way in WAYS])
+    def test_one_with_variables_of_a_graph_is_refused(self, way: str) -> None:
+        with tf.Graph().as_default():
+            scale = mpls.v1.DynamicLossScale()
+            with self.assertRaisesRegex(GraphStateError, r"opt\.state_dict\(session\)"):
+                WAYS[way](scale)
+            self.assertEqual(WAYS[way](mpls.v1.FixedLossScale(8)).get_config(), {"loss_scale_value": 8.0})
+
+
+if __name__ == "__main__":
+    unittest.main()
