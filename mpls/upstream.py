@@ -26,7 +26,6 @@ __all__ = [
     "graph_rewrite_state",
     "has_session_without_rewrite",
     "hidden_from_xla",
-    "is_called_by_keras",
     "is_compiled_by_xla",
     "is_dtensor_strategy_set",
     "is_graph_rewrite_enabled",
@@ -279,11 +278,6 @@ def serialize_as_keras_policy(cls: type) -> None:
         from keras.src import api_export
 
         api_export.REGISTERED_OBJS_TO_NAMES[cls] = "keras.DTypePolicy"
-
-
-def is_called_by_keras() -> bool:
-    """Return whether a function of Keras 3 has called the method that asks."""
-    return str(sys._getframe(2).f_globals.get("__name__", "")).startswith("keras.")
 
 
 def compile_hooks() -> list[tuple[type, str]]:

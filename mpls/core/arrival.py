@@ -24,6 +24,7 @@ from mpls.upstream_saving import (
 )
 
 __all__ = [
+    "FAMILY_NAMES",
     "Node",
     "examine",
     "examine_place",
@@ -37,7 +38,7 @@ __all__ = [
     "watch_attached",
 ]
 
-_FAMILIES = {
+FAMILY_NAMES = {
     "v1": "a tf.compat.v1.train optimizer",
     "legacy": "a legacy optimizer of tf_keras",
     "new": "a new optimizer of tf_keras",
@@ -236,7 +237,7 @@ def refuse_other_family(node: Node, family: str) -> None:
     if found in (None, family):
         return
     raise SavedStateError(
-        f"{node.subject} must be the state of {_FAMILIES[family]}; got that of {_FAMILIES[str(found)]}. Call "
+        f"{node.subject} must be the state of {FAMILY_NAMES[family]}; got that of {FAMILY_NAMES[str(found)]}. Call "
         f"mpls.convert_state({node.path!r}, opt, variables), and restore the rest without the optimizer. "
         f"See MIGRATION.md#{ANCHOR}"
     )

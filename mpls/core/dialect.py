@@ -66,12 +66,21 @@ class Dialect:
         """Whether it is the name, whatever it holds: from TF 2.10 on. By default a string is, and a number goes on."""
         return self.is_from("2.10")
 
-    def wrapper_name(self, is_experimental: bool) -> str | None:
-        """Return what the class of instances was called, up to TF 2.8; None where it depends on the family."""
-        if not self.is_up_to("2.8"):
-            return None
-        is_v1 = is_experimental and self.is_from("2.4")
-        return "LossScaleOptimizerV1" if is_v1 else "LossScaleOptimizer"
+    def wrapper_name(self, is_experimental: bool, is_legacy: bool = False) -> str | None:
+        """Return what the class of wrappers was called; None where the family says it.
+
+        The experimental one was `LossScaleOptimizerV1` from TF 2.4 to 2.8, the newest release that had it, in which all
+        optimizers were those that are called legacy now.
+
+        Args:
+            is_experimental: whether it is that one.
+            is_legacy: whether its instances wrap legacy optimizers.
+        """
+        if self.is_up_to("2.3"):
+            return "LossScaleOptimizer"
+        if is_experimental and (is_legacy or self.is_up_to("2.8")):
+            return "LossScaleOptimizerV1"
+        return "LossScaleOptimizer" if self.is_up_to("2.8") else None
 
 
 def dialect_of(release: str | None) -> Dialect:

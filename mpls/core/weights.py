@@ -69,8 +69,8 @@ class Weights:
     def __getstate__(self) -> dict[str, Any]:
         if graph_key() is not None and self.here():
             raise GraphStateError(
-                "A loss scale must be in eager mode to be copied or pickled; got one with variables of a v1 graph, "
-                "which have values in sessions only. Copy it where it is made, or take opt.state_dict(session). "
+                "LossScale: what is copied or pickled must have no variables of a v1 graph, whose values are in "
+                f"sessions; got {sorted(self.here())} (list). Take loss_scale.state_dict(session). "
                 "See MIGRATION.md#files-of-ones-own"
             )
         return {"_eager": self._eager}

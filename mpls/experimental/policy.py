@@ -11,8 +11,9 @@ from mpls.core import dialect
 from mpls.core import loss_scale as loss_scales
 from mpls.errors import ArgumentValueError, error_text
 from mpls.experimental.compiling import patch_compile
+from mpls.keras.callers import is_asked_by_keras
 from mpls.keras.policy import set_everywhere
-from mpls.upstream import is_called_by_keras, loaded_keras, loaded_tf_keras, native_policies
+from mpls.upstream import loaded_keras, loaded_tf_keras, native_policies
 
 __all__ = ["Policy", "get_layer_policy", "global_policy", "set_policy"]
 
@@ -90,7 +91,7 @@ class Policy(mpls.keras.Policy):
         """Return `{'name': str, 'loss_scale': dict or None}`, without the latter if it is the default."""
         config = super().get_config()
         # Keras 3 puts it in files, and its own class, which loads them, takes the name only.
-        if not self._is_default and not is_called_by_keras():
+        if not self._is_default and not is_asked_by_keras(self, ("keras.",)):
             config["loss_scale"] = loss_scales.serialize(self.loss_scale)
         return config
 

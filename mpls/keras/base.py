@@ -15,7 +15,7 @@ from mpls.core.loss_scale import DynamicLossScale, LossScale
 from mpls.core.scaling import exceeds
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.keras.arguments import check_settings, is_translatable, refuse_wrapped, translated
-from mpls.keras.callers import is_called_by_keras
+from mpls.keras.callers import is_asked_by_keras
 from mpls.keras.calls import (
     GET_SCALED_LOSS,
     GET_UNSCALED_GRADIENTS,
@@ -149,7 +149,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         spoken = dialect.current()
         # The family is known only now; from here on the instance has its methods. Subclasses of users keep
         # their own, whatever their constructors take.
-        self.__class__ = concrete_class(type(self), family, spoken)
+        self.__class__ = concrete_class(type(self), family, spoken, inner_optimizer)
         self._init_family(inner_optimizer, name)
         # Past the __setattr__ of the frameworks' bases, which tracks and delegates.
         vars(self).update(
@@ -237,7 +237,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
             itself reads the config of a dynamic scale.
         """
         # Files hold what any release since then reads, where it can say the same.
-        if self._shows_loss_scale_object and not (is_called_by_keras() and is_translatable(self._loss_scale)):
+        if self._shows_loss_scale_object and not (is_asked_by_keras(self) and is_translatable(self._loss_scale)):
             return for_whom(self, config_of_old(self))
         config = {
             **self._family_config(),

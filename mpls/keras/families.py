@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from mpls.core import dialect
+from mpls.core.arrival import FAMILY_NAMES
 from mpls.core.dialect import Dialect
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.keras.callers import is_called_by_keras
@@ -73,11 +74,17 @@ def registered_class(name: str) -> Any:
 _OWN_MODULES = ("mpls.keras", "mpls.experimental")
 
 
-def concrete_class(cls: Any, family: Any, spoken: Dialect) -> type:
+def concrete_class(cls: Any, family: Any, spoken: Dialect, optimizer: Any) -> type:
     """Return the class of instances of `cls` that wrap optimizers of a family.
 
     Users' subclasses keep their name. Those of mpls have the one of the family's native wrapper, since files that hold
     the optimizer say by it what to load; but show the one of the release.
+
+    Args:
+        cls: the class that was called.
+        family: the adapter class.
+        spoken: the dialect that the instance is made in.
+        optimizer: the optimizer, for the error.
 
     Raises:
         TypeError: `cls` is the class of instances of another family.
@@ -85,14 +92,19 @@ def concrete_class(cls: Any, family: Any, spoken: Dialect) -> type:
     if issubclass(cls, family):
         return cls
     if hasattr(cls, "serialized_name"):
+        public = public_class(cls)
         raise ArgumentTypeError(
-            f"{_SUBJECT} must be of the family of {cls.__name__}, a class for one family only; got an optimizer of "
-            "another. Call it on the public class: mpls.keras.LossScaleOptimizer.from_config(config). "
-            "See MIGRATION.md#optimizer-arguments"
+            error_text(
+                _SUBJECT,
+                f"be {FAMILY_NAMES[cls._restored_family]}, since the class of such wrappers was called",
+                optimizer,
+                f"Call the public class, {public.__module__}.{public.__qualname__}, in its place",
+                "optimizer-arguments",
+            )
         )
     if cls.__module__ not in _OWN_MODULES:
         return _mixed(cls, family, cls.__name__, cls.__module__)
-    shown = spoken.wrapper_name(cls._is_experimental)
+    shown = spoken.wrapper_name(cls._is_experimental, family.__module__ == LEGACY)
     module = family.serialized_module or ModuleName(cls.__module__, family.native_module)
     return _mixed(cls, family, family.serialized_name, module, shown)
 

@@ -347,7 +347,7 @@ def serialized_and_back(optimizer: Any) -> Any:
 def class_name(optimizer: Any) -> str:
     """Return the name of a wrapper's class, by which files say what to load."""
     assert isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
-    return type(optimizer).__name__
+    return tf_keras.optimizers.serialize(optimizer)["class_name"]
 
 
 def from_config(subject: Subject, args: Args) -> Any:

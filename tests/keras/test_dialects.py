@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import math
@@ -218,7 +219,11 @@ class DefaultTest(_Spoken):
     @parameterized.expand(
         [
             (family, release, name)
-            for family, own in (("legacy", None), ("new", "LossScaleOptimizerV3"), ("keras3", None))
+            for family, own in (
+                ("legacy", "LossScaleOptimizerV1"),
+                ("new", "LossScaleOptimizerV3"),
+                ("keras3", None),
+            )
             for release, name in (
                 (None, own),
                 ("2.2", None),
@@ -373,6 +378,82 @@ for release in (None, "2.2", "2.3"):
 dynamic = mpls.experimental.DynamicLossScale(8)
 print(seen(lambda: mpls.experimental.LossScaleOptimizer(keras.optimizers.SGD(0.5), dynamic)))
 """
+
+
+def _decorated(method: Any) -> Any:
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    return call
+
+
+class _Direct(mpls.experimental.LossScaleOptimizer):
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config()
+
+
+class _Further(_Direct):
+    def get_config(self) -> dict[str, Any]:
+        return dict((key, value) for key, value in super().get_config().items())  # noqa: C402
+
+
+class _Decorated(mpls.experimental.LossScaleOptimizer):
+    @_decorated
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config()
+
+
+class _ByHelper(mpls.experimental.LossScaleOptimizer):
+    def get_config(self) -> dict[str, Any]:
+        return self._settings_of_mine()
+
+    def _settings_of_mine(self) -> dict[str, Any]:
+        return next(super(_ByHelper, self).get_config() for _ in range(1))
+
+
+_ASKED = (mpls.experimental.LossScaleOptimizer, _Direct, _Further, _Decorated, _ByHelper)
+_OLD, _NEW = {"optimizer", "loss_scale"}, {"inner_optimizer", "initial_scale", "dynamic_growth_steps"}
+
+
+class WhoAsksTest(_Spoken):
+    """Keras gets the format that every release reads, through a subclass too; users get that of the release."""
+
+    @parameterized.expand([(f"{family}_{cls.__name__}", family, cls) for family in OPTIMIZERS for cls in _ASKED])
+    def test_configs(self, case: str, family: str, cls: Any) -> None:
+        self.speak("2.3")
+        opt = cls(OPTIMIZERS[family].SGD(0.25), "dynamic")
+        serialize = keras.saving.serialize_keras_object if family == "keras3" else tf_keras.optimizers.serialize
+        self.assertGreaterEqual(set(serialize(opt)["config"]), _NEW)
+        self.assertEqual(set(opt.get_config()), _OLD)
+        self.assertEqual(set(_config_of(opt)), _OLD)
+
+    def test_a_callback_of_the_users(self) -> None:
+        self.speak("2.3")
+        seen: list[set[str]] = []
+
+        class Look(tf_keras.callbacks.Callback):
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                seen.append(set(self.model.optimizer.get_config()))
+
+        model = tf_keras.Sequential([tf_keras.layers.Dense(1)])
+        model.compile(_Direct(tf_keras.optimizers.SGD(0.25), "dynamic"), "mse")
+        model.fit(tf.ones([2, 1]), tf.ones([2, 1]), verbose=0, callbacks=[Look()])
+        self.assertEqual(seen, [_OLD])
+
+    def test_policies(self) -> None:
+        class Mine(mpls.experimental.Policy):
+            def get_config(self) -> dict[str, Any]:
+                return super().get_config()
+
+        for cls in (mpls.experimental.Policy, Mine):
+            policy = cls("mixed_float16", loss_scale=8.0)
+            self.assertEqual(set(policy.get_config()), {"name", "loss_scale"})
+            self.assertEqual(set(keras.saving.serialize_keras_object(policy)["config"]), {"name"})
+
+
+def _config_of(optimizer: Any) -> Any:
+    return optimizer.get_config()
 
 
 class JaxTest(unittest.TestCase):

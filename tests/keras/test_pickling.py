@@ -202,7 +202,7 @@ class LossScaleTest(unittest.TestCase):
     def test_one_with_variables_of_a_graph_is_refused(self, way: str) -> None:
         with tf.Graph().as_default():
             scale = mpls.v1.DynamicLossScale()
-            with self.assertRaisesRegex(GraphStateError, r"opt\.state_dict\(session\)"):
+            with self.assertRaisesRegex(GraphStateError, r"Take loss_scale\.state_dict\(session\)"):
                 WAYS[way](scale)
             self.assertEqual(WAYS[way](mpls.v1.FixedLossScale(8)).get_config(), {"loss_scale_value": 8.0})
 
