@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
@@ -37,16 +37,18 @@ class Installation:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        before = self._before
+        before, on_touch = self._before, _state.on_touch
         uninstall()
         if before is not None:
-            install(before.as_of, contrib=before.contrib, replace_existing=before.replace_existing)
+            settings = {"contrib": before.contrib, "replace_existing": before.replace_existing}
+            install(before.as_of, **settings, _on_touch=on_touch)
 
 
 @dataclass
 class _State:
     installation: Installation | None = None
     hooks: Any = None
+    on_touch: Callable[[Name, tuple[str, int]], None] | None = None
     restore_rewrite: Callable[[], None] | None = None
 
 
@@ -99,16 +101,18 @@ def install(
                 error_text(f"install: {name}", "be a bool", value, f"install({name}=True)", "install")
             )
     chosen = dialect.dialect_of(as_of)
-    before = _state.installation
+    # Which installation was there before that one, it knows itself, if a block waits for its end.
+    before = _state.installation and replace(_state.installation, _before=None)
+    _on_touch = _on_touch or _state.on_touch
     names = tuple(name.path for name in NAMES if _is_put_back(name, contrib, replace_existing))
     installation = Installation(chosen.release, contrib, replace_existing, names, before)
-    if installation == before and _on_touch is None:
+    if installation == before and _on_touch is _state.on_touch:
         return installation
     uninstall()
     hooks = Hooks(contrib, replace_existing, _on_touch)
     hooks.put_back()
     dialect.speak(chosen)
-    _state.installation, _state.hooks = installation, hooks
+    _state.installation, _state.hooks, _state.on_touch = installation, hooks, _on_touch
     _state.restore_rewrite = _rewrite_restorer()
     return installation
 
@@ -134,7 +138,7 @@ def uninstall() -> None:
     if _state.restore_rewrite is not None:
         _state.restore_rewrite()
     _restore_compile()
-    _state.installation = _state.hooks = _state.restore_rewrite = None
+    _state.installation = _state.hooks = _state.on_touch = _state.restore_rewrite = None
 
 
 def installed() -> Installation | None:
@@ -154,9 +158,11 @@ def _rewrite_restorer() -> Callable[[], None]:
 
     def restore() -> None:
         if _rewrite_state() != before:
-            from mpls.upstream import restore_graph_rewrite
+            from mpls.upstream import is_graph_rewrite_set_by_mpls, restore_graph_rewrite
 
-            restore_graph_rewrite(before)
+            # The program may have set it by TensorFlow's own means.
+            if is_graph_rewrite_set_by_mpls():
+                restore_graph_rewrite(before)
 
     return restore
 

@@ -29,6 +29,7 @@ __all__ = [
     "is_compiled_by_xla",
     "is_dtensor_strategy_set",
     "is_graph_rewrite_enabled",
+    "is_graph_rewrite_set_by_mpls",
     "is_mixed_policy_set",
     "is_recorded",
     "keep_branches_whole",
@@ -377,6 +378,8 @@ def strategy_needs_no_merge_call() -> bool:
 
 
 _REWRITE_OPTION = "auto_mixed_precision"
+# What `set_graph_rewrite_enabled` has left behind last.
+_rewrite_set: tuple[bool, bool | None] | None = None
 
 
 def _graph_rewrite_state() -> Any:
@@ -391,6 +394,8 @@ def set_graph_rewrite_enabled(enabled: bool) -> None:
     """Tell sessions and functions that are created from now on whether to run the mixed-precision graph rewrite."""
     tf.config.optimizer.set_experimental_options({_REWRITE_OPTION: enabled})
     _graph_rewrite_state().set_mixed_precision_graph_rewrite_enabled(enabled)
+    global _rewrite_set
+    _rewrite_set = graph_rewrite_state()
 
 
 def is_graph_rewrite_enabled() -> bool:
@@ -407,6 +412,11 @@ def graph_rewrite_state() -> tuple[bool, bool | None]:
     """Return the rewrite's flag, and its option in `tf.config`, which is None until it is set."""
     options = tf.config.optimizer.get_experimental_options()
     return is_graph_rewrite_enabled(), options.get(_REWRITE_OPTION)
+
+
+def is_graph_rewrite_set_by_mpls() -> bool:
+    """Return whether the rewrite's state is what mpls has made it, and nobody else has changed it since."""
+    return graph_rewrite_state() == _rewrite_set
 
 
 def restore_graph_rewrite(state: tuple[bool, bool | None]) -> None:

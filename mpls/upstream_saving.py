@@ -12,15 +12,17 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.patches import Layer, Target, WhileNeeded
+
 __all__ = [
     "RestorePlace",
     "abandon_restore",
-    "before_restoring_attached",
     "hook_savers",
     "object_graph_of",
     "object_keys_by_name",
     "place_being_restored",
     "place_of_slot",
+    "restore_of_attached",
     "saved_also_as",
 ]
 
@@ -124,32 +126,29 @@ def object_graph_of(path: str) -> Any:
     return trackable_object_graph_pb2.TrackableObjectGraph.FromString(serialized)
 
 
-def before_restoring_attached(look: Callable[[str, dict[str, Any]], None]) -> None:
-    """Have a function called before TensorFlow restores a root object and others that are attached to it.
+def restore_of_attached(look: Callable[[str, dict[str, Any]], None]) -> list[Target]:
+    """Return what to patch to look at objects that are attached to a root object, before TensorFlow restores that.
 
-    `tf.train.Checkpoint(root, **attached)`, TensorFlow 2.5 to 2.21, restores the root first, and knows no hook. To call
-    it again does nothing.
+    `tf.train.Checkpoint(root, **attached)`, TensorFlow 2.5 to 2.21, restores the root first, and knows no hook.
 
     Args:
         look: gets the path and the attached objects by name; what it raises stops the restore.
     """
     from tensorflow.python.checkpoint.checkpoint import TrackableSaver
 
-    original = TrackableSaver.restore
-    if hasattr(original, "_mpls_original"):
-        return
+    def patched(layer: Layer) -> Any:
+        @functools.wraps(layer.original)
+        def restore(saver: Any, save_path: Any, *args: Any, **kwargs: Any) -> Any:
+            attached = {
+                each.name: each.ref for each in saver._graph_view.attached_dependencies or () if each.name != "root"
+            }
+            if layer.is_on and attached and save_path is not None:
+                look(os.fspath(save_path), attached)
+            return layer.original(saver, save_path, *args, **kwargs)
 
-    @functools.wraps(original)
-    def restore(saver: Any, save_path: Any, *args: Any, **kwargs: Any) -> Any:
-        attached = {
-            each.name: each.ref for each in saver._graph_view.attached_dependencies or () if each.name != "root"
-        }
-        if attached and save_path is not None:
-            look(os.fspath(save_path), attached)
-        return original(saver, save_path, *args, **kwargs)
+        return restore
 
-    vars(restore)["_mpls_original"] = original
-    TrackableSaver.restore = restore
+    return [(TrackableSaver, "restore", patched)]
 
 
 def object_keys_by_name(path: str) -> dict[str, str]:
@@ -162,7 +161,7 @@ def object_keys_by_name(path: str) -> dict[str, str]:
 def hook_savers(
     more_to_save: Callable[[Any], list[Any]], feeds_for: Callable[[Any, Any, str], dict[Any, Any] | Exception]
 ) -> None:
-    """Have `tf.compat.v1.train.Saver` ask two functions, from now on; to call it again does nothing.
+    """Have `tf.compat.v1.train.Saver` ask two functions, as long as the current graph lives.
 
     Args:
         more_to_save: gets the variables that a new saver is for, a list or a dict by name; returns `SaveableObject`s to
@@ -171,35 +170,47 @@ def hook_savers(
             restore op in place of what is in the file, or what the op has to fail with; what it raises stops the
             restore.
     """
-    saver_class: Any = tf.compat.v1.train.Saver
-    if hasattr(saver_class.restore, "_mpls_original"):
-        return
-    build, restore = saver_class._build, saver_class.restore
+    hooks = WhileNeeded(lambda: _saver_targets(more_to_save, feeds_for))
+    with tf.init_scope():
+        _saver_hooks.setdefault((more_to_save, feeds_for), hooks).hold_for(tf.compat.v1.get_default_graph())
 
-    @functools.wraps(build)
-    def build_with_more(saver: Any, *args: Any, **kwargs: Any) -> None:
-        is_building = not (tf.executing_eagerly() or saver._is_built or saver.saver_def)
-        if not is_building:
-            build(saver, *args, **kwargs)
-            return
-        own = _all_saveable_objects() if saver._var_list is None else saver._var_list
-        more = more_to_save(own)
-        saver._var_list = _joined(own, more) if more else own
-        try:
-            build(saver, *args, **kwargs)
-        finally:
-            # Which is also what a saver looks for in an object-based checkpoint.
-            saver._var_list = own
 
-    @functools.wraps(restore)
-    def restore_with_feeds(saver: Any, sess: Any, save_path: Any) -> None:
-        feeds: dict[Any, Any] | Exception = {}
-        if save_path is not None and not tf.executing_eagerly() and saver.saver_def and not saver._is_empty:
-            feeds = feeds_for(sess.graph, saver.saver_def, os.fspath(save_path))
-        restore(saver, _FeedingSession(sess, feeds) if feeds else sess, save_path)
+_saver_hooks: dict[Any, WhileNeeded] = {}
 
-    vars(restore_with_feeds)["_mpls_original"] = restore
-    saver_class._build, saver_class.restore = build_with_more, restore_with_feeds
+
+def _saver_targets(more_to_save: Any, feeds_for: Any) -> list[Target]:
+    saver_class = tf.compat.v1.train.Saver
+
+    def patched_build(layer: Layer) -> Any:
+        @functools.wraps(layer.original)
+        def build(saver: Any, *args: Any, **kwargs: Any) -> None:
+            is_building = not (tf.executing_eagerly() or saver._is_built or saver.saver_def)
+            if not (layer.is_on and is_building):
+                layer.original(saver, *args, **kwargs)
+                return
+            own = _all_saveable_objects() if saver._var_list is None else saver._var_list
+            more = more_to_save(own)
+            saver._var_list = _joined(own, more) if more else own
+            try:
+                layer.original(saver, *args, **kwargs)
+            finally:
+                # Which is also what a saver looks for in an object-based checkpoint.
+                saver._var_list = own
+
+        return build
+
+    def patched_restore(layer: Layer) -> Any:
+        @functools.wraps(layer.original)
+        def restore(saver: Any, sess: Any, save_path: Any) -> None:
+            feeds: dict[Any, Any] | Exception = {}
+            is_restoring = save_path is not None and not tf.executing_eagerly()
+            if layer.is_on and is_restoring and saver.saver_def and not saver._is_empty:
+                feeds = feeds_for(sess.graph, saver.saver_def, os.fspath(save_path))
+            layer.original(saver, _FeedingSession(sess, feeds) if feeds else sess, save_path)
+
+        return restore
+
+    return [(saver_class, "_build", patched_build), (saver_class, "restore", patched_restore)]
 
 
 class _FeedingSession:

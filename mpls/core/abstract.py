@@ -58,9 +58,14 @@ class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
     """
 
     def __init__(self) -> None:
-        watch_attached()
+        watch_attached(self)
         self._variables = Weights()
         self._lock = Lock()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Copies, and what comes out of a pickle.
+        watch_attached(self)
+        vars(self).update(state)
 
     @abc.abstractmethod
     def __call__(self) -> Any:

@@ -14,13 +14,14 @@ import tensorflow as tf
 
 from mpls.core.state import ANCHOR, check_good_steps, check_scale
 from mpls.errors import MplsWarning, SavedStateError, warn_user
+from mpls.patches import WhileNeeded
 from mpls.upstream_saving import (
     RestorePlace,
     abandon_restore,
-    before_restoring_attached,
     object_graph_of,
     place_being_restored,
     place_of_slot,
+    restore_of_attached,
 )
 
 __all__ = [
@@ -155,12 +156,15 @@ def examine_slot(owner: Any, slot_position: Any, look: Callable[[Node], None]) -
         examine_place(place, look)
 
 
-def watch_attached() -> None:
-    """Have objects looked at that a user has attached to another: `tf.train.Checkpoint(model, optimizer=opt)`.
+def watch_attached(owner: Any) -> None:
+    """Have an object looked at where a user has attached it to another: `tf.train.Checkpoint(model, optimizer=opt)`.
 
-    TensorFlow restores the model, values and all, before it comes to them.
+    TensorFlow restores the model, values and all, before it comes to what is attached.
+
+    Args:
+        owner: the object. Until it is gone, and all others that this was called with, TensorFlow is patched for it.
     """
-    before_restoring_attached(_examine_attached)
+    _watch.hold_for(owner)
 
 
 def _examine_attached(path: str, attached: dict[str, Any]) -> None:
@@ -170,6 +174,9 @@ def _examine_attached(path: str, attached: dict[str, Any]) -> None:
         node = Node(path, graph, 0).child(name)
         if node is not None:
             trackable._look_at_arriving(node)
+
+
+_watch = WhileNeeded(lambda: restore_of_attached(_examine_attached))
 
 
 def is_bare(owner: Any, wrapped: str) -> bool:

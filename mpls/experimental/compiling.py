@@ -1,4 +1,4 @@
-"""How `compile` wraps the optimizers of models whose policy has a loss scale; the only place that patches Keras."""
+"""How `compile` wraps the optimizers of models whose policy has a loss scale."""
 
 from __future__ import annotations
 
@@ -12,49 +12,51 @@ import tensorflow as tf
 import mpls.keras
 from mpls.errors import without_deprecations
 from mpls.experimental.optimizer import LossScaleOptimizer
+from mpls.patches import Layer, Target, WhileNeeded
 from mpls.upstream import compile_hooks, loaded_keras, loaded_tf_keras
 
 __all__ = ["patch_compile", "restore_compile"]
 
-# Class and name of a method -> what it was, and what stands there now.
-_patched: dict[tuple[type, str], tuple[Any, Any]] = {}
 
-
-def patch_compile(policy_class: type) -> None:
+def patch_compile(policy: Any, policy_class: type) -> None:
     """Have `compile`, in each Keras that is loaded, wrap with the loss scale of the model's policy.
 
     Models whose policy is of another class are left to what Keras does by itself.
 
     Args:
-        policy_class: the class of policies that have a loss scale.
+        policy: a policy that has a loss scale; until it is gone, and all others, `compile` is patched.
+        policy_class: the class of policies that have one.
     """
-    for key in compile_hooks():
-        if key in _patched:
-            continue
-        owner, name = key
-        original = vars(owner)[name]
-        ours = _hook(key, original, _REPLACEMENTS[name], policy_class)
-        setattr(owner, name, ours)
-        _patched[key] = original, ours
+    _policy_classes.add(policy_class)
+    _while_needed.hold_for(policy)
 
 
 def restore_compile() -> None:
     """Undo `patch_compile`: `compile` is Keras' own again, until a policy with a loss scale is made or set."""
-    while _patched:
-        (owner, name), (original, ours) = _patched.popitem()
-        # Who has put something over it keeps that; what is beneath does nothing any more.
-        if vars(owner).get(name) is ours:
-            setattr(owner, name, original)
+    _while_needed.undo()
 
 
-def _hook(key: tuple[type, str], original: Any, replacement: Callable[..., Any], policy_class: type) -> Any:
-    @functools.wraps(original)
-    def hook(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if key in _patched and isinstance(self.dtype_policy, policy_class):
-            return replacement(original, self, *args, **kwargs)
-        return original(self, *args, **kwargs)
+_policy_classes: set[type] = set()
 
-    return hook
+
+def _hooks() -> list[Target]:
+    return [(owner, name, _hook(_REPLACEMENTS[name])) for owner, name in compile_hooks()]
+
+
+_while_needed = WhileNeeded(_hooks)
+
+
+def _hook(replacement: Callable[..., Any]) -> Callable[[Layer], Any]:
+    def patched(layer: Layer) -> Any:
+        @functools.wraps(layer.original)
+        def hook(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if layer.is_on and isinstance(self.dtype_policy, tuple(_policy_classes)):
+                return replacement(layer.original, self, *args, **kwargs)
+            return layer.original(self, *args, **kwargs)
+
+        return hook
+
+    return patched
 
 
 def _get_optimizer(original: Any, model: Any, optimizer: Any) -> Any:

@@ -27,7 +27,7 @@ class Policy(mpls.keras.Policy):
     A model that is made while the policy is the global one, or that is given it, gets from `compile` an optimizer
     wrapped as `mpls.experimental.LossScaleOptimizer` with the policy's loss scale; or not wrapped, if that is None. An
     optimizer that is wrapped already stays as it is. It works so in tf_keras and in Keras 3, whose `compile` is patched
-    for it when the first such policy is made; `compile` of models with other policies does what it does otherwise.
+    for it as long as there are such policies; `compile` of models with other policies does what it does otherwise.
 
     Keras drops the loss scale from files that it saves layers in.
 
@@ -69,12 +69,12 @@ class Policy(mpls.keras.Policy):
             tf.get_logger().warning(
                 "Policy(%r, loss_scale=%r): only policies that compute in float16 need a loss scale.", name, loss_scale
             )
-        patch_compile(Policy)
+        patch_compile(self, Policy)
 
     def _become_native(self) -> bool:
         is_new = super()._become_native()
         if is_new:
-            patch_compile(Policy)
+            patch_compile(self, Policy)
         return is_new
 
     @property
@@ -149,7 +149,7 @@ def set_policy(policy: Any) -> None:
     if policy is not None and not isinstance(policy, mpls.keras.Policy):
         policy = Policy(policy)
     if isinstance(policy, Policy):
-        patch_compile(Policy)
+        patch_compile(policy, Policy)
     set_everywhere(policy, "set_policy")
 
 

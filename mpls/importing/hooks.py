@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from mpls.importing.finding import Finder
 from mpls.importing.places import hosts, is_namespace, members
 from mpls.importing.probes import goes_on_to, users_line
 from mpls.names import Name
+from mpls.patches import ABSENT, Layer
 
-__all__ = ["Hooks"]
+__all__ = ["Hooks", "are_names_back"]
 
 _CONTRIB_MODULE = "tensorflow.contrib"
 # The paths whose attribute `contrib` was TF 1.x's package.
 _CONTRIB_HOLDERS = {"tf", "tf.compat.v1"}
-_ABSENT = object()
 
 
 class Namespace(ModuleType):
@@ -46,42 +47,59 @@ class Hooks:
         self._contrib = contrib
         self._replace_existing = replace_existing
         self._on_touch = on_touch
-        self._hooked: list[tuple[ModuleType, dict[str, Any]]] = []
-        self._finder = _Finder(self)
+        # Each module with what has been taken out of it, and with what serves it.
+        self._hooked: list[tuple[ModuleType, dict[str, Any], Layer]] = []
+        self._found = _Found()
+        self._finder = Finder(hosts, self.hook, self._find_within, self._find_removed)
 
     def put_back(self) -> None:
         """Hook the modules that are loaded, and have those that will be loaded hooked."""
-        sys.meta_path.insert(0, self._finder)
+        self._finder.put()
+        _there.append(self)
         for name in [name for name in sys.modules if name in hosts()]:
             self.hook(sys.modules[name])
         if self._contrib:
             # Imported, it would become an attribute of tensorflow, for which code probes.
-            sys.modules[_CONTRIB_MODULE] = self.create(ModuleSpec(_CONTRIB_MODULE, None, is_package=True))
-            self.hook(sys.modules[_CONTRIB_MODULE])
+            module = self.create(ModuleSpec(_CONTRIB_MODULE, None, is_package=True))
+            sys.modules[_CONTRIB_MODULE] = module
+            self.hook(module)
 
     def take_away(self) -> None:
-        """Leave every module as it was."""
-        sys.meta_path.remove(self._finder)
-        for module, replaced in reversed(self._hooked):
-            for name, value in replaced.items():
-                if value is _ABSENT:
-                    vars(_unwrapped(module)).pop(name, None)
-                else:
+        """Leave every module as it was, but for what others have done to it since."""
+        self._finder.take_away()
+        _there.remove(self)
+        for module, kept, layer in reversed(self._hooked):
+            layer.take_away()
+            for name, value in kept.items():
+                if not any(name in vars(holder) for holder in (module, _unwrapped(module))):
                     setattr(module, name, value)
         self._hooked.clear()
-        for name, module in [*sys.modules.items()]:
-            if isinstance(module, Namespace):
-                _forget(name, module)
+        self._found.forget()
 
     def create(self, spec: ModuleSpec) -> ModuleType:
         """Return an empty module to put back."""
         module = Namespace(spec.name, "Names of an earlier TensorFlow, put back by mpls.")
         module.__spec__, module.__path__ = spec, []
+        self._found.note(spec.name, module)
         return module
 
-    def should_exist(self, module: str) -> bool:
-        """Return whether a module is to be put back where no package has it."""
-        return is_namespace(module, self._contrib)
+    def find(self, name: str, existing: ModuleType) -> None:
+        """Have a module that is there found under another name too."""
+        self._found.note(name, existing)
+        self._found.existing[name] = sys.modules[name] = existing
+
+    def _find_within(self, name: str) -> ModuleSpec | None:
+        # By the path of a module under its other name, Python would load what is in it a second time.
+        parent, _, attribute = name.rpartition(".")
+        holder = self._found.existing.get(parent)
+        if holder is None or not isinstance(vars(holder).get(attribute), ModuleType):
+            return None
+        return ModuleSpec(name, _NamespaceLoader(self), is_package=True)
+
+    def _find_removed(self, name: str) -> ModuleSpec | None:
+        if not is_namespace(name, self._contrib):
+            return None
+        return ModuleSpec(name, _NamespaceLoader(self), is_package=True)
 
     def hook(self, module: ModuleType) -> None:
         """Have a module serve the historical names that it lacks."""
@@ -89,25 +107,26 @@ class Hooks:
         rows = {attribute: row for attribute, row in members(name).items() if self._contrib or not row.is_contrib}
         with_contrib = self._contrib and not _CONTRIB_HOLDERS.isdisjoint(hosts().get(name, ()))
         inner = _unwrapped(module)
-        if not (rows or with_contrib) or any(hooked is module for hooked, _ in self._hooked):
+        if not (rows or with_contrib) or any(hooked is module for hooked, *_ in self._hooked):
             return
         kept = {attribute: vars(inner)[attribute] for attribute in rows if self._takes_over(inner, rows[attribute])}
         for attribute in kept:
             _remove(module, attribute)
-        previous = vars(inner).get("__getattr__", _ABSENT)
-        self._hooked.append((module, {**kept, "__getattr__": previous}))
 
-        def serve(attribute: str) -> Any:
-            row = rows.get(attribute)
-            if attribute == "contrib" and with_contrib and goes_on_to("contrib", "mixed_precision"):
-                return import_module(_CONTRIB_MODULE)
-            if row is not None and (attribute in kept or self._is_served(row)):
-                return self._resolve(name, row, kept)
-            if previous is not _ABSENT:
-                return previous(attribute)
-            raise AttributeError(f"module {module.__name__!r} has no attribute {attribute!r}")
+        def server(layer: Layer) -> Any:
+            def serve(attribute: str) -> Any:
+                row = rows.get(attribute) if layer.is_on else None
+                if attribute == "contrib" and layer.is_on and with_contrib and goes_on_to("contrib", "mixed_precision"):
+                    return import_module(_CONTRIB_MODULE)
+                if row is not None and (attribute in kept or self._is_served(row)):
+                    return self._resolve(name, row, kept)
+                if layer.original is not ABSENT:
+                    return layer.original(attribute)
+                raise AttributeError(f"module {module.__name__!r} has no attribute {attribute!r}")
 
-        vars(inner)["__getattr__"] = serve
+            return serve
+
+        self._hooked.append((module, kept, Layer(inner, "__getattr__", server)))
 
     def _is_served(self, row: Name) -> bool:
         return row.is_namespace or (row.replacement != "" and not row.needs_keras_3)
@@ -130,55 +149,53 @@ class Hooks:
         return getattr(import_module(home), attribute)
 
 
-class _Finder(MetaPathFinder):
-    """Finds modules that have been removed, and hooks those that are loaded later."""
-
-    def __init__(self, hooks: Hooks) -> None:
-        self._hooks = hooks
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname not in hosts():
-            return None
-        spec = self._find_elsewhere(fullname, path, target)
-        if spec is not None:
-            if spec.loader is not None:
-                spec.loader = _HookingLoader(spec.loader, self._hooks)
-            return spec
-        if not self._hooks.should_exist(fullname):
-            return None
-        return ModuleSpec(fullname, _NamespaceLoader(self._hooks), is_package=True)
-
-    def _find_elsewhere(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
-    ) -> ModuleSpec | None:
-        finders = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
-        specs = (finder.find_spec(fullname, path, target) for finder in finders)
-        return next((spec for spec in specs if spec is not None), None)
+# Those whose names are back now: none or one.
+_there: list[Hooks] = []
 
 
-class _HookingLoader(Loader):
-    """Loads a module as its own loader does, and hooks it then."""
+def are_names_back() -> bool:
+    """Return whether old names mean mpls in this process."""
+    return bool(_there)
 
-    def __init__(self, loader: Any, hooks: Hooks) -> None:
-        self._loader = loader
-        self._hooks = hooks
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._loader.create_module(spec)
-        return module
+class _Found:
+    """Modules that are found under names where nothing was before.
 
-    def exec_module(self, module: ModuleType) -> None:
-        spec = module.__spec__
-        assert spec is not None
-        spec.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        # Modules of TensorFlow may put another into their place.
-        self._hooks.hook(sys.modules.get(spec.name, module))
+    Attributes:
+        existing: those of them that were there under another name.
+    """
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
+    def __init__(self) -> None:
+        self.existing: dict[str, ModuleType] = {}
+        self._noted: list[tuple[str, ModuleType, ModuleType | None, Any]] = []
+
+    def note(self, name: str, module: ModuleType) -> None:
+        """Note one that is about to be found, with what stands in the module that it is in."""
+        holder, attribute = _holder_of(name)
+        before = ABSENT if holder is None else vars(holder).get(attribute, ABSENT)
+        self._noted.append((name, module, holder, before))
+
+    def forget(self) -> None:
+        """Have them found no longer, where nobody has put something else since."""
+        self.existing.clear()
+        while self._noted:
+            name, module, holder, before = self._noted.pop()
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+            attribute = name.rpartition(".")[2]
+            if holder is None or before is module or vars(holder).get(attribute) is not module:
+                continue
+            for each in (holder, _unwrapped(holder)):
+                if before is ABSENT:
+                    with suppress(AttributeError):
+                        delattr(each, attribute)
+                elif vars(each).get(attribute) is module:
+                    vars(each)[attribute] = before
+
+
+def _holder_of(name: str) -> tuple[ModuleType | None, str]:
+    parent, _, attribute = name.rpartition(".")
+    return sys.modules.get(parent), attribute
 
 
 class _NamespaceLoader(Loader):
@@ -194,7 +211,7 @@ class _NamespaceLoader(Loader):
         existing = _attribute_module(module.__name__)
         if existing is not None:
             # It is an attribute of what it is in, as tf.compat.v2.keras is, but no package has it.
-            sys.modules[module.__name__] = existing
+            self._hooks.find(module.__name__, existing)
         self._hooks.hook(existing or module)
 
 
@@ -226,12 +243,3 @@ def _remove(module: ModuleType, attribute: str) -> None:
     name = sys.intern(attribute)
     if module is not _unwrapped(module) and module._fastdict_key_in(name):
         module._fastdict_pop(name)
-
-
-def _forget(name: str, module: ModuleType) -> None:
-    del sys.modules[name]
-    parent, _, attribute = name.rpartition(".")
-    holder = sys.modules.get(parent)
-    if holder is not None and vars(holder).get(attribute) is module:
-        with suppress(AttributeError):
-            delattr(holder, attribute)

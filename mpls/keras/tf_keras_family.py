@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tensorflow as tf
 import tf_keras
 
+from mpls.core.arrival import watch_attached
 from mpls.core.dialect import Dialect
 from mpls.core.gradients import scale_loss, unscale_gradients
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic
@@ -73,6 +74,8 @@ class TfKerasMembers(Restorable):
         return _GraphTrackedLossScale(initial_scale, growth_steps, 2.0)
 
     def _held(self, loss_scale: Any) -> Any:
+        # It may be TensorFlow's own, which does not see to it.
+        watch_attached(self)
         for variable in getattr(loss_scale, "_weights", {}).values():
             track_in_keras_graph(variable)
         return loss_scale

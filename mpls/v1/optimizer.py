@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
+from mpls.core.arrival import watch_attached
 from mpls.core.branches import group
 from mpls.core.gradients import unscale_gradients
 from mpls.core.graph import as_written
@@ -91,6 +92,8 @@ class MixedPrecisionLossScaleOptimizer(Restoring, _NativeWrapper):
         self._ids_with_slots: list[Any] | None = None
         self._track_trackable(opt, "base_optimizer")
         self._track_trackable(scale, "loss_scale")
+        # The loss scale may be TensorFlow's own, which does not see to it.
+        watch_attached(self)
         watch_savers(self)
 
     def _doing_dynamic_loss_scaling(self) -> bool:

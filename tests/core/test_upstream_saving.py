@@ -67,12 +67,3 @@ def test_a_changed_tensorflow_is_noticed(tmp_path: pathlib.Path, monkeypatch: py
     monkeypatch.setattr(restore, "_queue_children_for_restoration", own)
     with pytest.raises(RuntimeError, match="mpls does not know"):
         tf.train.Checkpoint(a=mpls.v1.DynamicLossScale()).restore(path)
-
-
-def test_savers_are_hooked_once() -> None:
-    with tf.Graph().as_default():
-        for _ in range(2):
-            mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(), "dynamic")
-    original = v1.train.Saver.restore._mpls_original
-    assert not hasattr(original, "_mpls_original")
-    assert original.__module__ == "tensorflow.python.training.saver"

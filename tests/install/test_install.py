@@ -179,8 +179,8 @@ class UndoTest(InstallTestCase):
     def test_compile_is_as_it_was(self) -> None:
         compile_before = tf.keras.Model.compile
         mpls.install()
-        tf.keras.mixed_precision.experimental.Policy("mixed_float16", loss_scale=8)
-        self.assertIsNot(tf.keras.Model.compile, compile_before)
+        policy = tf.keras.mixed_precision.experimental.Policy("mixed_float16", loss_scale=8)
+        self.assertIsNot(tf.keras.Model.compile, compile_before, policy)
         mpls.uninstall()
         self.assertIs(tf.keras.Model.compile, compile_before)
 

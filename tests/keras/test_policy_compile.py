@@ -171,12 +171,13 @@ class PatchTest(unittest.TestCase):
 
     @parameterized.expand(FRAMEWORKS)
     def test_other_models_are_left_to_keras(self, name: str, framework: Any) -> None:
-        Policy("mixed_float16", loss_scale=8)
+        alive = Policy("mixed_float16", loss_scale=8)
         for policy in (mpls.keras.Policy("mixed_float16"), framework.mixed_precision.Policy("mixed_float16")):
             optimizer = compiled(policy, framework).optimizer
             self.assertIsInstance(optimizer, NATIVE_WRAPPERS[name])
             self.assertEqual(type(optimizer).__module__.partition(".")[0], framework.__name__)
             self.assertNotIsInstance(optimizer, mpls.experimental.LossScaleOptimizer)
+        self.assertNotEqual(self.methods(), self.before, alive)
 
     def test_it_is_there_once_and_undone(self) -> None:
         self.assertEqual(len(self.before), 3)
@@ -185,12 +186,12 @@ class PatchTest(unittest.TestCase):
         mpls.keras.set_global_policy("mixed_float16")
         mpls.keras.set_global_policy(None)
         self.assertEqual(self.methods(), self.before, "a plain policy patches nothing")
-        Policy("mixed_float16")
+        policies = [Policy("mixed_float16")]
         patched = self.methods()
         for key, method in patched.items():
             self.assertIsNot(method, self.before[key])
             self.assertEqual(method.__name__, key[1])
-        Policy("float32")
+        policies.append(Policy("float32"))
         self.assertEqual(self.methods(), patched)
         compiling.restore_compile()
         self.assertEqual(self.methods(), self.before)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from mpls.core.arrival import Node, is_bare, require_valid_state
+from mpls.core.arrival import Node, is_bare, require_valid_state, watch_attached
 from mpls.core.dialect import Block, Dialect
 from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.restoring import Restorable
@@ -73,6 +73,8 @@ class Family(Restorable, Applying, _Native, metaclass=LossScaleOptimizerMeta):
 
     def _held(self, loss_scale: Any) -> Any:
         if keras.backend.backend() == "tensorflow":
+            # It may be TensorFlow's own, which does not see to it.
+            watch_attached(self)
             return loss_scale
         if isinstance(loss_scale, FixedLossScale) and never_skips(loss_scale):
             return FixedState(loss_scale._loss_scale_value)
