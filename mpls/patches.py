@@ -8,6 +8,8 @@ All that it changes outside of itself, and until when:
 | `TrackableSaver.restore`, for `tf.train.Checkpoint` | `core.arrival`, for loss scales, wrappers | the last is gone |
 | `tf.compat.v1.train.Saver._build`, `.restore` | `v1.savers`, for graphs with wrappers | the last is gone |
 | `compile` of Keras | `experimental.compiling`, for policies | the last is gone; `uninstall` |
+| `from_config` of native Keras wrappers | `keras.own_files`, for configs that mpls has written | the process ends |
+| a finder, until both Kerases are loaded | `importing.finding`, for the line above | they are |
 | the flags of the graph rewrite | `v1.graph_rewrite`, where a program calls it | it is disabled; `uninstall` |
 | names of policy classes that Keras 3 writes | `keras.policy` | the process ends |
 | `__import__`, for TF 1 programs | `importing.tf1`, for `mpls run --v1` | the process ends |

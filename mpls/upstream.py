@@ -14,6 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 __all__ = [
+    "NATIVE_WRAPPERS_OF_KERAS",
+    "NATIVE_WRAPPERS_OF_TF_KERAS",
     "Trackable",
     "captured",
     "compile_hooks",
@@ -246,6 +248,15 @@ def native_tf_keras_wrapper(name: str) -> Any:
     from tf_keras.src.mixed_precision import loss_scale_optimizer
 
     return getattr(loss_scale_optimizer, name)
+
+
+# Where the classes are whose `from_config` makes wrappers from files: tf_keras 2.16 to 2.21, over legacy optimizers the
+# first, over new ones the second; Keras 3.6 to 3.15.
+NATIVE_WRAPPERS_OF_TF_KERAS = (
+    "tf_keras.src.mixed_precision.loss_scale_optimizer",
+    ("LossScaleOptimizer", "LossScaleOptimizerV3"),
+)
+NATIVE_WRAPPERS_OF_KERAS = ("keras.src.optimizers.loss_scale_optimizer", ("LossScaleOptimizer",))
 
 
 def native_keras_wrappers() -> tuple[type, ...]:

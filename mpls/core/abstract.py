@@ -65,7 +65,7 @@ class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Copies, and what comes out of a pickle.
         watch_attached(self)
-        vars(self).update(state)
+        self.__dict__.update(state)
 
     @abc.abstractmethod
     def __call__(self) -> Any:

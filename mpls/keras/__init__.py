@@ -7,12 +7,12 @@ or from `keras.optimizers`, where the class of Keras 3 is.
 from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.files.loading import load_model
 from mpls.keras.files.saving import save_model
+from mpls.keras.own_files import recognise_own_files as _recognise_own_files
 from mpls.keras.policy import Policy, global_policy, set_global_policy
-from mpls.keras.registration import register_with_keras as _register_with_keras
 
 # The name by which files hold wrappers over new optimizers, as tf_keras' own; not for users.
 LossScaleOptimizerV3 = LossScaleOptimizer
 
 __all__ = ["LossScaleOptimizer", "Policy", "global_policy", "load_model", "save_model", "set_global_policy"]
 
-_register_with_keras(LossScaleOptimizer)
+_recognise_own_files()

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Set
 from types import FrameType
 from typing import Any
 
+_BOTH = ("keras.", "tf_keras.")
 # Functions of tf_keras and Keras 3 that write the config into a file, or into what is pickled.
 _WRITERS = {"model_metadata", "save_model", "_serialize_model_as_json"}
+# That of them which writes H5 files.
+H5_WRITER = {"model_metadata"}
 
 
 def is_called_by_keras() -> bool:
     """Return whether a function of tf_keras or Keras 3 has called the method that asks."""
     module = str(sys._getframe(2).f_globals.get("__name__", ""))
-    return module.startswith(("keras.", "tf_keras."))
-
-
-_BOTH = ("keras.", "tf_keras.")
+    return module.startswith(_BOTH)
 
 
 def is_asked_by_keras(asked: Any, packages: tuple[str, ...] = _BOTH) -> bool:
@@ -50,12 +51,16 @@ def _holds(frame: FrameType, value: Any) -> bool:
     return any(each is value for each in arguments)
 
 
-def is_asked_for_file() -> bool:
-    """Return whether Keras is writing a file, or what is pickled, somewhere further up."""
+def is_asked_for_file(writers: Set[str] = _WRITERS) -> bool:
+    """Return whether Keras is writing a file, or what is pickled, somewhere further up.
+
+    Args:
+        writers: the functions that do; by default for any file.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if frame.f_code.co_name in _WRITERS and module.startswith(("keras.", "tf_keras.")):
+        if frame.f_code.co_name in writers and module.startswith(_BOTH):
             return True
         frame = frame.f_back
     return False

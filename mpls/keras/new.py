@@ -10,10 +10,8 @@ import tf_keras
 from mpls.core.graph import as_written
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, UnsupportedGraphError, error_text
-from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.delegation import delegated
 from mpls.keras.missing import drop_missing_gradients
-from mpls.keras.registration import register_with_keras
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasMeta, TfKerasStep
 from mpls.upstream import graph_key, native_tf_keras_wrapper, runs_with_dtensor
@@ -215,7 +213,3 @@ def _refuse_v1_graph() -> None:
             "returns no op that a session could run. Wrap tf_keras.optimizers.legacy.SGD(), or one of "
             "tf.compat.v1.train with mpls.v1. See MIGRATION.md#optimizer-arguments"
         )
-
-
-# tf_keras may have been loaded after mpls.keras was.
-register_with_keras(LossScaleOptimizer)

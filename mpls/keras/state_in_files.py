@@ -1,4 +1,4 @@
-"""The current scale and counter in the configs that files hold."""
+"""The current scale and counter in the configs that files hold, and the mark of mpls in all that Keras writes."""
 
 from __future__ import annotations
 
@@ -9,30 +9,54 @@ import tensorflow as tf
 from mpls.core.loss_scale import DynamicLossScale
 from mpls.core.state import ANCHOR, check_good_steps, check_scale
 from mpls.errors import SavedStateError, error_text
-from mpls.keras.callers import is_asked_for_file
+from mpls.keras.callers import H5_WRITER, is_asked_by_keras, is_asked_for_file
 from mpls.upstream import loaded_tf_keras
 
-# Beside `class_name` and `config` of the wrapped optimizer, where every Keras ignores it.
+# Beside `class_name` and `config` of the wrapped optimizer, where every Keras ignores it. That it is there is the mark
+# of mpls; it is None where there is no such state, or Keras has it among its variables, or writes no file.
 STATE_KEY = "loss_scale_state"
 _SUBJECT = f"LossScaleOptimizer.from_config: {STATE_KEY}"
 
 
+class MarkedConfig(dict[str, Any]):
+    """A config that mpls has given to Keras, which may put another optimizer into it."""
+
+
 def for_whom(wrapper: Any, config: dict[str, Any]) -> dict[str, Any]:
-    """Return a wrapper's config: into a file with the current scale and counter, for users and copies as it is."""
-    return _with_state(wrapper, config) if is_asked_for_file() else config
+    """Return a wrapper's config: for Keras with the mark, into a file with the state too; for users as it is."""
+    if is_asked_for_file():
+        return _marked(config, _state(wrapper))
+    return _marked(config, None) if is_asked_by_keras(wrapper) else config
 
 
-def _with_state(wrapper: Any, config: dict[str, Any]) -> dict[str, Any]:
+def is_marked(config: Any) -> bool:
+    """Return whether mpls has written a wrapper's config."""
+    if isinstance(config, MarkedConfig):
+        return True
+    inner = [config.get(key) for key in ("inner_optimizer", "optimizer")] if isinstance(config, dict) else []
+    return any(isinstance(each, dict) and STATE_KEY in each for each in inner)
+
+
+def _marked(config: dict[str, Any], state: Any) -> dict[str, Any]:
+    key = "inner_optimizer" if "inner_optimizer" in config else "optimizer"
+    return MarkedConfig({**config, key: {**config[key], STATE_KEY: state}})
+
+
+def _state(wrapper: Any) -> dict[str, Any] | None:
     loss_scale = wrapper._loss_scale
-    if not isinstance(loss_scale, DynamicLossScale) or _is_saved_by_keras(loss_scale):
-        return config
+    if not isinstance(loss_scale, DynamicLossScale):
+        return None
+    if _is_saved_by_keras(loss_scale):
+        if not is_asked_for_file(H5_WRITER):
+            return None
+        # The variables in H5 files are found again by nobody but mpls.
+        state = wrapper.state_dict()
+        return {key: state[key] for key in ("scale", "good_steps")}
     weights = loss_scale._weights_here()
     scale, good_steps = loss_scale.initial_loss_scale, 0
     if weights.keys() >= {"current_loss_scale", "good_steps"}:
         scale, good_steps = _values([weights["current_loss_scale"], weights["good_steps"]])
-    key = "inner_optimizer" if "inner_optimizer" in config else "optimizer"
-    state = {"scale": float(scale), "good_steps": int(good_steps)}
-    return {**config, key: {**config[key], STATE_KEY: state}}
+    return {"scale": float(scale), "good_steps": int(good_steps)}
 
 
 def _is_saved_by_keras(loss_scale: Any) -> bool:

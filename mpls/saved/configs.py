@@ -128,7 +128,8 @@ def _read_wrapper(
     if family is None and name == "LossScaleOptimizerV3":
         family = "new"
     bare = _read_bare(path, inner_place, inner, family, is_keras_3="name" in settings).optimizer
-    if _STATE in inner:
+    # None where there is no such state, or it is among the variables.
+    if inner.get(_STATE) is not None:
         loss_scale = _with_state(path, f"{inner_place}/{_STATE}", inner[_STATE], loss_scale)
     if bare.family == "keras3":
         written_by = "Keras 3"

@@ -182,7 +182,24 @@ class ImportTest(unittest.TestCase):
         # One interpreter for all, since loading TensorFlow takes seconds; each part gets its own child.
         code = WATCH + f"\nprint(json.dumps({{part: watch(part) for part in {PARTS!r}}}))"
         found = json.loads(run_python(code))
-        self.assertEqual(found, dict.fromkeys(PARTS, QUIET))
+        # Which waits for the Kerases, and goes when they are loaded.
+        waits = {"changed": ["meta path"]}
+        expected = {part: {**QUIET, **(waits if part in ("mpls.keras", "mpls.experimental") else {})} for part in PARTS}
+        self.assertEqual(found, expected)
+
+    def test_what_waits_for_the_kerases_goes_when_they_are_loaded(self) -> None:
+        code = """
+            import sys
+            import tensorflow
+            before = list(sys.meta_path)
+            import mpls.keras
+            print(len(sys.meta_path) - len(before))
+            import keras
+            print(len(sys.meta_path) - len(before))
+            import tf_keras
+            print(sys.meta_path == before)
+        """
+        self.assertEqual(run_python(code), "1\n1\nTrue\n")
 
     def test_a_careless_module_is_caught(self) -> None:
         native = "tensorflow.python.training.experimental"

@@ -10,13 +10,13 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import ArgumentValueError, SavedStateError, error_text
-from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.files.contents import Framework, ModelFile, open_model
 from mpls.keras.files.restoring import restore_optimizer
 from mpls.keras.files.safety import refuse_code
-from mpls.keras.registration import register_with_keras
+from mpls.keras.own_files import reading_all_as_ours
 from mpls.saved.reading import read
 from mpls.saved.validity import ANCHOR, reading_foreign_bytes
+from mpls.upstream import native_keras_wrappers
 
 
 def load_model(
@@ -128,16 +128,18 @@ def _load_natively(
     kwargs: dict[str, Any],
 ) -> Any:
     module = import_module(framework)
-    # It may not have been there when mpls.keras was imported.
-    register_with_keras(LossScaleOptimizer)
+    # Who hands the native wrapper over means what it is called here.
+    natives = native_keras_wrappers()
+    custom_objects = {name: each for name, each in custom_objects.items() if each not in natives}
     compiles_here = with_compile and framework == "keras" and file.format == "H5"
-    model = module.models.load_model(
-        file.path,
-        custom_objects=custom_objects,
-        compile=with_compile and not compiles_here,
-        **({"safe_mode": safe_mode} if file.format == ".keras" else {}),
-        **kwargs,
-    )
+    with reading_all_as_ours():
+        model = module.models.load_model(
+            file.path,
+            custom_objects=custom_objects,
+            compile=with_compile and not compiles_here,
+            **({"safe_mode": safe_mode} if file.format == ".keras" else {}),
+            **kwargs,
+        )
     if compiles_here:
         from mpls.keras.files.compiling import compile_from_h5
 

@@ -12,7 +12,6 @@ from mpls.core.dialect import Block, Dialect
 from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.restoring import Restorable
 from mpls.errors import ArgumentValueError, error_text
-from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.delegation import CallableList, delegated
 from mpls.keras.families import public_class
 from mpls.keras.keras3 import ops
@@ -20,7 +19,6 @@ from mpls.keras.keras3.applying import Applying
 from mpls.keras.keras3.refusals import refuse_factor, require_known_backend, require_tensorflow_for
 from mpls.keras.keras3.state import DynamicState, FixedState
 from mpls.keras.meta import LossScaleOptimizerMeta
-from mpls.keras.registration import register_with_keras
 from mpls.upstream import Trackable, track_list
 
 # A base for recognition: `compile` looks for it before it wraps an optimizer by itself.
@@ -171,7 +169,8 @@ class Family(Restorable, Applying, _Native, metaclass=LossScaleOptimizerMeta):
             var_list: the variables that will be optimized.
         """
         inner, variables = self._optimizer, list(var_list)
-        if not inner.built:
+        # Keras builds what it has loaded from an H5 file without any, after which it could never train.
+        if not inner.built and variables:
             with keras.name_scope(inner.name, caller=inner):
                 inner.build(variables)
         if keras.backend.backend() == "tensorflow" and not self._trainable_variables:
@@ -270,6 +269,3 @@ def _unpickled(classes: tuple[type, ...], spoken: Dialect, archive: bytes, state
         optimizer.load_state_dict(state)
     return optimizer
 
-
-# Keras may have been loaded after mpls.keras was.
-register_with_keras(LossScaleOptimizer)

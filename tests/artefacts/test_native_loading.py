@@ -1,0 +1,123 @@
+"""Files and configs of the native wrappers load natively as if mpls were not there, and those of mpls as its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+import tf_keras
+from parameterized import parameterized
+
+import mpls.keras
+
+HERE = pathlib.Path(__file__).parent
+FAMILIES = {
+    "legacy": (tf_keras, tf_keras.optimizers.legacy, tf_keras.mixed_precision.LossScaleOptimizer),
+    "new": (tf_keras, tf_keras.optimizers, tf_keras.mixed_precision.LossScaleOptimizer),
+    "keras3": (keras, keras.optimizers, keras.optimizers.LossScaleOptimizer),
+}
+DYNAMIC = {"initial_scale": 8.0, "dynamic_growth_steps": 2}
+FIXED = {"dynamic": False, "initial_scale": 8.0}
+
+
+def write_models(folder: pathlib.Path) -> None:
+    """Write a model for each family, format, wrapper and kind of scale that there is."""
+    for family, (framework, optimizers, native) in FAMILIES.items():
+        for who, wrapper in (("native", native), ("ours", mpls.keras.LossScaleOptimizer)):
+            for kind, settings in (("dynamic", DYNAMIC), ("fixed", FIXED)):
+                if (family, who, kind) == ("keras3", "native", "fixed"):
+                    continue
+                model = framework.Sequential([framework.Input([1]), framework.layers.Dense(1)])
+                model.compile(wrapper(optimizers.Adam(0.0625), **settings), framework.losses.MeanSquaredError())
+                for _ in range(3):
+                    model.train_on_batch(np.ones([2, 1], np.float32), np.zeros([2, 1], np.float32))
+                # In this order: Keras 3 forgets the optimizer when it writes an H5 file.
+                for suffix in (".keras", ".h5", ""):
+                    # One of the two, as a SavedModel takes seconds.
+                    if suffix or (family != "keras3" and kind == ("dynamic" if family == "new" else "fixed")):
+                        model.save(folder / f"{framework.__name__}-{family}-{who}-{kind}{suffix}")
+
+
+class NativeLoadingTest(unittest.TestCase):
+    found: dict[str, dict[str, Any]]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+                write_models(pathlib.Path(folder))
+            running = {when: cls.start(when, folder) for when in ("without", "before", "after", "installed")}
+            printed = {when: process.communicate(timeout=300) for when, process in running.items()}
+        for when, (_, errors) in printed.items():
+            assert running[when].returncode == 0, f"{when}: {errors}"
+        cls.found = {when: json.loads(output.strip().split("\n")[-1]) for when, (output, _) in printed.items()}
+
+    @staticmethod
+    def start(when: str, folder: str) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        # What `tf.keras` is does not matter.
+        environment["TF_USE_LEGACY_KERAS"] = "1" if when == "after" else "0"
+        return subprocess.Popen(
+            [sys.executable, str(HERE / "loading_natively.py"), when, folder, str(HERE / "data" / "configs")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    @parameterized.expand([("before", "before"), ("after", "after")])
+    def test_all_that_is_native_comes_as_without_mpls(self, name: str, when: str) -> None:
+        without = {key: value for key, value in self.found["without"].items() if "-ours-" not in key}
+        self.assertGreater(len(without), 100)
+        for key, expected in without.items():
+            with self.subTest(key=key):
+                self.assertEqual(self.found[when][key], expected)
+
+    @parameterized.expand([("before", "before"), ("after", "after"), ("installed", "installed")])
+    def test_what_mpls_has_written_comes_back_as_its_own(self, name: str, when: str) -> None:
+        written = [key for key in self.found[when] if "-ours-" in key and " " not in key]
+        self.assertEqual(len(written), 14)
+        for key in written:
+            with self.subTest(key=key):
+                found = self.found[when][key]
+                self.assertIn("mpls.keras.LossScaleOptimizer", found["bases"])
+                self.assertEqual(found["config"]["initial_scale"], 8.0)
+                state = (16.0, 1) if "-dynamic" in key else (8.0, None)
+                self.assertEqual((found["scale"], found["good_steps"]), state)
+
+    @parameterized.expand([("before", "before"), ("after", "after"), ("installed", "installed")])
+    def test_classes_of_the_user_go_before(self, name: str, when: str) -> None:
+        keys = [key for key in self.found[when] if " custom_objects" in key or " scope" in key]
+        own = 0
+        for key in keys:
+            with self.subTest(key=key):
+                native = "-native-" in key
+                bases = [self.found[each][key] for each in (when, "without")]
+                names = [each["bases"][0] if isinstance(each, dict) else each for each in bases]
+                if native:
+                    self.assertEqual(*names)
+                own += names[0] == "users.Own"
+        self.assertGreater(own, 15)
+
+    def test_while_old_names_mean_mpls_so_do_files_of_tf_keras(self) -> None:
+        for key, found in self.found["installed"].items():
+            if not isinstance(found, dict) or "bases" not in found or " custom" in key or " scope" in key:
+                continue
+            is_keras_3 = key.startswith("keras-") or ".k3" in key
+            with self.subTest(key=key):
+                is_ours = "mpls.keras.LossScaleOptimizer" in found["bases"]
+                self.assertEqual(is_ours, not is_keras_3 or "-ours-" in key)
+
+
+if __name__ == "__main__":
+    unittest.main()
