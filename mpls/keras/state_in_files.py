@@ -21,6 +21,10 @@ _SUBJECT = f"LossScaleOptimizer.from_config: {STATE_KEY}"
 class MarkedConfig(dict[str, Any]):
     """A config that mpls has given to Keras, which may put another optimizer into it."""
 
+    def __reduce__(self) -> Any:
+        # Copies and pickles are dicts, which load where mpls is not.
+        return dict, (dict(self),)
+
 
 def for_whom(wrapper: Any, config: dict[str, Any]) -> dict[str, Any]:
     """Return a wrapper's config: for Keras with the mark, into a file with the state too; for users as it is."""

@@ -522,6 +522,8 @@ def config(subject: Keras3Subject, args: Args) -> Any:
     def serialized_and_back() -> Any:
         serialized = keras.optimizers.serialize(optimizer)
         again = keras.optimizers.deserialize(copy.deepcopy(serialized))
+        # By which what mpls has written comes back as its own.
+        assert serialized["config"]["inner_optimizer"].pop("loss_scale_state", None) is None
         scale = state_of(subject, again)[0]
         return {"serialized": serialized, "type": type(again).__name__, "scale": scale}
 

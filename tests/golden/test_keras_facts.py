@@ -337,6 +337,8 @@ def serialized_and_back(optimizer: Any) -> Any:
     serialized = tf_keras.optimizers.serialize(optimizer)
     with without_deprecations():
         again = tf_keras.optimizers.deserialize(copy.deepcopy(serialized))
+    # By which what mpls has written comes back as its own.
+    assert serialized["config"]["inner_optimizer"].pop("loss_scale_state", None) is None
     return {
         "serialized": serialized,
         "type": class_name(again),

@@ -72,10 +72,17 @@ class SavingTest(unittest.TestCase):
             if suffix == ".h5" or name == "new":
                 self.assertEqual(int(loaded.optimizer.iterations), 3)
 
+    def test_turned_into_a_legacy_optimizer_by_tf_keras(self) -> None:
+        optimizer = Ours(tf_keras.optimizers.SGD(0.125, 0.5), initial_scale=8, dynamic_growth_steps=2)
+        legacy = tf_keras.__internal__.optimizers.convert_to_legacy_optimizer(optimizer)
+        self.assertIn(Ours, type(legacy).__mro__)
+        self.assertIsInstance(legacy.inner_optimizer, tf_keras.optimizers.legacy.SGD)
+        self.assertEqual(legacy.initial_scale, 8.0)
+
     @parameterized.expand(FAMILIES)
     def test_serialize_and_deserialize(self, name: str, optimizers: Any) -> None:
         optimizer = Ours(optimizers.SGD(0.125, 0.5), initial_scale=8, dynamic_growth_steps=2)
         config = tf_keras.optimizers.serialize(optimizer)
         again = tf_keras.optimizers.deserialize(config)
-        self.assertIsInstance(again, Ours)
+        self.assertIn(Ours, type(again).__mro__)
         self.assertEqual(again.get_config(), optimizer.get_config())
