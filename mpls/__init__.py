@@ -13,7 +13,7 @@ The API lives in the subpackages, which load TensorFlow when they are imported; 
 """
 
 from importlib import import_module as _import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpls import errors, names
 from mpls.install import install, installed, uninstall
@@ -24,16 +24,36 @@ _SUBPACKAGES = ("contrib", "experimental", "keras", "v1")
 # Functions that load TensorFlow, and the modules that they are in.
 _FUNCTIONS = {"convert_state": "mpls.transfer.convert"}
 
-__all__ = ["__version__", "errors", "install", "installed", "names", "uninstall", *_SUBPACKAGES, *_FUNCTIONS]
+__all__ = [
+    "__version__",
+    "contrib",
+    "convert_state",
+    "errors",
+    "experimental",
+    "install",
+    "installed",
+    "keras",
+    "names",
+    "uninstall",
+    "v1",
+]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a subpackage, or a function, on first access, so that `import mpls` alone stays free of TensorFlow."""
-    if name in _SUBPACKAGES:
-        return _import_module(f"{__name__}.{name}")
-    if name in _FUNCTIONS:
-        return getattr(_import_module(_FUNCTIONS[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    from mpls import contrib as contrib
+    from mpls import experimental as experimental
+    from mpls import keras as keras
+    from mpls import v1 as v1
+    from mpls.transfer.convert import convert_state as convert_state
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import a subpackage, or a function, on first access, so that `import mpls` alone stays free of TensorFlow."""
+        if name in _SUBPACKAGES:
+            return _import_module(f"{__name__}.{name}")
+        if name in _FUNCTIONS:
+            return getattr(_import_module(_FUNCTIONS[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 __all__ = [
     "ArgumentKeyError",
@@ -35,8 +36,9 @@ __all__ = [
 class MplsError(Exception):
     """Base class of every exception that mpls raises itself."""
 
-    # AutoGraph raises an error inside a tf.function again with its own class only if it is constructed like this.
-    __init__ = Exception.__init__
+    if not TYPE_CHECKING:
+        # AutoGraph raises an error inside a tf.function again with its own class only if it is constructed like this.
+        __init__ = Exception.__init__
 
 
 class ArgumentValueError(MplsError, ValueError):
