@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
@@ -129,7 +129,7 @@ class FixedLossScaleManager(LossScaleManager):
         128.0
     """
 
-    def __init__(self, loss_scale: float) -> None:
+    def __init__(self, loss_scale: SupportsFloat) -> None:
         subject = "FixedLossScaleManager: loss_scale"
         advice = "FixedLossScaleManager(128.0)"
         if not is_number(loss_scale):
@@ -201,11 +201,11 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
 
     def __init__(
         self,
-        init_loss_scale: float,
-        incr_every_n_steps: int,
-        decr_every_n_nan_or_inf: int = 2,
-        incr_ratio: float = 2,
-        decr_ratio: float = 0.8,
+        init_loss_scale: SupportsFloat,
+        incr_every_n_steps: SupportsInt,
+        decr_every_n_nan_or_inf: SupportsInt = 2,
+        incr_ratio: SupportsFloat = 2,
+        decr_ratio: SupportsFloat = 0.8,
     ) -> None:
         self._incr_every_n_steps = to_int(incr_every_n_steps, _subject("incr_every_n_steps"))
         self._decr_every_n_nan_or_inf = to_int(decr_every_n_nan_or_inf, _subject("decr_every_n_nan_or_inf"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import tensorflow as tf
 
@@ -14,8 +14,23 @@ from mpls.v1.optimizer import MixedPrecisionLossScaleOptimizer
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
 
+if TYPE_CHECKING:
+    from mpls.core.declared import Optimizer as _Base
+else:
+    _Base = _Optimizer
 
-class LossScaleOptimizer(_Optimizer):
+
+class Manager(Protocol):
+    """What decides on the scale: a `LossScaleManager`, or any object that has its two methods."""
+
+    def get_loss_scale(self) -> Any:
+        """Return the current loss scale."""
+
+    def update_loss_scale(self, finite_grads: Any, /) -> Any:
+        """Update the loss scale after a step."""
+
+
+class LossScaleOptimizer(_Base):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss as a manager says.
 
     A step with a non-finite gradient is skipped, with a fixed scale too: variables, slots and `global_step` stay as
@@ -49,7 +64,7 @@ class LossScaleOptimizer(_Optimizer):
         0.5
     """
 
-    def __init__(self, opt: Any, loss_scale_manager: Any) -> None:
+    def __init__(self, opt: Any, loss_scale_manager: Manager) -> None:
         if not all(hasattr(loss_scale_manager, name) for name in ("get_loss_scale", "update_loss_scale")):
             raise ArgumentTypeError(
                 error_text(
@@ -93,7 +108,9 @@ class LossScaleOptimizer(_Optimizer):
         )
         return pairs
 
-    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+    ) -> Any:
         """Apply the gradients if they are finite, and let the manager update the scale.
 
         Args:

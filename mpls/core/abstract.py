@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tensorflow as tf
 
@@ -25,8 +25,15 @@ def recognition_base(name: str) -> Any:
 
 NativeLossScale: Any = recognition_base("LossScale")
 
+if TYPE_CHECKING:
+    from mpls.core.declared import Trackable as _Base
+else:
+    _Base = NativeLossScale
 
-class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
+_Self = TypeVar("_Self", bound="LossScale")
+
+
+class LossScale(_Base, metaclass=abc.ABCMeta):
     """Base class of loss scales; subclass it to write one's own.
 
     A subclass calls `super().__init__()`, creates its state with `_add_weight`, and defines `__call__`, `update` and
@@ -68,7 +75,7 @@ class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
         self.__dict__.update(state)
 
     @abc.abstractmethod
-    def __call__(self) -> Any:
+    def __call__(self) -> tf.Tensor:
         """Return the current loss scale.
 
         Returns:
@@ -76,7 +83,7 @@ class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
         """
 
     @abc.abstractmethod
-    def update(self, grads: Any) -> tuple[Any, Any]:
+    def update(self, grads: Any) -> tuple[Any, tf.Tensor | bool]:
         """Update the loss scale for a step that produced these gradients.
 
         Args:
@@ -94,7 +101,7 @@ class LossScale(NativeLossScale, metaclass=abc.ABCMeta):
         """Return the constructor arguments that recreate this loss scale, as plain numbers."""
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> LossScale:
+    def from_config(cls: type[_Self], config: dict[str, Any]) -> _Self:
         """Create a loss scale from its config.
 
         Args:

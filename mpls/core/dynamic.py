@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
@@ -24,8 +24,13 @@ _WEIGHTS = ("current_loss_scale", "good_steps")
 
 NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
 
+if TYPE_CHECKING:
+    _Base = object
+else:
+    _Base = NativeDynamicLossScale
 
-class DynamicLossScale(LossScale, NativeDynamicLossScale):
+
+class DynamicLossScale(LossScale, _Base):
     """A loss scale that grows while gradients stay finite and shrinks when they do not.
 
     Every `increment_period` finite steps in a row the scale is multiplied by `multiplier`, unless that leaves float32.
@@ -61,7 +66,10 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
     """
 
     def __init__(
-        self, initial_loss_scale: float = 2**15, increment_period: int = 2000, multiplier: float = 2.0
+        self,
+        initial_loss_scale: SupportsFloat | str = 2**15,
+        increment_period: SupportsInt | str = 2000,
+        multiplier: SupportsFloat | str = 2.0,
     ) -> None:
         super().__init__()
         self._initial_loss_scale = _usable_float(initial_loss_scale, "initial_loss_scale")
@@ -166,13 +174,13 @@ class DynamicLossScale(LossScale, NativeDynamicLossScale):
         write_values(variables, {"scale": scale, "good_steps": good_steps}, session)
 
     @as_written
-    def __call__(self) -> Any:
+    def __call__(self) -> tf.Tensor:
         """Return the current loss scale as a scalar float32 tensor."""
         scale = self._current_loss_scale
         return read_eagerly(scale) if tf.executing_eagerly() else tf.convert_to_tensor(scale)
 
     @as_written
-    def update(self, grads: Any) -> tuple[Any, Any]:
+    def update(self, grads: Any) -> tuple[Any, tf.Tensor]:
         """Grow or shrink the scale, depending on whether every gradient is finite.
 
         Under a strategy the gradients of all replicas are looked at, and all replicas get the same answer;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import tensorflow as tf
 
@@ -29,8 +29,13 @@ __all__ = [
 
 _NativeFixedLossScale: Any = recognition_base("FixedLossScale")
 
+if TYPE_CHECKING:
+    _Base = object
+else:
+    _Base = _NativeFixedLossScale
 
-class FixedLossScale(LossScale, _NativeFixedLossScale):
+
+class FixedLossScale(LossScale, _Base):
     """A loss scale that never changes, and never asks for a step to be skipped.
 
     Args:
@@ -53,7 +58,7 @@ class FixedLossScale(LossScale, _NativeFixedLossScale):
         (None, True)
     """
 
-    def __init__(self, loss_scale_value: float) -> None:
+    def __init__(self, loss_scale_value: SupportsFloat) -> None:
         super().__init__()
         subject = "FixedLossScale: loss_scale_value"
         if not is_number(loss_scale_value):
@@ -88,7 +93,7 @@ class FixedLossScale(LossScale, _NativeFixedLossScale):
         return loss_scale
 
     @as_written
-    def __call__(self) -> Any:
+    def __call__(self) -> tf.Tensor:
         """Return the loss scale as a scalar float32 tensor, always the same number."""
         # Made at each call, so that it belongs to the graph and the device in which it is used.
         return tf.constant(self._loss_scale_value, tf.float32)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, SupportsFloat
 
 import mpls.keras
 from mpls.core import dialect
 from mpls.core import loss_scale as loss_scales
+from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, error_text, warn_user, without_deprecations
 from mpls.keras.arguments import check_settings, is_translatable, translate_loss_scale, translated
 from mpls.keras.config_reading import refuse_unknown_keys
@@ -64,16 +65,17 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
 
     _is_experimental = True
 
-    def __init__(self, optimizer: Any, loss_scale: Any) -> None:
-        if isinstance(loss_scale, dict):
-            loss_scale = loss_scales.deserialize(loss_scale)
+    def __init__(
+        self, optimizer: Any, loss_scale: LossScale | SupportsFloat | Literal["dynamic"] | dict[str, Any]
+    ) -> None:
+        given: Any = loss_scales.deserialize(loss_scale) if isinstance(loss_scale, dict) else loss_scale
         if dialect.current().has_loss_scale_objects:
-            loss_scale = _object(loss_scale)
-            self._wrap_with_object(optimizer, loss_scale)
-            is_replaceable = isinstance(loss_scale, str) or is_translatable(loss_scale)
-            settings = translate_loss_scale(loss_scale, _SUBJECT) if is_replaceable else None
+            given = _object(given)
+            self._wrap_with_object(optimizer, given)
+            is_replaceable = isinstance(given, str) or is_translatable(given)
+            settings = translate_loss_scale(given, _SUBJECT) if is_replaceable else None
         else:
-            settings = translate_loss_scale(loss_scale, _SUBJECT)
+            settings = translate_loss_scale(given, _SUBJECT)
             super().__init__(optimizer, **settings)
         warn_user(
             f"{_SUBJECT} is deprecated. {_replacement(settings)}. See MIGRATION.md#experimental",

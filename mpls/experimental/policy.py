@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, TypeVar
 
 import tensorflow as tf
 
 import mpls.keras
 from mpls.core import dialect
 from mpls.core import loss_scale as loss_scales
+from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, error_text
 from mpls.experimental.compiling import patch_compile
 from mpls.keras.callers import is_asked_by_keras
 from mpls.keras.policy import set_everywhere
 from mpls.upstream import loaded_keras, loaded_tf_keras, native_policies
 
+if TYPE_CHECKING:
+    from mpls.keras.declared import AnyPolicy
+
 __all__ = ["Policy", "get_layer_policy", "global_policy", "set_policy"]
 
 # The default of the original, in two spellings.
 _DEFAULTS = ("auto", "USE_DEFAULT")
+
+
+_Self = TypeVar("_Self", bound="Policy")
 
 
 class Policy(mpls.keras.Policy):
@@ -58,7 +65,11 @@ class Policy(mpls.keras.Policy):
         128.0
     """
 
-    def __init__(self, name: str, loss_scale: Any = "auto") -> None:
+    def __init__(
+        self,
+        name: str,
+        loss_scale: LossScale | SupportsFloat | Literal["dynamic", "auto", "USE_DEFAULT"] | None = "auto",
+    ) -> None:
         super().__init__(name)
         self._is_default = isinstance(loss_scale, str) and loss_scale in _DEFAULTS
         if self._is_default:
@@ -78,7 +89,7 @@ class Policy(mpls.keras.Policy):
         return is_new
 
     @property
-    def loss_scale(self) -> Any:
+    def loss_scale(self) -> LossScale | None:
         """The `LossScale` object, the same each time; or None."""
         return self._loss_scale
 
@@ -96,7 +107,7 @@ class Policy(mpls.keras.Policy):
         return config
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
+    def from_config(cls: type[_Self], config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> _Self:
         """Create a policy from a config.
 
         Args:
@@ -120,7 +131,7 @@ class Policy(mpls.keras.Policy):
 Policy.__module__ = "mpls.experimental"
 
 
-def set_policy(policy: Any) -> None:
+def set_policy(policy: AnyPolicy | str | None) -> None:
     """Set the policy of layers and models that are made without one, in tf_keras and in Keras 3; deprecated.
 
     It is set in each of the two that the process has loaded, and in the one that `tf.keras` is. A program that uses the
@@ -147,13 +158,14 @@ def set_policy(policy: Any) -> None:
         >>> mpls.experimental.set_policy("float32")
     """
     if policy is not None and not isinstance(policy, mpls.keras.Policy):
-        policy = Policy(policy)
+        # It refuses what is no string.
+        policy = Policy(policy)  # type: ignore[arg-type]
     if isinstance(policy, Policy):
         patch_compile(policy, Policy)
     set_everywhere(policy, "set_policy")
 
 
-def global_policy() -> Any:
+def global_policy() -> Policy:
     """Return the policy of layers and models that are made without one; deprecated.
 
     Returns:
@@ -173,7 +185,7 @@ def global_policy() -> Any:
     return _with_loss_scale(mpls.keras.global_policy())
 
 
-def get_layer_policy(layer: Any) -> Any:
+def get_layer_policy(layer: Any) -> Policy:
     """Return the policy of a layer or a model, of tf_keras or of Keras 3; deprecated.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt, TypeVar
 
 import tensorflow as tf
 
@@ -32,6 +32,9 @@ from mpls.keras.meta import LossScaleOptimizerMeta
 from mpls.keras.settings import as_loss_scale
 from mpls.keras.state_in_files import checked_state, for_whom, set_state, without_state
 from mpls.keras.strategies import require_supported_strategy
+
+_T = TypeVar("_T")
+_Self = TypeVar("_Self", bound="LossScaleOptimizer")
 
 
 class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
@@ -133,8 +136,8 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         self,
         inner_optimizer: Any,
         dynamic: bool = True,
-        initial_scale: float | None = None,
-        dynamic_growth_steps: int | None = None,
+        initial_scale: SupportsFloat | None = None,
+        dynamic_growth_steps: SupportsInt | None = None,
         *,
         name: str | None = None,
     ) -> None:
@@ -186,7 +189,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
             super().__setattr__(name, value)
 
     @as_written
-    def get_scaled_loss(self, loss: Any) -> Any:
+    def get_scaled_loss(self, loss: _T) -> _T:
         """Multiply a loss by the loss scale, for custom loops; `minimize` does it by itself.
 
         Args:
@@ -247,7 +250,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         return for_whom(self, config)
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
+    def from_config(cls: type[_Self], config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> _Self:
         """Create an optimizer from a config of this release, or of any TensorFlow from 2.0 on, or of Keras 3.
 
         Args:

@@ -9,8 +9,14 @@ from mpls.core.loss_scale import is_dynamic
 from mpls.keras.delegation import delegated
 from mpls.keras.settings import growth_steps_of, initial_scale_of
 
+if TYPE_CHECKING:
+    from mpls.keras.declared import Declared
+else:
+    # What the families define comes in when an optimizer is wrapped.
+    Declared = object
 
-class Members:
+
+class Members(Declared):
     """Properties of the public class."""
 
     _optimizer: Any

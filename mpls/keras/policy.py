@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tensorflow as tf
 
@@ -17,7 +17,13 @@ from mpls.upstream import (
     tensorflow_keras,
 )
 
+if TYPE_CHECKING:
+    from mpls.keras.declared import AnyPolicy
+
 __all__ = ["Policy", "global_policy", "set_global_policy"]
+
+
+_Self = TypeVar("_Self", bound="Policy")
 
 
 class PolicyMeta(type):
@@ -103,7 +109,7 @@ class Policy(metaclass=PolicyMeta):
         return {"name": self.name}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
+    def from_config(cls: type[_Self], config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> _Self:
         """Create a policy from a config.
 
         Args:
@@ -156,7 +162,7 @@ def _subclass(cls: Any, natives: tuple[type, ...] = ()) -> Any:
     return type(cls)(cls.__name__, (cls, *natives), namespace)
 
 
-def set_global_policy(policy: Any) -> None:
+def set_global_policy(policy: AnyPolicy | str | None) -> None:
     """Set the policy of layers that are made without one, in tf_keras and in Keras 3.
 
     It is set in each of the two that the process has loaded, and in the one that `tf.keras` is. A program that uses the
@@ -184,11 +190,12 @@ def set_global_policy(policy: Any) -> None:
         'float32'
     """
     if policy is not None and not isinstance(policy, Policy):
-        policy = Policy(policy)
+        # It refuses what is no string.
+        policy = Policy(policy)  # type: ignore[arg-type]
     set_everywhere(policy, "set_global_policy")
 
 
-def global_policy() -> Any:
+def global_policy() -> Policy:
     """Return the policy of layers that are made without one.
 
     Returns:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal, SupportsFloat
 
 import tensorflow as tf
 
+from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.upstream import (
     has_session_without_rewrite,
@@ -69,7 +70,9 @@ def register_loss_scale_wrapper(
     _registry[optimizer_cls] = (wrapper_fn, wrapper_cls or wrapper_fn)
 
 
-def enable_mixed_precision_graph_rewrite(opt: Any, loss_scale: Any = "dynamic") -> Any:
+def enable_mixed_precision_graph_rewrite(
+    opt: Any, loss_scale: LossScale | SupportsFloat | Literal["dynamic"] = "dynamic"
+) -> Any:
     """Turn the mixed-precision graph rewrite on, and wrap an optimizer so that it scales the loss.
 
     The rewrite runs in sessions and functions that are created from now on, and changes operations to float16 on GPUs

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Iterable
+from typing import Any, Literal, NoReturn, SupportsFloat
 
 import tensorflow as tf
 
@@ -10,24 +11,21 @@ from mpls.core.arrival import watch_attached
 from mpls.core.branches import group
 from mpls.core.gradients import unscale_gradients
 from mpls.core.graph import as_written
-from mpls.core.loss_scale import get, never_skips
+from mpls.core.loss_scale import LossScale, get, never_skips
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.scaling import LossScaling
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, ReplicaContextError, error_text
-from mpls.upstream import native_v1_class
 from mpls.v1.graph_state import NativeNames
 from mpls.v1.reference_variables import branches_may_capture
 from mpls.v1.savers import watch_savers
-from mpls.v1.saving import Restoring
+from mpls.v1.saving import NativeWrapper, Restoring
 from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
-# A base so that `isinstance` checks in TensorFlow and in users' code hold; every method that it defines is overridden.
-_NativeWrapper: Any = native_v1_class("MixedPrecisionLossScaleOptimizer") or _Optimizer
 
 
-class MixedPrecisionLossScaleOptimizer(Restoring, _NativeWrapper):
+class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
 
     `compute_gradients` multiplies the loss by the loss scale and divides the gradients by it; `apply_gradients` updates
@@ -65,7 +63,7 @@ class MixedPrecisionLossScaleOptimizer(Restoring, _NativeWrapper):
         1.0
     """
 
-    def __init__(self, opt: Any, loss_scale: Any) -> None:
+    def __init__(self, opt: Any, loss_scale: LossScale | SupportsFloat | Literal["dynamic"]) -> None:
         subject = "MixedPrecisionLossScaleOptimizer"
         if not isinstance(opt, _Optimizer):
             advice = (
@@ -145,7 +143,9 @@ class MixedPrecisionLossScaleOptimizer(Restoring, _NativeWrapper):
         return [(grad, variable) for grad, (_, variable) in zip(grads, grads_and_vars, strict=True)]
 
     @as_written
-    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+    ) -> Any:
         """Update the loss scale, and apply the gradients if they are finite or the scale is fixed.
 
         Args:

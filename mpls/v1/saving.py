@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
 from mpls.core.arrival import is_bare
 from mpls.core.restoring import Restorable
+from mpls.upstream import native_v1_class
+
+__all__ = ["NativeWrapper", "Restoring"]
+
+if TYPE_CHECKING:
+    from mpls.core.declared import Optimizer as NativeWrapper
+    from mpls.core.declared import Trackable as _Base
+else:
+    # A base so that `isinstance` checks in TensorFlow and in users' code hold; every method that it defines is
+    # overridden.
+    NativeWrapper = native_v1_class("MixedPrecisionLossScaleOptimizer") or tf.compat.v1.train.Optimizer
+    _Base = object
+
 
 # A class of its own, so that its methods go before those of the recognition base.
-_Base: Any = object
-
-
 class Restoring(Restorable, _Base):
     """Object-based checkpoints: those of the native wrapper, and those of the wrapped optimizer alone."""
 
     _restored_family = "v1"
     _optimizer: Any
-
-    if TYPE_CHECKING:
-        _maybe_initialize_trackable: Any
 
     def __dir__(self) -> list[str]:
         # Object-based checkpoints ask every object that lists this name for its slots. They belong to

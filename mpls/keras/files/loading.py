@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from importlib import import_module
-from typing import Any
+from types import ModuleType
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -20,12 +21,12 @@ from mpls.upstream import native_keras_wrappers
 
 
 def load_model(
-    path: Any,
+    path: str | os.PathLike[str],
     custom_objects: dict[str, Any] | None = None,
     compile: bool = True,  # noqa: A002 - the name that both Kerases have
     safe_mode: bool = True,
     *,
-    keras: Any = None,
+    keras: Literal["tf_keras", "keras"] | ModuleType | None = None,
     **kwargs: Any,
 ) -> Any:
     """Load a model with everything that its file holds: weights, optimizer, loss scale, counters.

@@ -18,7 +18,7 @@ from mpls.saved.validity import ANCHOR
 from mpls.upstream import compile_settings_kept, loaded_keras, loaded_tf_keras
 
 
-def save_model(model: Any, path: Any, **kwargs: Any) -> None:
+def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
     """Save a model by its own `save`, so that a crash at any moment leaves the old file or the new one, whole.
 
     The model is written beside the target, brought to the disk, and moved into its place. A reader that comes in

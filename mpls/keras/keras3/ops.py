@@ -10,10 +10,9 @@ import tensorflow as tf
 from keras import ops
 
 from mpls.core import finite, gradients
-from mpls.core.dynamic import DynamicLossScale
 from mpls.core.rule import ScaleState, UpdateRule, next_state
 from mpls.errors import ArgumentValueError
-from mpls.keras.keras3.state import overwrites
+from mpls.keras.keras3.state import DynamicState, overwrites
 
 
 def scale_loss(loss: Any, scale_for: Callable[[Any], Any]) -> Any:
@@ -67,7 +66,7 @@ def stateless_apply(wrapper: Any, optimizer_variables: Any, grads: Any, values: 
     _require_fitting(wrapper, current, grads, values)
     own = len(current) - len(inner.variables)
     loss_scale = wrapper._loss_scale
-    if not isinstance(loss_scale, DynamicLossScale):
+    if not isinstance(loss_scale, DynamicState):
         scale = loss_scale()
         grads = _unscale_for(grads, variables, scale) if is_scaled else grads
         values, inner_values = inner.stateless_apply(current[own:], grads, values)

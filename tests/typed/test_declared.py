@@ -1,0 +1,194 @@
+"""What type checkers are told, in `declared.pyi`, is what there is at run time: names, kinds, signatures, defaults."""
+
+from __future__ import annotations
+
+import importlib.resources
+import inspect
+import typing
+import unittest
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import keras
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.contrib
+import mpls.keras
+import mpls.v1
+from mpls.core.restoring import Restorable
+
+legacy = tf_keras.optimizers.legacy
+INSTANCES: dict[str, Any] = {
+    "legacy": mpls.keras.LossScaleOptimizer(legacy.SGD()),
+    "new": mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()),
+    "keras3": mpls.keras.LossScaleOptimizer(keras.optimizers.SGD()),
+}
+V1: Any = mpls.v1.MixedPrecisionLossScaleOptimizer
+CONTRIB: Any = mpls.contrib.LossScaleOptimizer
+
+# Public by name, since a family is a module of its own; nothing that users call.
+INTERNAL = {
+    "deserialize_optimizer",
+    "native_module",
+    "serialized_module",
+    "serialized_name",
+    "update_step",
+    "works_with_parameter_servers",
+}
+# Open after its first parameter, for users' subclasses, each of which has the arguments of its family.
+OPEN = "apply_gradients"
+
+
+class Declarations:
+    """A class of a stub file: its overloads, other functions, properties and annotated attributes."""
+
+    def __init__(self, package: str, name: str) -> None:
+        overloads: dict[str, list[Any]] = defaultdict(list)
+
+        def overload(function: Any) -> Any:
+            overloads[function.__name__].append(function)
+            return function
+
+        path = importlib.resources.files(package) / "declared.pyi"
+        namespace: dict[str, Any] = {"__name__": f"{package}.declared"}
+        with mock.patch.object(typing, "overload", overload):
+            exec(compile(path.read_text(), str(path), "exec"), namespace)
+        cls = namespace[name]
+        members = {key: value for key, value in vars(cls).items() if not key.startswith("__")}
+        self.functions = {key: overloads.get(key, [value]) for key, value in members.items() if callable(value)}
+        self.properties = [key for key, value in members.items() if isinstance(value, property)]
+        self.attributes = list(vars(cls).get("__annotations__", {}))
+        self.names = {*self.functions, *self.properties, *self.attributes}
+
+
+KERAS = Declarations("mpls.keras", "Declared")
+OPTIMIZER = Declarations("mpls.core", "Optimizer")
+TRACKABLE = Declarations("mpls.core", "Trackable")
+
+
+def shape_of(function: Any) -> list[tuple[str, str, str]]:
+    """Return the parameters of a function: names, kinds and defaults."""
+    parameters = inspect.signature(function).parameters.values()
+    return [(each.name, each.kind.name, repr(each.default)) for each in parameters]
+
+
+def static(instance: Any, name: str) -> Any:
+    return inspect.getattr_static(type(instance), name, None)
+
+
+def methods() -> Iterator[tuple[str, str]]:
+    for name in KERAS.functions:
+        for family, instance in INSTANCES.items():
+            if static(instance, name) is not None:
+                yield family, name
+
+
+def hyperparameters() -> set[str]:
+    """Return those of every legacy optimizer of tf_keras."""
+    classes = [getattr(legacy, name) for name in dir(legacy) if name != "Optimizer"]
+    return {name for cls in classes if inspect.isclass(cls) for name in cls()._hyper}
+
+
+def own_names(instance: Any) -> set[str]:
+    """Return the public names that the family of an instance defines in mpls."""
+    seen = {mpls.keras.LossScaleOptimizer, *mpls.keras.LossScaleOptimizer.__mro__}
+    owners = [cls for cls in type(instance).__mro__ if cls.__module__.startswith("mpls.") and cls not in seen]
+    names = {name for cls in owners for name in vars(cls) if name in dir(instance)}
+    return {name for name in names if not name.startswith("_")}
+
+
+class KerasTest(unittest.TestCase):
+    """The methods that wrappers get from their family."""
+
+    @parameterized.expand([pair for pair in methods() if pair[1] != OPEN])
+    def test_signature(self, family: str, name: str) -> None:
+        declared = [shape_of(function) for function in KERAS.functions[name]]
+        self.assertIn(shape_of(static(INSTANCES[family], name)), declared)
+
+    @parameterized.expand(INSTANCES)
+    def test_open_signature(self, family: str) -> None:
+        (declared,) = KERAS.functions[OPEN]
+        own, (*first, args, kwargs) = shape_of(static(INSTANCES[family], OPEN)), shape_of(declared)
+        self.assertEqual(own[:2], first)
+        self.assertEqual([args[1], kwargs[1]], ["VAR_POSITIONAL", "VAR_KEYWORD"])
+        documented = inspect.getdoc(declared) or ""
+        for name, _, _ in own[2:]:
+            self.assertIn(name, documented)
+
+    @parameterized.expand(KERAS.functions)
+    def test_every_signature_is_that_of_a_family(self, name: str) -> None:
+        families = [shape_of(static(INSTANCES[family], name)) for family, each in methods() if each == name]
+        self.assertTrue(families, f"no family has {name}")
+        for function in KERAS.functions[name] if name != OPEN else ():
+            self.assertIn(shape_of(function), families)
+
+    @parameterized.expand(KERAS.properties)
+    def test_property(self, name: str) -> None:
+        found = [static(instance, name) for instance in INSTANCES.values()]
+        self.assertTrue(any(isinstance(value, property) for value in found))
+        for value in found:
+            # A list that can be called stands for the method of legacy optimizers.
+            self.assertTrue(value is None or isinstance(value, property) or len(shape_of(value)) == 1)
+
+    @parameterized.expand(KERAS.attributes)
+    def test_attribute(self, name: str) -> None:
+        is_of_family = [
+            inspect.isdatadescriptor(static(instance, name)) or name in vars(instance)
+            for instance in INSTANCES.values()
+        ]
+        self.assertTrue(any(is_of_family) or name in hyperparameters())
+
+    def test_every_hyperparameter_is_declared(self) -> None:
+        shown = set(dir(mpls.keras.LossScaleOptimizer))
+        self.assertEqual(hyperparameters() - shown - KERAS.names, set())
+
+    @parameterized.expand(INSTANCES)
+    def test_nothing_of_a_family_is_left_out(self, family: str) -> None:
+        visible = {*KERAS.names, *dir(mpls.keras.LossScaleOptimizer), *vars(Restorable), *INTERNAL}
+        names = own_names(INSTANCES[family])
+        self.assertIn("apply_gradients", names)
+        self.assertEqual(names - visible, set())
+
+    def test_state_of_keras_3_is_declared(self) -> None:
+        made = set(vars(INSTANCES["keras3"])) - set(vars(keras.optimizers.SGD()))
+        self.assertEqual({name for name in made if not name.startswith("_")} - KERAS.names, set())
+
+    def test_nothing_is_declared_twice(self) -> None:
+        self.assertEqual(KERAS.names & set(dir(mpls.keras.LossScaleOptimizer)), set())
+
+
+class TensorFlowTest(unittest.TestCase):
+    """The bases that TensorFlow has no types for."""
+
+    @parameterized.expand(OPTIMIZER.functions)
+    def test_method_of_the_optimizer(self, name: str) -> None:
+        (declared,) = OPTIMIZER.functions[name]
+        self.assertEqual(shape_of(declared), shape_of(getattr(V1, name)))
+
+    @parameterized.expand(OPTIMIZER.attributes)
+    def test_constant(self, name: str) -> None:
+        self.assertIsInstance(getattr(V1, name), int)
+
+    @parameterized.expand(sorted(TRACKABLE.names))
+    def test_private_member_of_trackables(self, name: str) -> None:
+        self.assertIn(name, dir(tf.__internal__.tracking.Trackable))
+
+    @parameterized.expand([("v1", V1), ("contrib", CONTRIB)])
+    def test_nothing_public_is_left_out(self, label: str, cls: Any) -> None:
+        own = {name for base in cls.__mro__ if base.__module__.startswith("mpls.") for name in vars(base)}
+        public = {name for name in dir(cls) if not name.startswith("_")}
+        self.assertIn("minimize", public)
+        self.assertEqual(public - own - OPTIMIZER.names, set())
+
+    def test_bases_are_those_of_tensorflow(self) -> None:
+        native = tf.compat.v1.mixed_precision
+        self.assertEqual(mpls.v1.LossScale.__bases__, (native.LossScale,))
+        self.assertEqual(mpls.v1.FixedLossScale.__bases__, (mpls.v1.LossScale, native.FixedLossScale))
+        self.assertEqual(mpls.v1.DynamicLossScale.__bases__, (mpls.v1.LossScale, native.DynamicLossScale))
+        self.assertEqual(V1.__bases__[1:], (native.MixedPrecisionLossScaleOptimizer,))
+        self.assertEqual(CONTRIB.__bases__, (tf.compat.v1.train.Optimizer,))
+        self.assertEqual(mpls.keras.LossScaleOptimizer.__bases__[0].__bases__, (object,))

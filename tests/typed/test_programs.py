@@ -1,0 +1,58 @@
+"""Programs of users, type-checked against the built wheel by mypy and pyright: right ones pass, wrong ones fail."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import sys
+import unittest
+
+from parameterized import parameterized
+
+from . import consumer
+
+RIGHT = sorted(path.stem for path in consumer.PROGRAMS.glob("right_*.py"))
+WRONG = sorted(path.stem for path in consumer.PROGRAMS.glob("wrong_*.py"))
+CHECKERS = ("mypy", "pyright")
+
+
+def tearDownModule() -> None:
+    if consumer.environment.cache_info().currsize:
+        shutil.rmtree(consumer.environment())
+
+
+def errors_in(errors: consumer.Errors, program: str) -> dict[int, set[str]]:
+    return {line: codes for (file, line), codes in errors.items() if file == f"{program}.py"}
+
+
+class RunTest(unittest.TestCase):
+    @parameterized.expand(RIGHT)
+    def test_right_program_runs(self, program: str) -> None:
+        self.assertEqual(consumer.outcomes()["outcomes"][program], "")
+
+    def test_they_run_with_the_wheel(self) -> None:
+        self.assertTrue(pathlib.Path(consumer.outcomes()["mpls"]).is_relative_to(consumer.environment()))
+
+    def test_what_is_declared_costs_nothing_at_run_time(self) -> None:
+        modules = consumer.outcomes()["modules"]
+        self.assertIn("mpls.keras.members", modules)
+        self.assertEqual([name for name in modules if name.endswith(".declared")], [])
+
+
+@unittest.skipIf(sys.version_info < (3, 11), "types are the same for every TensorFlow, and checked with newer ones")
+class CheckerTest(unittest.TestCase):
+    @parameterized.expand([(checker, program) for checker in CHECKERS for program in RIGHT])
+    def test_right_program_passes(self, checker: str, program: str) -> None:
+        self.assertEqual(errors_in(consumer.errors_of(checker), program), {})
+
+    @parameterized.expand([(checker, program) for checker in CHECKERS for program in WRONG])
+    def test_wrong_program_fails_where_it_says(self, checker: str, program: str) -> None:
+        expected = errors_in(consumer.expected_errors(checker), program)
+        self.assertTrue(expected)
+        self.assertEqual(errors_in(consumer.errors_of(checker), program), expected)
+
+    @parameterized.expand(CHECKERS)
+    def test_nothing_else_is_said(self, checker: str) -> None:
+        """Of settings, or of files that are no program."""
+        files = {file.removesuffix(".py") for file, _ in consumer.errors_of(checker)}
+        self.assertLessEqual(files, {*RIGHT, *WRONG})
