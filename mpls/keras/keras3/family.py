@@ -268,4 +268,3 @@ def _unpickled(classes: tuple[type, ...], spoken: Dialect, archive: bytes, state
     if state is not None:
         optimizer.load_state_dict(state)
     return optimizer
-
