@@ -133,10 +133,13 @@ def first_control_flow_conditional(
     from tensorflow.python.ops import control_flow_ops
 
     with tf.name_scope(name or "cond"):
-        pivots = control_flow_ops.switch(condition, condition)
+        # Ops without inputs wait for an identity, which runs in its branch only; the switch itself always does.
+        switched = control_flow_ops.switch(condition, condition)
+        pivots = [tf.identity(each, name=name) for each, name in zip(switched, ("switch_f", "switch_t"), strict=True)]
+        predicate = tf.identity(condition, name="pred_id")
         results = []
         for branch, build in enumerate((if_false, if_true)):
-            context = control_flow_ops.CondContext(condition, pivots[branch], branch)
+            context = control_flow_ops.CondContext(predicate, pivots[branch], branch)
             context.Enter()
             try:
                 result, flat = context.BuildCondBranch(build)
