@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -12,6 +13,39 @@ from mpls.errors import ArgumentTypeError, error_text
 from mpls.names import NAMES, Name
 
 __all__ = ["Installation", "install", "installed", "uninstall"]
+
+
+_OnTouch = Callable[[Name, tuple[str, int]], None]
+
+
+class _StateBefore:
+    """What there was before an installation, beside the names."""
+
+    def __init__(self) -> None:
+        from mpls.core import dialect
+
+        self.replaced: Installation | None = None
+        self._rewrite = _rewrite_state()
+        self._of_block = dialect.of_block()
+
+    def enter_block(self, as_of: str | None) -> None:
+        from mpls.core import dialect
+
+        dialect.set_block(dialect.dialect_of(as_of))
+
+    def leave_block(self) -> None:
+        from mpls.core import dialect
+
+        dialect.set_block(self._of_block)
+
+    def restore_rewrite(self) -> None:
+        if _rewrite_state() == self._rewrite:
+            return
+        from mpls.upstream import is_graph_rewrite_set_by_mpls, restore_graph_rewrite
+
+        # The program may have set it by TensorFlow's own means.
+        if is_graph_rewrite_set_by_mpls():
+            restore_graph_rewrite(self._rewrite)
 
 
 @dataclass(frozen=True)
@@ -29,27 +63,50 @@ class Installation:
     contrib: bool
     replace_existing: bool
     names: tuple[str, ...]
-    _before: Installation | None = field(default=None, repr=False, compare=False)
+    _on_touch: _OnTouch | None = field(default=None, repr=False, compare=False)
+    _state_before: _StateBefore = field(default_factory=_StateBefore, repr=False, compare=False)
 
     def __enter__(self) -> Installation:
+        with _state.lock:
+            place = _state.place(self)
+            if self._state_before.replaced is not None and place is not None:
+                _state.stack.insert(place, self._state_before.replaced)
+            _state.in_blocks.add(id(self))
+            self._state_before.enter_block(self.as_of)
+            _settle()
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        before, on_touch = self._before, _state.on_touch
-        uninstall()
-        if before is not None:
-            settings = {"contrib": before.contrib, "replace_existing": before.replace_existing}
-            install(before.as_of, **settings, _on_touch=on_touch)
+        with _state.lock:
+            place = _state.place(self)
+            if place is not None:
+                del _state.stack[place]
+                # What was installed to last in the block goes with it.
+                while place < len(_state.stack) and _state.lasts(_state.stack[place]):
+                    _state.stack.pop(place)._state_before.restore_rewrite()
+                self._state_before.restore_rewrite()
+            _state.in_blocks.discard(id(self))
+            self._state_before.leave_block()
+            _settle()
 
 
 @dataclass
 class _State:
-    installation: Installation | None = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    # Those in force; the names are those of the last. Blocks of several threads end in any order.
+    stack: list[Installation] = field(default_factory=list)
+    # The ids of those that last as long as a block, which holds them.
+    in_blocks: set[int] = field(default_factory=set)
     hooks: Any = None
-    on_touch: Callable[[Name, tuple[str, int]], None] | None = None
-    restore_rewrite: Callable[[], None] | None = None
+    hooked_for: tuple[Any, ...] | None = None
+
+    def place(self, installation: Installation) -> int | None:
+        return next((place for place, each in enumerate(self.stack) if each is installation), None)
+
+    def lasts(self, installation: Installation) -> bool:
+        return id(installation) not in self.in_blocks
 
 
 _state = _State()
@@ -60,12 +117,15 @@ def install(
     *,
     contrib: bool = False,
     replace_existing: bool = False,
-    _on_touch: Callable[[Name, tuple[str, int]], None] | None = None,
+    _on_touch: _OnTouch | None = None,
 ) -> Installation:
     """Put the removed names of TensorFlow's loss-scaling API back: as attributes, and as modules to import.
 
     Names that still work are left alone, unless asked otherwise. TensorFlow need not be imported yet; if it is not, it
-    gets the names when it is. To call it again changes the settings; with the same ones, nothing.
+    gets the names when it is. To call it again changes the settings.
+
+    It holds for the process. In a `with` block, the names are there for the process as long as the block lasts, and
+    `as_of` is what the thread of the block, or the asynchronous task, wants; other threads behave as before.
 
     Args:
         as_of: a TensorFlow release, `"2.2"`: experimental Keras wrappers that are made from now on behave as they did
@@ -93,7 +153,6 @@ def install(
         ('mpls.experimental', True, None)
     """
     from mpls.core import dialect
-    from mpls.importing.hooks import Hooks
 
     for name, value in (("contrib", contrib), ("replace_existing", replace_existing)):
         if not isinstance(value, bool):
@@ -101,19 +160,18 @@ def install(
                 error_text(f"install: {name}", "be a bool", value, f"install({name}=True)", "install")
             )
     chosen = dialect.dialect_of(as_of)
-    # Which installation was there before that one, it knows itself, if a block waits for its end.
-    before = _state.installation and replace(_state.installation, _before=None)
-    _on_touch = _on_touch or _state.on_touch
     names = tuple(name.path for name in NAMES if _is_put_back(name, contrib, replace_existing))
-    installation = Installation(chosen.release, contrib, replace_existing, names, before)
-    if installation == before and _on_touch is _state.on_touch:
-        return installation
-    uninstall()
-    hooks = Hooks(contrib, replace_existing, _on_touch)
-    hooks.put_back()
-    dialect.speak(chosen)
-    _state.installation, _state.hooks, _state.on_touch = installation, hooks, _on_touch
-    _state.restore_rewrite = _rewrite_restorer()
+    with _state.lock:
+        last = _state.stack[-1] if _state.stack else None
+        _on_touch = _on_touch or (None if last is None else last._on_touch)
+        installation = Installation(chosen.release, contrib, replace_existing, names, _on_touch)
+        if last is not None and _state.lasts(last):
+            # It comes back at the end of a block, and what it has replaced itself never will.
+            last._state_before.replaced = None
+            installation._state_before.replaced = _state.stack.pop()
+        _state.stack.append(installation)
+        _settle()
+        dialect.speak_in_block(chosen)
     return installation
 
 
@@ -131,19 +189,42 @@ def uninstall() -> None:
     """
     from mpls.core import dialect
 
-    if _state.hooks is None:
-        return
-    _state.hooks.take_away()
-    dialect.speak(dialect.Dialect())
-    if _state.restore_rewrite is not None:
-        _state.restore_rewrite()
-    _restore_compile()
-    _state.installation = _state.hooks = _state.on_touch = _state.restore_rewrite = None
+    with _state.lock:
+        if not _state.stack:
+            return
+        while _state.stack:
+            _state.stack.pop()._state_before.restore_rewrite()
+        dialect.speak_in_block(dialect.Dialect())
+        _settle()
 
 
 def installed() -> Installation | None:
     """Return what `install` did last; None if nothing is installed."""
-    return _state.installation
+    with _state.lock:
+        return _state.stack[-1] if _state.stack else None
+
+
+def _settle() -> None:
+    """Have the names of the last installation in modules, and the process behave as the last that is of no block."""
+    from mpls.core import dialect
+
+    last = _state.stack[-1] if _state.stack else None
+    lasting = [each for each in _state.stack if _state.lasts(each)]
+    dialect.speak(dialect.dialect_of(lasting[-1].as_of if lasting else None))
+    wanted = None if last is None else (last.contrib, last.replace_existing, last._on_touch)
+    if wanted == _state.hooked_for:
+        return
+    if _state.hooks is not None:
+        _state.hooks.take_away()
+        _state.hooks = None
+    _state.hooked_for = wanted
+    if wanted is None:
+        _restore_compile()
+        return
+    from mpls.importing.hooks import Hooks
+
+    _state.hooks = Hooks(*wanted)
+    _state.hooks.put_back()
 
 
 def _is_put_back(name: Name, contrib: bool, replace_existing: bool) -> bool:
@@ -151,20 +232,6 @@ def _is_put_back(name: Name, contrib: bool, replace_existing: bool) -> bool:
         return False
     is_replaced = replace_existing and name.replacement != "" and not name.needs_keras_3
     return name.last is not None or is_replaced
-
-
-def _rewrite_restorer() -> Callable[[], None]:
-    before = _rewrite_state()
-
-    def restore() -> None:
-        if _rewrite_state() != before:
-            from mpls.upstream import is_graph_rewrite_set_by_mpls, restore_graph_rewrite
-
-            # The program may have set it by TensorFlow's own means.
-            if is_graph_rewrite_set_by_mpls():
-                restore_graph_rewrite(before)
-
-    return restore
 
 
 def _rewrite_state() -> tuple[bool, bool | None]:

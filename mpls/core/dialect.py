@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mpls.errors import ArgumentValueError, error_text
 from mpls.names import RELEASES
 
-__all__ = ["Block", "Dialect", "current", "dialect_of", "of_process", "speak"]
+__all__ = ["Dialect", "current", "dialect_of", "of_block", "set_block", "speak", "speak_in_block"]
 
 
 @dataclass(frozen=True)
@@ -118,32 +118,26 @@ def current() -> Dialect:
     return _of_process if found is None else found
 
 
-def of_process() -> Dialect:
-    """Return the dialect of what is made outside of `block`."""
-    return _of_process
-
-
 def speak(dialect: Dialect) -> None:
-    """Set the dialect that wrappers are made in, for the whole process, and for the block that this thread is in."""
+    """Set the dialect that wrappers are made in, for the whole process but for blocks that have their own."""
     global _of_process
     _of_process = dialect
+
+
+def of_block() -> Dialect | None:
+    """Return the dialect of the block that this thread, or asynchronous task, is in; None where it is in none."""
+    return _of_block.get()
+
+
+def set_block(dialect: Dialect | None) -> None:
+    """Begin a block of this thread, or asynchronous task, with a dialect of its own; with None, end it."""
+    _of_block.set(dialect)
+
+
+def speak_in_block(dialect: Dialect) -> None:
+    """Set the dialect of the block that this thread is in; where it is in none, do nothing."""
     if _of_block.get() is not None:
         _of_block.set(dialect)
-
-
-class Block:
-    """A block of one thread, or of one asynchronous task, that has a dialect of its own.
-
-    Args:
-        dialect: the one that it begins with.
-    """
-
-    def __init__(self, dialect: Dialect) -> None:
-        self._token = _of_block.set(dialect)
-
-    def leave(self) -> None:
-        """End it: what was there before is there again."""
-        _of_block.reset(self._token)
 
 
 def _number(release: str) -> tuple[int, int]:

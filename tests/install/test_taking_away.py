@@ -340,7 +340,7 @@ class ManyTimesTest(TakingAwayTestCase):
         installation: Any = mpls.installed()
         length = 0
         while installation is not None:
-            installation, length = installation._before, length + 1
+            installation, length = installation._state_before.replaced, length + 1
         self.assertLessEqual(length, 2)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from mpls.core.arrival import Node, is_bare, require_valid_state, watch_attached
-from mpls.core.dialect import Block, Dialect
+from mpls.core.dialect import Dialect, of_block, set_block
 from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.restoring import Restorable
 from mpls.errors import ArgumentValueError, error_text
@@ -259,12 +259,13 @@ class Family(Restorable, Applying, _Native, metaclass=LossScaleOptimizerMeta):
 
 
 def _unpickled(classes: tuple[type, ...], spoken: Dialect, archive: bytes, state: dict[str, Any] | None) -> Any:
-    block = Block(spoken)
+    before = of_block()
+    set_block(spoken)
     try:
         with keras.saving.custom_object_scope({each.__name__: each for each in classes}):
             optimizer = _Native._unpickle_model(io.BytesIO(archive))
     finally:
-        block.leave()
+        set_block(before)
     if state is not None:
         optimizer.load_state_dict(state)
     return optimizer
