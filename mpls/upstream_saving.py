@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.errors import MplsWarning, warn_user
 from mpls.patches import Layer, Target, WhileNeeded
 
 __all__ = [
@@ -57,11 +58,10 @@ def place_being_restored(owner: Any) -> RestorePlace | None:
     2.21) calls them from one function while it pairs objects with the checkpoint, before it restores any value, and
     hands on neither the path nor what else is in the file.
 
+    Where TensorFlow has changed, so that the place cannot be told, one warning says so, and it restores as it does.
+
     Args:
         owner: the object whose method asks.
-
-    Raises:
-        RuntimeError: TensorFlow has changed.
     """
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_MOST_FRAMES):
@@ -73,14 +73,26 @@ def place_being_restored(owner: Any) -> RestorePlace | None:
     else:
         return None
     position: Any = frame.f_locals.get("checkpoint_position")
-    if frame.f_code.co_name == _RESTORE_FUNCTION and hasattr(position, "proto_id"):
-        return _place(position) if position.trackable is owner else None
+    if frame.f_code.co_name == _RESTORE_FUNCTION and position is not None:
+        return _place(position) if getattr(position, "trackable", owner) is owner else None
     # Another function of the module may ask in passing, but only while that one is there to do the work.
-    if frame.f_code.co_name != _RESTORE_FUNCTION and hasattr(sys.modules[_RESTORE_MODULE], _RESTORE_FUNCTION):
-        return None
-    raise RuntimeError(
-        f"mpls does not know {_RESTORE_MODULE}.{frame.f_code.co_name} of TensorFlow {tf.__version__}: it cannot "
-        "check a checkpoint before it is restored. Please report it."
+    if frame.f_code.co_name == _RESTORE_FUNCTION or not hasattr(sys.modules[_RESTORE_MODULE], _RESTORE_FUNCTION):
+        _warn_of_change(frame.f_code.co_name)
+    return None
+
+
+_has_warned_of_change: set[bool] = set()
+
+
+def _warn_of_change(what: str) -> None:
+    if _has_warned_of_change:
+        return
+    _has_warned_of_change.add(True)
+    warn_user(
+        f"mpls does not know {_RESTORE_MODULE}.{what} of TensorFlow {tf.__version__}: checkpoints are restored as "
+        "TensorFlow does, and not looked at before. Call `mpls inspect PATH` before, and report it, please. "
+        "See MIGRATION.md#refused-files",
+        MplsWarning,
     )
 
 
@@ -91,14 +103,22 @@ def place_of_slot(owner: Any, slot_position: Any) -> RestorePlace | None:
         owner: the optimizer.
         slot_position: what `_create_or_restore_slot_variable` gets.
     """
-    found = slot_position.checkpoint.object_by_proto_id
-    ids = [proto_id for proto_id, trackable in list(found.items()) if trackable is owner]
-    return _place(slot_position.create_child_position(ids[0])) if ids else None
+    try:
+        found = slot_position.checkpoint.object_by_proto_id
+        ids = [proto_id for proto_id, trackable in list(found.items()) if trackable is owner]
+        return _place(slot_position.create_child_position(ids[0])) if ids else None
+    except AttributeError as error:
+        _warn_of_change(str(error.name))
+        return None
 
 
-def _place(position: Any) -> RestorePlace:
-    restore = position.checkpoint
-    return RestorePlace(restore.save_path_string, restore.object_graph_proto, position.proto_id, restore)
+def _place(position: Any) -> RestorePlace | None:
+    try:
+        restore = position.checkpoint
+        return RestorePlace(restore.save_path_string, restore.object_graph_proto, position.proto_id, restore)
+    except AttributeError as error:
+        _warn_of_change(str(error.name))
+        return None
 
 
 def abandon_restore(place: RestorePlace) -> None:

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+import tf_keras
 
+import mpls.keras
 import mpls.v1
 from mpls import upstream_saving
+from mpls.errors import MplsWarning
 from mpls.upstream_saving import RestorePlace, place_being_restored
 
 v1 = tf.compat.v1
@@ -47,14 +50,18 @@ def test_an_object_learns_from_where_it_is_restored(tmp_path: pathlib.Path) -> N
     assert set(watching.places) == {None}
 
 
-def test_a_changed_tensorflow_is_noticed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_saving, "_has_warned_of_change", set())
+
+
+def _renamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_saving, "_RESTORE_FUNCTION", "_queue_children")
+
+
+def _with_another_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     from tensorflow.python.checkpoint import restore
 
-    path = tf.train.Checkpoint(a=mpls.v1.DynamicLossScale()).save(str(tmp_path / "ckpt"))
-    monkeypatch.setattr(upstream_saving, "_RESTORE_FUNCTION", "_queue_children")
-    with pytest.raises(RuntimeError, match=r"mpls does not know .*_queue_children_for_restoration"):
-        tf.train.Checkpoint(a=mpls.v1.DynamicLossScale()).restore(path)
-    monkeypatch.undo()
     original = restore._queue_children_for_restoration
 
     def _queue_children_for_restoration(position: Any, visit_queue: Any) -> None:
@@ -65,5 +72,41 @@ def test_a_changed_tensorflow_is_noticed(tmp_path: pathlib.Path, monkeypatch: py
     code = _queue_children_for_restoration.__code__
     own = types.FunctionType(code, restore.__dict__, closure=_queue_children_for_restoration.__closure__)
     monkeypatch.setattr(restore, "_queue_children_for_restoration", own)
-    with pytest.raises(RuntimeError, match="mpls does not know"):
-        tf.train.Checkpoint(a=mpls.v1.DynamicLossScale()).restore(path)
+
+
+def _with_another_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_saving, "RestorePlace", lambda *args: object().save_path_string)
+
+
+CHANGES = (_renamed, _with_another_variable, _with_another_attribute)
+
+
+@pytest.mark.usefixtures("_nothing_said")
+@pytest.mark.parametrize("change", CHANGES)
+def test_where_tensorflow_has_changed_it_restores_as_it_does(
+    change: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def checkpoint(scale: Any) -> Any:
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.MomentumOptimizer(0.5, 0.5), scale)
+        keras_opt = mpls.keras.LossScaleOptimizer(
+            tf_keras.optimizers.legacy.SGD(0.5, 0.5), initial_scale=float(scale())
+        )
+        variable = tf.Variable([1.0])
+        for each in (opt, keras_opt):
+            each.minimize(lambda: variable * 1.0, var_list=[variable])
+        return tf.train.Checkpoint(opt=opt, keras_opt=keras_opt, variable=variable), keras_opt
+
+    path = checkpoint(mpls.v1.DynamicLossScale(4.0))[0].save(str(tmp_path / "ckpt"))
+    change(monkeypatch)
+
+    def restore() -> None:
+        scale = mpls.v1.DynamicLossScale(8.0)
+        restored, keras_opt = checkpoint(scale)
+        restored.restore(path).assert_consumed()
+        assert (float(scale()), float(keras_opt.loss_scale)) == (4.0, 4.0)
+
+    with pytest.warns(MplsWarning, match="mpls does not know .* of TensorFlow") as caught:
+        restore()
+    assert len(caught) == 1
+    restore()
+    assert pathlib.Path(caught[0].filename).name == pathlib.Path(__file__).name
