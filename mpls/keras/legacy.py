@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -95,9 +96,9 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         pairs = drop_missing_gradients(grads_and_vars)
         self._calls.warn_if_forgotten()
         inner = self._optimizer
-        # Made here, slots exist after a skipped first step too, and in no branch.
-        with tf.name_scope(getattr(inner, "_name", None) or type(inner).__name__), tf.init_scope():
-            inner._create_all_weights([variable for _, variable in pairs])
+        if not tf.executing_eagerly() or tf.distribute.has_strategy():
+            # Here, as in a branch they would be the branch's. In eager mode it is known whether the step is applied.
+            _create_weights(inner, pairs)
         if experimental_aggregate_gradients:
             # Before the finite check, so that a non-finite gradient reaches every replica.
             pairs = self._aggregate(inner._transform_unaggregated_gradients(pairs))
@@ -106,7 +107,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         # Only asked where there are replicas: steps in eager mode come here each time.
         is_summed = experimental_aggregate_gradients and tf.distribute.has_strategy()
         are_same = is_summed and self._sums_as_keras_does()
-        step = TfKerasStep(inner, self._dialect, args, kwargs, are_same)
+        step = _LegacyStep(inner, self._dialect, args, kwargs, are_same, pairs)
         return scaled_step(pairs, self._loss_scale, step)
 
     def _second_argument(self, name: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -243,6 +244,29 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
     def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
         self._examine_arriving_slot(slot_variable_position)
         return self._optimizer._create_or_restore_slot_variable(slot_variable_position, *args, **kwargs)
+
+
+def _create_weights(optimizer: Any, grads_and_vars: list[tuple[Any, Any]]) -> None:
+    with tf.name_scope(getattr(optimizer, "_name", None) or type(optimizer).__name__), tf.init_scope():
+        optimizer._create_all_weights([variable for _, variable in grads_and_vars])
+
+
+@dataclass
+class _LegacyStep(TfKerasStep):
+    """Step hooks: slots exist after a skipped first step too.
+
+    Attributes:
+        grads_and_vars: the pairs that are given to the step.
+    """
+
+    grads_and_vars: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def skip(self) -> Any:
+        """Advance `iterations`, which a skipped first step of eager mode creates outside of the optimizer's names."""
+        skipped = super().skip()
+        if tf.executing_eagerly():
+            _create_weights(self.optimizer, self.grads_and_vars)
+        return skipped
 
 
 class _InnerAtOldPlace(Trackable):

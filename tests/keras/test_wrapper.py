@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+import math
 import unittest
 import warnings
 from collections.abc import Callable
@@ -703,6 +704,35 @@ def two_replicas() -> Any:
 
 def central_storage() -> Any:
     return tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+
+
+class NamesOfWeightsTest(unittest.TestCase):
+    """Variables of legacy optimizers have the names that the native wrapper gives them in eager mode."""
+
+    @parameterized.expand(
+        [
+            (f"{optimizer}_{first}_{scope}", optimizer, first, scope)
+            for optimizer in ("SGD", "Adam")
+            for first in (1.0, math.inf)
+            for scope in ("", "outer")
+        ]
+    )
+    def test_as_the_native_one(self, case: str, optimizer: str, first: float, scope: str) -> None:
+        def names(wrapper: Any) -> list[list[str]]:
+            settings = {"momentum": 0.5} if optimizer == "SGD" else {"name": "Mine"}
+            opt = wrapper(getattr(tf_keras.optimizers.legacy, optimizer)(0.5, **settings))
+            variable = tf.Variable([1.0, 2.0], name="weights")
+            found = []
+            for factor in (first, 1.0):
+                with tf.name_scope(scope):
+                    opt.minimize(lambda factor=factor: variable * factor, [variable])
+                found.append([weight.name for weight in opt.weights])
+            return found
+
+        ours, native = names(mpls.keras.LossScaleOptimizer), names(tf_keras.mixed_precision.LossScaleOptimizer)
+        self.assertEqual(ours[1], native[1])
+        # Slots exist after a skipped first step too, the native one makes them later.
+        self.assertEqual((ours[0][: len(native[0])], ours[0]), (native[0], ours[1]))
 
 
 class StrategyTest(unittest.TestCase):
