@@ -211,6 +211,8 @@ def _saver_targets(more_to_save: Any, feeds_for: Any) -> list[Target]:
             own = _all_saveable_objects() if saver._var_list is None else saver._var_list
             more = more_to_save(own)
             saver._var_list = _joined(own, more) if more else own
+            if more and saver._builder is None:
+                saver._builder = _builder_that_restores_no_copies(saver._write_version)
             try:
                 layer.original(saver, *args, **kwargs)
             finally:
@@ -261,11 +263,25 @@ def _joined(own: Any, more: list[Any]) -> Any:
     return {**own, **{each.name: each for each in more}} if isinstance(own, dict) else [*own, *more]
 
 
+def _builder_that_restores_no_copies(write_version: Any) -> Any:
+    from tensorflow.python.training.saver import BulkSaverBuilder
+
+    class _Builder(BulkSaverBuilder):  # type: ignore[misc]
+        def _AddRestoreOps(self, filename_tensor: Any, saveables: list[Any], *args: Any, **kwargs: Any) -> Any:  # noqa: N802
+            # They would be read from the file for nothing, and have to be there.
+            own = [each for each in saveables if not hasattr(each, "is_copy_of_mpls")]
+            return super()._AddRestoreOps(filename_tensor, own, *args, **kwargs)
+
+    return _Builder(write_version)
+
+
 def saved_also_as(variable: Any, name: str) -> Any:
     """Return a `SaveableObject` by which a saver writes a variable under another name too, and never restores it."""
     from tensorflow.python.training.saving import saveable_object
 
     class _Copy(saveable_object.SaveableObject):  # type: ignore[misc]
+        is_copy_of_mpls = True
+
         def restore(self, restored_tensors: Any, restored_shapes: Any) -> Any:
             del restored_tensors, restored_shapes
             return tf.no_op()

@@ -77,6 +77,8 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         else:
             settings = translate_loss_scale(given, _SUBJECT)
             super().__init__(optimizer, **settings)
+            # Its variables are there, as in TF 2.4 to 2.8, and Savers have to know them.
+            vars(self)["_replaced_loss_scale"] = loss_scale if isinstance(loss_scale, loss_scales.LossScale) else None
         warn_user(
             f"{_SUBJECT} is deprecated. {_replacement(settings)}. See MIGRATION.md#experimental",
             MplsDeprecationWarning,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
 from mpls.core.graph import as_written
+from mpls.core.savers import watch_savers
 from mpls.core.step import scaled_step
 from mpls.keras.missing import drop_missing_gradients
+from mpls.keras.saver_names import scope_of_weights
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasMeta, TfKerasStep
 from mpls.upstream import Trackable, is_sum_of_keras, native_tf_keras_wrapper
@@ -41,6 +44,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
 
     def _track_inner(self) -> None:
         super()._track_inner()
+        watch_savers(self)
         self._track_trackable(_InnerAtOldPlace(self._optimizer), "base_optimizer")
 
     @as_written
@@ -98,7 +102,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         inner = self._optimizer
         if not tf.executing_eagerly() or tf.distribute.has_strategy():
             # Here, as in a branch they would be the branch's. In eager mode it is known whether the step is applied.
-            _create_weights(inner, pairs)
+            _create_weights(self, pairs)
         if experimental_aggregate_gradients:
             # Before the finite check, so that a non-finite gradient reaches every replica.
             pairs = self._aggregate(inner._transform_unaggregated_gradients(pairs))
@@ -107,7 +111,7 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         # Only asked where there are replicas: steps in eager mode come here each time.
         is_summed = experimental_aggregate_gradients and tf.distribute.has_strategy()
         are_same = is_summed and self._sums_as_keras_does()
-        step = _LegacyStep(inner, self._dialect, args, kwargs, are_same, pairs)
+        step = _LegacyStep(inner, self._dialect, args, kwargs, are_same, lambda: _create_weights(self, pairs))
         return scaled_step(pairs, self._loss_scale, step)
 
     def _second_argument(self, name: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -246,9 +250,9 @@ class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
         return self._optimizer._create_or_restore_slot_variable(slot_variable_position, *args, **kwargs)
 
 
-def _create_weights(optimizer: Any, grads_and_vars: list[tuple[Any, Any]]) -> None:
-    with tf.name_scope(getattr(optimizer, "_name", None) or type(optimizer).__name__), tf.init_scope():
-        optimizer._create_all_weights([variable for _, variable in grads_and_vars])
+def _create_weights(wrapper: Any, grads_and_vars: list[tuple[Any, Any]]) -> None:
+    with scope_of_weights(wrapper), tf.init_scope():
+        wrapper._optimizer._create_all_weights([variable for _, variable in grads_and_vars])
 
 
 @dataclass
@@ -256,16 +260,16 @@ class _LegacyStep(TfKerasStep):
     """Step hooks: slots exist after a skipped first step too.
 
     Attributes:
-        grads_and_vars: the pairs that are given to the step.
+        create_weights: creates the wrapped optimizer's variables.
     """
 
-    grads_and_vars: list[tuple[Any, Any]] = field(default_factory=list)
+    create_weights: Callable[[], None] = lambda: None
 
     def skip(self) -> Any:
         """Advance `iterations`, which a skipped first step of eager mode creates outside of the optimizer's names."""
         skipped = super().skip()
         if tf.executing_eagerly():
-            _create_weights(self.optimizer, self.grads_and_vars)
+            self.create_weights()
         return skipped
 
 

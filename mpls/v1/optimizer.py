@@ -13,13 +13,12 @@ from mpls.core.gradients import unscale_gradients
 from mpls.core.graph import as_written
 from mpls.core.loss_scale import LossScale, get, never_skips
 from mpls.core.replicas import call_in_cross_replica_context
+from mpls.core.savers import StepNames, watch_savers
 from mpls.core.scaling import LossScaling
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, ReplicaContextError, error_text
-from mpls.v1.graph_state import NativeNames
 from mpls.v1.reference_variables import branches_may_capture
-from mpls.v1.savers import watch_savers
-from mpls.v1.saving import NativeWrapper, Restoring
+from mpls.v1.saving import NativeWrapper, Restoring, names_of_powers
 from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
@@ -168,7 +167,10 @@ class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
                 "See MIGRATION.md#strategies"
             )
         if not self._doing_dynamic_loss_scaling():
-            return self._optimizer.apply_gradients(grads_and_vars, global_step, name)
+            names = StepNames(has_conditional=False)
+            train_op = self._optimizer.apply_gradients(grads_and_vars, global_step, name)
+            names.note(names_of_powers(self._optimizer))
+            return train_op
         grads_and_vars = tuple(grads_and_vars)
         if is_sync_replicas(self._optimizer):
             decide_on_mean = MixedPrecisionLossScaleOptimizer(self._optimizer._opt, self._loss_scale)
@@ -179,9 +181,9 @@ class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
     def _apply_or_skip(self, grads_and_vars: tuple[tuple[Any, Any], ...], global_step: Any, name: str) -> Any:
         with_gradient = [variable for grad, variable in grads_and_vars if grad is not None]
         watch_savers(self)
-        native_names = NativeNames(self._optimizer)
+        names = StepNames(has_conditional=True)
         self._prepare_inner_slots(with_gradient)
-        native_names.note()
+        names.note(names_of_powers(self._optimizer))
         train_ops_before = _train_ops()
         hooks = _ApplyInner(self._optimizer, global_step, f"{name}-wrapped")
         with branches_may_capture([*with_gradient, global_step]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -21,6 +22,8 @@ else:
     NativeWrapper = native_v1_class("MixedPrecisionLossScaleOptimizer") or tf.compat.v1.train.Optimizer
     _Base = object
 
+
+_Optimizer: Any = tf.compat.v1.train.Optimizer
 
 # A class of its own, so that its methods go before those of the recognition base.
 class Restoring(Restorable, _Base):
@@ -56,3 +59,22 @@ class Restoring(Restorable, _Base):
     def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
         self._examine_arriving_slot(slot_variable_position)
         return self._optimizer._create_or_restore_slot_variable(slot_variable_position, *args, **kwargs)
+
+
+def names_of_powers(optimizer: Any) -> dict[str, str]:
+    """Return the names of the variables of an optimizer that belong to no other, Adam's powers, in the current graph.
+
+    With each is what follows the scopes in it, without the number that makes it unique: that is what names that others
+    give it have in common. Those of optimizers that it wraps are among them. In eager mode there are none.
+    """
+    names: dict[str, str] = {}
+    if tf.executing_eagerly():
+        return names
+    graph = tf.compat.v1.get_default_graph()
+    while isinstance(optimizer, _Optimizer):
+        for variable in optimizer._non_slot_dict.values():
+            for each in getattr(variable, "values", (variable,)):
+                if each.graph is graph:
+                    names[each.op.name] = re.sub(r"_\d+$", "", each.op.name.rpartition("/")[2])
+        optimizer = getattr(optimizer, "_optimizer", None) or getattr(optimizer, "_opt", None)
+    return names

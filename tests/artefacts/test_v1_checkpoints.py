@@ -138,7 +138,7 @@ class TestSaver:
                 assert_state(state_of(training, session), state, exact=True)
 
 
-LAYOUTS = [(("",), 0), (("train",), 0), (("",), 2), (("", ""), 0), (("a", "b"), 1)]
+LAYOUTS = [(("",), 0), (("train",), 0), (("",), 2), (("", ""), 0), (("a", "b"), 1), (("b", "a"), 0)]
 
 
 class TestNamesOfPowers:

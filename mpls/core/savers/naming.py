@@ -1,0 +1,96 @@
+"""What TensorFlow's own wrappers would have called the variables of optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import tensorflow as tf
+
+from mpls.core.savers.graph_state import GraphState, Step, state_of
+
+__all__ = ["StepNames"]
+
+
+class StepNames:
+    """Notes the names of the variables that are made with a step, where the step is built; in eager mode nothing.
+
+    TensorFlow's own wrappers of a dynamic loss scale create them inside of a conditional. With the first control flow
+    its scope is part of their names, and its number counts the conditionals in the scope around it; with the second,
+    none of the scopes around it is.
+
+    Args:
+        has_conditional: whether TensorFlow's own wrapper would build one, as for a dynamic loss scale.
+    """
+
+    def __init__(self, *, has_conditional: bool) -> None:
+        graph = tf.compat.v1.get_default_graph()
+        self._state = None if tf.executing_eagerly() else state_of(graph)
+        self._conditional = ""
+        if self._state is None:
+            return
+        scope = graph.get_name_scope()
+        self._scope = f"{scope}/" if scope else ""
+        if has_conditional:
+            # The first conditional was that of the loss scale, where mpls has none; names go on counting as there.
+            graph.unique_name("cond")
+            self._conditional = graph.unique_name("cond", mark_as_used=False).removeprefix(self._scope) + "/"
+
+    def note(self, parts: Mapping[str, str]) -> None:
+        """Note the names, once the variables are there.
+
+        Args:
+            parts: what follows the scope of the step and that of the conditional, by the names that the variables have;
+                those that were there before the step among them or not.
+        """
+        state = self._state
+        parts = {} if state is None else {own: part for own, part in parts.items() if own not in state.parts}
+        if state is None or not parts:
+            return
+        if self._conditional:
+            first = {own: self._scope + self._conditional + part for own, part in parts.items()}
+            second = parts
+        else:
+            first = second = self._names_without_conditional(state, parts)
+        others = _other_variables({*state.parts, *parts})
+        state.steps.append(
+            Step(
+                scope=self._scope,
+                parts=parts,
+                first=_made_unique(first, {*state.first.values(), *others}),
+                second=_made_unique(second, {*state.second.values(), *others}),
+                is_second=tf.compat.v1.control_flow_v2_enabled(),
+                is_conditional=bool(self._conditional),
+            )
+        )
+
+    def _names_without_conditional(self, state: GraphState, parts: dict[str, str]) -> dict[str, str]:
+        head, has_head, _ = next(iter(parts.values())).partition("/")
+        alike = [step for step in state.steps if step.scope == self._scope and step.head == head]
+        if not any(step.is_conditional for step in alike):
+            return {own: own for own in parts}
+        # Here, those before have taken names outside of conditionals too.
+        number = sum(not step.is_conditional for step in alike)
+        if has_head and number:
+            parts = {own: f"{head}_{number}/{part.partition('/')[2]}" for own, part in parts.items()}
+        return {own: self._scope + part for own, part in parts.items()}
+
+
+def _other_variables(own: Collection[str]) -> set[str]:
+    """Return the names of a graph's variables that belong to no optimizer of mpls."""
+    with tf.init_scope():
+        variables = tf.compat.v1.global_variables()
+    return {each.op.name for each in variables} - set(own)
+
+
+def _made_unique(names: Mapping[str, str], taken: Collection[str]) -> dict[str, str]:
+    """Return the names with numbers behind those that are taken, as graphs count them."""
+    taken = set(taken)
+    unique = {}
+    for own, wanted in names.items():
+        name, count = wanted, 0
+        while name in taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        taken.add(name)
+        unique[own] = name
+    return unique

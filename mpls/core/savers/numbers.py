@@ -1,0 +1,93 @@
+"""The variables of loss scales, in checkpoints of a `tf.compat.v1.train.Saver`."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mpls.core.arrival import read_value
+from mpls.core.loss_scale import is_dynamic
+from mpls.core.savers.graph_state import GraphState, loss_scale_variables
+from mpls.core.state import check_good_steps, check_scale
+
+__all__ = ["Number", "names_of_numbers", "numbers_in"]
+
+_Check = Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A variable of a loss scale.
+
+    Attributes:
+        optimizer: whose.
+        loss_scale: which it is a part of.
+        is_used: whether the optimizer scales with it.
+        initial: what it starts from.
+        check: refuses a value from a file, which it gets with the file and the key.
+    """
+
+    optimizer: Any
+    loss_scale: Any
+    is_used: bool
+    initial: float
+    check: _Check
+
+    def refuse_bad(self, path: str, key: str) -> None:
+        """Refuse what a file has for it, if that cannot be.
+
+        Raises:
+            SavedStateError: the file holds such a number, or is damaged there.
+        """
+        self.check(read_value(path, key), f"{path}: {key}")
+
+
+def numbers_in(state: GraphState, graph: Any) -> dict[str, Number]:
+    """Return the variables of loss scales in a graph, by name; of each, the scale first."""
+    found: dict[str, Number] = {}
+    for optimizer in state.optimizers:
+        for name, is_used in (("_loss_scale", True), ("_replaced_loss_scale", False)):
+            loss_scale = vars(optimizer).get(name)
+            for variable, initial, check in _numbers_of(loss_scale, graph) if loss_scale is not None else ():
+                for each in getattr(variable, "values", (variable,)):
+                    found[each.op.name] = Number(optimizer, loss_scale, is_used, initial, check)
+    return found
+
+
+def _numbers_of(loss_scale: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
+    if not is_dynamic(loss_scale):
+        own = getattr(loss_scale, "_saved_numbers", list)
+        return [row for row in own() if row[0].graph is graph]
+    weights = loss_scale_variables(loss_scale, graph)
+    growth_steps = int(loss_scale.increment_period)
+    rows: dict[str, tuple[float, _Check]] = {
+        "current_loss_scale": (float(loss_scale.initial_loss_scale), check_scale),
+        "good_steps": (0, lambda value, subject: check_good_steps(value, subject, growth_steps)),
+    }
+    return [(weights[name], *row) for name, row in rows.items() if name in weights]
+
+
+def names_of_numbers(wanted: Mapping[str, str], numbers: Mapping[str, Number], found: set[str]) -> dict[str, str]:
+    """Return other keys for loss scales, where a file has those of a program that made no second one for each.
+
+    From TF 2.4 on, the experimental wrapper does not use the loss scale that it is given, but makes one of its own, and
+    names count both.
+
+    Args:
+        wanted: the variables of loss scales that are used, by the keys under which a saver looks for them.
+        numbers: the variables of loss scales in the graph, by name.
+        found: the keys in the file.
+    """
+    names: dict[str, list[str]] = defaultdict(list)
+    for name in numbers:
+        names[re.sub(r"_\d+$", "", name)].append(name)
+    once: dict[str, str] = {}
+    for alike in names.values():
+        alike.sort(key=lambda name: (len(name), name))
+        once.update(zip((name for name in alike if numbers[name].is_used), alike, strict=False))
+    keys = {key: key.removesuffix(own) + once[own] for key, own in wanted.items() if key.endswith(own)}
+    is_there = found.issuperset(wanted) or not found.issuperset(keys.values())
+    return {} if is_there else {key: other for key, other in keys.items() if key != other}

@@ -1,0 +1,217 @@
+"""Checkpoints of `tf.compat.v1.train.Saver`: what users restore and write with their own savers.
+
+Savers know variables by name. Two kinds of file differ from what a graph of mpls has, in the state that wrappers know:
+one written without loss scaling has no loss scale; and what TensorFlow's own wrappers create inside of their
+conditionals has other names in what they have written, `cond_1/beta1_power` or `cond_1/SGD/iter`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mpls.core.arrival import warn_of_fresh_scale
+from mpls.core.loss_scale import is_dynamic
+from mpls.core.savers.filling import Entry, Filling, fill
+from mpls.core.savers.finding import find_keys
+from mpls.core.savers.graph_state import GraphState, loss_scale_variables, note_optimizer, state_of
+from mpls.core.savers.numbers import Number, names_of_numbers, numbers_in
+from mpls.upstream_saving import hook_savers, object_keys_by_name, saved_also_as
+
+__all__ = ["watch_savers"]
+
+
+def watch_savers(optimizer: Any) -> None:
+    """Have savers of the current graph know a wrapper's state; nothing to do in eager mode."""
+    if note_optimizer(optimizer):
+        hook_savers(_native_copies, _feeds_for)
+
+
+def _native_copies(var_list: Any) -> list[Any]:
+    """Return what a saver of these variables writes too, for TensorFlow's own wrapper."""
+    state = state_of(tf.compat.v1.get_default_graph())
+    if state is None or not isinstance(var_list, list | tuple | dict):
+        return []
+    by_key = var_list if isinstance(var_list, dict) else {}
+    variables = list(by_key.values() or var_list)
+    by_name = {variable.op.name: variable for variable in variables if isinstance(variable, tf.Variable)}
+    keys = {each.op.name: key for key, each in by_key.items() if isinstance(each, tf.Variable)}
+    copies = {}
+    for own, native in state.native_names.items():
+        key = keys.get(own, own)
+        if own in by_name and (key == own or key.endswith(f"/{own}")):
+            copies[key.removesuffix(own) + native] = by_name[own]
+    copies.update(_replicas_of_numbers(state, set(by_name)))
+    if copies.keys() & set(by_key or by_name) or _has_others_of_a_kind(state, by_name):
+        # It would take a part of them for another optimizer's: better that it misses all of them.
+        return []
+    return [saved_also_as(variable, name) for name, variable in copies.items()]
+
+
+def _replicas_of_numbers(state: GraphState, names: set[str]) -> dict[str, Any]:
+    """Return the variables that mirrored loss scales have on other replicas, by name: later originals look for them."""
+    graph = tf.compat.v1.get_default_graph()
+    loss_scales = [each._loss_scale for each in state.optimizers if is_dynamic(each._loss_scale)]
+    mirrored = [each for scale in loss_scales for each in loss_scale_variables(scale, graph).values()]
+    replicas = [other for each in mirrored if each.op.name in names for other in getattr(each, "values", ())]
+    return {each.op.name: each for each in replicas if each.op.name not in names}
+
+
+def _has_others_of_a_kind(state: GraphState, names: Iterable[str]) -> bool:
+    """Return whether other optimizers have names that would not have been counted up with TensorFlow's own wrapper."""
+    others = set(names) - set(state.parts)
+    heads = {re.escape(step.scope + step.head) for step in state.steps if step.is_conditional}
+    return any(re.match(rf"{head}_\d+(/|$)", name) for head in heads for name in others)
+
+
+def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Exception:
+    """Return what a saver has to be fed to restore a file that lacks what mpls can fill in, or how it has to fail.
+
+    Raises:
+        SavedStateError: the file holds a loss scale that cannot be.
+    """
+    state = state_of(graph)
+    if state is None:
+        return {}
+    try:
+        reader = tf.train.load_checkpoint(path)
+    except (tf.errors.OpError, RuntimeError, ValueError):
+        # The saver says so itself.
+        return {}
+    found = set(reader.get_variable_to_shape_map())
+    entries = _entries(graph.get_operation_by_name(saver_def.restore_op_name))
+    numbers = numbers_in(state, graph)
+    if "_CHECKPOINTABLE_OBJECT_GRAPH" in found:
+        _refuse_bad_numbers(path, entries, numbers, object_keys_by_name(path), found)
+        return {}
+    keys_of_numbers = names_of_numbers(_variables(entries, _used(numbers)), numbers, found)
+    _refuse_bad_numbers(path, entries, numbers, keys_of_numbers, found)
+    of_optimizers = _variables(entries, state.parts)
+    keys = find_keys(of_optimizers, state, path, reader)
+    if keys is None:
+        return _not_found(next(name for name in of_optimizers if name not in found), path)
+    filling = fill(entries, {**keys, **keys_of_numbers}, state, numbers, found)
+    if isinstance(filling, str):
+        # TensorFlow would say it of the first of all missing keys, which might be one that does no harm.
+        return _error(f"Key {filling} not found in checkpoint")
+    _tell_of_fresh_scales(path, entries, filling, numbers)
+    return _feeds(entries, filling, reader)
+
+
+def _used(numbers: dict[str, Number]) -> list[str]:
+    return [name for name, number in numbers.items() if number.is_used]
+
+
+def _variables(entries: list[Entry], names: Collection[str]) -> dict[str, str]:
+    """Return which of some variables a saver restores, by their keys; of a mirrored one the key's own."""
+    found = {}
+    for entry in entries:
+        known = [name for name in entry.variables if name in names]
+        if known:
+            found[entry.name] = next((name for name in known if entry.name.endswith(name)), known[0])
+    return found
+
+
+def _not_found(key: str, path: str) -> Exception:
+    return _error(
+        f"Key {key} not found in checkpoint, nor, without doubt, what TensorFlow's own wrapper has called it: build "
+        f"the optimizers in the order and the scopes of the program that wrote {path}. See MIGRATION.md#savers"
+    )
+
+
+def _error(message: str) -> Exception:
+    error: Exception = tf.errors.NotFoundError(None, None, message)
+    return error
+
+
+def _refuse_bad_numbers(
+    path: str, entries: list[Entry], numbers: dict[str, Number], keys: dict[str, str], found: set[str]
+) -> None:
+    for entry in entries:
+        key = keys.get(entry.name, entry.name)
+        for number in (numbers[name] for name in entry.variables if name in numbers):
+            if key in found:
+                number.refuse_bad(path, key)
+
+
+def _tell_of_fresh_scales(path: str, entries: list[Entry], filling: Filling, numbers: dict[str, Number]) -> None:
+    lacking = {name for entry in entries if entry.name in filling.values for name in entry.variables}
+    for name, number in numbers.items():
+        optimizer = number.optimizer
+        if name in lacking and number.is_used and not vars(optimizer).get("_has_told_of_fresh_scale"):
+            vars(optimizer)["_has_told_of_fresh_scale"] = True
+            warn_of_fresh_scale(path, float(number.initial))
+
+
+def _entries(restore_op: Any) -> list[Entry]:
+    """Return what a restore op reads."""
+    entries = []
+    queue, seen = [restore_op], {restore_op.name}
+    for op in queue:
+        if op.type == "RestoreV2":
+            # TensorFlow would not let tensors be fed of which it has told the value itself.
+            names, slices = (tf.make_ndarray(op.inputs[index].op.get_attr("value")) for index in (1, 2))
+            for output, name, part in zip(op.outputs, names, slices, strict=True):
+                entries.append(Entry(output, name.decode(), part.decode(), _assigned_variables(output)))
+            continue
+        for before in (*op.control_inputs, *(tensor.op for tensor in op.inputs)):
+            if before.name not in seen:
+                seen.add(before.name)
+                queue.append(before)
+    return entries
+
+
+def _assigned_variables(output: Any) -> tuple[str, ...]:
+    queue, names = [output], []
+    for tensor in queue:
+        for op in tensor.consumers():
+            if op.type in ("Assign", "AssignVariableOp"):
+                names.append(op.inputs[0].op.name)
+            else:
+                queue.extend(op.outputs)
+    return tuple(names)
+
+
+def _feeds(entries: list[Entry], filling: Filling, reader: Any) -> dict[Any, Any]:
+    """Return tensors of the graph and what stands for them: no op is added, the graph may be finalized."""
+    by_op: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        by_op[entry.output.op.name].append(entry)
+    feeds: dict[Any, Any] = {}
+    for of_op in by_op.values():
+        if any(entry.name in filling.values for entry in of_op):
+            # One op reads many tensors, and fails for one that is missing: it does not run if all are fed.
+            feeds.update(_values(of_op, filling, reader))
+        elif any(entry.name in filling.names for entry in of_op):
+            keys = [filling.names.get(entry.name, entry.name).encode() for entry in of_op]
+            feeds[of_op[0].output.op.inputs[1]] = np.array(keys, object)
+    return feeds
+
+
+def _values(entries: list[Entry], filling: Filling, reader: Any) -> dict[Any, Any]:
+    values = {}
+    for entry in entries:
+        if not entry.output.consumers():
+            continue
+        value = filling.values.get(entry.name)
+        if value is None:
+            value = _part(reader.get_tensor(filling.names.get(entry.name, entry.name)), entry.slice)
+        # A feed would be cast without a word.
+        if tf.as_dtype(np.asarray(value).dtype) == entry.output.dtype.base_dtype:
+            values[entry.output] = value
+    return values
+
+
+def _part(value: Any, part: str) -> Any:
+    """Return the part of a tensor that a partitioned variable reads: `'10 4 0,5:-'`."""
+    if not part:
+        return value
+    bounds = (each.partition(",") for each in part.split(" ")[-1].split(":"))
+    return value[
+        tuple(slice(None) if start == "-" else slice(int(start), int(start) + int(n)) for start, _, n in bounds)
+    ]
