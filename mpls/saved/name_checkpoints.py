@@ -13,6 +13,7 @@ from mpls.saved.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.saved.validity import check_count, check_good_steps, check_scale
 
 _NUMBERED = re.compile(r"^(?P<base>.*?)(_(?P<number>[1-9][0-9]{0,3}))?$", re.DOTALL)
+_CONDITIONAL = re.compile(r"(?<![^/])cond(_\d+)?/")
 _SCALES = ("current_loss_scale", "loss_scale")
 _BETA_POWERS = ("beta1_power", "beta2_power")
 # Averages of variables look like slots.
@@ -137,7 +138,32 @@ def _legacy(bundle: Bundle) -> list[OptimizerRecord]:
         _, algorithm, _ = _split(scope)
         if last == "iter" and algorithm in ALGORITHMS:
             found.append(_legacy_optimizer(bundle, scope, algorithm))
-    return found
+    return _without_copies(found)
+
+
+def _without_copies(records: list[OptimizerRecord]) -> list[OptimizerRecord]:
+    """Leave out what is in the file a second time, under the name that TensorFlow's own wrapper gives it."""
+    kept: list[OptimizerRecord] = []
+    for record in sorted(records, key=lambda record: (_CONDITIONAL.search(record.key) is not None, -len(record.key))):
+        if not any(_is_copy(record, other) for other in kept):
+            kept.append(record)
+    return [record for record in records if any(record is each for each in kept)]
+
+
+def _is_copy(record: OptimizerRecord, other: OptimizerRecord) -> bool:
+    plain = re.escape(_CONDITIONAL.sub("", record.key))
+    # With the second control flow that wrapper leaves out the scopes, with the first it adds one.
+    scopes = "(.*/)?" if _CONDITIONAL.search(record.key) is None else ""
+    is_named_so = re.fullmatch(rf"{scopes}{plain}(_\d+)?", other.key, re.DOTALL) is not None
+    return is_named_so and _content(record) == _content(other)
+
+
+def _content(record: OptimizerRecord) -> Any:
+    def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value.tobytes() if hasattr(value, "tobytes") else value for name, value in values.items()}
+
+    slots = {each.key: plain(each.slots) for each in record.variables}
+    return record.algorithm, record.iterations, record.hyperparameters, slots, plain(record.others)
 
 
 def _legacy_optimizer(bundle: Bundle, scope: str, algorithm: str) -> OptimizerRecord:

@@ -28,6 +28,7 @@ import mpls.errors
 import mpls.experimental
 import mpls.keras
 import mpls.v1
+from mpls.saved.reading import read
 
 from . import keras_savers
 from .keras_savers import AFTER, DATA, RECORDED, Program, Spec, graph
@@ -404,6 +405,21 @@ class TestKindsOfSavers:
             names = tf.make_ndarray(restore.inputs[1].op.get_attr("value"))
             assert sorted(names.ravel()) == sorted(each.op.name.encode() for each in v1.global_variables())
             assert saver.saver_def.restore_op_name
+
+
+class TestInspection:
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: pathlib.Path) -> None:
+        self.folder = tmp_path
+
+    @parameterized.expand([(how, second) for how in ("gradients", "model") for second in (False, True)])
+    def test_sees_one_optimizer_under_two_names(self, how: str, second: bool) -> None:
+        path, states = saved_by(public, Spec("Adam", how, second=second), self.folder)
+        (record,) = read(path).optimizers
+        assert record.key == ("Adam" if how == "gradients" else "training/Adam")
+        assert record.iterations == states[0]["iterations/0"]
+        assert record.loss_scale is not None
+        assert record.loss_scale.scale == states[0]["scale/0"]
 
 
 MIRRORED = """
