@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -132,46 +132,70 @@ def _global_step(bundle: Bundle) -> int | None:
 
 def _legacy(bundle: Bundle) -> list[OptimizerRecord]:
     """Return the Keras optimizers in a Saver's checkpoint, as `'training/Adam/iter'` tells."""
-    found = []
+    scopes = {}
     for name in sorted(bundle.entries):
         scope, _, last = name.rpartition("/")
         _, algorithm, _ = _split(scope)
         if last == "iter" and algorithm in ALGORITHMS:
-            found.append(_legacy_optimizer(bundle, scope, algorithm))
-    return _without_copies(found)
+            scopes[scope] = algorithm
+    copies = _copies(bundle, list(scopes))
+    return [
+        _legacy_optimizer(bundle, scope, algorithm, copies)
+        for scope, algorithm in scopes.items()
+        if f"{scope}/iter" not in copies
+    ]
 
 
-def _without_copies(records: list[OptimizerRecord]) -> list[OptimizerRecord]:
-    """Leave out what is in the file a second time, under the name that TensorFlow's own wrapper gives it."""
-    kept: list[OptimizerRecord] = []
-    for record in sorted(records, key=lambda record: (_CONDITIONAL.search(record.key) is not None, -len(record.key))):
-        if not any(_is_copy(record, other) for other in kept):
-            kept.append(record)
-    return [record for record in records if any(record is each for each in kept)]
+def _copies(bundle: Bundle, scopes: list[str]) -> set[str]:
+    """Return what is in the file a second time, under the names that TensorFlow's own wrapper gives it.
+
+    With the first control flow it adds a scope to the names, with the second it leaves out the scopes, and numbers the
+    last parts.
+    """
+    copies: set[str] = set()
+    in_conditionals: dict[str, list[str]] = {}
+    for each in scopes:
+        in_conditionals.setdefault(_CONDITIONAL.sub("", each), []).append(each)
+    for original in (each for each in scopes if _CONDITIONAL.search(each) is None):
+        scope, optimizer, _ = _split(original)
+        places = [
+            (other, 0) for other in in_conditionals.get(_joined(scope, optimizer, 0), ()) if _CONDITIONAL.search(other)
+        ]
+        # Where there is no scope to leave out, only a number tells a copy from an optimizer of its own.
+        if optimizer != original:
+            places += [(optimizer, number) for number in _numbers(bundle, optimizer) if scope or number]
+        parts = [name[len(original) + 1 :] for name in bundle.entries if name.startswith(f"{original}/")]
+        for place, number in places:
+            names = [_numbered(bundle, f"{place}/{part}", number) for part in parts]
+            if all(map(_is_same_in(bundle), names, (f"{original}/{part}" for part in parts))):
+                copies.update(names)
+    return copies
 
 
-def _is_copy(record: OptimizerRecord, other: OptimizerRecord) -> bool:
-    plain = re.escape(_CONDITIONAL.sub("", record.key))
-    # With the second control flow that wrapper leaves out the scopes, with the first it adds one.
-    scopes = "(.*/)?" if _CONDITIONAL.search(record.key) is None else ""
-    is_named_so = re.fullmatch(rf"{scopes}{plain}(_\d+)?", other.key, re.DOTALL) is not None
-    return is_named_so and _content(record) == _content(other)
+def _numbers(bundle: Bundle, scope: str) -> Iterator[int]:
+    number = 0
+    while _joined(scope, "iter", number) in bundle:
+        yield number
+        number += 1
 
 
-def _content(record: OptimizerRecord) -> Any:
-    def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value.tobytes() if hasattr(value, "tobytes") else value for name, value in values.items()}
+def _numbered(bundle: Bundle, name: str, number: int) -> str:
+    scope, _, last = name.rpartition("/")
+    numbered = _joined(scope, last, number)
+    # Slots of different variables have different names already.
+    return numbered if numbered in bundle else name
 
-    slots = {each.key: plain(each.slots) for each in record.variables}
-    return record.algorithm, record.iterations, record.hyperparameters, slots, plain(record.others)
+
+def _is_same_in(bundle: Bundle) -> Callable[[str, str], bool]:
+    return lambda name, other: name in bundle and bundle.tensor(name).tobytes() == bundle.tensor(other).tobytes()
 
 
-def _legacy_optimizer(bundle: Bundle, scope: str, algorithm: str) -> OptimizerRecord:
+def _legacy_optimizer(bundle: Bundle, scope: str, algorithm: str, copies: Set[str]) -> OptimizerRecord:
     hyperparameters: dict[str, Any] = {}
     others: dict[str, Any] = {}
     slots: dict[str, dict[str, Any]] = {}
     for name in bundle.entries:
-        if not name.startswith(f"{scope}/") or name == f"{scope}/iter":
+        if not name.startswith(f"{scope}/") or name == f"{scope}/iter" or name in copies:
             continue
         rest = name[len(scope) + 1 :]
         variable, _, slot = rest.rpartition("/")

@@ -412,14 +412,31 @@ class TestInspection:
     def _folder(self, tmp_path: pathlib.Path) -> None:
         self.folder = tmp_path
 
-    @parameterized.expand([(how, second) for how in ("gradients", "model") for second in (False, True)])
-    def test_sees_one_optimizer_under_two_names(self, how: str, second: bool) -> None:
-        path, states = saved_by(public, Spec("Adam", how, second=second), self.folder)
-        (record,) = read(path).optimizers
-        assert record.key == ("Adam" if how == "gradients" else "training/Adam")
-        assert record.iterations == states[0]["iterations/0"]
-        assert record.loss_scale is not None
-        assert record.loss_scale.scale == states[0]["scale/0"]
+    @parameterized.expand(
+        [(how, second, count) for how in ("gradients", "model") for second in (False, True) for count in (1, 2)]
+    )
+    def test_sees_each_optimizer_once(self, how: str, second: bool, count: int) -> None:
+        spec = Spec("Adam", how, second=second, scopes=("",) * count)
+        path, states = saved_by(public, spec, self.folder)
+        records = [each for each in read(path).optimizers if each.iterations is not None]
+        scopes = {"gradients": ["Adam", "Adam_1"], "model": ["training/Adam", "training_2/Adam"]}[how]
+        assert [each.key for each in records] == scopes[:count]
+        for number, record in enumerate(records):
+            assert record.iterations == states[0][f"iterations/{number}"]
+            assert record.hyperparameters["learning_rate"] == states[0][f"learning_rate/{number}"]
+            assert sorted(record.hyperparameters) == ["beta_1", "beta_2", "decay", "learning_rate"]
+            assert len(record.variables) == 2
+        if count == 1:
+            assert records[0].loss_scale is not None
+            assert records[0].loss_scale.scale == states[0]["scale/0"]
+
+    @parameterized.expand([(False,), (True,)])
+    def test_keeps_optimizers_apart_that_are_alike(self, second: bool) -> None:
+        with program(public, Spec("Adam", second=second, scopes=("", ""))) as (made, session):
+            session.run(made.optimizers[1].learning_rate.assign(0.1))
+            path = v1.train.Saver().save(session, str(self.folder / "model"))
+        records = [each for each in read(path).optimizers if each.iterations is not None]
+        assert [(each.key, len(each.variables)) for each in records] == [("Adam", 2), ("Adam_1", 2)]
 
 
 MIRRORED = """
