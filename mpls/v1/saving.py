@@ -25,6 +25,7 @@ else:
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
 
+
 # A class of its own, so that its methods go before those of the recognition base.
 class Restoring(Restorable, _Base):
     """Object-based checkpoints: those of the native wrapper, and those of the wrapped optimizer alone."""
