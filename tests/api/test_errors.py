@@ -325,6 +325,16 @@ DIFFERENCES: list[Difference] = [
         )
         for factory, name in (("kopt", "LossScaleOptimizerV3"), ("kleg", "LossScaleOptimizer"))
     ),
+    *(
+        Difference(
+            "what Keras writes of a wrapper has the mark of mpls, by which its own loaders make one again",
+            rf":: (?:KO|tf\.keras\.optimizers)\.serialize\({wrapper}",
+            r"'loss_scale_state': None",
+            (mode,),
+        )
+        # In a v1 graph, what wraps a new optimizer fails here and there.
+        for mode, wrapper in (("v2", "KLSO"), ("v1", r"KLSO(?!\(kopt)"))
+    ),
     Difference(
         "optimizers of tf_keras cannot be pickled, and the error says what can",
         r":: pickle\.dumps\(KLSO\(",

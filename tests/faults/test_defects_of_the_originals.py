@@ -461,6 +461,10 @@ class HalfPrecisionLosses(unittest.TestCase):
                 self.assertEqual(steps(optimizer.minimize, lambda o=optimizer: o.loss_scale), expected)
 
 
+# The first is no power of two.
+ABOVE = (1e38, 2.0**127)
+
+
 class ReciprocalUnderflow(unittest.TestCase):
     """Large scales: the reciprocal, by which gradients were multiplied, was zero or flushed to it."""
 
@@ -477,23 +481,26 @@ class ReciprocalUnderflow(unittest.TestCase):
         for power in (24, 25, 26, 29):
             self.assertEqual(unscaled(mpls.keras.LossScaleOptimizer, 2.0**power), 2.0 ** (15 - power))
 
-    @parameterized.expand(FAMILIES)
-    def test_keras_float32_gradients_at_scale_2_to_the_127(self, name: str, optimizers: Any) -> None:
-        def train(wrapper: Any, **settings: Any) -> float:
-            optimizer = wrapper(optimizers.SGD(1.0), initial_scale=2.0**127, **settings)
+    @parameterized.expand(
+        [(f"{name}_{scale:g}", optimizers, scale) for name, optimizers in FAMILIES for scale in ABOVE]
+    )
+    def test_keras_float32_gradients_above_scale_2_to_the_126(self, name: str, optimizers: Any, scale: float) -> None:
+        def train(wrapper: Any, initial_scale: float = scale, **settings: Any) -> float:
+            optimizer = wrapper(optimizers.SGD(1.0), initial_scale=initial_scale, **settings)
             variable = tf.Variable(1.0)
             optimizer.minimize(lambda: variable * 0.25, [variable])
             return float(variable)
 
         self.assertEqual(train(OriginalKeras), 1.0)
-        self.assertEqual(train(mpls.keras.LossScaleOptimizer), 0.75)
+        self.assertEqual(train(OriginalKeras, 2.0**126), 0.75)
+        self.assertAlmostEqual(train(mpls.keras.LossScaleOptimizer), 0.75, places=6)
         # As a constant, graph optimizers would turn it into its reciprocal again.
         self.assertEqual(train(OriginalKeras, dynamic=False), 1.0)
         with self.assertRaisesRegex(ValueError, "at most 2\\*\\*126 for a fixed scale"):
             train(mpls.keras.LossScaleOptimizer, dynamic=False)
 
-    @parameterized.expand(["eager", "function"])
-    def test_graph_mode_float32_gradients_at_scale_2_to_the_127(self, mode: str) -> None:
+    @parameterized.expand([(f"{mode}_{scale:g}", mode, scale) for mode in ("eager", "function") for scale in ABOVE])
+    def test_graph_mode_float32_gradients_above_scale_2_to_the_126(self, name: str, mode: str, scale: float) -> None:
         def train(api: Any, loss_scale: Any) -> float:
             variable = tf.Variable(1.0)
             optimizer = wrap(api, sgd(1.0), loss_scale)
@@ -504,11 +511,12 @@ class ReciprocalUnderflow(unittest.TestCase):
             (tf.function(step) if mode == "function" else step)()
             return float(variable)
 
-        self.assertEqual(train(ORIGINAL, dynamic(ORIGINAL, 2.0**127)), 1.0)
-        self.assertEqual(train(mpls.v1, dynamic(mpls.v1, 2.0**127)), 0.75)
-        self.assertEqual(train(ORIGINAL, 2.0**127), 1.0)
+        self.assertEqual(train(ORIGINAL, dynamic(ORIGINAL, scale)), 1.0)
+        self.assertAlmostEqual(train(mpls.v1, dynamic(mpls.v1, scale)), 0.75, places=6)
+        self.assertEqual(train(ORIGINAL, scale), 1.0)
+        self.assertEqual(train(ORIGINAL, 2.0**126), 0.75)
         with self.assertRaisesRegex(ValueError, "at most 2\\*\\*126 for a fixed scale"):
-            train(mpls.v1, 2.0**127)
+            train(mpls.v1, scale)
         self.assertEqual(train(mpls.v1, 2.0**126), 0.75)
 
 
