@@ -10,10 +10,10 @@ import os
 import pickle
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
+
+from mpls.flags import Flag
 
 __all__ = [
     "ArgumentKeyError",
@@ -129,22 +129,17 @@ def _short_repr(value: object, limit: int = 200) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-_nobody_wrote_the_call: ContextVar[bool] = ContextVar("_nobody_wrote_the_call", default=False)
+_nobody_wrote_the_call = Flag("_nobody_wrote_the_call")
 
 
-@contextmanager
-def without_deprecations() -> Iterator[None]:
-    """Have deprecated forms used without a warning in this block, of this thread: mpls itself makes the calls."""
-    token = _nobody_wrote_the_call.set(True)
-    try:
-        yield
-    finally:
-        _nobody_wrote_the_call.reset(token)
+def without_deprecations() -> AbstractContextManager[None]:
+    """Have deprecated forms used without a warning in a block, of this thread: mpls itself makes the calls."""
+    return _nobody_wrote_the_call.raised()
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn, and point at the user's line: the first frame outside mpls and the frameworks that called it."""
-    if issubclass(category, MplsDeprecationWarning) and _nobody_wrote_the_call.get():
+    if issubclass(category, MplsDeprecationWarning) and _nobody_wrote_the_call.is_raised:
         return
     warnings.warn(message, category, stacklevel=_user_stacklevel())
 

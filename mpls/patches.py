@@ -6,7 +6,7 @@ All that it changes outside of itself, and until when:
 |---|---|---|
 | `__getattr__` of modules, modules in `sys.modules`, a finder | `importing.hooks`, for `install` | `uninstall` |
 | `TrackableSaver.restore`, for `tf.train.Checkpoint` | `core.arrival`, for loss scales, wrappers | the last is gone |
-| `tf.compat.v1.train.Saver._build`, `.restore` | `v1.savers`, for graphs with wrappers | the last is gone |
+| `tf.compat.v1.train.Saver._build`, `.restore` | `core.savers`, for graphs with wrappers | the last is gone |
 | `compile` of Keras | `experimental.compiling`, for policies | the last is gone; `uninstall` |
 | `from_config` of native Keras wrappers | `keras.own_files`, for configs that mpls has written | the process ends |
 | a finder, until both Kerases are loaded | `importing.finding`, for the line above | they are |

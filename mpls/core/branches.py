@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
 
 from mpls.core.choices import runs_branches_whole
+from mpls.flags import Flag
 from mpls.upstream import conditional_of, devices_in, first_control_flow_conditional, keep_branches_whole
 
-_in_first_control_flow: ContextVar[bool] = ContextVar("_in_first_control_flow", default=False)
+_in_first_control_flow = Flag("_in_first_control_flow")
 
 
-@contextmanager
-def first_control_flow() -> Iterator[None]:
-    """Have the conditionals of this block, of this thread, be of TensorFlow's first control flow; in a v1 graph."""
-    token = _in_first_control_flow.set(True)
-    try:
-        yield
-    finally:
-        _in_first_control_flow.reset(token)
+def first_control_flow() -> AbstractContextManager[None]:
+    """Have the conditionals of a block, of this thread, be of TensorFlow's first control flow; in a v1 graph."""
+    return _in_first_control_flow.raised()
 
 
 def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], tensors: list[Any]) -> Any:
@@ -68,7 +63,7 @@ def _conditional(
         branches.append(tf.compat.v1.get_default_graph())
         return fn()
 
-    conditional_in = first_control_flow_conditional if _in_first_control_flow.get() else tf.cond
+    conditional_in = first_control_flow_conditional if _in_first_control_flow.is_raised else tf.cond
     result = conditional_in(condition, lambda: branch(if_true), lambda: branch(if_false), name=name)
     if not tf.executing_eagerly() and not tf.distribute.has_strategy():
         conditional = conditional_of(tf.nest.flatten(result)[0])

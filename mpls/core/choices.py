@@ -8,13 +8,12 @@ compiled program. The plain ones are there for those; `plain_ways` takes them ev
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
 
+from mpls.flags import Flag
 from mpls.upstream import elements_of, is_compiled_by_xla, is_recorded, kernels_of
 
 SUMMARY_OP = "DebugNumericSummaryV2"
@@ -33,33 +32,23 @@ _LARGE = 2**20
 # Of the dtypes that every device can sum.
 _SUMMED = frozenset((tf.float16, tf.bfloat16, tf.float32, tf.float64))
 
-_asks_for_plain: ContextVar[bool] = ContextVar("_asks_for_plain", default=False)
-_runs_at_once: ContextVar[bool] = ContextVar("_runs_at_once", default=False)
+_asks_for_plain = Flag("_asks_for_plain")
+_runs_at_once = Flag("_runs_at_once")
 
 
-@contextmanager
-def plain_ways() -> Iterator[None]:
-    """Take the plain ways in this block, of this thread: what they compute is the same, to the last bit."""
-    token = _asks_for_plain.set(True)
-    try:
-        yield
-    finally:
-        _asks_for_plain.reset(token)
+def plain_ways() -> AbstractContextManager[None]:
+    """Take the plain ways in a block, of this thread: what they compute is the same, to the last bit."""
+    return _asks_for_plain.raised()
 
 
-@contextmanager
-def run_at_once() -> Iterator[None]:
-    """Say that the graph that this block makes is part of no other, and runs in eager mode on the tensors' device."""
-    token = _runs_at_once.set(True)
-    try:
-        yield
-    finally:
-        _runs_at_once.reset(token)
+def run_at_once() -> AbstractContextManager[None]:
+    """Say that the graph that a block makes is part of no other, and runs in eager mode on the tensors' device."""
+    return _runs_at_once.raised()
 
 
 def uses_plain_ways() -> bool:
     """Return whether ops that are made now will be compiled by XLA, which fuses plain ops, or are asked to be plain."""
-    return _asks_for_plain.get() or is_compiled_by_xla()
+    return _asks_for_plain.is_raised or is_compiled_by_xla()
 
 
 def has_summary(tensor: Any) -> bool:
@@ -68,7 +57,7 @@ def has_summary(tensor: Any) -> bool:
     Args:
         tensor: a dense tensor; where its device is not known, any device of this process may get it.
     """
-    is_placed = tf.executing_eagerly() or _runs_at_once.get()
+    is_placed = tf.executing_eagerly() or _runs_at_once.is_raised
     if not is_placed or uses_plain_ways() or not tensor.dtype.is_floating:
         return False
     return all((kind, tensor.dtype.base_dtype) in _summary_kernels() for kind in _device_kinds(tensor.device))
@@ -112,7 +101,8 @@ def is_read_by_products(tensor: Any) -> bool:
         tensor: a dense tensor of any float dtype.
     """
     elements = tensor.shape.num_elements()
-    if _asks_for_plain.get() or not tensor.dtype.is_floating or (elements is not None and elements < _WORTH_A_PRODUCT):
+    is_small = elements is not None and elements < _WORTH_A_PRODUCT
+    if _asks_for_plain.is_raised or not tensor.dtype.is_floating or is_small:
         return False
     return is_compiled_by_xla() and _device_kinds(tensor.device) == {"CPU"}
 
@@ -153,7 +143,7 @@ def runs_in_one_call(tensors: list[Any]) -> bool:
         return False
     if len(tensors) < _MANY and all(elements_of(tensor) < _LARGE for tensor in tensors):
         return False
-    if _asks_for_plain.get() or is_recorded() or tf.distribute.has_strategy():
+    if _asks_for_plain.is_raised or is_recorded() or tf.distribute.has_strategy():
         return False
     devices = {tensor.device for tensor in tensors}
     return len(devices) == 1 and _is_default_cpu(devices.pop())

@@ -7,14 +7,13 @@ is the mark in the wrapper's config, which every Keras ignores. Without it, all 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from mpls.core import dialect
+from mpls.flags import Flag
 from mpls.importing.finding import when_loaded
 from mpls.importing.hooks import are_names_back
 from mpls.keras.callers import is_called_by_keras
@@ -24,7 +23,7 @@ from mpls.upstream import NATIVE_WRAPPERS_OF_KERAS, NATIVE_WRAPPERS_OF_TF_KERAS
 
 __all__ = ["reading_all_as_ours", "recognise_own_files"]
 
-_reads_all: ContextVar[bool] = ContextVar("mpls_reads_all", default=False)
+_reads_all = Flag("_reads_all")
 
 
 def recognise_own_files() -> None:
@@ -33,14 +32,9 @@ def recognise_own_files() -> None:
         when_loaded(module, functools.partial(_patch, names, takes_all))
 
 
-@contextmanager
-def reading_all_as_ours() -> Iterator[None]:
-    """Have the wrappers that tf_keras itself has written come back as wrappers of mpls too, in this thread."""
-    token = _reads_all.set(True)
-    try:
-        yield
-    finally:
-        _reads_all.reset(token)
+def reading_all_as_ours() -> AbstractContextManager[None]:
+    """Have the wrappers that tf_keras itself has written come back as wrappers of mpls in a block, of this thread."""
+    return _reads_all.raised()
 
 
 def _patch(names: tuple[str, ...], takes_all: bool, module: ModuleType) -> None:
@@ -54,7 +48,7 @@ def _reader(owner: Any, takes_all: bool, layer: Layer) -> Any:
     @functools.wraps(layer.original.__func__)
     def from_config(cls: Any, config: Any, custom_objects: Any = None) -> Any:
         # Where old names mean mpls, programs go on to call what mpls has, on what they load.
-        means_ours = takes_all and (_reads_all.get() or (are_names_back() and is_called_by_keras()))
+        means_ours = takes_all and (_reads_all.is_raised or (are_names_back() and is_called_by_keras()))
         if cls is owner and (means_ours or is_marked(config)):
             return _wrapper_class().from_config(config, custom_objects)
         return layer.original.__get__(None, cls)(config, custom_objects)
