@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 import json
+import math
 import pathlib
 import pickle
 import tempfile
@@ -15,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from parameterized import parameterized
 
+import mpls.v1
 from mpls.core.loss_scale import (
     DynamicLossScale,
     FixedLossScale,
@@ -506,6 +508,75 @@ class StateTest(unittest.TestCase):
         scale = DynamicLossScale(8, 2)
         scale.update([tf.constant(1.0)])
         self.assertEqual(state(pickle.loads(pickle.dumps(scale))), (8.0, 1))
+
+
+class UpdateInGraphsTest(unittest.TestCase):
+    """What `update` returns in graphs, as every release did: a boolean that says whether the scale was due to grow."""
+
+    FACTORS, GROWN = (1.0, 1.0, math.inf, 1.0), [False, True, False, False]
+
+    @parameterized.expand([(api, is_v2) for api in ("ours", "original") for is_v2 in (False, True)])
+    def test_in_a_session(self, api: str, is_v2: bool) -> None:
+        before = tf.compat.v1.control_flow_v2_enabled()
+        switch = {True: tf.compat.v1.enable_control_flow_v2, False: tf.compat.v1.disable_control_flow_v2}
+        self.addCleanup(switch[before])
+        switch[is_v2]()
+        cls = DynamicLossScale if api == "ours" else tf.compat.v1.mixed_precision.DynamicLossScale
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            scale = cls(8.0, 2)
+            factor = tf.compat.v1.placeholder(tf.float32, [])
+            update_op, should_apply = scale.update([factor])
+            self.assertEqual((update_op.dtype, update_op.shape.rank), (tf.bool, 0))
+            session.run(tf.compat.v1.global_variables_initializer())
+            fetches = [tf.identity(update_op), should_apply]
+            found = [session.run(fetches, {factor: value}) for value in self.FACTORS]
+            self.assertEqual([grown for grown, _ in found], self.GROWN)
+            self.assertEqual([apply for _, apply in found], [True, True, False, True])
+            self.assertEqual(session.run(scale()), 8.0)
+
+    @parameterized.expand([("function", False), ("xla", True)])
+    def test_in_a_function(self, name: str, xla: bool) -> None:
+        scale = DynamicLossScale(8.0, 2)
+        scale()
+
+        @tf.function(jit_compile=xla)
+        def update(factor: Any) -> Any:
+            return scale.update([factor])
+
+        found = [update(tf.constant(value)) for value in self.FACTORS]
+        self.assertEqual([bool(grown) for grown, _ in found], self.GROWN)
+        self.assertEqual(float(scale()), 8.0)
+
+    def test_under_a_strategy(self) -> None:
+        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        with strategy.scope():
+            scale = DynamicLossScale(8.0, 2)
+
+        @tf.function
+        def update(factor: Any) -> Any:
+            return strategy.run(lambda: scale.update([factor]))
+
+        found = []
+        for value in self.FACTORS:
+            grown, _ = update(tf.constant(value))
+            found.append([bool(each) for each in strategy.experimental_local_results(grown)])
+        self.assertEqual(found, [[grown] for grown in self.GROWN])
+
+    def test_of_subclasses_that_ask_their_base(self) -> None:
+        class Own(DynamicLossScale):
+            def update(self, grads: Any) -> Any:
+                update_op, should_apply = super().update(grads)
+                return tf.identity(update_op), should_apply
+
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            variable = tf.compat.v1.get_variable("variable", initializer=1.0, use_resource=True)
+            opt = tf.compat.v1.train.GradientDescentOptimizer(0.5)
+            opt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, Own(8.0, 2))
+            train_op = opt.minimize(variable * 1.0)
+            session.run(tf.compat.v1.global_variables_initializer())
+            session.run(train_op)
+            session.run(train_op)
+            self.assertEqual(session.run([variable, opt._loss_scale()]), [0.0, 16.0])
 
 
 class SubclassTest(unittest.TestCase):

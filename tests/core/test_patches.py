@@ -320,7 +320,11 @@ class LifetimeTest(unittest.TestCase):
         theirs_there = methods()
         del graph
         self.assertEqual(methods(), theirs_there)
-        with tf.Graph().as_default(), v1.Session() as session, mock.patch("mpls.core.savers.watching._feeds_for") as asked:
+        with (
+            tf.Graph().as_default(),
+            v1.Session() as session,
+            mock.patch("mpls.core.savers.watching._feeds_for") as asked,
+        ):
             v1.get_variable("weight", initializer=1.0)
             session.run(v1.global_variables_initializer())
             saver = v1.train.Saver()

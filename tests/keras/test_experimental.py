@@ -245,6 +245,15 @@ class ConfigTest(unittest.TestCase):
             with self.assertRaises(ValueError):
                 cls.from_config(config)
 
+    def test_a_config_without_a_scale_has_the_default_one(self) -> None:
+        # The original's was a KeyError, though its constructor had the default.
+        inner = tf_keras.optimizers.serialize(tf_keras.optimizers.legacy.SGD(0.5))
+        for settings in ({}, {"dynamic": True}, {"dynamic_growth_steps": 7}):
+            optimizer = Experimental.from_config({"inner_optimizer": inner, **settings})
+            self.assertEqual((optimizer.initial_scale, optimizer.dynamic), (2.0**15, True))
+        with self.assertRaisesRegex(ValueError, "initial_scale must be a number if dynamic is False"):
+            Experimental.from_config({"inner_optimizer": inner, "dynamic": False})
+
     def test_configs_that_are_none(self) -> None:
         for cls in (Experimental, mpls.keras.LossScaleOptimizer):
             with self.assertRaises(TypeError):

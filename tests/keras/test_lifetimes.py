@@ -1,0 +1,166 @@
+"""What users drop goes away: graphs, classes, optimizers, and steps that are never finished."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import unittest
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.experimental
+import mpls.keras
+import mpls.v1
+from mpls.errors import without_deprecations
+
+v1 = tf.compat.v1
+
+INNERS = {"legacy": tf_keras.optimizers.legacy.SGD, "new": tf_keras.optimizers.SGD, "keras3": keras.optimizers.SGD}
+
+
+def is_gone(reference: Callable[[], Any]) -> bool:
+    for _ in range(3):
+        gc.collect()
+    return reference() is None
+
+
+def graph_of_a_step(scale: Any, *, runs: bool) -> Any:
+    """Return a weak reference to a graph in which an optimizer has used a loss scale."""
+    with tf.Graph().as_default() as graph:
+        variable = v1.get_variable("variable", initializer=1.0, use_resource=True)
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.MomentumOptimizer(0.5, 0.5), scale)
+        train_op = opt.minimize(variable * variable)
+        if runs:
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                session.run(train_op)
+        return weakref.ref(graph)
+
+
+class GraphsTest(unittest.TestCase):
+    """A loss scale that several graphs share outlives them."""
+
+    @parameterized.expand([("built", False), ("run", True)])
+    def test_a_shared_loss_scale_keeps_no_graph(self, name: str, runs: bool) -> None:
+        scale = mpls.v1.DynamicLossScale(8.0)
+        self.assertTrue(bool(scale.update([tf.constant(1.0)])[1]))
+        graphs = [graph_of_a_step(scale, runs=runs) for _ in range(3)]
+        self.assertTrue(all(map(is_gone, graphs)))
+        self.assertEqual({name for name, _ in scale._weights}, {"current_loss_scale", "good_steps"})
+        self.assertEqual(len(scale._weights), 2)
+        self.assertEqual(int(scale._num_good_steps), 1)
+
+    def test_while_a_graph_is_there_its_variables_are(self) -> None:
+        scale = mpls.v1.DynamicLossScale(8.0)
+        graph = tf.Graph()
+        with graph.as_default():
+            first = scale._current_loss_scale
+        gc.collect()
+        with graph.as_default():
+            self.assertIs(scale._current_loss_scale, first)
+        self.assertEqual(len(scale._weights), 2)
+
+    def test_a_subclass_with_variables_of_its_own(self) -> None:
+        class Own(mpls.v1.LossScale):
+            def __call__(self) -> Any:
+                return tf.constant(1.0)
+
+            def update(self, grads: Any) -> Any:
+                return tf.no_op(), True
+
+            def get_config(self) -> dict[str, Any]:
+                return {}
+
+        scale = Own()
+
+        def use() -> Any:
+            with tf.Graph().as_default() as graph:
+                scale._add_weight("own", 1.0, tf.float32)
+            return weakref.ref(graph)
+
+        self.assertTrue(is_gone(use()))
+        self.assertEqual(scale._weights, {})
+
+
+class ClassesTest(unittest.TestCase):
+    """Users' subclasses live no longer than users want."""
+
+    @parameterized.expand(
+        [
+            (f"{inner}_{base.__module__}", inner, base)
+            for inner in INNERS
+            for base in (mpls.keras.LossScaleOptimizer, mpls.experimental.LossScaleOptimizer)
+        ]
+    )
+    def test_subclasses(self, name: str, inner: str, base: Any) -> None:
+        def use() -> Any:
+            class Mine(base):  # type: ignore[misc]
+                pass
+
+            arguments = ("dynamic",) if base is mpls.experimental.LossScaleOptimizer else ()
+            with without_deprecations():
+                opt = Mine(INNERS[inner](0.5), *arguments)
+            variable = keras.Variable([1.0]) if inner == "keras3" else tf.Variable([1.0])
+            opt.minimize(lambda: tf.reduce_sum(tf.convert_to_tensor(variable) * 2.0), [variable])
+            # Of one class there is one of instances, however many are made.
+            with without_deprecations():
+                self.assertIs(type(Mine(INNERS[inner](0.5), *arguments)), type(opt))
+            return weakref.ref(Mine), weakref.ref(opt)
+
+        mine, opt = use()
+        self.assertTrue(is_gone(opt))
+        self.assertTrue(is_gone(mine))
+
+    def test_threads_share_the_class_of_instances(self) -> None:
+        class Mine(mpls.keras.LossScaleOptimizer):
+            pass
+
+        start, made = threading.Barrier(8), []
+
+        def make() -> None:
+            start.wait(20)
+            made.append(type(Mine(tf_keras.optimizers.SGD(0.5))))
+
+        threads = [threading.Thread(target=make) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(made), 8)
+        self.assertEqual(len(set(made)), 1)
+
+
+class UnfinishedStepsTest(unittest.TestCase):
+    """Calls of steps in which nothing is applied are forgotten with their graphs and threads."""
+
+    @parameterized.expand([(inner,) for inner in INNERS])
+    def test_gradients_that_are_never_applied(self, inner: str) -> None:
+        opt = mpls.keras.LossScaleOptimizer(INNERS[inner](0.5))
+
+        def look() -> None:
+            opt.get_scaled_loss(tf.constant(1.0))
+            opt.get_unscaled_gradients([tf.constant([1.0])])
+
+        def use() -> Any:
+            function = tf.function(look, autograph=False)
+            return weakref.ref(function.get_concrete_function().graph)
+
+        self.assertTrue(all(is_gone(use()) for _ in range(3)))
+        for _ in range(3):
+            look()
+            thread = threading.Thread(target=look)
+            thread.start()
+            thread.join()
+        gc.collect()
+        # Those of this thread.
+        self.assertEqual(len(opt._calls._pending), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
