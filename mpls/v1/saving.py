@@ -75,7 +75,8 @@ def names_of_powers(optimizer: Any) -> dict[str, str]:
     while isinstance(optimizer, _Optimizer):
         for variable in optimizer._non_slot_dict.values():
             for each in getattr(variable, "values", (variable,)):
-                if each.graph is graph:
+                # Variables of eager mode, which functions use too, have none.
+                if getattr(each, "graph", None) is graph:
                     names[each.op.name] = re.sub(r"_\d+$", "", each.op.name.rpartition("/")[2])
         optimizer = getattr(optimizer, "_optimizer", None) or getattr(optimizer, "_opt", None)
     return names
