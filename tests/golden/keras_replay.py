@@ -292,31 +292,6 @@ DIFFERENCES: tuple[Difference, ...] = (
             ("C.x.adam.embed_clipnorm", ("m", "v")),
         )
     ),
-    *(
-        Difference(
-            case,
-            LEGACY,
-            path=f"{members}|0",
-            recorded="iter:0",
-            ours=f"{scope}/iter:0",
-            reason=SLOTS_BEFORE_THE_FIRST_STEP,
-            of="metas",
-            modes=("eager",),
-        )
-        for members in ("weights", "variables")
-        for case, scope in (
-            ("C.sgd.floor", "SGD"),
-            ("C.sgd.fp16_loss", "SGD"),
-            ("C.sgd.natural_overflow", "SGD"),
-            ("C.x.adadelta.dynamic", "Adadelta"),
-            ("C.x.adam.clipnorm", "Adam"),
-            ("C.x.adam.embed_clipnorm", "Adam"),
-            ("C.x.sgd.clip_both", "SGD"),
-            ("C.x.sgd.growth0", "SGD"),
-            ("C.x.sgd.init_half", "SGD"),
-            ("C.x.sgd_decay.dynamic", "SGD"),
-        )
-    ),
     Difference(
         "C.x.fit.sgd_float32_big",
         ALL_OF_OURS,

@@ -327,7 +327,8 @@ class ManyTimesTest(TakingAwayTestCase):
         for _ in range(10):
             self.cycle()
         self.assertEqual(state(), before)
-        self.assertEqual(self.alive(), alive)
+        # What tests before have left may go meanwhile.
+        self.assertTrue(all(now <= then for now, then in zip(self.alive(), alive, strict=True)), (self.alive(), alive))
 
     def alive(self) -> list[int]:
         gc.collect()

@@ -26,6 +26,7 @@ import mpls.keras.new
 import mpls.keras.tf_keras_family
 import mpls.v1.optimizer
 from mpls.core.rule import select_python
+from mpls.core.weights import Lock, Weights
 
 # What is replaced: the object, the name of its attribute, and the replacement.
 Patch = tuple[Any, str, Any]
@@ -281,10 +282,10 @@ def _slots_are_made_when_applied() -> list[Patch]:
 
 
 def _scales_share_their_state() -> list[Patch]:
-    shared: dict[Any, Any] = {}
+    shared = Weights()
 
     def share(loss_scale: Any) -> None:
-        loss_scale._weights = shared
+        loss_scale._variables, loss_scale._lock = shared, Lock()
 
     return [(mpls.core.abstract.LossScale, "__init__", share)]
 
