@@ -21,9 +21,12 @@ __all__ = [
     "ArgumentTypeError",
     "ArgumentValueError",
     "CallOrderError",
+    "GraphStateError",
+    "MissingFileError",
     "MplsDeprecationWarning",
     "MplsError",
     "MplsWarning",
+    "NotPicklableError",
     "ReplicaContextError",
     "SavedStateError",
     "TensorArgumentError",
@@ -67,6 +70,10 @@ class ArgumentKeyError(MplsError, KeyError):
 
 class CallOrderError(MplsError, RuntimeError):
     """Calls that exclude each other were made in one step, or one that the step needs was not."""
+
+
+class MissingFileError(MplsError, FileNotFoundError):
+    """There is no file at a path."""
 
 
 class NotPicklableError(MplsError, pickle.PicklingError):

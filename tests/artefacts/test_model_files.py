@@ -420,7 +420,7 @@ class BrokenFilesTest(TemporaryFolderTestCase):
         self.assertIn(str(path), str(caught.exception))
 
     def test_what_is_no_model(self) -> None:
-        with self.assertRaisesRegex(FileNotFoundError, "there is no file"):
+        with self.assertRaisesRegex(FileNotFoundError, "must be that of a file or folder; got"):
             mpls.keras.load_model(self.folder / "model.keras")
         with self.assertRaisesRegex(SavedStateError, "must be a model"):
             mpls.keras.load_model(self.folder)

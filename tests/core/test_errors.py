@@ -21,6 +21,7 @@ EXCEPTIONS = {
     "MplsError": (Exception,),
     "CallOrderError": (RuntimeError,),
     "GraphStateError": (NotImplementedError,),
+    "MissingFileError": (FileNotFoundError,),
     "NotPicklableError": (pickle.PicklingError,),
     "ReplicaContextError": (ValueError,),
     "SavedStateError": (ValueError,),

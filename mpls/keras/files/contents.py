@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-from mpls.errors import SavedStateError, error_text
+from mpls.errors import MissingFileError, SavedStateError, error_text
 from mpls.saved.heaps import check_heaps
 from mpls.saved.validity import ANCHOR, broken, reading_foreign_bytes
 
@@ -45,13 +45,17 @@ def open_model(path: str) -> ModelFile:
     """Return what is at a path.
 
     Raises:
-        FileNotFoundError: there is nothing.
+        MissingFileError: there is nothing.
         SavedStateError: it is no model file, or a broken one.
     """
     if not os.path.exists(path):
         # While it replaces a folder, `save_model` may have been killed between two moves.
         if not os.path.exists(f"{path}.old"):
-            raise FileNotFoundError(f"mpls.keras.load_model: there is no file {path!r}")
+            subject, advice = (
+                "mpls.keras.load_model: path",
+                f"See what is in {os.path.dirname(os.path.abspath(path))!r}",
+            )
+            raise MissingFileError(error_text(subject, "be that of a file or folder", path, advice, ANCHOR))
         path = f"{path}.old"
     if os.path.isdir(path):
         if os.path.exists(os.path.join(path, "saved_model.pb")):
