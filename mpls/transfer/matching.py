@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mpls.errors import SavedStateError
+from mpls.errors import ArgumentTypeError, SavedStateError, error_text
 from mpls.saved.record import VariableRecord
 
 Shape = tuple[int, ...]
@@ -158,9 +158,23 @@ def is_ordered(family: str, sources: Sequence[VariableRecord]) -> bool:
 
 
 def given_variables(variables: Sequence[Any] | Mapping[str, Any] | None) -> tuple[list[Any] | None, list[str] | None]:
-    """Return the variables that a user has passed, and their keys in the source if they came as a dict."""
+    """Return the variables that a user has passed, and their keys in the source if they came as a dict.
+
+    Raises:
+        ArgumentTypeError: it is one variable, or nothing that holds variables.
+    """
     if variables is None:
         return None, None
+    if hasattr(variables, "assign") or not isinstance(variables, Iterable):
+        raise ArgumentTypeError(
+            error_text(
+                "convert_state: variables",
+                "be a list of variables, or a dict of them by their keys in the source",
+                variables,
+                "convert_state(source, optimizer, [variable])",
+                "another-keras",
+            )
+        )
     if isinstance(variables, Mapping):
         return list(variables.values()), list(variables)
     return list(variables), None

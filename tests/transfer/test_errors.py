@@ -114,6 +114,14 @@ class RefusedTest(unittest.TestCase):
         self.assert_refused(record, family, r"must have as many variables as the optimizer, 2; got 1")
 
     @parameterized.expand(FAMILIES)
+    def test_one_variable_in_place_of_a_list(self, family: str) -> None:
+        source, target, trained = optimizer(family, "Adam"), optimizer(family, "Adam"), variables(family)
+        train(source, trained, 0, 1)
+        for given in (trained[0], 3):
+            with self.assertRaisesRegex(TypeError, r"convert_state: variables must be a list of variables, .*; got "):
+                mpls.convert_state(source, target, given)
+
+    @parameterized.expand(FAMILIES)
     def test_loss_scales_that_none_can_have(self, family: str) -> None:
         record = recorded()
         for scale, good_steps, message in (
