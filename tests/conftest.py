@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
@@ -32,6 +34,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def _collective_keys_of_its_own() -> None:
     """Keep the strategies of one test from taking part in collective ops of another's, in the same process."""
     tf.distribute.MirroredStrategy._collective_key_base += 10_007
+
+
+@pytest.fixture(scope="module")
+def only_what_is_new_is_collected() -> Iterator[None]:
+    """Leave what other tests hold out of collections, which would take seconds each."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 _ASKED_FOR = {"long": "takes minutes", "programs": "runs programs of its own"}

@@ -59,16 +59,14 @@ def _are_finite(tensors: list[Any], factor: int) -> Any:
         packed = [tensor * tf.cast(factor, tensor.dtype) for tensor in packed]
     if is_small_alone(packed):
         return _is_finite(packed[0])
-    summed = [tensor for tensor in packed if is_read_by_sums(tensor)]
+    summed, others = _split(packed, is_read_by_sums)
     checks = [_have_finite_sums(summed)] if summed else []
-    others = [tensor for tensor in packed if not is_read_by_sums(tensor)] if summed else packed
     return _all(checks + _looks(others))
 
 
 def _looks(tensors: list[Any]) -> list[Any]:
     """Return booleans that are all true if tensors are finite; none of them needs another look."""
-    with_summary = [tensor for tensor in tensors if has_summary(tensor)]
-    plain = [tensor for tensor in tensors if not has_summary(tensor)] if with_summary else tensors
+    with_summary, plain = _split(tensors, has_summary)
     damage = [_have_no_damage(_pieces(with_summary))] if with_summary else []
     return damage + [_is_finite(tensor) for tensor in plain]
 
@@ -85,20 +83,29 @@ def _have_finite_sums(tensors: list[Any]) -> Any:
 
 def _stay_finite(tensors: list[Any], factor: int) -> Any:
     """Return whether all elements are finite, multiplied by a factor too; without a product of what is large."""
-    large = [tensor for tensor in tensors if is_bounded_by_squares(tensor)]
+    large, others = _split(tensors, is_bounded_by_squares)
     if not large:
         return _are_finite(tensors, factor)
     # Of elements whose squares have a finite sum, none is near the largest number.
     squares = tf.add_n([tf.cast(tf.nn.l2_loss(tensor), tf.float32) for tensor in large])
     checks = [_unless(tf.math.is_finite(squares), lambda: _are_finite(large, factor))]
-    if len(large) < len(tensors):
-        checks.append(_are_finite([tensor for tensor in tensors if not is_bounded_by_squares(tensor)], factor))
+    if others:
+        checks.append(_are_finite(others, factor))
     return _all(checks)
 
 
 def _unless(are_finite: Any, look_again: Callable[[], Any]) -> Any:
     """Return whether all is finite, in a graph: what a first look says is so; at the rest, it takes another one."""
     return value_of(are_finite, lambda: tf.constant(True), look_again, [], "are_finite")
+
+
+def _split(tensors: list[Any], applies: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
+    """Return the tensors of which something holds, and the others; each is asked once."""
+    chosen: list[Any] = []
+    others: list[Any] = []
+    for tensor in tensors:
+        (chosen if applies(tensor) else others).append(tensor)
+    return chosen, others
 
 
 def _tensor(grad: Any) -> Any:

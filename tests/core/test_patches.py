@@ -11,7 +11,7 @@ import tempfile
 import threading
 import types
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -35,13 +35,7 @@ from mpls.upstream import compile_hooks
 v1 = tf.compat.v1
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _only_what_is_new_is_collected() -> Iterator[None]:
-    """Leave what other tests hold out of collections, which would take seconds each."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+pytestmark = pytest.mark.usefixtures("only_what_is_new_is_collected")
 
 
 def doubled(layer: Layer) -> Any:

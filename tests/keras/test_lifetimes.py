@@ -6,7 +6,7 @@ import gc
 import threading
 import unittest
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -25,13 +25,7 @@ v1 = tf.compat.v1
 INNERS = {"legacy": tf_keras.optimizers.legacy.SGD, "new": tf_keras.optimizers.SGD, "keras3": keras.optimizers.SGD}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _only_what_is_new_is_collected() -> Iterator[None]:
-    """Leave what other tests hold out of collections, which would take seconds each."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+pytestmark = pytest.mark.usefixtures("only_what_is_new_is_collected")
 
 
 def is_gone(reference: Callable[[], Any]) -> bool:
