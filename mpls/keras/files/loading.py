@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal
@@ -12,12 +13,14 @@ import tensorflow as tf
 
 from mpls.errors import ArgumentValueError, SavedStateError, error_text
 from mpls.keras.files.contents import Framework, ModelFile, open_model
+from mpls.keras.files.limits import limited
 from mpls.keras.files.restoring import restore_optimizer
-from mpls.keras.files.safety import refuse_code
+from mpls.keras.files.safety import refuse_unsafe_configs
 from mpls.keras.own_files import reading_all_as_ours
 from mpls.saved.reading import read
 from mpls.saved.validity import ANCHOR, reading_foreign_bytes
 from mpls.upstream import native_keras_wrappers
+from mpls.upstream_loading import has_class, is_registered_with
 
 
 def load_model(
@@ -79,16 +82,18 @@ def load_model(
     path = os.fspath(path)
     file = open_model(path)
     framework = _framework(file, keras)
+    custom_objects = dict(custom_objects or {})
     if safe_mode:
-        refuse_code(file)
+        is_trusted = is_registered_with(import_module(framework), custom_objects)
+        refuse_unsafe_configs(file, is_trusted, has_class, compile)
     # Before the model is made: what cannot be restored is refused.
     record = read(file.path) if compile else None
-    custom_objects = dict(custom_objects or {})
     with reading_foreign_bytes(file.path, "the model", f"be one that {framework} can load"), warnings.catch_warnings():
         # Said of the state that is read below.
         warnings.filterwarnings("ignore", "Skipping variable loading for optimizer", UserWarning)
         try:
-            model = _load_natively(file, framework, custom_objects, compile, safe_mode, kwargs)
+            with limited(file) if safe_mode else nullcontext():
+                model = _load_natively(file, framework, custom_objects, compile, safe_mode, kwargs)
         except tf.errors.OpError as error:
             raise SavedStateError(
                 error_text(path, f"be a whole model for {framework}", str(error), "Use an earlier one", ANCHOR)

@@ -1,0 +1,52 @@
+"""The parts of Keras' and tf_keras' loaders that are no public API, each in one function."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from mpls.upstream import loaded_keras
+
+__all__ = ["has_class", "is_registered_with", "makers_of_networks", "variable_class_of_keras"]
+
+
+def is_registered_with(framework: ModuleType, custom_objects: dict[str, Any]) -> Callable[[str], bool]:
+    """Return a function that tells whether a framework has an object of the user by a name.
+
+    Args:
+        framework: tf_keras or Keras 3.
+        custom_objects: what the user passes, by name.
+    """
+    find = framework.saving.get_registered_object
+    return lambda name: find(name, custom_objects) is not None
+
+
+def has_class(name: str) -> bool:
+    """Return whether tf_keras finds a layer or a metric of its own by a class name of a SavedModel."""
+    layers = import_module("tf_keras.src.layers.serialization")
+    # Metrics are looked up among all that their package has imported.
+    return layers.get_builtin_layer(name) is not None or name in vars(import_module("tf_keras.src.metrics"))
+
+
+def variable_class_of_keras() -> Any:
+    """Return the class of Keras 3 whose `__init__` makes variables, if the process has loaded it."""
+    keras = loaded_keras()
+    if keras is None:
+        return None
+    return next(cls for cls in keras.Variable.__mro__ if "__init__" in vars(cls))
+
+
+def makers_of_networks() -> list[tuple[ModuleType, str]]:
+    """Return functions that loaders call each time that they try to connect a layer, as `(module, name)`.
+
+    They try until they succeed: tf_keras, and Keras 3 up to some release, for ever.
+    """
+    names = (
+        ("tf_keras.src.utils.tf_utils", "convert_inner_node_data"),
+        ("keras.src.models.functional", "deserialize_node"),
+    )
+    found = [(sys.modules.get(module), name) for module, name in names]
+    return [(module, name) for module, name in found if module is not None and hasattr(module, name)]
