@@ -1,8 +1,8 @@
 """Functions of TensorFlow that a layer of a model's config may call: arithmetic on tensors, and nothing else.
 
 A function of TensorFlow that is called on a symbolic tensor of tf_keras makes a layer, `TFOpLambda` or
-`SlicingOpLambda`, whose config names it as TensorFlow exports it. tf_keras looks up whatever is exported, and what writes
-files is exported too.
+`SlicingOpLambda`, whose config names it as TensorFlow exports it. tf_keras looks up whatever is exported, and what
+writes files is exported too.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _DTYPES = re.compile(r"[a-z]{3,10}[0-9]{0,3}", re.ASCII)
 # Keys at which the frameworks look a string up, as the name of a class or of a function.
 _NAMING_KEYS = re.compile(
     r"(\w+_)?(activation|initializer|regularizer|constraint|optimizer|metric|quantizer|loss)s?(_fn)?"
-    r"|fn|normalizer_fn|cell|layer|backward_layer|forward_layer|learning_rate|weighted_metrics",
+    r"|optimizer_config|fn|normalizer_fn|cell|layer|backward_layer|forward_layer|learning_rate|weighted_metrics",
     re.ASCII,
 )
 # Keys whose value is nested as the outputs of a model are, with names at the leaves.

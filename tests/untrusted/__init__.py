@@ -1,0 +1,1 @@
+"""Model files from strangers: nothing in them runs, and nothing outside is touched."""

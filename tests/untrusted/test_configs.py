@@ -1,0 +1,303 @@
+"""Whatever a config names, at whatever place, in whatever format: refused before a framework makes anything of it."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import keras
+import numpy as np
+import tf_keras
+from parameterized import parameterized
+
+import mpls.keras
+from mpls.errors import SavedStateError
+from mpls.keras.files import loading
+from mpls.keras.files.contents import open_model
+from mpls.keras.files.safety import refuse_unsafe_configs
+from mpls.upstream_loading import has_class
+from tests.untrusted.models import KINDS, Templates, layer, parts_of, save
+from tests.untrusted.payloads import NAMES, PAYLOADS, SPY
+
+Put = Callable[[dict[str, Any], Any], None]
+
+
+def _setting(name: str, key: str) -> Put:
+    return lambda parts, payload: layer(parts, name)["config"].update({key: payload})
+
+
+def _in_place_of_layer(parts: dict[str, Any], payload: Any) -> None:
+    dense = layer(parts, "dense")
+    name = dense["config"]["name"]
+    dense.clear()
+    dense.update({"name": name, "inbound_nodes": [], **copy.deepcopy(payload)})
+    if isinstance(dense.get("config"), dict):
+        dense["config"]["name"] = name
+
+
+def _in_nested(parts: dict[str, Any], payload: Any) -> None:
+    layer(parts, "nested")["config"]["layers"][-1:] = [payload]
+
+
+def _among_arguments(parts: dict[str, Any], payload: Any) -> None:
+    node = layer(parts, "around")["inbound_nodes"][0]
+    if isinstance(node, dict):
+        node["kwargs"]["training"] = payload
+    else:
+        node[0][3]["training"] = payload
+
+
+def _compile(*way: str) -> Put:
+    def put(parts: dict[str, Any], payload: Any) -> None:
+        config = parts["compile"]
+        for key in way[:-1]:
+            config = config[key]
+        config[way[-1]] = payload
+
+    return put
+
+
+_INNER = ("optimizer", "config", "inner_optimizer")
+PLACES: dict[str, Put] = {
+    "activation": _setting("dense", "activation"),
+    "initializer": _setting("dense", "kernel_initializer"),
+    "regularizer": _setting("dense", "kernel_regularizer"),
+    "constraint": _setting("dense", "bias_constraint"),
+    "dtype": _setting("dense", "dtype"),
+    "unknown setting": _setting("dense", "anything"),
+    "cell": _setting("rnn", "cell"),
+    "wrapped layer": _setting("around", "layer"),
+    "layer": _in_place_of_layer,
+    "layer of a nested model": _in_nested,
+    "argument of a call": _among_arguments,
+    "build_config": lambda parts, payload: layer(parts, "dense").update(build_config={"input_shape": [payload]}),
+    "loss": _compile("loss"),
+    "losses": lambda parts, payload: parts["compile"].update(loss={"nested": [payload]}),
+    "metrics": lambda parts, payload: parts["compile"].update(metrics=[["mae", payload]]),
+    "weighted metrics": lambda parts, payload: parts["compile"].update(weighted_metrics=[payload]),
+    "optimizer": _compile("optimizer"),
+    "wrapped optimizer": _compile(*_INNER),
+    "schedule": _compile(*_INNER, "config", "learning_rate"),
+    "setting of a schedule": _compile(*_INNER, "config", "learning_rate", "config", "decay_steps"),
+}
+NAMED_PLACES = [
+    "activation",
+    "initializer",
+    "regularizer",
+    "constraint",
+    "cell",
+    "wrapped layer",
+    "loss",
+    "losses",
+    "metrics",
+    "weighted metrics",
+    "optimizer",
+]
+
+
+class _Base(unittest.TestCase):
+    templates: Templates
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.templates = Templates()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.templates.remove()
+
+    def setUp(self) -> None:
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        (self.folder / f"{SPY}.py").write_text("raise AssertionError('a module in the file was imported')")
+
+    def _assert_refused(
+        self, framework: str, suffix: str, change: Callable[[dict[str, Any]], None], **kwargs: Any
+    ) -> str:
+        """Refuse a file, with nothing made by the framework, and return the message."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        path = self.templates.changed(framework, suffix, folder, change)
+        path_entry = mock.patch.object(sys, "path", [str(self.folder), *sys.path])
+        natively = mock.patch.object(loading, "_load_natively", side_effect=AssertionError("the framework was asked"))
+        with path_entry, natively, self.assertRaises(SavedStateError) as caught:
+            mpls.keras.load_model(path, **kwargs)
+        self.assertTrue(str(caught.exception).startswith(f"{path}: "), caught.exception)
+        self.assertNotIn(SPY, sys.modules)
+        return str(caught.exception)
+
+
+class RefusalTest(_Base):
+    """Every payload at every place, in what was read of a file; and files, with each payload and each place once."""
+
+    @parameterized.expand([(framework, suffix, place) for framework, suffix in KINDS for place in PLACES])
+    def test_objects(self, framework: str, suffix: str, place: str) -> None:
+        self._assert_all_refused(framework, suffix, place, PAYLOADS)
+
+    @parameterized.expand([(framework, suffix, place) for framework, suffix in KINDS for place in NAMED_PLACES])
+    def test_names(self, framework: str, suffix: str, place: str) -> None:
+        self._assert_all_refused(framework, suffix, place, {name: name for name in NAMES})
+
+    def _assert_all_refused(self, framework: str, suffix: str, place: str, payloads: dict[str, Any]) -> None:
+        file = open_model(self.templates.path(framework, suffix))
+        for name, payload in payloads.items():
+            changed, parts = parts_of(file)
+            PLACES[place](parts, payload)
+            with self.subTest(name), self.assertRaisesRegex(SavedStateError, "safe_mode=False"):
+                refuse_unsafe_configs(changed, lambda _: False, has_class, with_compile=True)
+
+    @parameterized.expand(KINDS)
+    def test_files(self, framework: str, suffix: str) -> None:
+        places = [*PLACES.values()]
+        for number, (name, payload) in enumerate(PAYLOADS.items()):
+            place = places[number % len(places)]
+            with self.subTest(name):
+                message = self._assert_refused(framework, suffix, functools.partial(place, payload=payload))
+                self.assertIn("safe_mode=False", message)
+
+    @parameterized.expand(KINDS)
+    def test_without_compiling_too(self, framework: str, suffix: str) -> None:
+        change = PLACES["activation"]
+        self._assert_refused(framework, suffix, lambda parts: change(parts, PAYLOADS["function of os"]), compile=False)
+
+    @parameterized.expand(KINDS)
+    def test_other_custom_objects_do_not_help(self, framework: str, suffix: str) -> None:
+        for name in ("function of os", "class that is imported", "registered name alone"):
+            with self.subTest(name):
+                self._assert_refused(
+                    framework,
+                    suffix,
+                    lambda parts, n=name: PLACES["activation"](parts, PAYLOADS[n]),
+                    custom_objects={"Mine": tf_keras.layers.Dense, "function": len},
+                )
+
+    @parameterized.expand(KINDS)
+    def test_calls_of_constants(self, framework: str, suffix: str) -> None:
+        def change(parts: dict[str, Any]) -> None:
+            node = (
+                {"args": [[1.0, 2.0]], "kwargs": {}}
+                if suffix == ".keras" and framework == "keras"
+                else [["_CONSTANT_VALUE", -1, [[1.0, 2.0]], {}]]
+            )
+            layer(parts, "dense")["inbound_nodes"] = [node]
+
+        self.assertIn("tensor of another layer among its inputs", self._assert_refused(framework, suffix, change))
+
+    @parameterized.expand(KINDS)
+    def test_names_that_lead_out_of_the_assets(self, framework: str, suffix: str) -> None:
+        self._assert_refused(framework, suffix, lambda parts: layer(parts, "dense")["config"].update(name="a/../../b"))
+
+
+class AllowedTest(_Base):
+    @parameterized.expand(KINDS)
+    def test_the_templates(self, framework: str, suffix: str) -> None:
+        model = mpls.keras.load_model(self.templates.path(framework, suffix))
+        self.assertEqual(model.predict(np.ones([1, 3, 2]), verbose=0).shape, (1, 1))
+        self.assertIsInstance(model.optimizer, mpls.keras.LossScaleOptimizer)
+
+    @parameterized.expand(KINDS)
+    def test_what_is_not_loaded_is_not_looked_at(self, framework: str, suffix: str) -> None:
+        path = self.templates.changed(
+            framework, suffix, self.folder, lambda parts: PLACES["loss"](parts, PAYLOADS["function of os"])
+        )
+        self.assertTrue(mpls.keras.load_model(path, compile=False).weights)
+
+    @parameterized.expand([kind for kind in KINDS if kind[1]])
+    def test_custom_objects(self, framework: str, suffix: str) -> None:
+        k = {"tf_keras": tf_keras, "keras": keras}[framework]
+
+        class Twice(k.layers.Layer):  # type: ignore[misc]
+            def call(self, inputs: Any) -> Any:
+                return inputs * 2.0
+
+        def half(inputs: Any) -> Any:
+            return inputs * 0.5
+
+        def difference(y_true: Any, y_pred: Any) -> Any:
+            return k.losses.mean_squared_error(y_true, y_pred)
+
+        inputs = k.layers.Input([2])
+        # H5 files of tf_keras hold no such activation that it could load.
+        activation = "relu" if (framework, suffix) == ("tf_keras", ".h5") else half
+        outputs = k.layers.Dense(1, activation=activation)(Twice()(inputs))
+        if framework == "keras":
+            # tf_keras saves the bytecode of named functions too.
+            outputs = k.layers.Lambda(half)(outputs)
+        model = k.Model(inputs, outputs)
+        model.compile(k.optimizers.SGD(0.1), loss=difference)
+        path = str(self.folder / f"model{suffix}")
+        save(model, path)
+        with self.assertRaisesRegex(SavedStateError, "pass it in custom_objects"):
+            mpls.keras.load_model(path)
+        own = {"Twice": Twice, "half": half, "difference": difference}
+        again = mpls.keras.load_model(path, custom_objects=own)
+        values = np.ones([1, 2], np.float32)
+        np.testing.assert_array_equal(again.predict(values, verbose=0), model.predict(values, verbose=0))
+        with k.saving.custom_object_scope(own):
+            mpls.keras.load_model(path)
+
+
+class BiteTest(_Base):
+    """What these tests refuse does harm where it is not refused."""
+
+    def test_a_named_function_runs(self) -> None:
+        canary = self.folder / "canary"
+        command = f"touch {canary}"
+
+        def change(parts: dict[str, Any]) -> None:
+            node = [["_CONSTANT_VALUE", -1, command, {}]]
+            spy = {
+                "module": "keras.layers",
+                "class_name": "Lambda",
+                "config": {
+                    "name": "spy",
+                    "function": PAYLOADS["function of os"],
+                    "function_type": "function",
+                    "output_shape": None,
+                    "output_shape_type": "raw",
+                    "arguments": {},
+                },
+                "registered_name": None,
+                "name": "spy",
+                "inbound_nodes": [node],
+            }
+            parts["model"]["config"]["layers"].append(spy)
+
+        self._assert_refused("tf_keras", ".keras", change)
+        path = self.templates.changed("tf_keras", ".keras", self.folder, change)
+        self.assertFalse(canary.exists())
+        with self.assertRaises(SavedStateError):
+            mpls.keras.load_model(path, safe_mode=False)
+        self.assertTrue(canary.exists())
+
+    @parameterized.expand([("TFOpLambda", "io.write_file"), ("SlicingOpLambda", "raw_ops.WriteFile")])
+    def test_a_function_of_tensorflow_writes(self, name: str, function: str) -> None:
+        canary = self.folder / "canary"
+
+        def change(parts: dict[str, Any]) -> None:
+            arguments = {"contents": "text"}
+            if function.startswith("raw_ops"):
+                arguments["filename"] = str(canary)
+            layers = parts["model"]["config"]["layers"]
+            spy = {"class_name": name, "config": {"name": "spy", "function": function}, "name": "spy"}
+            node = ["_CONSTANT_VALUE", -1, str(canary), arguments]
+            layers.append({**spy, "inbound_nodes": [node]})
+
+        self._assert_refused("tf_keras", ".h5", change)
+        self.assertFalse(canary.exists())
+        if not function.startswith("raw_ops"):
+            path = self.templates.changed("tf_keras", ".h5", self.folder, change)
+            with self.assertRaises(SavedStateError):
+                mpls.keras.load_model(path, safe_mode=False)
+            self.assertEqual(canary.read_text(), "text")
+
+
+if __name__ == "__main__":
+    unittest.main()
