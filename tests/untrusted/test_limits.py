@@ -1,0 +1,117 @@
+"""Configs of a few bytes that ask for much: refused while the framework makes the model, and soon."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import tempfile
+import threading
+import unittest
+from typing import Any
+
+import keras
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.keras
+from mpls.errors import SavedStateError
+from mpls.upstream_loading import makers_of_networks, variable_class_of_keras
+from tests.untrusted.models import KINDS, Change, Templates, layer
+
+HUGE = 200_000_000
+
+
+class LimitsTest(unittest.TestCase):
+    templates: Templates
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.templates = Templates()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.templates.remove()
+
+    def setUp(self) -> None:
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def _load(self, framework: str, suffix: str, change: Change) -> Any:
+        return mpls.keras.load_model(self.templates.changed(framework, suffix, self.folder, change))
+
+    @parameterized.expand([kind for kind in KINDS if kind[1]])
+    def test_variables_out_of_proportion(self, framework: str, suffix: str) -> None:
+        def change(parts: dict[str, Any]) -> None:
+            layer(parts, "dense")["config"]["units"] = HUGE
+
+        with self.assertRaisesRegex(SavedStateError, "describe variables no larger than those that it holds"):
+            self._load(framework, suffix, change)
+
+    @parameterized.expand([kind for kind in KINDS if kind[1]])
+    def test_many_variables_out_of_proportion(self, framework: str, suffix: str) -> None:
+        def change(parts: dict[str, Any]) -> None:
+            layers = parts["model"]["config"]["layers"]
+            cells = [{**layer(parts, "rnn")["config"]["cell"]} for _ in range(100)]
+            for cell in cells:
+                cell["config"] = {**cell["config"], "units": 300}
+            rnn = layer(parts, "rnn")["config"]
+            rnn["cell"] = {**cells[0], "class_name": "StackedRNNCells", "config": {"cells": cells}}
+            self.assertIn("rnn", [each["config"]["name"] for each in layers])
+
+        with self.assertRaisesRegex(SavedStateError, "describe variables no larger than those that it holds"):
+            self._load(framework, suffix, change)
+
+    @parameterized.expand([kind for kind in KINDS if kind[1]])
+    def test_layers_that_wait_for_each_other(self, framework: str, suffix: str) -> None:
+        def change(parts: dict[str, Any]) -> None:
+            node = layer(parts, "around")["inbound_nodes"][0]
+            if isinstance(node, dict):
+                node["args"][0]["config"]["keras_history"][1] = 7
+            else:
+                node[0][1] = 7
+
+        with self.assertRaisesRegex(SavedStateError, "connect its layers in some order|loops or disconnected nodes"):
+            self._load(framework, suffix, change)
+
+    def test_arguments_that_wait(self) -> None:
+        def change(parts: dict[str, Any]) -> None:
+            # The index of a tensor that the layer does not have.
+            layer(parts, "around")["inbound_nodes"][0][0][3]["training"] = ["dense", 0, 9]
+
+        with self.assertRaisesRegex(SavedStateError, "connect its layers in some order"):
+            self._load("tf_keras", ".h5", change)
+
+    def test_nothing_is_left_behind(self) -> None:
+        before = [vars(owner).get(name) for owner, name in self._targets()]
+        self.test_arguments_that_wait()
+        mpls.keras.load_model(self.templates.path("keras", ".keras"))
+        self.assertEqual([vars(owner).get(name) for owner, name in self._targets()], before)
+
+    def test_other_threads_are_not_limited(self) -> None:
+        made: list[Any] = []
+        # Together they are more than the file can hold.
+
+        def make() -> None:
+            made.append(keras.Variable(lambda shape, dtype: tf.zeros(shape, dtype), shape=[20_000_000]))
+            made.append(tf.Variable(tf.zeros([20_000_000])))
+
+        class Slow(tf_keras.layers.Layer):  # type: ignore[misc]
+            def build(self, shape: Any) -> None:
+                thread = threading.Thread(target=make)
+                thread.start()
+                thread.join()
+
+        model = tf_keras.Sequential([tf_keras.layers.Input([2]), Slow(), tf_keras.layers.Dense(1)])
+        path = str(self.folder / "model.keras")
+        mpls.keras.save_model(model, path)
+        made.clear()
+        mpls.keras.load_model(path, custom_objects={"Slow": Slow})
+        self.assertTrue(made)
+
+    def _targets(self) -> list[tuple[Any, str]]:
+        return [(variable_class_of_keras(), "__init__"), *makers_of_networks()]
+
+
+if __name__ == "__main__":
+    unittest.main()
