@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -10,7 +11,14 @@ from typing import Any
 
 from mpls.upstream import loaded_keras
 
-__all__ = ["has_class", "is_registered_with", "makers_of_networks", "variable_class_of_keras"]
+__all__ = [
+    "has_class",
+    "is_registered_with",
+    "maker_of_ops",
+    "makers_of_networks",
+    "number_of_outputs",
+    "variable_class_of_keras",
+]
 
 
 def is_registered_with(framework: ModuleType, custom_objects: dict[str, Any]) -> Callable[[str], bool]:
@@ -50,3 +58,26 @@ def makers_of_networks() -> list[tuple[ModuleType, str]]:
     )
     found = [(sys.modules.get(module), name) for module, name in names]
     return [(module, name) for module, name in found if module is not None and hasattr(module, name)]
+
+
+def maker_of_ops() -> tuple[type, str]:
+    """Return the method of graphs that makes each op, as `(class, name)`; its first argument is the op's type."""
+    return import_module("tensorflow.python.framework.ops").Graph, "_create_op_internal"
+
+
+def repeater_of_tf_keras() -> tuple[ModuleType, str] | None:
+    """Return the function of tf_keras that repeats each slice of a tensor, in a list, as `(module, name)`."""
+    module = sys.modules.get("tf_keras.src.backend")
+    return None if module is None else (module, "repeat_elements")
+
+
+def number_of_outputs(make_op: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> int:
+    """Return into how many tensors an op is about to split one, 1 if it is not a split.
+
+    Args:
+        make_op: the method that `maker_of_ops` names.
+        arguments: what it is called with, with the graph.
+        keywords: and by name.
+    """
+    attributes = inspect.signature(make_op).bind(*arguments, **keywords).arguments.get("attrs") or {}
+    return max((int(attributes[name].i) for name in ("num_split", "num") if name in attributes), default=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import shutil
 import tempfile
@@ -9,6 +10,7 @@ import threading
 import unittest
 from typing import Any
 
+import h5py
 import keras
 import tensorflow as tf
 import tf_keras
@@ -16,8 +18,8 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import SavedStateError
-from mpls.upstream_loading import makers_of_networks, variable_class_of_keras
-from tests.untrusted.models import KINDS, Change, Templates, layer
+from mpls.upstream_loading import maker_of_ops, makers_of_networks, repeater_of_tf_keras, variable_class_of_keras
+from tests.untrusted.models import KINDS, Change, Templates, layer, save
 
 HUGE = 200_000_000
 
@@ -82,6 +84,24 @@ class LimitsTest(unittest.TestCase):
         with self.assertRaisesRegex(SavedStateError, "connect its layers in some order"):
             self._load("tf_keras", ".h5", change)
 
+    @parameterized.expand([("LSTM", [HUGE, 2], {"unroll": True}), ("UpSampling1D", [3, 2], {"size": HUGE})])
+    def test_loops_that_are_unrolled(self, name: str, shape: list[int], changed: dict[str, Any]) -> None:
+        """Loops of Python in layers of tf_keras; Keras 3 works their shapes out without calling them."""
+        arguments = {"units": 1} if name == "LSTM" else {}
+        layers = [tf_keras.layers.InputLayer([3, 2]), getattr(tf_keras.layers, name)(**arguments)]
+        path, target = (str(self.folder / each) for each in ("model.h5", "changed.h5"))
+        save(tf_keras.Sequential(layers), path)
+        shutil.copy(path, target)
+        with h5py.File(target, "r+") as file:
+            config = json.loads(file.attrs["model_config"])
+            config["config"]["layers"][0]["config"]["batch_input_shape"][1:] = shape
+            config["config"]["layers"][1]["config"].update(changed)
+            file.attrs["model_config"] = json.dumps(config)
+        with self.assertRaisesRegex(
+            SavedStateError, f"^{target}: the model's config must describe layers of some thousand ops at most"
+        ):
+            mpls.keras.load_model(target)
+
     def test_nothing_is_left_behind(self) -> None:
         before = [vars(owner).get(name) for owner, name in self._targets()]
         self.test_arguments_that_wait()
@@ -110,7 +130,9 @@ class LimitsTest(unittest.TestCase):
         self.assertTrue(made)
 
     def _targets(self) -> list[tuple[Any, str]]:
-        return [(variable_class_of_keras(), "__init__"), *makers_of_networks()]
+        repeater = repeater_of_tf_keras()
+        assert repeater is not None
+        return [(variable_class_of_keras(), "__init__"), maker_of_ops(), repeater, *makers_of_networks()]
 
 
 if __name__ == "__main__":

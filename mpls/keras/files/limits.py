@@ -16,7 +16,13 @@ from mpls.errors import SavedStateError, error_text
 from mpls.keras.files.contents import ModelFile
 from mpls.patches import Layer, Target, WhileNeeded
 from mpls.saved.validity import ANCHOR
-from mpls.upstream_loading import makers_of_networks, variable_class_of_keras
+from mpls.upstream_loading import (
+    maker_of_ops,
+    makers_of_networks,
+    number_of_outputs,
+    repeater_of_tf_keras,
+    variable_class_of_keras,
+)
 
 __all__ = ["limited"]
 
@@ -28,6 +34,11 @@ _PACKED = 4
 _BYTES_OF_A_NUMBER = 4
 _ATTEMPTS = 1000
 _MOST_ATTEMPTS = 300_000
+# A layer makes a few ops, or some hundred; only one that is unrolled over a sequence makes more.
+_OPS = 15_000
+_OPS_OF_A_LAYER = 300
+# Slices of a tensor, in a list of Python, that cost as much as an op.
+_SLICES = 50
 
 
 class _Load:
@@ -35,8 +46,11 @@ class _Load:
 
     def __init__(self, file: ModelFile) -> None:
         self._path = file.path
+        self.refusal: SavedStateError | None = None
         self._bytes_left = _COPIES * _size(file) + _SLACK
-        self._attempts_left = _ATTEMPTS + min(_number_of_attempts(file), _MOST_ATTEMPTS)
+        layers, nodes = _sizes_of_networks(file)
+        self._attempts_left = _ATTEMPTS + min(layers * nodes, _MOST_ATTEMPTS)
+        self._ops_left = _OPS + _OPS_OF_A_LAYER * layers
 
     def note_variable(self, shape: Any) -> None:
         """Note a variable that is about to be made.
@@ -58,9 +72,21 @@ class _Load:
         if self._attempts_left < 0:
             self._refuse("connect its layers in some order", "layers that wait for each other")
 
+    def note_ops(self, number: int) -> None:
+        """Note ops that are about to be made.
+
+        Raises:
+            SavedStateError: there are more than layers need that are not unrolled or repeated without measure.
+        """
+        self._ops_left -= number
+        if self._ops_left < 0:
+            self._refuse("describe layers of some thousand ops at most", "more, as of a loop that is unrolled")
+
     def _refuse(self, constraint: str, got: str) -> None:
         advice = "Copy the file again, use an earlier one, or pass safe_mode=False if you trust whoever wrote it"
-        raise SavedStateError(error_text(f"{self._path}: the model's config", constraint, got, advice, ANCHOR))
+        subject = f"{self._path}: the model's config"
+        self.refusal = SavedStateError(error_text(subject, constraint, got, advice, ANCHOR))
+        raise self.refusal
 
 
 _current: ContextVar[_Load | None] = ContextVar("_current", default=None)
@@ -71,8 +97,8 @@ def limited(file: ModelFile) -> Iterator[None]:
     """Have what a framework makes of a file in a block, in this thread, refused where it is out of proportion.
 
     Raises:
-        SavedStateError: the variables of the model and its optimizer are larger than the file can hold, or its layers
-            wait for each other.
+        SavedStateError: the variables of the model and its optimizer are larger than the file can hold, its layers wait
+            for each other, or they are unrolled into more ops than a layer has.
     """
     load = _Load(file)
     _while_loading.hold_for(load)
@@ -80,6 +106,14 @@ def limited(file: ModelFile) -> Iterator[None]:
     try:
         with tf.variable_creator_scope(_create_variable):
             yield
+    except Exception as error:
+        if load.refusal is None:
+            raise
+        # Without the words that the frameworks put around it.
+        raise load.refusal from error
+    else:
+        if load.refusal is not None:
+            raise load.refusal
     finally:
         _current.reset(token)
 
@@ -112,10 +146,35 @@ def _noting_attempts(layer: Layer) -> Any:
     return attempt
 
 
+def _noting_ops(layer: Layer) -> Any:
+    def _create_op_internal(self: Any, op_type: str, *args: Any, **kwargs: Any) -> Any:
+        load = _current.get()
+        if load is not None:
+            is_split = op_type in ("Split", "Unpack")
+            load.note_ops(number_of_outputs(layer.original, (self, op_type, *args), kwargs) if is_split else 1)
+        return layer.original(self, op_type, *args, **kwargs)
+
+    return _create_op_internal
+
+
+def _noting_repeats(layer: Layer) -> Any:
+    def repeat_elements(x: Any, rep: Any, axis: Any) -> Any:
+        load = _current.get()
+        if load is not None and isinstance(rep, int):
+            load.note_ops((x.shape[axis] or 0) * rep // _SLICES)
+        return layer.original(x, rep, axis)
+
+    return repeat_elements
+
+
 def _targets() -> Iterator[Target]:
     variable = variable_class_of_keras()
     if variable is not None:
         yield variable, "__init__", _noting_variables
+    yield *maker_of_ops(), _noting_ops
+    repeater = repeater_of_tf_keras()
+    if repeater is not None:
+        yield *repeater, _noting_repeats
     for module, name in makers_of_networks():
         yield module, name, _noting_attempts
 
@@ -135,15 +194,16 @@ def _size(file: ModelFile) -> int:
         return min(sum(each.file_size for each in archive.infolist()), _PACKED * size)
 
 
-def _number_of_attempts(file: ModelFile) -> int:
-    """Return how often a loader may try to connect layers that stand in the least favourable order."""
+def _sizes_of_networks(file: ModelFile) -> tuple[int, int]:
+    """Return how many layers and how many calls of them there are in the configs."""
     layers, nodes, stack = 0, 0, list(file.configs.values())
     while stack:
         value = stack.pop()
         if isinstance(value, dict):
-            if isinstance(value.get("inbound_nodes"), list):
-                layers, nodes = layers + 1, nodes + len(value["inbound_nodes"])
+            layers += "class_name" in value
+            inbound = value.get("inbound_nodes")
+            nodes += len(inbound) if isinstance(inbound, list) else 0
             stack += value.values()
         elif isinstance(value, list):
             stack += value
-    return layers * nodes
+    return layers, nodes
