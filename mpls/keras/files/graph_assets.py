@@ -26,8 +26,10 @@ def check_files(path: str) -> None:
             size_of(os.path.join(path, name), path)
     variables = os.path.join(path, "variables")
     if os.path.isdir(variables):
+        # The checkpoint, of whatever format; TensorFlow takes no notice of others.
         for name in os.listdir(variables):
-            size_of(os.path.join(variables, name), path)
+            if name.startswith("variables"):
+                size_of(os.path.join(variables, name), path)
 
 
 class Assets:

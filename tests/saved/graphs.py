@@ -1,0 +1,93 @@
+"""SavedModels with ops put into them that no honest writer puts there."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+TEXT = "written by an op of the file"
+
+
+class Graph:
+    """A copy of a SavedModel, to be changed and saved."""
+
+    def __init__(self, source: pathlib.Path, folder: pathlib.Path) -> None:
+        self.folder = folder
+        shutil.copytree(source, folder)
+        self.proto = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+        self.meta = self.proto.meta_graphs[0]
+        self.objects = self.meta.object_graph_def
+        self.library = self.meta.graph_def.library
+
+    def save(self) -> pathlib.Path:
+        (self.folder / "saved_model.pb").write_bytes(self.proto.SerializeToString())
+        return self.folder
+
+    def function(self, name: str) -> Any:
+        """Return the first function whose name holds this."""
+        return next(each for each in self.library.function if name in each.signature.name)
+
+    def functions_of_objects(self) -> dict[str, list[Any]]:
+        """Return functions by the attribute that the loader makes of them."""
+        found: dict[str, list[Any]] = {}
+        for node in self.objects.nodes:
+            roles = [(each.local_name, each.node_id) for each in node.children]
+            for saver in node.saveable_objects.values():
+                roles += [("save_function", saver.save_function), ("restore_function", saver.restore_function)]
+            for role, number in roles:
+                child = self.objects.nodes[number]
+                names = list(child.function.concrete_functions)
+                names += [child.bare_concrete_function.concrete_function_name]
+                found.setdefault(role, []).extend(self.function(name) for name in names if name)
+        return found
+
+    def new_function(self, name: str) -> Any:
+        function = self.library.function.add()
+        function.signature.name = name
+        return function
+
+
+def add(function: Any, op: str, name: str, inputs: list[str] | None = None, **attributes: Any) -> Any:
+    """Add a node to a function, such that it runs when the function does."""
+    node = function.node_def.add(name=name, op=op, input=inputs or [])
+    for key, value in attributes.items():
+        if key == "f":
+            node.attr[key].func.name = value
+        elif key == "branches":
+            for each in value:
+                node.attr[key].list.func.add().name = each
+        elif isinstance(value, tf.DType):
+            node.attr[key].type = value.as_datatype_enum
+        elif isinstance(value, list) and key != "value":
+            node.attr[key].list.type.extend(each.as_datatype_enum for each in value)
+        else:
+            node.attr[key].tensor.CopyFrom(tf.make_tensor_proto(value))
+    if op != "Const":
+        function.control_ret[name] = name
+        function.signature.control_output.append(name)
+        function.signature.is_stateful = True
+    return node
+
+
+def add_text(function: Any, name: str, text: str) -> str:
+    """Add a constant, and return the input that stands for it."""
+    add(function, "Const", name, dtype=tf.string, value=text)
+    return f"{name}:output:0"
+
+
+def add_write(function: Any, path: pathlib.Path, name: str = "hostile") -> None:
+    """Have a function write a file."""
+    inputs = [add_text(function, f"{name}_path", str(path)), add_text(function, f"{name}_text", TEXT)]
+    add(function, "WriteFile", name, inputs)
+
+
+def add_call(function: Any, callee: str, op: str = "StatefulPartitionedCall") -> None:
+    """Have a function without arguments called."""
+    if op == callee:
+        add(function, op, "call")
+    else:
+        add(function, op, "call", f=callee, Tin=[], Tout=[])
