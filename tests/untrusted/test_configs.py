@@ -243,6 +243,24 @@ class AllowedTest(_Base):
         with k.saving.custom_object_scope(own):
             mpls.keras.load_model(path)
 
+    def test_ops_of_old_releases(self) -> None:
+        """TF 2.2 and 2.3 wrote such a layer for `2 * x`."""
+
+        def change(parts: dict[str, Any]) -> None:
+            node = {"name": "mul", "op": "Mul", "input": ["x", "y"], "attr": {"T": {"type": "DT_FLOAT"}}}
+            config = {"name": "times", "trainable": True, "dtype": "float32", "node_def": node, "constants": {"1": 2.0}}
+            times = {"class_name": "TensorFlowOpLayer", "config": config, "name": "times"}
+            layers = parts["model"]["config"]["layers"]
+            layers.insert(2, {**times, "inbound_nodes": [[["dense", 0, 0, {}]]]})
+            layer(parts, "around")["inbound_nodes"][0][0][0] = "times"
+
+        path = self.templates.changed("tf_keras", ".h5", self.folder, change)
+        model = mpls.keras.load_model(path)
+        values = np.ones([1, 3, 2], np.float32)
+        dense = tf_keras.Model(model.inputs, [model.get_layer("dense").output, model.get_layer("tf_op_layer_times").output])
+        once, twice = dense.predict(values, verbose=0)
+        np.testing.assert_array_equal(2.0 * once, twice)
+
 
 class BiteTest(_Base):
     """What these tests refuse does harm where it is not refused."""

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from mpls.errors import ArgumentValueError, SavedStateError, error_text
 from mpls.keras.files.contents import Framework, ModelFile, open_model
+from mpls.keras.files.graph_ops import refuse_graph_ops
 from mpls.keras.files.limits import limited
 from mpls.keras.files.restoring import restore_optimizer
 from mpls.keras.files.safety import refuse_unsafe_configs
@@ -47,9 +48,9 @@ def load_model(
         path: the file, or the SavedModel's folder: a string or path object.
         custom_objects: classes and functions of the user by name.
         compile: whether to compile the model, if it was. If not, nothing is read of the optimizer.
-        safe_mode: whether to refuse Python code in the file, as of Lambda layers: in every format, also where the
-            framework itself would run it. Custom classes that the framework finds are made from their configs, and a
-            SavedModel's graphs are loaded, as the framework does.
+        safe_mode: whether to refuse a file that names a class, a function or an op of a graph that is neither known to be
+            harmless nor yours, in `custom_objects` or registered; in every format, also where the framework would run
+            it. SECURITY.md says what else is refused.
         keras: which Keras loads it, `'tf_keras'` or `'keras'`, or the module itself; by default the one that wrote it.
         **kwargs: what else the loader of tf_keras takes, as `options` for a SavedModel.
 
@@ -58,8 +59,8 @@ def load_model(
 
     Raises:
         FileNotFoundError: there is no such file.
-        SavedStateError: the file is broken, is no model, holds Python code under `safe_mode`, or state that no
-            optimizer can have; a ValueError. It names file and key, and no model is returned.
+        SavedStateError: the file is broken, is no model, holds under `safe_mode` what is not known to be harmless, or
+            state that no optimizer can have; a ValueError. It names file and key, and no model is returned.
         ValueError: `keras` is none of the two, or cannot load the format.
 
     Reproduces:
@@ -86,6 +87,8 @@ def load_model(
     if safe_mode:
         is_trusted = is_registered_with(import_module(framework), custom_objects)
         refuse_unsafe_configs(file, is_trusted, has_class, compile)
+        if file.format == "SavedModel":
+            refuse_graph_ops(file.path)
     # Before the model is made: what cannot be restored is refused.
     record = read(file.path) if compile else None
     with reading_foreign_bytes(file.path, "the model", f"be one that {framework} can load"), warnings.catch_warnings():

@@ -16,6 +16,7 @@ from mpls.errors import SavedStateError, error_text
 from mpls.keras.files.allowed_functions import INSTANCE_ATTRIBUTES, RAGGED_CLASS_METHODS, is_arithmetic
 from mpls.keras.files.allowed_names import CLASSES, FUNCTIONS, TYPE_SPECS, VALUES
 from mpls.keras.files.contents import ModelFile
+from mpls.keras.files.op_types import ALLOWED as ALLOWED_OPS
 from mpls.saved.validity import ANCHOR
 
 __all__ = ["IsKnown", "IsTrusted", "refuse_unsafe_configs"]
@@ -229,6 +230,12 @@ class _Vetting:
         if not (isinstance(function, str) and is_arithmetic(function)):
             self._refuse(f"{place}/function", "be a function of TensorFlow that does arithmetic on tensors", function)
 
+    def _check_op_of_graph(self, place: str, settings: dict[str, Any]) -> None:
+        node = settings.get("node_def")
+        op = node.get("op") if isinstance(node, dict) else node
+        if not isinstance(op, str) or op not in ALLOWED_OPS:
+            self._refuse(f"{place}/node_def/op", "be an op that is known to stay within the model", op)
+
     def _check_instance_layer(self, place: str, settings: dict[str, Any]) -> None:
         name = settings.get("attr_name")
         if not isinstance(name, str) or name not in INSTANCE_ATTRIBUTES:
@@ -249,6 +256,8 @@ class _Vetting:
 _SPECIAL_LAYERS: dict[str, Callable[[_Vetting, str, dict[str, Any]], None]] = {
     **dict.fromkeys(_OP_LAYERS, _Vetting._check_op_layer),
     **dict.fromkeys(("InstanceProperty", "InstanceMethod"), _Vetting._check_instance_layer),
+    # What TF 2.2 and 2.3 wrote in place of `TFOpLambda`.
+    "TensorFlowOpLayer": _Vetting._check_op_of_graph,
     "ClassMethod": _Vetting._check_class_method,
 }
 
