@@ -257,7 +257,9 @@ class AllowedTest(_Base):
         path = self.templates.changed("tf_keras", ".h5", self.folder, change)
         model = mpls.keras.load_model(path)
         values = np.ones([1, 3, 2], np.float32)
-        dense = tf_keras.Model(model.inputs, [model.get_layer("dense").output, model.get_layer("tf_op_layer_times").output])
+        dense = tf_keras.Model(
+            model.inputs, [model.get_layer("dense").output, model.get_layer("tf_op_layer_times").output]
+        )
         once, twice = dense.predict(values, verbose=0)
         np.testing.assert_array_equal(2.0 * once, twice)
 

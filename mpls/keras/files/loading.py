@@ -9,9 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal
 
-import tensorflow as tf
-
-from mpls.errors import ArgumentValueError, SavedStateError, error_text
+from mpls.errors import ArgumentValueError, MplsError, error_text
 from mpls.keras.files.contents import Framework, ModelFile, open_model
 from mpls.keras.files.graph_ops import refuse_graph_ops
 from mpls.keras.files.limits import limited
@@ -19,7 +17,7 @@ from mpls.keras.files.restoring import restore_optimizer
 from mpls.keras.files.safety import refuse_unsafe_configs
 from mpls.keras.own_files import reading_all_as_ours
 from mpls.saved.reading import read
-from mpls.saved.validity import ANCHOR, reading_foreign_bytes
+from mpls.saved.validity import ANCHOR, broken
 from mpls.upstream import native_keras_wrappers
 from mpls.upstream_loading import has_class, is_registered_with
 
@@ -48,9 +46,9 @@ def load_model(
         path: the file, or the SavedModel's folder: a string or path object.
         custom_objects: classes and functions of the user by name.
         compile: whether to compile the model, if it was. If not, nothing is read of the optimizer.
-        safe_mode: whether to refuse a file that names a class, a function or an op of a graph that is neither known to be
-            harmless nor yours, in `custom_objects` or registered; in every format, also where the framework would run
-            it. SECURITY.md says what else is refused.
+        safe_mode: whether to refuse a file that names a class, a function or an op of a graph that is neither known to
+            be harmless nor yours, in `custom_objects` or registered; in every format, also where the framework would
+            run it. SECURITY.md says what else is refused.
         keras: which Keras loads it, `'tf_keras'` or `'keras'`, or the module itself; by default the one that wrote it.
         **kwargs: what else the loader of tf_keras takes, as `options` for a SavedModel.
 
@@ -91,16 +89,18 @@ def load_model(
             refuse_graph_ops(file.path)
     # Before the model is made: what cannot be restored is refused.
     record = read(file.path) if compile else None
-    with reading_foreign_bytes(file.path, "the model", f"be one that {framework} can load"), warnings.catch_warnings():
+    with warnings.catch_warnings():
         # Said of the state that is read below.
         warnings.filterwarnings("ignore", "Skipping variable loading for optimizer", UserWarning)
         try:
             with limited(file) if safe_mode else nullcontext():
                 model = _load_natively(file, framework, custom_objects, compile, safe_mode, kwargs)
-        except tf.errors.OpError as error:
-            raise SavedStateError(
-                error_text(path, f"be a whole model for {framework}", str(error), "Use an earlier one", ANCHOR)
-            ) from error
+        except (MplsError, Warning):
+            raise
+        except Exception as error:
+            # Over what a file holds, the frameworks raise anything, UnboundLocalError for one.
+            got = f"{type(error).__name__}: {error}"
+            raise broken(file.path, "the model", f"be one that {framework} can load", got) from error
     if record is not None:
         restore_optimizer(model, file, record)
     return model
