@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import mpls
+from mpls.errors import printable
 from mpls.importing.tf1 import import_as_v1
 from mpls.inspect import inspect
 from mpls.install import install
@@ -39,12 +41,18 @@ def _inspect(options: argparse.Namespace) -> int:
     try:
         status, text = inspect(options.path, as_json=options.json)
     except OSError as error:
-        print(f"mpls inspect: {error}", file=sys.stderr)
+        _print(f"mpls inspect: {printable(str(error))}", sys.stderr)
         return _USAGE_ERROR
     # What is not there is a wrong argument, a broken file is an answer.
     is_error = status == _USAGE_ERROR and not options.json
-    print(f"mpls inspect: {text}" if is_error else text, file=sys.stderr if is_error else sys.stdout)
+    _print(f"mpls inspect: {text}" if is_error else text, sys.stderr if is_error else sys.stdout)
     return status
+
+
+def _print(text: str, stream: TextIO) -> None:
+    """Print a text with the names of others in it, those characters escaped that the stream cannot write."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
 
 
 def _run(options: argparse.Namespace, program_arguments: list[str]) -> int:

@@ -122,10 +122,21 @@ def error_text(subject: str, constraint: str, got: object, advice: str, anchor: 
         advice: what to do, as code.
         anchor: the heading of MIGRATION.md that explains it.
     """
+    # The repr of an array, and advice, may be of several lines.
+    shown, advice = ("\n".join(map(printable, each.split("\n"))) for each in (_short_repr(got), advice))
     return (
-        f"{subject} must {constraint}; got {_short_repr(got)} ({type(got).__name__}). {advice}. "
+        f"{printable(subject)} must {printable(constraint)}; got {shown} ({type(got).__name__}). {advice}. "
         f"See MIGRATION.md#{anchor}"
     )
+
+
+def printable(text: str) -> str:
+    """Return a text such that printing it shows what is in it: what `repr` escapes is escaped, so that names and paths
+    of others neither steer a terminal nor turn the direction of writing, and half surrogates can be encoded.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
 
 
 def _short_repr(value: object, limit: int = 200) -> str:

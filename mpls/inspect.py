@@ -7,7 +7,7 @@ import math
 import os
 from typing import Any
 
-from mpls.errors import SavedStateError
+from mpls.errors import SavedStateError, printable
 from mpls.saved.reading import read
 from mpls.saved.record import Family, FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.saved.validity import NotAnArtefactError
@@ -148,18 +148,18 @@ def _plain(value: Any) -> Any:
 
 
 def text_of(description: dict[str, Any]) -> str:
-    """Return what `describe` returned for people."""
+    """Return what `describe` returned for people; what a terminal would act on is escaped."""
     path, reason = description["path"], description["reason"]
     if description["status"] == "unknown":
-        return str(reason)
+        return printable(str(reason))
     if description["status"] == "broken":
-        return f"{path}: cannot be restored: {reason}"
+        return printable(f"{path}: cannot be restored: {reason}")
     lines = [f"{path}: {description['format']}, written by {description['written_by']}"]
     if not description["optimizers"]:
         lines.append("  no optimizer: nothing to restore but weights")
     for optimizer in description["optimizers"]:
         lines += [f"  {line}" for line in _lines(optimizer)]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _lines(optimizer: dict[str, Any]) -> list[str]:
