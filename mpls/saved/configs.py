@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from mpls.saved.names import algorithm_named
@@ -15,12 +15,10 @@ from mpls.saved.validity import (
     check_good_steps,
     check_growth_steps,
     check_number,
-    reading_foreign_bytes,
 )
 
 WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
 _MULTIPLIER = 2.0
-_DEPTH = 200
 _ROOT = "the config"
 # What wrappers of Keras 3 up to 3.5 had in their configs without using it.
 _BASE_ARGUMENTS = (
@@ -52,29 +50,6 @@ class ConfigRecord:
     written_by: str
 
 
-def parse_json(path: str, key: str, text: bytes | str) -> Any:
-    """Return the value that a JSON text holds.
-
-    Raises:
-        SavedStateError: it is no JSON.
-    """
-    with reading_foreign_bytes(path, key, "be JSON"):
-        value = json.loads(text if isinstance(text, str) else bytes(text).decode("utf-8-sig"))
-    _check_depth(path, key, value)
-    return value
-
-
-def _check_depth(path: str, key: str, value: Any) -> None:
-    """Refuse what functions that call themselves could not walk through."""
-    level = [value]
-    for _ in range(_DEPTH):
-        nested = [each for each in level if isinstance(each, (dict, list))]
-        level = [child for each in nested for child in (each.values() if isinstance(each, dict) else each)]
-        if not level:
-            return
-    raise broken(path, key, f"be nested at most {_DEPTH} times", "more", FROM_WRITER)
-
-
 def read_optimizer(path: str, key: str, config: Any, family: Family | None = None) -> ConfigRecord:
     """Read a config of an optimizer or of a wrapper: serialized, or what its `get_config` returned.
 
@@ -103,7 +78,7 @@ def read_optimizer(path: str, key: str, config: Any, family: Family | None = Non
     if "inner_optimizer" in content or "loss_scale" in content:
         return _read_wrapper(path, key, key, content, None, family)
     if "learning_rate" not in content:
-        raise broken(path, key or _ROOT, "be a config of an optimizer", sorted(map(str, content)), FROM_WRITER)
+        raise broken(path, key or _ROOT, "be a config of an optimizer", _some_keys(content), FROM_WRITER)
     return _read_bare(path, key, {"class_name": content.get("name"), "config": content}, family, is_keras_3=None)
 
 
@@ -121,7 +96,7 @@ def _read_wrapper(
         loss_scale = _read_settings(path, place, settings)
     inner_place = _at(place, inner_key)
     if inner_key not in settings:
-        raise broken(path, place or _ROOT, f"have the key {inner_key!r}", sorted(map(str, settings)), FROM_WRITER)
+        raise broken(path, place or _ROOT, f"have the key {inner_key!r}", _some_keys(settings), FROM_WRITER)
     inner = _dict(path, inner_place, settings[inner_key])
     if _base_name(_text(path, f"{inner_place}/class_name", inner.get("class_name"))) in WRAPPERS:
         raise broken(path, inner_place, "not be a LossScaleOptimizer itself", inner["class_name"], FROM_WRITER)
@@ -238,6 +213,10 @@ def with_state(settings: LossScaleRecord, scale: float | None, good_steps: int |
 
 def _at(place: str, key: str) -> str:
     return f"{place}/{key}" if place else key
+
+
+def _some_keys(content: Mapping[str, Any]) -> list[str]:
+    return sorted(islice(content, 20))
 
 
 def _base_name(name: str) -> str:
