@@ -11,17 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from mpls.saved.configs import parse_json, read_optimizer
+from mpls.saved.configs import read_optimizer
 from mpls.saved.files import size_of
-from mpls.saved.heaps import check_heaps
+from mpls.saved.h5_data import Dataset
+from mpls.saved.h5_vetting import Structure, check_h5
 from mpls.saved.names import algorithm_named, keras_release, slot_and_variable
 from mpls.saved.record import FileRecord, LossScaleRecord, OptimizerRecord, VariableRecord
+from mpls.saved.texts import parse_json
 from mpls.saved.validity import broken, check_count, check_good_steps, check_scale, reading_foreign_bytes
 from mpls.saved.weights import read_weights_only
-
-# What gzip makes of zeros; no dataset unpacks to more.
-_BEST_COMPRESSION = 1100
-_SLACK = 1 << 20
 
 
 def _h5py() -> Any:
@@ -29,56 +27,67 @@ def _h5py() -> Any:
 
 
 class Content:
-    """Datasets and attributes of an H5 file; soft, external and virtual links count as missing."""
+    """Datasets and attributes of an H5 file.
 
-    def __init__(self, path: str, file: Any) -> None:
+    Args:
+        path: what errors call the file.
+        file: the file, open.
+        structure: what is in it.
+        source: its path, or its content.
+
+    Attributes:
+        datasets: the datasets by name.
+    """
+
+    def __init__(self, path: str, file: Any, structure: Structure, source: str | bytes) -> None:
         self._path = path
         self._file = file
-        self.datasets: dict[str, Any] = {}
-        self._groups: dict[str, Any] = {"": file}
-
-        def note(name: str, item: Any) -> None:
-            if isinstance(item, _h5py().Dataset):
-                self.datasets[name] = item
-            else:
-                self._groups[name] = item
-
-        with self._guard("the structure"):
-            # Objects behind links that are not hard are not visited.
-            file.visititems(note)
+        self._structure = structure
+        self._source = source
+        self.datasets = structure.datasets
 
     def _guard(self, key: str) -> Any:
         return reading_foreign_bytes(self._path, key, "be whole")
 
     def has_group(self, name: str) -> bool:
         """Return whether there is a group of that name."""
-        return name in self._groups
+        return name in self._structure.groups
 
     def name_of(self, group: str) -> str | None:
         """Return the name that Keras 3 has given to a group, if it has."""
         with self._guard(group):
-            item = self._groups.get(group)
-            value = None if item is None or "name" not in item.attrs else self._attribute(item, "name")
+            item = self._file[group] if self.has_group(group) else None
+            value = None if item is None or "name" not in item.attrs else item.attrs["name"]
             return value if isinstance(value, str) else None
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a dataset.
+
+        Raises:
+            SavedStateError: it is missing.
+        """
+        return self._require(name).shape
+
+    def _require(self, name: str) -> Dataset:
+        if name not in self.datasets:
+            raise broken(self._path, name, "be a dataset in the file", "nothing")
+        return self.datasets[name]
 
     def array(self, name: str) -> Any:
         """Return a dataset.
 
         Raises:
-            SavedStateError: it is missing, elsewhere, broken, or claims an absurd size.
+            SavedStateError: it is missing, broken, or of no numeric dtype.
         """
-        if name not in self.datasets:
-            raise broken(self._path, name, "be a dataset in the file", "nothing")
+        known = self._require(name)
         with self._guard(name):
-            dataset = self.datasets[name]
-            if dataset.is_virtual or dataset.external:
-                raise broken(self._path, name, "have its values in the file itself", "a reference to another file")
-            declared = int(np.prod(dataset.shape, dtype=object)) * dataset.dtype.itemsize
-            stored = dataset.id.get_storage_size()
-            if declared > stored * (_BEST_COMPRESSION if dataset.chunks else 1) + (_SLACK if dataset.chunks else 0):
-                raise broken(self._path, name, f"fit into the {stored} bytes that it has", f"{declared} bytes")
+            dataset = self._file[name]
             if dataset.dtype.kind not in "iufb":
                 raise broken(self._path, name, "be of a numeric dtype", str(dataset.dtype))
+            if isinstance(self._source, bytes) and known.offset is not None:
+                # It is in memory already.
+                count = known.size // dataset.dtype.itemsize
+                return np.frombuffer(self._source, dataset.dtype, count, known.offset).reshape(known.shape)
             return np.asarray(dataset[()])
 
     def text(self, name: str) -> str | None:
@@ -90,7 +99,7 @@ class Content:
         with self._guard(name):
             if name not in self._file.attrs:
                 return None
-            value = self._attribute(self._file, name)
+            value = self._file.attrs[name]
             if isinstance(value, bytes):
                 value = value.decode("utf-8")
             if not isinstance(value, str):
@@ -98,38 +107,36 @@ class Content:
             return value
 
     def names(self, group: str, attribute: str) -> list[str]:
-        """Return an attribute that is a list of names; long ones are saved in chunks."""
+        """Return an attribute that is a list of different names; long ones are saved in chunks."""
         with self._guard(f"{group}/{attribute}"):
-            item = self._groups[group]
+            item = self._file[group]
             found = [attribute] if attribute in item.attrs else []
             while not found or found != [attribute]:
                 chunk = f"{attribute}{len(found)}"
                 if chunk not in item.attrs:
                     break
                 found.append(chunk)
-            values = [value for name in found for value in np.asarray(self._attribute(item, name)).ravel().tolist()]
-            return [value.decode("utf-8") if isinstance(value, bytes) else str(value) for value in values]
-
-    def _attribute(self, item: Any, name: str) -> Any:
-        stored = item.attrs.get_id(name)
-        if int(np.prod(stored.shape, dtype=object)) * stored.dtype.itemsize > 1 << 28:
-            raise broken(self._path, name, "be of a plausible size", str(stored.shape))
-        return item.attrs[name]
+            values = [value for name in found for value in np.asarray(item.attrs[name]).ravel().tolist()]
+            names = [value.decode("utf-8") if isinstance(value, bytes) else str(value) for value in values]
+            if len(set(names)) != len(names):
+                raise ValueError("a name is in it twice")
+            return names
 
 
 @contextmanager
-def opened(path: str, source: str | bytes) -> Iterator[Content]:
-    """Open an H5 file for reading.
+def opened(path: str, source: str | bytes, limit: int | None = None) -> Iterator[Content]:
+    """Open an H5 file for reading, once its structure has been looked at.
 
     Args:
         path: what errors call it.
         source: the file's path, or its content.
+        limit: as with `check_h5`.
     """
-    check_heaps(path, source)
+    structure = check_h5(path, source, limit)
     with reading_foreign_bytes(path, "the file", "be a whole H5 file"):
         file = _h5py().File(io.BytesIO(source) if isinstance(source, bytes) else source, "r")
     try:
-        yield Content(path, file)
+        yield Content(path, file, structure, source)
     finally:
         with reading_foreign_bytes(path, "the file", "be a whole H5 file"):
             file.close()

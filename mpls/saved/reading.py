@@ -15,13 +15,14 @@ from mpls.errors import error_text
 from mpls.saved.archives import read_archive
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
-from mpls.saved.configs import parse_json, read_optimizer
+from mpls.saved.configs import read_optimizer
 from mpls.saved.files import read_bytes, size_of
 from mpls.saved.graphs import GRAPH_KEY
 from mpls.saved.hdf5 import read_h5
 from mpls.saved.name_checkpoints import read_names
 from mpls.saved.record import FileRecord, OptimizerRecord
 from mpls.saved.saved_models import read_saved_model
+from mpls.saved.texts import parse_json
 from mpls.saved.validity import ANCHOR, FROM_WRITER, NotAnArtefactError, broken
 
 __all__ = ["read"]

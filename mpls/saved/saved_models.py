@@ -9,10 +9,11 @@ from typing import Any
 
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
-from mpls.saved.configs import parse_json, read_optimizer, with_state
+from mpls.saved.configs import read_optimizer, with_state
 from mpls.saved.files import read_bytes
 from mpls.saved.graphs import GRAPH_KEY
 from mpls.saved.record import FileRecord, LossScaleRecord, OptimizerRecord
+from mpls.saved.texts import parse_json
 from mpls.saved.validity import check_good_steps, reading_foreign_bytes
 from mpls.saved.wire import as_text, fields, messages
 

@@ -34,7 +34,7 @@ def with_weights(path: str, content: Content, optimizer: OptimizerRecord) -> Opt
     iterations = check_count(path, weights[0], content.array(weights[0]))
     rest = weights[1:]
     has_rate = optimizer.family == "keras3" and not isinstance(hyperparameters.get("learning_rate"), dict)
-    if has_rate and rest and content.array(rest[0]).shape == ():
+    if has_rate and rest and content.shape(rest[0]) == ():
         hyperparameters["learning_rate"] = float(content.array(rest[0]))
         rest = rest[1:]
     variables, others = slots_by_order(optimizer, {name: content.array(name) for name in rest})
@@ -60,7 +60,7 @@ def read_weights_only(path: str, content: Content) -> OptimizerRecord | None:
     is_wrapper = content.has_group("optimizer/inner_optimizer/vars")
     called = content.name_of("optimizer/inner_optimizer/vars" if is_wrapper else "optimizer/vars")
     # Only Keras 3 names optimizers there, and has the learning rate among their variables.
-    is_keras_3 = called is not None or (len(names) > 1 and content.array(names[1]).shape == ())
+    is_keras_3 = called is not None or (len(names) > 1 and content.shape(names[1]) == ())
     record = with_weights(path, content, OptimizerRecord("optimizer", "keras3" if is_keras_3 else "new"))
     return replace(record, algorithm=algorithm_named(called))
 

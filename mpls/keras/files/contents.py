@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from mpls.errors import MissingFileError, SavedStateError, error_text
-from mpls.saved.heaps import check_heaps
+from mpls.saved.h5_vetting import check_h5
 from mpls.saved.validity import ANCHOR, broken, reading_foreign_bytes
 
 Format = Literal["SavedModel", "H5", ".keras"]
@@ -111,7 +111,7 @@ def _archive(path: str) -> ModelFile:
 def _h5(path: str) -> ModelFile:
     h5py: Any = import_module("h5py")
     texts: dict[str, Any] = {}
-    check_heaps(path, path)
+    check_h5(path, path)
     with reading_foreign_bytes(path, "the file", "be a whole HDF5 file"), h5py.File(path, "r") as file:
         for key in ("model_config", "training_config"):
             if key in file.attrs:

@@ -1,0 +1,212 @@
+"""The parts of H5 files as they lie in the bytes, of those kinds that h5py writes unless told otherwise.
+
+HDF5 itself believes much of what a file says: it follows what goes round in a circle, and takes the memory that a text
+claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mpls.saved.limits import Budget
+
+UNDEFINED = 2**64 - 1
+SPACE, LINK_INFO, TYPE, LINK, EXTERNAL, LAYOUT, FILTERS, ATTRIBUTE = 0x1, 0x2, 0x3, 0x6, 0x7, 0x8, 0xB, 0xC
+CONTINUATION, TABLE, ATTRIBUTE_INFO = 0x10, 0x11, 0x15
+# Beside these: nothing, fill values, how groups are stored, comments, times and the number of links.
+_KNOWN = {SPACE, LINK_INFO, TYPE, LINK, EXTERNAL, LAYOUT, FILTERS, ATTRIBUTE, CONTINUATION, TABLE, ATTRIBUTE_INFO}
+_KNOWN |= {0x0, 0x4, 0x5, 0xA, 0xD, 0xE, 0x12, 0x16}
+_SHARED = 0x2
+
+
+class Bytes:
+    """The content of an H5 file; whoever reads after its end gets a ValueError.
+
+    Args:
+        content: bytes, or a file mapped into memory.
+        budget: how many parts may be read of it.
+    """
+
+    def __init__(self, content: Any, budget: Budget) -> None:
+        self.content = content
+        self.size = len(content)
+        self.budget = budget
+
+    def at(self, position: int, size: int) -> bytes:
+        """Return some bytes."""
+        if position + size > self.size:
+            raise ValueError(f"{size} bytes at {position} are after the end")
+        # Parts may lie over each other.
+        self.budget.spend(size >> 10)
+        return bytes(self.content[position : position + size])
+
+    def number(self, position: int, size: int) -> int:
+        """Return a number without a sign."""
+        return number(self.at(position, size), 0, size)
+
+
+def number(data: bytes, position: int, size: int) -> int:
+    """Return a number in a part of a file."""
+    if position + size > len(data):
+        raise ValueError("a part of it is too short")
+    return int.from_bytes(data[position : position + size], "little")
+
+
+@dataclass(frozen=True)
+class Message:
+    """A part of an object's header: its kind and its bytes."""
+
+    kind: int
+    data: bytes
+
+
+def root_of(file: Bytes) -> tuple[int, bytes]:
+    """Return where the root group's header is, and what is noted of the group beside that."""
+    version = file.number(8, 1)
+    if version in (0, 1):
+        start, sizes = (24 if version == 0 else 28), file.at(13, 2)
+        base, end, driver = (file.number(start + offset, 8) for offset in (0, 16, 24))
+        root, noted = file.number(start + 40, 8), file.at(start + 32, 40)
+    elif version in (2, 3):
+        base, driver, end, root = (file.number(12 + 8 * position, 8) for position in range(4))
+        sizes, noted = file.at(9, 2), bytes(40)
+    else:
+        raise ValueError(f"it has the unknown version {version}")
+    if sizes != b"\x08\x08" or base != 0 or driver != UNDEFINED:
+        raise ValueError("it is laid out in an unusual way")
+    if end > file.size:
+        raise ValueError(f"it ends after {file.size} bytes in place of {end}")
+    return root, noted
+
+
+def messages_at(file: Bytes, position: int) -> list[Message]:
+    """Return all parts of an object's header."""
+    if file.at(position, 4) == b"OHDR":
+        found = list(_new_messages(file, position))
+    elif file.number(position, 1) == 1:
+        found = list(_old_messages(file, position))
+    else:
+        raise ValueError(f"no object is at byte {position}")
+    for kind in (SPACE, TYPE, LAYOUT, FILTERS, TABLE, LINK_INFO, ATTRIBUTE_INFO):
+        if sum(each.kind == kind for each in found) > 1:
+            raise ValueError("a header says the same twice")
+    return found
+
+
+def _old_messages(file: Bytes, position: int) -> Iterator[Message]:
+    blocks = [(position + 16, file.number(position + 8, 4))]
+    for start, size in blocks:
+        block = file.at(start, size)
+        place = 0
+        while place + 8 <= size:
+            length = number(block, place + 2, 2)
+            message = _message(file, number(block, place, 2), block[place + 4], block[place + 8 : place + 8 + length])
+            if len(message.data) != length:
+                raise ValueError("a header is too short")
+            place += 8 + length
+            if message.kind == CONTINUATION:
+                blocks.append((number(message.data, 0, 8), number(message.data, 8, 8)))
+            yield message
+
+
+def _new_messages(file: Bytes, position: int) -> Iterator[Message]:
+    flags = file.number(position + 5, 1)
+    start = position + 6 + (16 if flags & 0x20 else 0) + (4 if flags & 0x10 else 0)
+    width = 1 << (flags & 3)
+    prefix = 6 if flags & 4 else 4
+    blocks = [(start + width, file.number(start, width))]
+    for start, size in blocks:
+        block = file.at(start, size)
+        place = 0
+        while place + prefix <= size:
+            length = number(block, place + 1, 2)
+            data = block[place + prefix : place + prefix + length]
+            message = _message(file, block[place], block[place + 3], data)
+            if len(data) != length:
+                raise ValueError("a header is too short")
+            place += prefix + length
+            if message.kind == CONTINUATION:
+                place_of_more, more = number(data, 0, 8), number(data, 8, 8)
+                if file.at(place_of_more, 4) != b"OCHK" or more < 8:
+                    raise ValueError("a header does not go on where it says")
+                blocks.append((place_of_more + 4, more - 8))
+            yield message
+
+
+def _message(file: Bytes, kind: int, flags: int, data: bytes) -> Message:
+    file.budget.spend()
+    if kind not in _KNOWN or (flags & _SHARED and kind != 0):
+        raise ValueError(f"a header refers to another object, or holds what Keras does not write (kind {kind:#x})")
+    return Message(kind, data)
+
+
+def links_in(file: Bytes, messages: list[Message], noted: bytes) -> Iterator[tuple[bytes, int | None, bytes]]:
+    """Yield what a group holds: the name, where its header is, or None if it is elsewhere, and what else is noted."""
+    for message in messages:
+        if message.kind == LINK:
+            yield _link(message.data)
+        elif message.kind == LINK_INFO:
+            start = 10 if number(message.data, 1, 1) & 1 else 2
+            if number(message.data, start, 8) != UNDEFINED:
+                raise ValueError("a group is stored as h5py does with track_order or libver='latest' only")
+        elif message.kind == TABLE:
+            # A copy, which HDF5 may take in place of it.
+            if number(noted, 16, 4) == 1 and noted[24:40] != message.data[:16]:
+                raise ValueError("a group is in two places")
+            yield from _table(file, number(message.data, 0, 8), number(message.data, 8, 8))
+
+
+def _link(data: bytes) -> tuple[bytes, int | None, bytes]:
+    flags, position, kind = number(data, 1, 1), 2, 0
+    if flags & 8:
+        kind, position = number(data, 2, 1), 3
+    position += (8 if flags & 4 else 0) + (1 if flags & 0x10 else 0)
+    width = 1 << (flags & 3)
+    size = number(data, position, width)
+    position += width
+    name = data[position : position + size]
+    return name, number(data, position + size, 8) if kind == 0 else None, bytes(40)
+
+
+def _table(file: Bytes, tree: int, heap: int) -> Iterator[tuple[bytes, int | None, bytes]]:
+    if file.at(heap, 4) != b"HEAP":
+        raise ValueError(f"no names are at byte {heap}")
+    size, start = file.number(heap + 8, 8), file.number(heap + 24, 8)
+    if start + size > file.size:
+        raise ValueError("names are after the end")
+    for _, node in leaves(file, tree, 0, 8):
+        if file.at(node, 4) != b"SNOD":
+            raise ValueError(f"no members of a group are at byte {node}")
+        count = file.number(node + 6, 2)
+        file.budget.spend(count)
+        entries = file.at(node + 8, 40 * count)
+        for position in range(0, len(entries), 40):
+            entry = entries[position : position + 40]
+            offset = number(entry, 0, 8)
+            end = file.content.find(b"\0", start + offset, start + size) if offset < size else -1
+            if end < 0:
+                raise ValueError("a name does not end")
+            is_link = number(entry, 16, 4) == 2
+            yield file.at(start + offset, end - start - offset), None if is_link else number(entry, 8, 8), entry
+
+
+def leaves(file: Bytes, root: int, kind: int, key_size: int) -> Iterator[tuple[bytes, int]]:
+    """Yield the lowest entries of a tree: the key, and where what it stands for is."""
+    stack: list[tuple[int, int | None]] = [(root, None)]
+    step = key_size + 8
+    while stack:
+        position, wanted = stack.pop()
+        head = file.at(position, 24)
+        level, count = head[5], number(head, 6, 2)
+        file.budget.spend(1 + count)
+        if head[:4] != b"TREE" or head[4] != kind or wanted not in (None, level):
+            raise ValueError(f"no tree is at byte {position}, or one that goes round in a circle")
+        entries = file.at(position + 24, step * count)
+        for start in range(0, len(entries), step):
+            child = number(entries, start + key_size, 8)
+            if level:
+                stack.append((child, level - 1))
+            else:
+                yield entries[start : start + key_size], child

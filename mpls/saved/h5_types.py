@@ -1,0 +1,118 @@
+"""What datasets and attributes of H5 files may be made of, and the texts in them."""
+
+from __future__ import annotations
+
+import math
+
+from mpls.saved.h5_bytes import UNDEFINED, Bytes, number
+from mpls.saved.heaps import heap_at
+from mpls.saved.validity import broken
+
+_INTEGER, _FLOAT, _STRING, _OPAQUE, _COMPOUND, _ENUM, _VARIABLE = 0, 1, 3, 5, 6, 8, 9
+_LARGEST_NUMBER = 16
+
+
+def shape_of(data: bytes) -> tuple[int, ...] | None:
+    """Return a shape; None where there is no value at all."""
+    version, rank, kind = data[0], number(data, 1, 1), number(data, 3, 1)
+    if version not in (1, 2) or rank > 32:
+        raise ValueError(f"a shape is of the unknown version {version}, or has {rank} dimensions")
+    if version == 2 and kind == 2:
+        return None
+    start = 8 if version == 1 else 4
+    return tuple(number(data, start + 8 * position, 8) for position in range(rank))
+
+
+def item_size(data: bytes) -> int:
+    """Return the size of the numbers or texts in a dataset.
+
+    Raises:
+        ValueError: they are of a kind that Keras does not write.
+    """
+    kind, size = _kind(data), number(data, 4, 4)
+    if kind in (_INTEGER, _FLOAT, _ENUM):
+        # h5py has an enumeration for bools.
+        is_known = 0 < size <= _LARGEST_NUMBER and (kind != _ENUM or _kind(data[8:]) == _INTEGER)
+    elif kind == _OPAQUE:
+        # Small floats, of which HDF5 knows nothing.
+        is_known = 0 < size <= 2
+    else:
+        is_known = size > 0 and (kind == _STRING or (kind == _COMPOUND and _is_complex(data, size)))
+    if not is_known:
+        raise ValueError(f"it has values of HDF5's kind {kind} and {size} bytes, which Keras does not write")
+    return size
+
+
+def _kind(data: bytes) -> int:
+    return number(data, 0, 1) & 0xF
+
+
+def _is_complex(data: bytes, size: int) -> bool:
+    """Return whether it is the pair of floats, `r` and `i`, that h5py has for complex numbers."""
+    starts = (8, 68)
+    members = [(data[start : start + 2], number(data, start + 40, 1)) for start in starts]
+    return (
+        data[0] >> 4 == 1
+        and size in (8, 16)
+        and number(data, 1, 2) == 2
+        and members == [(b"r\0", 0x11), (b"i\0", 0x11)]
+    )
+
+
+class Texts:
+    """Checks attributes, and that the texts in them take no more than the file has.
+
+    Args:
+        path: what errors call the file.
+        file: the file.
+    """
+
+    def __init__(self, path: str, file: Bytes) -> None:
+        self._path = path
+        self._file = file
+        self._left = file.size
+        self._heaps: dict[int, dict[int, int]] = {}
+
+    def check(self, data: bytes) -> str:
+        """Return the name of an attribute.
+
+        Raises:
+            SavedStateError: it is broken, of a kind that Keras does not write, or claims more than there is.
+        """
+        version, flags = number(data, 0, 1), number(data, 1, 1)
+        sizes = [number(data, position, 2) for position in (2, 4, 6)]
+        if version not in (1, 2, 3) or (version > 1 and flags & 3):
+            raise ValueError("an attribute refers to another object, or is of an unknown version")
+        position, parts = 9 if version == 3 else 8, []
+        for size in sizes:
+            parts.append(data[position : position + size])
+            position += -(-size // 8) * 8 if version == 1 else size
+        name, kind, space = parts
+        shape = shape_of(space)
+        count, size = 0 if shape is None else math.prod(shape), number(kind, 4, 4)
+        if count * size > len(data) - position:
+            raise ValueError(f"an attribute claims {count * size} bytes")
+        self._check_values(kind, size, data[position : position + count * size])
+        return name.rstrip(b"\0").decode("utf-8")
+
+    def _check_values(self, kind: bytes, size: int, values: bytes) -> None:
+        if _kind(kind) in (_INTEGER, _FLOAT, _STRING, _ENUM) and size > 0:
+            return
+        if _kind(kind) != _VARIABLE or number(kind, 1, 1) & 0xF != 1 or size != 16:
+            raise ValueError(f"an attribute is of HDF5's kind {_kind(kind)}, which Keras does not write")
+        self._file.budget.spend(len(values) // 16)
+        for position in range(0, len(values), 16):
+            length, heap, index = (number(values, position + at, width) for at, width in ((0, 4), (4, 8), (12, 4)))
+            if heap not in (0, UNDEFINED):
+                self._check_text(length, heap, index)
+            elif length:
+                raise ValueError(f"a text of {length} bytes is nowhere")
+
+    def _check_text(self, length: int, heap: int, index: int) -> None:
+        if heap not in self._heaps:
+            self._heaps[heap] = heap_at(self._path, self._file, heap)
+        if length > self._heaps[heap].get(index, -1):
+            raise broken(self._path, f"the heap at byte {heap}", f"hold a text of {length} bytes as {index}", "less")
+        self._left -= length
+        if self._left < 0:
+            raise ValueError("its texts are longer together than the file")

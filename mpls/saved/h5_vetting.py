@@ -1,0 +1,128 @@
+"""A look at the whole structure of an H5 file before HDF5 itself opens it."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from mpls.saved.files import size_of
+from mpls.saved.h5_bytes import ATTRIBUTE, ATTRIBUTE_INFO, EXTERNAL, LAYOUT, LINK_INFO, TABLE, TYPE, UNDEFINED
+from mpls.saved.h5_bytes import Bytes, Message, links_in, messages_at, number, root_of
+from mpls.saved.h5_data import Dataset, Values
+from mpls.saved.h5_types import Texts
+from mpls.saved.limits import Budget, item_limit, unpacked_limit
+from mpls.saved.validity import broken, reading_foreign_bytes
+
+# Of links, header parts, texts and blocks of 1 KiB to each object; Keras has about ten.
+_PARTS = 16
+_LONGEST_NAME = 4096
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What is in an H5 file, by name: every object once, under the first one."""
+
+    groups: set[str] = field(default_factory=set)
+    datasets: dict[str, Dataset] = field(default_factory=dict)
+
+
+def check_h5(path: str, source: str | bytes, limit: int | None = None) -> Structure:
+    """Refuse an H5 file with anything in it that HDF5 should not be shown.
+
+    That are references to other files and places, in links, datasets and attributes; what claims more memory than the
+    file allows, or never ends; and kinds of values and ways of storing them that Keras does not use.
+
+    Args:
+        path: what errors call the file.
+        source: the file's path, or its content.
+        limit: how many bytes its compressed datasets may have together; by default what its size allows.
+
+    Returns:
+        Its structure.
+
+    Raises:
+        SavedStateError: there is some, or it is broken.
+    """
+    with reading_foreign_bytes(path, "the file", "be a whole H5 file"), _content_of(source) as content:
+        return _Walk(path, content, unpacked_limit(len(content)) if limit is None else limit).structure()
+
+
+@contextmanager
+def _content_of(source: str | bytes) -> Iterator[Any]:
+    if isinstance(source, bytes):
+        yield source
+    elif size_of(source) == 0:
+        yield b""
+    else:
+        with open(source, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            yield content
+
+
+class _Walk:
+    def __init__(self, path: str, content: Any, limit: int) -> None:
+        items = item_limit(len(content))
+        self._path = path
+        self._file = Bytes(content, Budget(_PARTS * items, "parts"))
+        self._objects = Budget(items, "objects")
+        self._texts = Texts(path, self._file)
+        self._values = Values(path, self._file, limit)
+        self._found = Structure()
+
+    def structure(self) -> Structure:
+        root, noted = root_of(self._file)
+        seen = {root}
+        stack = [("", root, noted)]
+        while stack:
+            name, position, noted = stack.pop()
+            with reading_foreign_bytes(self._path, name or "the root", "be whole, and of what Keras writes"):
+                links = self._visit(name, position, noted)
+            for link, target, target_noted in links:
+                # In a circle, or a second name.
+                if target not in seen:
+                    seen.add(target)
+                    stack.append((link, target, target_noted))
+        return self._found
+
+    def _visit(self, name: str, position: int, noted: bytes) -> list[tuple[str, int, bytes]]:
+        """Check an object, and return what it links to."""
+        self._objects.spend()
+        messages = messages_at(self._file, position)
+        kinds = {message.kind for message in messages}
+        self._check_attributes(messages)
+        if EXTERNAL in kinds:
+            raise broken(self._path, name, "have its values in the file itself", "a reference to another file")
+        if LAYOUT in kinds:
+            if kinds & {TABLE, LINK_INFO}:
+                raise ValueError("it is a dataset and a group")
+            self._found.datasets[name] = self._values.check(name, messages)
+            return []
+        if TYPE in kinds:
+            raise ValueError("it is neither a group nor a dataset")
+        self._found.groups.add(name)
+        return self._links(name, messages, noted)
+
+    def _check_attributes(self, messages: list[Message]) -> None:
+        names = []
+        for message in messages:
+            if message.kind == ATTRIBUTE:
+                names.append(self._texts.check(message.data))
+            elif message.kind == ATTRIBUTE_INFO:
+                start = 4 if number(message.data, 1, 1) & 1 else 2
+                if number(message.data, start, 8) != UNDEFINED:
+                    raise ValueError("its attributes are stored as h5py does with libver='latest' only")
+        if len(set(names)) != len(names):
+            raise ValueError("two attributes have the same name")
+
+    def _links(self, group: str, messages: list[Message], noted: bytes) -> list[tuple[str, int, bytes]]:
+        found: dict[bytes, tuple[str, int, bytes]] = {}
+        for raw, target, target_noted in links_in(self._file, messages, noted):
+            name = f"{group}/{raw.decode('utf-8')}".lstrip("/")
+            if raw in found or raw in (b"", b".", b"..") or b"/" in raw or len(name) > _LONGEST_NAME:
+                raise ValueError(f"{raw[:100]!r} is no name, or that of two members")
+            if target is None:
+                raise broken(self._path, name, "be a dataset in the file, or a group in it", "a link")
+            found[raw] = name, target, target_noted
+        return list(found.values())

@@ -1,0 +1,48 @@
+"""How much a file from strangers may become in memory, by its size: above what training runs write, below what hurts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PACK_AGAIN = "If you trust whoever wrote the file, pack it again without compression; Keras writes none"
+
+_BYTES_FREE = 128 << 20
+_BYTES_FACTOR = 8
+_ITEMS_FREE = 20_000
+_ITEM_SIZE = 1024
+
+
+def unpacked_limit(size: int) -> int:
+    """Return how many bytes may come out of a file with compressed parts.
+
+    Fresh slots of an optimizer are zeros, of which gzip leaves nothing: five for each weight is the most there is.
+    """
+    return _BYTES_FREE + _BYTES_FACTOR * size
+
+
+def item_limit(size: int) -> int:
+    """Return how many tensors or H5 objects a file may have; in large models the average one has many numbers."""
+    return _ITEMS_FREE + size // _ITEM_SIZE
+
+
+@dataclass
+class Budget:
+    """How many small parts may be read, by a reader in Python that takes microseconds for each.
+
+    Attributes:
+        left: how many still may.
+        what: what they are, for errors.
+    """
+
+    left: int
+    what: str
+
+    def spend(self, number: int = 1) -> None:
+        """Count some.
+
+        Raises:
+            ValueError: there are too many.
+        """
+        self.left -= number
+        if self.left < 0:
+            raise ValueError(f"it has far more {self.what} than files of its size have")

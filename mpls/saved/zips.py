@@ -1,0 +1,212 @@
+"""Zip files from strangers: all that their directory claims is checked before anything is unpacked."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import struct
+import zipfile
+from collections.abc import Iterator
+from types import TracebackType
+from typing import IO
+
+from mpls.saved.limits import PACK_AGAIN, unpacked_limit
+from mpls.saved.validity import broken, reading_foreign_bytes
+
+_END, _END_64, _LOCATOR_64, _LOCAL = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07", b"PK\x03\x04"
+_END_SIZE, _END_64_SIZE, _LOCATOR_SIZE, _LOCAL_SIZE = 22, 56, 20, 30
+# Models have three members and their assets.
+_MOST_MEMBERS = 10_000
+# The directory's part of each is at least this long; names and what systems add are short.
+_MOST_PER_MEMBER = 4096
+_PIECE = 1 << 20
+# How hard it was packed, that sizes follow the data, and that names are in UTF-8.
+_KNOWN_FLAGS = 0x2 | 0x4 | 0x8 | 0x800
+_SIZES_FOLLOW = 0x8
+# Another name beside the name, which some programs take in its place.
+_OTHER_NAME = 0x7075
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+class Archive:
+    """A zip file in which every reader finds the same members, and of which no more is unpacked than it declares.
+
+    Args:
+        path: what errors call it.
+        source: the file's path, or its content.
+        limit: how many bytes all members may have unpacked; by default what the file's size allows.
+
+    Attributes:
+        names: the members, without folders.
+        size: the size of the file itself.
+        unpacked: the bytes that all members have together.
+
+    Raises:
+        SavedStateError: it is broken, ambiguous, encrypted or packed in an unusual way, or would unpack to more.
+    """
+
+    def __init__(self, path: str, source: str | bytes, limit: int | None = None) -> None:
+        self.path = path
+        with reading_foreign_bytes(path, "the archive", "be a whole zip file"):
+            self._file: IO[bytes] = io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb")  # noqa: SIM115
+            try:
+                self.size = self._file.seek(0, os.SEEK_END)
+                start = self._check_end()
+                self._zip = zipfile.ZipFile(self._file)
+                self._members = {info.filename: info for info in self._zip.infolist()}
+                if len(self._members) != len(self._zip.infolist()):
+                    raise ValueError("two members have the same name")
+                self._check_members(start)
+                self._check_sizes(unpacked_limit(self.size) if limit is None else limit)
+            except BaseException:
+                self._file.close()
+                raise
+        self.names = tuple(name for name in self._members if not name.endswith("/"))
+        self.unpacked = sum(info.file_size for info in self._members.values())
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._zip.close()
+        self._file.close()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    def read(self, name: str) -> bytes:
+        """Return a member's content.
+
+        Raises:
+            SavedStateError: it is missing, broken, or not as long as the directory says.
+        """
+        if name not in self._members:
+            raise broken(self.path, name, "be in the file", "nothing", "Name a file that Model.save has written")
+        stream = io.BytesIO()
+        for piece in self._pieces(name):
+            stream.write(piece)
+        return stream.getvalue()
+
+    def check(self, name: str) -> None:
+        """Unpack a member to nowhere, for its checksum.
+
+        Raises:
+            SavedStateError: as `read`.
+        """
+        for _ in self._pieces(name):
+            pass
+
+    def _pieces(self, name: str) -> Iterator[bytes]:
+        info = self._members[name]
+        with reading_foreign_bytes(self.path, name, "be whole"), self._zip.open(info) as file:
+            missing = info.file_size
+            # The checksum is looked at only at the end.
+            while piece := file.read(_PIECE):
+                missing -= len(piece)
+                yield piece
+            if missing:
+                raise ValueError(f"{missing} bytes are missing")
+
+    def _check_end(self) -> int:
+        """Check the end of the directory, where readers differ in what they look for; return the directory's start."""
+        end = self.size - _END_SIZE
+        content = self._at(end, _END_SIZE)
+        if content[:4] != _END or content[-2:] != b"\0\0":
+            raise ValueError("it does not end with its directory")
+        disks, _, count, members, size, start = struct.unpack("<4x4H2L2x", content)
+        disk = disks
+        locator = self._at(end - _LOCATOR_SIZE, _LOCATOR_SIZE)
+        if locator[:4] == _LOCATOR_64:
+            end -= _LOCATOR_SIZE + _END_64_SIZE
+            content = self._at(end, _END_64_SIZE)
+            if content[:4] != _END_64 or struct.unpack("<8xQ4x", locator)[0] != end:
+                raise ValueError("its large directory does not stand before its end")
+            disk, disks, count, members, size, start = struct.unpack("<4x12x2L4Q", content)
+        elif 0xFFFF in (count, members) or 0xFFFFFFFF in (size, start):
+            raise ValueError("its large directory is missing")
+        if disk or disks or count != members or start + size != end:
+            raise ValueError("its directory is not where it says")
+        if members > _MOST_MEMBERS or size > members * _MOST_PER_MEMBER:
+            raise broken(
+                self.path,
+                "the directory",
+                f"have at most {_MOST_MEMBERS} members",
+                f"{members} in {size} bytes",
+                PACK_AGAIN,
+            )
+        self._count = members
+        return int(start)
+
+    def _at(self, position: int, size: int) -> bytes:
+        if position < 0:
+            return b""
+        self._file.seek(position)
+        return self._file.read(size)
+
+    def _check_members(self, directory: int) -> None:
+        if len(self._members) != self._count:
+            raise ValueError(f"its directory has {len(self._members)} members in place of {self._count}")
+        end = 0
+        for info in sorted(self._members.values(), key=lambda info: info.header_offset):
+            _check_member(info)
+            if info.header_offset < end:
+                raise ValueError(f"{info.filename!r} lies where another member does")
+            end = self._data_start(info) + info.compress_size
+        if end > directory:
+            raise ValueError("a member lies where the directory does")
+
+    def _data_start(self, info: zipfile.ZipInfo) -> int:
+        """Return where a member's data start, after a header that must say what the directory says."""
+        header = self._at(info.header_offset, _LOCAL_SIZE)
+        mark, flags, method, crc, packed, size, name_size, more = struct.unpack("<4s2x2H4x3L2H", header)
+        name = self._at(info.header_offset + _LOCAL_SIZE, name_size)
+        encoding = "utf-8" if flags & 0x800 else "cp437"
+        if (mark, flags, method, name.decode(encoding)) != (_LOCAL, info.flag_bits, info.compress_type, info.filename):
+            raise ValueError(f"{info.filename!r} is another one where it lies")
+        found, wanted = (crc, packed, size), (info.CRC, info.compress_size, info.file_size)
+        # Large files have their sizes elsewhere, and those that were written to a pipe, after their data.
+        unknown = (0, 0xFFFFFFFF) if flags & _SIZES_FOLLOW else (0xFFFFFFFF,)
+        for each, expected in zip(found, wanted, strict=True):
+            if each != expected and each not in unknown:
+                raise ValueError(f"{info.filename!r} has another size or checksum where it lies")
+        return int(info.header_offset + _LOCAL_SIZE + name_size + more)
+
+    def _check_sizes(self, limit: int) -> None:
+        declared = 0
+        for info in self._members.values():
+            declared += info.file_size
+            if declared > limit:
+                raise broken(
+                    self.path,
+                    info.filename,
+                    f"be of a plausible size, with which all members have at most {limit} bytes unpacked",
+                    f"{info.file_size} bytes",
+                    PACK_AGAIN,
+                )
+
+
+def _check_member(info: zipfile.ZipInfo) -> None:
+    # Python cuts names at a zero, and takes what separates folders on a system for a slash.
+    if info.filename != info.orig_filename or "\\" in info.filename or not info.filename:
+        raise ValueError(f"{info.orig_filename!r} is no name in the archive")
+    if info.flag_bits & ~_KNOWN_FLAGS or info.compress_type not in _METHODS:
+        raise ValueError(f"{info.filename!r} is encrypted, or packed in an unusual way")
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise ValueError(f"{info.filename!r} is no regular file")
+    if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
+        raise ValueError(f"{info.filename!r} claims another size than it has")
+    if _OTHER_NAME in _extra_fields(info.extra):
+        raise ValueError(f"{info.filename!r} has a second name")
+
+
+def _extra_fields(extra: bytes) -> list[int]:
+    kinds, position = [], 0
+    while position + 4 <= len(extra):
+        kind, size = struct.unpack_from("<2H", extra, position)
+        kinds.append(kind)
+        position += 4 + size
+    return kinds
