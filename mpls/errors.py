@@ -131,8 +131,9 @@ def error_text(subject: str, constraint: str, got: object, advice: str, anchor: 
 
 
 def printable(text: str) -> str:
-    """Return a text such that printing it shows what is in it: what `repr` escapes is escaped, so that names and paths
-    of others neither steer a terminal nor turn the direction of writing, and half surrogates can be encoded.
+    """Return a text with what `repr` escapes escaped.
+
+    Names and paths of others then neither steer a terminal nor turn the direction of writing, and can be encoded.
     """
     if text.isprintable():
         return text

@@ -36,8 +36,8 @@ def read_archive(path: str) -> FileRecord:
 
 
 def _read(path: str, archive: Archive) -> FileRecord:
-    metadata = parse_json(path, "metadata.json", archive.read("metadata.json") if "metadata.json" in archive else b"{}")
-    config = parse_json(path, "config.json", archive.read("config.json"))
+    config = _parsed(path, archive, "config.json")
+    metadata = _parsed(path, archive, "metadata.json") if "metadata.json" in archive else None
     version = metadata.get("keras_version") if isinstance(metadata, Mapping) else None
     written_by = keras_release(version)
     compiled = config.get("compile_config") if isinstance(config, Mapping) else None
@@ -46,17 +46,21 @@ def _read(path: str, archive: Archive) -> FileRecord:
     left = unpacked_limit(archive.size) - archive.unpacked
     if described is None:
         if WEIGHTS in archive:
-            check_h5(f"{path}/{WEIGHTS}", archive.read(WEIGHTS), left)
+            check_h5(f"{path}/{WEIGHTS}", archive.read(WEIGHTS), left, archive.stored_size(WEIGHTS))
         return FileRecord(path, ".keras", written_by, ())
     family: Family | None = "keras3" if isinstance(version, str) and version.startswith("3") else None
     record = read_optimizer(path, "config.json/compile_config/optimizer", described, family).optimizer
     if WEIGHTS in archive:
-        with opened(f"{path}/{WEIGHTS}", archive.read(WEIGHTS), left) as content:
+        with opened(f"{path}/{WEIGHTS}", archive.read(WEIGHTS), left, archive.stored_size(WEIGHTS)) as content:
             record = with_weights(f"{path}/{WEIGHTS}", content, record)
     if record.family == "legacy" and LEGACY_WEIGHTS in archive:
         place = f"{path}/{LEGACY_WEIGHTS}"
         record = _with_legacy_weights(read_arrays(place, archive.read(LEGACY_WEIGHTS), left), place, record)
     return FileRecord(path, ".keras", written_by, [replace(record, key="optimizer")])
+
+
+def _parsed(path: str, archive: Archive, name: str) -> Any:
+    return parse_json(path, name, archive.read(name), archive.stored_size(name))
 
 
 def _with_legacy_weights(arrays: dict[str, Any], path: str, optimizer: OptimizerRecord) -> OptimizerRecord:

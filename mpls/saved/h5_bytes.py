@@ -6,6 +6,7 @@ claims.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,12 @@ CONTINUATION, TABLE, ATTRIBUTE_INFO = 0x10, 0x11, 0x15
 # Beside these: nothing, fill values, how groups are stored, comments, times and the number of links.
 _KNOWN = {SPACE, LINK_INFO, TYPE, LINK, EXTERNAL, LAYOUT, FILTERS, ATTRIBUTE, CONTINUATION, TABLE, ATTRIBUTE_INFO}
 _KNOWN |= {0x0, 0x4, 0x5, 0xA, 0xD, 0xE, 0x12, 0x16}
+_ONCE = {SPACE, TYPE, LAYOUT, FILTERS, TABLE, LINK_INFO, ATTRIBUTE_INFO}
 _SHARED = 0x2
+_IS_GROUP, _IS_LINK = 1, 2
+# Places in the names and the header, what is kept of it, and that.
+_ENTRY = struct.Struct("<QQI20x")
+_OLD_MESSAGE = struct.Struct("<2HB3x")
 
 
 class Bytes:
@@ -49,9 +55,10 @@ class Bytes:
 
 def number(data: bytes, position: int, size: int) -> int:
     """Return a number in a part of a file."""
-    if position + size > len(data):
+    part = data[position : position + size]
+    if len(part) != size:
         raise ValueError("a part of it is too short")
-    return int.from_bytes(data[position : position + size], "little")
+    return int.from_bytes(part, "little")
 
 
 @dataclass(frozen=True)
@@ -89,9 +96,9 @@ def messages_at(file: Bytes, position: int) -> list[Message]:
         found = list(_old_messages(file, position))
     else:
         raise ValueError(f"no object is at byte {position}")
-    for kind in (SPACE, TYPE, LAYOUT, FILTERS, TABLE, LINK_INFO, ATTRIBUTE_INFO):
-        if sum(each.kind == kind for each in found) > 1:
-            raise ValueError("a header says the same twice")
+    once = [each.kind for each in found if each.kind in _ONCE]
+    if len(set(once)) != len(once):
+        raise ValueError("a header says the same twice")
     return found
 
 
@@ -101,8 +108,8 @@ def _old_messages(file: Bytes, position: int) -> Iterator[Message]:
         block = file.at(start, size)
         place = 0
         while place + 8 <= size:
-            length = number(block, place + 2, 2)
-            message = _message(file, number(block, place, 2), block[place + 4], block[place + 8 : place + 8 + length])
+            kind, length, flags = _OLD_MESSAGE.unpack_from(block, place)
+            message = _message(file, kind, flags, block[place + 8 : place + 8 + length])
             if len(message.data) != length:
                 raise ValueError("a header is too short")
             place += 8 + length
@@ -153,7 +160,7 @@ def links_in(file: Bytes, messages: list[Message], noted: bytes) -> Iterator[tup
                 raise ValueError("a group is stored as h5py does with track_order or libver='latest' only")
         elif message.kind == TABLE:
             # A copy, which HDF5 may take in place of it.
-            if number(noted, 16, 4) == 1 and noted[24:40] != message.data[:16]:
+            if number(noted, 16, 4) == _IS_GROUP and noted[24:40] != message.data[:16]:
                 raise ValueError("a group is in two places")
             yield from _table(file, number(message.data, 0, 8), number(message.data, 8, 8))
 
@@ -183,13 +190,12 @@ def _table(file: Bytes, tree: int, heap: int) -> Iterator[tuple[bytes, int | Non
         file.budget.spend(count)
         entries = file.at(node + 8, 40 * count)
         for position in range(0, len(entries), 40):
-            entry = entries[position : position + 40]
-            offset = number(entry, 0, 8)
+            offset, target, kept = _ENTRY.unpack_from(entries, position)
             end = file.content.find(b"\0", start + offset, start + size) if offset < size else -1
             if end < 0:
                 raise ValueError("a name does not end")
-            is_link = number(entry, 16, 4) == 2
-            yield file.at(start + offset, end - start - offset), None if is_link else number(entry, 8, 8), entry
+            name = file.at(start + offset, end - start - offset)
+            yield name, None if kept == _IS_LINK else target, entries[position : position + 40]
 
 
 def leaves(file: Bytes, root: int, kind: int, key_size: int) -> Iterator[tuple[bytes, int]]:

@@ -79,6 +79,8 @@ class Texts:
         Raises:
             SavedStateError: it is broken, of a kind that Keras does not write, or claims more than there is.
         """
+        # It takes as long as several others.
+        self._file.budget.spend(4)
         version, flags = number(data, 0, 1), number(data, 1, 1)
         sizes = [number(data, position, 2) for position in (2, 4, 6)]
         if version not in (1, 2, 3) or (version > 1 and flags & 3):

@@ -9,8 +9,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mpls.saved.files import size_of
-from mpls.saved.h5_bytes import ATTRIBUTE, ATTRIBUTE_INFO, EXTERNAL, LAYOUT, LINK_INFO, TABLE, TYPE, UNDEFINED
-from mpls.saved.h5_bytes import Bytes, Message, links_in, messages_at, number, root_of
+from mpls.saved.h5_bytes import (
+    ATTRIBUTE,
+    ATTRIBUTE_INFO,
+    EXTERNAL,
+    LAYOUT,
+    LINK_INFO,
+    TABLE,
+    TYPE,
+    UNDEFINED,
+    Bytes,
+    Message,
+    links_in,
+    messages_at,
+    number,
+    root_of,
+)
 from mpls.saved.h5_data import Dataset, Values
 from mpls.saved.h5_types import Texts
 from mpls.saved.limits import Budget, item_limit, unpacked_limit
@@ -29,7 +43,7 @@ class Structure:
     datasets: dict[str, Dataset] = field(default_factory=dict)
 
 
-def check_h5(path: str, source: str | bytes, limit: int | None = None) -> Structure:
+def check_h5(path: str, source: str | bytes, limit: int | None = None, size: int | None = None) -> Structure:
     """Refuse an H5 file with anything in it that HDF5 should not be shown.
 
     That are references to other files and places, in links, datasets and attributes; what claims more memory than the
@@ -39,6 +53,7 @@ def check_h5(path: str, source: str | bytes, limit: int | None = None) -> Struct
         path: what errors call the file.
         source: the file's path, or its content.
         limit: how many bytes its compressed datasets may have together; by default what its size allows.
+        size: how many bytes of a file it takes, where it is packed there.
 
     Returns:
         Its structure.
@@ -47,7 +62,8 @@ def check_h5(path: str, source: str | bytes, limit: int | None = None) -> Struct
         SavedStateError: there is some, or it is broken.
     """
     with reading_foreign_bytes(path, "the file", "be a whole H5 file"), _content_of(source) as content:
-        return _Walk(path, content, unpacked_limit(len(content)) if limit is None else limit).structure()
+        size = len(content) if size is None else size
+        return _Walk(path, content, unpacked_limit(size) if limit is None else limit, item_limit(size)).structure()
 
 
 @contextmanager
@@ -62,8 +78,7 @@ def _content_of(source: str | bytes) -> Iterator[Any]:
 
 
 class _Walk:
-    def __init__(self, path: str, content: Any, limit: int) -> None:
-        items = item_limit(len(content))
+    def __init__(self, path: str, content: Any, limit: int, items: int) -> None:
         self._path = path
         self._file = Bytes(content, Budget(_PARTS * items, "parts"))
         self._objects = Budget(items, "objects")

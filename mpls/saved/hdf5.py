@@ -124,15 +124,16 @@ class Content:
 
 
 @contextmanager
-def opened(path: str, source: str | bytes, limit: int | None = None) -> Iterator[Content]:
+def opened(path: str, source: str | bytes, limit: int | None = None, size: int | None = None) -> Iterator[Content]:
     """Open an H5 file for reading, once its structure has been looked at.
 
     Args:
         path: what errors call it.
         source: the file's path, or its content.
         limit: as with `check_h5`.
+        size: as with `check_h5`.
     """
-    structure = check_h5(path, source, limit)
+    structure = check_h5(path, source, limit, size)
     with reading_foreign_bytes(path, "the file", "be a whole H5 file"):
         file = _h5py().File(io.BytesIO(source) if isinstance(source, bytes) else source, "r")
     try:

@@ -1,4 +1,4 @@
-"""How much a file from strangers may become in memory, by its size: above what training runs write, below what hurts."""
+"""How much a file from strangers may become in memory, by its size: more than training runs need, less than hurts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PACK_AGAIN = "If you trust whoever wrote the file, pack it again without compres
 
 _BYTES_FREE = 128 << 20
 _BYTES_FACTOR = 8
-_ITEMS_FREE = 20_000
+_ITEMS_FREE = 16_000
 _ITEM_SIZE = 1024
 
 

@@ -90,6 +90,10 @@ class Archive:
             stream.write(piece)
         return stream.getvalue()
 
+    def stored_size(self, name: str) -> int:
+        """Return how many bytes of the file a member takes."""
+        return self._members[name].compress_size
+
     def check(self, name: str) -> None:
         """Unpack a member to nowhere, for its checksum.
 
