@@ -26,6 +26,17 @@ def read_arrays(path: str, content: bytes, limit: int) -> dict[str, Any]:
         return {name.removesuffix(".npy"): _array(path, name, archive.read(name)) for name in archive.names}
 
 
+def check_arrays(path: str, content: bytes, limit: int) -> None:
+    """Check a file as `read_arrays` does, one array after the other.
+
+    Raises:
+        SavedStateError: as `read_arrays`.
+    """
+    with Archive(path, content, limit) as archive:
+        for name in archive.names:
+            _array(path, name, archive.read(name))
+
+
 def _array(path: str, name: str, content: bytes) -> Any:
     with reading_foreign_bytes(path, name, "be a whole array"):
         stream = io.BytesIO(content)

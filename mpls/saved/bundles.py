@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,17 @@ import numpy as np
 
 from mpls.saved.checksums import masked_crc32c
 from mpls.saved.files import read_bytes, read_range, size_of
+from mpls.saved.limits import Budget, item_limit
 from mpls.saved.validity import broken, reading_foreign_bytes
 from mpls.saved.wire import Value, as_bytes, as_int, as_signed, fields, read_varint
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
 _TRAILER = 5
+# The part of the index for each tensor; keys share their beginnings.
+_LARGEST_ENTRY = 256
+# On average; a tensor of five dimensions has twenty.
+_FIELDS_PER_ENTRY = 64
 _STRING = 7
 _BFLOAT16 = 14
 _DTYPES: dict[int, str] = {
@@ -80,13 +85,38 @@ class Bundle:
         self.path = prefix
         self._folder = inside or os.path.dirname(prefix) or "."
         content = read_bytes(f"{prefix}.index", self._folder)
+        self.size = len(content) + _size_of_data(prefix)
         with reading_foreign_bytes(f"{prefix}.index", "the table", "be a whole index of a TensorFlow checkpoint"):
-            table = dict(_table(memoryview(content)))
-            self._shards = _number_of_shards(table.pop(b"", b""))
-            self.entries = {
-                bytes(key).decode("utf-8"): _entry(value) for key, value in table.items() if not key.startswith(b"\0")
-            }
+            table = _table(memoryview(content), item_limit(self.size))
+            budget = Budget(_FIELDS_PER_ENTRY * len(table), "fields")
+            self._shards = _number_of_shards(table.pop(b"", b""), budget)
+            found = {key: _entry(value, budget) for key, value in table.items()}
+            # Others are of slices.
+            self.entries = {key.decode("utf-8"): each for key, each in found.items() if not key.startswith(b"\0")}
         self._sizes: dict[int, int] = {}
+        self._tensors: dict[str, Any] = {}
+        self._check_places(found)
+
+    def _check_places(self, entries: Mapping[bytes, Entry]) -> None:
+        """Refuse tensors that are not in the data files, and such that share their bytes there."""
+        used: dict[int, int] = {}
+        for raw, entry in entries.items():
+            if entry.is_sliced:
+                continue
+            key = raw.decode("utf-8", "backslashreplace")
+            path = self._require_place(key, entry)
+            used[entry.shard] = used.get(entry.shard, 0) + entry.size
+            if used[entry.shard] > self._sizes[entry.shard]:
+                raise broken(path, key, "have bytes of its own", "bytes of other tensors")
+
+    def _require_place(self, key: str, entry: Entry) -> str:
+        path = f"{self.path}.data-{entry.shard:05d}-of-{self._shards:05d}"
+        if entry.shard not in self._sizes:
+            self._sizes[entry.shard] = size_of(path, self._folder)
+        if entry.offset + entry.size > self._sizes[entry.shard]:
+            got = f"{self._sizes[entry.shard]} bytes"
+            raise broken(path, key, f"end at byte {entry.offset + entry.size} of the file", got)
+        return path
 
     def __contains__(self, key: str) -> bool:
         return key in self.entries
@@ -116,11 +146,16 @@ class Bundle:
         return text
 
     def tensor(self, key: str) -> Any:
-        """Return a tensor as a NumPy array.
+        """Return a tensor as a NumPy array, always the same one.
 
         Raises:
             SavedStateError: it is missing, of a dtype that is no number, or broken.
         """
+        if key not in self._tensors:
+            self._tensors[key] = self._read(key)
+        return self._tensors[key]
+
+    def _read(self, key: str) -> Any:
         entry = self._require(key)
         if entry.is_sliced:
             return self._sliced(key)
@@ -147,13 +182,7 @@ class Bundle:
         return np.dtype(_DTYPES[entry.dtype])
 
     def _content(self, key: str, entry: Entry) -> bytes:
-        path = f"{self.path}.data-{entry.shard:05d}-of-{self._shards:05d}"
-        if entry.shard not in self._sizes:
-            self._sizes[entry.shard] = size_of(path, self._folder)
-        if entry.offset + entry.size > self._sizes[entry.shard]:
-            got = f"{self._sizes[entry.shard]} bytes"
-            raise broken(path, key, f"end at byte {entry.offset + entry.size} of the file", got)
-        return read_range(path, entry.offset, entry.size)
+        return read_range(self._require_place(key, entry), entry.offset, entry.size)
 
     def _check_crc(self, key: str, entry: Entry, *chunks: bytes) -> None:
         if masked_crc32c(*chunks) != entry.crc:
@@ -177,10 +206,18 @@ class Bundle:
                 raise ValueError(error.message) from error
 
 
-def _table(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
-    """Yield keys and values of a sorted table."""
+def _size_of_data(prefix: str) -> int:
+    folder, name = os.path.split(prefix)
+    with os.scandir(folder or ".") as files:
+        return sum(file.stat().st_size for file in files if file.name.startswith(f"{name}.data-") and file.is_file())
+
+
+def _table(data: memoryview, limit: int) -> dict[bytes, memoryview]:
+    """Return keys and values of a sorted table, of which there may be `limit`."""
     if len(data) < _FOOTER or int.from_bytes(data[-8:], "little") != _MAGIC:
         raise ValueError("the end of the table is missing")
+    if len(data) > _LARGEST_ENTRY * limit:
+        raise ValueError(f"it has {len(data)} bytes, far more than the tensors in the data files need")
     footer = data[-_FOOTER:]
     position = 0
     for _ in range(2):
@@ -188,21 +225,26 @@ def _table(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
         _, position = read_varint(footer, position)
     _, position = read_varint(footer, 0)
     _, position = read_varint(footer, position)
-    # Keys share prefixes, with which a small file could ask for much memory.
-    budget = 64 * len(data) + (1 << 20)
-    for _, value in _block(data, footer[position:]):
-        for inner_key, inner_value in _block(data, value):
-            budget -= len(inner_key)
-            if budget < 0:
-                raise ValueError("the keys are absurdly long")
-            yield inner_key, inner_value
+    # Keys share prefixes, and blocks could lie over each other, with which a small file could ask for much memory.
+    blocks = Budget(2 * len(data), "blocks")
+    entries, letters = Budget(limit, "tensors"), Budget(64 * len(data) + (1 << 20), "letters in its keys")
+    table: dict[bytes, memoryview] = {}
+    for _, handle in _block(data, footer[position:], blocks, Budget(limit, "blocks")):
+        for key, value in _block(data, handle, blocks, entries):
+            letters.spend(len(key))
+            if key in table:
+                raise ValueError(f"a key is there twice: {key[:100]!r}")
+            table[key] = value
+    return table
 
 
-def _block(data: memoryview, handle: memoryview) -> Iterator[tuple[bytes, memoryview]]:
+def _block(data: memoryview, handle: memoryview, blocks: Budget, entries: Budget) -> Iterator[tuple[bytes, memoryview]]:
     offset, position = read_varint(handle, 0)
     size, _ = read_varint(handle, position)
     if offset + size + _TRAILER > len(data):
         raise ValueError("a block ends after the file")
+    # The checksum takes that long.
+    blocks.spend(size + _TRAILER)
     block, trailer = data[offset : offset + size], data[offset + size : offset + size + _TRAILER]
     if masked_crc32c(bytes(block), bytes(trailer[:1])) != int.from_bytes(trailer[1:], "little"):
         raise ValueError("a block has another checksum")
@@ -214,6 +256,7 @@ def _block(data: memoryview, handle: memoryview) -> Iterator[tuple[bytes, memory
         raise ValueError("a block is too short")
     key, position = b"", 0
     while position < end:
+        entries.spend()
         shared, position = read_varint(block, position)
         own, position = read_varint(block, position)
         length, position = read_varint(block, position)
@@ -225,8 +268,8 @@ def _block(data: memoryview, handle: memoryview) -> Iterator[tuple[bytes, memory
         position += length
 
 
-def _number_of_shards(header: bytes | memoryview) -> int:
-    values = dict(fields(header))
+def _number_of_shards(header: bytes | memoryview, budget: Budget) -> int:
+    values = dict(fields(header, budget))
     if values.get(2, 0) != 0:
         raise ValueError("the tensors are big-endian")
     shards = as_int(values.get(1, 1))
@@ -235,9 +278,9 @@ def _number_of_shards(header: bytes | memoryview) -> int:
     return shards
 
 
-def _entry(data: memoryview) -> Entry:
-    values: dict[int, Value] = dict(fields(data))
-    shape = _shape(as_bytes(values.get(2, memoryview(b""))))
+def _entry(data: memoryview, budget: Budget) -> Entry:
+    values: dict[int, Value] = dict(fields(data, budget))
+    shape = _shape(as_bytes(values.get(2, memoryview(b""))), budget)
     return Entry(
         dtype=as_int(values.get(1, 0)),
         shape=shape,
@@ -249,13 +292,13 @@ def _entry(data: memoryview) -> Entry:
     )
 
 
-def _shape(data: memoryview) -> tuple[int, ...]:
+def _shape(data: memoryview, budget: Budget) -> tuple[int, ...]:
     sizes = []
-    for number, value in fields(data):
+    for number, value in fields(data, budget):
         if number == 3 and value:
             raise ValueError("a tensor has no known rank")
         if number == 2:
-            sizes.append(as_signed(dict(fields(as_bytes(value))).get(1, 0)))
+            sizes.append(as_signed(dict(fields(as_bytes(value), budget)).get(1, 0)))
     if len(sizes) > 254 or any(not 0 <= size < 2**62 for size in sizes):
         raise ValueError(f"a tensor has the shape {sizes}")
     return tuple(sizes)

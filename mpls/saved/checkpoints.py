@@ -31,6 +31,7 @@ class ObjectCheckpoint:
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
         self.graph = ObjectGraph(bundle)
+        self._numbers = {path: number for number, path in self.graph.paths.items()}
 
     def optimizers(self) -> list[OptimizerRecord]:
         """Return the optimizers, those that wrappers wrap once.
@@ -44,8 +45,8 @@ class ObjectCheckpoint:
 
     def is_old_layout(self, key: str) -> bool:
         """Return whether the optimizer of a record is saved inside a wrapper, as up to TF 2.2."""
-        numbers = [number for number, path in self.graph.paths.items() if path == key]
-        inner = self.graph.child(numbers[0], "base_optimizer") if numbers else None
+        number = self._numbers.get(key)
+        inner = None if number is None else self.graph.child(number, "base_optimizer")
         return inner is not None and self._is_optimizer(inner)
 
     def _reachable(self) -> Iterator[int]:
@@ -61,6 +62,7 @@ class ObjectCheckpoint:
     def _read(self, number: int) -> OptimizerRecord | None:
         inner = self._wrapped_by(number)
         state = inner if inner is not None and self._is_optimizer(inner) else number
+        self.graph.visit(state)
         key = self.graph.paths[number]
         if is_new(self.graph, state):
             record = read_new(self.bundle, self.graph, state, key)
@@ -132,7 +134,7 @@ class ObjectCheckpoint:
             for name, child in node.children.items()
             if name not in _WRAPPING and self.graph.value_key(child) is not None
         }
-        steps = [each for each in self._reachable() if self.graph.nodes[each].full_name == "global_step"]
+        steps = self.graph.named("global_step")
         iterations = None
         if len(steps) == 1:
             iterations = check_count(self.bundle.path, self._known(steps[0]), self._value(steps[0]))

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mpls.saved.bundles import Bundle
+from mpls.saved.limits import Budget, field_budget
 from mpls.saved.validity import broken, reading_foreign_bytes
-from mpls.saved.wire import as_bytes, as_int, as_text, fields
+from mpls.saved.wire import as_bytes, as_int, as_text, fields, messages
 
 GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "VARIABLE_VALUE"
+_LETTERS = 32 << 20
+_SMALLEST = 100_000
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
@@ -52,11 +55,18 @@ class ObjectGraph:
 
     def __init__(self, bundle: Bundle) -> None:
         data = bundle.text(GRAPH_KEY)
-        with reading_foreign_bytes(bundle.path, GRAPH_KEY, "be a whole object graph"):
-            self.nodes = [_node(as_bytes(value)) for number, value in fields(data) if number == 1]
-            self._check()
-        self.paths = self._shortest_paths()
         self._bundle = bundle
+        self._members: dict[int, dict[int, int]] = {}
+        self._named: dict[str | None, list[int]] | None = None
+        with reading_foreign_bytes(bundle.path, GRAPH_KEY, "be a whole object graph"):
+            budget = field_budget(bundle.size)
+            self.nodes = [_node(node, budget) for node in messages(data, 1, budget)]
+            self._check()
+            self.paths = self._shortest_paths()
+        # Optimizers that share their parts could have few of them read often.
+        self._visits = Budget(
+            4 * sum(_parts(node) for node in self.nodes) + _SMALLEST, "optimizers on the same objects"
+        )
 
     def _check(self) -> None:
         count = len(self.nodes)
@@ -71,10 +81,13 @@ class ObjectGraph:
         """Return where each object is, as TensorFlow names it: by the shortest way from the root."""
         paths = {0: ""} if self.nodes else {}
         queue = list(paths)
+        # Objects may follow each other in a long row.
+        letters = Budget(_LETTERS + 16 * self._bundle.size, "letters in paths")
         for number in queue:
             for name, child in self.nodes[number].children.items():
                 if child not in paths:
                     paths[child] = f"{paths[number]}/{_escaped(name)}".lstrip("/")
+                    letters.spend(len(paths[child]))
                     queue.append(child)
         return paths
 
@@ -92,9 +105,35 @@ class ObjectGraph:
         return None if key is None else key.removesuffix(_SUFFIX)
 
     def members(self, number: int) -> dict[int, int]:
-        """Return the objects of a tracked list by their position."""
-        children = self.nodes[number].children
-        return {int(name): child for name, child in children.items() if name.isdecimal() and len(name) < 10}
+        """Return the objects of a tracked list by their position.
+
+        Raises:
+            SavedStateError: far more is read of the graph than it has.
+        """
+        self.visit(number)
+        if number not in self._members:
+            children = self.nodes[number].children
+            self._members[number] = {
+                int(name): child for name, child in children.items() if name.isdecimal() and len(name) < 10
+            }
+        return self._members[number]
+
+    def visit(self, number: int) -> None:
+        """Note that all parts of an object are gone through.
+
+        Raises:
+            SavedStateError: far more is read of the graph than it has.
+        """
+        with reading_foreign_bytes(self._bundle.path, GRAPH_KEY, "be a graph of a model"):
+            self._visits.spend(_parts(self.nodes[number]))
+
+    def named(self, full_name: str | None) -> list[int]:
+        """Return the variables of a name that the root leads to."""
+        if self._named is None:
+            self._named = {}
+            for number in sorted(self.paths):
+                self._named.setdefault(self.nodes[number].full_name, []).append(number)
+        return self._named.get(full_name, [])
 
     def require(self, number: int, key: str) -> str:
         """Return the key of a variable's value.
@@ -108,14 +147,20 @@ class ObjectGraph:
         return found
 
 
-def _node(data: memoryview) -> Node:
+def _parts(node: Node) -> int:
+    return 4 + len(node.children) + len(node.slots)
+
+
+def _node(data: memoryview, budget: Budget) -> Node:
+    # An object of Python takes as long as several fields.
+    budget.spend(4)
     children: dict[str, int] = {}
     slots: list[Slot] = []
     full_name = checkpoint_key = None
-    for number, value in fields(data):
+    for number, value in fields(data, budget):
         if number not in (1, 2, 3):
             continue
-        parts = dict(fields(as_bytes(value)))
+        parts = dict(fields(as_bytes(value), budget))
         if number == 1:
             children[as_text(parts.get(2, _EMPTY))] = as_int(parts.get(1, 0))
         elif number == 2 and as_text(parts.get(1, _EMPTY)) == _VALUE:

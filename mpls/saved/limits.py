@@ -10,6 +10,8 @@ _BYTES_FREE = 128 << 20
 _BYTES_FACTOR = 8
 _ITEMS_FREE = 16_000
 _ITEM_SIZE = 1024
+_FIELDS_FREE = 300_000
+_FIELD_SIZE = 32
 
 
 def unpacked_limit(size: int) -> int:
@@ -23,6 +25,11 @@ def unpacked_limit(size: int) -> int:
 def item_limit(size: int) -> int:
     """Return how many tensors or H5 objects a file may have; in large models the average one has many numbers."""
     return _ITEMS_FREE + size // _ITEM_SIZE
+
+
+def field_budget(size: int) -> Budget:
+    """Return how many fields the graphs and the metadata in a file may have."""
+    return Budget(_FIELDS_FREE + size // _FIELD_SIZE, "fields")
 
 
 @dataclass

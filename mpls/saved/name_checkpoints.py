@@ -10,11 +10,14 @@ from typing import Any
 from mpls.saved.bundles import Bundle
 from mpls.saved.names import ALGORITHMS, CENTERED_RMSPROP_SLOTS, V1_OPTIMIZERS
 from mpls.saved.record import LossScaleRecord, OptimizerRecord, VariableRecord
-from mpls.saved.validity import check_count, check_good_steps, check_scale
+from mpls.saved.validity import broken, check_count, check_good_steps, check_scale
 
 _NUMBERED = re.compile(r"^(?P<base>.*?)(_(?P<number>[1-9][0-9]{0,3}))?$", re.DOTALL)
 _CONDITIONAL = re.compile(r"(?<![^/])cond(_\d+)?/")
 _SCALES = ("current_loss_scale", "loss_scale")
+_MOST_SCOPES = 100
+# Each is looked for among all variables.
+_MOST_OPTIMIZERS = 100
 _BETA_POWERS = ("beta1_power", "beta2_power")
 # Averages of variables look like slots.
 _NO_SLOTS = ("ExponentialMovingAverage", "Assign", "read", "avg")
@@ -98,9 +101,11 @@ def _slots(bundle: Bundle, allows_unknown: bool) -> dict[str, dict[str, list[str
 
 def _variable_of(bundle: Bundle, scope: str) -> str:
     """Return whose slots have names in a scope: a variable, before whose name that of the current scope may stand."""
-    while scope and scope not in bundle:
+    for _ in range(_MOST_SCOPES):
+        if not scope or scope in bundle:
+            return scope
         scope = scope.partition("/")[2]
-    return scope
+    return ""
 
 
 def _layout(optimizer: str, variables: Mapping[str, list[str]], has_powers: bool) -> tuple[str | None, tuple[str, ...]]:
@@ -138,6 +143,8 @@ def _legacy(bundle: Bundle) -> list[OptimizerRecord]:
         _, algorithm, _ = _split(scope)
         if last == "iter" and algorithm in ALGORITHMS:
             scopes[scope] = algorithm
+    if len(scopes) > _MOST_OPTIMIZERS:
+        raise broken(bundle.path, "iter", f"be in at most {_MOST_OPTIMIZERS} optimizers", len(scopes))
     copies = _copies(bundle, list(scopes))
     return [
         _legacy_optimizer(bundle, scope, algorithm, copies)

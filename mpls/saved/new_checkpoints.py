@@ -103,9 +103,5 @@ class _NewOptimizer:
                 node = trained[group]
                 return VariableRecord(self.graph.variable_key(node), self.graph.nodes[node].full_name, slots)
             return VariableRecord(None, name, slots)
-        nodes = [
-            number
-            for number, node in enumerate(self.graph.nodes)
-            if node.full_name == name and number in self.graph.paths
-        ]
+        nodes = self.graph.named(name)
         return VariableRecord(self.graph.variable_key(nodes[0]) if len(nodes) == 1 else None, name, slots)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mpls.saved.bundles import Bundle
@@ -12,12 +12,15 @@ from mpls.saved.checkpoints import ObjectCheckpoint
 from mpls.saved.configs import read_optimizer, with_state
 from mpls.saved.files import read_bytes
 from mpls.saved.graphs import GRAPH_KEY
+from mpls.saved.limits import Budget, field_budget
 from mpls.saved.record import FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.saved.texts import parse_json
-from mpls.saved.validity import check_good_steps, reading_foreign_bytes
+from mpls.saved.validity import broken, check_good_steps, reading_foreign_bytes
 from mpls.saved.wire import as_text, fields, messages
 
 _MODELS = ("_tf_keras_network", "_tf_keras_model", "_tf_keras_sequential")
+_METADATA = "keras_metadata.pb"
+_ROOT = "root"
 _KEY = "training_config/optimizer_config"
 
 
@@ -27,18 +30,18 @@ def read_saved_model(path: str) -> FileRecord:
     Raises:
         SavedStateError: it is broken, or holds state that no optimizer can have.
     """
-    graph_path = os.path.join(path, "saved_model.pb")
-    content = read_bytes(graph_path, path)
-    with reading_foreign_bytes(graph_path, "the graph", "be a whole SavedModel"):
-        version, metadata = _graph(content)
-    keras_path = os.path.join(path, "keras_metadata.pb")
-    if os.path.lexists(keras_path):
-        keras_content = read_bytes(keras_path, path)
-        with reading_foreign_bytes(keras_path, "the metadata", "be whole"):
-            metadata = _keras_metadata(keras_content)
-    written_by = f"TF {version}" if version else "TF 2"
+    graph = _read_graph(path)
+    texts = _keras_texts(path)
+    metadata: str | None
+    if texts is None:
+        metadata = next((text for key, kind, text in graph.texts if key == _ROOT and kind in _MODELS), "")
+    else:
+        metadata = next((text for key, kind, text in texts if key == _ROOT and kind in _MODELS), None)
+        if metadata is None:
+            raise broken(path, _METADATA, "be whole", "no description of a model")
+    written_by = f"TF {graph.version}" if graph.version else "TF 2"
     prefix = os.path.join(path, "variables", "variables")
-    if not os.path.lexists(f"{prefix}.index"):
+    if not os.path.lexists(f"{prefix}.index") and not graph.has_variables:
         return FileRecord(path, "SavedModel", written_by, ())
     bundle = Bundle(prefix, path)
     records = ObjectCheckpoint(bundle).optimizers() if GRAPH_KEY in bundle else []
@@ -48,36 +51,88 @@ def read_saved_model(path: str) -> FileRecord:
     return FileRecord(path, "SavedModel", written_by, records)
 
 
-def _graph(content: bytes) -> tuple[str, str]:
-    """Return the version of TensorFlow, and the root's metadata, where releases up to 2.4 put it."""
-    # All of them, to see that none is cut off.
-    for meta_graph in list(messages(content, 2)):
-        version = metadata = ""
-        for number, value in fields(meta_graph):
-            if number == 1 and not isinstance(value, int):
-                version = next((as_text(each) for field, each in fields(value) if field == 5), "")
-            elif number == 7 and not isinstance(value, int):
-                metadata = _root_metadata(value)
-        return version, metadata
-    raise ValueError("it has no graph")
+def metadata_texts(path: str) -> dict[str, str]:
+    """Return what Keras has written of each of its objects in a SavedModel, as JSON, by where they are.
+
+    Raises:
+        SavedStateError: it is broken.
+    """
+    texts = _keras_texts(path)
+    found: dict[str, str] = {}
+    # Up to TF 2.4 it is in the graph.
+    for number, (key, _, text) in enumerate(_read_graph(path).texts if texts is None else texts):
+        found[f"{key} ({number})" if key in found else key] = text
+    return found
 
 
-def _root_metadata(object_graph: memoryview) -> str:
-    for node in messages(object_graph, 1):
-        for user_object in messages(node, 4):
-            values = dict(fields(user_object))
-            if as_text(values.get(1, _EMPTY)) in _MODELS:
-                return as_text(values.get(3, _EMPTY))
-        return ""
-    return ""
+@dataclass
+class _Graph:
+    """What is of interest in `saved_model.pb`.
+
+    Attributes:
+        version: that of TensorFlow.
+        texts: what releases up to 2.4 have put there of Keras' objects: the place, the kind and the text.
+        has_variables: whether it says that there are files with their values.
+    """
+
+    version: str = ""
+    texts: list[tuple[str, str, str]] = field(default_factory=list)
+    has_variables: bool = False
 
 
-def _keras_metadata(content: bytes) -> str:
-    for node in list(messages(content, 1)):
-        values = dict(fields(node))
-        if as_text(values.get(3, _EMPTY)) == "root" and as_text(values.get(4, _EMPTY)) in _MODELS:
-            return as_text(values.get(5, _EMPTY))
-    raise ValueError("it describes no model")
+def _read_graph(path: str) -> _Graph:
+    graph_path = os.path.join(path, "saved_model.pb")
+    content = read_bytes(graph_path, path)
+    budget = field_budget(len(content))
+    graph = _Graph()
+    with reading_foreign_bytes(graph_path, "the graph", "be a whole SavedModel"):
+        # All of them, to see that none is cut off.
+        meta_graphs = list(messages(content, 2, budget))
+        if not meta_graphs:
+            raise ValueError("it has no graph")
+        for position, meta_graph in enumerate(meta_graphs):
+            for number, value in fields(meta_graph, budget):
+                if isinstance(value, int):
+                    continue
+                if number == 1 and position == 0:
+                    graph.version = next((as_text(each) for part, each in fields(value, budget) if part == 5), "")
+                elif number == 4:
+                    # The collections of TF 1.
+                    graph.has_variables |= _first_text(value, budget) in ("variables", "trainable_variables")
+                elif number == 7:
+                    # TF 2 writes values with every graph of objects, that graph itself if nothing else.
+                    graph.has_variables |= len(value) > 0
+                    graph.texts += _object_texts(value, budget)
+    return graph
+
+
+def _first_text(message: memoryview, budget: Budget) -> str:
+    return next((as_text(each) for number, each in fields(message, budget) if number == 1), "")
+
+
+def _object_texts(object_graph: memoryview, budget: Budget) -> Iterator[tuple[str, str, str]]:
+    for position, node in enumerate(messages(object_graph, 1, budget)):
+        for user_object in messages(node, 4, budget):
+            values = dict(fields(user_object, budget))
+            kind = as_text(values.get(1, _EMPTY))
+            if kind.startswith("_tf_keras_"):
+                yield _ROOT if position == 0 else f"node {position}", kind, as_text(values.get(3, _EMPTY))
+
+
+def _keras_texts(path: str) -> list[tuple[str, str, str]] | None:
+    """Return what `keras_metadata.pb` says, or None if there is none."""
+    keras_path = os.path.join(path, _METADATA)
+    if not os.path.lexists(keras_path):
+        return None
+    content = read_bytes(keras_path, path)
+    budget = field_budget(len(content))
+    texts = []
+    with reading_foreign_bytes(keras_path, "the metadata", "be whole"):
+        for node in messages(content, 1, budget):
+            values = dict(fields(node, budget))
+            key, kind, text = (as_text(values.get(number, _EMPTY)) for number in (3, 4, 5))
+            texts.append((key or str(values.get(2, 0)), kind, text))
+    return texts
 
 
 _EMPTY = memoryview(b"")

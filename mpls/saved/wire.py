@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpls.saved.limits import Budget
+
 Value = int | memoryview
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -19,6 +21,8 @@ def read_varint(data: memoryview | bytes, position: int) -> tuple[int, int]:
         ValueError: it does not end.
     """
     result = 0
+    if position < len(data) and data[position] < 0x80:
+        return data[position], position + 1
     for shift in range(0, 70, 7):
         if position >= len(data):
             break
@@ -30,15 +34,20 @@ def read_varint(data: memoryview | bytes, position: int) -> tuple[int, int]:
     raise ValueError("a varint does not end")
 
 
-def fields(data: memoryview | bytes) -> Iterator[tuple[int, Value]]:
+def fields(data: memoryview | bytes, budget: Budget) -> Iterator[tuple[int, Value]]:
     """Yield the fields of a message: `(number, value)`, an int or the bytes of a string or a message.
 
+    Args:
+        data: the message.
+        budget: how many may be read.
+
     Raises:
-        ValueError: the bytes are no message.
+        ValueError: the bytes are no message, or one of too many fields.
     """
     view = memoryview(data)
     position = 0
     while position < len(view):
+        budget.spend()
         tag, position = read_varint(view, position)
         number, kind = tag >> 3, tag & 7
         if kind == _VARINT:
@@ -58,9 +67,9 @@ def fields(data: memoryview | bytes) -> Iterator[tuple[int, Value]]:
         yield number, chunk if kind == _BYTES else int.from_bytes(chunk, "little")
 
 
-def messages(data: memoryview | bytes, wanted: int) -> Iterator[memoryview]:
+def messages(data: memoryview | bytes, wanted: int, budget: Budget) -> Iterator[memoryview]:
     """Yield the messages in the fields of one number."""
-    for number, value in fields(data):
+    for number, value in fields(data, budget):
         if number == wanted:
             yield as_bytes(value)
 

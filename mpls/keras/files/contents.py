@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
 from mpls.errors import MissingFileError, SavedStateError, error_text
+from mpls.saved.arrays import check_arrays
 from mpls.saved.h5_vetting import check_h5
-from mpls.saved.validity import ANCHOR, broken, reading_foreign_bytes
+from mpls.saved.limits import unpacked_limit
+from mpls.saved.saved_models import metadata_texts
+from mpls.saved.texts import parse_json
+from mpls.saved.validity import ANCHOR, reading_foreign_bytes
+from mpls.saved.zips import Archive
 
 Format = Literal["SavedModel", "H5", ".keras"]
 Framework = Literal["tf_keras", "keras"]
@@ -86,24 +89,25 @@ def _framework_of(version: Any) -> Framework | None:
     return "keras" if int(version.partition(".")[0]) >= 3 else "tf_keras"
 
 
-def _decoded(path: str, key: str, text: Any) -> Any:
-    with reading_foreign_bytes(path, key, "be JSON"):
-        if isinstance(text, bytes):
-            text = text.decode("utf-8")
-        return json.loads(text)
-
-
 def _archive(path: str) -> ModelFile:
-    with reading_foreign_bytes(path, "the archive", "be a whole zip file"), zipfile.ZipFile(path) as archive:
-        members = tuple(archive.namelist())
-        # Reads all, and compares the checksums.
-        damaged = archive.testzip()
-        if damaged is not None:
-            raise zipfile.BadZipFile(f"{damaged} is damaged")
-        texts = {name: archive.read(name) for name in ("config.json", "metadata.json")}
-    config, metadata = (_decoded(path, name, text) for name, text in texts.items())
-    for name, found in (("config.json", config), ("metadata.json", metadata)):
-        _require_dict(path, name, found)
+    """Read the texts, and check everything that the framework would unpack."""
+    with Archive(path, path) as archive:
+        left = unpacked_limit(archive.size) - archive.unpacked
+        texts: dict[str, Any] = {}
+        for name in archive.names:
+            place, size = f"{path}/{name}", archive.stored_size(name)
+            if name in ("config.json", "metadata.json"):
+                texts[name] = parse_json(path, name, archive.read(name), size)
+            elif name.endswith(".h5"):
+                check_h5(place, archive.read(name), left, size)
+            elif name.endswith(".npz"):
+                check_arrays(place, archive.read(name), left)
+            else:
+                archive.check(name)
+        members = archive.names
+    for name in ("config.json", "metadata.json"):
+        _require_dict(path, name, texts.get(name))
+    config, metadata = texts["config.json"], texts["metadata.json"]
     configs = {"config.json": config, "compile_config": config.get("compile_config")}
     return ModelFile(path, ".keras", _framework_of(metadata.get("keras_version")), configs, members)
 
@@ -117,7 +121,10 @@ def _h5(path: str) -> ModelFile:
             if key in file.attrs:
                 texts[key] = file.attrs[key]
         version = file.attrs.get("keras_version")
-    configs = {key: _decoded(path, key, text) for key, text in texts.items()}
+    configs = {}
+    for key, text in texts.items():
+        with reading_foreign_bytes(path, key, "be a text"):
+            configs[key] = parse_json(path, key, text if isinstance(text, str) else bytes(text))
     if "model_config" not in configs:
         raise SavedStateError(
             error_text(
@@ -140,18 +147,8 @@ def _require_dict(path: str, key: str, found: Any) -> None:
 
 
 def _saved_model(path: str) -> ModelFile:
-    from tf_keras.protobuf import saved_metadata_pb2
-
-    metadata = saved_metadata_pb2.SavedMetadata()
-    beside = os.path.join(path, "keras_metadata.pb")
-    texts: dict[str, str] = {}
-    if os.path.exists(beside):
-        _parse(path, "keras_metadata.pb", metadata)
-        texts = {node.node_path or str(node.node_id): node.metadata for node in metadata.nodes}
-    else:
-        # Up to TF 2.4 it is in the graph.
-        texts = _texts_of_graph(path)
-    configs = {key: _decoded(path, key, text) for key, text in texts.items() if text}
+    texts = metadata_texts(path)
+    configs = {key: parse_json(path, key, text) for key, text in texts.items() if text}
     if not configs:
         raise SavedStateError(
             error_text(
@@ -166,26 +163,3 @@ def _saved_model(path: str) -> ModelFile:
     if isinstance(root, dict) and "training_config" in root:
         configs["training_config"] = root["training_config"]
     return ModelFile(path, "SavedModel", "tf_keras", configs)
-
-
-def _parse(path: str, name: str, message: Any) -> None:
-    with reading_foreign_bytes(path, name, "be whole"), open(os.path.join(path, name), "rb") as file:
-        text = file.read()
-    try:
-        message.ParseFromString(text)
-    except Exception as error:
-        # DecodeError, of a package that is TensorFlow's own dependency.
-        raise broken(path, name, "be whole", f"{type(error).__name__}: {error}") from error
-
-
-def _texts_of_graph(path: str) -> dict[str, str]:
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    proto = saved_model_pb2.SavedModel()
-    _parse(path, "saved_model.pb", proto)
-    texts: dict[str, str] = {}
-    for graph in proto.meta_graphs:
-        for number, node in enumerate(graph.object_graph_def.nodes):
-            if node.WhichOneof("kind") == "user_object" and node.user_object.identifier.startswith("_tf_keras_"):
-                texts["root" if number == 0 else f"node {number}"] = node.user_object.metadata
-    return texts
