@@ -10,8 +10,8 @@ _BYTES_FREE = 128 << 20
 _BYTES_FACTOR = 8
 _ITEMS_FREE = 16_000
 _ITEM_SIZE = 1024
-_FIELDS_FREE = 300_000
-_FIELD_SIZE = 32
+_FIELDS_FREE = 200_000
+_FIELD_SIZE = 64
 
 
 def unpacked_limit(size: int) -> int:

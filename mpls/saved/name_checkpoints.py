@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ _SCALES = ("current_loss_scale", "loss_scale")
 _MOST_SCOPES = 100
 # Each is looked for among all variables.
 _MOST_OPTIMIZERS = 100
+_MOST_COPIES = 16
 _BETA_POWERS = ("beta1_power", "beta2_power")
 # Averages of variables look like slots.
 _NO_SLOTS = ("ExponentialMovingAverage", "Assign", "read", "avg")
@@ -138,7 +140,8 @@ def _global_step(bundle: Bundle) -> int | None:
 def _legacy(bundle: Bundle) -> list[OptimizerRecord]:
     """Return the Keras optimizers in a Saver's checkpoint, as `'training/Adam/iter'` tells."""
     scopes = {}
-    for name in sorted(bundle.entries):
+    ordered = sorted(bundle.entries)
+    for name in ordered:
         scope, _, last = name.rpartition("/")
         _, algorithm, _ = _split(scope)
         if last == "iter" and algorithm in ALGORITHMS:
@@ -147,7 +150,7 @@ def _legacy(bundle: Bundle) -> list[OptimizerRecord]:
         raise broken(bundle.path, "iter", f"be in at most {_MOST_OPTIMIZERS} optimizers", len(scopes))
     copies = _copies(bundle, list(scopes))
     return [
-        _legacy_optimizer(bundle, scope, algorithm, copies)
+        _legacy_optimizer(bundle, ordered, scope, algorithm, copies)
         for scope, algorithm in scopes.items()
         if f"{scope}/iter" not in copies
     ]
@@ -160,6 +163,7 @@ def _copies(bundle: Bundle, scopes: list[str]) -> set[str]:
     last parts.
     """
     copies: set[str] = set()
+    ordered = sorted(bundle.entries)
     in_conditionals: dict[str, list[str]] = {}
     for each in scopes:
         in_conditionals.setdefault(_CONDITIONAL.sub("", each), []).append(each)
@@ -171,8 +175,8 @@ def _copies(bundle: Bundle, scopes: list[str]) -> set[str]:
         # Where there is no scope to leave out, only a number tells a copy from an optimizer of its own.
         if optimizer != original:
             places += [(optimizer, number) for number in _numbers(bundle, optimizer) if scope or number]
-        parts = [name[len(original) + 1 :] for name in bundle.entries if name.startswith(f"{original}/")]
-        for place, number in places:
+        parts = [name[len(original) + 1 :] for name in _under(ordered, original)]
+        for place, number in places[:_MOST_COPIES]:
             names = [_numbered(bundle, f"{place}/{part}", number) for part in parts]
             if all(map(_is_same_in(bundle), names, (f"{original}/{part}" for part in parts))):
                 copies.update(names)
@@ -180,10 +184,15 @@ def _copies(bundle: Bundle, scopes: list[str]) -> set[str]:
 
 
 def _numbers(bundle: Bundle, scope: str) -> Iterator[int]:
-    number = 0
-    while _joined(scope, "iter", number) in bundle:
+    for number in range(_MOST_COPIES):
+        if _joined(scope, "iter", number) not in bundle:
+            return
         yield number
-        number += 1
+
+
+def _under(ordered: Sequence[str], scope: str) -> Sequence[str]:
+    """Return the names in a scope, of all in their order."""
+    return ordered[bisect_left(ordered, f"{scope}/") : bisect_left(ordered, f"{scope}0")]
 
 
 def _numbered(bundle: Bundle, name: str, number: int) -> str:
@@ -197,12 +206,14 @@ def _is_same_in(bundle: Bundle) -> Callable[[str, str], bool]:
     return lambda name, other: name in bundle and bundle.tensor(name).tobytes() == bundle.tensor(other).tobytes()
 
 
-def _legacy_optimizer(bundle: Bundle, scope: str, algorithm: str, copies: Set[str]) -> OptimizerRecord:
+def _legacy_optimizer(
+    bundle: Bundle, ordered: Sequence[str], scope: str, algorithm: str, copies: Set[str]
+) -> OptimizerRecord:
     hyperparameters: dict[str, Any] = {}
     others: dict[str, Any] = {}
     slots: dict[str, dict[str, Any]] = {}
-    for name in bundle.entries:
-        if not name.startswith(f"{scope}/") or name == f"{scope}/iter" or name in copies:
+    for name in _under(ordered, scope):
+        if name == f"{scope}/iter" or name in copies:
             continue
         rest = name[len(scope) + 1 :]
         variable, _, slot = rest.rpartition("/")

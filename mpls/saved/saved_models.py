@@ -129,6 +129,8 @@ def _keras_texts(path: str) -> list[tuple[str, str, str]] | None:
     texts = []
     with reading_foreign_bytes(keras_path, "the metadata", "be whole"):
         for node in messages(content, 1, budget):
+            # What is made of it takes longer than a field.
+            budget.spend(4)
             values = dict(fields(node, budget))
             key, kind, text = (as_text(values.get(number, _EMPTY)) for number in (3, 4, 5))
             texts.append((key or str(values.get(2, 0)), kind, text))
