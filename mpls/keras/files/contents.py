@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from mpls.errors import MissingFileError, SavedStateError, error_text
+from mpls.saved.archives import LEGACY_WEIGHTS, WEIGHTS
 from mpls.saved.arrays import check_arrays
 from mpls.saved.h5_vetting import check_h5
 from mpls.saved.limits import unpacked_limit
@@ -22,7 +23,9 @@ Framework = Literal["tf_keras", "keras"]
 
 # Beside the members that Keras writes, which reads only those that it knows: what tf_keras does not save of legacy
 # optimizers.
-WEIGHTS_MEMBER = "optimizer_weights.npz"
+WEIGHTS_MEMBER = LEGACY_WEIGHTS
+# What Keras reads where there is no H5 file.
+_ARRAYS = "model.weights.npz"
 
 
 @dataclass(frozen=True)
@@ -98,9 +101,9 @@ def _archive(path: str) -> ModelFile:
             place, size = f"{path}/{name}", archive.stored_size(name)
             if name in ("config.json", "metadata.json"):
                 texts[name] = parse_json(path, name, archive.read(name), size)
-            elif name.endswith(".h5"):
+            elif name == WEIGHTS:
                 check_h5(place, archive.read(name), left, size)
-            elif name.endswith(".npz"):
+            elif name in (WEIGHTS_MEMBER, _ARRAYS):
                 check_arrays(place, archive.read(name), left)
             else:
                 archive.check(name)
