@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from mpls.saved.checksums import masked_crc32c
 from mpls.saved.files import read_bytes, read_range, size_of
 from mpls.saved.limits import Budget, item_limit
+from mpls.saved.slices import Extents, extents_of, place_of, slice_key
 from mpls.saved.validity import broken, reading_foreign_bytes
 from mpls.saved.wire import Value, as_bytes, as_int, as_signed, fields, read_varint
 
@@ -58,7 +59,7 @@ class Entry:
         offset: where it starts there.
         size: its bytes there.
         crc: their checksum.
-        is_sliced: whether it is saved in slices under other keys, as partitioned variables are.
+        slices: the parts in which it is saved under other keys, as partitioned variables are; empty if it is not.
     """
 
     dtype: int
@@ -67,7 +68,12 @@ class Entry:
     offset: int
     size: int
     crc: int
-    is_sliced: bool
+    slices: Sequence[Extents]
+
+    @property
+    def is_sliced(self) -> bool:
+        """Whether it is saved in parts."""
+        return len(self.slices) > 0
 
 
 class Bundle:
@@ -91,8 +97,8 @@ class Bundle:
             budget = Budget(_FIELDS_PER_ENTRY * len(table), "fields")
             self._shards = _number_of_shards(table.pop(b"", b""), budget)
             found = {key: _entry(value, budget) for key, value in table.items()}
-            # Others are of slices.
-            self.entries = {key.decode("utf-8"): each for key, each in found.items() if not key.startswith(b"\0")}
+            self._slices = {key: each for key, each in found.items() if key.startswith(b"\0")}
+            self.entries = {key.decode("utf-8"): each for key, each in found.items() if key not in self._slices}
         self._sizes: dict[int, int] = {}
         self._tensors: dict[str, Any] = {}
         self._check_places(found)
@@ -189,21 +195,26 @@ class Bundle:
             raise broken(self.path, key, f"have the checksum {entry.crc:#010x}", f"{masked_crc32c(*chunks):#010x}")
 
     def _sliced(self, key: str) -> Any:
-        """Have TensorFlow put slices together; their sizes are checked here."""
-        available = sum(
-            size_of(f"{self.path}.data-{shard:05d}-of-{self._shards:05d}", self._folder)
-            for shard in range(self._shards)
-        )
         entry = self.entries[key]
-        if math.prod(entry.shape) * self._dtype(key, entry).itemsize > available:
+        dtype = self._dtype(key, entry)
+        available = sum(self._sizes.values())
+        if math.prod(entry.shape) * dtype.itemsize > available:
             raise broken(self.path, key, f"fit into the {available} bytes of the data files", f"shape {entry.shape}")
-        import tensorflow as tf
-
         with reading_foreign_bytes(self.path, key, "be whole in all its slices"):
-            try:
-                return tf.train.load_checkpoint(self.path).get_tensor(key)
-            except tf.errors.OpError as error:
-                raise ValueError(error.message) from error
+            places = [place_of(extents, entry.shape) for extents in entry.slices]
+            sizes = [tuple(each.stop - each.start for each in place) for place in places]
+            if sum(map(math.prod, sizes)) != math.prod(entry.shape):
+                raise ValueError("they are not the whole tensor")
+            result = np.zeros(entry.shape, dtype)
+            for extents, place, size in zip(entry.slices, places, sizes, strict=True):
+                part = self._slices[slice_key(key, extents)]
+                if (part.dtype, part.shape, part.size) != (entry.dtype, size, math.prod(size) * dtype.itemsize):
+                    raise ValueError("one is of another dtype or shape")
+                content = self._content(key, part)
+                if masked_crc32c(content) != part.crc:
+                    raise ValueError("one has another checksum")
+                result[place] = np.frombuffer(content, dtype).reshape(size)
+        return result
 
 
 def _size_of_data(prefix: str) -> int:
@@ -279,7 +290,8 @@ def _number_of_shards(header: bytes | memoryview, budget: Budget) -> int:
 
 
 def _entry(data: memoryview, budget: Budget) -> Entry:
-    values: dict[int, Value] = dict(fields(data, budget))
+    parts = list(fields(data, budget))
+    values: dict[int, Value] = dict(parts)
     shape = _shape(as_bytes(values.get(2, memoryview(b""))), budget)
     return Entry(
         dtype=as_int(values.get(1, 0)),
@@ -288,7 +300,7 @@ def _entry(data: memoryview, budget: Budget) -> Entry:
         offset=as_int(values.get(4, 0)),
         size=as_int(values.get(5, 0)),
         crc=as_int(values.get(6, 0)),
-        is_sliced=7 in values,
+        slices=[extents_of(as_bytes(value), budget) for number, value in parts if number == 7],
     )
 
 

@@ -82,6 +82,16 @@ class BundleTest(unittest.TestCase):
         with self.assertRaisesRegex(SavedStateError, "kernel/Momentum must be whole in all its slices"):
             read(self.prefix)
 
+    def test_keys_of_slices_have_numbers_of_every_length(self) -> None:
+        sides, name = [63, 64, 8191, 8192, 1 << 20, 1 << 21], "a\0b"
+        for side in sides:
+            with self.subTest(side=side), tf.Graph().as_default(), tf.compat.v1.Session() as session:
+                parts = [f"{2 * side} {start},{side}" for start in (0, side)]
+                values = [tf.range(start, start + side, dtype=tf.int32) for start in (0, side)]
+                session.run(tf.raw_ops.SaveV2(prefix=self.prefix, tensor_names=[name] * 2, shape_and_slices=parts,
+                                              tensors=values))  # fmt: skip
+                np.testing.assert_array_equal(Bundle(self.prefix).tensor(name), np.arange(2 * side))
+
     def test_checksums(self) -> None:
         # The check value of CRC-32C, masked.
         crc = 0xE3069283
