@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +18,10 @@ from mpls.saved.checksums import masked_crc32c
 from mpls.saved.files import read_bytes, read_range, size_of
 from mpls.saved.limits import Budget, item_limit
 from mpls.saved.slices import Extents, extents_of, place_of, slice_key
+from mpls.saved.tables import read_table
 from mpls.saved.validity import broken, reading_foreign_bytes
 from mpls.saved.wire import Value, as_bytes, as_int, as_signed, fields, read_varint
 
-_MAGIC = 0xDB4775248B80FB57
-_FOOTER = 48
-_TRAILER = 5
-# The part of the index for each tensor; keys share their beginnings.
-_LARGEST_ENTRY = 256
 # On average; a tensor of five dimensions has twenty.
 _FIELDS_PER_ENTRY = 64
 _STRING = 7
@@ -93,7 +89,7 @@ class Bundle:
         content = read_bytes(f"{prefix}.index", self._folder)
         self.size = len(content) + _size_of_data(prefix)
         with reading_foreign_bytes(f"{prefix}.index", "the table", "be a whole index of a TensorFlow checkpoint"):
-            table = _table(memoryview(content), item_limit(self.size))
+            table = read_table(memoryview(content), item_limit(self.size))
             budget = Budget(_FIELDS_PER_ENTRY * len(table), "fields")
             self._shards = _number_of_shards(table.pop(b"", b""), budget)
             found = {key: _entry(value, budget) for key, value in table.items()}
@@ -221,62 +217,6 @@ def _size_of_data(prefix: str) -> int:
     folder, name = os.path.split(prefix)
     with os.scandir(folder or ".") as files:
         return sum(file.stat().st_size for file in files if file.name.startswith(f"{name}.data-") and file.is_file())
-
-
-def _table(data: memoryview, limit: int) -> dict[bytes, memoryview]:
-    """Return keys and values of a sorted table, of which there may be `limit`."""
-    if len(data) < _FOOTER or int.from_bytes(data[-8:], "little") != _MAGIC:
-        raise ValueError("the end of the table is missing")
-    if len(data) > _LARGEST_ENTRY * limit:
-        raise ValueError(f"it has {len(data)} bytes, far more than the tensors in the data files need")
-    footer = data[-_FOOTER:]
-    position = 0
-    for _ in range(2):
-        _, position = read_varint(footer, position)
-        _, position = read_varint(footer, position)
-    _, position = read_varint(footer, 0)
-    _, position = read_varint(footer, position)
-    # Keys share prefixes, and blocks could lie over each other, with which a small file could ask for much memory.
-    blocks = Budget(2 * len(data), "blocks")
-    entries, letters = Budget(limit, "tensors"), Budget(64 * len(data) + (1 << 20), "letters in its keys")
-    table: dict[bytes, memoryview] = {}
-    for _, handle in _block(data, footer[position:], blocks, Budget(limit, "blocks")):
-        for key, value in _block(data, handle, blocks, entries):
-            letters.spend(len(key))
-            if key in table:
-                raise ValueError(f"a key is there twice: {key[:100]!r}")
-            table[key] = value
-    return table
-
-
-def _block(data: memoryview, handle: memoryview, blocks: Budget, entries: Budget) -> Iterator[tuple[bytes, memoryview]]:
-    offset, position = read_varint(handle, 0)
-    size, _ = read_varint(handle, position)
-    if offset + size + _TRAILER > len(data):
-        raise ValueError("a block ends after the file")
-    # The checksum takes that long.
-    blocks.spend(size + _TRAILER)
-    block, trailer = data[offset : offset + size], data[offset + size : offset + size + _TRAILER]
-    if masked_crc32c(bytes(block), bytes(trailer[:1])) != int.from_bytes(trailer[1:], "little"):
-        raise ValueError("a block has another checksum")
-    if trailer[0] != 0:
-        raise ValueError(f"a block is compressed in the way {trailer[0]}, which TensorFlow does not use")
-    restarts = int.from_bytes(block[-4:], "little")
-    end = size - 4 * (restarts + 1)
-    if end < 0:
-        raise ValueError("a block is too short")
-    key, position = b"", 0
-    while position < end:
-        entries.spend()
-        shared, position = read_varint(block, position)
-        own, position = read_varint(block, position)
-        length, position = read_varint(block, position)
-        if shared > len(key) or position + own + length > end:
-            raise ValueError("an entry ends after its block")
-        key = key[:shared] + bytes(block[position : position + own])
-        position += own
-        yield key, block[position : position + length]
-        position += length
 
 
 def _number_of_shards(header: bytes | memoryview, budget: Budget) -> int:
