@@ -32,7 +32,7 @@ from mpls.saved.validity import broken, reading_foreign_bytes
 
 # Of links, header parts, texts and blocks of 1 KiB to each object; Keras has about ten.
 _PARTS = 16
-_LONGEST_NAME = 4096
+_LONGEST_NAME = 2048
 
 
 @dataclass(frozen=True)

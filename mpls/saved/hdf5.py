@@ -21,6 +21,8 @@ from mpls.saved.texts import parse_json
 from mpls.saved.validity import broken, check_count, check_good_steps, check_scale, reading_foreign_bytes
 from mpls.saved.weights import read_weights_only
 
+_MOST_SCOPES = 100
+
 
 def _h5py() -> Any:
     return import_module("h5py")
@@ -236,7 +238,7 @@ class _Weights:
         variable, _, slot = name.rpartition("/")
         parts = variable.split("/")
         # After the optimizer's name, which the user may have chosen.
-        for start in range(len(parts)):
+        for start in range(max(len(parts) - _MOST_SCOPES, 0), len(parts)):
             if "/".join(parts[start:]) in self.model:
                 return slot, "/".join(parts[start:])
         for start, part in enumerate(parts[:-1], 1):

@@ -121,7 +121,7 @@ def _latest(folder: str) -> str:
     """Return the prefix that a folder's `checkpoint` file names; it may have been written when it lay elsewhere."""
     path = os.path.join(folder, "checkpoint")
     key = "model_checkpoint_path"
-    for line in read_bytes(path, folder, 1 << 24).decode("utf-8", "replace").splitlines():
+    for line in read_bytes(path, folder, 1 << 22).decode("utf-8", "replace").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == key:
             prefix = os.path.join(folder, os.path.basename(value.strip().strip('"')))
