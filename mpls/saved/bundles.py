@@ -16,7 +16,7 @@ import numpy as np
 
 from mpls.saved.checksums import masked_crc32c
 from mpls.saved.files import read_bytes, read_range, size_of
-from mpls.saved.limits import Budget, item_limit
+from mpls.saved.limits import Budget, tensor_limit
 from mpls.saved.slices import Extents, extents_of, place_of, slice_key
 from mpls.saved.tables import read_table
 from mpls.saved.validity import broken, reading_foreign_bytes
@@ -89,7 +89,7 @@ class Bundle:
         content = read_bytes(f"{prefix}.index", self._folder)
         self.size = len(content) + _size_of_data(prefix)
         with reading_foreign_bytes(f"{prefix}.index", "the table", "be a whole index of a TensorFlow checkpoint"):
-            table = read_table(memoryview(content), item_limit(self.size))
+            table = read_table(memoryview(content), tensor_limit(self.size))
             budget = Budget(_FIELDS_PER_ENTRY * len(table), "fields")
             self._shards = _number_of_shards(table.pop(b"", b""), budget)
             found = {key: _entry(value, budget) for key, value in table.items()}

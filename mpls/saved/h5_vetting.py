@@ -27,7 +27,7 @@ from mpls.saved.h5_bytes import (
 )
 from mpls.saved.h5_data import Dataset, Values
 from mpls.saved.h5_types import Texts
-from mpls.saved.limits import Budget, item_limit, unpacked_limit
+from mpls.saved.limits import Budget, object_limit, unpacked_limit
 from mpls.saved.validity import broken, reading_foreign_bytes
 
 # Of links, header parts, texts and blocks of 1 KiB to each object; Keras has about ten.
@@ -63,7 +63,7 @@ def check_h5(path: str, source: str | bytes, limit: int | None = None, size: int
     """
     with reading_foreign_bytes(path, "the file", "be a whole H5 file"), _content_of(source) as content:
         size = len(content) if size is None else size
-        return _Walk(path, content, unpacked_limit(size) if limit is None else limit, item_limit(size)).structure()
+        return _Walk(path, content, unpacked_limit(size) if limit is None else limit, object_limit(size)).structure()
 
 
 @contextmanager

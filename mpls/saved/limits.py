@@ -8,8 +8,10 @@ PACK_AGAIN = "If you trust whoever wrote the file, pack it again without compres
 
 _BYTES_FREE = 128 << 20
 _BYTES_FACTOR = 8
-_ITEMS_FREE = 16_000
-_ITEM_SIZE = 1024
+_TENSORS_FREE = 16_000
+_TENSOR_SIZE = 1024
+_OBJECTS_FREE = 24_000
+_OBJECT_SIZE = 768
 _FIELDS_FREE = 200_000
 _FIELD_SIZE = 64
 
@@ -22,9 +24,14 @@ def unpacked_limit(size: int) -> int:
     return _BYTES_FREE + _BYTES_FACTOR * size
 
 
-def item_limit(size: int) -> int:
-    """Return how many tensors or H5 objects a file may have; in large models the average one has many numbers."""
-    return _ITEMS_FREE + size // _ITEM_SIZE
+def tensor_limit(size: int) -> int:
+    """Return how many tensors a checkpoint may have; in large models the average one has many numbers."""
+    return _TENSORS_FREE + size // _TENSOR_SIZE
+
+
+def object_limit(size: int) -> int:
+    """Return how many groups and datasets an H5 file may have; those of scalars take some 500 bytes each."""
+    return _OBJECTS_FREE + size // _OBJECT_SIZE
 
 
 def field_budget(size: int) -> Budget:

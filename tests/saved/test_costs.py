@@ -96,7 +96,7 @@ def _many_datasets(folder: pathlib.Path) -> pathlib.Path:
     path = folder / "model.h5"
     with h5py.File(path, "w") as file:
         space = h5py.h5s.create(h5py.h5s.SCALAR)
-        for number in range(30_000):
+        for number in range(45_000):
             h5py.h5d.create(file.id, b"%d" % number, h5py.h5t.STD_I8LE, space)
     return path
 
@@ -104,7 +104,7 @@ def _many_datasets(folder: pathlib.Path) -> pathlib.Path:
 def _many_attributes(folder: pathlib.Path) -> pathlib.Path:
     path = folder / "model.h5"
     with h5py.File(path, "w") as file:
-        for number in range(900):
+        for number in range(1200):
             group = file.create_group(str(number))
             for name in range(100):
                 group.attrs.create(str(name), 0)

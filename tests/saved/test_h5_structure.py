@@ -168,7 +168,7 @@ class H5StructureTest(unittest.TestCase):
 
     def test_many_objects(self) -> None:
         with h5py.File(self.path, "r+") as file:
-            for number in range(600):
+            for number in range(1000):
                 group = file.create_group(f"g{number}")
                 for link in range(40):
                     h5py.h5d.create(group.id, b"%d" % link, h5py.h5t.STD_I8LE, h5py.h5s.create(h5py.h5s.SCALAR))
