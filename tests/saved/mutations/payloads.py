@@ -1,0 +1,232 @@
+"""Nodes for configs that name what no file may name: functions, classes, code, files elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import marshal
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tests.saved.mutations.canary import SPY, Canary
+
+COMMAND, PYTHON, PATH, LIST = "command", "python", "path", "list"
+# Module, name, and what it takes.
+FUNCTIONS = [
+    ("os", "system", COMMAND),
+    ("posix", "system", COMMAND),
+    ("os", "popen", COMMAND),
+    ("subprocess", "getoutput", COMMAND),
+    ("subprocess", "getstatusoutput", COMMAND),
+    ("subprocess", "check_output", LIST),
+    ("subprocess", "run", LIST),
+    ("subprocess", "Popen", LIST),
+    ("builtins", "eval", PYTHON),
+    ("builtins", "exec", PYTHON),
+    ("builtins", "open", PATH),
+    ("builtins", "__import__", SPY),
+    ("importlib", "import_module", SPY),
+    ("runpy", "run_path", PATH),
+    ("pickle", "loads", PYTHON),
+    ("marshal", "loads", PYTHON),
+    ("shutil", "rmtree", PATH),
+    ("os", "listdir", PATH),
+    ("os", "mkdir", PATH),
+    ("pathlib", "Path.touch", PATH),
+    ("numpy", "load", PATH),
+    ("numpy", "fromfile", PATH),
+    ("ctypes", "CDLL", PATH),
+    ("keras.utils", "get_file", PATH),
+    ("tf_keras.utils", "get_file", PATH),
+    ("keras.utils", "load_img", PATH),
+    ("keras.models", "load_model", PATH),
+    ("keras.saving", "load_model", PATH),
+    ("tf_keras.models", "load_model", PATH),
+    ("tf_keras.src.saving.legacy.hdf5_format", "load_model_from_hdf5", PATH),
+    ("tensorflow", "io.write_file", PATH),
+    ("tensorflow.io", "write_file", PATH),
+    ("tensorflow.io", "read_file", PATH),
+    ("tensorflow.io.gfile", "makedirs", PATH),
+    ("tensorflow.raw_ops", "WriteFile", PATH),
+    ("tensorflow", "load_library", PATH),
+    ("tensorflow", "saved_model.load", PATH),
+    (SPY, "run", PATH),
+    (SPY, "Spy", PATH),
+]
+# Symbols below `tensorflow`, as layers of ops name them, with arguments.
+SYMBOLS = ["io.write_file", "io.read_file", "raw_ops.WriteFile", "raw_ops.ReadFile", "io.gfile.makedirs", "io.matching_files"]
+SYMBOLS += ["py_function", "numpy_function", "py_func", "compat.v1.py_func", "raw_ops.PyFunc", "raw_ops.EagerPyFunc"]
+SYMBOLS += ["io.gfile.rmtree", "io.gfile.copy", "io.gfile.GFile", "load_library", "load_op_library", "saved_model.load"]
+SYMBOLS += ["keras.utils.get_file", "keras.models.load_model", "train.load_checkpoint", "raw_ops.SaveV2", "data.TextLineDataset"]
+SYMBOLS += ["raw_ops.RestoreV2", "print", "debugging.experimental.enable_dump_debug_info", "raw_ops.PrintV2", "summary.create_file_writer"]
+SYMBOLS += ["sysconfig.sys.modules", "os.system", "__builtins__.eval", "io.gfile.sys", "raw_ops.MatchingFiles", "Assert", "zeros"]
+LAYER_CLASSES = ["TorchModuleWrapper", "TFSMLayer", "JaxLayer", "FlaxLayer", "StringLookup", "IntegerLookup"]
+LAYER_CLASSES += ["TextVectorization", "Hashing", "Lambda", "TFOpLambda", "SlicingOpLambda", "ClassMethod"]
+LAYER_CLASSES += ["InstanceMethod", "InstanceProperty", "TensorFlowOpLayer", "AddLoss", "AddMetric", "KerasTensor"]
+MODULES = ["keras.layers", "keras.src.layers", "tf_keras.layers", "builtins", "tensorflow", "keras", "tf_keras.src", None]
+
+
+class Payloads:
+    """Makes such nodes; what they would do, they do in the canary's folder."""
+
+    def __init__(self, chance: random.Random, canary: Canary) -> None:
+        self._chance, self._canary = chance, canary
+
+    def argument(self, kind: str) -> Any:
+        touched = str(self._canary.touched)
+        if kind == COMMAND:
+            return f"touch {touched}"
+        if kind == PYTHON:
+            return f"open({touched!r}, 'w').close()"
+        if kind == LIST:
+            return ["touch", touched]
+        if kind == PATH:
+            endings = (".txt", ".h5", ".npy", ".bin")
+            return self._chance.choice([touched, str(self._canary.folder / "saved_model"), *map(self._canary.secret, endings)])
+        return kind
+
+    def node(self) -> tuple[str, Any]:
+        """Return what it is and a node for any place."""
+        make: Callable[[], tuple[str, Any]] = self._chance.choice(
+            (self.function, self.function, self.function, self.built, self.code, self.layer, self.typed, self.file)
+        )
+        return make()
+
+    def function(self) -> tuple[str, Any]:
+        """A function or class by module and name, in one of the forms that loaders know."""
+        module, name, kind = self._chance.choice(FUNCTIONS)
+        argument = self.argument(kind)
+        forms: list[Any] = [
+            {"module": module, "class_name": "function", "config": name, "registered_name": name},
+            {"module": module, "class_name": "function", "config": name, "registered_name": "function"},
+            {"module": "builtins", "class_name": "function", "config": f"{module}.{name}", "registered_name": f"{module}>{name}"},
+            {"class_name": "function", "config": {"module": module, "function": name}},
+            {"class_name": f"{module}>{name}", "config": {}},
+            {"class_name": f"{module}.{name}", "config": {}},
+            f"{module}.{name}",
+            f"{module}>{name}",
+            name,
+            {"module": module, "class_name": name, "config": argument, "registered_name": None},
+        ]
+        return f"the function {module}.{name}", self._chance.choice(forms)
+
+    def built(self) -> tuple[str, Any]:
+        """A class that is to be made from settings."""
+        module, name, kind = self._chance.choice(FUNCTIONS)
+        keys = {COMMAND: "command", PYTHON: "source", LIST: "args", PATH: "path"}
+        settings = {self._chance.choice((keys.get(kind, "name"), "name", "fn", "fname", "filepath")): self.argument(kind)}
+        node = {"module": module, "class_name": name, "config": settings}
+        node["registered_name"] = self._chance.choice((None, name, f"{module}>{name}"))
+        return f"an object of {module}.{name}", node
+
+    def code(self) -> tuple[str, Any]:
+        """Bytecode, in one of the forms that lambdas have."""
+        text = f"__import__('os').system({self.argument(COMMAND)!r})"
+        code = compile(f"lambda *args, **kwargs: {text}", "<lambda>", "eval").co_consts[0]
+        encoded = codecs.encode(marshal.dumps(code), "base64").decode("ascii")
+        plain = base64.b64encode(marshal.dumps(code)).decode("ascii")
+        forms: list[Any] = [
+            {"class_name": "__lambda__", "config": {"code": encoded, "defaults": None, "closure": None}},
+            {"class_name": "__lambda__", "config": {"value": plain}},
+            [encoded, None, None],
+            {"class_name": "function", "config": [encoded, None, None]},
+            {"class_name": "Lambda", "config": self._lambda([encoded, None, None], "lambda")},
+            {"class_name": "Lambda", "config": self._lambda([encoded, None, None], "raw"), "module": "keras.layers"},
+            {"class_name": "keras>Lambda", "config": self._lambda({"class_name": "__lambda__", "config": {"code": encoded}}, "lambda")},
+            self._lambda([encoded, None, None], "lambda"),
+        ]
+        return "bytecode", self._chance.choice(forms)
+
+    def _lambda(self, function: Any, kind: str, module: str | None = None) -> dict[str, Any]:
+        settings = {"name": "spy", "trainable": True, "dtype": "float32", "function": function, "function_type": kind}
+        settings |= {"module": module, "output_shape": None, "output_shape_type": "raw", "output_shape_module": None}
+        if self._chance.random() < 0.3:
+            settings |= {"output_shape": function, "output_shape_type": kind, "output_shape_module": module}
+        if self._chance.random() < 0.2:
+            settings |= {"mask": function, "mask_type": kind, "mask_module": module}
+        return {**settings, "arguments": {}}
+
+    def layer(self) -> tuple[str, Any]:
+        """A layer that runs what it is told."""
+        return self.layer_with_argument()[:2]
+
+    def layer_with_argument(self) -> tuple[str, Any, Any]:
+        """The same with what it is to be called with."""
+        make: Callable[[], tuple[str, Any, Any]] = self._chance.choice(
+            (self._named_lambda, self._named_lambda, self._op, self._op, self._reading)
+        )
+        return make()
+
+    def _named_lambda(self) -> tuple[str, Any, Any]:
+        module, name, kind = self._chance.choice(FUNCTIONS)
+        reference: Any = {"module": module, "class_name": "function", "config": name, "registered_name": name}
+        if self._chance.random() < 0.4:
+            settings = self._lambda(name, self._chance.choice(("function", "raw")), module)
+        else:
+            settings = self._lambda(reference, self._chance.choice(("function", "raw", "lambda")), module)
+            if self._chance.random() < 0.7:
+                # As the newer format has it.
+                for key in ("function_type", "module", "output_shape_type", "output_shape_module"):
+                    settings.pop(key)
+        node = {"class_name": self._chance.choice(("Lambda", "Lambda", "Lambda", "Lambda", "keras>Lambda")), "config": settings, "name": "spy"}
+        if self._chance.random() < 0.7:
+            node |= {"module": "keras.layers", "registered_name": None}
+        return f"a Lambda of {module}.{name}", node, self.argument(kind)
+
+    def _op(self) -> tuple[str, Any, Any]:
+        symbol = self._chance.choice(SYMBOLS)
+        name = self._chance.choice(("TFOpLambda", "TFOpLambda", "SlicingOpLambda", "ClassMethod", "InstanceMethod", "InstanceProperty"))
+        settings = {"name": "spy", "trainable": True, "dtype": "float32", "function": symbol}
+        if name == "ClassMethod":
+            owner, _, method = symbol.rpartition(".")
+            settings |= {"cls_ref": owner, "cls_symbol": owner, "method_name": method}
+        elif name.startswith("Instance"):
+            settings |= {"attr_name": "__class__", "method_name": "__reduce__"}
+        module = self._chance.choice(("tf_keras.src.layers.core.tf_op_layer", "keras.src.layers.core.tf_op_layer"))
+        node: dict[str, Any] = {"class_name": name, "config": settings, "name": "spy"}
+        if self._chance.random() < 0.5:
+            node |= {"module": module, "registered_name": name}
+        return f"{name} of {symbol}", node, self.argument(PATH)
+
+    def _reading(self) -> tuple[str, Any, Any]:
+        name = self._chance.choice(LAYER_CLASSES)
+        path = self.argument(PATH)
+        settings: dict[str, Any] = {"name": "spy"}
+        for key in ("vocabulary", "filepath", "module", "call_fn", "init_fn", "idf_weights", "path", "node_def", "vocabulary_file"):
+            if self._chance.random() < 0.6:
+                settings[key] = path
+        if name.endswith("Lookup") or name == "TextVectorization":
+            settings = {"name": "spy", "vocabulary": self._canary.secret(".txt")}
+        elif name == "TorchModuleWrapper":
+            settings = {"name": "spy", "module": {"class_name": "__bytes__", "config": {"value": "gASVAAAAAAAAAAAu"}}}
+        elif name == "TFSMLayer":
+            settings = {"name": "spy", "filepath": str(self._canary.folder / "saved_model"), "call_endpoint": "serve"}
+        node = {"module": self._chance.choice(MODULES), "class_name": name, "config": settings, "registered_name": name, "name": "spy"}
+        return f"a {name} that reads", node, path
+
+    def typed(self) -> tuple[str, Any]:
+        """A value of a type that JSON has not."""
+        forms: list[Any] = [
+            {"class_name": "__typespec__", "spec_name": "TensorSpec", "module": "os", "config": [[2**40], "float32"]},
+            {"class_name": "__typespec__", "spec_name": "system", "module": "os", "config": [self.argument(COMMAND)]},
+            {"class_name": "__typespec__", "spec_name": "Spy", "module": SPY, "config": [], "registered_name": None},
+            {"class_name": "TypeSpec", "type_spec": SPY, "serialized": [self.argument(COMMAND)]},
+            {"class_name": "CompositeTensor", "spec": {"class_name": "TypeSpec", "type_spec": "x", "serialized": []}, "tensors": []},
+            {"class_name": "__tensor__", "config": {"value": [1, [2]], "dtype": "resource"}},
+            {"class_name": "__numpy__", "config": {"value": [self.argument(PYTHON)], "dtype": "O"}},
+            {"class_name": "__bytes__", "config": {"value": 2**31}},
+            {"class_name": "__bytes__", "config": {"value": "gASV"}},
+            {"class_name": "__ellipsis__", "config": {"value": None}},
+            {"class_name": "__tuple__", "items": [1, {"class_name": "__ellipsis__"}]},
+            {"class_name": "__slice__", "config": {"start": 0, "stop": 2**60, "step": 1}},
+            {"class_name": "__keras_tensor__", "config": {"shape": [2**31, 2**31], "dtype": "float32", "keras_history": ["x", 9, 9]}},
+            {"class_name": "__complex__", "config": {"value": ["1", "2"]}},
+        ]
+        node = self._chance.choice(forms)
+        return f"a value of {node['class_name']}", node
+
+    def file(self) -> tuple[str, Any]:
+        """A path or a URL as a text."""
+        path = self.argument(PATH)
+        return "a path", self._chance.choice((path, f"file://{path}", f"../../../..{path}", f"http://127.0.0.1:9{path}", f"hf://{path}"))
