@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 
+from tests.saved.mutations.canary import Canary
 from tests.saved.mutations.values import Mutator
 
 Members = dict[str, bytes]
@@ -29,10 +30,10 @@ def write(path: pathlib.Path, members: Members, method: int = zipfile.ZIP_STORED
             archive.writestr(name, value)
 
 
-def mutate(mutator: Mutator, path: pathlib.Path) -> str:
+def mutate(mutator: Mutator, path: pathlib.Path, canary: Canary) -> str:
     """Change an archive in its place, and return what was done."""
     ways: list[Callable[[Mutator, pathlib.Path], str]] = [
-        _member, _removed, _duplicate, _bomb, _bomb, _many, _names, _header, _header, _header, _header, _around, _structure,
+        _member, _removed, _duplicate, _bomb, _bomb, _many, lambda *given: _names(*given, str(canary.touched)), _header, _header, _header, _header, _around, _structure,
         _structure, _structure, _cut, _overlapping, _asset, _zip64, _comment,
     ]  # fmt: skip
     return mutator.random.choice(ways)(mutator, path)
@@ -113,9 +114,9 @@ def _many(mutator: Mutator, path: pathlib.Path) -> str:
     return f"{count} members more"
 
 
-def _names(mutator: Mutator, path: pathlib.Path) -> str:
+def _names(mutator: Mutator, path: pathlib.Path, elsewhere: str) -> str:
     members = members_of(path)
-    names = ["../../escaped", "/tmp/escaped", "assets/../../../escaped", "..\\escaped", "a" * 60_000, "assets/", "con/aux"]
+    names = ["../../escaped", elsewhere, "assets/../../../escaped", "..\\escaped", "a" * 60_000, "assets/", "con/aux"]
     names += ["assets/layers/../../../escaped", "é\u202e", "model.weights.h5/x", "\x1b[2J", "assets/_layer_checkpoint_dependencies"]
     for name in mutator.random.sample(names, 3):
         members[name] = b"text"

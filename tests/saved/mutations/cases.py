@@ -95,12 +95,10 @@ def make(kind: str, seed: int, folder: pathlib.Path, canary: Canary, sources: So
         "configs": lambda: _config(mutator, payloads, source, path, sources),
         "bytes": lambda: _bytes(mutator, path),
         "hdf5": lambda: _hdf5(mutator, source, path, canary),
-        "zip": lambda: archives.mutate(mutator, path),
+        "zip": lambda: archives.mutate(mutator, path, canary),
         "folders": lambda: folders.mutate(mutator, path, canary),
     }
     what = ways[way]()
-    if source.format in ("saved_model", "checkpoint", "v1"):
-        return Case(kind, seed, f"{source.name}: {what}", str(path), str(source.named))
     return Case(kind, seed, f"{source.name}: {what}", str(path), str(source.named))
 
 
