@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import pathlib
 import shutil
 import sys
@@ -50,10 +51,11 @@ class Failure:
     few: bool
 
     def __str__(self) -> str:
-        again = f"python -m tests.saved.fuzz_driver {self.kind} {self.seed}{' --few' if self.few else ''}"
-        return "\n  ".join(
-            [f"{self.kind}, seed {self.seed}: {self.what:.300}", *self.causes, *self.evidence.splitlines(), f"alone: {again}"]
-        )
+        lines = [f"{self.kind}, seed {self.seed}: {self.what:.300}", *self.causes, *self.evidence.splitlines()]
+        if self.kind in cases.KINDS:
+            few = " --few" if self.few else ""
+            lines.append(f"alone: python -m tests.saved.fuzz_driver {self.kind} {self.seed}{few}")
+        return "\n  ".join(lines)
 
 
 @dataclass
@@ -74,17 +76,14 @@ class Lane:
     """One process at a time, with a canary, a folder for its cases, and a watch of its own."""
 
     def __init__(self, base: pathlib.Path, found: Sources, few: bool, limits: dict[str, Limits] | None = None) -> None:
-        self._base, self._sources, self._few = base, found, few
+        self.base, self._sources, self._few = base, found, few
         self._limits = limits or {}
         self.canary = Canary(base)
         self._watch = watching.Watch(self.canary.folder) if watching.IS_SUPPORTED else None
         self._processes: dict[str, Process] = {}
         self.results = Results()
 
-    def __enter__(self) -> Lane:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
+    def close(self) -> None:
         for process in self._processes.values():
             process.stop()
         if self._watch is not None:
@@ -97,7 +96,7 @@ class Lane:
             if process.cases < CASES_OF_A_PROCESS and process.growth() < _GROWTH:
                 return process
             process.stop()
-        folder = self._base / f"{sort}.process"
+        folder = self.base / f"{sort}.process"
         process = self._processes[sort] = Process(sort, folder, self.canary.modules)
         for source in _honest(self._sources):
             if sort == INSPECTION or source.format in ("keras", "h5", "saved_model"):
@@ -112,7 +111,7 @@ class Lane:
 
     def run(self, kind: str, seed: int, keep: pathlib.Path | None = None) -> None:
         """Run a case."""
-        folder = self._base / "case"
+        folder = self.base / "case"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         case = cases.make(kind, seed, folder, self.canary, self._sources)
@@ -123,8 +122,8 @@ class Lane:
 
     def request(self, action: str, path: str, honest: str = "", *, kind: str = "", seed: int = 0, what: str = "") -> None:
         """Have a process do something, and note what came of it."""
-        process = self.process(INSPECTION if action == "inspect" else FRAMEWORKS)
-        folder = self._base / "case"
+        process = self.process(INSPECTION if action in ("inspect", "hole") else FRAMEWORKS)
+        folder = self.base / "case"
         folder.mkdir(exist_ok=True)
         before = _files(folder)
         if self._watch is not None:
@@ -139,7 +138,7 @@ class Lane:
         causes += [f"heard: {event}" for event in answer.events]
         if answer.outcome in ("raised", "odd"):
             causes.append(f"{answer.outcome}: {answer.detail}")
-        left = [*process.left_behind(), *(set(_files(folder)) ^ set(before)), *self._base.rglob("escaped*")]
+        left = [*process.left_behind(), *(set(_files(folder)) ^ set(before)), *self.base.rglob("escaped*")]
         if left:
             causes.append(f"changed files: {', '.join(map(str, left))}")
         self.results.outcomes[kind, answer.outcome] += 1
@@ -207,7 +206,7 @@ def run(chosen: Sequence[tuple[str, int]], few: bool, keep: pathlib.Path | None 
 
             def work(number: int = number, part: Any = part) -> None:
                 try:
-                    with Lane(base / f"lane{number}", found, few) as lane:
+                    with contextlib.closing(Lane(base / f"lane{number}", found, few)) as lane:
                         _run(lane, part, keep, tells)
                         whole.failures += lane.results.failures
                         whole.outcomes += lane.results.outcomes

@@ -107,8 +107,7 @@ def _layer(mutator: Mutator, payloads: Payloads, root: Any) -> str:
     layers = mutator.random.choice(lists)
     position = mutator.random.choice([number for number, each in enumerate(layers) if isinstance(each, dict)])
     replaced = layers[position]
-    what, node, argument = payloads.layer_with_argument()
-    others = {} if mutator.random.random() < 0.5 else {"contents": "text", "name": None}
+    what, node, (argument, others) = payloads.layer_with_argument()
     if "inbound_nodes" in replaced:
         node["name"] = node["config"]["name"] = "spy"
         if any(isinstance(each, dict) and "args" in each for layer in layers for each in _nodes(layer)):

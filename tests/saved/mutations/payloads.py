@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import codecs
 import marshal
 import random
@@ -73,6 +72,10 @@ class Payloads:
     def __init__(self, chance: random.Random, canary: Canary) -> None:
         self._chance, self._canary = chance, canary
 
+    def _function(self) -> tuple[str, str, str]:
+        # Those that are sure to do something, half of the time.
+        return self._chance.choice(FUNCTIONS if self._chance.random() < 0.5 else [FUNCTIONS[0], FUNCTIONS[3], FUNCTIONS[-2]])
+
     def argument(self, kind: str) -> Any:
         touched = str(self._canary.touched)
         if kind == COMMAND:
@@ -95,7 +98,7 @@ class Payloads:
 
     def function(self) -> tuple[str, Any]:
         """A function or class by module and name, in one of the forms that loaders know."""
-        module, name, kind = self._chance.choice(FUNCTIONS)
+        module, name, kind = self._function()
         argument = self.argument(kind)
         forms: list[Any] = [
             {"module": module, "class_name": "function", "config": name, "registered_name": name},
@@ -113,7 +116,7 @@ class Payloads:
 
     def built(self) -> tuple[str, Any]:
         """A class that is to be made from settings."""
-        module, name, kind = self._chance.choice(FUNCTIONS)
+        module, name, kind = self._function()
         keys = {COMMAND: "command", PYTHON: "source", LIST: "args", PATH: "path"}
         settings = {self._chance.choice((keys.get(kind, "name"), "name", "fn", "fname", "filepath")): self.argument(kind)}
         node = {"module": module, "class_name": name, "config": settings}
@@ -122,23 +125,27 @@ class Payloads:
 
     def code(self) -> tuple[str, Any]:
         """Bytecode, in one of the forms that lambdas have."""
-        text = f"__import__('os').system({self.argument(COMMAND)!r})"
-        code = compile(f"lambda *args, **kwargs: {text}", "<lambda>", "eval").co_consts[0]
-        encoded = codecs.encode(marshal.dumps(code), "base64").decode("ascii")
-        plain = base64.b64encode(marshal.dumps(code)).decode("ascii")
+        encoded = self.bytecode()
+        plain = encoded.replace("\n", "")
         forms: list[Any] = [
             {"class_name": "__lambda__", "config": {"code": encoded, "defaults": None, "closure": None}},
             {"class_name": "__lambda__", "config": {"value": plain}},
             [encoded, None, None],
             {"class_name": "function", "config": [encoded, None, None]},
-            {"class_name": "Lambda", "config": self._lambda([encoded, None, None], "lambda")},
-            {"class_name": "Lambda", "config": self._lambda([encoded, None, None], "raw"), "module": "keras.layers"},
-            {"class_name": "keras>Lambda", "config": self._lambda({"class_name": "__lambda__", "config": {"code": encoded}}, "lambda")},
-            self._lambda([encoded, None, None], "lambda"),
+            {"class_name": "Lambda", "config": self.lambda_settings([encoded, None, None], "lambda")},
+            {"class_name": "Lambda", "config": self.lambda_settings([encoded, None, None], "raw"), "module": "keras.layers"},
+            {"class_name": "keras>Lambda", "config": self.lambda_settings({"class_name": "__lambda__", "config": {"code": encoded}}, "lambda")},
+            self.lambda_settings([encoded, None, None], "lambda"),
         ]
         return "bytecode", self._chance.choice(forms)
 
-    def _lambda(self, function: Any, kind: str, module: str | None = None) -> dict[str, Any]:
+    def bytecode(self) -> str:
+        """Return a lambda that runs the command, as frameworks write lambdas."""
+        text = f"__import__('os').system({self.argument(COMMAND)!r})"
+        code = compile(f"lambda *args, **kwargs: {text}", "<lambda>", "eval").co_consts[0]
+        return codecs.encode(marshal.dumps(code), "base64").decode("ascii")
+
+    def lambda_settings(self, function: Any, kind: str, module: str | None = None) -> dict[str, Any]:
         settings = {"name": "spy", "trainable": True, "dtype": "float32", "function": function, "function_type": kind}
         settings |= {"module": module, "output_shape": None, "output_shape_type": "raw", "output_shape_module": None}
         if self._chance.random() < 0.3:
@@ -152,31 +159,30 @@ class Payloads:
         return self.layer_with_argument()[:2]
 
     def layer_with_argument(self) -> tuple[str, Any, Any]:
-        """The same with what it is to be called with."""
+        """The same with what it is to be called with: a value, and a dict of arguments."""
         make: Callable[[], tuple[str, Any, Any]] = self._chance.choice(
             (self._named_lambda, self._named_lambda, self._op, self._op, self._reading)
         )
         return make()
 
     def _named_lambda(self) -> tuple[str, Any, Any]:
-        module, name, kind = self._chance.choice(FUNCTIONS)
+        module, name, kind = self._function()
         reference: Any = {"module": module, "class_name": "function", "config": name, "registered_name": name}
-        if self._chance.random() < 0.4:
-            settings = self._lambda(name, self._chance.choice(("function", "raw")), module)
-        else:
-            settings = self._lambda(reference, self._chance.choice(("function", "raw", "lambda")), module)
-            if self._chance.random() < 0.7:
-                # As the newer format has it.
-                for key in ("function_type", "module", "output_shape_type", "output_shape_module"):
-                    settings.pop(key)
+        function = self._chance.choice((name, f"{module}.{name}", reference, reference, reference, reference))
+        kind_of = self._chance.choice(("function", "function", "function", "raw", "lambda"))
+        settings = self.lambda_settings(function, kind_of, module)
+        if self._chance.random() < 0.3:
+            # As Keras 3 has it; tf_keras asks for them.
+            for key in ("function_type", "module", "output_shape_type", "output_shape_module"):
+                settings.pop(key)
         node = {"class_name": self._chance.choice(("Lambda", "Lambda", "Lambda", "Lambda", "keras>Lambda")), "config": settings, "name": "spy"}
         if self._chance.random() < 0.7:
             node |= {"module": "keras.layers", "registered_name": None}
-        return f"a Lambda of {module}.{name}", node, self.argument(kind)
+        return f"a Lambda of {module}.{name}", node, [self.argument(kind), {}]
 
     def _op(self) -> tuple[str, Any, Any]:
-        symbol = self._chance.choice(SYMBOLS)
-        name = self._chance.choice(("TFOpLambda", "TFOpLambda", "SlicingOpLambda", "ClassMethod", "InstanceMethod", "InstanceProperty"))
+        symbol = self._chance.choice(SYMBOLS if self._chance.random() < 0.5 else SYMBOLS[:4])
+        name = self._chance.choice(("TFOpLambda",) * 5 + ("SlicingOpLambda", "ClassMethod", "InstanceMethod", "InstanceProperty"))
         settings = {"name": "spy", "trainable": True, "dtype": "float32", "function": symbol}
         if name == "ClassMethod":
             owner, _, method = symbol.rpartition(".")
@@ -187,7 +193,10 @@ class Payloads:
         node: dict[str, Any] = {"class_name": name, "config": settings, "name": "spy"}
         if self._chance.random() < 0.5:
             node |= {"module": module, "registered_name": name}
-        return f"{name} of {symbol}", node, self.argument(PATH)
+        path, arguments = self.argument(PATH), self._chance.choice(({}, {"name": None}, {"contents": "text"}))
+        if symbol.startswith("raw_ops.") and self._chance.random() < 0.7:
+            arguments = {"filename": path, **arguments}
+        return f"{name} of {symbol}", node, [path, arguments]
 
     def _reading(self) -> tuple[str, Any, Any]:
         name = self._chance.choice(LAYER_CLASSES)
@@ -203,7 +212,7 @@ class Payloads:
         elif name == "TFSMLayer":
             settings = {"name": "spy", "filepath": str(self._canary.folder / "saved_model"), "call_endpoint": "serve"}
         node = {"module": self._chance.choice(MODULES), "class_name": name, "config": settings, "registered_name": name, "name": "spy"}
-        return f"a {name} that reads", node, path
+        return f"a {name} that reads", node, [path, {}]
 
     def typed(self) -> tuple[str, Any]:
         """A value of a type that JSON has not."""
