@@ -9,6 +9,8 @@ import sysconfig
 import tempfile
 from typing import Any
 
+from tests.saved.mutations.canary import SPY
+
 _NEVER = (
     "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "os.startfile", "os.kill", "os.killpg",
     "subprocess.Popen", "pty.spawn", "socket.", "urllib.", "ftplib.", "smtplib.", "http.client.", "webbrowser.",
@@ -57,6 +59,8 @@ class Audit:
 
     def stop(self) -> list[str]:
         self._listens = False
+        # It is to be imported anew where the next file has it imported.
+        sys.modules.pop(SPY, None)
         return self._events[:_LONGEST]
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.saved.mutations.payloads import Payloads
+from tests.saved.mutations.payloads import KERAS3, NEW, OLD, Payloads
 from tests.saved.mutations.values import Mutator, Place, copied, places
 
 BIG = [0, -1, 10**3, 10**5, 10**7, 10**9, 2**31, 2**40, 2**62, 2**64, 1e30, True, None, [10**6, 10**6], [2**31] * 8, "9" * 50]
@@ -53,10 +53,12 @@ def mutated(mutator: Mutator, payloads: Payloads, config: Any, others: Sequence[
         others: configs of other files.
     """
     root = {"root": copied(config)}
+    payloads.dialect = _dialect(config)
     ways: list[Callable[[], str]] = [
         lambda: _anywhere(mutator, payloads, root),
         lambda: _added(mutator, payloads, root),
         lambda: _by_name(mutator, payloads, root),
+        lambda: _layer(mutator, payloads, root),
         lambda: _layer(mutator, payloads, root),
         lambda: _layer(mutator, payloads, root),
         lambda: _layer(mutator, payloads, root),
@@ -67,6 +69,15 @@ def mutated(mutator: Mutator, payloads: Payloads, config: Any, others: Sequence[
     ]
     count = mutator.random.choice((1, 1, 1, 2, 3))
     return "; ".join(mutator.random.choice(ways)() for _ in range(count)), root["root"]
+
+
+def _dialect(config: Any) -> str:
+    keys = {key for _, key in places(config) if isinstance(key, str)}
+    if keys & {"args", "batch_shape"}:
+        return KERAS3
+    layers = [value for parent, key in places(config) if key == "layers" and isinstance(value := parent[key], list)]
+    modules = any(isinstance(each, dict) and "module" in each for value in layers for each in value)
+    return NEW if modules or not layers else OLD
 
 
 def _keyed(mutator: Mutator, root: Any, keys: Sequence[str]) -> Place:
@@ -107,15 +118,13 @@ def _layer(mutator: Mutator, payloads: Payloads, root: Any) -> str:
     layers = mutator.random.choice(lists)
     position = mutator.random.choice([number for number, each in enumerate(layers) if isinstance(each, dict)])
     replaced = layers[position]
-    what, node, (argument, others) = payloads.layer_with_argument()
+    if "inbound_nodes" in replaced or mutator.random.random() < 0.3:
+        what, node, (argument, others) = payloads.layer_with_argument()
+    else:
+        # What stands in a row is called with what comes before it.
+        (what, node), argument, others = payloads.nested(), None, {}
     if "inbound_nodes" in replaced:
-        node["name"] = node["config"]["name"] = "spy"
-        if any(isinstance(each, dict) and "args" in each for layer in layers for each in _nodes(layer)):
-            node["inbound_nodes"] = [{"args": [argument], "kwargs": others}]
-        else:
-            node["inbound_nodes"] = mutator.random.choice(
-                ([["_CONSTANT_VALUE", -1, argument, others]], [[["_CONSTANT_VALUE", -1, argument, others]]])
-            )
+        node["inbound_nodes"] = payloads.calls(argument, others)
         if mutator.random.random() < 0.2:
             node["inbound_nodes"] = replaced["inbound_nodes"]
     if mutator.random.random() < 0.15:
@@ -132,11 +141,6 @@ def _layer(mutator: Mutator, payloads: Payloads, root: Any) -> str:
             node["config"]["name"] = replaced["name"]
     layers[position] = node
     return f"{what} as layer {position}"
-
-
-def _nodes(layer: Any) -> list[Any]:
-    nodes = layer.get("inbound_nodes") if isinstance(layer, dict) else None
-    return nodes if isinstance(nodes, list) else []
 
 
 def _other_class(mutator: Mutator, root: Any) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 from tests.saved.mutations.canary import SPY, Canary
 
 COMMAND, PYTHON, PATH, LIST = "command", "python", "path", "list"
+# How configs are written: in H5 files and SavedModels of tf_keras, in its `.keras` files, and by Keras 3.
+OLD, NEW, KERAS3 = "old", "new", "keras3"
 # Module, name, and what it takes.
 FUNCTIONS = [
     ("os", "system", COMMAND),
@@ -71,6 +73,8 @@ class Payloads:
 
     def __init__(self, chance: random.Random, canary: Canary) -> None:
         self._chance, self._canary = chance, canary
+        # How the config is written that a node is for.
+        self.dialect = NEW
 
     def _function(self) -> tuple[str, str, str]:
         # Those that are sure to do something, half of the time.
@@ -92,7 +96,7 @@ class Payloads:
     def node(self) -> tuple[str, Any]:
         """Return what it is and a node for any place."""
         make: Callable[[], tuple[str, Any]] = self._chance.choice(
-            (self.function, self.function, self.function, self.built, self.code, self.layer, self.typed, self.file)
+            (self.function, self.function, self.function, self.built, self.code, self.layer, self.nested, self.nested, self.typed, self.file)
         )
         return make()
 
@@ -168,17 +172,44 @@ class Payloads:
     def _named_lambda(self) -> tuple[str, Any, Any]:
         module, name, kind = self._function()
         reference: Any = {"module": module, "class_name": "function", "config": name, "registered_name": name}
-        function = self._chance.choice((name, f"{module}.{name}", reference, reference, reference, reference))
+        texts = (name, name, f"{module}.{name}", f"{module}>{name}")
+        function = self._chance.choice((*texts, reference) if self._is(OLD) else (reference, reference, reference, *texts))
         kind_of = self._chance.choice(("function", "function", "function", "raw", "lambda"))
         settings = self.lambda_settings(function, kind_of, module)
-        if self._chance.random() < 0.3:
-            # As Keras 3 has it; tf_keras asks for them.
+        if self._is(KERAS3):
+            # It does without them; tf_keras asks for them.
             for key in ("function_type", "module", "output_shape_type", "output_shape_module"):
                 settings.pop(key)
-        node = {"class_name": self._chance.choice(("Lambda", "Lambda", "Lambda", "Lambda", "keras>Lambda")), "config": settings, "name": "spy"}
-        if self._chance.random() < 0.7:
+        node = {"class_name": self._chance.choice(("Lambda",) * 6 + ("keras>Lambda",)), "config": settings, "name": "spy"}
+        if not self._is(OLD):
             node |= {"module": "keras.layers", "registered_name": None}
         return f"a Lambda of {module}.{name}", node, [self.argument(kind), {}]
+
+    def _is(self, dialect: str) -> bool:
+        """Return whether to write in a dialect; sometimes it is not that of the file."""
+        return (self.dialect == dialect) != (self._chance.random() < 0.12)
+
+    def nested(self) -> tuple[str, Any]:
+        """A model of its own, of an input and of a layer that is called with something else."""
+        what, node, (argument, others) = self.layer_with_argument()
+        size, place = [None, 1], ["spy_input", 0, 0]
+        node["inbound_nodes"] = self.calls(argument, others)
+        settings = {"name": "spy_input", "dtype": "float32", "batch_shape" if self.dialect == KERAS3 else "batch_input_shape": size}
+        first = {"class_name": "InputLayer", "config": settings, "name": "spy_input", "inbound_nodes": []}
+        model = {"name": "spy_model", "trainable": True, "layers": [first, node], "input_layers": [place], "output_layers": [place]}
+        found: dict[str, Any] = {"class_name": self._chance.choice(("Functional", "Functional", "Model")), "config": model}
+        if self.dialect != OLD:
+            first |= {"module": "keras.layers", "registered_name": None}
+            found |= {"module": "keras.src.models.functional" if self.dialect == KERAS3 else "keras.src.engine.functional"}
+            found |= {"registered_name": found["class_name"]}
+        return f"a model with {what}", found
+
+    def calls(self, argument: Any, others: dict[str, Any]) -> list[Any]:
+        """Return how a model calls a layer with a value."""
+        if self.dialect == KERAS3:
+            return [{"args": [argument], "kwargs": others}]
+        call = ["_CONSTANT_VALUE", -1, argument, others]
+        return [call] if self._chance.random() < 0.5 else [[call]]
 
     def _op(self) -> tuple[str, Any, Any]:
         symbol = self._chance.choice(SYMBOLS if self._chance.random() < 0.5 else SYMBOLS[:4])
@@ -191,9 +222,9 @@ class Payloads:
             settings |= {"attr_name": "__class__", "method_name": "__reduce__"}
         module = self._chance.choice(("tf_keras.src.layers.core.tf_op_layer", "keras.src.layers.core.tf_op_layer"))
         node: dict[str, Any] = {"class_name": name, "config": settings, "name": "spy"}
-        if self._chance.random() < 0.5:
+        if not self._is(OLD):
             node |= {"module": module, "registered_name": name}
-        path, arguments = self.argument(PATH), self._chance.choice(({}, {"name": None}, {"contents": "text"}))
+        path, arguments = self.argument(PATH), self._chance.choice(({}, {"contents": "text"}, {"contents": "text"}))
         if symbol.startswith("raw_ops.") and self._chance.random() < 0.7:
             arguments = {"filename": path, **arguments}
         return f"{name} of {symbol}", node, [path, arguments]
