@@ -11,22 +11,41 @@ from typing import Any
 
 from tests.saved.mutations.canary import SPY
 
+# The starts of events.
 _NEVER = (
-    "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "os.startfile", "os.kill", "os.killpg",
-    "subprocess.Popen", "pty.spawn", "socket.", "urllib.", "ftplib.", "smtplib.", "http.client.", "webbrowser.",
-    "ctypes.dlopen", "pickle.find_class", "shutil.chown", "os.chown", "os.chmod", "os.chflags",
-    "builtins.input", "builtins.breakpoint", "cpython.run_", "code.__new__", "signal.pthread_kill", "syslog.", "sqlite3.",
-)  # fmt: skip
+    *("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.startfile", "os.kill", "subprocess.Popen"),
+    *("pty.spawn", "socket.", "urllib.", "ftplib.", "smtplib.", "http.client.", "webbrowser.", "ctypes.dlopen"),
+    *(
+        "pickle.find_class",
+        "shutil.chown",
+        "os.chown",
+        "os.chmod",
+        "os.chflags",
+        "builtins.input",
+        "builtins.breakpoint",
+    ),
+    *("builtins.breakpoint", "cpython.run_", "code.__new__", "signal.pthread_kill", "syslog.", "sqlite3."),
+)
 # What they take first is a path; some take another.
 _WRITES = (
-    "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.utime", "os.setxattr",
-    "shutil.rmtree", "shutil.copyfile", "shutil.copymode", "shutil.copystat", "shutil.copytree", "shutil.move", "shutil.make_archive",
-    "shutil.unpack_archive", "tempfile.mkstemp", "tempfile.mkdtemp",
-)  # fmt: skip
+    *("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.utime"),
+    *("os.setxattr", "shutil.rmtree", "shutil.copy", "shutil.move", "shutil.make_archive", "shutil.unpack_archive"),
+    *("tempfile.mkstemp", "tempfile.mkdtemp"),
+)
 _READS = ("os.listdir", "os.scandir", "os.walk", "os.chdir", "glob.glob")
 _SYSTEM = ("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/sys/", "/dev/null", "/dev/urandom", "/etc/mime.types")
 # Imported where something is wrong, or first asked for.
-_LAZY = {"traceback", "linecache", "difflib", "encodings", "unicodedata", "textwrap", "pprint", "_strptime", "stringprep"}
+_LAZY = {
+    "traceback",
+    "linecache",
+    "difflib",
+    "encodings",
+    "unicodedata",
+    "textwrap",
+    "pprint",
+    "_strptime",
+    "stringprep",
+}
 _LONGEST = 20
 
 
@@ -45,6 +64,8 @@ class Audit:
         roots |= {path for path in sys.path if path.endswith(("site-packages", "dist-packages"))} | {site.getuserbase()}
         self._roots = tuple(f"{os.path.realpath(root)}{os.sep}" for root in roots)
         sys.addaudithook(self._hear)
+        # Python reports imports by statements only.
+        sys.meta_path.insert(0, self)
 
     def start(self, folder: str, learns: bool = False) -> None:
         """Listen from now on.
@@ -63,6 +84,11 @@ class Audit:
         sys.modules.pop(SPY, None)
         return self._events[:_LONGEST]
 
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Note that a module is looked for, as a finder of modules that finds none."""
+        if self._listens and name.partition(".")[0] not in self._known:
+            self._note("import", f"import of {name!r}")
+
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self._listens:
             return
@@ -70,21 +96,21 @@ class Audit:
         self._listens = False
         try:
             found = self._judged(event, arguments)
-            if found and found not in self._learned:
-                if self._learns:
-                    self._learned.add(found)
-                if not self._learns or event.startswith(("os.system", "subprocess", "socket")):
-                    self._events.append(found)
+            if found:
+                self._note(event, found)
         finally:
             self._listens = True
+
+    def _note(self, event: str, found: str) -> None:
+        if self._learns:
+            self._learned.add(found)
+        if found not in self._learned or event.startswith(("os.system", "subprocess", "socket")):
+            self._events.append(found)
 
     def _judged(self, event: str, arguments: tuple[Any, ...]) -> str | None:
         """Return in words what is wrong about an event, if something is."""
         if event == "open":
             return self._opened(*arguments)
-        if event == "import":
-            name = str(arguments[0])
-            return None if name.partition(".")[0] in self._known else f"import of {name!r}"
         if event == "marshal.loads":
             # Python itself reads compiled modules like this.
             caller = sys._getframe(2).f_code.co_filename

@@ -120,9 +120,11 @@ class Lane:
         action = kind.partition("/")[0]
         self.request(action, case.path, case.honest, kind=kind, seed=seed, what=case.what)
 
-    def request(self, action: str, path: str, honest: str = "", *, kind: str = "", seed: int = 0, what: str = "") -> None:
+    def request(
+        self, action: str, path: str, honest: str = "", *, kind: str = "", seed: int = 0, what: str = ""
+    ) -> None:
         """Have a process do something, and note what came of it."""
-        process = self.process(INSPECTION if action in ("inspect", "hole") else FRAMEWORKS)
+        process = self.process(INSPECTION if action in ("inspect", "hole", "sleep") else FRAMEWORKS)
         folder = self.base / "case"
         folder.mkdir(exist_ok=True)
         before = _files(folder)
@@ -173,7 +175,13 @@ def prepare(base: pathlib.Path, few: bool) -> Sources:
     fresh.mkdir()
     process = Process(FRAMEWORKS, base / "builder", base)
     answer = process.ask(
-        {"action": "build", "path": str(fresh), "honest": "few" if few else "", "folder": str(fresh), "honest_file": True},
+        {
+            "action": "build",
+            "path": str(fresh),
+            "honest": "few" if few else "",
+            "folder": str(fresh),
+            "honest_file": True,
+        },
         Limits(300, 8 << 30, 300),
     )
     process.stop()
@@ -197,7 +205,9 @@ def run(chosen: Sequence[tuple[str, int]], few: bool, keep: pathlib.Path | None 
         base = pathlib.Path(name).resolve()
         found = prepare(base, few)
         if few:
-            parts = [[each for each in chosen if each[0].startswith("inspect/") == is_first] for is_first in (False, True)]
+            parts = [
+                [each for each in chosen if each[0].startswith("inspect/") == is_first] for is_first in (False, True)
+            ]
         else:
             parts = [list(chosen[0::2]), list(chosen[1::2])]
         errors: list[BaseException] = []

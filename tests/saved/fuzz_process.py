@@ -29,7 +29,8 @@ class Limits:
     Attributes:
         seconds: of time, if as many of computing went by: others may share the machine.
         memory: in bytes, of the whole process.
-        watchdog: seconds after which the process is killed.
+        watchdog: seconds after which the process is killed, if it has computed for `seconds` or hardly at all; where
+            it competes with others, after four times as many.
         refused: seconds in which a file is refused.
     """
 
@@ -86,7 +87,7 @@ class Process:
             )
         self.cases = 0
         self._buffer = b""
-        if self._line(_STARTING, None) is None:
+        if self._line(Limits(_STARTING, 1 << 40, _STARTING)) is None:
             self.stop()
             raise RuntimeError(f"it did not start: {self._last_errors()}")
         self._at_start = self._memory("VmRSS")
@@ -115,7 +116,7 @@ class Process:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
-        line = self._line(limits.watchdog, limits.memory * _FAR_TOO_MUCH)
+        line = self._line(limits)
         took, peak = time.monotonic() - started, self._memory("VmHWM")
         if line is None:
             return self._without_answer(took, limits)
@@ -144,13 +145,18 @@ class Process:
         self.stop()
         return Answer("died", causes=[cause], trace=self._last_errors())
 
-    def _line(self, seconds: float, memory: int | None) -> bytes | None:
+    def _line(self, limits: Limits) -> bytes | None:
         """Return the next line of its output; None if it ends, is silent too long or takes far too much memory."""
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
-        end = time.monotonic() + seconds
+        started, computing = time.monotonic(), self._computing()
         while b"\n" not in self._buffer:
-            if time.monotonic() > end or (memory is not None and self._memory("VmRSS") > memory):
+            took = time.monotonic() - started
+            if took > limits.watchdog:
+                computed = self._computing() - computing
+                if computed > limits.seconds or computed < took / 100 or took > 4 * limits.watchdog:
+                    return None
+            if self._memory("VmRSS") > limits.memory * _FAR_TOO_MUCH:
                 return None
             ready, _, _ = select.select([descriptor], [], [], 0.05)
             if ready:
@@ -163,7 +169,9 @@ class Process:
 
     def _last_errors(self) -> str:
         lines = [line[:200] for line in self._errors.read_text("utf-8", "replace").splitlines() if line.strip()]
-        start = max((number for number, line in enumerate(lines) if "most recent call first" in line), default=len(lines) - 5)
+        start = max(
+            (number for number, line in enumerate(lines) if "most recent call first" in line), default=len(lines) - 5
+        )
         return "\n".join(lines[max(start - 2, 0) : start + 20])
 
     def left_behind(self) -> list[pathlib.Path]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import functools
+import importlib
 import json
 import math
 import os
@@ -19,7 +20,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from mpls.errors import MplsError, SavedStateError
@@ -35,7 +36,7 @@ _LONGEST_MESSAGE = 20_000
 Answer = dict[str, Any]
 
 
-class Odd(Exception):  # noqa: N818 - no error of the code under test
+class Odd(Exception):
     """A file was read, and what came out should not have."""
 
 
@@ -179,27 +180,24 @@ def _build(path: str, honest: str) -> None:
 
 def _hole(path: str, honest: str) -> None:
     """What the harness is to see; for its own tests."""
-    if path == "sleep":
-        time.sleep(60)
-    elif path == "spin":
-        end = time.process_time() + float(honest)
-        while time.process_time() < end:
-            pass
-    elif path == "memory":
-        block = bytearray(int(honest))
-        block[:: 4096] = b"x" * len(block[::4096])
-    elif path == "crash":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    elif path == "open":
-        pathlib.Path(honest).read_bytes()
-    elif path == "command":
-        os.system(honest)
-    elif path == "import":
-        __import__(honest)
-    elif path == "raise":
-        raise KeyError(honest)
-    elif path == "leave":
-        (pathlib.Path(honest) / "left").write_text("")
+    holes: dict[str, Callable[[], Any]] = {
+        "nothing": lambda: None,
+        "spin": lambda: _spin(float(honest)),
+        "memory": lambda: bytearray(b"x") * int(honest),
+        "crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+        "open": lambda: pathlib.Path(honest).read_bytes(),
+        "command": lambda: os.system(honest),
+        "import": lambda: importlib.import_module(honest),
+        "raise": lambda: {}[honest],
+        "leave": lambda: (pathlib.Path(honest) / "left").write_text(""),
+    }
+    holes[path]()
+
+
+def _spin(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
 
 
 def _natively(path: str, honest: str) -> None:
@@ -217,6 +215,7 @@ _ACTIONS = {
     "from_config": _from_config,
     "build": _build,
     "hole": _hole,
+    "sleep": lambda path, honest: time.sleep(60),
     "natively": _natively,
 }
 
@@ -256,14 +255,16 @@ def main(sort: str) -> None:
     os.dup2(2, 1)
     faulthandler.enable()
     _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES if most == resource.RLIM_INFINITY else min(most, _ADDRESSES), most))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (_ADDRESSES if most == resource.RLIM_INFINITY else min(most, _ADDRESSES), most)
+    )
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sort == "frameworks":
         import keras  # noqa: F401
         import tf_keras  # noqa: F401
 
-        import mpls.keras
-        from tests.saved.mutations import fresh  # noqa: F401 - registers what its files name
+        # Registers what its files name.
+        from tests.saved.mutations import fresh  # noqa: F401
     audit = Audit()
     answers.write("{}\n")
     answers.flush()

@@ -12,7 +12,14 @@ import sys
 _ACCESS, _MODIFY, _ATTRIBUTES, _OPEN, _CREATE, _DELETE = 0x1, 0x2, 0x4, 0x20, 0x100, 0x200
 _MOVED = 0xC0
 _ALL = _ACCESS | _MODIFY | _ATTRIBUTES | _OPEN | _CREATE | _DELETE | _MOVED
-_NAMES = {_ACCESS: "read", _MODIFY: "changed", _ATTRIBUTES: "attributes", _OPEN: "opened", _CREATE: "made", _DELETE: "deleted"}
+_NAMES = {
+    _ACCESS: "read",
+    _MODIFY: "changed",
+    _ATTRIBUTES: "attributes",
+    _OPEN: "opened",
+    _CREATE: "made",
+    _DELETE: "deleted",
+}
 _NAMES |= {0x40: "moved away", 0x80: "moved here"}
 _HEADER = struct.Struct("iIII")
 

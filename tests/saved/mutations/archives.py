@@ -32,10 +32,9 @@ def write(path: pathlib.Path, members: Members, method: int = zipfile.ZIP_STORED
 
 def mutate(mutator: Mutator, path: pathlib.Path, canary: Canary) -> str:
     """Change an archive in its place, and return what was done."""
-    ways: list[Callable[[Mutator, pathlib.Path], str]] = [
-        _member, _removed, _duplicate, _bomb, _bomb, _many, lambda *given: _names(*given, str(canary.touched)), _header, _header, _header, _header, _around, _structure,
-        _structure, _structure, _cut, _overlapping, _asset, _zip64, _comment,
-    ]  # fmt: skip
+    ways: list[Callable[[Mutator, pathlib.Path], str]] = [_member, _removed, _duplicate, _bomb, _bomb, _many, _around]
+    ways += [_header] * 4 + [_structure] * 3 + [_cut, _overlapping, _asset, _zip64, _comment]
+    ways.append(lambda mutator, path: _names(mutator, path, str(canary.touched)))
     return mutator.random.choice(ways)(mutator, path)
 
 
@@ -72,7 +71,9 @@ def _duplicate(mutator: Mutator, path: pathlib.Path) -> str:
 
 def _bomb(mutator: Mutator, path: pathlib.Path) -> str:
     members = members_of(path)
-    name = mutator.random.choice([*sorted(members), *sorted(members), "assets/big", "variables.h5", "optimizer_weights.npz"])
+    name = mutator.random.choice(
+        [*sorted(members), *sorted(members), "assets/big", "variables.h5", "optimizer_weights.npz"]
+    )
     size = mutator.random.choice((100, 600, 1500)) << 20
     filler = mutator.random.choice((b" ", b"\x00"))
     start = members.get(name, b"") if mutator.random.random() < 0.7 else b""
@@ -117,7 +118,13 @@ def _many(mutator: Mutator, path: pathlib.Path) -> str:
 def _names(mutator: Mutator, path: pathlib.Path, elsewhere: str) -> str:
     members = members_of(path)
     names = ["../../escaped", elsewhere, "assets/../../../escaped", "..\\escaped", "a" * 60_000, "assets/", "con/aux"]
-    names += ["assets/layers/../../../escaped", "é\u202e", "model.weights.h5/x", "\x1b[2J", "assets/_layer_checkpoint_dependencies"]
+    names += [
+        "assets/layers/../../../escaped",
+        "é\u202e",
+        "model.weights.h5/x",
+        "\x1b[2J",
+        "assets/_layer_checkpoint_dependencies",
+    ]
     for name in mutator.random.sample(names, 3):
         members[name] = b"text"
     write(path, members)
@@ -135,7 +142,15 @@ def _header(mutator: Mutator, path: pathlib.Path) -> str:
         start = content.find(signature, start + 1)
     start = mutator.random.choice(starts)
     shift = 2 if signature == _CENTRAL else 0
-    fields = [("flags", 6, 2), ("method", 8, 2), ("crc", 14, 4), ("packed size", 18, 4), ("size", 22, 4), ("name", 26, 2), ("extra", 28, 2)]
+    fields = [
+        ("flags", 6, 2),
+        ("method", 8, 2),
+        ("crc", 14, 4),
+        ("packed size", 18, 4),
+        ("size", 22, 4),
+        ("name", 26, 2),
+        ("extra", 28, 2),
+    ]
     fields = [(name, offset + shift, width) for name, offset, width in fields]
     if signature == _CENTRAL:
         fields += [("comment", 32, 2), ("disk", 34, 2), ("offset", 42, 4), ("version", 6, 2)]
@@ -143,7 +158,23 @@ def _header(mutator: Mutator, path: pathlib.Path) -> str:
         fields = [("count", 8, 2), ("total", 10, 2), ("length", 12, 4), ("start", 16, 4), ("comment", 20, 2)]
     name, offset, width = mutator.random.choice(fields)
     old = int.from_bytes(content[start + offset : start + offset + width], "little")
-    pool = [0, 1, old + 1, max(old - 1, 0), old * 2, 8, 12, 14, 99, 2**16 - 1, 2**31, 2**32 - 1, len(content), old ^ 1, old ^ 0x800]
+    pool = [
+        0,
+        1,
+        old + 1,
+        max(old - 1, 0),
+        old * 2,
+        8,
+        12,
+        14,
+        99,
+        2**16 - 1,
+        2**31,
+        2**32 - 1,
+        len(content),
+        old ^ 1,
+        old ^ 0x800,
+    ]
     new = mutator.random.choice(pool) % (1 << 8 * width)
     content[start + offset : start + offset + width] = new.to_bytes(width, "little")
     path.write_bytes(bytes(content))
@@ -193,7 +224,9 @@ def _overlapping(mutator: Mutator, path: pathlib.Path) -> str:
 def _asset(mutator: Mutator, path: pathlib.Path) -> str:
     members = members_of(path)
     name = mutator.random.choice(("vocabulary.txt", "../../../escaped", "idf_weights.npy", "vocabulary", "x" * 200))
-    folder = mutator.random.choice(("assets/layers/string_lookup/", "assets/layers/text_vectorization/", "assets/", "layers/"))
+    folder = mutator.random.choice(
+        ("assets/layers/string_lookup/", "assets/layers/text_vectorization/", "assets/", "layers/")
+    )
     members[folder + name] = mutator.random.choice((b"one\ntwo", b"\xff\xfe\x00", b"", b"word\n" * 300_000))
     write(path, members)
     return f"{folder}{name} added"

@@ -12,6 +12,20 @@ import numpy as np
 MARK = 31337.0
 WORD = "canaryword"
 SPY = "fuzz_spy"
+_MODULE = """
+open(PATH, "w").close()
+
+def run(*args, **kwargs):
+    open(PATH, "w").close()
+
+class Spy:
+    def __init__(self, **kwargs):
+        run()
+
+    @classmethod
+    def from_config(cls, config):
+        return cls()
+"""
 SHAPES = ((4, 4), (2, 3), (3,), (1,), ())
 
 
@@ -26,9 +40,7 @@ class Canary:
     def __init__(self, base: pathlib.Path) -> None:
         self.folder, self.modules = base / "outside", base / "modules"
         self.modules.mkdir(parents=True)
-        touch = f"open({str(self.touched)!r}, 'w').close()\n"
-        text = f"{touch}\ndef run(*args, **kwargs):\n    {touch}\n\nclass Spy:\n    def __init__(self, **kwargs):\n        run()\n"
-        text += "\n    @classmethod\n    def from_config(cls, config):\n        return cls()\n"
+        text = _MODULE.replace("PATH", repr(str(self.touched)))
         (self.modules / f"{SPY}.py").write_text(text)
         self.fill()
 

@@ -10,16 +10,74 @@ from typing import Any
 from tests.saved.mutations.payloads import KERAS3, NEW, OLD, Payloads
 from tests.saved.mutations.values import Mutator, Place, copied, places
 
-BIG = [0, -1, 10**3, 10**5, 10**7, 10**9, 2**31, 2**40, 2**62, 2**64, 1e30, True, None, [10**6, 10**6], [2**31] * 8, "9" * 50]
+BIG = [
+    0,
+    -1,
+    10**3,
+    10**5,
+    10**7,
+    10**9,
+    2**31,
+    2**40,
+    2**62,
+    2**64,
+    1e30,
+    True,
+    None,
+    [10**6, 10**6],
+    [2**31] * 8,
+    "9" * 50,
+]
 SIZES = ["units", "filters", "input_dim", "output_dim", "kernel_size", "batch_input_shape", "batch_shape", "rate"]
-SIZES += ["max_tokens", "num_oov_indices", "output_sequence_length", "unroll", "axis", "n", "size", "padding", "strides"]
+SIZES += [
+    "max_tokens",
+    "num_oov_indices",
+    "output_sequence_length",
+    "unroll",
+    "axis",
+    "n",
+    "size",
+    "padding",
+    "strides",
+]
 SIZES += ["input_shape", "shape", "num_heads", "dilation_rate", "target_shape", "decay_steps", "seed", "depth"]
 NAMED = ["activation", "recurrent_activation", "kernel_initializer", "bias_initializer", "recurrent_initializer"]
-NAMED += ["kernel_regularizer", "activity_regularizer", "bias_regularizer", "kernel_constraint", "bias_constraint", "loss"]
-NAMED += ["embeddings_initializer", "beta_initializer", "gamma_initializer", "metrics", "weighted_metrics", "optimizer", "fn"]
+NAMED += [
+    "kernel_regularizer",
+    "activity_regularizer",
+    "bias_regularizer",
+    "kernel_constraint",
+    "bias_constraint",
+    "loss",
+]
+NAMED += [
+    "embeddings_initializer",
+    "beta_initializer",
+    "gamma_initializer",
+    "metrics",
+    "weighted_metrics",
+    "optimizer",
+    "fn",
+]
 NAMED += ["learning_rate", "dtype", "standardize", "split", "vocabulary", "merge_mode", "layer", "cell", "cells"]
-NAMED += ["function", "module", "registered_name", "build_config", "inner_optimizer", "optimizer_config", "keras_version"]
-NAMED += ["node_def", "custom_objects", "shared_object_id", "backward_layer", "model_config", "training_config", "backend"]
+NAMED += [
+    "function",
+    "module",
+    "registered_name",
+    "build_config",
+    "inner_optimizer",
+    "optimizer_config",
+    "keras_version",
+]
+NAMED += [
+    "node_def",
+    "custom_objects",
+    "shared_object_id",
+    "backward_layer",
+    "model_config",
+    "training_config",
+    "backend",
+]
 WRAPPERS = {"TimeDistributed": "layer", "Bidirectional": "layer", "RNN": "cell", "StackedRNNCells": "cells"}
 WRAPPERS |= {"SpectralNormalization": "layer", "Wrapper": "layer", "Residual": "layer", "Pipeline": "layers"}
 
@@ -39,7 +97,9 @@ def framework_names() -> tuple[list[str], list[str]]:
         names.update(dir(package.activations))
         names.update(dir(package.optimizers.schedules))
         # What their loaders look up beside: what modules import for themselves.
-        names.update(name for name in vars(package.src.losses if package is tf_keras else package.src.saving.serialization_lib))
+        names.update(
+            name for name in vars(package.src.losses if package is tf_keras else package.src.saving.serialization_lib)
+        )
     return sorted(names), sorted(modules)
 
 
@@ -130,7 +190,12 @@ def _layer(mutator: Mutator, payloads: Payloads, root: Any) -> str:
     if mutator.random.random() < 0.15:
         wrapper = mutator.random.choice(sorted(WRAPPERS))
         inner = {key: value for key, value in node.items() if key != "inbound_nodes"}
-        node = {**node, "class_name": wrapper, "module": "keras.layers", "config": {"name": "spy", WRAPPERS[wrapper]: inner}}
+        node = {
+            **node,
+            "class_name": wrapper,
+            "module": "keras.layers",
+            "config": {"name": "spy", WRAPPERS[wrapper]: inner},
+        }
         what += f" in {wrapper}"
     if mutator.random.random() < 0.6:
         layers.insert(mutator.random.choice((position, len(layers))), node)
@@ -199,7 +264,9 @@ def text(mutator: Mutator, config: Any) -> tuple[str, str]:
         start, end = mutator.random.choice((("[", "]"), ('{"config": ', "}"), ('{"class_name": "X", "config": ', "}")))
         written = _put(mutator, written, start * depth + "1" + end * depth)
     elif way == "surrogate":
-        written = _put(mutator, written, mutator.random.choice(('"\\ud800"', '"\\udfff\\ud800"', '"\\u0000"', '"\\u001b[2J"')))
+        written = _put(
+            mutator, written, mutator.random.choice(('"\\ud800"', '"\\udfff\\ud800"', '"\\u0000"', '"\\u001b[2J"'))
+        )
     elif way == "number":
         numbers = ("1e400", "-1e400", "NaN", "-Infinity", "9" * 5000, "1" + "0" * 100_000, "0." + "0" * 5000 + "1")
         written = _put(mutator, written, mutator.random.choice(numbers))

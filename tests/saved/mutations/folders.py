@@ -12,16 +12,50 @@ from tests.saved.mutations.canary import Canary
 from tests.saved.mutations.values import Mutator
 
 OPS = ["WriteFile", "ReadFile", "PyFunc", "EagerPyFunc", "PyFuncStateless", "MatchingFiles", "SaveV2", "RestoreV2"]
-OPS += ["PrintV2", "Const", "NoOp", "DebugIdentityV3", "InitializeTableFromTextFileV2", "Abort", "Fill", "Unknown", "XlaLaunch"]
-ROLES = ["_create_resource", "_initialize", "_destroy_resource", "_initializer", "__call__", "call_and_return_conditional_losses"]
-ROLES += ["signatures", "keras_api", "optimizer", "variables", "_self_saveable_object_factories", "table", "asset", "_asset_path"]
+OPS += [
+    "PrintV2",
+    "Const",
+    "NoOp",
+    "DebugIdentityV3",
+    "InitializeTableFromTextFileV2",
+    "Abort",
+    "Fill",
+    "Unknown",
+    "XlaLaunch",
+]
+ROLES = [
+    "_create_resource",
+    "_initialize",
+    "_destroy_resource",
+    "_initializer",
+    "__call__",
+    "call_and_return_conditional_losses",
+]
+ROLES += [
+    "signatures",
+    "keras_api",
+    "optimizer",
+    "variables",
+    "_self_saveable_object_factories",
+    "table",
+    "asset",
+    "_asset_path",
+]
 
 
 def mutate(mutator: Mutator, path: pathlib.Path, canary: Canary) -> str:
     """Change a SavedModel's folder, or the files of a checkpoint that a prefix names."""
     is_model = path.is_dir()
     if is_model and mutator.random.random() < 0.6:
-        ways: list[Callable[[Mutator, Any, Canary], str]] = [_ops, _planted, _planted, _objects, _objects, _assets, _sizes]
+        ways: list[Callable[[Mutator, Any, Canary], str]] = [
+            _ops,
+            _planted,
+            _planted,
+            _objects,
+            _objects,
+            _assets,
+            _sizes,
+        ]
         return _in_graph(mutator, path, canary, mutator.random.choice(ways))
     root = path if is_model else path.parent
     files = sorted(file for file in root.rglob("*") if file.is_file())
@@ -98,7 +132,10 @@ def _planted(mutator: Mutator, graph: Any, canary: Canary) -> str:
 def _add_op(nodes: Any, canary: Canary, reads: bool, ending: str) -> None:
     from tensorflow.core.framework import types_pb2
 
-    for name, value in (("planted_name", canary.secret(".txt") if reads else str(canary.touched)), ("planted_value", "text")):
+    for name, value in (
+        ("planted_name", canary.secret(".txt") if reads else str(canary.touched)),
+        ("planted_value", "text"),
+    ):
         node = nodes.add(name=name, op="Const")
         node.attr["dtype"].type = types_pb2.DT_STRING
         node.attr["value"].tensor.dtype = types_pb2.DT_STRING
@@ -138,13 +175,19 @@ def _objects(mutator: Mutator, graph: Any, canary: Canary) -> str:
     if way in ("number", "role") and node.children:
         child = mutator.random.choice(node.children)
         if way == "number":
-            child.node_id = mutator.random.choice((0, number, len(nodes), 2**31 - 1, -1, mutator.random.randrange(len(nodes))))
+            child.node_id = mutator.random.choice(
+                (0, number, len(nodes), 2**31 - 1, -1, mutator.random.randrange(len(nodes)))
+            )
         else:
             child.local_name = mutator.random.choice(ROLES)
     elif way == "identifier":
-        node.user_object.identifier = mutator.random.choice(("_tf_keras_layer", "_tf_keras_model", "optimizer", "os.system", ""))
+        node.user_object.identifier = mutator.random.choice(
+            ("_tf_keras_layer", "_tf_keras_model", "optimizer", "os.system", "")
+        )
     elif way == "metadata":
-        node.user_object.metadata = mutator.random.choice(("{}", "[]", '{"class_name": "Lambda", "config": {}}', "\x00"))
+        node.user_object.metadata = mutator.random.choice(
+            ("{}", "[]", '{"class_name": "Lambda", "config": {}}', "\x00")
+        )
     elif way == "shape":
         node.variable.dtype = mutator.random.choice((0, 1, 7, 20, 21, 9999))
         for size in (2**20, 2**20):

@@ -14,7 +14,19 @@ import numpy as np
 from tests.saved.mutations.canary import SHAPES, Canary
 from tests.saved.mutations.values import Mutator
 
-_SIGNATURES = (b"TREE", b"SNOD", b"HEAP", b"GCOL", b"OHDR", b"\x89HDF\r\n\x1a\n", b"FRHP", b"BTHD", b"OCHK", b"BTLF", b"FHDB")
+_SIGNATURES = (
+    b"TREE",
+    b"SNOD",
+    b"HEAP",
+    b"GCOL",
+    b"OHDR",
+    b"\x89HDF\r\n\x1a\n",
+    b"FRHP",
+    b"BTHD",
+    b"OCHK",
+    b"BTLF",
+    b"FHDB",
+)
 _CHUNK = 1 << 24
 
 
@@ -90,7 +102,9 @@ def _claim(mutator: Mutator, file: Any, name: str) -> str:
     shape = mutator.random.choice(((2**28,), (2**31, 2**10), (2**40,), (2**15, 2**15), (0, 2**40), (2**52,), (1,) * 32))
     dtype = mutator.random.choice(("float32", "float64", "int8", "S1000"))
     if mutator.random.random() < 0.5 and 0 not in shape:
-        file.create_dataset(name, shape, dtype, chunks=tuple(min(each, 1024) for each in shape[:1]) + (1,) * (len(shape) - 1))
+        file.create_dataset(
+            name, shape, dtype, chunks=tuple(min(each, 1024) for each in shape[:1]) + (1,) * (len(shape) - 1)
+        )
     else:
         # Contiguous, and allocated when it is written.
         space, kind = h5py.h5s.create_simple(shape), h5py.h5t.py_create(np.dtype(dtype))
@@ -115,7 +129,9 @@ def _type(mutator: Mutator, file: Any, name: str) -> str:
     shape = old.shape if isinstance(old, h5py.Dataset) else (3,)
     reference = old.ref
     del file[name]
-    kind = mutator.random.choice(("vlen", "text", "compound", "reference", "region", "opaque", "half", "long", "complex", "enum", "null"))
+    kind = mutator.random.choice(
+        ("vlen", "text", "compound", "reference", "region", "opaque", "half", "long", "complex", "enum", "null")
+    )
     dtypes: dict[str, Any] = {
         "vlen": h5py.vlen_dtype(np.float32),
         "text": h5py.string_dtype(),
@@ -142,7 +158,10 @@ def _attribute(mutator: Mutator, file: Any, name: str) -> str:
     owners = [(owner, key) for owner in _groups(file) for key in owner.attrs]
     owner, key = mutator.random.choice(owners) if owners else (file[name], "vars")
     if mutator.random.random() < 0.2:
-        owner, key = file, mutator.random.choice(("layer_names", "weight_names", "layer_names0", "keras_version", "backend"))
+        owner, key = (
+            file,
+            mutator.random.choice(("layer_names", "weight_names", "layer_names0", "keras_version", "backend")),
+        )
     choices: list[Callable[[], Any]] = [
         lambda: np.array([b"../x", b"/", b".", b""]),
         lambda: np.array(["d0"] * 3000, "S2"),
@@ -172,7 +191,9 @@ def _groups(file: Any) -> list[Any]:
 def _name(mutator: Mutator, file: Any, name: str) -> str:
     if name not in file:
         return "nothing"
-    chosen = mutator.random.choice((b"\xff\xfe", b"a" * 60_000, "é\u202e".encode(), b" ", b"\x1b[2J", b"vars\xd8", b"..."))
+    chosen = mutator.random.choice(
+        (b"\xff\xfe", b"a" * 60_000, "é\u202e".encode(), b" ", b"\x1b[2J", b"vars\xd8", b"...")
+    )
     parent, _, _ = name.rpartition("/")
     owner = file[parent] if parent else file
     # As bytes: they need not be text.

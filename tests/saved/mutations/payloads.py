@@ -9,63 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.saved.mutations.canary import SPY, Canary
+from tests.saved.mutations.hostile_names import COMMAND, FUNCTIONS, LAYER_CLASSES, LIST, MODULES, PATH, PYTHON, SYMBOLS
 
-COMMAND, PYTHON, PATH, LIST = "command", "python", "path", "list"
 # How configs are written: in H5 files and SavedModels of tf_keras, in its `.keras` files, and by Keras 3.
 OLD, NEW, KERAS3 = "old", "new", "keras3"
-# Module, name, and what it takes.
-FUNCTIONS = [
-    ("os", "system", COMMAND),
-    ("posix", "system", COMMAND),
-    ("os", "popen", COMMAND),
-    ("subprocess", "getoutput", COMMAND),
-    ("subprocess", "getstatusoutput", COMMAND),
-    ("subprocess", "check_output", LIST),
-    ("subprocess", "run", LIST),
-    ("subprocess", "Popen", LIST),
-    ("builtins", "eval", PYTHON),
-    ("builtins", "exec", PYTHON),
-    ("builtins", "open", PATH),
-    ("builtins", "__import__", SPY),
-    ("importlib", "import_module", SPY),
-    ("runpy", "run_path", PATH),
-    ("pickle", "loads", PYTHON),
-    ("marshal", "loads", PYTHON),
-    ("shutil", "rmtree", PATH),
-    ("os", "listdir", PATH),
-    ("os", "mkdir", PATH),
-    ("pathlib", "Path.touch", PATH),
-    ("numpy", "load", PATH),
-    ("numpy", "fromfile", PATH),
-    ("ctypes", "CDLL", PATH),
-    ("keras.utils", "get_file", PATH),
-    ("tf_keras.utils", "get_file", PATH),
-    ("keras.utils", "load_img", PATH),
-    ("keras.models", "load_model", PATH),
-    ("keras.saving", "load_model", PATH),
-    ("tf_keras.models", "load_model", PATH),
-    ("tf_keras.src.saving.legacy.hdf5_format", "load_model_from_hdf5", PATH),
-    ("tensorflow", "io.write_file", PATH),
-    ("tensorflow.io", "write_file", PATH),
-    ("tensorflow.io", "read_file", PATH),
-    ("tensorflow.io.gfile", "makedirs", PATH),
-    ("tensorflow.raw_ops", "WriteFile", PATH),
-    ("tensorflow", "load_library", PATH),
-    ("tensorflow", "saved_model.load", PATH),
-    (SPY, "run", PATH),
-    (SPY, "Spy", PATH),
-]
-# Symbols below `tensorflow`, as layers of ops name them, with arguments.
-SYMBOLS = ["io.write_file", "io.read_file", "raw_ops.WriteFile", "raw_ops.ReadFile", "io.gfile.makedirs", "io.matching_files"]
-SYMBOLS += ["py_function", "numpy_function", "py_func", "compat.v1.py_func", "raw_ops.PyFunc", "raw_ops.EagerPyFunc"]
-SYMBOLS += ["io.gfile.rmtree", "io.gfile.copy", "io.gfile.GFile", "load_library", "load_op_library", "saved_model.load"]
-SYMBOLS += ["keras.utils.get_file", "keras.models.load_model", "train.load_checkpoint", "raw_ops.SaveV2", "data.TextLineDataset"]
-SYMBOLS += ["raw_ops.RestoreV2", "print", "debugging.experimental.enable_dump_debug_info", "raw_ops.PrintV2", "summary.create_file_writer"]
-SYMBOLS += ["sysconfig.sys.modules", "os.system", "__builtins__.eval", "io.gfile.sys", "raw_ops.MatchingFiles", "Assert", "zeros"]
-LAYER_CLASSES = ["TorchModuleWrapper", "TFSMLayer", "JaxLayer", "FlaxLayer", "StringLookup", "IntegerLookup"]
-LAYER_CLASSES += ["TextVectorization", "Hashing", "Lambda", "TFOpLambda", "SlicingOpLambda", "ClassMethod"]
-LAYER_CLASSES += ["InstanceMethod", "InstanceProperty", "TensorFlowOpLayer", "AddLoss", "AddMetric", "KerasTensor"]
-MODULES = ["keras.layers", "keras.src.layers", "tf_keras.layers", "builtins", "tensorflow", "keras", "tf_keras.src", None]
 
 
 class Payloads:
@@ -78,7 +25,9 @@ class Payloads:
 
     def _function(self) -> tuple[str, str, str]:
         # Those that are sure to do something, half of the time.
-        return self._chance.choice(FUNCTIONS if self._chance.random() < 0.5 else [FUNCTIONS[0], FUNCTIONS[3], FUNCTIONS[-2]])
+        return self._chance.choice(
+            FUNCTIONS if self._chance.random() < 0.5 else [FUNCTIONS[0], FUNCTIONS[3], FUNCTIONS[-2]]
+        )
 
     def argument(self, kind: str) -> Any:
         touched = str(self._canary.touched)
@@ -90,13 +39,26 @@ class Payloads:
             return ["touch", touched]
         if kind == PATH:
             endings = (".txt", ".h5", ".npy", ".bin")
-            return self._chance.choice([touched, str(self._canary.folder / "saved_model"), *map(self._canary.secret, endings)])
+            return self._chance.choice(
+                [touched, str(self._canary.folder / "saved_model"), *map(self._canary.secret, endings)]
+            )
         return kind
 
     def node(self) -> tuple[str, Any]:
         """Return what it is and a node for any place."""
         make: Callable[[], tuple[str, Any]] = self._chance.choice(
-            (self.function, self.function, self.function, self.built, self.code, self.layer, self.nested, self.nested, self.typed, self.file)
+            (
+                self.function,
+                self.function,
+                self.function,
+                self.built,
+                self.code,
+                self.layer,
+                self.nested,
+                self.nested,
+                self.typed,
+                self.file,
+            )
         )
         return make()
 
@@ -107,7 +69,12 @@ class Payloads:
         forms: list[Any] = [
             {"module": module, "class_name": "function", "config": name, "registered_name": name},
             {"module": module, "class_name": "function", "config": name, "registered_name": "function"},
-            {"module": "builtins", "class_name": "function", "config": f"{module}.{name}", "registered_name": f"{module}>{name}"},
+            {
+                "module": "builtins",
+                "class_name": "function",
+                "config": f"{module}.{name}",
+                "registered_name": f"{module}>{name}",
+            },
             {"class_name": "function", "config": {"module": module, "function": name}},
             {"class_name": f"{module}>{name}", "config": {}},
             {"class_name": f"{module}.{name}", "config": {}},
@@ -122,7 +89,9 @@ class Payloads:
         """A class that is to be made from settings."""
         module, name, kind = self._function()
         keys = {COMMAND: "command", PYTHON: "source", LIST: "args", PATH: "path"}
-        settings = {self._chance.choice((keys.get(kind, "name"), "name", "fn", "fname", "filepath")): self.argument(kind)}
+        settings = {
+            self._chance.choice((keys.get(kind, "name"), "name", "fn", "fname", "filepath")): self.argument(kind)
+        }
         node = {"module": module, "class_name": name, "config": settings}
         node["registered_name"] = self._chance.choice((None, name, f"{module}>{name}"))
         return f"an object of {module}.{name}", node
@@ -137,8 +106,15 @@ class Payloads:
             [encoded, None, None],
             {"class_name": "function", "config": [encoded, None, None]},
             {"class_name": "Lambda", "config": self.lambda_settings([encoded, None, None], "lambda")},
-            {"class_name": "Lambda", "config": self.lambda_settings([encoded, None, None], "raw"), "module": "keras.layers"},
-            {"class_name": "keras>Lambda", "config": self.lambda_settings({"class_name": "__lambda__", "config": {"code": encoded}}, "lambda")},
+            {
+                "class_name": "Lambda",
+                "config": self.lambda_settings([encoded, None, None], "raw"),
+                "module": "keras.layers",
+            },
+            {
+                "class_name": "keras>Lambda",
+                "config": self.lambda_settings({"class_name": "__lambda__", "config": {"code": encoded}}, "lambda"),
+            },
             self.lambda_settings([encoded, None, None], "lambda"),
         ]
         return "bytecode", self._chance.choice(forms)
@@ -173,14 +149,20 @@ class Payloads:
         module, name, kind = self._function()
         reference: Any = {"module": module, "class_name": "function", "config": name, "registered_name": name}
         texts = (name, name, f"{module}.{name}", f"{module}>{name}")
-        function = self._chance.choice((*texts, reference) if self._is(OLD) else (reference, reference, reference, *texts))
+        function = self._chance.choice(
+            (*texts, reference) if self._is(OLD) else (reference, reference, reference, *texts)
+        )
         kind_of = self._chance.choice(("function", "function", "function", "raw", "lambda"))
         settings = self.lambda_settings(function, kind_of, module)
         if self._is(KERAS3):
             # It does without them; tf_keras asks for them.
             for key in ("function_type", "module", "output_shape_type", "output_shape_module"):
                 settings.pop(key)
-        node = {"class_name": self._chance.choice(("Lambda",) * 6 + ("keras>Lambda",)), "config": settings, "name": "spy"}
+        node = {
+            "class_name": self._chance.choice(("Lambda",) * 6 + ("keras>Lambda",)),
+            "config": settings,
+            "name": "spy",
+        }
         if not self._is(OLD):
             node |= {"module": "keras.layers", "registered_name": None}
         return f"a Lambda of {module}.{name}", node, [self.argument(kind), {}]
@@ -194,13 +176,28 @@ class Payloads:
         what, node, (argument, others) = self.layer_with_argument()
         size, place = [None, 1], ["spy_input", 0, 0]
         node["inbound_nodes"] = self.calls(argument, others)
-        settings = {"name": "spy_input", "dtype": "float32", "batch_shape" if self.dialect == KERAS3 else "batch_input_shape": size}
+        settings = {
+            "name": "spy_input",
+            "dtype": "float32",
+            "batch_shape" if self.dialect == KERAS3 else "batch_input_shape": size,
+        }
         first = {"class_name": "InputLayer", "config": settings, "name": "spy_input", "inbound_nodes": []}
-        model = {"name": "spy_model", "trainable": True, "layers": [first, node], "input_layers": [place], "output_layers": [place]}
-        found: dict[str, Any] = {"class_name": self._chance.choice(("Functional", "Functional", "Model")), "config": model}
+        model = {
+            "name": "spy_model",
+            "trainable": True,
+            "layers": [first, node],
+            "input_layers": [place],
+            "output_layers": [place],
+        }
+        found: dict[str, Any] = {
+            "class_name": self._chance.choice(("Functional", "Functional", "Model")),
+            "config": model,
+        }
         if self.dialect != OLD:
             first |= {"module": "keras.layers", "registered_name": None}
-            found |= {"module": "keras.src.models.functional" if self.dialect == KERAS3 else "keras.src.engine.functional"}
+            found |= {
+                "module": "keras.src.models.functional" if self.dialect == KERAS3 else "keras.src.engine.functional"
+            }
             found |= {"registered_name": found["class_name"]}
         return f"a model with {what}", found
 
@@ -213,7 +210,9 @@ class Payloads:
 
     def _op(self) -> tuple[str, Any, Any]:
         symbol = self._chance.choice(SYMBOLS if self._chance.random() < 0.5 else SYMBOLS[:4])
-        name = self._chance.choice(("TFOpLambda",) * 5 + ("SlicingOpLambda", "ClassMethod", "InstanceMethod", "InstanceProperty"))
+        name = self._chance.choice(
+            ("TFOpLambda",) * 5 + ("SlicingOpLambda", "ClassMethod", "InstanceMethod", "InstanceProperty")
+        )
         settings = {"name": "spy", "trainable": True, "dtype": "float32", "function": symbol}
         if name == "ClassMethod":
             owner, _, method = symbol.rpartition(".")
@@ -233,7 +232,17 @@ class Payloads:
         name = self._chance.choice(LAYER_CLASSES)
         path = self.argument(PATH)
         settings: dict[str, Any] = {"name": "spy"}
-        for key in ("vocabulary", "filepath", "module", "call_fn", "init_fn", "idf_weights", "path", "node_def", "vocabulary_file"):
+        for key in (
+            "vocabulary",
+            "filepath",
+            "module",
+            "call_fn",
+            "init_fn",
+            "idf_weights",
+            "path",
+            "node_def",
+            "vocabulary_file",
+        ):
             if self._chance.random() < 0.6:
                 settings[key] = path
         if name.endswith("Lookup") or name == "TextVectorization":
@@ -242,7 +251,13 @@ class Payloads:
             settings = {"name": "spy", "module": {"class_name": "__bytes__", "config": {"value": "gASVAAAAAAAAAAAu"}}}
         elif name == "TFSMLayer":
             settings = {"name": "spy", "filepath": str(self._canary.folder / "saved_model"), "call_endpoint": "serve"}
-        node = {"module": self._chance.choice(MODULES), "class_name": name, "config": settings, "registered_name": name, "name": "spy"}
+        node = {
+            "module": self._chance.choice(MODULES),
+            "class_name": name,
+            "config": settings,
+            "registered_name": name,
+            "name": "spy",
+        }
         return f"a {name} that reads", node, [path, {}]
 
     def typed(self) -> tuple[str, Any]:
@@ -252,7 +267,11 @@ class Payloads:
             {"class_name": "__typespec__", "spec_name": "system", "module": "os", "config": [self.argument(COMMAND)]},
             {"class_name": "__typespec__", "spec_name": "Spy", "module": SPY, "config": [], "registered_name": None},
             {"class_name": "TypeSpec", "type_spec": SPY, "serialized": [self.argument(COMMAND)]},
-            {"class_name": "CompositeTensor", "spec": {"class_name": "TypeSpec", "type_spec": "x", "serialized": []}, "tensors": []},
+            {
+                "class_name": "CompositeTensor",
+                "spec": {"class_name": "TypeSpec", "type_spec": "x", "serialized": []},
+                "tensors": [],
+            },
             {"class_name": "__tensor__", "config": {"value": [1, [2]], "dtype": "resource"}},
             {"class_name": "__numpy__", "config": {"value": [self.argument(PYTHON)], "dtype": "O"}},
             {"class_name": "__bytes__", "config": {"value": 2**31}},
@@ -260,7 +279,10 @@ class Payloads:
             {"class_name": "__ellipsis__", "config": {"value": None}},
             {"class_name": "__tuple__", "items": [1, {"class_name": "__ellipsis__"}]},
             {"class_name": "__slice__", "config": {"start": 0, "stop": 2**60, "step": 1}},
-            {"class_name": "__keras_tensor__", "config": {"shape": [2**31, 2**31], "dtype": "float32", "keras_history": ["x", 9, 9]}},
+            {
+                "class_name": "__keras_tensor__",
+                "config": {"shape": [2**31, 2**31], "dtype": "float32", "keras_history": ["x", 9, 9]},
+            },
             {"class_name": "__complex__", "config": {"value": ["1", "2"]}},
         ]
         node = self._chance.choice(forms)
@@ -269,4 +291,6 @@ class Payloads:
     def file(self) -> tuple[str, Any]:
         """A path or a URL as a text."""
         path = self.argument(PATH)
-        return "a path", self._chance.choice((path, f"file://{path}", f"../../../..{path}", f"http://127.0.0.1:9{path}", f"hf://{path}"))
+        return "a path", self._chance.choice(
+            (path, f"file://{path}", f"../../../..{path}", f"http://127.0.0.1:9{path}", f"hf://{path}")
+        )

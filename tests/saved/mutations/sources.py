@@ -78,7 +78,9 @@ def sources(fresh: pathlib.Path | None) -> Sources:
         found.configs += [(f"{path.stem}/{key}", content[key]) for key in ("get_config", "serialized") if content[key]]
         found.configs.append((path.stem, content))
     for source in found.of(("keras", "h5")):
-        found.configs += [(f"{source.name}/{key}", json.loads(text)) for key, text in texts_of(source.format, source.named)]
+        found.configs += [
+            (f"{source.name}/{key}", json.loads(text)) for key, text in texts_of(source.format, source.named)
+        ]
     return found
 
 

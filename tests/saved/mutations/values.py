@@ -68,16 +68,15 @@ class Mutator:
             signatures: what marks structures, whose numbers are often changed then.
         """
         changed = bytearray(content)
+        if not content:
+            return self.random.randbytes(8)
         kinds = ["flip", "flip", "flip", "cut", "blank", "double", "move", "huge", "number", "number"]
         kind = self.random.choice(kinds + ["structure"] * 8 * bool(signatures))
         size = len(changed)
-        start = self.random.randrange(size) if size else 0
+        start = self.random.randrange(size)
         length = self.random.choice((1, 4, 8, 64, 512))
-        if not size:
-            return self.random.randbytes(length)
         if kind == "flip":
-            for _ in range(self.random.choice((1, 1, 2, 8, 64))):
-                changed[self.random.randrange(size)] ^= 1 << self.random.randrange(8)
+            self._flip(changed)
         elif kind == "cut":
             del changed[start:]
         elif kind == "blank":
@@ -85,18 +84,28 @@ class Mutator:
         elif kind == "double":
             changed[start:start] = changed[start : start + length]
         elif kind == "move":
-            block = changed[start : start + length]
-            del changed[start : start + length]
-            target = self.random.randrange(len(changed) + 1)
-            changed[target:target] = block
+            self._move(changed, start, length)
         elif kind == "huge":
             changed[start : start + 8] = b"\xff" * len(changed[start : start + 8])
         elif kind == "number":
             self._number(changed, start)
         else:
-            for _ in range(self.random.choice((1, 1, 2, 4))):
-                self._number(changed, self._in_structure(bytes(changed), signatures))
+            self._structure(changed, signatures)
         return bytes(changed)
+
+    def _flip(self, changed: bytearray) -> None:
+        for _ in range(self.random.choice((1, 1, 2, 8, 64))):
+            changed[self.random.randrange(len(changed))] ^= 1 << self.random.randrange(8)
+
+    def _move(self, changed: bytearray, start: int, length: int) -> None:
+        block = changed[start : start + length]
+        del changed[start : start + length]
+        target = self.random.randrange(len(changed) + 1)
+        changed[target:target] = block
+
+    def _structure(self, changed: bytearray, signatures: Sequence[bytes]) -> None:
+        for _ in range(self.random.choice((1, 1, 2, 4))):
+            self._number(changed, self._in_structure(bytes(changed), signatures))
 
     def _in_structure(self, content: bytes, signatures: Sequence[bytes]) -> int:
         found = []
