@@ -146,7 +146,11 @@ class Audit:
 
     def _real(self, path: Any) -> str:
         try:
-            return os.path.realpath(os.fsdecode(path))
+            text = os.fsdecode(path)
+            if not os.path.isabs(text) and ".." not in text:
+                # In whatever folder is open, as where a folder is removed; in the working folder it would be seen.
+                return self._temporary
+            return os.path.realpath(text)
         except ValueError:
             # No path: opening it fails.
             return self._temporary

@@ -140,7 +140,7 @@ class Lane:
         causes += [f"heard: {event}" for event in answer.events]
         if answer.outcome in ("raised", "odd"):
             causes.append(f"{answer.outcome}: {answer.detail}")
-        left = [*process.left_behind(), *(set(_files(folder)) ^ set(before)), *self.base.rglob("escaped*")]
+        left = [*process.left_behind(), *(set(_files(folder)) ^ set(before)), *self._escaped()]
         if left:
             causes.append(f"changed files: {', '.join(map(str, left))}")
         self.results.outcomes[kind, answer.outcome] += 1
@@ -150,6 +150,10 @@ class Lane:
             process.clean()
             if self._watch is not None:
                 self._watch.renew()
+
+    def _escaped(self) -> list[pathlib.Path]:
+        """Return what archives have put where it does not belong; in temporary folders it does."""
+        return [path for path in self.base.rglob("escaped*") if "temporary" not in path.parts]
 
     def _fail(self, kind: str, seed: int, causes: tuple[str, ...], what: str, trace: str) -> None:
         self.results.failures.append(Failure(kind, seed, causes, what, trace, self._few))

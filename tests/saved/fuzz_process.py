@@ -32,12 +32,14 @@ class Limits:
         watchdog: seconds after which the process is killed, if it has computed for `seconds` or hardly at all; where
             it competes with others, after four times as many.
         refused: seconds in which a file is refused.
+        written: bytes that may be written, to temporary files too.
     """
 
     seconds: float = 10
     memory: int = 1500 << 20
     watchdog: float = 30
     refused: float = 10
+    written: int = 256 << 20
 
     @classmethod
     def of_inspection(cls) -> Limits:
@@ -112,7 +114,7 @@ class Process:
         """Send a request, wait for the answer, and judge what it took."""
         self.cases += 1
         self._forget_peak()
-        started, computing = time.monotonic(), self._computing()
+        started, computing, written = time.monotonic(), self._computing(), self._written()
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
@@ -125,6 +127,8 @@ class Process:
         allowed = limits.refused if answer.outcome == "refused" else limits.seconds
         if computed > allowed:
             answer.causes.append(f"too slow: {computed:.1f} s, and {answer.outcome}")
+        if (wrote := self._written() - written) > limits.written:
+            answer.causes.append(f"wrote too much: {wrote >> 20} MB, and {answer.outcome}")
         if peak > limits.memory:
             answer.causes.append(f"too much memory: {peak >> 20} MB, and {answer.outcome}")
             # What it keeps would count for the next ones too.
@@ -192,6 +196,14 @@ class Process:
             return 0
         found = [line.split()[1] for line in status.splitlines() if line.startswith(f"{key}:")]
         return int(found[0]) << 10 if found else 0
+
+    def _written(self) -> int:
+        """Return how many bytes it has written so far; where the system does not say, none."""
+        try:
+            lines = pathlib.Path(f"/proc/{self._process.pid}/io").read_text().splitlines()
+        except OSError:
+            return 0
+        return next((int(line.split()[1]) for line in lines if line.startswith("wchar:")), 0)
 
     def _forget_peak(self) -> None:
         try:

@@ -110,8 +110,10 @@ def _ops(mutator: Mutator, graph: Any, canary: Canary) -> str:
 def _planted(mutator: Mutator, graph: Any, canary: Canary) -> str:
     """Have functions and the graph write or read a file when they run, and have some run while the model is loaded."""
     functions = list(graph.graph_def.library.function)
+    # What makes and fills tables runs while the model is loaded.
+    early = [each for each in functions if "creator" in each.signature.name or "initializer" in each.signature.name]
     reads = mutator.random.random() < 0.4
-    chosen = functions if mutator.random.random() < 0.5 else [mutator.random.choice(functions)]
+    chosen = functions if mutator.random.random() < 0.5 else [mutator.random.choice(early or functions)]
     for function in chosen:
         _add_op(function.node_def, canary, reads, ":output:0")
         function.control_ret["planted"] = "planted_op"

@@ -164,7 +164,7 @@ def _save(name: str, model: Any, stem: pathlib.Path) -> None:
     # Keras 3 does not load ops from H5, and neither keeps words there.
     if name != "lookup" and stem.name != "keras.ops":
         mpls.keras.save_model(model, f"{stem}.h5")
-    if name in ("ops", "nested"):
+    if name in ("ops", "nested", "lookup"):
         if stem.name.startswith("tf_keras"):
             mpls.keras.save_model(model, f"{stem}.folder", save_format="tf")
         tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(f"{stem}.checkpoint/ckpt")
