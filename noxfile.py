@@ -56,7 +56,10 @@ def kills(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Read 8,000 mutations of recorded files and configs, and make optimizers and models from 5,500 more."""
+    """Read, load and convert 24,000 hostile mutations of files of every kind, in two processes that are watched.
+
+    Nothing but the file may be opened, nothing may run, and no error but those of mpls may come; within an hour, about.
+    """
     session.install(".[test]")
     session.run("pytest", "-m", "long", "tests/saved/test_fuzz.py", *session.posargs)
 

@@ -127,7 +127,8 @@ def _convert_state(path: str, honest: str) -> None:
     import mpls.keras
 
     wanted = _unchanged(honest)
-    k = keras if len(path) % 2 else tf_keras
+    # Either, and always the same for a file.
+    k = keras if sum(map(ord, pathlib.Path(honest).parent.name)) % 2 else tf_keras
     inner = getattr(k.optimizers, wanted.algorithm or "SGD", k.optimizers.SGD)(0.5)
     optimizer = mpls.keras.LossScaleOptimizer(inner)
     shapes = [next(iter(each.slots.values())).shape if each.slots else () for each in wanted.variables]
