@@ -56,7 +56,7 @@ def kills(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Read, load and convert 24,000 hostile mutations of files of every kind, in two processes that are watched.
+    """Read, load and convert 20,000 hostile mutations of files of every kind, in two processes that are watched.
 
     Nothing but the file may be opened, nothing may run, and no error but those of mpls may come; within an hour, about.
     """

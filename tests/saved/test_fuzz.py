@@ -23,7 +23,7 @@ from tests.saved.mutations.sources import Sources, sources
 from tests.saved.mutations.values import Mutator
 
 SAMPLE = 300
-ALL = 24_000
+ALL = 20_000
 # A run of many reports no more.
 SHOWN = 25
 

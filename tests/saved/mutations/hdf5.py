@@ -55,7 +55,9 @@ def mutate(mutator: Mutator, path: pathlib.Path, canary: Canary) -> str:
     with h5py.File(path, "r+") as file:
         names: list[str] = []
         file.visit(names.append)
-        return mutator.random.choice(ways)(file, mutator.random.choice(sorted(names)))
+        leaves = [name for name in names if isinstance(file[name], h5py.Dataset)]
+        chosen = leaves if leaves and mutator.random.random() < 0.7 else names
+        return mutator.random.choice(ways)(file, mutator.random.choice(sorted(chosen)))
 
 
 def set_text(path: pathlib.Path, key: str, text: str) -> None:
@@ -66,7 +68,9 @@ def set_text(path: pathlib.Path, key: str, text: str) -> None:
 
 def _link(mutator: Mutator, file: Any, name: str, canary: Canary) -> str:
     """Put something that is elsewhere in the place of a dataset or a group."""
-    kind = mutator.random.choice(("external", "raw", "virtual", "virtual", "soft", "cycle", "hard", "dangling", "root"))
+    kind = mutator.random.choice(
+        ("external", "raw", "raw", "raw", "virtual", "soft", "cycle", "hard", "dangling", "root")
+    )
     old = file[name]
     # Groups hold datasets of any shape, of which one more makes no difference.
     shape = old.shape if isinstance(old, h5py.Dataset) else (3,)
