@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from mpls.saved.limits import Budget
 from mpls.saved.wire import as_bytes, fields
 
 # The largest applications of tf_keras have some 100 thousand.
@@ -21,11 +20,17 @@ def has_too_many_parts(content: bytes) -> bool:
     Raises:
         ValueError: it is none.
     """
-    return any(number >= LIMIT for number, _ in enumerate(_parts(memoryview(content), _REPEATED)))
+    budget = Budget(LIMIT, "parts")
+    try:
+        _count(memoryview(content), _REPEATED, budget)
+    except ValueError:
+        if budget.left < 0:
+            return True
+        raise
+    return False
 
 
-def _parts(message: memoryview, inner: _Tree) -> Iterator[None]:
-    for number, value in fields(message):
-        yield None
+def _count(message: memoryview, inner: _Tree, budget: Budget) -> None:
+    for number, value in fields(message, budget):
         if inner.get(number):
-            yield from _parts(as_bytes(value), inner[number])
+            _count(as_bytes(value), inner[number], budget)
