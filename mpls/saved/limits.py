@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 PACK_AGAIN = "If you trust whoever wrote the file, pack it again without compression; Keras writes none"
 
-_BYTES_FREE = 128 << 20
-_BYTES_FACTOR = 8
+_BYTES_FREE = 16 << 20
+_BYTES_FACTOR = 4
 _TENSORS_FREE = 16_000
 _TENSOR_SIZE = 1024
 _OBJECTS_FREE = 24_000
@@ -19,7 +19,8 @@ _FIELD_SIZE = 64
 def unpacked_limit(size: int) -> int:
     """Return how many bytes may come out of a file with compressed parts.
 
-    Fresh slots of an optimizer are zeros, of which gzip leaves nothing: five for each weight is the most there is.
+    Fresh slots of an optimizer are zeros, of which gzip leaves nothing: three for each weight, beside the weight, is the
+    most that algorithms have. A framework that is handed an array that does not fit takes a second for ten megabytes.
     """
     return _BYTES_FREE + _BYTES_FACTOR * size
 
