@@ -19,8 +19,8 @@ _FIELD_SIZE = 64
 def unpacked_limit(size: int) -> int:
     """Return how many bytes may come out of a file with compressed parts.
 
-    Fresh slots of an optimizer are zeros, of which gzip leaves nothing: three for each weight, beside the weight, is the
-    most that algorithms have. A framework that is handed an array that does not fit takes a second for ten megabytes.
+    Fresh slots of an optimizer are zeros, of which gzip leaves nothing: three for each weight, beside the weight, is
+    the most that algorithms have. Frameworks take a second for each ten megabytes of an array that does not fit.
     """
     return _BYTES_FREE + _BYTES_FACTOR * size
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import pathlib
 import shutil
 import sys
 import tempfile
 import unittest
+import zipfile
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -19,7 +21,7 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
-from mpls.errors import SavedStateError
+from mpls.errors import ArgumentValueError, SavedStateError
 from mpls.keras.files import loading
 from mpls.keras.files.contents import open_model
 from mpls.keras.files.safety import refuse_unsafe_configs
@@ -193,6 +195,21 @@ class RefusalTest(_Base):
     @parameterized.expand(KINDS)
     def test_names_that_lead_out_of_the_assets(self, framework: str, suffix: str) -> None:
         self._assert_refused(framework, suffix, lambda parts: layer(parts, "dense")["config"].update(name="a/../../b"))
+
+
+class VersionTest(_Base):
+    @parameterized.expand([("3abc",), ("\u00b2.1",), ("",), (None,), (3,), (["3.1"],), ("9" * 5000 + ".1",)])
+    def test_a_version_that_is_none(self, version: Any) -> None:
+        path = str(self.folder / "model.keras")
+        with zipfile.ZipFile(self.templates.path("keras", ".keras")) as source:
+            content = {name: source.read(name) for name in source.namelist()}
+        content["metadata.json"] = json.dumps({"keras_version": version}).encode()
+        with zipfile.ZipFile(path, "w") as target:
+            for name, value in content.items():
+                target.writestr(name, value)
+        with self.assertRaisesRegex(ArgumentValueError, "the file does not say which wrote it"):
+            mpls.keras.load_model(path)
+        mpls.keras.load_model(path, keras="keras")
 
 
 class AllowedTest(_Base):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -87,9 +88,10 @@ def open_model(path: str) -> ModelFile:
 def _framework_of(version: Any) -> Framework | None:
     if isinstance(version, bytes):
         version = version.decode("utf-8", "replace")
-    if not isinstance(version, str) or not version[:1].isdigit():
+    major = re.match(r"([0-9]{1,4})\.", version) if isinstance(version, str) else None
+    if major is None:
         return None
-    return "keras" if int(version.partition(".")[0]) >= 3 else "tf_keras"
+    return "keras" if int(major[1]) >= 3 else "tf_keras"
 
 
 def _archive(path: str) -> ModelFile:
