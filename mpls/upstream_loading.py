@@ -12,8 +12,8 @@ from typing import Any
 from mpls.upstream import loaded_keras
 
 __all__ = [
+    "finder_of_own_objects",
     "has_class",
-    "is_registered_with",
     "maker_of_ops",
     "makers_of_networks",
     "number_of_outputs",
@@ -21,15 +21,15 @@ __all__ = [
 ]
 
 
-def is_registered_with(framework: ModuleType, custom_objects: dict[str, Any]) -> Callable[[str], bool]:
-    """Return a function that tells whether a framework has an object of the user by a name.
+def finder_of_own_objects(framework: ModuleType, custom_objects: dict[str, Any]) -> Callable[[str], Any]:
+    """Return a function that finds an object of the user by a name, None if there is none.
 
     Args:
         framework: tf_keras or Keras 3.
         custom_objects: what the user passes, by name.
     """
     find = framework.saving.get_registered_object
-    return lambda name: find(name, custom_objects) is not None
+    return lambda name: find(name, custom_objects)
 
 
 def has_class(name: str) -> bool:

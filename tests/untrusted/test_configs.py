@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import json
@@ -20,12 +21,13 @@ import numpy as np
 import tf_keras
 from parameterized import parameterized
 
+import mpls.experimental
 import mpls.keras
 from mpls.errors import ArgumentValueError, SavedStateError
 from mpls.keras.files import loading
 from mpls.keras.files.contents import open_model
-from mpls.keras.files.safety import refuse_unsafe_configs
-from mpls.upstream_loading import has_class
+from mpls.keras.files.safety import _Vetting, refuse_unsafe_configs
+from mpls.upstream_loading import finder_of_own_objects, has_class
 from tests.untrusted.models import KINDS, Templates, layer, parts_of, save
 from tests.untrusted.payloads import NAMES, PAYLOADS, SPY
 
@@ -153,7 +155,7 @@ class RefusalTest(_Base):
             changed, parts = parts_of(file)
             PLACES[place](parts, payload)
             with self.subTest(name), self.assertRaisesRegex(SavedStateError, "safe_mode=False"):
-                refuse_unsafe_configs(changed, lambda _: False, has_class, with_compile=True)
+                refuse_unsafe_configs(changed, lambda _: None, has_class, with_compile=True)
 
     @parameterized.expand(KINDS)
     def test_files(self, framework: str, suffix: str) -> None:
@@ -259,6 +261,35 @@ class AllowedTest(_Base):
         np.testing.assert_array_equal(again.predict(values, verbose=0), model.predict(values, verbose=0))
         with k.saving.custom_object_scope(own):
             mpls.keras.load_model(path)
+
+    @parameterized.expand(["tf_keras", "keras"])
+    def test_registered_functions(self, framework: str) -> None:
+        k = {"tf_keras": tf_keras, "keras": keras}[framework]
+
+        @k.saving.register_keras_serializable(f"untrusted_{framework}")  # type: ignore[untyped-decorator]
+        def own_activation(inputs: Any) -> Any:
+            return inputs * 3.0
+
+        path = str(self.folder / "model.keras")
+        dense = k.layers.Dense(1, activation=own_activation, name="dense")
+        save(k.Sequential([k.layers.Input([2]), dense]), path)
+        self.assertIs(mpls.keras.load_model(path).get_layer("dense").activation, own_activation)
+        # What older releases wrote, and the same with another function of the module.
+        config = {"module": __name__, "class_name": "function", "config": "own_activation"}
+        registered = {**config, "registered_name": f"untrusted_{framework}>own_activation"}
+        for name, raises in (("own_activation", False), ("tempfile", True), ("mpls", True)):
+            vetted = _Vetting("file", finder_of_own_objects(k, {}))
+            with self.assertRaises(SavedStateError) if raises else contextlib.nullcontext():
+                vetted.check("config", {"activation": {**registered, "config": name}})
+
+    @parameterized.expand(["tf_keras", "keras"])
+    def test_policies_of_mpls(self, framework: str) -> None:
+        k = {"tf_keras": tf_keras, "keras": keras}[framework]
+        policies = [mpls.experimental.Policy("mixed_float16", loss_scale=8.0)] if framework == "tf_keras" else []
+        for number, policy in enumerate([*policies, mpls.keras.Policy("mixed_bfloat16")]):
+            path = str(self.folder / f"model{number}.keras")
+            save(k.Sequential([k.layers.Input([2]), k.layers.Dense(1, dtype=policy)]), path)
+            self.assertEqual(mpls.keras.load_model(path).layers[-1].compute_dtype, policy.compute_dtype)
 
     def test_ops_of_old_releases(self) -> None:
         """TF 2.2 and 2.3 wrote such a layer for `2 * x`."""

@@ -19,7 +19,7 @@ from mpls.keras.own_files import reading_all_as_ours
 from mpls.saved.reading import read
 from mpls.saved.validity import ANCHOR, broken
 from mpls.upstream import native_keras_wrappers
-from mpls.upstream_loading import has_class, is_registered_with
+from mpls.upstream_loading import finder_of_own_objects, has_class
 
 
 def load_model(
@@ -83,8 +83,8 @@ def load_model(
     framework = _framework(file, keras)
     custom_objects = dict(custom_objects or {})
     if safe_mode:
-        is_trusted = is_registered_with(import_module(framework), custom_objects)
-        refuse_unsafe_configs(file, is_trusted, has_class, compile)
+        find_own = finder_of_own_objects(import_module(framework), custom_objects)
+        refuse_unsafe_configs(file, find_own, has_class, compile)
         if file.format == "SavedModel":
             refuse_graph_ops(file.path)
     # Before the model is made: what cannot be restored is refused.

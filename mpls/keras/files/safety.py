@@ -19,16 +19,16 @@ from mpls.keras.files.contents import ModelFile
 from mpls.keras.files.op_types import ALLOWED as ALLOWED_OPS
 from mpls.saved.validity import ANCHOR
 
-__all__ = ["IsKnown", "IsTrusted", "refuse_unsafe_configs"]
+__all__ = ["FindOwn", "IsKnown", "refuse_unsafe_configs"]
 
-IsTrusted = Callable[[str], bool]
+FindOwn = Callable[[str], Any]
 IsKnown = Callable[[str], bool]
 
 _IF_YOU_TRUST = "If you trust whoever wrote the file, pass safe_mode=False"
 _YOURS = f"If it is your own, pass it in custom_objects. {_IF_YOU_TRUST}"
 
 # Modules in which a name of the lists is what it is taken for. What else they have is on no list.
-_MODULES = re.compile(r"builtins|(tf_)?keras(\.\w+)*", re.ASCII)
+_MODULES = re.compile(r"builtins|(tf_)?keras(\.\w+)*|mpls(\.keras|\.experimental)?", re.ASCII)
 _MODULES_OF_TYPE_SPECS = re.compile(r"tensorflow\.python\.(framework|ops)(\.\w+)*", re.ASCII)
 _DTYPES = re.compile(r"[a-z]{3,10}[0-9]{0,3}", re.ASCII)
 # Keys at which the frameworks look a string up, as the name of a class or of a function.
@@ -55,12 +55,12 @@ class _Place(NamedTuple):
     is_naming: bool
 
 
-def refuse_unsafe_configs(file: ModelFile, is_trusted: IsTrusted, is_known: IsKnown, with_compile: bool) -> None:
+def refuse_unsafe_configs(file: ModelFile, find_own: FindOwn, is_known: IsKnown, with_compile: bool) -> None:
     """Refuse a model whose configs name anything that is neither allowed nor the user's own.
 
     Args:
         file: the file.
-        is_trusted: tells whether a name is one of the user's own objects: passed in `custom_objects`, or registered.
+        find_own: returns the user's own object by a name, passed in `custom_objects` or registered, or None.
         is_known: tells whether the framework has a class of its own by a name; what it has not comes back from a
             SavedModel's graph, and nothing is made from its config.
         with_compile: whether what the model was compiled with is loaded.
@@ -68,30 +68,33 @@ def refuse_unsafe_configs(file: ModelFile, is_trusted: IsTrusted, is_known: IsKn
     Raises:
         SavedStateError: they do.
     """
-    vetting = _Vetting(file.path, is_trusted)
+    vetting = _Vetting(file.path, find_own)
     for source, config in file.configs.items():
         if source in ("compile_config", "training_config") and not with_compile:
             continue
         if file.format == "SavedModel" and isinstance(config, dict):
-            config = _what_is_made(config, is_trusted, is_known)
+            config = _what_is_made(config, find_own, is_known)
         elif isinstance(config, dict) and not with_compile:
             config = {key: value for key, value in config.items() if key != "compile_config"}
         vetting.check(source, config)
 
 
-def _what_is_made(metadata: dict[str, Any], is_trusted: IsTrusted, is_known: IsKnown) -> dict[str, Any]:
+def _what_is_made(metadata: dict[str, Any], find_own: FindOwn, is_known: IsKnown) -> dict[str, Any]:
     name = metadata.get("class_name")
     # Looked at by itself.
     rest = {key: value for key, value in metadata.items() if key != "training_config"}
-    if "config" in rest and isinstance(name, str) and not is_known(name) and not is_trusted(name):
+    if "config" in rest and isinstance(name, str) and not is_known(name) and find_own(name) is None:
         del rest["config"], rest["class_name"]
     return rest
 
 
 class _Vetting:
-    def __init__(self, path: str, is_trusted: IsTrusted) -> None:
+    def __init__(self, path: str, find_own: FindOwn) -> None:
         self._path = path
-        self._is_trusted = is_trusted
+        self._find_own = find_own
+
+    def _is_trusted(self, name: str) -> bool:
+        return self._find_own(name) is not None
 
     def check(self, source: str, config: Any) -> None:
         # A stack, since a hostile config may be nested deeper than Python recurses.
@@ -186,10 +189,14 @@ class _Vetting:
 
     def _check_function(self, place: str, config: dict[str, Any]) -> None:
         name = config.get("config")
+        module, registered = config.get("module"), config.get("registered_name")
         if isinstance(name, str) and self._is_trusted(name):
             return
+        own = self._find_own(registered) if isinstance(registered, str) else None
+        if own is not None and (getattr(own, "__module__", None), getattr(own, "__name__", None)) == (module, name):
+            # Older releases look a registered function up where it was defined.
+            return
         self._require(f"{place}/config", name, FUNCTIONS | CLASSES)
-        module, registered = config.get("module"), config.get("registered_name")
         if module is not None and not (isinstance(module, str) and _MODULES.fullmatch(module)):
             self._refuse(f"{place}/module", "be a module of Keras", module, _YOURS)
         if registered not in (None, "function", "builtin_function_or_method", name):
