@@ -9,6 +9,7 @@ import tempfile
 import threading
 import unittest
 from typing import Any
+from unittest import mock
 
 import h5py
 import keras
@@ -18,6 +19,7 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import SavedStateError
+from mpls.keras.files import limits
 from mpls.upstream_loading import maker_of_ops, makers_of_networks, repeater_of_tf_keras, variable_class_of_keras
 from tests.untrusted.models import KINDS, Change, Templates, layer, save
 
@@ -101,6 +103,19 @@ class LimitsTest(unittest.TestCase):
             SavedStateError, f"^{target}: the model's config must describe layers of some thousand ops at most"
         ):
             mpls.keras.load_model(target)
+
+    @parameterized.expand([(tf_keras,), (keras,)])
+    def test_own_layers_have_as_many_ops_as_they_have(self, framework: Any) -> None:
+        class Deep(framework.layers.Layer):  # type: ignore[misc,name-defined]
+            def call(self, inputs: Any) -> Any:
+                for _ in range(500):
+                    inputs = tf.identity(inputs)
+                return inputs
+
+        path = str(self.folder / "model.keras")
+        save(framework.Sequential([framework.layers.Input([2]), Deep()]), path)
+        with mock.patch.object(limits, "_OPS", 10), mock.patch.object(limits, "_OPS_OF_A_LAYER", 10):
+            self.assertEqual(len(mpls.keras.load_model(path, custom_objects={"Deep": Deep}).layers), 1)
 
     def test_nothing_is_left_behind(self) -> None:
         before = [vars(owner).get(name) for owner, name in self._targets()]

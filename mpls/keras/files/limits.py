@@ -44,13 +44,13 @@ _SLICES = 50
 class _Load:
     """What one load has used up."""
 
-    def __init__(self, file: ModelFile) -> None:
+    def __init__(self, file: ModelFile, with_own: bool) -> None:
         self._path = file.path
         self.refusal: SavedStateError | None = None
         self._bytes_left = _COPIES * _size(file) + _SLACK
         layers, nodes = _sizes_of_networks(file)
         self._attempts_left = _ATTEMPTS + min(layers * nodes, _MOST_ATTEMPTS)
-        self._ops_left = _OPS + _OPS_OF_A_LAYER * layers
+        self._ops_left = math.inf if with_own else _OPS + _OPS_OF_A_LAYER * layers
 
     def note_variable(self, shape: Any) -> None:
         """Note a variable that is about to be made.
@@ -93,14 +93,18 @@ _current: ContextVar[_Load | None] = ContextVar("_current", default=None)
 
 
 @contextmanager
-def limited(file: ModelFile) -> Iterator[None]:
+def limited(file: ModelFile, *, with_own: bool) -> Iterator[None]:
     """Have what a framework makes of a file in a block, in this thread, refused where it is out of proportion.
+
+    Args:
+        file: the file.
+        with_own: whether classes of the user are among it, which have as many ops as they have.
 
     Raises:
         SavedStateError: the variables of the model and its optimizer are larger than the file can hold, its layers wait
             for each other, or they are unrolled into more ops than a layer has.
     """
-    load = _Load(file)
+    load = _Load(file, with_own)
     _while_loading.hold_for(load)
     token = _current.set(load)
     try:

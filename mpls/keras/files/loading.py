@@ -82,9 +82,10 @@ def load_model(
     file = open_model(path)
     framework = _framework(file, keras)
     custom_objects = dict(custom_objects or {})
+    names_own = False
     if safe_mode:
         find_own = finder_of_own_objects(import_module(framework), custom_objects)
-        refuse_unsafe_configs(file, find_own, has_class, compile)
+        names_own = refuse_unsafe_configs(file, find_own, has_class, compile)
         if file.format == "SavedModel":
             refuse_graph_ops(file.path)
     # Before the model is made: what cannot be restored is refused.
@@ -93,7 +94,7 @@ def load_model(
         # Said of the state that is read below.
         warnings.filterwarnings("ignore", "Skipping variable loading for optimizer", UserWarning)
         try:
-            with limited(file) if safe_mode else nullcontext():
+            with limited(file, with_own=names_own) if safe_mode else nullcontext():
                 model = _load_natively(file, framework, custom_objects, compile, safe_mode, kwargs)
         except (MplsError, Warning):
             raise

@@ -55,7 +55,7 @@ class _Place(NamedTuple):
     is_naming: bool
 
 
-def refuse_unsafe_configs(file: ModelFile, find_own: FindOwn, is_known: IsKnown, with_compile: bool) -> None:
+def refuse_unsafe_configs(file: ModelFile, find_own: FindOwn, is_known: IsKnown, with_compile: bool) -> bool:
     """Refuse a model whose configs name anything that is neither allowed nor the user's own.
 
     Args:
@@ -64,6 +64,9 @@ def refuse_unsafe_configs(file: ModelFile, find_own: FindOwn, is_known: IsKnown,
         is_known: tells whether the framework has a class of its own by a name; what it has not comes back from a
             SavedModel's graph, and nothing is made from its config.
         with_compile: whether what the model was compiled with is loaded.
+
+    Returns:
+        Whether they name any of the user's own.
 
     Raises:
         SavedStateError: they do.
@@ -77,6 +80,7 @@ def refuse_unsafe_configs(file: ModelFile, find_own: FindOwn, is_known: IsKnown,
         elif isinstance(config, dict) and not with_compile:
             config = {key: value for key, value in config.items() if key != "compile_config"}
         vetting.check(source, config)
+    return vetting.names_own
 
 
 def _what_is_made(metadata: dict[str, Any], find_own: FindOwn, is_known: IsKnown) -> dict[str, Any]:
@@ -92,9 +96,13 @@ class _Vetting:
     def __init__(self, path: str, find_own: FindOwn) -> None:
         self._path = path
         self._find_own = find_own
+        self.names_own = False
 
     def _is_trusted(self, name: str) -> bool:
-        return self._find_own(name) is not None
+        if self._find_own(name) is None:
+            return False
+        self.names_own = True
+        return True
 
     def check(self, source: str, config: Any) -> None:
         # A stack, since a hostile config may be nested deeper than Python recurses.
