@@ -18,17 +18,18 @@ from unittest import mock
 
 import keras
 import numpy as np
+import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
-from mpls.errors import ArgumentValueError, SavedStateError
+from mpls.errors import ArgumentTypeError, ArgumentValueError, SavedStateError
 from mpls.keras.files import loading
 from mpls.keras.files.contents import open_model
 from mpls.keras.files.safety import _Vetting, refuse_unsafe_configs
 from mpls.upstream_loading import finder_of_own_objects, has_class
-from tests.untrusted.models import KINDS, Templates, layer, parts_of, save
+from tests.untrusted.models import KINDS, Change, Templates, layer, parts_of, save
 from tests.untrusted.payloads import NAMES, PAYLOADS, SPY
 
 Put = Callable[[dict[str, Any], Any], None]
@@ -107,6 +108,25 @@ NAMED_PLACES = [
 ]
 
 
+@tf_keras.utils.register_keras_serializable("untrusted")
+class Registered(tf_keras.Model):  # type: ignore[misc]
+    """A model of the user."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dense = tf_keras.layers.Dense(1)
+
+    def call(self, inputs: Any) -> Any:
+        return self.dense(inputs)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"name": self.name}
+
+    def save_as(self, path: str) -> None:
+        self(np.ones([1, 2], np.float32))
+        save(self, path)
+
+
 class _Base(unittest.TestCase):
     templates: Templates
 
@@ -123,9 +143,7 @@ class _Base(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         (self.folder / f"{SPY}.py").write_text("raise AssertionError('a module in the file was imported')")
 
-    def _assert_refused(
-        self, framework: str, suffix: str, change: Callable[[dict[str, Any]], None], **kwargs: Any
-    ) -> str:
+    def _assert_refused(self, framework: str, suffix: str, change: Change, **kwargs: Any) -> str:
         """Refuse a file, with nothing made by the framework, and return the message."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         path = self.templates.changed(framework, suffix, folder, change)
@@ -197,6 +215,48 @@ class RefusalTest(_Base):
     @parameterized.expand(KINDS)
     def test_names_that_lead_out_of_the_assets(self, framework: str, suffix: str) -> None:
         self._assert_refused(framework, suffix, lambda parts: layer(parts, "dense")["config"].update(name="a/../../b"))
+
+
+class ResultTest(_Base):
+    """What is no model, or cannot be made one, is an error that names the file."""
+
+    def _changed(self, change: Change) -> str:
+        return self.templates.changed("keras", ".keras", pathlib.Path(tempfile.mkdtemp(dir=self.folder)), change)
+
+    @parameterized.expand(
+        [
+            ("layer", {"module": "keras.layers", "class_name": "Hashing", "config": {"num_bins": 3}}),
+            ("array", {"class_name": "__numpy__", "config": {"value": [1.0], "dtype": "float32"}}),
+            ("values", {"layers": [1]}),
+        ]
+    )
+    def test_what_is_no_model(self, name: str, config: dict[str, Any]) -> None:
+        def change(parts: dict[str, Any]) -> None:
+            parts["model"].clear()
+            parts["model"].update(config)
+
+        path = self._changed(change)
+        with self.assertRaisesRegex(SavedStateError, f"^{path}: "):
+            mpls.keras.load_model(path)
+
+    def test_what_is_no_optimizer(self) -> None:
+        hashing = {"module": "keras.layers", "class_name": "Hashing", "config": {"num_bins": 3}}
+        path = self._changed(lambda parts: _compile(*_INNER)(parts, hashing))
+        with self.assertRaisesRegex(SavedStateError, f"^{path}: "):
+            mpls.keras.load_model(path)
+
+    def test_custom_objects_that_are_no_dict(self) -> None:
+        with self.assertRaisesRegex(ArgumentTypeError, "custom_objects must be a dict"):
+            mpls.keras.load_model(self.templates.path("keras", ".keras"), custom_objects=[len])  # type: ignore[arg-type]
+
+    @parameterized.expand(["../escaped", "/escaped", "assets/../../escaped"])
+    def test_members_outside_the_archive(self, name: str) -> None:
+        path = str(self.folder / "model.keras")
+        shutil.copy(self.templates.path("keras", ".keras"), path)
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr(name, "text")
+        with self.assertRaisesRegex(SavedStateError, f"{name} must be a place in the archive"):
+            mpls.keras.load_model(path)
 
 
 class VersionTest(_Base):
@@ -290,6 +350,33 @@ class AllowedTest(_Base):
             path = str(self.folder / f"model{number}.keras")
             save(k.Sequential([k.layers.Input([2]), k.layers.Dense(1, dtype=policy)]), path)
             self.assertEqual(mpls.keras.load_model(path).layers[-1].compute_dtype, policy.compute_dtype)
+
+    @parameterized.expand([kind for kind in KINDS if kind[1]])
+    def test_optimizers_by_name(self, framework: str, suffix: str) -> None:
+        k = {"tf_keras": tf_keras, "keras": keras}[framework]
+        names = {"adam", "sgd", "rmsprop", "nadam", "adagrad", "adadelta", "adamax", "ftrl"}
+        for name in sorted(names | ({"adamw", "lion"} if framework == "keras" else set())):
+            path = str(self.folder / f"{name}{suffix}")
+            model = k.Sequential([k.layers.Input([2]), k.layers.Dense(1)])
+            model.compile(name, "mse")
+            save(model, path)
+            self.assertEqual(type(mpls.keras.load_model(path).optimizer).__name__.lower(), name)
+
+    @parameterized.expand([".keras", ".h5", ""])
+    def test_losses_and_metrics_of_tensors(self, suffix: str) -> None:
+        inputs = tf_keras.layers.Input([2])
+        outputs = tf_keras.layers.Dense(1)(inputs)
+        model = tf_keras.Model(inputs, outputs)
+        model.add_loss(tf.reduce_mean(outputs))
+        model.add_metric(tf.reduce_mean(outputs), name="mean")
+        path = str(self.folder / f"model{suffix}")
+        save(model, path)
+        self.assertEqual(len(mpls.keras.load_model(path).losses), 1)
+
+    def test_registered_models_in_saved_models(self) -> None:
+        path = str(self.folder / "model")
+        Registered().save_as(path)
+        self.assertIsInstance(mpls.keras.load_model(path), Registered)
 
     def test_ops_of_old_releases(self) -> None:
         """TF 2.2 and 2.3 wrote such a layer for `2 * x`."""

@@ -66,6 +66,55 @@ class LimitsTest(unittest.TestCase):
         with self.assertRaisesRegex(SavedStateError, "describe variables no larger than those that it holds"):
             self._load(framework, suffix, change)
 
+    @parameterized.expand(
+        [
+            ("metrics", "AUC", {"num_thresholds": HUGE}),
+            ("metrics", "PrecisionAtRecall", {"recall": 0.5, "num_thresholds": HUGE}),
+            ("metrics", "Precision", {"thresholds": [0.5] * 100_001}),
+            ("layers", "IntegerLookup", {"num_oov_indices": HUGE, "vocabulary": [1, 2]}),
+            ("layers", "TextVectorization", {"ngrams": HUGE}),
+        ]
+    )
+    def test_numbers_that_become_lists(self, module: str, name: str, config: dict[str, Any]) -> None:
+        for framework in ("tf_keras", "keras"):
+
+            def change(parts: dict[str, Any]) -> None:
+                hostile = {"module": f"keras.{module}", "class_name": name, "config": config}
+                if module == "metrics":
+                    parts["compile"]["metrics"] = [hostile]
+                else:
+                    parts["model"]["config"]["layers"].append({**hostile, "name": "hostile", "inbound_nodes": []})
+
+            with self.assertRaisesRegex(SavedStateError, "must be at most [0-9]+, or a list of at most so many"):
+                self._load(framework, ".keras", change)
+            (self.folder / "model.keras").unlink()
+
+    @parameterized.expand(
+        [
+            ("StackedRNNCells", "layers with weights"),
+            ("Sequential", "layers in a row"),
+            ("Functional", "layers;"),
+        ]
+    )
+    def test_more_layers_than_arrays(self, name: str, what: str) -> None:
+        def change(parts: dict[str, Any]) -> None:
+            activation = {"module": "keras.layers", "class_name": "Activation", "config": {"activation": "relu"}}
+            if name == "StackedRNNCells":
+                rnn = layer(parts, "rnn")["config"]
+                rnn["cell"] = {**rnn["cell"], "class_name": name, "config": {"cells": [rnn["cell"]] * 200}}
+            elif name == "Sequential":
+                layer(parts, "nested")["config"]["layers"] += [activation] * 1000
+            else:
+                extra = [{**activation, "name": str(number), "inbound_nodes": []} for number in range(3000)]
+                parts["model"]["config"]["layers"] += extra
+
+        for framework, suffix in KINDS:
+            if suffix:
+                folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+                path = self.templates.changed(framework, suffix, folder, change)
+                with self.assertRaisesRegex(SavedStateError, f"must describe at most [0-9]+ {what}"):
+                    mpls.keras.load_model(path)
+
     @parameterized.expand([kind for kind in KINDS if kind[1]])
     def test_layers_that_wait_for_each_other(self, framework: str, suffix: str) -> None:
         def change(parts: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from mpls.keras.files.safety import _NAMING_KEYS
 # What is refused, with the reason.
 REFUSED = {
     "holds a function of Python": "Lambda JaxLayer FlaxLayer TorchModuleWrapper DeviceWrapper DropoutWrapper "
-    "ResidualWrapper _RNNCellWrapper AddLoss AddMetric",
+    "ResidualWrapper _RNNCellWrapper",
     "names a function of TensorFlow, which is looked at by itself": "TFOpLambda SlicingOpLambda TensorFlowOpLayer "
     "ClassMethod InstanceMethod InstanceProperty",
     "loads another saved model": "TFSMLayer",

@@ -6,7 +6,7 @@ has read that it opens no file, imports no module, holds no function of Python, 
 
 from __future__ import annotations
 
-__all__ = ["CLASSES", "FUNCTIONS", "TYPE_SPECS", "VALUES", "names"]
+__all__ = ["CLASSES", "FUNCTIONS", "LAYERS", "LAYERS_WITH_WEIGHTS", "TYPE_SPECS", "VALUES", "names"]
 
 
 def names(text: str) -> frozenset[str]:
@@ -18,15 +18,15 @@ def names(text: str) -> frozenset[str]:
 _LAYERS = names(
     """
     Activation ActivityRegularization AdaptiveAveragePooling1D AdaptiveAveragePooling2D AdaptiveAveragePooling3D
-    AdaptiveMaxPooling1D AdaptiveMaxPooling2D AdaptiveMaxPooling3D Add AdditiveAttention AlphaDropout Attention
-    AugMix AutoContrast Average AveragePooling1D AveragePooling2D AveragePooling3D AvgPool1D AvgPool2D AvgPool3D
-    BatchNormalization BatchNormalizationV1 BatchNormalizationV2 Bidirectional CategoryCrossing CategoryEncoding
-    CenterCrop Concatenate ContrastLimitedAdaptiveHistogramEqualization Conv1D Conv1DTranspose Conv2D
-    Conv2DTranspose Conv3D Conv3DTranspose ConvLSTM ConvLSTM1D ConvLSTM2D ConvLSTM2DCell ConvLSTM3D ConvLSTMCell
-    Convolution1D Convolution1DTranspose Convolution2D Convolution2DTranspose Convolution3D Convolution3DTranspose
-    Cropping1D Cropping2D Cropping3D Cross CuDNNGRU CuDNNLSTM CustomScaleLayer CutMix Dense DenseFeatures
-    DepthwiseConv1D DepthwiseConv2D Discretization Dot Dropout EinsumDense ELU Embedding Equalization Feature
-    FeatureSpace Flatten GaussianDropout GaussianNoise GlobalAveragePooling1D GlobalAveragePooling2D
+    AdaptiveMaxPooling1D AdaptiveMaxPooling2D AdaptiveMaxPooling3D Add AdditiveAttention AddLoss AddMetric
+    AlphaDropout Attention AugMix AutoContrast Average AveragePooling1D AveragePooling2D AveragePooling3D AvgPool1D
+    AvgPool2D AvgPool3D BatchNormalization BatchNormalizationV1 BatchNormalizationV2 Bidirectional CategoryCrossing
+    CategoryEncoding CenterCrop Concatenate ContrastLimitedAdaptiveHistogramEqualization Conv1D Conv1DTranspose
+    Conv2D Conv2DTranspose Conv3D Conv3DTranspose ConvLSTM ConvLSTM1D ConvLSTM2D ConvLSTM2DCell ConvLSTM3D
+    ConvLSTMCell Convolution1D Convolution1DTranspose Convolution2D Convolution2DTranspose Convolution3D
+    Convolution3DTranspose Cropping1D Cropping2D Cropping3D Cross CuDNNGRU CuDNNLSTM CustomScaleLayer CutMix Dense
+    DenseFeatures DepthwiseConv1D DepthwiseConv2D Discretization Dot Dropout EinsumDense ELU Embedding Equalization
+    Feature FeatureSpace Flatten GaussianDropout GaussianNoise GlobalAveragePooling1D GlobalAveragePooling2D
     GlobalAveragePooling3D GlobalAvgPool1D GlobalAvgPool2D GlobalAvgPool3D GlobalMaxPool1D GlobalMaxPool2D
     GlobalMaxPool3D GlobalMaxPooling1D GlobalMaxPooling2D GlobalMaxPooling3D GroupedQueryAttention
     GroupNormalization GroupQueryAttention GRU GRUCell GRUCellV1 GRUCellV2 GRUV1 GRUV2 HashedCrossing Hashing
@@ -111,13 +111,14 @@ _WEIGHTS = names(
     """
 )
 
-# Optimizers, wrappers, schedules and loss scales.
+# Optimizers, in lower case as `compile` takes them too, wrappers, schedules and loss scales.
 _OPTIMIZERS = names(
     """
-    Adadelta Adafactor Adagrad Adam Adamax AdamW CosineDecay CosineDecayRestarts DynamicLossScale ExponentialDecay
-    FixedLossScale Ftrl InverseTimeDecay Lamb LinearCosineDecay Lion LossScaleOptimizer LossScaleOptimizerV1
-    LossScaleOptimizerV3 Muon Nadam NoisyLinearCosineDecay Optimizer PiecewiseConstantDecay PolynomialDecay RMSprop
-    ScheduleFreeAdamW SGD
+    Adadelta adadelta Adafactor adafactor Adagrad adagrad Adam adam Adamax adamax AdamW adamw CosineDecay
+    CosineDecayRestarts DynamicLossScale ExponentialDecay FixedLossScale Ftrl ftrl InverseTimeDecay Lamb lamb
+    LinearCosineDecay Lion lion LossScaleOptimizer LossScaleOptimizerV1 LossScaleOptimizerV3 Muon muon Nadam nadam
+    NoisyLinearCosineDecay Optimizer PiecewiseConstantDecay PolynomialDecay RMSprop rmsprop ScheduleFreeAdamW
+    schedulefreeadamw SGD sgd
     """
 )
 
@@ -137,6 +138,18 @@ _FEATURE_COLUMNS = names(
     WeightedCategoricalColumn
     """
 )
+
+# Those that have weights, whatever their settings.
+LAYERS_WITH_WEIGHTS = names(
+    """
+    BatchNormalization Conv1D Conv1DTranspose Conv2D Conv2DTranspose Conv3D Conv3DTranspose ConvLSTM1D ConvLSTM2D
+    ConvLSTM3D Dense DepthwiseConv1D DepthwiseConv2D EinsumDense Embedding GRU GRUCell LocallyConnected1D
+    LocallyConnected2D LSTM LSTMCell MultiHeadAttention PReLU SeparableConv1D SeparableConv2D SimpleRNN SimpleRNNCell
+    """
+)
+
+# What makes a node of a network, or is called in one.
+LAYERS = _LAYERS | _OPERATIONS | names("SlicingOpLambda TensorFlowOpLayer TFOpLambda")
 
 CLASSES = _LAYERS | _MODELS | _OPERATIONS | _LOSSES_AND_METRICS | _WEIGHTS | _OPTIMIZERS | _POLICIES | _FEATURE_COLUMNS
 

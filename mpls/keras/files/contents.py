@@ -16,7 +16,7 @@ from mpls.saved.h5_vetting import check_h5
 from mpls.saved.limits import unpacked_limit
 from mpls.saved.saved_models import metadata_texts
 from mpls.saved.texts import parse_json
-from mpls.saved.validity import ANCHOR, reading_foreign_bytes
+from mpls.saved.validity import ANCHOR, broken, reading_foreign_bytes
 from mpls.saved.zips import Archive
 
 Format = Literal["SavedModel", "H5", ".keras"]
@@ -39,6 +39,7 @@ class ModelFile:
         framework: the Keras that wrote it; None if the file does not say.
         configs: the JSON texts in it, decoded, by where they are.
         members: the names of an archive's members.
+        arrays: how many arrays are in it; None if nobody has counted.
     """
 
     path: str
@@ -46,6 +47,7 @@ class ModelFile:
     framework: Framework | None
     configs: Mapping[str, Any]
     members: tuple[str, ...] = ()
+    arrays: int | None = None
 
 
 def open_model(path: str) -> ModelFile:
@@ -99,12 +101,15 @@ def _archive(path: str) -> ModelFile:
     with Archive(path, path) as archive:
         left = unpacked_limit(archive.size) - archive.unpacked
         texts: dict[str, Any] = {}
+        arrays = None
         for name in archive.names:
+            if name.startswith("/") or ".." in name.split("/"):
+                raise broken(path, name, "be a place in the archive", "one outside")
             place, size = f"{path}/{name}", archive.stored_size(name)
             if name in ("config.json", "metadata.json"):
                 texts[name] = parse_json(path, name, archive.read(name), size)
             elif name == WEIGHTS:
-                check_h5(place, archive.read(name), left, size)
+                arrays = len(check_h5(place, archive.read(name), left, size).datasets)
             elif name in (WEIGHTS_MEMBER, _ARRAYS):
                 check_arrays(place, archive.read(name), left)
             else:
@@ -114,13 +119,13 @@ def _archive(path: str) -> ModelFile:
         _require_dict(path, name, texts.get(name))
     config, metadata = texts["config.json"], texts["metadata.json"]
     configs = {"config.json": config, "compile_config": config.get("compile_config")}
-    return ModelFile(path, ".keras", _framework_of(metadata.get("keras_version")), configs, members)
+    return ModelFile(path, ".keras", _framework_of(metadata.get("keras_version")), configs, members, arrays)
 
 
 def _h5(path: str) -> ModelFile:
     h5py: Any = import_module("h5py")
     texts: dict[str, Any] = {}
-    check_h5(path, path)
+    arrays = len(check_h5(path, path).datasets)
     with reading_foreign_bytes(path, "the file", "be a whole HDF5 file"), h5py.File(path, "r") as file:
         for key in ("model_config", "training_config"):
             if key in file.attrs:
@@ -142,7 +147,7 @@ def _h5(path: str) -> ModelFile:
         )
     for key, found in configs.items():
         _require_dict(path, key, found)
-    return ModelFile(path, "H5", _framework_of(version), configs)
+    return ModelFile(path, "H5", _framework_of(version), configs, arrays=arrays)
 
 
 def _require_dict(path: str, key: str, found: Any) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.errors import SavedStateError, error_text
+from mpls.errors import SavedStateError
+from mpls.keras.files.allowed_names import LAYERS, LAYERS_WITH_WEIGHTS
 from mpls.keras.files.contents import ModelFile
 from mpls.patches import Layer, Target, WhileNeeded
-from mpls.saved.validity import ANCHOR
+from mpls.saved.validity import broken
 from mpls.upstream_loading import (
     maker_of_ops,
     makers_of_networks,
@@ -24,7 +25,7 @@ from mpls.upstream_loading import (
     variable_class_of_keras,
 )
 
-__all__ = ["limited"]
+__all__ = ["limited", "refuse_too_many_layers"]
 
 # A file holds the model's variables, but not always the optimizer's, which are up to three times as many.
 _COPIES = 4
@@ -32,8 +33,15 @@ _SLACK = 1 << 26
 # Beyond this, a packed file is taken for one that was packed to seem small.
 _PACKED = 4
 _BYTES_OF_A_NUMBER = 4
+_ADVICE = "Copy the file again, use an earlier one, or pass safe_mode=False if you trust whoever wrote it"
 _ATTEMPTS = 1000
-_MOST_ATTEMPTS = 300_000
+_MOST_ATTEMPTS = 100_000
+# Layers that a file may describe beside those whose weights it holds: a model that is not built yet has none there.
+_UNBUILT = 100
+# Layers in all, and in a row of them, of which each costs what those before it do: some, and some for each array.
+_LAYERS = 1000
+_LAYERS_IN_A_ROW = 300
+_LAYERS_OF_AN_ARRAY = 20
 # A layer makes a few ops, or some hundred; only one that is unrolled over a sequence makes more.
 _OPS = 15_000
 _OPS_OF_A_LAYER = 300
@@ -83,10 +91,54 @@ class _Load:
             self._refuse("describe layers of some thousand ops at most", "more, as of a loop that is unrolled")
 
     def _refuse(self, constraint: str, got: str) -> None:
-        advice = "Copy the file again, use an earlier one, or pass safe_mode=False if you trust whoever wrote it"
-        subject = f"{self._path}: the model's config"
-        self.refusal = SavedStateError(error_text(subject, constraint, got, advice, ANCHOR))
+        self.refusal = broken(self._path, "the model's config", constraint, got, _ADVICE)
         raise self.refusal
+
+
+def refuse_too_many_layers(file: ModelFile) -> None:
+    """Refuse a model of more layers than the weights in the file can be of; frameworks take milliseconds for each.
+
+    Raises:
+        SavedStateError: it is one.
+    """
+    if file.arrays is None:
+        return
+    layers, with_weights, longest = _numbers_of_layers(file)
+    for what, number, most in (
+        ("layers with weights", with_weights, _UNBUILT + file.arrays),
+        ("layers", layers, _LAYERS + _LAYERS_OF_AN_ARRAY * file.arrays),
+        ("layers in a row", longest, _LAYERS_IN_A_ROW + _LAYERS_OF_AN_ARRAY * file.arrays),
+    ):
+        if number > most:
+            got = f"{number}, with {file.arrays} arrays in the file"
+            raise broken(file.path, "the model's config", f"describe at most {most} {what}", got, _ADVICE)
+
+
+def _numbers_of_layers(file: ModelFile) -> tuple[int, int, int]:
+    """Return how many layers the configs describe, how many of them have weights, and the most in one sequence."""
+    layers, with_weights, longest = 0, 0, 0
+    for value in _objects_in(file):
+        name = value.get("class_name")
+        layers += name in LAYERS
+        with_weights += name in LAYERS_WITH_WEIGHTS
+        if name in ("Sequential", "StackedRNNCells"):
+            settings = value.get("config")
+            row = settings.get("layers", settings.get("cells")) if isinstance(settings, dict) else settings
+            longest = max(longest, len(row) if isinstance(row, list) else 0)
+    return layers, with_weights, longest
+
+
+def _objects_in(file: ModelFile) -> Iterator[dict[str, Any]]:
+    """Yield each object with a class in the model's configs."""
+    stack = [value for key, value in file.configs.items() if key not in ("compile_config", "training_config")]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            if isinstance(value.get("class_name"), str):
+                yield value
+            stack += value.values()
+        elif isinstance(value, list):
+            stack += value
 
 
 _current: ContextVar[_Load | None] = ContextVar("_current", default=None)
@@ -199,15 +251,10 @@ def _size(file: ModelFile) -> int:
 
 
 def _sizes_of_networks(file: ModelFile) -> tuple[int, int]:
-    """Return how many layers and how many calls of them there are in the configs."""
-    layers, nodes, stack = 0, 0, list(file.configs.values())
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            layers += "class_name" in value
-            inbound = value.get("inbound_nodes")
-            nodes += len(inbound) if isinstance(inbound, list) else 0
-            stack += value.values()
-        elif isinstance(value, list):
-            stack += value
-    return layers, nodes
+    """Return how many objects with a class and how many calls of layers there are in the configs."""
+    objects, nodes = 0, 0
+    for value in _objects_in(file):
+        objects += 1
+        inbound = value.get("inbound_nodes")
+        nodes += len(inbound) if isinstance(inbound, list) else 0
+    return objects, nodes

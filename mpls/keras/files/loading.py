@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from contextlib import nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal
 
-from mpls.errors import ArgumentValueError, MplsError, error_text
+from mpls.errors import ArgumentTypeError, ArgumentValueError, SavedStateError, error_text
 from mpls.keras.files.contents import Framework, ModelFile, open_model
 from mpls.keras.files.graph_ops import refuse_graph_ops
-from mpls.keras.files.limits import limited
+from mpls.keras.files.limits import limited, refuse_too_many_layers
 from mpls.keras.files.restoring import restore_optimizer
 from mpls.keras.files.safety import refuse_unsafe_configs
 from mpls.keras.own_files import reading_all_as_ours
@@ -57,6 +58,7 @@ def load_model(
 
     Raises:
         FileNotFoundError: there is no such file.
+        TypeError: `custom_objects` is no dict.
         SavedStateError: the file is broken, is no model, holds under `safe_mode` what is not known to be harmless, or
             state that no optimizer can have; a ValueError. It names file and key, and no model is returned.
         ValueError: `keras` is none of the two, or cannot load the format.
@@ -81,11 +83,12 @@ def load_model(
     path = os.fspath(path)
     file = open_model(path)
     framework = _framework(file, keras)
-    custom_objects = dict(custom_objects or {})
+    custom_objects = _own_objects(custom_objects)
     names_own = False
     if safe_mode:
         find_own = finder_of_own_objects(import_module(framework), custom_objects)
         names_own = refuse_unsafe_configs(file, find_own, has_class, compile)
+        refuse_too_many_layers(file)
         if file.format == "SavedModel":
             refuse_graph_ops(file.path)
     # Before the model is made: what cannot be restored is refused.
@@ -96,15 +99,25 @@ def load_model(
         try:
             with limited(file, with_own=names_own) if safe_mode else nullcontext():
                 model = _load_natively(file, framework, custom_objects, compile, safe_mode, kwargs)
-        except (MplsError, Warning):
+        except (SavedStateError, Warning):
             raise
         except Exception as error:
             # Over what a file holds, the frameworks raise anything, UnboundLocalError for one.
             got = f"{type(error).__name__}: {error}"
             raise broken(file.path, "the model", f"be one that {framework} can load", got) from error
+    if file.format != "SavedModel" and not isinstance(model, import_module(framework).Model):
+        raise broken(file.path, "the file", "hold a model", model)
     if record is not None:
         restore_optimizer(model, file, record)
     return model
+
+
+def _own_objects(custom_objects: Any) -> dict[str, Any]:
+    if custom_objects is not None and not isinstance(custom_objects, Mapping):
+        subject = "mpls.keras.load_model: custom_objects"
+        advice = "mpls.keras.load_model(path, custom_objects={'MyLayer': MyLayer})"
+        raise ArgumentTypeError(error_text(subject, "be a dict of objects by name", custom_objects, advice, ANCHOR))
+    return dict(custom_objects or {})
 
 
 def _framework(file: ModelFile, asked: Any) -> Framework:

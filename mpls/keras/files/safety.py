@@ -43,6 +43,8 @@ _NESTED_KEYS = ("loss", "metrics", "weighted_metrics")
 _PATH_KEYS = ("vocabulary", "vocabulary_file", "ckpt_to_load_from", "filepath")
 # What tf_keras has in the place of a layer's name where an argument is no tensor of a layer.
 _CONSTANT = "_CONSTANT_VALUE"
+# Numbers of which layers and metrics make a list of Python, before their variables are compared with the file.
+_MOST = {"num_thresholds": 100_000, "thresholds": 100_000, "num_oov_indices": 1_000_000, "ngrams": 10_000}
 _OP_LAYERS = ("TFOpLambda", "SlicingOpLambda")
 _FUNCTIONS_OF_LAMBDA = ("function", "mask", "output_shape")
 
@@ -85,8 +87,8 @@ def refuse_unsafe_configs(file: ModelFile, find_own: FindOwn, is_known: IsKnown,
 
 def _what_is_made(metadata: dict[str, Any], find_own: FindOwn, is_known: IsKnown) -> dict[str, Any]:
     name = metadata.get("class_name")
-    # Looked at by itself.
-    rest = {key: value for key, value in metadata.items() if key != "training_config"}
+    # The one is looked at by itself, the other by no loader.
+    rest = {key: value for key, value in metadata.items() if key not in ("training_config", "model_config")}
     if "config" in rest and isinstance(name, str) and not is_known(name) and find_own(name) is None:
         del rest["config"], rest["class_name"]
     return rest
@@ -128,7 +130,8 @@ class _Vetting:
 
     def _check_text(self, place: _Place) -> None:
         if place.key in _PATH_KEYS:
-            self._refuse(place.path, "be in the file itself, not a path to another", place.value)
+            advice = f"Make the layer from the values themselves, and save again. {_IF_YOU_TRUST}"
+            self._refuse(place.path, "be in the file itself, not a path to another", place.value, advice)
         elif place.key == "name" and ".." in re.split(r"[/\\]", place.value):
             # Assets are unpacked under it.
             self._refuse(place.path, "be a name without '..'", place.value)
@@ -142,6 +145,11 @@ class _Vetting:
         for kind in config:
             if config[kind] == "lambda" and kind.endswith("_type"):
                 self._refuse_code(place, config.get("class_name", "lambda"))
+        for key, most in _MOST.items():
+            value = config.get(key)
+            size = len(value) if isinstance(value, list) else value
+            if isinstance(size, (int, float)) and size > most:
+                self._refuse(f"{place}/{key}", f"be at most {most}, or a list of at most so many", size)
         if "class_name" in config:
             self._check_object(place, config)
         if "inbound_nodes" in config:
