@@ -27,8 +27,9 @@ from mpls.upstream_loading import (
 
 __all__ = ["limited", "refuse_too_many_layers"]
 
-# A file holds the model's variables, but not always the optimizer's, which are up to three times as many.
-_COPIES = 4
+# A file holds the model's variables, but not always the optimizer's, which are up to three times as many; and they may
+# be of half precision.
+_COPIES = 8
 _SLACK = 1 << 26
 # Beyond this, a packed file is taken for one that was packed to seem small.
 _PACKED = 4
