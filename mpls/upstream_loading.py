@@ -24,12 +24,20 @@ __all__ = [
 def finder_of_own_objects(framework: ModuleType, custom_objects: dict[str, Any]) -> Callable[[str], Any]:
     """Return a function that finds an object of the user by a name, None if there is none.
 
+    A name that starts with `>` is found whatever package it is registered for.
+
     Args:
         framework: tf_keras or Keras 3.
         custom_objects: what the user passes, by name.
     """
-    find = framework.saving.get_registered_object
-    return lambda name: find(name, custom_objects)
+
+    def find(name: str) -> Any:
+        if name.startswith(">"):
+            registered = framework.saving.get_custom_objects()
+            return next((each for key, each in registered.items() if key.endswith(name)), None)
+        return framework.saving.get_registered_object(name, custom_objects)
+
+    return find
 
 
 def has_class(name: str) -> bool:

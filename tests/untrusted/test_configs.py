@@ -341,6 +341,11 @@ class AllowedTest(_Base):
             vetted = _Vetting("file", finder_of_own_objects(k, {}))
             with self.assertRaises(SavedStateError) if raises else contextlib.nullcontext():
                 vetted.check("config", {"activation": {**registered, "config": name}})
+        # Without the package, among what is registered only.
+        bare = {**config, "registered_name": "function"}
+        for module, raises in (("builtins", False), (__name__, True), (SPY, True)):
+            with self.assertRaises(SavedStateError) if raises else contextlib.nullcontext():
+                vetted.check("config", {"activation": {**bare, "module": module}})
 
     @parameterized.expand(["tf_keras", "keras"])
     def test_policies_of_mpls(self, framework: str) -> None:

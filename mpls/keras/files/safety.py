@@ -208,6 +208,9 @@ class _Vetting:
         module, registered = config.get("module"), config.get("registered_name")
         if isinstance(name, str) and self._is_trusted(name):
             return
+        if module == "builtins" and isinstance(name, str) and self._is_trusted(f">{name}"):
+            # Older releases leave the package out.
+            return
         own = self._find_own(registered) if isinstance(registered, str) else None
         if own is not None and (getattr(own, "__module__", None), getattr(own, "__name__", None)) == (module, name):
             # Older releases look a registered function up where it was defined.
