@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -12,32 +11,35 @@ from typing import Any
 from mpls.upstream import loaded_keras
 
 __all__ = [
-    "finder_of_own_objects",
+    "OwnObjects",
     "has_class",
     "maker_of_ops",
     "makers_of_networks",
     "number_of_outputs",
+    "repeater_of_tf_keras",
     "variable_class_of_keras",
 ]
 
 
-def finder_of_own_objects(framework: ModuleType, custom_objects: dict[str, Any]) -> Callable[[str], Any]:
-    """Return a function that finds an object of the user by a name, None if there is none.
-
-    A name that starts with `>` is found whatever package it is registered for.
+class OwnObjects:
+    """The objects of the user, by name.
 
     Args:
         framework: tf_keras or Keras 3.
         custom_objects: what the user passes, by name.
     """
 
-    def find(name: str) -> Any:
-        if name.startswith(">"):
-            registered = framework.saving.get_custom_objects()
-            return next((each for key, each in registered.items() if key.endswith(name)), None)
-        return framework.saving.get_registered_object(name, custom_objects)
+    def __init__(self, framework: ModuleType, custom_objects: dict[str, Any]) -> None:
+        self._saving = framework.saving
+        self._custom_objects = custom_objects
 
-    return find
+    def find(self, name: str) -> Any:
+        """Return the one that the framework finds by a name, None if there is none."""
+        return self._saving.get_registered_object(name, self._custom_objects)
+
+    def is_registered_somewhere(self, name: str) -> bool:
+        """Return whether an object is registered by a name, for whatever package."""
+        return any(key.endswith(f">{name}") for key in self._saving.get_custom_objects())
 
 
 def has_class(name: str) -> bool:

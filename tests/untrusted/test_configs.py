@@ -28,7 +28,7 @@ from mpls.errors import ArgumentTypeError, ArgumentValueError, SavedStateError
 from mpls.keras.files import loading
 from mpls.keras.files.contents import open_model
 from mpls.keras.files.safety import _Vetting, refuse_unsafe_configs
-from mpls.upstream_loading import finder_of_own_objects, has_class
+from mpls.upstream_loading import OwnObjects, has_class
 from tests.untrusted.models import KINDS, Change, Templates, layer, parts_of, save
 from tests.untrusted.payloads import NAMES, PAYLOADS, SPY
 
@@ -169,11 +169,12 @@ class RefusalTest(_Base):
 
     def _assert_all_refused(self, framework: str, suffix: str, place: str, payloads: dict[str, Any]) -> None:
         file = open_model(self.templates.path(framework, suffix))
+        own = OwnObjects({"tf_keras": tf_keras, "keras": keras}[framework], {})
         for name, payload in payloads.items():
             changed, parts = parts_of(file)
             PLACES[place](parts, payload)
             with self.subTest(name), self.assertRaisesRegex(SavedStateError, "safe_mode=False"):
-                refuse_unsafe_configs(changed, lambda _: None, has_class, with_compile=True)
+                refuse_unsafe_configs(changed, own, has_class, with_compile=True)
 
     @parameterized.expand(KINDS)
     def test_files(self, framework: str, suffix: str) -> None:
@@ -338,9 +339,18 @@ class AllowedTest(_Base):
         config = {"module": __name__, "class_name": "function", "config": "own_activation"}
         registered = {**config, "registered_name": f"untrusted_{framework}>own_activation"}
         for name, raises in (("own_activation", False), ("tempfile", True), ("mpls", True)):
-            vetted = _Vetting("file", finder_of_own_objects(k, {}))
+            vetted = _Vetting("file", OwnObjects(k, {}))
             with self.assertRaises(SavedStateError) if raises else contextlib.nullcontext():
                 vetted.check("config", {"activation": {**registered, "config": name}})
+        # What only looks like a registered name.
+        for hostile in (
+            {**config, "module": SPY, "config": ">own_activation", "registered_name": "function"},
+            {**config, "module": SPY, "registered_name": ">own_activation"},
+            {"module": SPY, "class_name": "own_activation", "config": {}, "registered_name": ">own_activation"},
+            {"module": SPY, "class_name": "own_activation", "config": {}, "registered_name": None},
+        ):
+            with self.assertRaises(SavedStateError):
+                vetted.check("config", {"activation": hostile})
         # Without the package, among what is registered only.
         bare = {**config, "registered_name": "function"}
         for module, raises in (("builtins", False), (__name__, True), (SPY, True)):

@@ -20,7 +20,7 @@ from mpls.keras.own_files import reading_all_as_ours
 from mpls.saved.reading import read
 from mpls.saved.validity import ANCHOR, broken
 from mpls.upstream import native_keras_wrappers
-from mpls.upstream_loading import finder_of_own_objects, has_class
+from mpls.upstream_loading import OwnObjects, has_class
 
 
 def load_model(
@@ -86,8 +86,8 @@ def load_model(
     custom_objects = _own_objects(custom_objects)
     names_own = False
     if safe_mode:
-        find_own = finder_of_own_objects(import_module(framework), custom_objects)
-        names_own = refuse_unsafe_configs(file, find_own, has_class, compile)
+        own = OwnObjects(import_module(framework), custom_objects)
+        names_own = refuse_unsafe_configs(file, own, has_class, compile)
         refuse_too_many_layers(file)
         if file.format == "SavedModel":
             refuse_graph_ops(file.path)

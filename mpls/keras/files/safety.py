@@ -18,10 +18,10 @@ from mpls.keras.files.allowed_names import CLASSES, FUNCTIONS, TYPE_SPECS, VALUE
 from mpls.keras.files.contents import ModelFile
 from mpls.keras.files.op_types import ALLOWED as ALLOWED_OPS
 from mpls.saved.validity import ANCHOR
+from mpls.upstream_loading import OwnObjects
 
-__all__ = ["FindOwn", "IsKnown", "refuse_unsafe_configs"]
+__all__ = ["IsKnown", "refuse_unsafe_configs"]
 
-FindOwn = Callable[[str], Any]
 IsKnown = Callable[[str], bool]
 
 _IF_YOU_TRUST = "If you trust whoever wrote the file, pass safe_mode=False"
@@ -57,12 +57,12 @@ class _Place(NamedTuple):
     is_naming: bool
 
 
-def refuse_unsafe_configs(file: ModelFile, find_own: FindOwn, is_known: IsKnown, with_compile: bool) -> bool:
+def refuse_unsafe_configs(file: ModelFile, own: OwnObjects, is_known: IsKnown, with_compile: bool) -> bool:
     """Refuse a model whose configs name anything that is neither allowed nor the user's own.
 
     Args:
         file: the file.
-        find_own: returns the user's own object by a name, passed in `custom_objects` or registered, or None.
+        own: the user's own objects, passed in `custom_objects` or registered.
         is_known: tells whether the framework has a class of its own by a name; what it has not comes back from a
             SavedModel's graph, and nothing is made from its config.
         with_compile: whether what the model was compiled with is loaded.
@@ -73,35 +73,35 @@ def refuse_unsafe_configs(file: ModelFile, find_own: FindOwn, is_known: IsKnown,
     Raises:
         SavedStateError: they do.
     """
-    vetting = _Vetting(file.path, find_own)
+    vetting = _Vetting(file.path, own)
     for source, config in file.configs.items():
         if source in ("compile_config", "training_config") and not with_compile:
             continue
         if file.format == "SavedModel" and isinstance(config, dict):
-            config = _what_is_made(config, find_own, is_known)
+            config = _what_is_made(config, own, is_known)
         elif isinstance(config, dict) and not with_compile:
             config = {key: value for key, value in config.items() if key != "compile_config"}
         vetting.check(source, config)
     return vetting.names_own
 
 
-def _what_is_made(metadata: dict[str, Any], find_own: FindOwn, is_known: IsKnown) -> dict[str, Any]:
+def _what_is_made(metadata: dict[str, Any], own: OwnObjects, is_known: IsKnown) -> dict[str, Any]:
     name = metadata.get("class_name")
     # The one is looked at by itself, the other by no loader.
     rest = {key: value for key, value in metadata.items() if key not in ("training_config", "model_config")}
-    if "config" in rest and isinstance(name, str) and not is_known(name) and find_own(name) is None:
+    if "config" in rest and isinstance(name, str) and not is_known(name) and own.find(name) is None:
         del rest["config"], rest["class_name"]
     return rest
 
 
 class _Vetting:
-    def __init__(self, path: str, find_own: FindOwn) -> None:
+    def __init__(self, path: str, own: OwnObjects) -> None:
         self._path = path
-        self._find_own = find_own
+        self._own = own
         self.names_own = False
 
     def _is_trusted(self, name: str) -> bool:
-        if self._find_own(name) is None:
+        if self._own.find(name) is None:
             return False
         self.names_own = True
         return True
@@ -160,20 +160,22 @@ class _Vetting:
 
     def _check_object(self, place: str, config: dict[str, Any]) -> None:
         name, settings = config["class_name"], config.get("config")
-        if name == "__lambda__":
+        if not isinstance(name, str):
+            self._require(f"{place}/class_name", name, CLASSES)
+        elif name == "__lambda__":
             self._refuse_code(place, name)
         elif name == "__typespec__":
             self._check_type_spec(place, config)
         elif name == "TypeSpec":
             spec = str(config.get("type_spec")).removeprefix("tf.")
             self._require(f"{place}/type_spec", spec, TYPE_SPECS, _IF_YOU_TRUST)
-        elif name in VALUES if isinstance(name, str) else False:
+        elif name in VALUES:
             self._check_value(place, settings)
         elif name == "function":
             self._check_function(place, config)
-        elif isinstance(name, str) and name.rpartition(">")[2] == "Lambda" and not self._is_trusted(name):
+        elif name.rpartition(">")[2] == "Lambda" and not self._is_trusted(name):
             self._check_lambda(place, config)
-        elif name in _SPECIAL_LAYERS if isinstance(name, str) else False:
+        elif name in _SPECIAL_LAYERS:
             self._check_module(place, config, name)
             _SPECIAL_LAYERS[name](self, f"{place}/config", settings if isinstance(settings, dict) else {})
         else:
@@ -208,10 +210,10 @@ class _Vetting:
         module, registered = config.get("module"), config.get("registered_name")
         if isinstance(name, str) and self._is_trusted(name):
             return
-        if module == "builtins" and isinstance(name, str) and self._is_trusted(f">{name}"):
+        if module == "builtins" and isinstance(name, str) and self._own.is_registered_somewhere(name):
             # Older releases leave the package out.
             return
-        own = self._find_own(registered) if isinstance(registered, str) else None
+        own = self._own.find(registered) if isinstance(registered, str) else None
         if own is not None and (getattr(own, "__module__", None), getattr(own, "__name__", None)) == (module, name):
             # Older releases look a registered function up where it was defined.
             return
