@@ -91,15 +91,29 @@ class TestFunctions(Folders):
     @parameterized.expand([("StatefulPartitionedCall",), ("PartitionedCall",), ("hidden",)])
     def test_ops_in_functions_of_functions(self, op: str) -> None:
         add_write(self.graph.new_function("hidden"), self.outside / "hidden")
-        add_call(self.roles["_initialize"][0], "hidden", op)
+        add_call(self.roles["call_and_return_conditional_losses"][0], "hidden", op)
         self.refused("function 'hidden', node 'hostile' .*got 'WriteFile'")
         if op == "StatefulPartitionedCall":
-            load_natively(self.graph.folder)
+            load_natively(self.graph.folder)(np.ones((1, 4), np.float32))
             assert self.written() == {"hidden"}
+
+    @parameterized.expand([("StatefulPartitionedCall",), ("hidden",)])
+    def test_calls_in_what_the_loader_runs(self, op: str) -> None:
+        """Two functions that call each other would never end."""
+        self.graph.new_function("hidden")
+        add_call(self.roles["_initialize"][0], "hidden", op)
+        self.refused(f"must do nothing but fill tables, as it runs when the model is loaded; got '{op}'")
+
+    @parameterized.expand([(each, op) for each in AT_LOAD + LATER[:1] for op in ("While", "Fill")])
+    def test_other_work_in_what_the_loader_runs(self, role: str, op: str) -> None:
+        function = self.roles[role][0]
+        add(function, op, "work")
+        text = self.refused("must do nothing but fill tables, as it runs when the model is loaded")
+        assert f"function '{function.signature.name}', node 'work'" in text
 
     def test_ops_in_branches(self) -> None:
         add_write(self.graph.new_function("hidden"), self.outside / "hidden")
-        function = self.roles["_initialize"][0]
+        function = self.roles["call_and_return_conditional_losses"][0]
         add(function, "Const", "which", dtype=tf.int32, value=0)
         add(function, "Case", "case", ["which:output:0"], branches=["hidden"], Tin=[], Tout=[])
         self.refused("function 'hidden', node 'hostile' .*got 'WriteFile'")
@@ -165,7 +179,7 @@ class TestSavers(Folders):
         saver = self.graph.function("traced_restore")
         name, library = saver.signature.name, self.graph.library
         if how == "call":
-            add_call(self.roles["_initialize"][0], name)
+            add_call(self.roles["call_and_return_conditional_losses"][0], name)
         elif how == "object":
             self.graph.objects.nodes.add().function.concrete_functions.append(name)
         elif how == "bare":
@@ -208,6 +222,40 @@ class TestCosts(Folders):
             assert graph_parts.has_too_many_parts(content)
         with pytest.raises(ValueError, match="ends after the message"):
             graph_parts.has_too_many_parts(content[:-1])
+
+    @parameterized.expand([("object",), ("_initialize",)])
+    def test_constants_of_one_number_and_a_large_shape(self, where: str) -> None:
+        nodes = self.roles["_initialize"][0].node_def
+        if where == "object":
+            nodes = self.graph.meta.graph_def.node
+            names = {each.constant.operation for each in self.graph.objects.nodes if each.HasField("constant")}
+        node = next(each for each in nodes if each.op == "Const" and (where != "object" or each.name in names))
+        tensor = node.attr["value"].tensor
+        tensor.CopyFrom(tf.make_tensor_proto(1.0, tf.float32, [100, 100, 100]))
+        refuse_graph_ops(str(self.graph.save()))
+        tensor.tensor_shape.dim[0].size = 100_000
+        text = self.refused(r"be no larger than what the file holds of it; got 'shape \[100000, 100, 100\]'")
+        assert f"{node.name}'" in text
+
+    def test_many_objects_of_one_constant(self) -> None:
+        constant = next(each.constant for each in self.graph.objects.nodes if each.HasField("constant"))
+        node = next(each for each in self.graph.meta.graph_def.node if each.name == constant.operation)
+        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(1.0, tf.float32, [100, 100, 100]))
+        for _ in range(20):
+            self.graph.objects.nodes.add().constant.CopyFrom(constant)
+        self.refused("be no larger than what the file holds of it")
+
+    def test_constants_of_no_dtype(self) -> None:
+        node = next(each for each in self.roles["_initialize"][0].node_def if each.op == "Const")
+        node.attr["value"].tensor.dtype = 999
+        self.refused("be of a dtype of TensorFlow; got 999")
+
+    def test_constants_that_the_model_makes_when_it_is_called(self) -> None:
+        """An attention mask, for one."""
+        function = self.roles["call_and_return_conditional_losses"][0]
+        node = add(function, "Const", "mask", dtype=tf.float32, value=0.0)
+        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(1.0, tf.float32, [1, 1, 8192, 8192]))
+        refuse_graph_ops(str(self.graph.save()))
 
     def test_two_million_empty_nodes(self) -> None:
         def field(number: int, content: bytes) -> bytes:

@@ -246,6 +246,24 @@ class ResultTest(_Base):
         with self.assertRaisesRegex(SavedStateError, f"^{path}: "):
             mpls.keras.load_model(path)
 
+    def test_settings_that_fail_when_state_is_restored(self) -> None:
+        """A legacy optimizer makes its hyperparameters when it makes its slots."""
+        model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(1,))])
+        model.compile(tf_keras.optimizers.legacy.SGD(0.5, 0.5), "mse")
+        model.fit(np.ones([2, 1]), np.ones([2, 1]), verbose=0)
+        path = str(self.folder / "legacy.keras")
+        mpls.keras.save_model(model, path)
+        with zipfile.ZipFile(path) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        config = json.loads(members["config.json"])
+        config["compile_config"]["optimizer"]["config"]["learning_rate"] = 2**64
+        members["config.json"] = json.dumps(config).encode()
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
+        with self.assertRaisesRegex(SavedStateError, f"^{path}: the optimizer must be one that tf_keras can load"):
+            mpls.keras.load_model(path)
+
     def test_custom_objects_that_are_no_dict(self) -> None:
         with self.assertRaisesRegex(ArgumentTypeError, "custom_objects must be a dict"):
             mpls.keras.load_model(self.templates.path("keras", ".keras"), custom_objects=[len])  # type: ignore[arg-type]

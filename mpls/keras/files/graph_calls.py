@@ -13,6 +13,8 @@ from mpls.saved.validity import broken
 
 ADVICE = "If you trust whoever wrote the file, pass safe_mode=False"
 _SHOWN = 100
+# Children of objects that TensorFlow calls without being asked, the last when the object goes.
+_CALLED_AT_LOAD = frozenset({"_create_resource", "_initialize", "_destroy_resource"})
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,13 @@ class Calls:
         functions: of all functions that are there.
         from_functions: by functions, and as gradients.
         from_objects: by objects, which the loader and the model's calls run.
+        at_load: by objects that are made, filled, saved or restored while TensorFlow loads the file.
     """
 
     functions: frozenset[str]
     from_functions: frozenset[str]
     from_objects: frozenset[str]
+    at_load: frozenset[str]
 
 
 def calls_of(path: str, graph: Any) -> Calls:
@@ -53,7 +57,8 @@ def calls_of(path: str, graph: Any) -> Calls:
                     key = f"function {described(function.signature.name)}, node {described(node.name)}"
                     raise refused(path, key, "call functions of the file", name)
                 called.add(name)
-    return Calls(known, frozenset(called), frozenset(_named_by_objects(graph)))
+    by_objects, at_load = _named_by_objects(graph), _named_at_load(graph.object_graph_def)
+    return Calls(known, frozenset(called), frozenset(by_objects), frozenset(at_load))
 
 
 def _names(path: str, library: Any) -> frozenset[str]:
@@ -90,13 +95,27 @@ def _named_by_objects(graph: Any) -> Iterator[str]:
     yield from objects.concrete_functions
     yield from graph.meta_info_def.function_aliases
     for node in objects.nodes:
-        kind = node.WhichOneof("kind")
-        if kind == "function":
-            yield from node.function.concrete_functions
-        elif kind == "bare_concrete_function":
-            yield node.bare_concrete_function.concrete_function_name
-        elif kind == "captured_tensor":
-            yield node.captured_tensor.concrete_function
+        yield from _functions_of(node)
+
+
+def _named_at_load(objects: Any) -> Iterator[str]:
+    for node in objects.nodes:
+        called = [child.node_id for child in node.children if child.local_name in _CALLED_AT_LOAD]
+        for saver in node.saveable_objects.values():
+            called += [saver.save_function, saver.restore_function]
+        for number in called:
+            if 0 <= number < len(objects.nodes):
+                yield from _functions_of(objects.nodes[number])
+
+
+def _functions_of(node: Any) -> Iterator[str]:
+    kind = node.WhichOneof("kind")
+    if kind == "function":
+        yield from node.function.concrete_functions
+    elif kind == "bare_concrete_function":
+        yield node.bare_concrete_function.concrete_function_name
+    elif kind == "captured_tensor":
+        yield node.captured_tensor.concrete_function
 
 
 def refused(path: str, key: str, constraint: str, got: object) -> SavedStateError:

@@ -12,8 +12,9 @@ from typing import Any
 
 from mpls.keras.files.graph_assets import Assets, check_files
 from mpls.keras.files.graph_calls import Calls, calls_of, described, refused
+from mpls.keras.files.graph_constants import refuse_large_constants
 from mpls.keras.files.graph_parts import LIMIT, has_too_many_parts
-from mpls.keras.files.op_types import ALLOWED, SAVERS, TABLE_FROM_FILE
+from mpls.keras.files.op_types import ALLOWED, AT_LOAD, SAVERS, TABLE_FROM_FILE
 from mpls.saved.files import read_bytes
 from mpls.saved.validity import broken, reading_foreign_bytes
 
@@ -38,8 +39,12 @@ def refuse_graph_ops(path: str) -> None:
     _refuse_nodes(path, "the main graph", graph.graph_def.node, ALLOWED)
     allowed = _IN_FUNCTIONS | calls.functions
     for function in graph.graph_def.library.function:
-        _refuse_nodes(path, f"function {described(function.signature.name)}", function.node_def, allowed)
+        name = function.signature.name
+        _refuse_nodes(path, f"function {described(name)}", function.node_def, allowed)
         _refuse_files(path, function, calls, assets)
+        if name in calls.at_load:
+            _refuse_other_work(path, function)
+    refuse_large_constants(path, graph, calls)
 
 
 def _only_graph(path: str) -> Any:
@@ -67,6 +72,14 @@ def _refuse_nodes(path: str, place: str, nodes: Iterable[Any], allowed: frozense
         if node.op not in allowed:
             key = f"{place}, node {described(node.name)}"
             raise refused(path, key, "have an op that is known to stay within the model", node.op)
+
+
+def _refuse_other_work(path: str, function: Any) -> None:
+    """Refuse what could keep the loader busy in a function that it runs: loops, and calls that never return."""
+    for node in function.node_def:
+        if node.op not in AT_LOAD and node.op != TABLE_FROM_FILE:
+            key = f"function {described(function.signature.name)}, node {described(node.name)}"
+            raise refused(path, key, "do nothing but fill tables, as it runs when the model is loaded", node.op)
 
 
 def _refuse_files(path: str, function: Any, calls: Calls, assets: Assets) -> None:

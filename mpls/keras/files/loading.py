@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal
@@ -96,20 +96,29 @@ def load_model(
     with warnings.catch_warnings():
         # Said of the state that is read below.
         warnings.filterwarnings("ignore", "Skipping variable loading for optimizer", UserWarning)
-        try:
-            with limited(file, with_own=names_own) if safe_mode else nullcontext():
-                model = _load_natively(file, framework, custom_objects, compile, safe_mode, kwargs)
-        except (SavedStateError, Warning):
-            raise
-        except Exception as error:
-            # Over what a file holds, the frameworks raise anything, UnboundLocalError for one.
-            got = f"{type(error).__name__}: {error}"
-            raise broken(file.path, "the model", f"be one that {framework} can load", got) from error
+        with (
+            _any_error_as_ours(file, "the model", framework),
+            limited(file, with_own=names_own) if safe_mode else nullcontext(),
+        ):
+            model = _load_natively(file, framework, custom_objects, compile, safe_mode, kwargs)
     if file.format != "SavedModel" and not isinstance(model, import_module(framework).Model):
         raise broken(file.path, "the file", "hold a model", model)
     if record is not None:
-        restore_optimizer(model, file, record)
+        with _any_error_as_ours(file, "the optimizer", framework):
+            restore_optimizer(model, file, record)
     return model
+
+
+@contextmanager
+def _any_error_as_ours(file: ModelFile, part: str, framework: Framework) -> Iterator[None]:
+    """Have what the frameworks raise over what a file holds, which is anything, be a SavedStateError."""
+    try:
+        yield
+    except (SavedStateError, Warning):
+        raise
+    except Exception as error:
+        got = f"{type(error).__name__}: {error}"
+        raise broken(file.path, part, f"be one that {framework} can load", got) from error
 
 
 def _own_objects(custom_objects: Any) -> dict[str, Any]:

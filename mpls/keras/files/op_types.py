@@ -194,3 +194,7 @@ SAVERS = frozenset({"MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilenam
 
 # It reads a file, and may where that is shown to be an asset in the folder: `graph_assets.py`.
 TABLE_FROM_FILE = "InitializeTableFromTextFileV2"
+
+# What TensorFlow runs by itself while it loads has these only: tables are made, filled, saved and restored, by names
+# that are joined.
+AT_LOAD = HARMLESS["tables"] | frozenset({"Add", "AddV2", "Const", "Identity", "IdentityN", "NoOp", "StringJoin"})
