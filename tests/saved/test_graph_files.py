@@ -59,7 +59,7 @@ class TestAssets(Folders):
         name = self.function.signature.name
         bound = self.graph.objects.concrete_functions[name].bound_inputs
         if how == "call":
-            node = self.roles["_create_resource"][0].node_def.add(name="call", op="PartitionedCall")
+            node = self.roles["call_and_return_conditional_losses"][0].node_def.add(name="call", op="PartitionedCall")
             node.attr["f"].func.name = name
         elif how == "swap":
             self.function.attr["api_implements"].s = b"lstm"
