@@ -11,6 +11,7 @@ from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, error_text, warn_user, without_deprecations
 from mpls.keras.arguments import check_settings, is_translatable, translate_loss_scale, translated
 from mpls.keras.config_reading import refuse_unknown_keys
+from mpls.keras.families import ModuleName
 
 _SUBJECT = "mpls.experimental.LossScaleOptimizer"
 
@@ -116,7 +117,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         return optimizer
 
 
-LossScaleOptimizer.__module__ = "mpls.experimental"
+LossScaleOptimizer.__module__ = ModuleName("mpls.experimental")
 
 
 def _object(loss_scale: Any) -> Any:

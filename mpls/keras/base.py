@@ -26,7 +26,7 @@ from mpls.keras.calls import (
 )
 from mpls.keras.config_reading import read_config, refuse_unknown_keys
 from mpls.keras.configs import config_of_old, deserialize_inner
-from mpls.keras.families import concrete_class, family_of
+from mpls.keras.families import ModuleName, class_for, family_of, set_class
 from mpls.keras.members import Members
 from mpls.keras.meta import LossScaleOptimizerMeta
 from mpls.keras.settings import as_loss_scale
@@ -152,7 +152,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         spoken = dialect.current()
         # The family is known only now; from here on the instance has its methods. Subclasses of users keep
         # their own, whatever their constructors take.
-        self.__class__ = concrete_class(type(self), family, spoken, inner_optimizer)
+        set_class(self, class_for(type(self), family))
         self._init_family(inner_optimizer, name)
         # Past the __setattr__ of the frameworks' bases, which tracks and delegates.
         vars(self).update(
@@ -268,7 +268,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         inner, settings = read_config(config, custom_objects)
         inner, found = without_state(inner)
         state = checked_state(found, settings)
-        optimizer = cls._from_settings(deserialize_inner(cls, inner, settings, custom_objects), settings)
+        optimizer = cls._from_settings(deserialize_inner(inner, settings, custom_objects), settings)
         set_state(optimizer, state)
         return optimizer
 
@@ -282,7 +282,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         return cls(inner_optimizer, **settings)
 
 
-LossScaleOptimizer.__module__ = "mpls.keras"
+LossScaleOptimizer.__module__ = ModuleName("mpls.keras")
 
 
 def _family_for(optimizer: Any) -> Any:

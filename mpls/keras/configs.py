@@ -13,11 +13,10 @@ _INNER = "LossScaleOptimizer.from_config: inner_optimizer"
 _WRAPPERS = ("lossscaleoptimizer", "lossscaleoptimizerv1", "lossscaleoptimizerv3")
 
 
-def deserialize_inner(cls: type, inner: Any, settings: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
+def deserialize_inner(inner: Any, settings: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
     """Create the wrapped optimizer that a config describes.
 
     Args:
-        cls: the wrapper's class; one of a family reads every config into its own.
         inner: the optimizer itself, or its config, of any release.
         settings: the rest of the wrapper's config.
         custom_objects: classes of the user by name.
@@ -32,10 +31,10 @@ def deserialize_inner(cls: type, inner: Any, settings: dict[str, Any], custom_ob
     if not isinstance(inner, dict):
         return inner
     _require_optimizer(inner, custom_objects)
-    own = getattr(cls, "deserialize_optimizer", None)
-    read = own or family(_module_of(inner, settings)).deserialize_optimizer
     try:
-        optimizer = read({**inner, "config": dict(inner["config"])}, custom_objects)
+        optimizer = family(_module_of(inner, settings)).deserialize_optimizer(
+            {**inner, "config": dict(inner["config"])}, custom_objects
+        )
     except MplsError:
         raise
     except KeyError as error:

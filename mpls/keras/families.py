@@ -7,8 +7,6 @@ from importlib import import_module
 from typing import Any
 
 from mpls.core import dialect
-from mpls.core.arrival import FAMILY_NAMES
-from mpls.core.dialect import Dialect
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.keras.callers import is_called_by_keras
 from mpls.upstream import loaded_keras, loaded_tf_keras
@@ -71,95 +69,100 @@ def registered_class(name: str) -> Any:
     return None
 
 
-_OWN_MODULES = ("mpls.keras", "mpls.experimental")
+def class_for(cls: Any, family: Any) -> type:
+    """Return the class of an instance of `cls` that wraps an optimizer of a family.
 
-
-def concrete_class(cls: Any, family: Any, spoken: Dialect, optimizer: Any) -> type:
-    """Return the class of instances of `cls` that wrap optimizers of a family.
-
-    Users' subclasses keep their name. Those of mpls have the one of the family's native wrapper, since files that hold
-    the optimizer say by it what to load; but show the one of the release.
+    It is `cls` itself, which gets the methods of the family of the first optimizer that it wraps: the bases of the
+    family join those of the class, after them, so that `type(optimizer) is cls`. If that was one of another family, it
+    is a subclass that has the bases of this family in their place.
 
     Args:
         cls: the class that was called.
         family: the adapter class.
-        spoken: the dialect that the instance is made in.
-        optimizer: the optimizer, for the error.
-
-    Raises:
-        TypeError: `cls` is the class of instances of another family.
     """
-    if issubclass(cls, family):
-        return cls
-    if hasattr(cls, "serialized_name"):
-        public = public_class(cls)
-        raise ArgumentTypeError(
-            error_text(
-                _SUBJECT,
-                f"be {FAMILY_NAMES[cls._restored_family]}, since the class of such wrappers was called",
-                optimizer,
-                f"Call the public class, {public.__module__}.{public.__qualname__}, in its place",
-                "optimizer-arguments",
-            )
-        )
-    if cls.__module__ not in _OWN_MODULES:
-        return _mixed(cls, family, cls.__name__, cls.__module__)
-    shown = spoken.wrapper_name(cls._is_experimental, family.__module__ == LEGACY)
-    module = family.serialized_module or ModuleName(cls.__module__, family.native_module)
-    return _mixed(cls, family, family.serialized_name, module, shown)
+    public = public_class(cls)
+    with _settling:
+        if _FAMILY not in vars(public):
+            _settle(public, family)
+        if vars(public)[_FAMILY] is family:
+            return public
+        twins: dict[Any, type] = vars(public)[_TWINS]
+        if family not in twins:
+            twins[family] = _twin(public, family)
+        return twins[family]
 
 
 def public_class(cls: Any) -> type:
     """Return the class that users call for instances of this one: that of mpls, or their own."""
-    return next(base for base in cls.__mro__ if "_shown_name" not in vars(base))
+    return next(base for base in cls.__mro__ if not is_twin(base))
+
+
+def is_twin(cls: type) -> bool:
+    """Return whether a class stands for another, with the bases of another family."""
+    return _IS_TWIN in vars(cls)
+
+
+def family_of_class(cls: type) -> Any:
+    """Return the adapter class of a class' own instances; None before the first."""
+    return vars(cls).get(_FAMILY)
+
+
+_FAMILY, _TWINS, _IS_TWIN = "_family_of_instances", "_twins", "_is_twin"
+_settling = threading.Lock()
+_set_class: Any = vars(object)["__class__"].__set__
+
+
+def set_class(instance: Any, cls: type) -> None:
+    """Have an object be an instance of another class."""
+    if type(instance) is not cls:
+        _set_class(instance, cls)
+
+
+def _settle(cls: Any, family: Any) -> None:
+    type.__setattr__(cls, _FAMILY, family)
+    try:
+        # Python asks the metaclass for the order of the bases anew.
+        cls.__bases__ = cls.__bases__
+    except TypeError:
+        type.__delattr__(cls, _FAMILY)
+        raise
+    # Here, they live no longer than the class that they stand for.
+    type.__setattr__(cls, _TWINS, {})
+
+
+def _twin(cls: Any, family: Any) -> type:
+    names = {"__module__": vars(cls)["__module__"], "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    return type(cls)(cls.__name__, (cls,), {**names, _FAMILY: family, _IS_TWIN: True})
+
+
+def _is_own(cls: type) -> bool:
+    return "_is_experimental" in vars(cls)
 
 
 class ModuleName(str):
-    """The `__module__` of a class that goes by the name of a native one in what tf_keras writes.
+    """The `__module__` of classes that go by the name of a native one in what Keras writes.
 
-    tf_keras looks for the module that its files and configs name, which must be there where mpls is not.
-
-    Args:
-        shown: what everybody else sees.
-        native: the module of the native class.
+    Keras looks for the module that its files and configs name, which must be there where mpls is not.
     """
 
-    native: str
-
-    def __new__(cls, shown: str, native: str) -> ModuleName:
-        """Return the name that is shown, which knows the other."""
-        name = super().__new__(cls, shown)
-        name.native = native
-        return name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> str:
+    def __get__(self, instance: Any, owner: Any) -> str:
         """Return the name for whoever asks; Python asks here as the class has a metaclass of its own."""
-        return self.native if is_called_by_keras() else str(self)
+        family = family_of_class(owner)
+        return family.native_module if family is not None and is_called_by_keras() else str(self)
 
 
-_MIXED = "_classes_of_instances"
-_mixing = threading.Lock()
+def other_name(cls: Any, is_for_keras: bool) -> str | None:
+    """Return the name of a class of mpls' own that stands in for its Python name; None if nothing does.
 
-
-def _mixed(cls: type, family: Any, name: str, module: str, shown: str | None = None) -> type:
-    # The class holds those of its instances, so that they live no longer than it does.
-    with _mixing:
-        known: dict[Any, type] | None = vars(cls).get(_MIXED)
-        if known is None:
-            known = {}
-            type.__setattr__(cls, _MIXED, known)
-        key = family, shown
-        if key not in known:
-            namespace = {"__module__": module, "__qualname__": name, "__doc__": cls.__doc__, "_shown_name": shown}
-            known[key] = type(family)(name, (cls, family), namespace)
-        return known[key]
-
-
-def shown_name(cls: Any) -> str | None:
-    """Return the name under which a release had a class of wrappers, if it is another than its own; or None."""
-    if "_shown_name" in vars(cls):
-        shown: str | None = vars(cls)["_shown_name"]
-        return shown
-    # The public classes have instances of every dialect.
-    is_public = "_is_experimental" in vars(cls)
-    return dialect.current().wrapper_name(cls._is_experimental) if is_public else None
+    Args:
+        cls: any class of wrappers.
+        is_for_keras: whether Keras asks, which finds by it what files say; others see the name that a release gave it.
+    """
+    if not _is_own(public_class(cls)):
+        return None
+    family = family_of_class(cls)
+    native: str | None = None if family is None else family.serialized_name
+    if is_for_keras:
+        return native
+    is_legacy = family is None or family.__module__ == LEGACY
+    return dialect.current().wrapper_name(cls._is_experimental, is_legacy) or native

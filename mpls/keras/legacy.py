@@ -15,7 +15,7 @@ from mpls.core.step import scaled_step
 from mpls.keras.missing import drop_missing_gradients
 from mpls.keras.saver_names import scope_of_weights
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
-from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasMeta, TfKerasStep
+from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
 from mpls.upstream import Trackable, is_sum_of_keras, native_tf_keras_wrapper
 
 # A base for recognition: tf_keras looks for it in `compile`, and its v1 training code for this very class.
@@ -23,11 +23,7 @@ _Native: Any = native_tf_keras_wrapper("LossScaleOptimizer")
 _Legacy: Any = tf_keras.optimizers.legacy.Optimizer
 
 
-class _FamilyMeta(TfKerasMeta, type(_Native)):  # type: ignore[misc]
-    pass
-
-
-class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
+class Family(TfKerasMembers, _Native):
     """Members of wrappers over legacy optimizers; every method that the native class defines is overridden."""
 
     serialized_name = "LossScaleOptimizer"

@@ -27,6 +27,10 @@ class Members(Declared):
         # Defined by a family.
         _set_iterations: Callable[[Any], None]
 
+    def __dir__(self) -> list[str]:
+        # Python looks at the bases that a class names, among which those of its family are not.
+        return [*{*super().__dir__(), *dir(type(self))}]
+
     @property
     def inner_optimizer(self) -> Any:
         """The optimizer that this one wraps."""

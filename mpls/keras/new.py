@@ -13,18 +13,14 @@ from mpls.errors import ArgumentValueError, UnsupportedGraphError, error_text
 from mpls.keras.delegation import delegated
 from mpls.keras.missing import drop_missing_gradients
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
-from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasMeta, TfKerasStep
+from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
 from mpls.upstream import graph_key, native_tf_keras_wrapper, runs_with_dtensor
 
 # A base for recognition: tf_keras looks for it in `compile` and where it converts optimizers.
 _Native: Any = native_tf_keras_wrapper("LossScaleOptimizerV3")
 
 
-class _FamilyMeta(TfKerasMeta, type(_Native)):  # type: ignore[misc]
-    pass
-
-
-class Family(TfKerasMembers, _Native, metaclass=_FamilyMeta):
+class Family(TfKerasMembers, _Native):
     """Members of wrappers over new optimizers; every method that the native class defines is overridden."""
 
     serialized_name = "LossScaleOptimizerV3"

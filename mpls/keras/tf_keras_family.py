@@ -18,7 +18,6 @@ from mpls.core.replicas import in_replica_context
 from mpls.core.restoring import Restorable
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
-from mpls.keras.meta import LossScaleOptimizerMeta
 from mpls.upstream import Trackable, graph_key, keras_graph_session, track_in_keras_graph
 
 
@@ -31,14 +30,6 @@ class _GraphTrackedLossScale(DynamicLossScale):
         return variable
 
 
-class TfKerasMeta(LossScaleOptimizerMeta):
-    """Metaclass of the families: creates instances without the choice of class that tf_keras' own makes."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Create an instance of this very class."""
-        return type.__call__(self, *args, **kwargs)
-
-
 class TfKerasMembers(Restorable):
     """State, configs, and how checkpoints see the wrapper."""
 
@@ -47,7 +38,6 @@ class TfKerasMembers(Restorable):
     _shows_loss_scale_object: bool
     _calls: ScalingCalls
 
-    serialized_module: str | None = None
     works_with_parameter_servers = False
 
     if TYPE_CHECKING:

@@ -706,36 +706,6 @@ def central_storage() -> Any:
     return tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
 
 
-DESCRIBED = (
-    ("legacy", tf_keras.optimizers.legacy.SGD, "a legacy optimizer of tf_keras"),
-    ("new", tf_keras.optimizers.SGD, "a new optimizer of tf_keras"),
-    ("keras3", keras.optimizers.SGD, "a Keras 3 optimizer"),
-)
-
-
-class ClassesOfFamiliesTest(unittest.TestCase):
-    """What the class of one family's wrappers says of an optimizer of another."""
-
-    @parameterized.expand(
-        [
-            (f"{name}_{other}", cls, described, another)
-            for name, cls, described in DESCRIBED
-            for other, another, _ in DESCRIBED
-            if other != name
-        ]
-    )
-    def test_the_error_names_value_and_type(self, name: str, cls: Any, described: str, another: Any) -> None:
-        class Mine(mpls.keras.LossScaleOptimizer):
-            pass
-
-        for public, shown in ((mpls.keras.LossScaleOptimizer, r"mpls\.keras\.LossScaleOptimizer"), (Mine, r"\S*Mine")):
-            of_family = type(public(cls()))
-            self.assertIsInstance(of_family(cls()), public)
-            text = rf"inner_optimizer must be {described}, .*; got <.*SGD.*> \(SGD\)\. Call the public class, {shown},"
-            with self.assertRaisesRegex(TypeError, text):
-                of_family(another())
-
-
 class NamesOfWeightsTest(unittest.TestCase):
     """Variables of legacy optimizers have the names that the native wrapper gives them in eager mode."""
 

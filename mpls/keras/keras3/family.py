@@ -18,7 +18,6 @@ from mpls.keras.keras3 import ops
 from mpls.keras.keras3.applying import Applying
 from mpls.keras.keras3.refusals import refuse_factor, require_known_backend, require_tensorflow_for
 from mpls.keras.keras3.state import DynamicState, FixedState
-from mpls.keras.meta import LossScaleOptimizerMeta
 from mpls.upstream import Trackable, track_list
 
 # A base for recognition: `compile` looks for it before it wraps an optimizer by itself.
@@ -32,7 +31,7 @@ class _Blank(keras.optimizers.Optimizer):
 _Blank.__name__ = "LossScaleOptimizer"
 
 
-class Family(Restorable, Applying, _Native, metaclass=LossScaleOptimizerMeta):
+class Family(Restorable, Applying, _Native):
     """Members of wrappers over Keras 3 optimizers; every method that the native class defines is overridden.
 
     The state is in Keras variables, `step_counter` and `dynamic_scale`, in the places that the native wrapper has for
@@ -43,7 +42,7 @@ class Family(Restorable, Applying, _Native, metaclass=LossScaleOptimizerMeta):
     _restored_family = "keras3"
     # Keras looks classes up by module and name, and imports no package but its own. So files name the native wrapper,
     # and load as one where mpls is not; where it is, the registered name in them is its own.
-    serialized_module: str | None = "keras.optimizers"
+    native_module = "keras.optimizers"
     works_with_parameter_servers = True
 
     if TYPE_CHECKING:
