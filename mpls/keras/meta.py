@@ -22,7 +22,7 @@ class LossScaleOptimizerMeta(type):
 
     def mro(cls) -> list[type]:
         """Return the bases in order, those of the family last."""
-        own, family = _own_bases(cls), _family_of_bases(cls)
+        own, family = _own_bases(cls), family_of_class(cls)
         return own if family is None else _merged([own, family.__mro__])
 
     def __dir__(cls) -> list[str]:
@@ -53,11 +53,6 @@ def _own_bases(cls: type) -> list[type]:
     bases = _merged([*map(_own_bases, cls.__bases__), cls.__bases__])
     # `super(self.__class__, self)` in a method of the class that a twin stands for is to go on to what comes after it.
     return [bases[0], cls, *bases[1:]] if is_twin(cls) else [cls, *bases]
-
-
-def _family_of_bases(cls: type) -> Any:
-    own = family_of_class(cls)
-    return own or next(filter(None, map(_family_of_bases, cls.__bases__)), None)
 
 
 def _merged(orders: Sequence[Sequence[type]]) -> list[type]:
