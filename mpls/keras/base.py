@@ -21,7 +21,6 @@ from mpls.keras.calls import (
     GET_UNSCALED_GRADIENTS,
     SCALING,
     ScalingCalls,
-    noted_function,
     noted_method,
 )
 from mpls.keras.config_reading import read_config, refuse_unknown_keys
@@ -29,7 +28,6 @@ from mpls.keras.configs import config_of_old, deserialize_inner
 from mpls.keras.families import ModuleName, class_for, family_of, set_class
 from mpls.keras.members import Members
 from mpls.keras.meta import LossScaleOptimizerMeta
-from mpls.keras.settings import as_loss_scale
 from mpls.keras.state_in_files import checked_state, for_whom, set_state, without_state
 from mpls.keras.strategies import require_supported_strategy
 
@@ -175,18 +173,6 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         self._wrap(inner_optimizer, _family_for(inner_optimizer), name, shows_object=True)
         is_default = isinstance(loss_scale, str)
         self._begin_with(self._make_loss_scale(2.0**15, 2000) if is_default else self._held(loss_scale))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "_loss_scale" and name in vars(self):
-            vars(self)[name] = self._held(as_loss_scale(value))
-            self._track_loss_scale()
-        elif name in SCALING:
-            vars(self)[name] = noted_function(name, value, self._calls)
-        elif isinstance(getattr(type(self), name, None), property):
-            # The frameworks would track the value too, as an attribute of the wrapper.
-            object.__setattr__(self, name, value)
-        else:
-            super().__setattr__(name, value)
 
     @as_written
     def get_scaled_loss(self, loss: _T) -> _T:

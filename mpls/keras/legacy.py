@@ -12,6 +12,7 @@ import tf_keras
 from mpls.core.graph import as_written
 from mpls.core.savers import watch_savers
 from mpls.core.step import scaled_step
+from mpls.keras.aggregation import as_pairs, own_aggregation
 from mpls.keras.missing import drop_missing_gradients
 from mpls.keras.saver_names import scope_of_weights
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
@@ -120,12 +121,8 @@ class Family(TfKerasMembers, _Native):
         return (() if name is None else (name,)), {}
 
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-        own = type(self)._aggregate_gradients
-        if own is Family._aggregate_gradients or not self._shows_loss_scale_object:
-            return self._optimizer._aggregate_gradients(pairs)
-        # Up to TF 2.3, `fit` called this method of a user's subclass, which returned gradients without variables.
-        grads = own(self, pairs)
-        return list(zip(grads, [variable for _, variable in pairs], strict=True))
+        own = own_aggregation(self, Family)
+        return as_pairs(self._optimizer._aggregate_gradients(pairs) if own is None else own(self, pairs), pairs)
 
     def _sums_as_keras_does(self) -> bool:
         inner = self._optimizer

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mpls.core.loss_scale import is_dynamic
+from mpls.keras.calls import SCALING, ScalingCalls, noted_function
 from mpls.keras.delegation import delegated
-from mpls.keras.settings import growth_steps_of, initial_scale_of
+from mpls.keras.settings import as_loss_scale, growth_steps_of, initial_scale_of
 
 if TYPE_CHECKING:
     from mpls.keras.declared import Declared
@@ -22,10 +23,28 @@ class Members(Declared):
     _optimizer: Any
     _loss_scale: Any
     _shows_loss_scale_object: bool
+    _calls: ScalingCalls
 
     if TYPE_CHECKING:
         # Defined by a family.
         _set_iterations: Callable[[Any], None]
+        _held: Callable[[Any], Any]
+        _track_loss_scale: Callable[[], None]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_optimizer" not in vars(self):
+            # Before the constructor of this class there is no family, and nothing that Keras could track.
+            object.__setattr__(self, name, value)
+        elif name == "_loss_scale" and name in vars(self):
+            vars(self)[name] = self._held(as_loss_scale(value))
+            self._track_loss_scale()
+        elif name in SCALING:
+            vars(self)[name] = noted_function(name, value, self._calls)
+        elif isinstance(getattr(type(self), name, None), property):
+            # The frameworks would track the value too, as an attribute of the wrapper.
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
         # Python looks at the bases that a class names, among which those of its family are not.

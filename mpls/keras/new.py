@@ -10,6 +10,7 @@ import tf_keras
 from mpls.core.graph import as_written
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, UnsupportedGraphError, error_text
+from mpls.keras.aggregation import as_pairs, own_aggregation
 from mpls.keras.delegation import delegated
 from mpls.keras.missing import drop_missing_gradients
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
@@ -104,13 +105,20 @@ class Family(TfKerasMembers, _Native):
         are_same = False
         if not is_aggregated:
             # Before the finite check, so that a non-finite gradient reaches every replica.
-            aggregate = self._optimizer.aggregate_gradients
-            present = aggregate(present)
-            are_same = getattr(aggregate, "__func__", None) is tf_keras.optimizers.Optimizer.aggregate_gradients
+            present, are_same = self._aggregate(present)
         args = () if is_bool else (skip_gradients_aggregation,)
         kwargs = {**kwargs, "skip_gradients_aggregation": True}
         step = TfKerasStep(self._optimizer, self._dialect, args, kwargs, are_same)
         return scaled_step(present, self._loss_scale, step)
+
+    def _aggregate(self, pairs: list[tuple[Any, Any]]) -> tuple[list[tuple[Any, Any]], bool]:
+        """Return pairs of summed gradient and variable, and whether Keras itself has summed them."""
+        own = own_aggregation(self, Family)
+        if own is not None:
+            return as_pairs(own(self, pairs), pairs), False
+        aggregate = self._optimizer.aggregate_gradients
+        is_keras = getattr(aggregate, "__func__", None) is tf_keras.optimizers.Optimizer.aggregate_gradients
+        return as_pairs(aggregate(pairs), pairs, "aggregate_gradients"), is_keras
 
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
@@ -179,6 +187,9 @@ class Family(TfKerasMembers, _Native):
         self._optimizer.load_own_variables(store)
 
     # What code calls that knew legacy optimizers only.
+
+    def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
+        return self.aggregate_gradients(grads_and_vars)
 
     def _decayed_lr(self, var_dtype: Any) -> Any:
         return tf.cast(self._optimizer.learning_rate, var_dtype)

@@ -13,6 +13,7 @@ from mpls.core.graph import as_written
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, MplsWarning, error_text, warn_user
+from mpls.keras.aggregation import as_pairs, own_aggregation
 from mpls.keras.calls import GET_SCALED_LOSS, SCALE_LOSS, ScalingCalls
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.refusals import (
@@ -226,7 +227,13 @@ class Applying:
             ops.apply(self, pairs, is_scaled)
             return
         pairs = self._unscale_pairs(pairs) if is_scaled else pairs
+        own = None if is_summed else own_aggregation(self, Applying)
+        pairs = pairs if own is None else as_pairs(own(self, pairs), pairs)
         scaled_step(pairs, self._loss_scale, Keras3Step(self._optimizer, is_summed, self._dialect, args))
+
+    def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
+        # What subclasses call that are written for legacy optimizers. The wrapped optimizer sums as it applies.
+        return grads_and_vars
 
     def _build_outside(self, variables: list[Any]) -> None:
         # In no replica and in no function: what is made there would belong to it.
