@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["CannotRun", "run_module", "run_script"]
 
-_HERE = str(Path(__file__).parent)
+_HERE = os.path.join(Path(__file__).parent, "")
 
 
 class CannotRun(Exception):
@@ -137,4 +137,4 @@ def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def _is_ours(filename: str) -> bool:
-    return os.path.dirname(filename) == _HERE
+    return filename.startswith(_HERE)

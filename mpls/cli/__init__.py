@@ -1,0 +1,47 @@
+"""The command line: `mpls run` and `mpls inspect`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+from mpls.cli.options import parser, split
+from mpls.cli.running import USAGE_ERROR, run
+from mpls.errors import printable
+from mpls.inspect import inspect
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line, and return the exit status: the program's own, that of `inspect`, or 2 if nothing ran."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    head, program_arguments = split(arguments)
+    whole = parser()
+    options = whole.parse_args(head)
+    if options.command is None:
+        whole.print_help(sys.stderr)
+        return USAGE_ERROR
+    if options.command == "inspect":
+        return _inspect(options)
+    return run(options, program_arguments)
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    try:
+        status, text = inspect(options.path, as_json=options.json)
+    except OSError as error:
+        _print(f"mpls inspect: {printable(str(error))}", sys.stderr)
+        return USAGE_ERROR
+    # What is not there is a wrong argument, a broken file is an answer.
+    is_error = status == USAGE_ERROR and not options.json
+    _print(f"mpls inspect: {text}" if is_error else text, sys.stderr if is_error else sys.stdout)
+    return status
+
+
+def _print(text: str, stream: TextIO) -> None:
+    """Print a text with the names of others in it, those characters escaped that the stream cannot write."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
