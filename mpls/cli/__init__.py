@@ -20,7 +20,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     head, program_arguments = split(arguments)
     whole = parser()
-    options = whole.parse_args(head)
+    options, unknown = whole.parse_known_args(head)
+    if unknown:
+        getattr(options, "parser", whole).error(f"unrecognized arguments: {' '.join(unknown)}")
     if options.command is None:
         whole.print_help(sys.stderr)
         return USAGE_ERROR

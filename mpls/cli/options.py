@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from functools import cache
+from typing import NamedTuple
 
 import mpls
+from mpls.core.dialect import dialect_of
+from mpls.errors import ArgumentValueError
+from mpls.names import RELEASES
 
-__all__ = ["parser", "split"]
+__all__ = ["options_of_mpls", "parser", "split"]
 
 _DESCRIPTION = """\
 Run a program that uses TensorFlow's historical loss-scaling API, unmodified, with the names of that API back.
 What follows the script or the module is handed to it."""
+_NAME_A_PROGRAM = ("-m", "-c")
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -20,16 +26,41 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
     position = 1
     while position < len(arguments):
         argument = arguments[position]
-        if argument == "-m":
+        if argument in _NAME_A_PROGRAM:
             return arguments[: position + 2], arguments[position + 2 :]
-        if argument == "--as-of":
+        if argument in _run_options().values:
             position += 2
-        elif argument.startswith("-") and argument != "--":
+        elif argument.startswith("-") and argument not in ("--", "-"):
             position += 1
         else:
             position += argument == "--"
             return arguments[: position + 1], arguments[position + 1 :]
     return arguments, []
+
+
+def options_of_mpls(program_arguments: list[str]) -> list[str]:
+    """Return those of a program's arguments that look like options of `mpls run`."""
+    options = _run_options()
+    ours = {*options.values, *options.flags} - {*_NAME_A_PROGRAM, "-h", "--help"}
+    return [argument for argument in program_arguments if argument.partition("=")[0] in ours]
+
+
+class _Options(NamedTuple):
+    values: frozenset[str]
+    flags: frozenset[str]
+
+
+@cache
+def _run_options() -> _Options:
+    """Return the options of `mpls run`: those that a value follows, and the others."""
+    run = argparse.ArgumentParser()
+    _add_run_options(run)
+    actions = [action for action in run._actions if action.option_strings]
+    values, flags = (
+        frozenset(name for action in actions if (action.nargs == 0) is is_flag for name in action.option_strings)
+        for is_flag in (False, True)
+    )
+    return _Options(values, flags)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,12 +77,22 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run = commands.add_parser(
         "run",
         help="run an unmodified program with the historical names back",
-        usage="mpls run [OPTIONS] (SCRIPT | -m MODULE) [ARGS ...]",
+        usage="mpls run [OPTIONS] (SCRIPT | -m MODULE | -c CODE | -) [ARGS ...]",
         description=_DESCRIPTION,
+        allow_abbrev=False,
     )
-    run.add_argument("script", nargs="?", metavar="SCRIPT", help="a Python file")
+    # Whose usage is shown with an error.
+    run.set_defaults(parser=run)
+    _add_run_options(run)
+
+
+def _add_run_options(run: argparse.ArgumentParser) -> None:
+    run.add_argument("script", nargs="?", metavar="SCRIPT", help="a Python file; - for standard input")
     run.add_argument("-m", dest="module", metavar="MODULE", help="a module to run in place of a script")
-    run.add_argument("--as-of", metavar="RELEASE", help="the TensorFlow release to behave as, 2.2 for example")
+    run.add_argument("-c", dest="code", metavar="CODE", help="code to run in place of a script")
+    run.add_argument(
+        "--as-of", type=_release, metavar="RELEASE", help="the TensorFlow release to behave as, 2.2 for example"
+    )
     run.add_argument("--contrib", action="store_true", help="put tf.contrib.mixed_precision back too")
     run.add_argument(
         "--v1", action="store_true", help="have `import tensorflow` mean tensorflow.compat.v1, with TF 2 behaviour off"
@@ -60,6 +101,17 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--replace-existing", action="store_true", help="have names that still work mean the objects of mpls too"
     )
     run.add_argument("--report", action="store_true", help="print the historical names that the program has read")
+
+
+def _release(text: str) -> str:
+    try:
+        dialect_of(text)
+    except ArgumentValueError:
+        first, last = RELEASES[0], RELEASES[-1]
+        raise argparse.ArgumentTypeError(
+            f"must be a TensorFlow release from {first} to {last}; got {text!r}. See MIGRATION.md#as-of"
+        ) from None
+    return text
 
 
 def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -72,4 +124,5 @@ def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     inspection.add_argument(
         "path", metavar="PATH", help="a checkpoint (its prefix, or its folder), SavedModel, H5, .keras or JSON file"
     )
+    inspection.set_defaults(parser=inspection)
     inspection.add_argument("--json", action="store_true", help="print one JSON object, for machines")

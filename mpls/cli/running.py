@@ -5,39 +5,74 @@ from __future__ import annotations
 import argparse
 import sys
 
-import mpls
+from mpls.cli.options import options_of_mpls
+from mpls.errors import printable
 from mpls.importing.tf1 import import_as_v1
+from mpls.importing.users import may_mention
 from mpls.install import install
 from mpls.report import Report
-from mpls.run import CannotRun, run_module, run_script
+from mpls.run import CannotRun, OnFailure, run_code, run_module, run_script, run_standard_input
 
 __all__ = ["USAGE_ERROR", "run"]
 
 USAGE_ERROR = 2
+# Whatever reads the arguments of a program is called by one of these.
+_READERS_OF_ARGUMENTS = (
+    *("argv", "orig_argv", "argparse", "optparse", "getopt", "ArgumentParser", "parse_args"),
+    *("absl", "app", "flags", "FLAGS", "click", "typer", "fire", "docopt", "hydra", "simple_parsing", "tap"),
+)
 
 
 def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
     """Run a program with the names back, and return its exit status."""
-    if (options.script is None) == (options.module is None):
-        print("mpls run: give a script, or -m and the name of a module; see mpls run --help", file=sys.stderr)
+    if sum(each is not None for each in (options.script, options.module, options.code)) != 1:
+        print(
+            "mpls run: give a script, -m and the name of a module, -c and code, or - for standard input; "
+            "see mpls run --help",
+            file=sys.stderr,
+        )
         return USAGE_ERROR
     report = Report() if options.report else None
+    install(
+        options.as_of,
+        contrib=options.contrib,
+        replace_existing=options.replace_existing,
+        _on_touch=None if report is None else report.note,
+    )
+    if options.v1:
+        import_as_v1()
     try:
-        install(
-            options.as_of,
-            contrib=options.contrib,
-            replace_existing=options.replace_existing,
-            _on_touch=None if report is None else report.note,
-        )
-        if options.v1:
-            import_as_v1()
-        if options.module is not None:
-            return run_module(options.module, program_arguments)
-        return run_script(options.script, program_arguments)
-    except (CannotRun, mpls.errors.ArgumentValueError) as error:
-        print(f"mpls run: {error}", file=sys.stderr)
+        status = _run_program(options, program_arguments, lambda _: None)
+        _say_if_misplaced(options, program_arguments, status)
+        return status
+    except CannotRun as error:
+        print(f"mpls run: {printable(str(error))}", file=sys.stderr)
         return USAGE_ERROR
     finally:
         if report is not None:
             sys.stdout.flush()
             print("\n".join(report.lines()), file=sys.stderr)
+
+
+def _run_program(options: argparse.Namespace, arguments: list[str], on_failure: OnFailure) -> int:
+    if options.module is not None:
+        return run_module(options.module, arguments, on_failure)
+    if options.code is not None:
+        return run_code(options.code, arguments, on_failure)
+    if options.script == "-":
+        return run_standard_input(arguments, on_failure)
+    return run_script(options.script, arguments, on_failure)
+
+
+def _say_if_misplaced(options: argparse.Namespace, program_arguments: list[str], status: int) -> None:
+    """Point out options of mpls that went to a program which had no use for them."""
+    misplaced = options_of_mpls(program_arguments)
+    # A program that ends with another status has understood them.
+    if not misplaced or (status not in (1, USAGE_ERROR) and may_mention(_READERS_OF_ARGUMENTS)):
+        return
+    program = options.script or (f"-m {options.module}" if options.module else "-c ...")
+    print(
+        f"mpls run: {', '.join(misplaced)} came after the program, and went to it; options of mpls come before: "
+        f"mpls run {' '.join(misplaced)} {program}",
+        file=sys.stderr,
+    )

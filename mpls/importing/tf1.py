@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import builtins
-import os
-import site
 import sys
-import sysconfig
 from collections.abc import Mapping, Sequence
-from functools import cache
 from types import ModuleType
 from typing import Any
+
+from mpls.importing.users import is_users_file
 
 __all__ = ["import_as_v1"]
 
@@ -75,11 +73,4 @@ def _is_users(namespace: Mapping[str, Any] | None) -> bool:
     file = (namespace or {}).get("__file__")
     if name == "__main__":
         return True
-    return file is not None and not os.path.abspath(file).startswith(_library_directories())
-
-
-@cache
-def _library_directories() -> tuple[str, ...]:
-    paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    paths |= {*site.getsitepackages(), site.getusersitepackages()}
-    return tuple(os.path.join(path, "") for path in paths if path)
+    return file is not None and is_users_file(file)

@@ -20,6 +20,8 @@ PACKAGE_ROOT = str(pathlib.Path(mpls.__file__).parents[1])
 class Programs:
     """Programs in a directory of their own."""
 
+    package_root = PACKAGE_ROOT
+
     def __init__(self, **sources: str) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self._folder.name).resolve()
@@ -129,7 +131,7 @@ class UsageTest(unittest.TestCase):
         [
             ("missing script", ["nowhere.py"], "no such script: nowhere.py"),
             ("missing module", ["-m", "nowhere.at.all"], "no module named nowhere.at.all"),
-            ("unknown release", ["--as-of", "3.1", "program.py"], "as_of must be a TensorFlow release"),
+            ("unknown release", ["--as-of", "3.1", "program.py"], "argument --as-of: must be a TensorFlow release"),
             ("no release", ["--as-of"], "--as-of"),
             ("nothing to run", [], "give a script"),
             ("unknown option", ["--fast", "program.py"], "--fast"),

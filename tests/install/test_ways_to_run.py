@@ -1,0 +1,211 @@
+"""Whatever `python` runs, `mpls run` runs alike; what nobody can run is told in a sentence."""
+
+from __future__ import annotations
+
+import py_compile
+import re
+import subprocess
+import sys
+import unittest
+
+from parameterized import parameterized
+
+from .test_run import Programs
+
+# Without TensorFlow, each takes a tenth of a second.
+ABOUT_ITSELF = """
+import sys
+print(sys.argv, repr(sys.path[0]), sorted(set(globals()) - {"sys"}), __name__, __spec__, __package__)
+print(globals().get("__file__"), getattr(__loader__, "__name__", type(__loader__).__name__))
+x: int = 1
+
+def broken():
+    return 1 / 0
+
+if "fail" in sys.argv:
+    broken()
+"""
+
+
+def piped(programs: Programs, *command: str, text: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": programs.package_root}
+    return subprocess.run(
+        [sys.executable, *command],
+        input=text,
+        cwd=programs.path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+    )
+
+
+class CodeTest(unittest.TestCase):
+    """Code that is in no file."""
+
+    @parameterized.expand([("works", []), ("fails", ["fail"])])
+    def test_code(self, name: str, arguments: list[str]) -> None:
+        with Programs() as programs:
+            expected = programs.run("-c", ABOUT_ITSELF, "a", *arguments)
+            actual = programs.run("-m", "mpls", "run", "-c", ABOUT_ITSELF, "a", *arguments)
+        self.assertEqual(
+            (actual.returncode, actual.stdout, actual.stderr), (expected.returncode, expected.stdout, expected.stderr)
+        )
+        self.assertEqual(actual.returncode, len(arguments))
+
+    @parameterized.expand([("works", []), ("fails", ["fail"])])
+    def test_standard_input(self, name: str, arguments: list[str]) -> None:
+        with Programs() as programs:
+            expected = piped(programs, "-", "a", *arguments, text=ABOUT_ITSELF)
+            actual = piped(programs, "-m", "mpls", "run", "-", "a", *arguments, text=ABOUT_ITSELF)
+        self.assertEqual(
+            (actual.returncode, actual.stdout, actual.stderr), (expected.returncode, expected.stdout, expected.stderr)
+        )
+        self.assertEqual(actual.returncode, len(arguments))
+
+    def test_options_come_before_code(self) -> None:
+        with Programs() as programs:
+            code = "import mpls, sys; print(mpls.installed().as_of, sys.argv)"
+            process = programs.run("-m", "mpls", "run", "--as-of=2.2", "-c", code, "--as-of", "2.3")
+        self.assertEqual(process.stdout, "2.2 ['-c', '--as-of', '2.3']\n")
+
+
+class FilesTest(unittest.TestCase):
+    def test_compiled_file(self) -> None:
+        with Programs(program=ABOUT_ITSELF) as programs:
+            py_compile.compile(str(programs.path / "program.py"), cfile=str(programs.path / "compiled.pyc"))
+            for arguments in ([], ["fail"]):
+                expected = programs.run("compiled.pyc", *arguments)
+                actual = programs.run("-m", "mpls", "run", "compiled.pyc", *arguments)
+                self.assertEqual((actual.stdout, actual.stderr), (expected.stdout, expected.stderr))
+                self.assertIn("compiled.pyc", actual.stdout)
+
+    @parameterized.expand(
+        [
+            ("directory without a main module", ["folder"], "no __main__ module in the directory folder"),
+            ("binary", ["binary"], "binary is no Python source: it has null bytes in it"),
+            ("other compiled", ["other.pyc"], "{}/other.pyc was compiled by another release of Python than 3."),
+            ("truncated compiled", ["short.pyc"], "{}/short.pyc is a broken compiled file"),
+            ("steering the terminal", ["no\033[2Jpe.py"], r"no such script: no\x1b[2Jpe.py"),
+            ("package without a main module", ["-m", "folder"], "folder is a package without a __main__ module"),
+            ("no module", ["-m", "folder.nothing"], "no module named folder.nothing"),
+            ("built-in module", ["-m", "sys"], "sys is no module of Python code"),
+            ("two programs", ["--", "-m"], "no such script: -m"),
+            ("nothing", [], "give a script, -m and the name of a module, -c and code, or - for standard input"),
+        ]
+    )
+    def test_what_cannot_be_run_is_told_in_a_sentence(self, name: str, arguments: list[str], message: str) -> None:
+        with Programs(program="") as programs:
+            (programs.path / "folder").mkdir()
+            (programs.path / "folder" / "__init__.py").touch()
+            (programs.path / "binary").write_bytes(b"\x7fELF\0\0")
+            (programs.path / "other.pyc").write_bytes(b"\0\0\r\n" + bytes(12))
+            py_compile.compile(str(programs.path / "program.py"), cfile=str(programs.path / "short.pyc"))
+            (programs.path / "short.pyc").write_bytes((programs.path / "short.pyc").read_bytes()[:20])
+            process = programs.run("-m", "mpls", "run", *arguments)
+        self.assertEqual((process.returncode, process.stdout), (2, ""))
+        self.assertTrue(
+            process.stderr.startswith(f"mpls run: {message.replace('{}', str(programs.path))}"), process.stderr
+        )
+        self.assertEqual(process.stderr.count("\n"), 1, process.stderr)
+
+    def test_errors_of_the_program_before_it_starts_are_its_own(self) -> None:
+        """A package that needs what is not there is no missing module, and its traceback has no mpls in it."""
+        with Programs(program="if:", bad="import not_there") as programs:
+            (programs.path / "pack").mkdir()
+            (programs.path / "pack" / "__init__.py").write_text("import not_there\n")
+            (programs.path / "pack" / "part.py").touch()
+            (programs.path / "latin.py").write_bytes(b"x = '\xff'\n")
+            errors = {
+                each: programs.run("-m", "mpls", "run", *each.split())
+                for each in ("-m pack.part", "program.py", "latin.py", "-m program", "bad.py")
+            }
+        for name, process in errors.items():
+            self.assertEqual(process.returncode, 1, name)
+            self.assertNotIn("mpls", process.stderr, name)
+        self.assertIn("No module named 'not_there'", errors["-m pack.part"].stderr)
+        self.assertIn("SyntaxError", errors["latin.py"].stderr)
+
+
+class UsageTest(unittest.TestCase):
+    @parameterized.expand(
+        [
+            ("unknown", ["--fast", "program.py"], "error: unrecognized arguments: --fast"),
+            ("abbreviated", ["--rep", "program.py"], "error: unrecognized arguments: --rep"),
+            ("no release", ["--as-of", "3.1", "program.py"], "error: argument --as-of: must be a TensorFlow release"),
+        ]
+    )
+    def test_mistakes_show_the_usage_of_run(self, name: str, arguments: list[str], message: str) -> None:
+        with Programs(program="print('ran')") as programs:
+            process = programs.run("-m", "mpls", "run", *arguments)
+        self.assertEqual((process.returncode, process.stdout), (2, ""))
+        self.assertTrue(process.stderr.startswith("usage: mpls run [OPTIONS] (SCRIPT"), process.stderr)
+        self.assertIn(message, process.stderr)
+        self.assertNotIn("install", process.stderr)
+
+    @parameterized.expand(
+        [
+            ("nothing reads them", "x = 1", ["--v1", "--as-of=2.3", "x"], "--v1, --as-of=2.3"),
+            ("program fails", "import sys; sys.exit(len(sys.argv))", ["--contrib"], "--contrib"),
+            ("program reads them", "import sys; sys.exit(2 + len(sys.argv))", ["--v1"], None),
+            ("a helper reads them", "import helper", ["--v1"], None),
+            ("its own", "x = 1", ["--fast"], None),
+            ("none", "1 / 0", [], None),
+        ]
+    )
+    def test_options_after_the_program_are_pointed_out(
+        self, name: str, source: str, arguments: list[str], misplaced: str | None
+    ) -> None:
+        with Programs(program=source, helper="import argparse") as programs:
+            process = programs.run("-m", "mpls", "run", "program.py", *arguments)
+        notes = re.findall("^mpls run: .*$", process.stderr, re.MULTILINE)
+        if misplaced is None:
+            self.assertEqual(notes, [])
+        else:
+            self.assertEqual(len(notes), 1)
+            self.assertIn(f"{misplaced} came after the program, and went to it", notes[0])
+            self.assertTrue(notes[0].endswith(f"mpls run {misplaced.replace(',', '')} program.py"))
+
+
+MISSING = """
+import tensorflow as tf
+
+def train():
+    return tf.nothing_like_this
+
+def chained():
+    try:
+        import tensorflow.keras.nothing_at_all
+    except ImportError as error:
+        raise RuntimeError("the user's own") from error
+
+import sys, threading
+if sys.argv[1] == "chained":
+    chained()
+elif sys.argv[1] == "ours":
+    tf.keras.mixed_precision.experimental.LossScaleOptimizer(object(), "dynamic")
+else:
+    train()
+"""
+
+
+class TracebackTest(unittest.TestCase):
+    """No frame of mpls is between the program and what is missing."""
+
+    @parameterized.expand(
+        [("attribute", []), ("chained", []), ("attribute", ["--v1"]), ("chained", ["--v1"]), ("chained", ["--report"])]
+    )
+    def test_missing_name(self, what: str, options: list[str]) -> None:
+        with Programs(program=MISSING) as programs:
+            process = programs.run("-m", "mpls", "run", *options, "program.py", what)
+        traceback = process.stderr.partition("Traceback")[2]
+        self.assertRegex(traceback, "Error: ", process.stderr)
+        self.assertNotIn("/mpls/", traceback)
+        self.assertNotIn("importlib", traceback)
+        self.assertIn("train()" if what == "attribute" else "chained()", traceback)
+
+    def test_error_of_mpls_keeps_its_frames(self) -> None:
+        with Programs(program=MISSING) as programs:
+            process = programs.run("-m", "mpls", "run", "program.py", "ours")
+        self.assertRegex(process.stderr, r"mpls/experimental/\w+.py")
+        self.assertNotIn("/mpls/importing/", process.stderr)
