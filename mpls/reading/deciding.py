@@ -1,0 +1,186 @@
+"""Which options follow from the signs, where they leave no doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mpls.names import named
+from mpls.reading.kinds import EXPERIMENTAL_WRAPPER, keras_path, kind_of
+from mpls.reading.signs import (
+    FIRST,
+    LAST_WITH_KERAS_2,
+    LAST_WITH_LEGACY,
+    LAST_WITH_LOSS_SCALE_OBJECTS,
+    Release,
+    Sign,
+)
+from mpls.reading.uses import Uses
+
+__all__ = ["Choice", "Decision", "Disagreement", "decide"]
+
+_LAST_OF_TF_1: Release = (1, 15)
+# What makes wrappers, or has compile make them.
+_OF_KERAS = tuple(
+    f"mpls.experimental:{name}" for name in ("LossScaleOptimizer", "Policy", "global_policy", "set_policy")
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An option that a program needs.
+
+    Attributes:
+        option: its name: v1, contrib, keras, legacy_optimizers, as_of or replace_existing.
+        value: True, the generation of Keras, or the release.
+        sign: the line that decided it.
+    """
+
+    option: str
+    value: bool | int | str
+    sign: Sign
+
+    @property
+    def flag(self) -> str:
+        """What to give to `mpls run`."""
+        name = f"--{self.option.replace('_', '-')}"
+        return name if self.value is True else f"{name} {self.value}"
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """An option that is left alone because two lines disagree about it."""
+
+    option: str
+    signs: tuple[Sign, Sign]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What follows from a program's source.
+
+    Attributes:
+        choices: the options that it needs.
+        disagreements: those that it may need.
+    """
+
+    choices: tuple[Choice, ...] = ()
+    disagreements: tuple[Disagreement, ...] = ()
+
+    def value(self, option: str) -> bool | int | str | None:
+        """Return what is chosen for an option; None for nothing."""
+        return next((choice.value for choice in self.choices if choice.option == option), None)
+
+
+class _Deciding:
+    def __init__(self, uses: Uses, signs: Sequence[Sign], keras: int | None) -> None:
+        self._signs = signs
+        self._given_keras = keras
+        self._uses_keras = any(use.is_certain and keras_path(use.path) for use in uses.uses)
+        self._has_wrappers = _has_keras_wrappers(uses, bool(self._about("optimizers")))
+        self.choices: list[Choice] = []
+        self.disagreements: list[Disagreement] = []
+
+    def _about(self, *about: str) -> list[Sign]:
+        return [sign for sign in self._signs if sign.about in about]
+
+    def decide(self) -> Decision:
+        self._choose("v1", self._about("v1"), False)
+        self._choose("contrib", self._about("contrib"))
+        last = self._last_release()
+        self._choose_keras(last)
+        keras = self._given_keras or next((choice.value for choice in self.choices if choice.option == "keras"), None)
+        if keras == 2:
+            self._choose_legacy_optimizers(last)
+        self._choose_release(last)
+        if keras != 2:
+            self._choose("replace_existing", self._about("replace_existing"))
+        return Decision(tuple(self.choices), tuple(self.disagreements))
+
+    def _choose(self, option: str, signs: Iterable[Sign], nothing: object = None) -> Sign | None:
+        """Choose what signs agree on, unless that is what holds anyway; return the sign that decided."""
+        signs = list(signs)
+        if not signs:
+            return None
+        other = next((sign for sign in signs if sign.value != signs[0].value), None)
+        if other is not None:
+            self.disagreements.append(Disagreement(option, (signs[0], other)))
+            return None
+        if signs[0].value == nothing or not isinstance(signs[0].value, bool | int):
+            return None
+        self.choices.append(Choice(option, signs[0].value, signs[0]))
+        return signs[0]
+
+    def _is_v1(self) -> Sign | None:
+        return next((choice.sign for choice in self.choices if choice.option == "v1"), None)
+
+    def _last_release(self) -> Sign | None:
+        """Return the sign of the last release that the program can be for; None if its signs disagree."""
+        signs = self._about("release")
+        v1 = self._is_v1()
+        if v1 is not None:
+            signs.append(Sign("release", (FIRST, _LAST_OF_TF_1), v1.where, v1.what))
+        if not signs:
+            return None
+        last, first = min(signs, key=_last), max(signs, key=_first)
+        if _first(first) > _last(last):
+            if self._has_wrappers and v1 is None:
+                self.disagreements.append(Disagreement("as_of", (last, first)))
+            return None
+        return last
+
+    def _choose_keras(self, last: Sign | None) -> None:
+        signs = self._about("keras")
+        if self._is_v1() is not None:
+            signs += self._about("keras of v1")
+        if self._uses_keras:
+            signs += self._about("keras if used", "replace_existing")
+            if last is not None and _last(last) <= LAST_WITH_KERAS_2:
+                signs.insert(0, last)
+        generations = [
+            Sign("keras", 3 if sign.about == "keras" and sign.value == 3 else 2, sign.where, sign.what)
+            for sign in signs
+        ]
+        if self._given_keras is None:
+            self._choose("keras", generations, 3)
+
+    def _choose_legacy_optimizers(self, last: Sign | None) -> None:
+        signs = self._about("legacy_optimizers")
+        if last is not None and _last(last) <= LAST_WITH_LEGACY and self._about("optimizers"):
+            signs.insert(0, Sign("legacy_optimizers", True, last.where, last.what))
+        self._choose("legacy_optimizers", signs, False)
+
+    def _choose_release(self, last: Sign | None) -> None:
+        if last is not None and self._has_wrappers and _last(last) <= LAST_WITH_LOSS_SCALE_OBJECTS:
+            self.choices.append(Choice("as_of", ".".join(map(str, _last(last))), last))
+
+
+def decide(uses: Uses, signs: Sequence[Sign], keras: int | None = None) -> Decision:
+    """Decide which options a program needs.
+
+    Args:
+        uses: what it uses.
+        signs: what its source tells.
+        keras: the generation of Keras that the user has asked for; None to decide that too.
+    """
+    return _Deciding(uses, signs, keras).decide()
+
+
+def _has_keras_wrappers(uses: Uses, has_optimizers: bool) -> bool:
+    """Return whether a program makes what behaves as an old release if asked to."""
+    for use in uses.uses:
+        row = named(use.path)
+        if row is None or not row.target.startswith("mpls."):
+            continue
+        # The graph rewrite wraps optimizers of Keras too.
+        if row.target in _OF_KERAS or (kind_of(use.path) == EXPERIMENTAL_WRAPPER and has_optimizers):
+            return True
+    return False
+
+
+def _first(sign: Sign) -> Release:
+    return sign.value[0] if isinstance(sign.value, tuple) else FIRST
+
+
+def _last(sign: Sign) -> Release:
+    return sign.value[1] if isinstance(sign.value, tuple) else LAST_WITH_KERAS_2

@@ -1,0 +1,130 @@
+"""Which code of a program depends on what is installed: what stands behind such a test says nothing for sure."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+__all__ = ["catches_missing_names", "gate_names", "holds_for_every_release", "is_gate", "leaves"]
+
+# What is asked for a version, and what asks whether something is there.
+_VERSIONS = ("__version__", "VERSION", "version_info", "__version_info__", "__dict__")
+_PROBES = ("hasattr", "callable", "find_spec", "dir", "vars", "find_loader", "executing_eagerly", "enabled")
+# What programs call the answers, where those come from other modules.
+_ANSWERS = re.compile(
+    r"(tf|tensorflow|keras)_?v?[123]|version|^_?has_|^_?have_|available|installed|legacy|compat", re.I
+)
+_MISSING = (
+    "ImportError",
+    "ModuleNotFoundError",
+    "AttributeError",
+    "NameError",
+    "KeyError",
+    "Exception",
+    "BaseException",
+)
+# The oldest and the newest release that the names are put back on, as strings compare.
+_RELEASES = ("2.16.1", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
+_COMPARISONS: dict[type[ast.cmpop], Callable[[str, str], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+
+
+def is_gate(test: ast.expr, names: Iterable[str]) -> bool:
+    """Return whether a test asks which release runs, or whether it has something.
+
+    Args:
+        test: the expression.
+        names: those that stand for the answer to such a test.
+    """
+    if isinstance(test, ast.Constant):
+        return False
+    return any(_asks(node, names) for node in ast.walk(test))
+
+
+def _asks(node: ast.AST, names: Iterable[str]) -> bool:
+    if isinstance(node, ast.Call):
+        called = _last_name(node.func)
+        return called in _PROBES or called in names or (called == "getattr" and len(node.args) == 3)
+    name = _last_name(node)
+    return name in _VERSIONS or name in names or (name != "" and _ANSWERS.search(name) is not None)
+
+
+def _last_name(node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def gate_names(tree: ast.Module) -> set[str]:
+    """Return the names of variables and functions of a file that stand for the answer to such a test."""
+    names: set[str] = set()
+    for node in _statements(tree):
+        if isinstance(node, ast.Assign) and is_gate(node.value, names) and _is_answer(node.value):
+            names.update(filter(None, map(_last_name, node.targets)))
+        elif isinstance(node, ast.FunctionDef) and _returns_gate(node, names):
+            names.add(node.name)
+        elif isinstance(node, ast.Try) and any(map(catches_missing_names, node.handlers)):
+            names.update(_constants(node))
+    return names
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for each in getattr(node, name, ()):
+            yield each
+            yield from _statements(each)
+
+
+def _is_answer(value: ast.expr) -> bool:
+    # What is called with the answer, or chosen by it, is none itself.
+    return not isinstance(value, ast.IfExp) and not (
+        isinstance(value, ast.Call) and _last_name(value.func) == "getattr"
+    )
+
+
+def _returns_gate(function: ast.FunctionDef, names: set[str]) -> bool:
+    body = function.body
+    last = body[-1] if body else None
+    return len(body) <= 3 and isinstance(last, ast.Return) and last.value is not None and is_gate(last.value, names)
+
+
+def _constants(statement: ast.Try) -> Iterator[str]:
+    for body in (statement.body, statement.orelse, *(handler.body for handler in statement.handlers)):
+        for node in body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+                yield from filter(None, map(_last_name, node.targets))
+
+
+def catches_missing_names(handler: ast.ExceptHandler) -> bool:
+    """Return whether a handler catches that a module or an attribute is not there."""
+    if handler.type is None:
+        return True
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(_last_name(each) in _MISSING for each in types)
+
+
+def leaves(body: list[ast.stmt]) -> bool:
+    """Return whether what stands after a body does not run once the body has, though the program goes on."""
+    return bool(body) and isinstance(body[-1], ast.Return | ast.Continue | ast.Break)
+
+
+def holds_for_every_release(comparison: ast.Compare) -> bool | None:
+    """Return what a comparison of a version with a string gives on every release that mpls runs on.
+
+    None if the releases differ, or if it compares something else than strings.
+    """
+    right = comparison.comparators[0]
+    compare = _COMPARISONS.get(type(comparison.ops[0]))
+    text = right.value if isinstance(right, ast.Constant) else None
+    if len(comparison.ops) != 1 or compare is None or not isinstance(text, str):
+        return None
+    answers = {compare(release, text) for release in _RELEASES}
+    return answers.pop() if len(answers) == 1 else None

@@ -1,0 +1,120 @@
+"""Which of a program's own variables, classes and functions are optimizers, wrappers or policies, told by name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from mpls.names import named
+from mpls.reading.resolving import Found, chain_of
+from mpls.reading.tables import OPTIMIZERS, is_in
+from mpls.reading.uses import Member, Uses
+
+__all__ = [
+    "EXPERIMENTAL_WRAPPER",
+    "LEGACY_OPTIMIZER",
+    "NEW_WRAPPER",
+    "OPTIMIZER",
+    "POLICY",
+    "Kinds",
+    "keras_path",
+    "kind_of",
+]
+
+OPTIMIZER = "optimizer"
+LEGACY_OPTIMIZER = "legacy optimizer"
+EXPERIMENTAL_WRAPPER = "experimental wrapper"
+NEW_WRAPPER = "new wrapper"
+POLICY = "policy"
+
+_OF_TARGET = {
+    "mpls.experimental:LossScaleOptimizer": EXPERIMENTAL_WRAPPER,
+    "mpls.v1:enable_mixed_precision_graph_rewrite": EXPERIMENTAL_WRAPPER,
+    "mpls.keras:LossScaleOptimizer": NEW_WRAPPER,
+    "mpls.experimental:Policy": POLICY,
+    "mpls.experimental:global_policy": POLICY,
+    "mpls.experimental:get_layer_policy": POLICY,
+    "mpls.keras:Policy": POLICY,
+    "mpls.keras:global_policy": POLICY,
+}
+_OPTIMIZERS = tuple(f"keras.optimizers.{name}" for name in OPTIMIZERS)
+_LEGACY = tuple(f"keras.optimizers.legacy.{name}" for name in OPTIMIZERS)
+# A program's functions return what other functions return, so deep at most.
+_ROUNDS = 4
+
+
+def keras_path(path: str) -> str:
+    """Return a path of Keras as `keras.…`, whichever package it goes through; "" for what is not Keras'."""
+    for root in ("tf.compat.v1.", "tf.compat.v2.", "tf."):
+        if path.startswith(root):
+            path = path.removeprefix(root)
+            return path if path == "keras" or path.startswith("keras.") else ""
+    return path if path == "keras" or path.startswith("keras.") else ""
+
+
+def kind_of(path: str) -> str:
+    """Return what calling a path gives; "" for nothing of interest."""
+    row = named(path)
+    if row is not None and row.target in _OF_TARGET:
+        return _OF_TARGET[row.target]
+    within = path.replace("tf.optimizers.", "tf.keras.optimizers.", 1)
+    if is_in(keras_path(within), _LEGACY):
+        return LEGACY_OPTIMIZER
+    return OPTIMIZER if is_in(keras_path(within), _OPTIMIZERS) else ""
+
+
+class Kinds:
+    """What the names of a program's own things tell of them.
+
+    Args:
+        uses: what the program uses.
+    """
+
+    def __init__(self, uses: Uses) -> None:
+        self._uses = uses
+        self._variables: dict[str, set[str]] = {}
+        self._makers: dict[str, set[str]] = {}
+        for _ in range(_ROUNDS):
+            for kind, name in self._found_makers():
+                self._makers.setdefault(kind, set()).add(name)
+            for kind, name in self._found_variables():
+                self._variables.setdefault(kind, set()).add(name)
+
+    def receiver_is(self, member: Member, kind: str) -> bool:
+        """Return whether a member is taken of something of a kind, and of nothing else."""
+        if len(member.chain) < 2:
+            return False
+        receiver = member.chain[-2]
+        if receiver == "self":
+            return member.within in self._makers.get(kind, ())
+        return receiver in self._variables.get(kind, ()) and receiver not in self._variables.get(POLICY, ())
+
+    def _found_makers(self) -> Iterator[tuple[str, str]]:
+        for each in self._uses.classes:
+            for kind in self._of_found(each.bases):
+                yield kind, each.name
+        for name, returned in self._uses.returns.items():
+            for value, found in returned:
+                called = [Found(chain_of(value.func)[-1], True)] if isinstance(value, ast.Call) else []
+                kinds = {*self._of_found(found), *self._of_found(called)} if isinstance(value, ast.Call) else set()
+                kinds |= {kind for kind, names in self._variables.items() if chain_of(value)[-1] in names}
+                for kind in kinds:
+                    yield kind, name
+
+    def _found_variables(self) -> Iterator[tuple[str, str]]:
+        for use in self._uses.uses:
+            if use.call is not None and use.target:
+                kind = kind_of(use.path)
+                if kind:
+                    yield kind, use.target
+        for member in self._uses.members:
+            if member.call is not None and member.target:
+                for kind in self._of_found([Found(member.chain[-1], True)]):
+                    yield kind, member.target
+
+    def _of_found(self, found: Iterable[Found]) -> Iterator[str]:
+        for each in found:
+            kind = kind_of(each.path)
+            if kind:
+                yield kind
+            yield from (kind for kind, names in self._makers.items() if each.path in names)

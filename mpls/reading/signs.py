@@ -1,0 +1,229 @@
+"""What in a program tells which options it needs: each sign with the line that it is on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mpls.names import named
+from mpls.reading.kinds import (
+    EXPERIMENTAL_WRAPPER,
+    LEGACY_OPTIMIZER,
+    NEW_WRAPPER,
+    OPTIMIZER,
+    Kinds,
+    keras_path,
+    kind_of,
+)
+from mpls.reading.tables import (
+    KERAS_2,
+    KERAS_2_OF_TF_1,
+    KERAS_3,
+    LATER_THAN_2_10,
+    LEGACY_METHODS,
+    LEGACY_USES,
+    TF_1,
+    TF_2,
+    is_in,
+)
+from mpls.reading.uses import Member, Use, Uses, Where
+
+__all__ = [
+    "FIRST",
+    "LAST",
+    "LAST_WITH_KERAS_2",
+    "LAST_WITH_LEGACY",
+    "LAST_WITH_LOSS_SCALE_OBJECTS",
+    "Release",
+    "Sign",
+    "old_policy",
+    "signs_of",
+]
+
+Release = tuple[int, int]
+
+FIRST: Release = (1, 13)
+LAST: Release = (2, 99)
+# The last releases in which tf.keras was Keras 2, and in which its optimizers were those that are called legacy.
+LAST_WITH_KERAS_2: Release = (2, 15)
+LAST_WITH_LEGACY: Release = (2, 10)
+LAST_WITH_LOSS_SCALE_OBJECTS: Release = (2, 3)
+
+_OF_LOSS_SCALES = (
+    "_current_loss_scale",
+    "_num_good_steps",
+    "_increment_period",
+    "_initial_loss_scale",
+    "_multiplier",
+    "increment_period",
+    "initial_loss_scale",
+    "multiplier",
+)
+_OF_KERAS_2_MODELS = ("fit_generator", "evaluate_generator", "predict_generator")
+_KEYWORDS_OF_KERAS_2 = {"save": "save_format", "save_weights": "save_format", "compile": "experimental_run_tf_function"}
+_KEYWORDS_OF_NEW_OPTIMIZERS = ("weight_decay", "use_ema", "ema_momentum", "jit_compile")
+# Names of policies that went away before the API did, with the last release that had them.
+_OLD_POLICIES = {"infer": (2, 2), "infer_float32_vars": (2, 0), "infer_with_float32_vars": (2, 0)}
+_OLD_POLICIES |= {f"{dtype}_with_float32_vars": (2, 0) for dtype in ("float16", "bfloat16")}
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A line that tells something.
+
+    Attributes:
+        about: what of: an option, or "release" for the releases that the program was written for.
+        value: what it tells; of releases, the first and the last.
+        where: the line.
+        what: what the line does, after its address: "uses tf.placeholder".
+    """
+
+    about: str
+    value: bool | int | tuple[Release, Release]
+    where: Where
+    what: str
+
+
+def signs_of(uses: Uses) -> list[Sign]:
+    """Return what the program's source tells, in the order of its files and lines."""
+    kinds = Kinds(uses)
+    signs: list[Sign] = []
+    for use in uses.uses:
+        if use.is_certain:
+            signs.extend(_of_use(use, uses))
+    for member in uses.members:
+        if member.is_certain:
+            signs.extend(_of_member(member, uses, kinds))
+    signs.extend(_of_classes(uses))
+    signs.extend(_of_calls_of_keras_2(uses, kinds))
+    return signs
+
+
+def _of_use(use: Use, uses: Uses) -> Iterator[Sign]:
+    path, where = use.path, use.where
+    if is_in(path, TF_1):
+        yield Sign("v1", True, where, f"uses {is_in(path, TF_1)}")
+    elif is_in(path, TF_2) or (path == "tf.GradientTape" and not _is_eager_tf_1(uses)):
+        yield Sign("v1", False, where, f"uses {is_in(path, TF_2) or path}")
+    if is_in(path, ("tf.contrib",)):
+        is_ours = is_in(path, ("tf.contrib.mixed_precision",))
+        yield Sign("contrib", True, where, f"uses {is_ours}") if is_ours else Sign("v1", True, where, f"uses {path}")
+    row = named(path)
+    if row is not None and not row.needs_keras_3:
+        yield Sign("release", (_number(row.first), _number(row.last) if row.last else LAST), where, f"uses {path}")
+    name = old_policy(use)
+    if name:
+        yield Sign("release", (FIRST, _OLD_POLICIES[name]), where, f"names the policy {name!r}")
+    yield from _of_keras(use)
+
+
+def old_policy(use: Use) -> str:
+    """Return the name of a policy, given to a call of the API, that went away before it; "" if there is none."""
+    is_policy = use.path.rpartition(".")[2] in ("Policy", "set_policy") and named(use.path) is not None
+    first = use.call.args[0] if is_policy and use.call is not None and use.call.args else None
+    return first.value if isinstance(first, ast.Constant) and first.value in _OLD_POLICIES else ""
+
+
+def _is_eager_tf_1(uses: Uses) -> bool:
+    return any(use.path in ("tf.enable_eager_execution", "tf.enable_v2_behavior") for use in uses.uses)
+
+
+def _of_keras(use: Use) -> Iterator[Sign]:
+    path, where = use.path, use.where
+    within = keras_path(path)
+    if is_in(path, KERAS_2_OF_TF_1):
+        about = "keras" if path.startswith("tf.compat.v1.") else "keras of v1"
+        yield Sign(about, 2, where, f"uses {is_in(path, KERAS_2_OF_TF_1)}")
+    if not within:
+        return
+    if is_in(within, KERAS_2):
+        yield Sign("keras", 2, where, f"uses {path}")
+    if is_in(within, KERAS_3):
+        yield Sign("keras", 3, where, f"uses {path}")
+    elif path != within:
+        yield Sign("keras of v1", 2, where, f"uses {path}")
+    yield from _of_optimizer(use, within)
+
+
+def _of_optimizer(use: Use, within: str) -> Iterator[Sign]:
+    name = within.removeprefix("keras.optimizers.").partition(".")[0]
+    if within == name:
+        return
+    if name in LATER_THAN_2_10:
+        yield Sign("legacy_optimizers", False, use.where, f"uses {use.path}")
+    elif kind_of(use.path) == OPTIMIZER:
+        keywords = _keywords(use)
+        for keyword in _KEYWORDS_OF_NEW_OPTIMIZERS:
+            if keyword in keywords:
+                yield Sign("legacy_optimizers", False, use.where, f"gives {use.path} {keyword}=")
+        for keyword in ("lr", "decay"):
+            if keyword in keywords:
+                yield Sign("legacy_optimizers", True, use.where, f"gives {use.path} {keyword}=")
+        if "lr" in keywords:
+            yield Sign("keras", 2, use.where, f"gives {use.path} lr=")
+        yield Sign("optimizers", True, use.where, f"uses {use.path}")
+
+
+def _of_member(member: Member, uses: Uses, kinds: Kinds) -> Iterator[Sign]:
+    name, where = member.chain[-1], member.where
+    if name in uses.defined:
+        return
+    if name in ("loss_scale", "_loss_scale") and _is_called_without_arguments(member):
+        if kinds.receiver_is(member, EXPERIMENTAL_WRAPPER):
+            yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, f"calls .{name}()")
+    elif name in _OF_LOSS_SCALES and member.chain[-2:-1] in (("loss_scale",), ("_loss_scale",)):
+        of_wrapper = Member(member.chain[:-1], where, True, within=member.within)
+        if "loss_scale" not in uses.defined and kinds.receiver_is(of_wrapper, EXPERIMENTAL_WRAPPER):
+            yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, f"reads .{member.chain[-2]}.{name}")
+    elif name in LEGACY_USES and not member.is_set and _is_optimizer(member, kinds):
+        yield Sign("legacy_optimizers", True, where, f"uses .{name} of an optimizer")
+        yield Sign("keras if used", 2, where, f"uses .{name} of an optimizer")
+    elif name == "lr" and _is_optimizer(member, kinds):
+        yield Sign("keras if used", 2, where, "uses .lr of an optimizer")
+    elif name in _OF_KERAS_2_MODELS and member.call is not None:
+        yield Sign("keras if used", 2, where, f"calls .{name}()")
+    elif name in _KEYWORDS_OF_KERAS_2 and _KEYWORDS_OF_KERAS_2[name] in _keywords(member):
+        yield Sign("keras if used", 2, where, f"gives .{name}() {_KEYWORDS_OF_KERAS_2[name]}=")
+
+
+def _is_called_without_arguments(member: Member) -> bool:
+    return member.call is not None and not member.call.args and not member.call.keywords
+
+
+def _is_optimizer(member: Member, kinds: Kinds) -> bool:
+    # Who asks for a legacy optimizer by its name has what it needs.
+    is_one = any(kinds.receiver_is(member, kind) for kind in (OPTIMIZER, EXPERIMENTAL_WRAPPER))
+    return is_one and not kinds.receiver_is(member, LEGACY_OPTIMIZER)
+
+
+def _keywords(use: Use | Member) -> list[str | None]:
+    return [] if use.call is None else [keyword.arg for keyword in use.call.keywords]
+
+
+def _of_classes(uses: Uses) -> Iterator[Sign]:
+    for each in uses.classes:
+        methods = [name for name in LEGACY_METHODS if name in each.methods]
+        bases = [base.path for base in each.bases if base.is_certain and kind_of(base.path) == OPTIMIZER]
+        for path in bases if methods and each.is_certain else ():
+            what = f"defines {methods[0]} in a subclass of {path}"
+            yield Sign("legacy_optimizers", True, each.where, what)
+            yield Sign("keras", 2, each.where, what)
+
+
+def _of_calls_of_keras_2(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
+    """Yield signs of the calls of Keras 2 on a wrapper by a name that Keras 3 gave to a class of its own."""
+    for member in uses.members:
+        name = member.chain[-1]
+        if name not in ("get_scaled_loss", "get_unscaled_gradients") or name in uses.defined or not member.is_certain:
+            continue
+        if member.call is not None and kinds.receiver_is(member, NEW_WRAPPER):
+            yield Sign("replace_existing", True, member.where, f"calls .{name}()")
+    for use in uses.uses:
+        if use.is_certain and kind_of(use.path) == NEW_WRAPPER and "dynamic" in _keywords(use):
+            yield Sign("replace_existing", True, use.where, f"gives {use.path} dynamic=")
+
+
+def _number(release: str) -> Release:
+    major, minor = release.split(".")
+    return int(major), int(minor)

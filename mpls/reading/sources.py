@@ -1,0 +1,209 @@
+"""The program's own files, found by its imports and parsed: nothing runs, and installed packages are not read."""
+
+from __future__ import annotations
+
+import ast
+import os
+import warnings
+import zipfile
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mpls.errors import printable
+from mpls.reading.scopes import Import, Scopes
+
+__all__ = ["MAX_BYTES", "MAX_FILES", "Archive", "Folder", "Program", "Source", "parse"]
+
+# What is read at most, of a program and of one file: bounds by count, not by time, for the same answer every time.
+MAX_FILES = 400
+MAX_BYTES = 1_500_000
+MAX_FILE_BYTES = 1_000_000
+
+_LIBRARIES = ("site-packages", "dist-packages")
+_BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError, UnicodeError, LookupError)
+
+
+class Folder:
+    """A folder in which modules are looked for."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def read(self, relative: str) -> bytes | None:
+        """Return what is in a file, up to what is read of one and a byte; None if there is no such regular file."""
+        path = os.path.join(self.path, relative)
+        # Others, pipes above all, are the program's to read.
+        if not os.path.isfile(path):
+            return None
+        try:
+            with open(path, "rb") as file:
+                return file.read(MAX_FILE_BYTES + 1)
+        except OSError:
+            return None
+
+    def shown(self, relative: str) -> str:
+        """Return the path of a file as users see it: from the current directory, if it is in there."""
+        path = os.path.join(self.path, relative)
+        here = os.path.join(os.getcwd(), "")
+        return printable(os.path.abspath(path).removeprefix(here))
+
+
+class Archive(Folder):
+    """A zip file in which modules are looked for."""
+
+    def read(self, relative: str) -> bytes | None:
+        """Return what is in a file, up to what is read of one and a byte; None if there is none."""
+        try:
+            with zipfile.ZipFile(self.path) as archive, archive.open(relative) as file:
+                return file.read(MAX_FILE_BYTES + 1)
+        except (KeyError, OSError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile):
+            return None
+
+
+@dataclass
+class Source:
+    """A file of the program.
+
+    Attributes:
+        shown: its path, for users.
+        tree: what is in it, parsed.
+        package: the dotted name of the package that it is in.
+        roots: where the modules that it imports are looked for.
+        is_certain: whether it is imported on every release.
+        modules: the program's own files by the names that it imports them by.
+    """
+
+    shown: str
+    tree: ast.Module
+    package: str
+    roots: tuple[Folder, ...]
+    is_certain: bool
+    modules: dict[str, Source] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.scopes = Scopes(self.tree)
+
+    def absolute(self, module: str) -> str:
+        """Return the absolute name of a module by the name that it is imported by."""
+        level = len(module) - len(module.lstrip("."))
+        if level == 0:
+            return module
+        package = self.package.split(".")[: len(self.package.split(".")) - level + 1]
+        return ".".join(filter(None, [*package, module[level:]]))
+
+
+def parse(content: bytes | str) -> ast.Module:
+    """Parse a file, without what Python has to say of its style.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: it is no Python.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(content)
+
+
+@dataclass
+class Program:
+    """The files of a program.
+
+    Attributes:
+        sources: those that were read, the main one first.
+        unread: the paths of those that are no Python, or too large, each with the reason.
+        is_whole: whether all were read but for those.
+    """
+
+    sources: list[Source] = field(default_factory=list)
+    unread: list[tuple[str, str]] = field(default_factory=list)
+    is_whole: bool = True
+
+    def __post_init__(self) -> None:
+        self._known: dict[tuple[str, str], Source | None] = {}
+        self._absent: set[tuple[str, str]] = set()
+        self._bytes = 0
+        self._queue: deque[Source] = deque()
+
+    def add_file(self, root: Folder, relative: str, package: str, roots: tuple[Folder, ...]) -> bool:
+        """Add a main file, and what it imports; return whether there is one."""
+        content = root.read(relative)
+        if content is None or (root.path, relative) in self._known:
+            return content is not None
+        self._add(content, root.path, relative, package, roots, True)
+        self._follow()
+        return True
+
+    def add_code(self, content: bytes | str, shown: str, roots: tuple[Folder, ...]) -> None:
+        """Add code that is in no file of its own, and what it imports."""
+        content = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+        self._add(content, "", shown, "", roots, True)
+        self._follow()
+
+    def _add(
+        self, content: bytes, folder: str, relative: str, package: str, roots: tuple[Folder, ...], is_certain: bool
+    ) -> Source | None:
+        shown = Folder(folder).shown(relative) if folder else printable(relative)
+        self._known[folder, relative] = None
+        if len(content) > MAX_FILE_BYTES:
+            self.unread.append((shown, f"is larger than {MAX_FILE_BYTES} bytes"))
+            return None
+        if len(self.sources) >= MAX_FILES or self._bytes + len(content) > MAX_BYTES:
+            self.is_whole = False
+            return None
+        self._bytes += len(content)
+        try:
+            source = Source(shown, parse(content), package, roots, is_certain)
+        except _BROKEN as error:
+            self.unread.append((shown, f"is no Python 3: {printable(str(error))}"))
+            return None
+        self._known[folder, relative] = source
+        self.sources.append(source)
+        self._queue.append(source)
+        return source
+
+    def _follow(self) -> None:
+        while self._queue:
+            source = self._queue.popleft()
+            for each in source.scopes.imports:
+                for name in _modules_of(source, each):
+                    found = self._find(source, name, source.is_certain and each.is_certain)
+                    if found is not None:
+                        source.modules[name] = found
+
+    def _find(self, source: Source, name: str, is_certain: bool) -> Source | None:
+        path = name.replace(".", "/")
+        for root in source.roots:
+            for relative, package in ((f"{path}.py", name.rpartition(".")[0]), (f"{path}/__init__.py", name)):
+                key = (root.path, relative)
+                if key in self._absent:
+                    continue
+                if key not in self._known:
+                    content = None if _is_library(root) else root.read(relative)
+                    if content is None:
+                        self._absent.add(key)
+                        continue
+                    return self._add(content, *key, package, source.roots, is_certain)
+                found = self._known[key]
+                if found is not None and is_certain and not found.is_certain:
+                    # It is imported elsewhere too, and so is all that it imports.
+                    found.is_certain = True
+                    self._queue.append(found)
+                return found
+        return None
+
+
+def _is_library(root: Folder) -> bool:
+    return os.path.basename(os.path.normpath(root.path)) in _LIBRARIES
+
+
+def _modules_of(source: Source, imported: Import) -> Iterator[str]:
+    """Yield the names of the modules that an import loads, and of those that it may."""
+    name = source.absolute(imported.module)
+    parts = name.split(".")
+    if parts[0] == "mpls":
+        # Where it is no installed package, it is no part of the program either.
+        return
+    for count in range(1, len(parts) + 1 if name else 1):
+        yield ".".join(parts[:count])
+    if imported.name not in (None, "*"):
+        yield f"{name}.{imported.name}" if name else str(imported.name)

@@ -1,0 +1,155 @@
+"""Names that tell for which TensorFlow or Keras a program was written. The tests compare them with the frameworks."""
+
+from __future__ import annotations
+
+__all__ = [
+    "KERAS_2",
+    "KERAS_2_OF_TF_1",
+    "KERAS_3",
+    "LATER_THAN_2_10",
+    "LEGACY_METHODS",
+    "LEGACY_USES",
+    "OPTIMIZERS",
+    "TF_1",
+    "TF_2",
+    "is_in",
+]
+
+
+def _names(root: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{root}.{name}" for name in names.split())
+
+
+def is_in(path: str, names: tuple[str, ...]) -> str:
+    """Return the name of a table that a path is, or is in; "" if there is none."""
+    return next((name for name in names if path == name or path.startswith(f"{name}.")), "")
+
+
+# In tf up to TF 1.15, and never in that of TF 2.
+TF_1 = _names(
+    "tf",
+    """
+    AUTO_REUSE ConfigProto FixedLenFeature GPUOptions GraphKeys GraphOptions InteractiveSession MetaGraphDef
+    OptimizerOptions Print RunMetadata RunOptions Session Summary TFRecordReader VarLenFeature add_check_numerics_ops
+    add_to_collection all_variables app arg_max arg_min assign assign_add assign_sub ceil check_numerics cholesky
+    colocate_with confusion_matrix container cross cumprod decode_csv decode_raw diag diag_part
+    disable_eager_execution disable_v2_behavior distributions div enable_eager_execution enable_resource_variables
+    enable_v2_behavior erf fixed_size_partitioner flags floor_div floormod get_collection get_default_graph
+    get_default_session get_local_variable get_variable get_variable_scope gfile global_norm global_variables
+    global_variables_initializer glorot_normal_initializer glorot_uniform_initializer initialize_all_variables
+    invert_permutation is_finite is_inf is_nan is_variable_initialized layers lgamma local_variables
+    local_variables_initializer log log1p logging logical_xor make_template manip matrix_band_part matrix_determinant
+    matrix_diag matrix_inverse matrix_solve mod model_variables moving_average_variables multinomial
+    orthogonal_initializer parse_example parse_single_example parse_tensor placeholder placeholder_with_default
+    py_func python_io qr random_crop random_gamma random_normal random_shuffle random_uniform read_file real reciprocal
+    report_uninitialized_variables reset_default_graph resource_loader rint rsqrt scatter_add scatter_nd_update
+    scatter_sub scatter_update segment_max segment_mean segment_sum self_adjoint_eig set_random_seed setdiff1d
+    space_to_depth sparse_placeholder sparse_reduce_sum sparse_reorder sparse_reshape sparse_tensor_dense_matmul
+    sparse_tensor_to_dense sparse_to_dense spectral squared_difference string_join string_split string_to_number
+    substr svd tables_initializer to_bfloat16 to_double to_float to_int32 to_int64 trainable_variables truncated_normal
+    truncated_normal_initializer uniform_unit_scaling_initializer unsorted_segment_sum variable_op_scope variable_scope
+    variables_initializer variance_scaling_initializer verify_tensor_all_finite write_file
+    data.make_initializable_iterator data.make_one_shot_iterator image.resize_area image.resize_bicubic
+    image.resize_bilinear image.resize_image_with_crop_or_pad image.resize_images image.resize_nearest_neighbor
+    losses.absolute_difference losses.add_loss losses.get_regularization_loss losses.get_total_loss losses.huber_loss
+    losses.mean_squared_error losses.sigmoid_cross_entropy losses.softmax_cross_entropy
+    losses.sparse_softmax_cross_entropy nn.bidirectional_dynamic_rnn nn.dynamic_rnn nn.fused_batch_norm
+    nn.max_pool_v2 nn.raw_rnn nn.rnn_cell nn.softmax_cross_entropy_with_logits_v2 nn.static_rnn nn.xw_plus_b
+    saved_model.Builder saved_model.simple_save summary.FileWriter summary.merge summary.merge_all
+    train.AdadeltaOptimizer train.AdagradOptimizer train.AdamOptimizer train.FtrlOptimizer
+    train.GradientDescentOptimizer train.MomentumOptimizer train.MonitoredSession train.MonitoredTrainingSession
+    train.Optimizer train.RMSPropOptimizer train.Saver train.Scaffold train.Server train.SessionRunArgs
+    train.SessionRunHook train.Supervisor train.SyncReplicasOptimizer train.cosine_decay train.create_global_step
+    train.exponential_decay train.get_global_step train.get_or_create_global_step train.global_step
+    train.import_meta_graph train.init_from_checkpoint train.piecewise_constant train.polynomial_decay
+    train.replica_device_setter train.start_queue_runners train.string_input_producer
+    """,
+)
+
+# In tf from TF 2.0 on, and never in that of TF 1.
+TF_2 = _names(
+    "tf",
+    """
+    experimental.numpy nn.gelu optimizers summary.create_file_writer summary.record_if losses.BinaryCrossentropy
+    losses.MeanSquaredError losses.SparseCategoricalCrossentropy metrics.Mean metrics.SparseCategoricalAccuracy
+    distribute.TPUStrategy distribute.MultiWorkerMirroredStrategy distribute.ParameterServerStrategy
+    """,
+)
+
+# In the Keras of tf.keras up to TF 2.15, and in tf_keras, and not in Keras 3.
+KERAS_2 = _names(
+    "keras",
+    """
+    backend.function backend.learning_phase backend.learning_phase_scope backend.placeholder
+    backend.set_learning_phase dtensor estimator experimental.CosineDecay experimental.CosineDecayRestarts
+    experimental.LinearModel experimental.SequenceFeatures experimental.WideDeepModel layers.AbstractRNNCell
+    layers.DenseFeatures layers.LocallyConnected1D layers.LocallyConnected2D layers.experimental metrics.MeanTensor
+    models.experimental optimizers.experimental optimizers.legacy utils.GeneratorEnqueuer utils.OrderedEnqueuer
+    utils.experimental
+    """,
+)
+
+# The same in a program of TF 1: what tf.compat.v1 has only with Keras 2.
+KERAS_2_OF_TF_1 = (
+    "tf.layers",
+    "tf.nn.rnn_cell",
+    "tf.compat.v1.layers",
+    "tf.compat.v1.nn.rnn_cell",
+    "tf.compat.v1.keras.backend.get_session",
+    "tf.compat.v1.keras.backend.set_session",
+    "tf.compat.v1.keras.layers.enable_v2_dtype_behavior",
+    "tf.compat.v1.keras.layers.CuDNNGRU",
+    "tf.compat.v1.keras.layers.CuDNNLSTM",
+)
+
+# In Keras 3, and never in Keras 2.
+KERAS_3 = _names(
+    "keras",
+    """
+    DTypePolicy KerasTensor Operation StatelessScope Variable config device distribution dtype_policies
+    layers.JaxLayer layers.TFSMLayer layers.TorchModuleWrapper mixed_precision.dtype_policy
+    mixed_precision.set_dtype_policy ops optimizers.LossScaleOptimizer optimizers.Muon quantizers
+    random.SeedGenerator random.normal random.uniform saving.KerasFileEditor tree utils.PyDataset
+    """,
+)
+
+# Optimizers that each generation has had.
+OPTIMIZERS = (
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "Adamax",
+    "Ftrl",
+    "Nadam",
+    "Optimizer",
+    "RMSprop",
+    "SGD",
+    "get",
+    "deserialize",
+)
+# Optimizers that came with those which are not called legacy.
+LATER_THAN_2_10 = ("AdamW", "Adafactor", "Lion", "Lamb", "Muon", "experimental")
+
+# What subclasses of legacy optimizers override, and what they and their users call; the others have none of it.
+LEGACY_METHODS = (
+    "_resource_apply_dense",
+    "_resource_apply_sparse",
+    "_create_slots",
+    "_prepare_local",
+    "_create_all_weights",
+    "_aggregate_gradients",
+    "get_updates",
+)
+LEGACY_USES = (
+    "_set_hyper",
+    "_get_hyper",
+    "_decayed_lr",
+    "_create_hypers",
+    "_create_all_weights",
+    "add_slot",
+    "get_slot",
+    "get_slot_names",
+    "get_gradients",
+    "get_updates",
+    "get_weights",
+)

@@ -1,0 +1,103 @@
+"""What a program does with the names of TensorFlow and Keras, and with attributes of its own objects."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from mpls.reading.resolving import Found
+
+__all__ = ["Class", "Member", "Use", "Uses", "Where"]
+
+
+@dataclass(frozen=True, order=True)
+class Where:
+    """A line of the program."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Use:
+    """A place where a program uses a name of TensorFlow or Keras.
+
+    Attributes:
+        path: what it is, `tf.keras.optimizers.SGD`.
+        where: the line.
+        is_certain: whether the line uses that on every release.
+        call: the call, if it is called there.
+        target: the last name of what the call is assigned to.
+    """
+
+    path: str
+    where: Where
+    is_certain: bool
+    call: ast.Call | None = None
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A place where a program takes an attribute of an object.
+
+    Attributes:
+        chain: the names, `("self", "opt", "loss_scale")`; the first is "" for what has no name.
+        where: the line.
+        is_certain: whether the line runs on every release.
+        call: the call, if it is called there.
+        within: the class that it is in.
+        is_set: whether the attribute is assigned.
+        target: the last name of what the call is assigned to.
+    """
+
+    chain: tuple[str, ...]
+    where: Where
+    is_certain: bool
+    call: ast.Call | None = None
+    within: str = ""
+    is_set: bool = False
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class of the program.
+
+    Attributes:
+        name: its name.
+        bases: the last names of the bases; paths for those of TensorFlow and Keras.
+        methods: what it defines.
+        where: the line.
+        is_certain: whether it is defined on every release.
+    """
+
+    name: str
+    bases: tuple[Found, ...]
+    methods: frozenset[str]
+    where: Where
+    is_certain: bool
+
+
+@dataclass
+class Uses:
+    """Everything that a program uses.
+
+    Attributes:
+        uses: names of TensorFlow and Keras.
+        members: attributes of other objects.
+        classes: its own classes.
+        returns: for each function, by name, what it returns, with what that stands for.
+        defined: the names of its own functions and methods.
+        too_deep: files that are nested too deeply to be read to the end.
+    """
+
+    uses: list[Use] = field(default_factory=list)
+    members: list[Member] = field(default_factory=list)
+    classes: list[Class] = field(default_factory=list)
+    returns: dict[str, list[tuple[ast.expr, list[Found]]]] = field(default_factory=dict)
+    defined: set[str] = field(default_factory=set)
+    too_deep: list[str] = field(default_factory=list)

@@ -1,0 +1,254 @@
+"""Goes through the files of a program, and notes what they use."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from mpls.reading.gates import catches_missing_names, holds_for_every_release, is_gate, leaves
+from mpls.reading.resolving import Found, Resolver, attribute_of, chain_of
+from mpls.reading.scopes import Import, Scope
+from mpls.reading.sources import Program, Source
+from mpls.reading.uses import Class, Member, Use, Uses, Where
+
+__all__ = ["uses_of"]
+
+
+def uses_of(program: Program) -> Uses:
+    """Return everything that a program uses."""
+    uses, resolver = Uses(), Resolver(program.sources)
+    gates = frozenset(name for source in program.sources for name in source.scopes.gates)
+    for source in program.sources:
+        _Walk(uses, source, resolver, gates).run()
+    return uses
+
+
+class _Walk:
+    """Goes through a file."""
+
+    def __init__(self, into: Uses, source: Source, resolver: Resolver, gates: frozenset[str]) -> None:
+        self._into = into
+        self._source = source
+        self._resolver = resolver
+        self._gates = gates
+        self._scope = source.scopes.module
+        self._is_certain = source.is_certain
+        self._within = ""
+        self._function = ""
+        self._target = ""
+
+    def run(self) -> None:
+        """Go through it."""
+        try:
+            self._body(self._source.tree.body)
+        except RecursionError:
+            self._into.too_deep.append(self._source.shown)
+
+    def _where(self, node: ast.AST) -> Where:
+        return Where(self._source.shown, getattr(node, "lineno", 1))
+
+    # Statements.
+
+    def _body(self, body: Iterable[ast.stmt]) -> None:
+        before = self._is_certain
+        for statement in body:
+            if isinstance(statement, ast.If):
+                if not self._if(statement):
+                    break
+            else:
+                self._statement(statement)
+        self._is_certain = before
+
+    def _uncertain(self, body: Iterable[ast.stmt], is_certain: bool = False) -> None:
+        before, self._is_certain = self._is_certain, self._is_certain and is_certain
+        self._body(body)
+        self._is_certain = before
+
+    def _if(self, node: ast.If) -> bool:
+        """Go through an `if`, and return whether what stands after it is reached."""
+        answer = self._answer(node.test)
+        self._expression(node.test)
+        if answer is not None:
+            taken = node.body if answer else node.orelse
+            self._body(taken)
+            return not leaves(taken)
+        gated = is_gate(node.test, self._gates)
+        self._uncertain(node.body, not gated)
+        self._uncertain(node.orelse, not gated)
+        if gated and leaves(node.body):
+            self._is_certain = False
+        return True
+
+    def _answer(self, test: ast.expr, depth: int = 0) -> bool | None:
+        """Return what a test for a release gives on every release that mpls runs on; None if that is not known."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            answer = self._answer(test.operand, depth)
+            return None if answer is None else not answer
+        if isinstance(test, ast.Name) and depth < 5:
+            bindings = self._scope.find(test.id) or []
+            value = bindings[0].value if len(bindings) == 1 else None
+            return None if value is None or isinstance(value, Import) else self._answer(value, depth + 1)
+        if isinstance(test, ast.Compare):
+            found = self._resolver.find(test.left, self._scope)
+            if [each.path for each in found] in (["tf.__version__"], ["tf.version.VERSION"]):
+                return holds_for_every_release(test)
+        return None
+
+    def _statement(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            self._import(node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            self._def(node)
+        elif isinstance(node, ast.ClassDef):
+            self._class(node)
+        elif isinstance(node, ast.Try):
+            is_gated = any(map(catches_missing_names, node.handlers))
+            for body in (node.body, node.orelse):
+                self._uncertain(body, not is_gated)
+            for handler in node.handlers:
+                self._uncertain(handler.body)
+            self._body(node.finalbody)
+        elif isinstance(node, ast.Assign):
+            self._assign(node.targets, node.value)
+        elif isinstance(node, ast.AnnAssign):
+            self._assign([node.target], node.value)
+        else:
+            self._other(node)
+
+    def _assign(self, targets: list[ast.expr], value: ast.expr | None) -> None:
+        for target in targets:
+            self._target_of(target)
+        if value is not None:
+            self._target = chain_of(targets[0])[-1] if len(targets) == 1 else ""
+            self._expression(value)
+            self._target = ""
+
+    def _target_of(self, target: ast.expr) -> None:
+        if isinstance(target, ast.Attribute) and not self._resolver.find(target, self._scope):
+            self._member(target, None, is_set=True)
+        elif not isinstance(target, ast.Name):
+            self._expression(target)
+
+    def _other(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Return) and node.value is not None and self._function:
+            value = node.value
+            found = self._resolver.find(value.func if isinstance(value, ast.Call) else value, self._scope)
+            self._into.returns.setdefault(self._function, []).append((value, found))
+        for _, value in ast.iter_fields(node):
+            for each in value if isinstance(value, list) else [value]:
+                self._any(each)
+
+    def _any(self, each: object) -> None:
+        if isinstance(each, ast.expr):
+            self._expression(each)
+        elif isinstance(each, ast.stmt):
+            self._body([each])
+        elif isinstance(each, ast.withitem):
+            self._expression(each.context_expr)
+        elif isinstance(each, ast.match_case):
+            self._body(each.body)
+
+    def _def(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._into.defined.add(node.name)
+        for each in (*node.decorator_list, *node.args.defaults, *node.args.kw_defaults):
+            if each is not None:
+                self._expression(each)
+        before = self._scope, self._function
+        self._scope, self._function = self._source.scopes.of(node), node.name
+        self._body(node.body)
+        self._scope, self._function = before
+
+    def _class(self, node: ast.ClassDef) -> None:
+        bases = []
+        for base in (*node.decorator_list, *node.bases):
+            self._expression(base)
+        for base in node.bases:
+            bases.extend(self._resolver.find(base, self._scope) or [Found(chain_of(base)[-1], self._is_certain)])
+        methods = frozenset(each.name for each in node.body if isinstance(each, ast.FunctionDef))
+        self._into.classes.append(Class(node.name, tuple(bases), methods, self._where(node), self._is_certain))
+        before = self._scope, self._within
+        self._scope, self._within = self._source.scopes.of(node), node.name
+        self._body(node.body)
+        self._scope, self._within = before
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        for alias in node.names:
+            if isinstance(node, ast.ImportFrom):
+                imported = Import("." * node.level + (node.module or ""), alias.name, True)
+            else:
+                imported = Import(alias.name, None, True)
+            for found in self._resolver.imported(self._source, imported) if alias.name != "*" else ():
+                self._use(found, node, None)
+
+    # Expressions.
+
+    def _expression(self, node: ast.expr, call: ast.Call | None = None) -> None:
+        target, self._target = self._target, ""
+        if isinstance(node, ast.Name) or attribute_of(node)[0] is not None:
+            found = self._resolver.find(node, self._scope)
+            for one in found:
+                self._use(one, node, call, target)
+            value = attribute_of(node)[0]
+            if not found and (call is not None or value is not None):
+                self._member(node, call, target=target)
+            if not found and value is not None:
+                self._expression(value)
+            return
+        if isinstance(node, ast.Call):
+            self._target = target
+            self._expression(node.func, node)
+            self._target = ""
+            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+                self._expression(argument)
+            return
+        if isinstance(node, ast.IfExp | ast.BoolOp):
+            self._conditional(node, target)
+            return
+        if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            self._nested(node)
+            return
+        for each in _within(node):
+            self._expression(each)
+
+    def _conditional(self, node: ast.IfExp | ast.BoolOp, target: str) -> None:
+        parts = [node.test, node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
+        is_gated = any(is_gate(part, self._gates) for part in parts[: 1 if isinstance(node, ast.IfExp) else -1])
+        before, self._is_certain = self._is_certain, self._is_certain and not is_gated
+        for part in parts:
+            self._target = target
+            self._expression(part)
+        self._is_certain = before
+
+    def _nested(self, node: ast.expr) -> None:
+        before, self._scope = self._scope, Scope(self._scope)
+        if isinstance(node, ast.Lambda):
+            names: Iterable[ast.AST] = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        else:
+            names = (each for part in getattr(node, "generators", ()) for each in ast.walk(part.target))
+        for name in names:
+            bound = getattr(name, "arg", None) or getattr(name, "id", None)
+            if bound is not None:
+                self._scope.bindings[bound] = []
+        for each in _within(node):
+            self._expression(each)
+        self._scope = before
+
+    def _use(self, found: Found, node: ast.AST, call: ast.Call | None, target: str = "") -> None:
+        if not found.path.startswith("@"):
+            is_certain = found.is_certain and self._is_certain
+            self._into.uses.append(Use(found.path, self._where(node), is_certain, call, target))
+
+    def _member(self, node: ast.AST, call: ast.Call | None, is_set: bool = False, target: str = "") -> None:
+        where, chain = self._where(node), chain_of(node)
+        self._into.members.append(Member(chain, where, self._is_certain, call, self._within, is_set, target))
+
+
+def _within(node: ast.AST) -> Iterator[ast.expr]:
+    for _, value in ast.iter_fields(node):
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, ast.expr):
+                yield each
+            elif isinstance(each, ast.keyword):
+                yield each.value
+            elif isinstance(each, ast.comprehension):
+                yield from (each.iter, *each.ifs)

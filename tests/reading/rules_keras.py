@@ -1,0 +1,103 @@
+"""Programs of Keras 2 and of its older optimizers, and ones that nearly look the same: source and options."""
+
+from __future__ import annotations
+
+from .programs import EXPERIMENTAL, OF_2_8, TF, WRAPPED
+
+KERAS = [
+    ("the experimental API", EXPERIMENTAL + "prec.set_policy('mixed_float16')", "--keras 2"),
+    ("with an optimizer", WRAPPED, OF_2_8),
+    ("in its full spelling", TF + "tf.keras.mixed_precision.experimental.set_policy('float32')", "--keras 2"),
+    (
+        "by compat.v2",
+        "import tensorflow.compat.v2 as tf2\np = tf2.keras.mixed_precision.experimental.Policy('float16')",
+        "--keras 2",
+    ),
+    ("legacy optimizers by name", TF + "tf.keras.optimizers.legacy.Adam()", "--keras 2"),
+    ("a preprocessing layer", TF + "tf.keras.layers.experimental.preprocessing.Rescaling(2)", "--keras 2"),
+    ("keras itself", "import keras\nK = keras.backend\nK.set_learning_phase(1)", "--keras 2"),
+    ("an alias of an alias", TF + "k = tf.keras\nK = k.backend\nK.learning_phase()", "--keras 2"),
+    ("fit_generator", TF + "m = tf.keras.Sequential()\nm.fit_generator(None)", "--keras 2"),
+    ("save_format", TF + "m = tf.keras.Sequential()\nm.save_weights('a', save_format='tf')", "--keras 2"),
+    ("lr of an optimizer", TF + "opt = tf.keras.optimizers.Adam()\nprint(opt.lr)", "--keras 2"),
+    # Nearly.
+    ("Keras alone", TF + "m = tf.keras.Sequential()\nm.compile('adam', 'mse')", ""),
+    ("keras alone", "import keras\nkeras.layers.Dense(1)", ""),
+    ("the new API", TF + "tf.keras.mixed_precision.set_global_policy('mixed_float16')", ""),
+    (
+        "Keras 3",
+        TF + "import keras\nkeras.ops.sum(tf.zeros([]))\ntf.keras.mixed_precision.set_dtype_policy('float16')",
+        "",
+    ),
+    ("lr of something else", TF + "opt = Args()\nprint(opt.lr, tf.keras.optimizers.Adam)", ""),
+    (
+        "fit_generator of its own",
+        TF + "class M(tf.keras.Model):\n    def fit_generator(self): pass\nM().fit_generator()",
+        "",
+    ),
+    ("fit_generator without Keras", "import torch\nm = f()\nm.fit_generator(None)", ""),
+    (
+        "behind hasattr",
+        TF + "o = tf.keras.optimizers\nif hasattr(o, 'legacy'):\n    o = tf.keras.optimizers.legacy",
+        "",
+    ),
+    ("by getattr", TF + "o = getattr(tf.keras.optimizers, 'legacy', tf.keras.optimizers)\nx = o.SGD()", ""),
+    (
+        "where it is there",
+        "try:\n    from tensorflow.keras.mixed_precision import experimental\nexcept ImportError:\n"
+        "    experimental = None",
+        "",
+    ),
+    (
+        "names that are still there",
+        TF + "tf.compat.v1.mixed_precision.DynamicLossScale()\ntf.keras.layers.Dense(1)",
+        "",
+    ),
+]
+
+SUBCLASS = "class O({}):\n    def {}(self, grad, var, apply_state=None): pass\n"
+LEGACY = [
+    ("a subclass of Optimizer", TF + SUBCLASS.format("tf.keras.optimizers.Optimizer", "_resource_apply_dense"), OF_2_8),
+    (
+        "of SGD, with slots",
+        "from tensorflow.keras.optimizers import SGD\n" + SUBCLASS.format("SGD", "_create_slots"),
+        OF_2_8,
+    ),
+    (
+        "that calls _get_hyper",
+        TF + "class O(tf.keras.optimizers.Adam):\n    def f(self): return self._get_hyper('a')",
+        OF_2_8,
+    ),
+    ("weights of an optimizer", TF + "opt = tf.keras.optimizers.Adam()\nopt.get_weights()", OF_2_8),
+    ("lr=", TF + "tf.keras.optimizers.Adam(lr=0.1)", OF_2_8),
+    (
+        "decay= and a sign of Keras 2",
+        TF + "tf.keras.optimizers.SGD(0.1, decay=1e-6)\ntf.keras.backend.learning_phase()",
+        OF_2_8,
+    ),
+    # Nearly.
+    (
+        "a subclass of what is legacy by name",
+        TF + SUBCLASS.format("tf.keras.optimizers.legacy.SGD", "_create_slots"),
+        "--keras 2",
+    ),
+    (
+        "that chooses",
+        TF
+        + "B = getattr(tf.keras.optimizers, 'legacy', tf.keras.optimizers)\n"
+        + SUBCLASS.format("B.SGD", "_create_slots"),
+        "",
+    ),
+    ("a new one", TF + SUBCLASS.format("tf.keras.optimizers.Optimizer", "update_step"), ""),
+    (
+        "an optimizer of TF 1",
+        "import tensorflow.compat.v1 as tf\n" + SUBCLASS.format("tf.train.Optimizer", "_create_slots"),
+        "",
+    ),
+    ("weights of a model", TF + "model = tf.keras.Sequential()\nmodel.get_weights()", ""),
+    ("weights of both", TF + "a = tf.keras.optimizers.Adam()\nb = tf.keras.Sequential()\nb.get_weights()", ""),
+    ("learning_rate=", TF + "tf.keras.optimizers.Adam(learning_rate=0.1)", ""),
+    ("lr= of something else", TF + "make(lr=0.1)\ntf.keras.callbacks.LearningRateScheduler(lambda lr: lr)", ""),
+    ("decay= alone, which Keras 3 ignores", TF + "tf.keras.optimizers.SGD(0.1, decay=1e-6)", ""),
+    ("without an optimizer", EXPERIMENTAL + "prec.set_policy('mixed_float16')", "--keras 2"),
+]

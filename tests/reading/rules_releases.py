@@ -1,0 +1,116 @@
+"""Programs that need the behaviour of a release, or other classes, and ones that nearly do: source and options."""
+
+from __future__ import annotations
+
+from .programs import EXPERIMENTAL, NEW, OF_2_8, TF, WRAPPED
+
+AS_OF = [
+    ("loss_scale is called", WRAPPED + "opt.loss_scale()", f"{OF_2_8} --as-of 2.3"),
+    ("so is _loss_scale", WRAPPED + "opt._loss_scale()", f"{OF_2_8} --as-of 2.3"),
+    ("by a string", WRAPPED + "getattr(opt, '_loss_scale')()", f"{OF_2_8} --as-of 2.3"),
+    ("settings of the object", WRAPPED + "opt.loss_scale.increment_period", f"{OF_2_8} --as-of 2.3"),
+    (
+        "as a member",
+        EXPERIMENTAL + "class T:\n    def __init__(self):\n        self.o = prec.LossScaleOptimizer("
+        "tf.keras.optimizers.SGD(0.1), 1)\n    def f(self): return self.o.loss_scale._num_good_steps",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    (
+        "in a subclass",
+        EXPERIMENTAL + "class O(prec.LossScaleOptimizer):\n    def f(self): return self.loss_scale()\n"
+        "tf.keras.optimizers.SGD(1)",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    (
+        "of what a function returns",
+        EXPERIMENTAL + "def wrap(o):\n    return prec.LossScaleOptimizer(o, 1)\n"
+        "x = wrap(tf.keras.optimizers.SGD(1))\nx.loss_scale()",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    (
+        "of the graph rewrite",
+        TF + "x = tf.train.experimental.enable_mixed_precision_graph_rewrite("
+        "tf.keras.optimizers.SGD(1))\nx.loss_scale()",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    (
+        "behind a gate that every release passes",
+        WRAPPED + "if tf.__version__ < '2.4.0':\n    opt.loss_scale()",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    (
+        "with a name",
+        WRAPPED + "OLD = tf.__version__ < '2.4.0'\nif not OLD:\n    pass\nelse:\n    opt.loss_scale()",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    (
+        "private modules",
+        TF + "from tensorflow.python.keras.mixed_precision.experimental import loss_scale_optimizer as l\n"
+        "o = l.LossScaleOptimizer(tf.keras.optimizers.SGD(1), 1)",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    ("the name of a policy", EXPERIMENTAL + "prec.set_policy('infer')", "--keras 2 --as-of 2.2"),
+    ("an older one", EXPERIMENTAL + "prec.Policy('infer_float32_vars')", "--keras 2 --as-of 2.0"),
+    (
+        "a program of TF 1",
+        TF + "s = tf.Session()\nprec = tf.keras.mixed_precision.experimental\n"
+        "o = prec.LossScaleOptimizer(tf.keras.optimizers.SGD(1), 1)",
+        "--v1 --keras 2 --legacy-optimizers --as-of 1.15",
+    ),
+    # Nearly.
+    ("the tensor of TF 2.4", WRAPPED + "float(opt.loss_scale)", OF_2_8),
+    (
+        "which of the two is asked",
+        WRAPPED + "s = opt.loss_scale() if callable(opt.loss_scale) else opt.loss_scale",
+        OF_2_8,
+    ),
+    ("a method of its own", WRAPPED + "class A:\n    def loss_scale(self): pass\nopt.loss_scale()", OF_2_8),
+    (
+        "of the policy",
+        EXPERIMENTAL + "policy = prec.Policy('mixed_float16')\npolicy.loss_scale._current_loss_scale",
+        "--keras 2",
+    ),
+    ("of what is not known", EXPERIMENTAL + "def f(a): return a.loss_scale()", "--keras 2"),
+    (
+        "of an object of its own",
+        EXPERIMENTAL + "class S(tf.mixed_precision.experimental.DynamicLossScale):\n"
+        "    def update(self, grads): return self._current_loss_scale",
+        "--keras 2",
+    ),
+    ("of the new wrapper", NEW + "opt.loss_scale()", ""),
+    (
+        "behind a gate that no release passes",
+        WRAPPED + "if tf.__version__ >= '2.4.0':\n    pass\nelse:\n    pass",
+        OF_2_8,
+    ),
+    (
+        "behind a gate that is right",
+        WRAPPED + "from packaging import version\n"
+        "if version.parse(tf.__version__) < version.parse('2.4'):\n    opt.loss_scale()",
+        OF_2_8,
+    ),
+    (
+        "graph mode alone",
+        "import tensorflow.compat.v1 as tf\n"
+        "from tensorflow.train.experimental import enable_mixed_precision_graph_rewrite as e\n"
+        "e(tf.train.GradientDescentOptimizer(1))",
+        "",
+    ),
+]
+
+REPLACING = [
+    ("calls of Keras 2", NEW + "opt.get_scaled_loss(1.0)", None, "--keras 2"),
+    ("on Keras 3", NEW + "opt.get_scaled_loss(1.0)", 3, "--replace-existing"),
+    (
+        "with its arguments",
+        TF + "opt = tf.keras.mixed_precision.LossScaleOptimizer(o, dynamic=False, initial_scale=2)",
+        3,
+        "--replace-existing",
+    ),
+    ("on Keras 2", NEW + "opt.get_scaled_loss(1.0)", 2, ""),
+    # Nearly.
+    ("calls of both", NEW + "opt.apply_gradients([])", 3, ""),
+    ("of the experimental one", WRAPPED + "opt.get_scaled_loss(1.0)", 3, ""),
+    ("of its own", NEW + "class M:\n    def get_scaled_loss(self): pass\nopt.get_scaled_loss(1.0)", 3, ""),
+    ("of something else", NEW + "other.get_scaled_loss(1.0)", 3, ""),
+]

@@ -1,0 +1,119 @@
+"""The tables of names, beside the frameworks: each name is where its table says, and nowhere else."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pathlib
+import subprocess
+import sys
+import unittest
+from typing import Any
+
+import keras
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls
+from mpls.names import NAMES
+from mpls.reading import tables
+
+
+def is_there(root: Any, path: str) -> bool:
+    """Return whether a path leads to something."""
+    for part in path.split("."):
+        try:
+            root = getattr(root, part)
+        except (AttributeError, ImportError):
+            return False
+    return True
+
+
+class TablesTest(unittest.TestCase):
+    @parameterized.expand([(path,) for path in tables.TF_1])
+    def test_only_tf_1_has_it(self, path: str) -> None:
+        path = path.removeprefix("tf.")
+        # What Keras 3 cannot give is an error of its own there.
+        self.assertTrue(is_there(tf.compat.v1, path) or "tf." + path in tables.KERAS_2_OF_TF_1)
+        self.assertFalse(is_there(tf, path))
+
+    @parameterized.expand([(path,) for path in tables.TF_2])
+    def test_only_tf_2_has_it(self, path: str) -> None:
+        self.assertTrue(is_there(tf, path.removeprefix("tf.")))
+        self.assertFalse(is_there(tf.compat.v1, path.removeprefix("tf.")))
+
+    @parameterized.expand([(path,) for path in tables.KERAS_2])
+    def test_only_keras_2_has_it(self, path: str) -> None:
+        within = path.removeprefix("keras.")
+        self.assertTrue(is_there(tf_keras, within))
+        if within != "optimizers.legacy":
+            # That one is there, and every optimizer in it raises.
+            self.assertFalse(is_there(keras, within))
+
+    def test_legacy_optimizers_are_no_longer_in_keras_3(self) -> None:
+        with self.assertRaisesRegex(ImportError, "not supported in Keras 3"):
+            keras.optimizers.legacy.Adam()
+
+    @parameterized.expand([(path,) for path in tables.KERAS_3])
+    def test_only_keras_3_has_it(self, path: str) -> None:
+        self.assertTrue(is_there(keras, path.removeprefix("keras.")))
+        self.assertFalse(is_there(tf_keras, path.removeprefix("keras.")))
+
+    @parameterized.expand([(name,) for name in (*tables.LEGACY_METHODS, *tables.LEGACY_USES)])
+    def test_only_legacy_optimizers_have_it(self, name: str) -> None:
+        self.assertTrue(hasattr(tf_keras.optimizers.legacy.Optimizer, name))
+        self.assertFalse(hasattr(tf_keras.optimizers.Optimizer, name))
+        self.assertFalse(hasattr(keras.optimizers.Optimizer, name))
+
+    @parameterized.expand([(name,) for name in tables.LATER_THAN_2_10])
+    def test_no_legacy_optimizer_is_called_so(self, name: str) -> None:
+        self.assertFalse(hasattr(tf_keras.optimizers.legacy, name))
+        self.assertTrue(hasattr(tf_keras.optimizers, name) or hasattr(keras.optimizers, name))
+
+    @parameterized.expand([(name,) for name in tables.OPTIMIZERS])
+    def test_every_generation_has_the_optimizer(self, name: str) -> None:
+        self.assertTrue(hasattr(tf_keras.optimizers, name))
+
+    def test_arguments_of_the_generations(self) -> None:
+        with self.assertWarns(UserWarning):
+            self.assertEqual(float(tf_keras.optimizers.legacy.SGD(lr=0.5).learning_rate), 0.5)
+        self.assertNotEqual(float(tf_keras.optimizers.SGD(lr=0.5).learning_rate), 0.5)
+        with self.assertRaises(ValueError):
+            keras.optimizers.SGD(lr=0.5)
+        self.assertEqual(tf_keras.optimizers.legacy.SGD(decay=0.5).get_config()["decay"], 0.5)
+        with self.assertRaises(ValueError):
+            tf_keras.optimizers.SGD(decay=0.5)
+        for keyword in ("use_ema", "weight_decay", "jit_compile", "ema_momentum"):
+            self.assertIn(keyword, inspect.signature(tf_keras.optimizers.SGD).parameters)
+            self.assertNotIn(keyword, inspect.signature(tf_keras.optimizers.legacy.SGD).parameters)
+
+    def test_methods_of_the_generations(self) -> None:
+        for name in ("fit_generator", "evaluate_generator", "predict_generator"):
+            self.assertTrue(hasattr(tf_keras.Model, name))
+            self.assertFalse(hasattr(keras.Model, name))
+        self.assertIn("save_format", inspect.signature(tf_keras.Model.save_weights).parameters)
+        self.assertNotIn("save_format", inspect.signature(keras.Model.save_weights).parameters)
+        self.assertTrue(hasattr(tf_keras.optimizers.SGD, "lr"))
+        self.assertFalse(hasattr(keras.optimizers.SGD(), "lr"))
+
+    def test_no_name_of_the_api_is_in_them(self) -> None:
+        # Those have their releases in the table of names.
+        paths = {name.path for name in NAMES if name.last is None and not name.needs_keras_3}
+        self.assertFalse(paths & {*tables.TF_1, *tables.TF_2, *tables.KERAS_2})
+
+
+class ImportsTest(unittest.TestCase):
+    def test_reading_loads_no_framework_and_nothing_that_runs_programs(self) -> None:
+        code = (
+            "import sys; import mpls.reading as r; r.Reading(r.code('import tensorflow as tf; tf.Session()', '-c'));"
+            "print([m for m in sys.modules if m.split('.')[0] in ('tensorflow', 'keras', 'tf_keras', 'numpy')])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout.strip(), "[]")
+
+    def test_no_module_of_it_executes_what_it_reads(self) -> None:
+        folder = pathlib.Path(mpls.__file__).parent / "reading"
+        for path in folder.glob("*.py"):
+            names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+            self.assertFalse(names & {"exec", "eval", "compile", "__import__", "import_module"}, path.name)
