@@ -48,4 +48,6 @@ class Reading:
         Args:
             keras: the generation of Keras that the user has asked for; None to decide that too.
         """
-        return decide(self.uses, self.signs, keras) if self.program.is_whole else Decision()
+        if not self.program.is_whole or not self.program.sources:
+            return Decision()
+        return decide(self.uses, self.signs, self.program.sources[0].shown, keras)

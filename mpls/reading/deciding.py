@@ -73,8 +73,9 @@ class Decision:
 
 
 class _Deciding:
-    def __init__(self, uses: Uses, signs: Sequence[Sign], keras: int | None) -> None:
+    def __init__(self, uses: Uses, signs: Sequence[Sign], main: str, keras: int | None) -> None:
         self._signs = signs
+        self._main = main
         self._given_keras = keras
         self._uses_keras = any(use.is_certain and keras_path(use.path) for use in uses.uses)
         self._has_wrappers = _has_keras_wrappers(uses, bool(self._about("optimizers")))
@@ -85,7 +86,10 @@ class _Deciding:
         return [sign for sign in self._signs if sign.about in about]
 
     def decide(self) -> Decision:
-        self._choose("v1", self._about("v1"), False)
+        v1 = self._about("v1")
+        # What the main file does without a doubt, helpers of both generations do not change.
+        of_main = [sign for sign in v1 if sign.where.file == self._main]
+        self._choose("v1", of_main if any(sign.value for sign in of_main) else v1, False)
         self._choose("contrib", self._about("contrib"))
         last = self._last_release()
         self._choose_keras(last)
@@ -155,15 +159,16 @@ class _Deciding:
             self.choices.append(Choice("as_of", ".".join(map(str, _last(last))), last))
 
 
-def decide(uses: Uses, signs: Sequence[Sign], keras: int | None = None) -> Decision:
+def decide(uses: Uses, signs: Sequence[Sign], main: str, keras: int | None = None) -> Decision:
     """Decide which options a program needs.
 
     Args:
         uses: what it uses.
         signs: what its source tells.
+        main: the file that runs as `__main__`.
         keras: the generation of Keras that the user has asked for; None to decide that too.
     """
-    return _Deciding(uses, signs, keras).decide()
+    return _Deciding(uses, signs, main, keras).decide()
 
 
 def _has_keras_wrappers(uses: Uses, has_optimizers: bool) -> bool:

@@ -7,7 +7,14 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["catches_missing_names", "gate_names", "holds_for_every_release", "is_gate", "leaves"]
+__all__ = [
+    "arm_of_every_release",
+    "catches_missing_names",
+    "gate_names",
+    "holds_for_every_release",
+    "is_gate",
+    "leaves",
+]
 
 # What is asked for a version, and what asks whether something is there.
 _VERSIONS = ("__version__", "VERSION", "version_info", "__version_info__", "__dict__")
@@ -114,6 +121,15 @@ def catches_missing_names(handler: ast.ExceptHandler) -> bool:
 def leaves(body: list[ast.stmt]) -> bool:
     """Return whether what stands after a body does not run once the body has, though the program goes on."""
     return bool(body) and isinstance(body[-1], ast.Return | ast.Continue | ast.Break)
+
+
+def arm_of_every_release(test: ast.expr) -> bool | None:
+    """Return what a comparison of `tf.__version__` with a string gives on every release; None for anything else."""
+    left = test.left if isinstance(test, ast.Compare) else None
+    if not (isinstance(left, ast.Attribute) and left.attr == "__version__" and isinstance(left.value, ast.Name)):
+        return None
+    is_of_tf = left.value.id in ("tf", "tensorflow", "tf1", "tf2")
+    return holds_for_every_release(test) if is_of_tf and isinstance(test, ast.Compare) else None
 
 
 def holds_for_every_release(comparison: ast.Compare) -> bool | None:

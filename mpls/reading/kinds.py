@@ -101,7 +101,15 @@ class Kinds:
                 for kind in kinds:
                     yield kind, name
 
+    def is_unknown(self, member: Member) -> bool:
+        """Return whether nothing tells of what a member is taken."""
+        receiver = member.chain[-2] if len(member.chain) > 1 else ""
+        return receiver not in ("", "self") and not any(receiver in names for names in self._variables.values())
+
     def _found_variables(self) -> Iterator[tuple[str, str]]:
+        for name, path in self._uses.checked:
+            if kind_of(path):
+                yield kind_of(path), name
         for use in self._uses.uses:
             if use.call is not None and use.target:
                 kind = kind_of(use.path)

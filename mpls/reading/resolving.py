@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from mpls.names import named
 from mpls.reading.scopes import Binding, Import, Scope
 from mpls.reading.sources import Source
 
@@ -106,7 +107,14 @@ class Resolver:
         source = self._of_scope[id(scope.module)]
         for star in scope.module.stars:
             module = source.modules.get(source.absolute(star.module))
-            found = [] if module is None else self._name(name, module.scopes.module, depth + 1)
+            if module is not None:
+                found = self._name(name, module.scopes.module, depth + 1)
+            else:
+                # Of what others export, this much is known.
+                whole = self.imported(source, Import(star.module, None, star.is_certain))
+                found = [
+                    Found(f"{each.path}.{name}", True) for each in whole if named(f"{each.path}.{name}") is not None
+                ]
             if found:
                 return _merged(found, star.is_certain)
         return []
@@ -150,4 +158,7 @@ def chain_of(node: ast.AST) -> tuple[str, ...]:
     value, attribute = attribute_of(node)
     if value is not None:
         return (*chain_of(value), attribute)
+    if isinstance(node, ast.Subscript):
+        # What holds things of a kind has the name of each.
+        return chain_of(node.value)
     return (node.id if isinstance(node, ast.Name) else "",)

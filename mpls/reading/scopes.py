@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from mpls.reading.gates import catches_missing_names, gate_names, is_gate, leaves
+from mpls.reading.gates import arm_of_every_release, catches_missing_names, gate_names, is_gate, leaves
 
 __all__ = ["Binding", "Import", "Scope", "Scopes"]
 
@@ -91,8 +91,10 @@ class Scopes:
     def _body(self, body: Iterable[ast.stmt], scope: Scope, is_certain: bool) -> None:
         for statement in body:
             self._statement(statement, scope, is_certain)
-            if isinstance(statement, ast.If) and leaves(statement.body) and is_gate(statement.test, self.gates):
-                is_certain = False
+            if isinstance(statement, ast.If) and leaves(statement.body):
+                arm = arm_of_every_release(statement.test)
+                if arm is not None or is_gate(statement.test, self.gates):
+                    is_certain = is_certain and arm is False
 
     def _statement(self, node: ast.stmt, scope: Scope, is_certain: bool) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -122,6 +124,10 @@ class Scopes:
             for item in node.items:
                 if item.optional_vars is not None:
                     _bind_target(scope, item.optional_vars, None, is_certain)
+        arm = arm_of_every_release(node.test) if isinstance(node, ast.If) else None
+        if isinstance(node, ast.If) and arm is not None:
+            self._body(node.body if arm else node.orelse, scope, is_certain)
+            return
         for body in _bodies(node):
             self._body(body, scope, is_certain and not self._depends(node, body))
 

@@ -170,21 +170,39 @@ def _of_member(member: Member, uses: Uses, kinds: Kinds) -> Iterator[Sign]:
     if name in uses.defined:
         return
     if name in ("loss_scale", "_loss_scale") and _is_called_without_arguments(member):
-        if kinds.receiver_is(member, EXPERIMENTAL_WRAPPER):
+        if _is_experimental_wrapper(member, uses, kinds):
             yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, f"calls .{name}()")
     elif name in _OF_LOSS_SCALES and member.chain[-2:-1] in (("loss_scale",), ("_loss_scale",)):
         of_wrapper = Member(member.chain[:-1], where, True, within=member.within)
-        if "loss_scale" not in uses.defined and kinds.receiver_is(of_wrapper, EXPERIMENTAL_WRAPPER):
+        if "loss_scale" not in uses.defined and _is_experimental_wrapper(of_wrapper, uses, kinds):
             yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, f"reads .{member.chain[-2]}.{name}")
     elif name in LEGACY_USES and not member.is_set and _is_optimizer(member, kinds):
         yield Sign("legacy_optimizers", True, where, f"uses .{name} of an optimizer")
-        yield Sign("keras if used", 2, where, f"uses .{name} of an optimizer")
-    elif name == "lr" and _is_optimizer(member, kinds):
-        yield Sign("keras if used", 2, where, "uses .lr of an optimizer")
-    elif name in _OF_KERAS_2_MODELS and member.call is not None:
-        yield Sign("keras if used", 2, where, f"calls .{name}()")
-    elif name in _KEYWORDS_OF_KERAS_2 and _KEYWORDS_OF_KERAS_2[name] in _keywords(member):
-        yield Sign("keras if used", 2, where, f"gives .{name}() {_KEYWORDS_OF_KERAS_2[name]}=")
+    what = _of_keras_2(member, kinds)
+    if what:
+        yield Sign("keras if used", 2, where, what)
+
+
+def _of_keras_2(member: Member, kinds: Kinds) -> str:
+    """Return what is done with a member that only models, optimizers and wrappers of Keras 2 have; "" for nothing."""
+    name = member.chain[-1]
+    if name in ("lr", *LEGACY_USES):
+        return f"uses .{name} of an optimizer" if not member.is_set and _is_optimizer(member, kinds) else ""
+    if name == "dynamic_counter" and member.call is None:
+        return "reads .dynamic_counter"
+    if name in _OF_KERAS_2_MODELS and member.call is not None:
+        return f"calls .{name}()"
+    if name in _KEYWORDS_OF_KERAS_2 and _KEYWORDS_OF_KERAS_2[name] in _keywords(member):
+        return f"gives .{name}() {_KEYWORDS_OF_KERAS_2[name]}="
+    return ""
+
+
+def _is_experimental_wrapper(member: Member, uses: Uses, kinds: Kinds) -> bool:
+    if kinds.receiver_is(member, EXPERIMENTAL_WRAPPER):
+        return True
+    # An argument that is called so is one, in a program that makes no others.
+    is_called_so = len(member.chain) > 1 and "opt" in member.chain[-2].lower() and kinds.is_unknown(member)
+    return is_called_so and any(kind_of(use.path) == EXPERIMENTAL_WRAPPER and use.is_certain for use in uses.uses)
 
 
 def _is_called_without_arguments(member: Member) -> bool:
@@ -213,11 +231,14 @@ def _of_classes(uses: Uses) -> Iterator[Sign]:
 
 def _of_calls_of_keras_2(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
     """Yield signs of the calls of Keras 2 on a wrapper by a name that Keras 3 gave to a class of its own."""
+    made = {kind_of(use.path) for use in uses.uses if use.is_certain}
     for member in uses.members:
         name = member.chain[-1]
         if name not in ("get_scaled_loss", "get_unscaled_gradients") or name in uses.defined or not member.is_certain:
             continue
-        if member.call is not None and kinds.receiver_is(member, NEW_WRAPPER):
+        # What is not known cannot be another wrapper if the program makes none.
+        can_be = NEW_WRAPPER in made and EXPERIMENTAL_WRAPPER not in made and kinds.is_unknown(member)
+        if member.call is not None and (can_be or kinds.receiver_is(member, NEW_WRAPPER)):
             yield Sign("replace_existing", True, member.where, f"calls .{name}()")
     for use in uses.uses:
         if use.is_certain and kind_of(use.path) == NEW_WRAPPER and "dynamic" in _keywords(use):

@@ -52,7 +52,7 @@ TF_1 = _names(
     data.make_initializable_iterator data.make_one_shot_iterator image.resize_area image.resize_bicubic
     image.resize_bilinear image.resize_image_with_crop_or_pad image.resize_images image.resize_nearest_neighbor
     losses.absolute_difference losses.add_loss losses.get_regularization_loss losses.get_total_loss losses.huber_loss
-    losses.mean_squared_error losses.sigmoid_cross_entropy losses.softmax_cross_entropy
+    losses.sigmoid_cross_entropy losses.softmax_cross_entropy
     losses.sparse_softmax_cross_entropy nn.bidirectional_dynamic_rnn nn.dynamic_rnn nn.fused_batch_norm
     nn.max_pool_v2 nn.raw_rnn nn.rnn_cell nn.softmax_cross_entropy_with_logits_v2 nn.static_rnn nn.xw_plus_b
     saved_model.Builder saved_model.simple_save summary.FileWriter summary.merge summary.merge_all

@@ -92,6 +92,7 @@ class Uses:
         classes: its own classes.
         returns: for each function, by name, what it returns, with what that stands for.
         defined: the names of its own functions and methods.
+        checked: the last names of what `isinstance` asks, each with a class of TensorFlow or Keras that it asks for.
         too_deep: files that are nested too deeply to be read to the end.
     """
 
@@ -100,4 +101,5 @@ class Uses:
     classes: list[Class] = field(default_factory=list)
     returns: dict[str, list[tuple[ast.expr, list[Found]]]] = field(default_factory=dict)
     defined: set[str] = field(default_factory=set)
+    checked: list[tuple[str, str]] = field(default_factory=list)
     too_deep: list[str] = field(default_factory=list)

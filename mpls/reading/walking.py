@@ -174,10 +174,11 @@ class _Walk:
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
             if isinstance(node, ast.ImportFrom):
-                imported = Import("." * node.level + (node.module or ""), alias.name, True)
+                name = None if alias.name == "*" else alias.name
+                imported = Import("." * node.level + (node.module or ""), name, True)
             else:
                 imported = Import(alias.name, None, True)
-            for found in self._resolver.imported(self._source, imported) if alias.name != "*" else ():
+            for found in self._resolver.imported(self._source, imported):
                 self._use(found, node, None)
 
     # Expressions.
@@ -198,6 +199,7 @@ class _Walk:
             self._target = target
             self._expression(node.func, node)
             self._target = ""
+            self._check(node)
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
                 self._expression(argument)
             return
@@ -205,12 +207,24 @@ class _Walk:
             self._conditional(node, target)
             return
         if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            self._nested(node)
+            self._nested(node, target)
             return
         for each in _within(node):
+            self._target = target if isinstance(node, ast.Dict | ast.List | ast.Tuple) else ""
             self._expression(each)
 
+    def _check(self, call: ast.Call) -> None:
+        if isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2:
+            types = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
+            found = [each.path for type_ in types for each in self._resolver.find(type_, self._scope)]
+            self._into.checked.extend((chain_of(call.args[0])[-1], path) for path in found)
+
     def _conditional(self, node: ast.IfExp | ast.BoolOp, target: str) -> None:
+        answer = self._answer(node.test) if isinstance(node, ast.IfExp) else None
+        if answer is not None and isinstance(node, ast.IfExp):
+            self._target = target
+            self._expression(node.body if answer else node.orelse)
+            return
         parts = [node.test, node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
         is_gated = any(is_gate(part, self._gates) for part in parts[: 1 if isinstance(node, ast.IfExp) else -1])
         before, self._is_certain = self._is_certain, self._is_certain and not is_gated
@@ -219,7 +233,7 @@ class _Walk:
             self._expression(part)
         self._is_certain = before
 
-    def _nested(self, node: ast.expr) -> None:
+    def _nested(self, node: ast.expr, target: str) -> None:
         before, self._scope = self._scope, Scope(self._scope)
         if isinstance(node, ast.Lambda):
             names: Iterable[ast.AST] = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
@@ -230,8 +244,9 @@ class _Walk:
             if bound is not None:
                 self._scope.bindings[bound] = []
         for each in _within(node):
+            self._target = "" if isinstance(node, ast.Lambda) else target
             self._expression(each)
-        self._scope = before
+        self._target, self._scope = "", before
 
     def _use(self, found: Found, node: ast.AST, call: ast.Call | None, target: str = "") -> None:
         if not found.path.startswith("@"):

@@ -19,6 +19,7 @@ KERAS = [
     ("an alias of an alias", TF + "k = tf.keras\nK = k.backend\nK.learning_phase()", "--keras 2"),
     ("fit_generator", TF + "m = tf.keras.Sequential()\nm.fit_generator(None)", "--keras 2"),
     ("save_format", TF + "m = tf.keras.Sequential()\nm.save_weights('a', save_format='tf')", "--keras 2"),
+    ("dynamic_counter", TF + "def f(m): return m.optimizer.dynamic_counter\ntf.keras.mixed_precision", "--keras 2"),
     ("lr of an optimizer", TF + "opt = tf.keras.optimizers.Adam()\nprint(opt.lr)", "--keras 2"),
     # Nearly.
     ("Keras alone", TF + "m = tf.keras.Sequential()\nm.compile('adam', 'mse')", ""),

@@ -7,6 +7,41 @@ from .programs import EXPERIMENTAL, NEW, OF_2_8, TF, WRAPPED
 AS_OF = [
     ("loss_scale is called", WRAPPED + "opt.loss_scale()", f"{OF_2_8} --as-of 2.3"),
     ("so is _loss_scale", WRAPPED + "opt._loss_scale()", f"{OF_2_8} --as-of 2.3"),
+    (
+        "of an argument that is called an optimizer",
+        WRAPPED + "def f(inner_opt): return inner_opt.loss_scale()",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    (
+        "of what isinstance finds",
+        EXPERIMENTAL + "def f(o):\n    if isinstance(o, prec.LossScaleOptimizer):\n        o.loss_scale()",
+        "--keras 2 --as-of 2.3",
+    ),
+    (
+        "of one in a dict",
+        EXPERIMENTAL + "os = {n: prec.LossScaleOptimizer(tf.keras.optimizers.SGD(1), 1) for n in 'ab'}\n"
+        "os['a'].loss_scale()",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    (
+        "in an expression that every release takes",
+        WRAPPED + "s = opt.loss_scale() if tf.__version__ < '2.4' else opt.loss_scale",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    (
+        "of a module chosen by a gate that every release passes",
+        TF + "if tf.__version__ < '2.4':\n"
+        "    from tensorflow.keras.mixed_precision import experimental as m\nelse:\n"
+        "    from tensorflow.keras import mixed_precision as m\n"
+        "o = m.LossScaleOptimizer(tf.keras.optimizers.SGD(1), 1)\no.loss_scale()",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    (
+        "by a star",
+        TF + "from tensorflow.keras.mixed_precision.experimental import *\n"
+        "o = LossScaleOptimizer(tf.keras.optimizers.SGD(1), 1)\no.loss_scale()",
+        f"{OF_2_8} --as-of 2.3",
+    ),
     ("by a string", WRAPPED + "getattr(opt, '_loss_scale')()", f"{OF_2_8} --as-of 2.3"),
     ("settings of the object", WRAPPED + "opt.loss_scale.increment_period", f"{OF_2_8} --as-of 2.3"),
     (
@@ -112,5 +147,11 @@ REPLACING = [
     ("calls of both", NEW + "opt.apply_gradients([])", 3, ""),
     ("of the experimental one", WRAPPED + "opt.get_scaled_loss(1.0)", 3, ""),
     ("of its own", NEW + "class M:\n    def get_scaled_loss(self): pass\nopt.get_scaled_loss(1.0)", 3, ""),
-    ("of something else", NEW + "other.get_scaled_loss(1.0)", 3, ""),
+    ("of something else", TF + "other.get_scaled_loss(1.0)", 3, ""),
+    (
+        "of what is the one or the other",
+        WRAPPED + "x = tf.keras.mixed_precision.LossScaleOptimizer(opt)\ndef f(o): o.get_scaled_loss(1.0)",
+        3,
+        "",
+    ),
 ]

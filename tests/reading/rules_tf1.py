@@ -16,6 +16,7 @@ V1 = [
     ("layers, which need Keras 2", TF + "tf.layers.dense(tf.placeholder(tf.float32), 1)", "--v1 --keras 2"),
     ("with Keras", TF + "s = tf.Session()\ntf.keras.layers.Dense(1)", "--v1 --keras 2"),
     # Nearly.
+    ("a loss of both", TF + "tf.losses.mean_squared_error(1, 1)", ""),
     ("compat.v1", "import tensorflow.compat.v1 as tf\ntf.disable_v2_behavior()\nx = tf.placeholder(tf.float32)", ""),
     ("compat.v1 from the package", "from tensorflow.compat import v1 as tf\ns = tf.Session()", ""),
     ("compat.v1 as an attribute", TF + "s = tf.compat.v1.Session()", ""),

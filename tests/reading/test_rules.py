@@ -74,6 +74,11 @@ class DisagreementTest(unittest.TestCase):
         self.assertEqual(tuple(sign.where.line for sign in disagreement.signs), lines)
         self.assertEqual(" ".join(choice.flag for choice in decision.choices), expected)
 
+    def test_helpers_of_both_generations_do_not_outweigh_the_main_file(self) -> None:
+        helper = TF + "def f():\n    with tf.GradientTape() as tape: pass"
+        self.assertEqual(flags(TF + "import helper\ntf.Session()", helper=helper), "--v1")
+        self.assertEqual(flags(TF + "import helper\ntf.zeros([])", helper=helper + "\n    tf.Session()"), "")
+
     def test_a_choice_says_by_which_line(self) -> None:
         (v1, *_) = decided(TF + "\n\nx = tf.placeholder(tf.float32)").choices
         self.assertEqual((str(v1.sign.where), v1.sign.what), ("main.py:4", "uses tf.placeholder"))
