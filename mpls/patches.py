@@ -14,6 +14,7 @@ All that it changes outside of itself, and until when:
 | the flags of the graph rewrite | `v1.graph_rewrite`, where a program calls it | it is disabled; `uninstall` |
 | names of policy classes that Keras 3 writes | `keras.policy` | the process ends |
 | `__import__`, for TF 1 programs | `importing.tf1`, for `mpls run --v1` | the process ends |
+| what workers are told, of `multiprocessing` and joblib | `children`, for `mpls run` | the process ends |
 
 Somebody else may have replaced the same attribute meanwhile. Theirs stays; what is ours beneath passes on.
 """

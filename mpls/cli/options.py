@@ -100,6 +100,9 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--replace-existing", action="store_true", help="have names that still work mean the objects of mpls too"
     )
+    run.add_argument(
+        "--children", action="store_true", help="have other Python programs that the program starts get the names too"
+    )
     run.add_argument("--report", action="store_true", help="print the historical names that the program has read")
 
 

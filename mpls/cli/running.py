@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 
+from mpls.children import begin, hand_down_to_all
 from mpls.cli.options import options_of_mpls
 from mpls.errors import printable
-from mpls.importing.tf1 import import_as_v1
 from mpls.importing.users import may_mention
-from mpls.install import install
 from mpls.report import Report
 from mpls.run import CannotRun, OnFailure, run_code, run_module, run_script, run_standard_input
 
 __all__ = ["USAGE_ERROR", "run"]
 
 USAGE_ERROR = 2
+# The options that processes share.
+_SETTINGS = ("as_of", "contrib", "replace_existing", "v1")
 # Whatever reads the arguments of a program is called by one of these.
 _READERS_OF_ARGUMENTS = (
     *("argv", "orig_argv", "argparse", "optparse", "getopt", "ArgumentParser", "parse_args"),
@@ -33,14 +34,10 @@ def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
         )
         return USAGE_ERROR
     report = Report() if options.report else None
-    install(
-        options.as_of,
-        contrib=options.contrib,
-        replace_existing=options.replace_existing,
-        _on_touch=None if report is None else report.note,
-    )
-    if options.v1:
-        import_as_v1()
+    settings = {name: getattr(options, name) for name in _SETTINGS}
+    begin(settings, _on_touch=None if report is None else report.note)
+    if options.children:
+        hand_down_to_all(settings)
     try:
         status = _run_program(options, program_arguments, lambda _: None)
         _say_if_misplaced(options, program_arguments, status)

@@ -10,7 +10,7 @@ from typing import Any
 
 from mpls.importing.users import is_users_file
 
-__all__ = ["import_as_v1"]
+__all__ = ["behave_as_v1", "import_as_v1"]
 
 _FRAMEWORKS = ("mpls", "tensorflow", "keras", "tf_keras")
 
@@ -43,6 +43,11 @@ def import_as_v1() -> None:
         return within if fromlist else v1
 
     builtins.__import__ = import_v1
+
+
+def behave_as_v1() -> None:
+    """Turn the behaviour of TF 2 off, of TensorFlow, which is loaded, whoever has imported it."""
+    _v1(builtins.__import__)
 
 
 def _v1(import_module: Any) -> Any:
