@@ -69,7 +69,7 @@ class _Arrival:
         self._settings = dict(settings)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return runpy.run_path, (str(_HERE / "arriving.py"), {"SETTINGS": self._settings})
+        return runpy.run_path, (str(_HERE / "site" / "arriving.py"), {"SETTINGS": self._settings})
 
 
 def _add_to_preparation(module: ModuleType, settings: Mapping[str, Any]) -> None:
