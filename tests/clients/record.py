@@ -1,8 +1,9 @@
-"""Runs the client scripts on the releases that they were written for, and keeps what they print.
+"""Runs the clients on the releases that they were written for, and keeps what they print.
 
 `python record.py --python 1.15=PYTHON --python 2.2=PYTHON … [NAME…]`, with the interpreters of environments that have
-these releases, writes `data/NAME.json`: by release, the lines that the script printed. Without names, all scripts.
-The environments need `protobuf<3.21`; the recorded ones had TF 1.15.5, 2.1.4, 2.2.3, 2.3.4, 2.4.4 and 2.8.4.
+these releases, writes `data/NAME.json`: by release, the lines that the script printed. Without names, all of them.
+`scripts/` print lines of JSON, `programs/`, which `corpus.py` lists, what such programs print. The environments need
+`protobuf<3.20`, up to TF 2.3 `h5py<3` too; the recorded ones had TF 1.15.5, 2.1.4, 2.2.3, 2.3.4, 2.4.4 and 2.8.4.
 """
 
 from __future__ import annotations
@@ -13,8 +14,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
+if __package__:
+    from .corpus import PROGRAMS
+else:
+    from corpus import PROGRAMS
 
 # Which releases a script runs on, unmodified.
 RELEASES = {
@@ -56,13 +62,23 @@ def lines_of(stdout: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in stdout.splitlines() if line.startswith("{")]
 
 
-def record(name: str, python: str) -> list[dict[str, object]]:
-    """Run a script with an interpreter; raise if it fails."""
-    command = [python, str(HERE / "scripts" / f"{name}.py")]
+def releases_of(name: str) -> tuple[str, ...]:
+    """Return the releases that a client is recorded on."""
+    return PROGRAMS[name].releases if name in PROGRAMS else RELEASES[name]
+
+
+def path_of(name: str) -> Path:
+    """Return where a client is."""
+    return HERE / ("programs" if name in PROGRAMS else "scripts") / f"{name}.py"
+
+
+def record(name: str, python: str) -> list[Any]:
+    """Run a client with an interpreter; raise if it fails."""
+    command = [python, str(path_of(name))]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{name} failed with {python}:\n{done.stdout}\n{done.stderr[-3000:]}")
-    return lines_of(done.stdout)
+    return done.stdout.splitlines() if name in PROGRAMS else lines_of(done.stdout)
 
 
 def main() -> None:
@@ -72,16 +88,16 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
     pythons = dict(given.split("=", 1) for given in arguments.python)
-    for name in arguments.names or RELEASES:
+    for name in arguments.names or [*RELEASES, *PROGRAMS]:
         path = HERE / "data" / f"{name}.json"
         known = json.loads(path.read_text()) if path.exists() else {}
-        for release in RELEASES[name]:
+        for release in releases_of(name):
             if release in pythons:
                 known[release] = record(name, pythons[release])
                 print(name, release, len(known[release]), "lines")
         rows = ",\n".join(
             f'"{release}": [\n' + ",\n".join(json.dumps(line) for line in known[release]) + "\n]"
-            for release in RELEASES[name]
+            for release in releases_of(name)
             if release in known
         )
         path.write_text("{\n" + rows + "\n}\n")

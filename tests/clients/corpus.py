@@ -1,0 +1,83 @@
+"""The programs of `programs/` and `scripts/`: style, releases that they were written for, what `mpls run` needs for each.
+
+`options` are what the program needs on today's TensorFlow, whoever chooses them: options of `mpls run`, and variables of
+the environment, in the form `NAME=value`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TF_KERAS = "TF_USE_LEGACY_KERAS=1"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program as users write them."""
+
+    style: str
+    # On which releases it was recorded, unmodified; the first is the one that it is compared with.
+    releases: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    # Relative difference that another order of sums leaves; 2e-3 where layers compute in float16.
+    tolerance: float = 1e-5
+
+
+HALF = 5e-3
+
+PROGRAMS = {
+    "accumulate_graph": Program("gradient accumulation", ("1.15",), ("--v1",)),
+    "accumulate_loop": Program("gradient accumulation", ("2.3",), ("--as-of 2.3",)),
+    "accumulate_train_step": Program("gradient accumulation", ("2.8",), (TF_KERAS,)),
+    "fit_policy_callback": Program("fit", ("2.3", "2.2"), ("--as-of 2.3", TF_KERAS,), HALF),
+    "fit_train_step": Program("fit", ("2.3", "2.4"), (TF_KERAS,)),
+    "fit_two_outputs": Program("fit", ("2.8", "2.4"), (TF_KERAS, "--legacy-optimizers"), HALF),
+    "gan_gradient_penalty": Program("two wrappers", ("2.4", "2.8"), (TF_KERAS,)),
+    "gan_persistent_tape": Program("two wrappers", ("2.3",), ("--as-of 2.3",)),
+    "gan_two_wrappers": Program("two wrappers", ("2.3", "2.2"), ("--as-of 2.3",)),
+    "graph_classifier": Program("graphs and sessions", ("1.15",), ("--v1", TF_KERAS)),
+    "graph_compat": Program("graphs and sessions", ("2.3", "2.4")),
+    "graph_decay": Program("graphs and sessions", ("1.15",), ("--v1",), HALF),
+    "hvd_keras_fit": Program("Horovod", ("2.3", "2.4"), (TF_KERAS,)),
+    "hvd_scaler_inside": Program("Horovod", ("1.15",), ("--v1", "--contrib")),
+    "hvd_scaler_outside": Program("Horovod", ("1.15",), ("--v1",)),
+    "hvd_tape": Program("Horovod", ("2.3", "2.2"), ("--as-of 2.3",)),
+    "loop_actor_critic": Program("custom loops", ("2.3", "2.4")),
+    "loop_physics": Program("custom loops", ("2.3", "2.2"), ("--as-of 2.3",), HALF),
+    "loop_segmentation": Program("custom loops", ("2.3",), ("--as-of 2.3",)),
+    "loop_sentiment": Program("custom loops", ("2.4", "2.8"), (TF_KERAS,)),
+    "policy_fixture": Program("policies", ("2.3", "2.2", "2.4"), (TF_KERAS,)),
+    "policy_flags": Program("policies", ("2.3",), (TF_KERAS,), HALF),
+    "policy_layers": Program("policies", ("2.3",), (TF_KERAS,)),
+    "session_monitored": Program("sessions with hooks", ("1.15",), ("--v1",)),
+    "session_nan_hook": Program("sessions with hooks", ("1.15",), ("--v1",)),
+    "gradients_function": Program("tf.gradients", ("2.3",), ("--as-of 2.3",)),
+    "gradients_graph": Program("tf.gradients", ("1.15",), ("--v1",)),
+    "optimizer_adamw_schedule": Program("subclasses of optimizers", ("2.3", "2.2"), (TF_KERAS, "--legacy-optimizers")),
+    "optimizer_centralized": Program("subclasses of optimizers", ("2.3",), (TF_KERAS, "--legacy-optimizers")),
+    "optimizer_graph_own": Program("subclasses of optimizers", ("1.15",), ("--v1",)),
+    "optimizer_lamb": Program("subclasses of optimizers", ("2.3", "2.4"), (TF_KERAS, "--legacy-optimizers")),
+    "sub_graph_wrapper": Program("subclasses of the wrapper", ("1.15",), ("--v1",)),
+    "sub_self_class": Program("subclasses of the wrapper", ("2.3", "2.2"), ("--as-of 2.3",)),
+    "sub_type_is": Program("subclasses of the wrapper", ("2.3", "2.4")),
+    "mirrored_fit": Program("MirroredStrategy", ("2.8", "2.4"), (TF_KERAS, "--legacy-optimizers")),
+    "mirrored_loop": Program("MirroredStrategy", ("2.3",), ("--as-of 2.3",)),
+    "mirrored_no_aggregation": Program("MirroredStrategy", ("2.3", "2.4"), (TF_KERAS, "--legacy-optimizers")),
+    "save_checkpoint": Program("saving and loading", ("2.3",), ("--as-of 2.3",)),
+    "save_graph_saver": Program("saving and loading", ("1.15",), ("--v1",)),
+    "save_h5_resume": Program("saving and loading", ("2.8", "2.4"), (TF_KERAS, "--legacy-optimizers")),
+    "save_optimizer_weights": Program("saving and loading", ("2.3",), ("--as-of 2.3", TF_KERAS, "--legacy-optimizers")),
+    "save_savedmodel": Program("saving and loading", ("2.8", "2.4"), (TF_KERAS, "--legacy-optimizers"), HALF),
+    "contrib_own_manager": Program("contrib managers", ("1.15",), ("--v1", "--contrib")),
+    "contrib_trainer": Program("contrib managers", ("1.15",), ("--v1", "--contrib")),
+    "gate_numbers": Program("version gates", ("2.3", "2.4", "2.8"), (TF_KERAS,), HALF),
+    "gate_strings": Program("version gates", ("2.3",), ("--as-of 2.3",)),
+    "gate_try_import": Program("version gates", ("2.3", "2.2", "2.4")),
+    "notebook_cells": Program("notebooks", ("2.3", "2.2"), ("--as-of 2.3",)),
+    "notebook_fashion": Program("notebooks", ("2.3",), ("--as-of 2.3", TF_KERAS), HALF),
+    "notebook_tutorial": Program("notebooks", ("2.8", "2.4"), (TF_KERAS,), HALF),
+    "rewrite_graph": Program("graph rewrite", ("1.15",), ("--v1",)),
+    "rewrite_keras": Program("graph rewrite", ("2.3",), ("--as-of 2.3", TF_KERAS)),
+}
+
+__all__ = ["PROGRAMS", "TF_KERAS", "Program"]
