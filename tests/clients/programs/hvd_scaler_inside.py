@@ -26,7 +26,6 @@ def main(_):
     optimizer = hvd.DistributedOptimizer(optimizer)
     global_step = tf.train.get_or_create_global_step()
     grads_and_vars = optimizer.compute_gradients(loss)
-    print([type(grad).__name__ for grad, _ in grads_and_vars])
     train_op = optimizer.apply_gradients(grads_and_vars, global_step=global_step)
     scale = manager.get_loss_scale()
     rng = np.random.RandomState(2)
