@@ -28,7 +28,7 @@ from mpls.keras.configs import config_of_old, deserialize_inner
 from mpls.keras.families import ModuleName, class_for, family_of, set_class
 from mpls.keras.members import Members
 from mpls.keras.meta import LossScaleOptimizerMeta
-from mpls.keras.state_in_files import checked_state, for_whom, set_state, without_state
+from mpls.keras.state_in_files import checked_state, for_whom, set_state, with_fixed_scale, without_state
 from mpls.keras.strategies import require_supported_strategy
 
 _T = TypeVar("_T")
@@ -253,6 +253,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         """
         inner, settings = read_config(config, custom_objects)
         inner, found = without_state(inner)
+        found, settings = with_fixed_scale(found, settings)
         state = checked_state(found, settings)
         optimizer = cls._from_settings(deserialize_inner(inner, settings, custom_objects), settings)
         set_state(optimizer, state)

@@ -13,6 +13,8 @@ _BOTH = ("keras.", "tf_keras.")
 _WRITERS = {"model_metadata", "save_model", "_serialize_model_as_json"}
 # That of them which writes H5 files.
 H5_WRITER = {"model_metadata"}
+# That of Keras 3 which writes the optimizer's variables into them.
+H5_WEIGHTS_WRITER = {"save_optimizer_weights_to_hdf5_group"}
 
 
 def is_called_by_keras() -> bool:

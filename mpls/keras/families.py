@@ -135,8 +135,9 @@ def _twin(cls: Any, family: Any) -> type:
     return type(cls)(cls.__name__, (cls,), {**names, _FAMILY: family, _IS_TWIN: True})
 
 
-def _is_own(cls: type) -> bool:
-    return "_is_experimental" in vars(cls)
+def is_own(cls: Any) -> bool:
+    """Return whether a class is one of mpls, or stands for one, and is no subclass of a user's."""
+    return "_is_experimental" in vars(public_class(cls))
 
 
 class ModuleName(str):
@@ -158,7 +159,7 @@ def other_name(cls: Any, is_for_keras: bool) -> str | None:
         cls: any class of wrappers.
         is_for_keras: whether Keras asks, which finds by it what files say; others see the name that a release gave it.
     """
-    if not _is_own(public_class(cls)):
+    if not is_own(cls):
         return None
     family = family_of_class(cls)
     native: str | None = None if family is None else family.serialized_name

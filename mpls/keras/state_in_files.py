@@ -10,11 +10,16 @@ from mpls.core.loss_scale import DynamicLossScale
 from mpls.core.state import ANCHOR, check_good_steps, check_scale
 from mpls.errors import SavedStateError, error_text
 from mpls.keras.callers import H5_WRITER, is_asked_by_keras, is_asked_for_file
+from mpls.keras.families import is_own
 from mpls.upstream import loaded_tf_keras
 
 # Beside `class_name` and `config` of the wrapped optimizer, where every Keras ignores it. That it is there is the mark
 # of mpls; it is None where there is no such state, or Keras has it among its variables, or writes no file.
 STATE_KEY = "loss_scale_state"
+# What stands there for a fixed scale over a Keras 3 optimizer. Keras itself knows dynamic ones only, and reads one that
+# never grows: a step counter of 32 bits does not get there.
+_FIXED_STATE: dict[str, Any] = {"dynamic": False}
+_NEVER = 2**31 - 1
 _SUBJECT = f"LossScaleOptimizer.from_config: {STATE_KEY}"
 
 
@@ -28,9 +33,27 @@ class MarkedConfig(dict[str, Any]):
 
 def for_whom(wrapper: Any, config: dict[str, Any]) -> dict[str, Any]:
     """Return a wrapper's config: for Keras with the mark, into a file with the state too; for users as it is."""
-    if is_asked_for_file():
-        return _marked(config, _state(wrapper))
-    return _marked(config, None) if is_asked_by_keras(wrapper) else config
+    for_file = is_asked_for_file()
+    if not for_file and not is_asked_by_keras(wrapper):
+        return config
+    if config.get("dynamic", True) or not reads_as_dynamic(wrapper):
+        return _marked(config, _state(wrapper) if for_file else None)
+    config = {key: value for key, value in config.items() if key != "dynamic"}
+    return _marked({**config, "dynamic_growth_steps": _NEVER}, dict(_FIXED_STATE))
+
+
+def reads_as_dynamic(wrapper: Any) -> bool:
+    """Return whether a fixed scale is written as a dynamic one, for a native class that knows no other."""
+    cls = type(wrapper)
+    # Classes of users are loaded by their own code, which knows `dynamic`.
+    return not cls._native_knows_fixed and is_own(cls)
+
+
+def with_fixed_scale(state: Any, settings: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the state and the settings of a config, in which a fixed scale may stand as a dynamic one."""
+    if state != _FIXED_STATE or "dynamic" in settings or settings.get("dynamic_growth_steps") != _NEVER:
+        return state, settings
+    return None, {**settings, "dynamic": False, "dynamic_growth_steps": None}
 
 
 def is_marked(config: Any) -> bool:

@@ -38,6 +38,7 @@ class TfKerasMembers(Restorable):
     _shows_loss_scale_object: bool
     _calls: ScalingCalls
 
+    _native_knows_fixed = True
     works_with_parameter_servers = False
 
     if TYPE_CHECKING:

@@ -34,6 +34,9 @@ _BASE_ARGUMENTS = (
 )
 _SETTINGS = ("dynamic", "initial_scale", "dynamic_growth_steps")
 _STATE = "loss_scale_state"
+# Of a fixed scale, which for Keras 3 itself is a dynamic one that never grows.
+_FIXED_STATE = {"dynamic": False}
+_NEVER = 2**31 - 1
 _NO_HYPERPARAMETERS = ("name", "is_legacy_optimizer", "jit_compile")
 
 
@@ -104,7 +107,9 @@ def _read_wrapper(
         family = "new"
     bare = _read_bare(path, inner_place, inner, family, is_keras_3="name" in settings).optimizer
     # None where there is no such state, or it is among the variables.
-    if inner.get(_STATE) is not None:
+    if inner.get(_STATE) == _FIXED_STATE:
+        loss_scale = _fixed(path, place, settings)
+    elif inner.get(_STATE) is not None:
         loss_scale = _with_state(path, f"{inner_place}/{_STATE}", inner[_STATE], loss_scale)
     if bare.family == "keras3":
         written_by = "Keras 3"
@@ -161,6 +166,13 @@ def _read_settings(path: str, place: str, settings: Mapping[str, Any]) -> LossSc
     if scale is None:
         raise broken(path, _at(place, "initial_scale"), "be a number for a fixed scale", initial, FROM_WRITER)
     return LossScaleRecord(False, scale=scale, initial_scale=scale)
+
+
+def _fixed(path: str, place: str, settings: Mapping[str, Any]) -> LossScaleRecord:
+    growth = settings.get("dynamic_growth_steps")
+    if growth != _NEVER or "dynamic" in settings:
+        raise broken(path, _at(place, "dynamic_growth_steps"), f"be {_NEVER} for a fixed scale", growth, FROM_WRITER)
+    return _read_settings(path, place, {**settings, "dynamic": False, "dynamic_growth_steps": None})
 
 
 def _read_loss_scale(path: str, place: str, config: Any) -> LossScaleRecord:

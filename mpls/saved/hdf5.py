@@ -254,7 +254,8 @@ class _Weights:
 
     def _loss_scale(self, scale: float | None, good_steps: int | None) -> LossScaleRecord | None:
         known = self.optimizer.loss_scale
-        if scale is None:
+        # Beside a fixed scale they are there for Keras alone.
+        if scale is None or (known is not None and not known.dynamic):
             return known
         known = known or LossScaleRecord(dynamic=True)
         return replace(known, scale=scale, good_steps=good_steps)

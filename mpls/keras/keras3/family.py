@@ -12,10 +12,12 @@ from mpls.core.dialect import Dialect, of_block, set_block
 from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.restoring import Restorable
 from mpls.errors import ArgumentValueError, error_text
+from mpls.keras.callers import H5_WEIGHTS_WRITER, is_asked_for_file
 from mpls.keras.delegation import CallableList, delegated
 from mpls.keras.families import public_class
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.applying import Applying
+from mpls.keras.keras3.native_files import variables_in_files, without_unknown
 from mpls.keras.keras3.refusals import refuse_factor, require_known_backend, require_tensorflow_for
 from mpls.keras.keras3.state import DynamicState, FixedState
 from mpls.upstream import Trackable, track_list
@@ -43,6 +45,7 @@ class Family(Restorable, Applying, _Native):
     # Keras looks classes up by module and name, and imports no package but its own. So files name the native wrapper,
     # and load as one where mpls is not; where it is, the registered name in them is its own.
     native_module = "keras.optimizers"
+    _native_knows_fixed = False
     works_with_parameter_servers = True
 
     if TYPE_CHECKING:
@@ -183,7 +186,8 @@ class Family(Restorable, Applying, _Native):
         Called, it returns those of the wrapped optimizer alone, `iterations` the first of them.
         """
         inner = self._optimizer.variables
-        return CallableList([*self._variables, *inner], inner)
+        own = variables_in_files(self) if is_asked_for_file(H5_WEIGHTS_WRITER) else self._variables
+        return CallableList([*own, *inner], inner)
 
     @property
     def weights(self) -> list[Any]:
@@ -218,6 +222,23 @@ class Family(Restorable, Applying, _Native):
             )
         for variable, value in zip(variables, weights, strict=True):
             variable.assign(value)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Write the variables into a `.keras` file, those that the native wrapper has too for a fixed scale; for Keras.
+
+        Args:
+            store: where to, as Keras passes it.
+        """
+        for index, variable in enumerate([*variables_in_files(self), *self._optimizer.variables]):
+            store[str(index)] = keras.ops.convert_to_numpy(variable)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Read what `save_own_variables` has written, or the native wrapper.
+
+        Args:
+            store: where from, as Keras passes it.
+        """
+        super().load_own_variables(without_unknown(self, store))
 
     # What code calls that knew optimizers of Keras 2 only.
 
