@@ -23,6 +23,7 @@ __all__ = [
     "CallOrderError",
     "GraphStateError",
     "MissingFileError",
+    "MissingPackageError",
     "MplsDeprecationWarning",
     "MplsError",
     "MplsWarning",
@@ -74,6 +75,10 @@ class CallOrderError(MplsError, RuntimeError):
 
 class MissingFileError(MplsError, FileNotFoundError):
     """There is no file at a path."""
+
+
+class MissingPackageError(MplsError, ImportError):
+    """A package that a setting needs is not installed."""
 
 
 class NotPicklableError(MplsError, pickle.PicklingError):

@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from mpls.errors import ArgumentTypeError, error_text
+from mpls.modes import Modes
 from mpls.names import NAMES, Name
 
 __all__ = ["Installation", "install", "installed", "uninstall"]
@@ -56,12 +57,18 @@ class Installation:
         as_of: the release that wrappers behave as, `"2.2"`; None for the default.
         contrib: whether `tf.contrib.mixed_precision` is back.
         replace_existing: whether names that still work stand for the objects of mpls too.
+        v1: whether `import tensorflow` is `tensorflow.compat.v1`, in the user's own code.
+        keras: the Keras that `tf.keras` is, 2 or 3; None for what it is without mpls.
+        legacy_optimizers: whether `tf.keras.optimizers` has those of TF 2.10, for the user's own code.
         names: the historical paths that have been put back, `"tf.keras.mixed_precision.experimental.Policy"` and so on.
     """
 
     as_of: str | None
     contrib: bool
     replace_existing: bool
+    v1: bool
+    keras: int | None
+    legacy_optimizers: bool
     names: tuple[str, ...]
     _on_touch: _OnTouch | None = field(default=None, repr=False, compare=False)
     _state_before: _StateBefore = field(default_factory=_StateBefore, repr=False, compare=False)
@@ -101,6 +108,7 @@ class _State:
     in_blocks: set[int] = field(default_factory=set)
     hooks: Any = None
     hooked_for: tuple[Any, ...] | None = None
+    modes: Modes = field(default_factory=Modes)
 
     def place(self, installation: Installation) -> int | None:
         return next((place for place, each in enumerate(self.stack) if each is installation), None)
@@ -117,6 +125,9 @@ def install(
     *,
     contrib: bool = False,
     replace_existing: bool = False,
+    v1: bool = False,
+    keras: Literal[2, 3] | None = None,
+    legacy_optimizers: bool = False,
     _on_touch: _OnTouch | None = None,
 ) -> Installation:
     """Put the removed names of TensorFlow's loss-scaling API back: as attributes, and as modules to import.
@@ -133,13 +144,22 @@ def install(
         contrib: whether to put `tf.contrib.mixed_precision` back too. `tf.contrib` goes on to look absent:
             `hasattr(tf, "contrib")` is False, and nothing else can be imported from it.
         replace_existing: whether names that still work stand for the objects of mpls too.
+        v1: whether the user's own code gets `tensorflow.compat.v1` for `tensorflow`, with the behaviour of TF 2 off;
+            that goes off when it first imports TensorFlow, and stays off.
+        keras: the Keras that `tf.keras` is. 2 is tf_keras, for child processes too, and in the user's own code
+            `import keras` is tf_keras then, as it was up to TF 2.15. None leaves it to the environment variable
+            `TF_USE_LEGACY_KERAS`. Once TensorFlow is loaded, its Keras stays.
+        legacy_optimizers: whether `tf.keras.optimizers` has the classes of `tf.keras.optimizers.legacy` in the user's
+            own code, as up to TF 2.10, and their names mean them in `compile`. It needs Keras 2.
 
     Returns:
         What was done. It can be used as a context manager, which puts back what was there before.
 
     Raises:
-        ValueError: there is no such release.
-        TypeError: `contrib` or `replace_existing` is no bool.
+        ValueError: there is no such release, or no such Keras; or `legacy_optimizers` without Keras 2.
+        TypeError: a setting that is a bool is none.
+        RuntimeError: TensorFlow is loaded already, with the behaviour of TF 2 for `v1`, with another Keras for `keras`.
+        ImportError: that Keras is not installed.
 
     Reproduces:
         Nothing; each name reproduces itself. `mpls.names.NAMES` lists them.
@@ -154,17 +174,26 @@ def install(
     """
     from mpls.core import dialect
 
-    for name, value in (("contrib", contrib), ("replace_existing", replace_existing)):
+    flags = {
+        "contrib": contrib,
+        "replace_existing": replace_existing,
+        "v1": v1,
+        "legacy_optimizers": legacy_optimizers,
+    }
+    for name, value in flags.items():
         if not isinstance(value, bool):
             raise ArgumentTypeError(
                 error_text(f"install: {name}", "be a bool", value, f"install({name}=True)", "install")
             )
     chosen = dialect.dialect_of(as_of)
+    _state.modes.check(v1, keras, legacy_optimizers)
     names = tuple(name.path for name in NAMES if _is_put_back(name, contrib, replace_existing))
     with _state.lock:
         last = _state.stack[-1] if _state.stack else None
         _on_touch = _on_touch or (None if last is None else last._on_touch)
-        installation = Installation(chosen.release, contrib, replace_existing, names, _on_touch)
+        installation = Installation(
+            chosen.release, contrib, replace_existing, v1, keras, legacy_optimizers, names, _on_touch
+        )
         if last is not None and _state.lasts(last):
             # It comes back at the end of a block, and what it has replaced itself never will.
             last._state_before.replaced = None
@@ -211,7 +240,10 @@ def _settle() -> None:
     last = _state.stack[-1] if _state.stack else None
     lasting = [each for each in _state.stack if _state.lasts(each)]
     dialect.speak(dialect.dialect_of(lasting[-1].as_of if lasting else None))
-    wanted = None if last is None else (last.contrib, last.replace_existing, last._on_touch)
+    _state.modes.choose(v1=last is not None and last.v1, keras=None if last is None else last.keras)
+    wanted = None
+    if last is not None:
+        wanted = (last.contrib, last.replace_existing, last.v1, last.legacy_optimizers, last._on_touch)
     if wanted == _state.hooked_for:
         return
     if _state.hooks is not None:
@@ -221,9 +253,9 @@ def _settle() -> None:
     if wanted is None:
         _restore_compile()
         return
-    from mpls.importing.hooks import Hooks
+    from mpls.importing.hooks import Hooks, Settings
 
-    _state.hooks = Hooks(*wanted)
+    _state.hooks = Hooks(Settings(*wanted))
     _state.hooks.put_back()
 
 

@@ -4,7 +4,12 @@ All that it changes outside of itself, and until when:
 
 | what | by | until |
 |---|---|---|
-| `__getattr__` of modules, modules in `sys.modules`, a finder | `importing.hooks`, for `install` | `uninstall` |
+| `__getattr__`, `__dir__` of modules, `sys.modules`, a finder | `importing.hooks`, for `install` | `uninstall` |
+| the class of modules | `importing.overlays`, for what `install` takes over, `--report` | `uninstall` |
+| `compile` of tf_keras | `importing.legacy_optimizers`, for `install(legacy_optimizers)` | `uninstall` |
+| `__import__`, `importlib.import_module` | `importing.redirecting`, for `install(v1, keras)` | `uninstall` |
+| `TF_USE_LEGACY_KERAS` in the environment | `importing.keras2`, for `install(keras)` | `uninstall` before TensorFlow |
+| the behaviour of TF 2 | `importing.tf1`, for `install(v1)` | the process ends |
 | `TrackableSaver.restore`, for `tf.train.Checkpoint` | `core.arrival`, for loss scales, wrappers | the last is gone |
 | `tf.compat.v1.train.Saver._build`, `.restore` | `core.savers`, for graphs with wrappers | the last is gone |
 | `compile` of Keras | `experimental.compiling`, for policies | the last is gone; `uninstall` |
@@ -13,7 +18,6 @@ All that it changes outside of itself, and until when:
 | a finder, until both Kerases are loaded | `importing.finding`, for the line above | they are |
 | the flags of the graph rewrite | `v1.graph_rewrite`, where a program calls it | it is disabled; `uninstall` |
 | names of policy classes that Keras 3 writes | `keras.policy` | the process ends |
-| `__import__`, for TF 1 programs | `importing.tf1`, for `mpls run --v1` | the process ends |
 | what workers are told, of `multiprocessing` and joblib | `children`, for `mpls run` | the process ends |
 
 Somebody else may have replaced the same attribute meanwhile. Theirs stays; what is ours beneath passes on.

@@ -5,6 +5,7 @@ Presence is probed, never inferred from a version number. Each fact says which u
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,11 +14,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.importing.keras2 import VARIABLE, is_keras_2
+
 __all__ = [
     "NATIVE_WRAPPERS_OF_KERAS",
     "NATIVE_WRAPPERS_OF_TF_KERAS",
     "Trackable",
     "captured",
+    "chosen_keras",
     "compile_hooks",
     "compile_settings_kept",
     "conditional_of",
@@ -34,6 +38,7 @@ __all__ = [
     "is_graph_rewrite_set_by_mpls",
     "is_mixed_policy_set",
     "is_recorded",
+    "is_v2_behavior_on",
     "keep_branches_whole",
     "keras_graph_session",
     "kernels_of",
@@ -240,6 +245,22 @@ def tensorflow_keras() -> ModuleType:
     """Return what `tf.keras` is, tf_keras or Keras 3; it is loaded with TensorFlow, or now."""
     is_legacy = tf.keras.Model.__module__.partition(".")[0] == "tf_keras"
     return sys.modules["tf_keras" if is_legacy else "keras"]
+
+
+def chosen_keras() -> int:
+    """Return which Keras `tf.keras` is, 2 or 3, without loading it.
+
+    TensorFlow (2.16 to 2.21) chooses by the environment when `tf.keras` is first used.
+    """
+    loader = vars(tf)["keras"]
+    if vars(loader).get("_tfll_initialized", True):
+        return 2 if vars(loader)["__name__"].partition(".")[0] == "tf_keras" else 3
+    return 2 if is_keras_2(os.environ.get(VARIABLE)) else 3
+
+
+def is_v2_behavior_on() -> bool:
+    """Return whether TensorFlow behaves as TF 2, in code that is in no graph."""
+    return bool(tf.compat.v1.executing_eagerly_outside_functions())
 
 
 def native_tf_keras_wrapper(name: str) -> Any:

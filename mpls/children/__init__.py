@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from mpls.importing.finding import when_loaded
-from mpls.importing.tf1 import behave_as_v1, import_as_v1
+from mpls.importing.tf1 import behave_as_v1
 from mpls.install import install
 from mpls.patches import Layer
 
@@ -30,13 +30,10 @@ def begin(settings: Mapping[str, Any], **for_this_process: Any) -> None:
     """Put the names back in this process, and have workers that `multiprocessing` or joblib starts do the same.
 
     Args:
-        settings: the arguments of `install`, and `v1`: whether `import tensorflow` is that of TF 1. JSON can hold them.
+        settings: arguments of `install`, which JSON can hold.
         for_this_process: more arguments of `install`.
     """
-    arguments = {name: value for name, value in settings.items() if name != "v1"}
-    install(**arguments, **for_this_process)
-    if settings["v1"]:
-        import_as_v1()
+    install(**settings, **for_this_process)
     for name in _PREPARING:
         when_loaded(name, lambda module: _add_to_preparation(module, settings))
 
@@ -45,10 +42,10 @@ def begin_here(settings: Mapping[str, Any]) -> None:
     """Do what `begin` does in a process that was started by one where it was done; a second time, nothing."""
     if settings not in _begun:
         _begun.append(settings)
-        begin(settings)
         if settings["v1"]:
             # A pickle may import tensorflow.compat.v1, by that name, before any module of the program is there.
             when_loaded("tensorflow", lambda _: behave_as_v1())
+        begin(settings)
 
 
 # What has begun in this process, which may hear of it in two ways.

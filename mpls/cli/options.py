@@ -98,6 +98,17 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
         "--v1", action="store_true", help="have `import tensorflow` mean tensorflow.compat.v1, with TF 2 behaviour off"
     )
     run.add_argument(
+        "--keras",
+        type=int,
+        choices=(2, 3),
+        help="the Keras that tf.keras is; with 2, which is tf_keras, `import keras` is tf_keras too",
+    )
+    run.add_argument(
+        "--legacy-optimizers",
+        action="store_true",
+        help="have tf.keras.optimizers be those of TF 2.10 and earlier; needs Keras 2",
+    )
+    run.add_argument(
         "--replace-existing", action="store_true", help="have names that still work mean the objects of mpls too"
     )
     run.add_argument(

@@ -7,7 +7,7 @@ import sys
 
 from mpls.children import begin, hand_down_to_all
 from mpls.cli.options import options_of_mpls
-from mpls.errors import printable
+from mpls.errors import MplsError, printable
 from mpls.importing.users import may_mention
 from mpls.report import Report
 from mpls.run import CannotRun, OnFailure, run_code, run_module, run_script, run_standard_input
@@ -16,7 +16,7 @@ __all__ = ["USAGE_ERROR", "run"]
 
 USAGE_ERROR = 2
 # The options that processes share.
-_SETTINGS = ("as_of", "contrib", "replace_existing", "v1")
+_SETTINGS = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
 # Whatever reads the arguments of a program is called by one of these.
 _READERS_OF_ARGUMENTS = (
     *("argv", "orig_argv", "argparse", "optparse", "getopt", "ArgumentParser", "parse_args"),
@@ -35,7 +35,11 @@ def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
         return USAGE_ERROR
     report = Report() if options.report else None
     settings = {name: getattr(options, name) for name in _SETTINGS}
-    begin(settings, _on_touch=None if report is None else report.note)
+    try:
+        begin(settings, _on_touch=None if report is None else report.note)
+    except MplsError as error:
+        print(f"mpls run: {printable(str(error))}", file=sys.stderr)
+        return USAGE_ERROR
     if options.children:
         hand_down_to_all(settings)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
@@ -12,16 +13,41 @@ from types import ModuleType
 from typing import Any
 
 from mpls.importing.finding import Finder
-from mpls.importing.places import hosts, is_namespace, members
+from mpls.importing.legacy_optimizers import legacy_answers, legacy_overlays, patch_compile
+from mpls.importing.overlays import Answer, Overlay
+from mpls.importing.places import hosts, is_listed, is_namespace, members
 from mpls.importing.probes import goes_on_to, users_line
 from mpls.names import Name
 from mpls.patches import ABSENT, Layer
 
-__all__ = ["Hooks", "are_names_back"]
+__all__ = ["Hooks", "Settings", "are_names_back"]
 
 _CONTRIB_MODULE = "tensorflow.contrib"
 # The paths whose attribute `contrib` was TF 1.x's package.
 _CONTRIB_HOLDERS = {"tf", "tf.compat.v1"}
+# Packages that TF 1.15 had beside its API, as attributes of tensorflow.
+_BESIDE_TF1 = ("core", "python", "tools")
+_OURS = ("__dir__", "__getattr__")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which names to put back.
+
+    Attributes:
+        contrib: whether to put `tf.contrib.mixed_precision` back.
+        replace_existing: whether names that still work stand for the objects of mpls too.
+        v1: whether the user's `tensorflow` is `tensorflow.compat.v1`.
+        legacy_optimizers: whether the user's `tf.keras.optimizers` has those of TF 2.10.
+        on_touch: told about each historical name that code reads, with file name and line; None to let names that
+            still work alone.
+    """
+
+    contrib: bool = False
+    replace_existing: bool = False
+    v1: bool = False
+    legacy_optimizers: bool = False
+    on_touch: Callable[[Name, tuple[str, int]], None] | None = None
 
 
 class Namespace(ModuleType):
@@ -32,23 +58,14 @@ class Hooks:
     """The names that are put back, in all modules that have or should have them.
 
     Args:
-        contrib: whether to put `tf.contrib.mixed_precision` back.
-        replace_existing: whether names that still work stand for the objects of mpls too.
-        on_touch: told about each historical name that code reads, with file name and line; None to let names that
-            still work alone.
+        settings: which.
     """
 
-    def __init__(
-        self,
-        contrib: bool,
-        replace_existing: bool,
-        on_touch: Callable[[Name, tuple[str, int]], None] | None = None,
-    ) -> None:
-        self._contrib = contrib
-        self._replace_existing = replace_existing
-        self._on_touch = on_touch
-        # Each module with what has been taken out of it, and with what serves it.
-        self._hooked: list[tuple[ModuleType, dict[str, Any], Layer]] = []
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        # What has been done to modules, each of which is hooked once.
+        self._hooked: list[ModuleType] = []
+        self._undo: list[Callable[[], None]] = []
         self._found = _Found()
         self._finder = Finder(hosts, self.hook, self._find_within, self._find_removed)
 
@@ -58,7 +75,7 @@ class Hooks:
         _there.append(self)
         for name in [name for name in sys.modules if name in hosts()]:
             self.hook(sys.modules[name])
-        if self._contrib:
+        if self._settings.contrib:
             # Imported, it would become an attribute of tensorflow, for which code probes.
             module = self.create(ModuleSpec(_CONTRIB_MODULE, None, is_package=True))
             sys.modules[_CONTRIB_MODULE] = module
@@ -68,11 +85,8 @@ class Hooks:
         """Leave every module as it was, but for what others have done to it since."""
         self._finder.take_away()
         _there.remove(self)
-        for module, kept, layer in reversed(self._hooked):
-            layer.take_away()
-            for name, value in kept.items():
-                if not any(name in vars(holder) for holder in (module, _unwrapped(module))):
-                    setattr(module, name, value)
+        while self._undo:
+            self._undo.pop()()
         self._hooked.clear()
         self._found.forget()
 
@@ -97,56 +111,108 @@ class Hooks:
         return ModuleSpec(name, _NamespaceLoader(self), is_package=True)
 
     def _find_removed(self, name: str) -> ModuleSpec | None:
-        if not is_namespace(name, self._contrib):
+        if not is_namespace(name, self._settings.contrib):
             return None
         return ModuleSpec(name, _NamespaceLoader(self), is_package=True)
 
     def hook(self, module: ModuleType) -> None:
-        """Have a module serve the historical names that it lacks."""
+        """Have a module serve the historical names that it lacks, and answer for those that it has."""
         name = module.__name__ if isinstance(module, Namespace) else _name_of(module)
-        rows = {attribute: row for attribute, row in members(name).items() if self._contrib or not row.is_contrib}
-        with_contrib = self._contrib and not _CONTRIB_HOLDERS.isdisjoint(hosts().get(name, ()))
-        inner = _unwrapped(module)
-        if not (rows or with_contrib) or any(hooked is module for hooked, *_ in self._hooked):
+        rows = {key: row for key, row in members(name).items() if self._settings.contrib or not row.is_contrib}
+        if any(hooked is module for hooked in self._hooked):
             return
-        kept = {attribute: vars(inner)[attribute] for attribute in rows if self._takes_over(inner, rows[attribute])}
-        for attribute in kept:
-            _remove(module, attribute)
+        self._hooked.append(module)
+        inner = _unwrapped(module)
+        taken = {key: vars(inner)[key] for key, row in rows.items() if self._takes_over(inner, row)}
+        answers = {key: self._answer(rows[key], value) for key, value in taken.items()}
+        if self._settings.legacy_optimizers:
+            answers |= legacy_answers(name, module)
+            self._undo += [layer.take_away for layer in patch_compile(name, module)]
+            self._undo += [overlay.take_away for overlay in legacy_overlays(module)]
+        if answers:
+            self._undo.append(Overlay(module, answers).take_away)
+        served = {key: row for key, row in rows.items() if _is_served(row)}
+        if served or not _CONTRIB_HOLDERS.isdisjoint(hosts().get(name, ())):
+            listed = [key for key, row in served.items() if is_listed(row)]
+            self._undo.append(Layer(inner, "__dir__", _lister(inner, listed)).take_away)
+            self._undo.append(Layer(inner, "__getattr__", self._server(name, module, served)).take_away)
 
-        def server(layer: Layer) -> Any:
-            def serve(attribute: str) -> Any:
-                row = rows.get(attribute) if layer.is_on else None
-                if attribute == "contrib" and layer.is_on and with_contrib and goes_on_to("contrib", "mixed_precision"):
-                    return import_module(_CONTRIB_MODULE)
-                if row is not None and (attribute in kept or self._is_served(row)):
-                    return self._resolve(name, row, kept)
+    def _server(self, name: str, module: ModuleType, served: dict[str, Name]) -> Callable[[Layer], Any]:
+        was_root = not _CONTRIB_HOLDERS.isdisjoint(hosts().get(name, ()))
+        is_v1 = self._settings.v1 and "tf.compat.v1" in hosts().get(name, ())
+        with_contrib = was_root and self._settings.contrib
+
+        def serve(attribute: str) -> Any:
+            if attribute in served:
+                return self._resolve(name, served[attribute])
+            if attribute == "__all__" and (isinstance(module, Namespace) or users_line() is not None):
+                return [key for key in dir(module) if not key.startswith("_")]
+            if with_contrib and attribute == "contrib" and goes_on_to("contrib", "mixed_precision"):
+                return import_module(_CONTRIB_MODULE)
+            if is_v1 and attribute in _BESIDE_TF1 and users_line() is not None:
+                return import_module(f"tensorflow.{attribute}")
+            return ABSENT
+
+        def make(layer: Layer) -> Any:
+            def get(attribute: str) -> Any:
+                found = serve(attribute) if layer.is_on else ABSENT
+                if found is not ABSENT:
+                    return found
                 if layer.original is not ABSENT:
                     return layer.original(attribute)
                 raise AttributeError(f"module {module.__name__!r} has no attribute {attribute!r}")
 
-            return serve
+            return get
 
-        self._hooked.append((module, kept, Layer(inner, "__getattr__", server)))
-
-    def _is_served(self, row: Name) -> bool:
-        return row.is_namespace or (row.replacement != "" and not row.needs_keras_3)
+        return make
 
     def _takes_over(self, module: ModuleType, row: Name) -> bool:
-        """Return whether accesses to a name that still works must be seen."""
+        """Return whether reads of a name that still works must be seen."""
         is_there = row.attribute in vars(module) and not row.is_namespace and not row.needs_keras_3
-        return is_there and row.replacement != "" and (self._replace_existing or self._on_touch is not None)
+        is_asked_for = self._settings.replace_existing or self._settings.on_touch is not None
+        return is_there and row.replacement != "" and is_asked_for
 
-    def _resolve(self, module: str, row: Name, kept: dict[str, Any]) -> Any:
+    def _answer(self, row: Name, native: Any) -> Answer:
+        def answer(value: Any) -> Any:
+            # Frameworks go on to get their own, and mpls what it is compatible with; what others have set stays.
+            if value is not native or users_line() is None:
+                return value
+            self._touch(row)
+            return _target(row) if self._settings.replace_existing else value
+
+        return answer
+
+    def _resolve(self, module: str, row: Name) -> Any:
         if row.is_namespace:
             return import_module(f"{module}.{row.attribute}")
-        where = users_line()
-        if where is not None and self._on_touch is not None:
-            self._on_touch(row, where)
-        if row.attribute in kept and (where is None or not self._replace_existing):
-            # Frameworks go on to get their own, and mpls what it is compatible with.
-            return kept[row.attribute]
-        home, _, attribute = row.target.partition(":")
-        return getattr(import_module(home), attribute)
+        self._touch(row)
+        return _target(row)
+
+    def _touch(self, row: Name) -> None:
+        where = None if self._settings.on_touch is None else users_line()
+        if where is not None and self._settings.on_touch is not None:
+            self._settings.on_touch(row, where)
+
+
+def _target(row: Name) -> Any:
+    home, _, attribute = row.target.partition(":")
+    return getattr(import_module(home), attribute)
+
+
+def _is_served(row: Name) -> bool:
+    return row.is_namespace or (row.replacement != "" and not row.needs_keras_3)
+
+
+def _lister(module: ModuleType, listed: list[str]) -> Callable[[Layer], Any]:
+    def make(layer: Layer) -> Any:
+        def names() -> list[str]:
+            is_first = layer.original is ABSENT
+            there = [key for key in vars(module) if key not in _OURS] if is_first else list(layer.original())
+            return sorted({*there, *listed} if layer.is_on else there)
+
+        return names
+
+    return make
 
 
 # Those whose names are back now: none or one.
@@ -233,13 +299,3 @@ def _unwrapped(module: ModuleType) -> ModuleType:
     # TensorFlow wraps some of its modules, and asks the wrapped one for what the wrapper lacks.
     inner: ModuleType = vars(module).get("_tfmw_wrapped_module", module)
     return inner
-
-
-def _remove(module: ModuleType, attribute: str) -> None:
-    for holder in {id(each): each for each in (module, _unwrapped(module))}.values():
-        vars(holder).pop(attribute)
-    # What a wrapper has looked up once it keeps in a place of its own, by the identity of the name; if it has not, its
-    # __delattr__ fails.
-    name = sys.intern(attribute)
-    if module is not _unwrapped(module) and module._fastdict_key_in(name):
-        module._fastdict_pop(name)

@@ -6,7 +6,7 @@ from functools import cache
 
 from mpls.names import NAMES, Name, module_of, namespaces
 
-__all__ = ["CONTRIB", "hosts", "is_namespace", "members"]
+__all__ = ["CONTRIB", "hosts", "is_listed", "is_namespace", "members"]
 
 CONTRIB = "tf.contrib"
 
@@ -70,3 +70,13 @@ def members(module: str) -> dict[str, Name]:
 def is_namespace(module: str, with_contrib: bool) -> bool:
     """Return whether a module is one that may be put back: a namespace, or what it is in."""
     return any(with_contrib or not _is_in(path, CONTRIB) for path in hosts().get(module, ()))
+
+
+def is_listed(name: Name) -> bool:
+    """Return whether what a name was in listed it: private modules in public ones were found by imports only."""
+    return not (name.is_private and name.is_namespace and name.parent in _public_parents())
+
+
+@cache
+def _public_parents() -> frozenset[str]:
+    return frozenset(name.parent for name in NAMES if not name.is_private)

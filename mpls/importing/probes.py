@@ -11,10 +11,9 @@ __all__ = ["goes_on_to", "users_line"]
 
 # Whose frames are between the code that reads an attribute and ours.
 _BETWEEN = (
-    "mpls.importing.hooks",
-    "mpls.importing.probes",
-    "mpls.importing.tf1",
+    "mpls.importing",
     "importlib",
+    "inspect",
     "tensorflow.python.util.lazy_loader",
     "tensorflow.python.util.module_wrapper",
 )

@@ -28,6 +28,12 @@ class Programs:
         for name, source in sources.items():
             (self.path / f"{name}.py").write_text(textwrap.dedent(source))
 
+    def add_package(self, package: str, **sources: str) -> None:
+        """Write the modules of a package."""
+        (self.path / package).mkdir()
+        for name, source in sources.items():
+            (self.path / package / f"{name}.py").write_text(textwrap.dedent(source))
+
     def __enter__(self) -> Programs:
         return self
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
 import importlib
+import os
 import sys
 import unittest
 from collections.abc import Callable
@@ -20,10 +22,13 @@ import mpls
 import mpls.keras
 from mpls.importing.finding import Finder
 from mpls.importing.hooks import Hooks, Namespace
+from mpls.importing.keras2 import VARIABLE
+from mpls.importing.overlays import Overlay
 from mpls.importing.places import hosts
 from mpls.install import Installation
 from mpls.names import NAMES, module_of, namespaces
 from mpls.patches import ABSENT, Layer
+from mpls.upstream import chosen_keras
 
 IMPORTED = ("mpls.contrib", "mpls.experimental.private", "mpls.keras", "mpls.v1", "tf_keras", "keras")
 # Modules of Python, of Keras, and one that TensorFlow wraps, with a name that still works, and with one that does not.
@@ -57,6 +62,9 @@ def state() -> dict[str, Any]:
         "attributes": {
             name: {key: id(value) for key, value in vars(loaded[name]).items()} for name in loaded if name in hosts()
         },
+        "classes": {name: id(type(loaded[name])) for name in loaded if name in hosts()},
+        "imports": [id(builtins.__import__), id(importlib.import_module), os.environ.get(VARIABLE)],
+        "listed": {name: dir(loaded[name]) for name in loaded if name in hosts()},
         "public": {name: list(getattr(loaded[name], "__all__", ())) for name in loaded if name in hosts()},
     }
 
@@ -104,7 +112,14 @@ class TakingAwayTestCase(unittest.TestCase):
 
 
 class TraceTest(TakingAwayTestCase):
-    @parameterized.expand([("default", {}), ("all", {"contrib": True, "replace_existing": True})])
+    @parameterized.expand(
+        [
+            ("default", {}),
+            ("all", {"contrib": True, "replace_existing": True}),
+            ("reported", {"contrib": True, "_on_touch": lambda row, where: None}),
+            ("redirected", {"contrib": True, "keras": chosen_keras()}),
+        ]
+    )
     def test_every_way_to_reach_a_name_leaves_no_trace(self, name: str, settings: dict[str, Any]) -> None:
         before = state()
         for _ in range(2):
@@ -336,7 +351,7 @@ class ManyTimesTest(TakingAwayTestCase):
     def alive(self) -> list[int]:
         gc.collect()
         kinds = [type(each) for each in gc.get_objects()]
-        return [kinds.count(kind) for kind in (Hooks, Finder, Layer, Namespace, Installation)]
+        return [kinds.count(kind) for kind in (Hooks, Finder, Layer, Overlay, Namespace, Installation)]
 
     def test_settings_that_change_again_and_again_leave_no_chain(self) -> None:
         for number in range(50):

@@ -18,6 +18,8 @@ assert "tf.keras.mixed_precision.experimental.LossScaleOptimizer" in installatio
 assert mpls.installed() is None
 done = mpls.install(contrib=True, replace_existing=False)
 release: str | None = done.as_of
+done = mpls.install(v1=False, keras=None, legacy_optimizers=False)
+which: tuple[bool, int | None, bool] = done.v1, done.keras, done.legacy_optimizers
 mpls.uninstall()
 print(mpls.__version__, len(mpls.names.NAMES))
 

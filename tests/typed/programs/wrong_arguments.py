@@ -85,6 +85,7 @@ mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, ratio=2)  # error: call-a
 
 mpls.install(2.3)  # error: arg-type | reportArgumentType
 mpls.install("2.3", True)  # error: call-arg | reportCallIssue
+mpls.install(keras=4)  # error: arg-type | reportArgumentType
 mpls.convert_state(opt)  # error: call-arg | reportCallIssue
 mpls.convert_state(opt, opt, 3)  # error: arg-type | reportArgumentType
 mpls.convert_state(opt, opt, variables, variables)  # error: call-arg | reportCallIssue

@@ -1,0 +1,90 @@
+"""Has `tf.keras.optimizers` be that of TF 2.10 and earlier for the user's own code. Nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+import functools
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from mpls.importing.overlays import Answer, Overlay
+from mpls.importing.places import hosts
+from mpls.importing.probes import users_line
+from mpls.patches import Layer
+
+__all__ = ["legacy_answers", "legacy_overlays", "patch_compile"]
+
+_PATHS = {
+    "tf_keras.optimizers",
+    "tf.keras.optimizers",
+    "tf.compat.v1.keras.optimizers",
+    "tf.compat.v2.keras.optimizers",
+}
+# Those that make an optimizer of a string or of a config.
+_MAKERS = ("deserialize", "get")
+_CLASSES = ("Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "Optimizer", "RMSprop", "SGD")
+
+
+def legacy_overlays(module: ModuleType) -> list[Overlay]:
+    """Have the lazily loaded module of optimizers that TensorFlow has in a module read what it loads.
+
+    It has a dictionary of its own.
+    """
+    loader = vars(module).get("optimizers")
+    if not isinstance(loader, ModuleType) or "_tfll_initialized" not in vars(loader):
+        return []
+
+    def answer(attribute: str) -> Answer:
+        return lambda _: getattr(import_module(vars(loader)["__name__"]), attribute)
+
+    return [Overlay(loader, {key: answer(key) for key in (*_CLASSES, *_MAKERS)})]
+
+
+def legacy_answers(name: str, module: ModuleType) -> dict[str, Answer]:
+    """Return what the user's code gets for what a module has: nothing, but for those of optimizers.
+
+    Args:
+        name: the name of the module.
+        module: the module.
+    """
+    if _PATHS.isdisjoint(hosts().get(name, ())) or not _is_of_keras_2(module):
+        return {}
+    legacy = vars(import_module("tf_keras.optimizers.legacy"))
+    answers = {key: _answer(vars(module)[key], legacy[key]) for key in _CLASSES}
+    return answers | {key: _answer(vars(module)[key], _maker(vars(module)[key])) for key in _MAKERS}
+
+
+def _is_of_keras_2(module: ModuleType) -> bool:
+    return str(getattr(vars(module).get("get"), "__module__", "")).startswith("tf_keras.")
+
+
+def patch_compile(name: str, module: ModuleType) -> list[Layer]:
+    """Have `compile` of tf_keras understand the names of optimizers as it did, where the user's code calls it."""
+    return [Layer(module.Model, "compile", _compile)] if name == "tf_keras" else []
+
+
+def _answer(native: Any, legacy: Any) -> Answer:
+    # What others have set stays.
+    return lambda value: legacy if value is native and users_line() is not None else value
+
+
+def _maker(native: Any) -> Any:
+    @functools.wraps(native)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return native(*args, **{"use_legacy_optimizer": True, **kwargs})
+
+    return make
+
+
+def _compile(layer: Layer) -> Any:
+    original = layer.original
+
+    @functools.wraps(original)
+    def compile(self: Any, optimizer: Any = "rmsprop", *args: Any, **kwargs: Any) -> Any:  # noqa: A001
+        if layer.is_on and isinstance(optimizer, str) and users_line() is not None:
+            get = import_module("tf_keras.optimizers").get
+            with self.distribute_strategy.scope():
+                optimizer = get(optimizer, use_legacy_optimizer=True)
+        return original(self, optimizer, *args, **kwargs)
+
+    return compile

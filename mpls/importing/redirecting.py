@@ -1,0 +1,103 @@
+"""Has the user's own code get another module than the one that it imports."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import resolve_name
+from types import FrameType, ModuleType
+from typing import Any
+
+from mpls.importing.users import is_users_file
+from mpls.patches import Layer
+
+__all__ = ["Find", "Redirection"]
+
+_FRAMEWORKS = ("mpls", "tensorflow", "keras", "tf_keras")
+Find = Callable[[str, Sequence[str]], "ModuleType | None"]
+
+
+class Redirection:
+    """What is imported under the names of some packages, while this is in place.
+
+    Statements, `__import__` and `importlib.import_module` are redirected, in the user's own code; installed packages go
+    on to get what they were written for.
+
+    Args:
+        finds: by the name of a package, what finds it and the modules in it: gets a dotted name, and the names that are
+            imported from it, and returns the module; None where the import is to go on as usual.
+    """
+
+    def __init__(self, finds: Mapping[str, Find]) -> None:
+        self._finds = finds
+        self._layers = [
+            Layer(builtins, "__import__", self._statement),
+            Layer(importlib, "import_module", self._function),
+        ]
+
+    def take_away(self) -> None:
+        """Have imports mean again what they did."""
+        for layer in self._layers:
+            layer.take_away()
+
+    def _statement(self, layer: Layer) -> Any:
+        original = layer.original
+
+        @functools.wraps(original)
+        def redirected(
+            name: str,
+            globals: Mapping[str, Any] | None = None,  # noqa: A002
+            locals: Mapping[str, Any] | None = None,  # noqa: A002
+            fromlist: Sequence[str] | None = (),
+            level: int = 0,
+        ) -> Any:
+            find = self._find(name, level) if layer.is_on else None
+            if find is None or not _is_users(globals, sys._getframe(1)):
+                return original(name, globals, locals, fromlist, level)
+            module = find(name, fromlist or ())
+            if module is None:
+                module = original(name, globals, locals, fromlist, level)
+            return module if fromlist else find(name.partition(".")[0], ()) or module
+
+        return redirected
+
+    def _function(self, layer: Layer) -> Any:
+        original = layer.original
+
+        @functools.wraps(original)
+        def redirected(name: str, package: str | None = None) -> Any:
+            is_relative = name.startswith(".") and package is not None
+            absolute = resolve_name(name, package) if is_relative else name
+            find = self._find(absolute, 0) if layer.is_on else None
+            if find is None or not _is_users(None, sys._getframe(1)):
+                return original(name, package)
+            return find(absolute, ()) or original(name, package)
+
+        return redirected
+
+    def _find(self, name: Any, level: int) -> Find | None:
+        return None if level or not isinstance(name, str) else self._finds.get(name.partition(".")[0])
+
+
+def _is_users(namespace: Mapping[str, Any] | None, frame: FrameType | None) -> bool:
+    if namespace is None or "__name__" not in namespace:
+        # Code that runs in a namespace without a name belongs to whoever runs it.
+        while frame is not None and "__name__" not in frame.f_globals:
+            frame = frame.f_back
+        namespace = {} if frame is None else frame.f_globals
+    name = namespace.get("__name__")
+    if name is None or name.partition(".")[0] in _FRAMEWORKS:
+        return False
+    if name == "__main__" or name.partition(".")[0] == _main_package():
+        return True
+    file = namespace.get("__file__")
+    return file is not None and is_users_file(file)
+
+
+def _main_package() -> str | None:
+    # What is run with -m is the user's own, installed or not.
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return None if spec is None else str(spec.name).partition(".")[0]

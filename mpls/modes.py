@@ -1,0 +1,120 @@
+"""What a process runs as: TF 1 or TF 2, Keras 2 or Keras 3. It is chosen before TensorFlow is imported."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+from mpls.errors import (
+    ArgumentValueError,
+    CallOrderError,
+    MissingPackageError,
+    MplsWarning,
+    error_text,
+    warn_user,
+)
+from mpls.importing.keras2 import VARIABLE, Keras2, KerasVariable, is_keras_2
+from mpls.importing.redirecting import Redirection
+from mpls.importing.tf1 import find_v1
+
+__all__ = ["Modes"]
+
+_PACKAGES = {2: ("tf_keras", "tf-keras"), 3: ("keras", "keras")}
+
+
+class Modes:
+    """Has the process run as the last installation says, as far as that can be chosen."""
+
+    def __init__(self) -> None:
+        self._variable = KerasVariable()
+        self._redirection: Redirection | None = None
+        self._redirected: tuple[str, ...] = ()
+
+    def check(self, v1: bool, keras: int | None, legacy_optimizers: bool) -> None:
+        """Check that the process can run as `install` is told.
+
+        Args:
+            v1: whether as TF 1.
+            keras: with which Keras, 2, 3, or None for what the environment says; another choice than that is told by a
+                warning.
+            legacy_optimizers: whether with the optimizers of TF 2.10.
+
+        Raises:
+            ArgumentValueError: there is no such Keras, or the optimizers are not in it.
+            CallOrderError: TensorFlow runs as something else already.
+            MissingPackageError: that Keras is not installed.
+        """
+        if keras not in (None, *_PACKAGES) or isinstance(keras, bool | float):
+            raise ArgumentValueError(
+                error_text("install: keras", "be 2, 3 or None", keras, "install(keras=2)", "install")
+            )
+        outer = self._variable.outer
+        _check_loaded(v1, keras)
+        _check_keras(keras, outer)
+        if legacy_optimizers and (keras or _keras_of_process(outer)) == 3:
+            raise ArgumentValueError(
+                error_text(
+                    "install: keras",
+                    "be 2 for legacy_optimizers, which Keras 3 does not have",
+                    keras,
+                    "install(keras=2, legacy_optimizers=True)",
+                    "keras-2",
+                )
+            )
+
+    def choose(self, v1: bool, keras: int | None) -> None:
+        """Have the user's imports mean TF 1 or not, and `tf.keras` a Keras."""
+        self._variable.choose(keras)
+        wanted = (*["tensorflow"] * v1, *["keras"] * (keras == 2))
+        if wanted == self._redirected:
+            return
+        if self._redirection is not None:
+            self._redirection.take_away()
+        finds = {"tensorflow": find_v1, "keras": Keras2().find}
+        self._redirection = Redirection({name: finds[name] for name in wanted}) if wanted else None
+        self._redirected = wanted
+
+
+def _check_loaded(v1: bool, keras: int | None) -> None:
+    if "tensorflow" not in sys.modules:
+        if keras == 2 and "keras" in sys.modules:
+            raise CallOrderError(
+                "install: keras must be chosen before Keras is imported; it is loaded, and is Keras 3. Call "
+                "mpls.install(keras=2) before the first `import keras`, or use mpls run --keras 2. See "
+                "MIGRATION.md#keras-2"
+            )
+        return
+    from mpls.upstream import chosen_keras, is_v2_behavior_on
+
+    if v1 and is_v2_behavior_on():
+        raise CallOrderError(
+            "install: v1 must be chosen before TensorFlow is imported; it is loaded, and behaves as TF 2. Call "
+            "mpls.install(v1=True) before the first `import tensorflow`, or use mpls run --v1. See MIGRATION.md#install"
+        )
+    if keras is not None and keras != chosen_keras():
+        raise CallOrderError(
+            f"install: keras must be chosen before TensorFlow is imported; it is loaded, with Keras {chosen_keras()}. "
+            f"Call mpls.install(keras={keras}) before the first `import tensorflow`, or use mpls run --keras {keras}. "
+            "See MIGRATION.md#keras-2"
+        )
+
+
+def _check_keras(keras: int | None, variable: str | None) -> None:
+    if keras is None:
+        return
+    package, distribution = _PACKAGES[keras]
+    if package not in sys.modules and find_spec(package) is None:
+        raise MissingPackageError(
+            f"install: keras={keras} needs the package {distribution}, which is not installed. Install it with "
+            f"`pip install {distribution}`. See MIGRATION.md#keras-2"
+        )
+    if variable and is_keras_2(variable) is not (keras == 2):
+        warn_user(f"keras={keras} was chosen, over {VARIABLE}={variable} in the environment", MplsWarning)
+
+
+def _keras_of_process(variable: str | None) -> int:
+    if "tensorflow" in sys.modules:
+        from mpls.upstream import chosen_keras
+
+        return chosen_keras()
+    return 2 if is_keras_2(variable) else 3

@@ -1,0 +1,172 @@
+"""Modules list the names that are back, as they did: `dir`, `import *`, `inspect`, completion, `help`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pydoc
+import rlcompleter
+import sys
+import unittest
+from typing import Any
+
+import tensorflow as tf
+from parameterized import parameterized
+
+import mpls
+import mpls.experimental
+from mpls.importing.places import hosts
+from mpls.names import NAMES, module_of
+
+POLICIES = ("LossScaleOptimizer", "Policy", "get_layer_policy", "global_policy", "set_policy")
+SCALES = ("DynamicLossScale", "FixedLossScale", "LossScale")
+MANAGERS = ("ExponentialUpdateLossScaleManager", "FixedLossScaleManager", "LossScaleManager", "LossScaleOptimizer")
+# What there was, as `import *` of the last release that had it binds it.
+NAMESPACES = [
+    ("tensorflow.keras.mixed_precision.experimental", POLICIES),
+    ("tensorflow.compat.v2.keras.mixed_precision.experimental", POLICIES),
+    ("tf_keras.mixed_precision.experimental", POLICIES),
+    ("tensorflow.mixed_precision", ("experimental",)),
+    ("tensorflow.mixed_precision.experimental", SCALES),
+    ("tensorflow.contrib.mixed_precision", MANAGERS),
+    ("tensorflow.contrib.mixed_precision.python.loss_scale_manager", MANAGERS[:3]),
+    ("tensorflow.python.keras.mixed_precision.experimental.loss_scale", ("deserialize", "get", "serialize")),
+]
+# Modules that are still there, and what they have gained.
+GAINED = [
+    ("tensorflow.keras.mixed_precision", ("experimental",)),
+    ("tensorflow.train.experimental", (*SCALES, "enable_mixed_precision_graph_rewrite")),
+    ("tensorflow.python.training.experimental.loss_scale", ("get_loss_scale_weights",)),
+    ("tensorflow", ("mixed_precision",)),
+]
+HOLDERS = (tf, tf.keras.mixed_precision, tf.train.experimental, tf.compat.v1, tf.compat.v1.mixed_precision)
+
+
+def bound_by(statement: str) -> dict[str, Any]:
+    """Return what an import statement of a program binds."""
+    bound: dict[str, Any] = {"__name__": "__main__"}
+    exec(statement, bound)
+    return {name: value for name, value in bound.items() if not name.startswith("__")}
+
+
+class ListingTestCase(unittest.TestCase):
+    def setUp(self) -> None:
+        self.addCleanup(mpls.uninstall)
+
+
+class NamespacesTest(ListingTestCase):
+    @parameterized.expand(NAMESPACES)
+    def test_a_restored_one_lists_what_it_had(self, name: str, members: tuple[str, ...]) -> None:
+        mpls.install(contrib=True)
+        module = importlib.import_module(name)
+        self.assertEqual([each for each in dir(module) if not each.startswith("_")], sorted(members))
+        self.assertEqual(module.__all__, sorted(members))
+        found = bound_by(f"from {name} import *")
+        self.assertEqual(found, {each: getattr(module, each) for each in members})
+        self.assertEqual({each: value for each, value in inspect.getmembers(module) if each in members}, found)
+        self.assertEqual(
+            {each for each, _ in inspect.getmembers(module, inspect.isclass)} - {"__class__"},
+            {each for each, value in found.items() if inspect.isclass(value)},
+        )
+        completions = rlcompleter.Completer({"module": module}).attr_matches("module.")
+        self.assertLessEqual({f"module.{each}" for each in members}, {each.rstrip("()") for each in completions})
+        text = pydoc.plain(pydoc.render_doc(module))
+        for each in members:
+            self.assertIn(each, text)
+
+    def test_every_namespace_lists_every_name_that_it_serves(self) -> None:
+        mpls.install(contrib=True)
+        removed = [name for name in NAMES if name.last is not None and name.replacement]
+        for name in removed:
+            module = importlib.import_module(module_of(name.parent))
+            self.assertIn(name.attribute, dir(module), name.path)
+        self.assertGreater(len(removed), 50)
+
+    def test_members_are_loaded_when_they_are_asked_for(self) -> None:
+        mpls.install()
+        module = importlib.import_module("tensorflow.mixed_precision.experimental")
+        self.assertEqual({each for each in vars(module) if not each.startswith("__")}, set())
+        dir(module)
+        self.assertEqual({each for each in vars(module) if not each.startswith("__")}, set())
+
+    def test_namespaces_of_contrib_are_listed_nowhere(self) -> None:
+        mpls.install(contrib=True)
+        importlib.import_module("tensorflow.contrib.mixed_precision")
+        for module in (tf, tf.compat.v1):
+            self.assertNotIn("contrib", dir(module))
+            self.assertFalse(hasattr(module, "contrib"))
+            self.assertNotIn("contrib", dict(inspect.getmembers(module)))
+
+
+class ExistingModulesTest(ListingTestCase):
+    is_warm = False
+
+    @parameterized.expand(GAINED)
+    def test_what_they_gain_is_listed(self, name: str, gained: tuple[str, ...]) -> None:
+        module = importlib.import_module(name)
+        before = dir(module)
+        mpls.install()
+        self.assertLessEqual(set(gained), set(dir(module)) - set(before))
+        self.assertLessEqual(set(before), set(dir(module)))
+        members = dict(inspect.getmembers(module))
+        self.assertEqual({each: members[each] for each in gained}, {each: getattr(module, each) for each in gained})
+        mpls.uninstall()
+        self.assertEqual(dir(module), before)
+
+    def test_all_of_them_list_what_they_have(self) -> None:
+        modules = {name: module for name, module in sys.modules.items() if name in hosts()}
+        for _ in range(2):
+            # The frameworks load what they have when it is first asked for.
+            self.check_all(modules)
+
+    def check_all(self, modules: dict[str, Any]) -> None:
+        before = {name: dir(module) for name, module in modules.items()}
+        mpls.install(contrib=True, replace_existing=True)
+        for name, module in modules.items():
+            self.assertLessEqual(set(before[name]), set(dir(module)), name)
+            for each in set(dir(module)) - set(before[name]):
+                self.assertTrue(hasattr(module, each), f"{name}.{each}")
+        loaded = {name: dir(module) for name, module in modules.items()}
+        mpls.uninstall()
+        after = {name: dir(module) for name, module in modules.items()}
+        self.assertNotEqual(after, loaded)
+        if self.is_warm:
+            self.assertEqual(after, before)
+        self.is_warm = True
+
+    def test_import_star_binds_what_it_did_and_what_is_back(self) -> None:
+        statement = "from tensorflow.keras.mixed_precision import *"
+        before = bound_by(statement)
+        mpls.install()
+        after = bound_by(statement)
+        self.assertEqual(after.pop("experimental"), tf.keras.mixed_precision.experimental)
+        self.assertEqual(after, before)
+        mpls.uninstall()
+        self.assertEqual(bound_by(statement), before)
+
+    def test_import_star_means_what_a_module_says_in_all(self) -> None:
+        said = list(tf.__all__)
+        mpls.install()
+        self.assertEqual(tf.__all__, said)
+        self.assertNotIn("mixed_precision", bound_by("from tensorflow import *"))
+
+    def test_replaced_names_are_what_import_star_binds(self) -> None:
+        statement = "from tensorflow.compat.v1.mixed_precision import *"
+        before = bound_by(statement)
+        mpls.install(replace_existing=True)
+        after = bound_by(statement)
+        self.assertEqual(set(after), set(before))
+        self.assertIs(after["DynamicLossScale"], mpls.v1.DynamicLossScale)
+
+    def test_frameworks_see_no_list_where_there_was_none(self) -> None:
+        mpls.install()
+        source = "found = hasattr(module, '__all__')"
+        module = tf.keras.mixed_precision
+        for reader, expected in (("__main__", True), ("keras.src.saving", False), ("tensorflow.python.util", False)):
+            namespace = {"__name__": reader, "module": module}
+            exec(source, namespace)
+            self.assertEqual(namespace["found"], expected, reader)
+
+
+if __name__ == "__main__":
+    unittest.main()
