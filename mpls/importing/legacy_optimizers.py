@@ -50,7 +50,7 @@ def legacy_answers(name: str, module: ModuleType) -> dict[str, Answer]:
     if _PATHS.isdisjoint(hosts().get(name, ())) or not _is_of_keras_2(module):
         return {}
     legacy = vars(import_module("tf_keras.optimizers.legacy"))
-    answers = {key: _answer(vars(module)[key], legacy[key]) for key in _CLASSES}
+    answers = {key: _answer(vars(module)[key], legacy[key]) for key in _CLASSES if key in vars(module)}
     return answers | {key: _answer(vars(module)[key], _maker(vars(module)[key])) for key in _MAKERS}
 
 

@@ -384,6 +384,24 @@ class ImportsTest(unittest.TestCase):
             process = programs.run("-c", textwrap.dedent(command))
         self.assertEqual(process.stdout, "tensorflow.compat.v1\n", process.stderr)
 
+    def test_workers_run_as_the_program_does(self) -> None:
+        source = """
+            import multiprocessing
+            import keras
+
+            def work(_):
+                import tensorflow as tf
+                return keras.__version__[:2], tf.keras.optimizers.Adam is tf.keras.optimizers.legacy.Adam, tf.__name__
+
+            if __name__ == "__main__":
+                with multiprocessing.get_context("spawn").Pool(1) as pool:
+                    print(pool.map(work, [0]) == [work(0)], work(0))
+        """
+        options = ["--v1", "--keras", "2", "--legacy-optimizers"]
+        with Programs(program=source) as programs:
+            process = programs.run("-m", "mpls", "run", *options, "program.py")
+        self.assertEqual(process.stdout, "True ('2.', True, 'tensorflow.compat.v1')\n", process.stderr)
+
     def test_another_keras_than_the_environment_says_is_told(self) -> None:
         source = "import tensorflow as tf; print(tf.keras.__version__)"
         with Programs(program=source) as programs:
