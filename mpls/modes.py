@@ -57,7 +57,7 @@ class Modes:
                     "install: keras",
                     "be 2 for legacy_optimizers, which Keras 3 does not have",
                     keras,
-                    "install(keras=2, legacy_optimizers=True)",
+                    "install(keras=2, legacy_optimizers=True), or mpls run --keras 2 --legacy-optimizers",
                     "keras-2",
                 )
             )

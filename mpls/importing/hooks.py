@@ -14,7 +14,7 @@ from typing import Any
 
 from mpls.importing.finding import Finder
 from mpls.importing.legacy_optimizers import legacy_answers, legacy_overlays, patch_compile
-from mpls.importing.overlays import Answer, Overlay
+from mpls.importing.overlays import Answer, Overlay, by_name
 from mpls.importing.places import hosts, is_listed, is_namespace, members
 from mpls.importing.probes import goes_on_to, users_line
 from mpls.names import Name
@@ -52,6 +52,8 @@ class Settings:
 
 class Namespace(ModuleType):
     """A module that has been put back."""
+
+    __reduce__ = by_name
 
 
 class Hooks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
@@ -92,6 +92,9 @@ class _View(ModuleType):
         if found is None:
             raise AttributeError(f"module {self._path!r} of Keras 2 has no attribute {attribute!r}")
         return found
+
+    def __reduce__(self) -> tuple[Callable[[str], Any], tuple[str]]:
+        return Keras2().view, (self._path,)
 
     def __setattr__(self, attribute: str, value: Any) -> None:
         setattr(self._modules[0], attribute, value)

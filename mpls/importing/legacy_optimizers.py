@@ -81,7 +81,7 @@ def _compile(layer: Layer) -> Any:
 
     @functools.wraps(original)
     def compile(self: Any, optimizer: Any = "rmsprop", *args: Any, **kwargs: Any) -> Any:  # noqa: A001
-        if layer.is_on and isinstance(optimizer, str) and users_line() is not None:
+        if layer.is_on and isinstance(optimizer, str | dict) and users_line() is not None:
             get = import_module("tf_keras.optimizers").get
             with self.distribute_strategy.scope():
                 optimizer = get(optimizer, use_legacy_optimizer=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Answer", "Overlay"]
+__all__ = ["Answer", "Overlay", "by_name"]
 
 # Gets what the module has, and returns what the reader gets.
 Answer = Callable[[Any], Any]
@@ -46,4 +47,13 @@ def _answering(overlay: Overlay, base: type[Any], answers: Mapping[str, Answer])
         answer = answers.get(name)
         return value if answer is None or not overlay.is_on else answer(value)
 
-    return type(base.__name__, (base,), {"__getattribute__": read, "__module__": base.__module__})
+    attributes = {"__getattribute__": read, "__module__": base.__module__}
+    if base is ModuleType:
+        # What pickles functions with the modules that they use knows modules by their very class.
+        attributes["__reduce__"] = by_name
+    return type(base.__name__, (base,), attributes)
+
+
+def by_name(module: ModuleType) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+    """Return what pickles a module: it is imported where it arrives."""
+    return import_module, (module.__name__,)

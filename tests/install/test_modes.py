@@ -178,7 +178,8 @@ inputs = tf.keras.Input([2])
 for model in (Mine(), tf.keras.Sequential([tf.keras.layers.Dense(1)]),
               tf.keras.Model(inputs, tf.keras.layers.Dense(1)(inputs))):
     found = []
-    for arguments in ({}, {"optimizer": "adam"}, {"optimizer": tf.keras.optimizers.SGD(0.5)}):
+    for arguments in ({}, {"optimizer": "adam"}, {"optimizer": tf.keras.optimizers.SGD(0.5)},
+                      {"optimizer": {"class_name": "Adam", "config": {}}}):
         model.compile(loss="mse", **arguments)
         model.fit(x, y, verbose=0)
         found.append(type(model.optimizer).__module__.rpartition("optimizers.")[2])
@@ -387,6 +388,7 @@ class ImportsTest(unittest.TestCase):
     def test_workers_run_as_the_program_does(self) -> None:
         source = """
             import multiprocessing
+            import pickle
             import keras
 
             def work(_):
@@ -396,11 +398,12 @@ class ImportsTest(unittest.TestCase):
             if __name__ == "__main__":
                 with multiprocessing.get_context("spawn").Pool(1) as pool:
                     print(pool.map(work, [0]) == [work(0)], work(0))
+                print(pickle.loads(pickle.dumps(keras.layers)).Dense is keras.layers.Dense)
         """
         options = ["--v1", "--keras", "2", "--legacy-optimizers"]
         with Programs(program=source) as programs:
             process = programs.run("-m", "mpls", "run", *options, "program.py")
-        self.assertEqual(process.stdout, "True ('2.', True, 'tensorflow.compat.v1')\n", process.stderr)
+        self.assertEqual(process.stdout, "True ('2.', True, 'tensorflow.compat.v1')\nTrue\n", process.stderr)
 
     def test_another_keras_than_the_environment_says_is_told(self) -> None:
         source = "import tensorflow as tf; print(tf.keras.__version__)"
@@ -424,7 +427,7 @@ class LegacyOptimizersTest(unittest.TestCase):
         self.assertEqual(process.returncode, 0, process.stderr)
         found, *lines = process.stdout.splitlines()
         self.assertEqual([name for name, is_so in eval(found).items() if not is_so], [])
-        names = "['legacy.rmsprop', 'legacy.adam', 'legacy.gradient_descent']"
+        names = "['legacy.rmsprop', 'legacy.adam', 'legacy.gradient_descent', 'legacy.adam']"
         self.assertEqual(lines[:4], [names] * 3 + ["True"])
         self.assertEqual(lines[4:7], ["a.keras Adam True", "a.h5 Adam True", "a Adam True"])
         # Of a legacy optimizer tf_keras itself restores the iterations from H5 files only.

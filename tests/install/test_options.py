@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -331,3 +332,15 @@ class InProcessTest(unittest.TestCase):
                 self.assertIs(getattr(module, attribute), theirs)
             mpls.uninstall()
             self.assertIs(getattr(module, attribute), native)
+
+    @parameterized.expand(SETTINGS)
+    def test_functions_that_use_modules_can_be_pickled_with_them(self, name: str) -> None:
+        cloudpickle = pytest.importorskip("cloudpickle")
+        settings: dict[str, Any] = dict(SETTINGS[name])
+        mpls.install(**{**settings, **({"_on_touch": lambda row, where: None} if "_on_touch" in settings else {})})
+        wrapped, plain = tf.compat.v1.mixed_precision, tf.keras.mixed_precision
+        restored = plain.experimental
+        found = pickle.loads(cloudpickle.dumps(lambda: (wrapped, plain, restored)))()
+        self.assertEqual(
+            [each is other for each, other in zip(found, (wrapped, plain, restored), strict=True)], [True] * 3
+        )
