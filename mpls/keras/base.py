@@ -46,8 +46,8 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
 
     The instance is of the family of the optimizer that it wraps, of tf_keras, legacy or new, or of Keras 3, and has
     that family's methods; frameworks and `isinstance` checks take it for their own `LossScaleOptimizer`.
-    Hyperparameters of a legacy optimizer can be read and set on it; other attributes cannot. In a graph, methods that
-    change state return an op; in eager mode they return None.
+    Hyperparameters of the optimizer can be read and set on it, those that its constructor takes; other attributes
+    cannot. In a graph, methods that change state return an op; in eager mode they return None.
 
     Over a Keras 3 optimizer, `scale_loss` and `apply` are there too, and a custom loop may use them in place of the
     other three. `dynamic_scale` and `step_counter` are the Keras variables that hold the state.
@@ -92,17 +92,12 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         >>> float(weight)
         0.25
 
-        Hyperparameters of a legacy optimizer; `epsilon` of Adam is none:
+        Hyperparameters are those of the inner optimizer:
 
-        >>> opt = tf_keras.optimizers.legacy.Adam(beta_1=0.8, epsilon=1e-5)
-        >>> opt = mpls.keras.LossScaleOptimizer(opt)
+        >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.Adam(beta_1=0.8))
         >>> opt.beta_1 = 0.5  # the same as opt.inner_optimizer.beta_1 = 0.5
-        >>> float(opt.inner_optimizer.beta_1)
+        >>> opt.inner_optimizer.beta_1
         0.5
-        >>> opt.epsilon
-        Traceback (most recent call last):
-        ...
-        AttributeError: 'LossScaleOptimizer' object has no attribute 'epsilon'
     """
 
     if TYPE_CHECKING:

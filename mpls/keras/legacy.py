@@ -13,6 +13,7 @@ from mpls.core.graph import as_written
 from mpls.core.savers import watch_savers
 from mpls.core.step import scaled_step
 from mpls.keras.aggregation import as_pairs, own_aggregation
+from mpls.keras.hyperparameters import legacy_variables
 from mpls.keras.missing import drop_missing_gradients
 from mpls.keras.saver_names import scope_of_weights
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
@@ -134,28 +135,13 @@ class Family(TfKerasMembers, _Native):
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
 
-    # Hyperparameters: those of the wrapped optimizer, and nothing else of it, can be read and set here.
+    # Which attributes are the wrapped optimizer's, the public class says, for all families.
 
     __getattribute__ = object.__getattribute__
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self._hyperparameters():
-            return self._optimizer._get_hyper(name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        is_own = name in vars(self) or hasattr(type(self), name)
-        if not is_own and name in self._hyperparameters():
-            self._optimizer._set_hyper(name, value)
-        else:
-            object.__setattr__(self, name, value)
+    __setattr__ = object.__setattr__
 
     def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), *self._hyperparameters()})
-
-    def _hyperparameters(self) -> dict[str, Any]:
-        hyperparameters: dict[str, Any] = getattr(vars(self).get("_optimizer"), "_hyper", {})
-        return hyperparameters
+        return sorted({*object.__dir__(self), *legacy_variables(vars(self).get("_optimizer"))})
 
     def _get_hyper(self, name: str, dtype: Any = None) -> Any:
         return self._optimizer._get_hyper(name, dtype)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mpls.core.loss_scale import is_dynamic
 from mpls.keras.calls import SCALING, ScalingCalls, noted_function
 from mpls.keras.delegation import delegated
+from mpls.keras.hyperparameters import is_constructing, is_hyperparameter, legacy_variables
 from mpls.keras.settings import as_loss_scale, growth_steps_of, initial_scale_of
 
 if TYPE_CHECKING:
@@ -43,12 +44,31 @@ class Members(Declared):
         elif isinstance(getattr(type(self), name, None), property):
             # The frameworks would track the value too, as an attribute of the wrapper.
             object.__setattr__(self, name, value)
+        elif self._hands_on(name):
+            setattr(self._optimizer, name, value)
         else:
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
         # Python looks at the bases that a class names, among which those of its family are not.
         return [*{*super().__dir__(), *dir(type(self))}]
+
+    def _hands_on(self, name: str) -> bool:
+        """Return whether an attribute that is set is a setting of the wrapped optimizer, and not one of this object."""
+        if name in vars(self) or hasattr(type(self), name) or not is_hyperparameter(self._optimizer, name):
+            return False
+        return name in legacy_variables(self._optimizer) or not is_constructing(self)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):
+                # A property has failed, and says why.
+                return object.__getattribute__(self, name)
+            optimizer = vars(self).get("_optimizer")
+            if optimizer is not None and is_hyperparameter(optimizer, name):
+                return getattr(optimizer, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def inner_optimizer(self) -> Any:

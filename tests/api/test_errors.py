@@ -294,9 +294,11 @@ DIFFERENCES: list[Difference] = [
         ("v1",),
     ),
     Difference(
-        "clip attributes reach the inner optimizer, new ones included",
-        r":: KLSO\(kopt\(\)\)\.(?:clipnorm|clipvalue|global_clipnorm)$|setget\(KLSO\(kopt\(\)\), 'clipnorm'",
-        r"^NoneType None$|^list \['outer=0\.1', 'inner=0\.1'\]$",
+        "hyperparameters are those of the inner optimizer, whether they are variables there or not",
+        r":: KLSO\(kopt\(\)\)\.(?:clipnorm|clipvalue|global_clipnorm|momentum|nesterov|jit_compile|weight_decay)$"
+        r"|:: setget\(KLSO\(kopt\(\)\), '(?:clipnorm|momentum|nesterov)'"
+        r"|:: KLSO\(kleg\(\)\)\.nesterov$|:: setget\(KLSO\(kleg\(\)\), 'nesterov'|:: KLSOX\(kadam\(\), 4\.\)\.epsilon$",
+        r"^NoneType None$|^bool (?:False|True)$|^float [\d.e-]+$|^list \['outer=(.+)', 'inner=\1'\]$",
     ),
     Difference(
         "programs that knew legacy optimizers read the weights through the wrapper",

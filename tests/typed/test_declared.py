@@ -33,6 +33,7 @@ CONTRIB: Any = mpls.contrib.LossScaleOptimizer
 # Public by name, since a family is a module of its own; nothing that users call.
 INTERNAL = {
     "deserialize_optimizer",
+    "loss_scale_factor",
     "native_module",
     "serialized_module",
     "serialized_name",
@@ -90,7 +91,9 @@ def methods() -> Iterator[tuple[str, str]]:
 def hyperparameters() -> set[str]:
     """Return those of every legacy optimizer of tf_keras."""
     classes = [getattr(legacy, name) for name in dir(legacy) if name != "Optimizer"]
-    return {name for cls in classes if inspect.isclass(cls) for name in cls()._hyper}
+    made = [cls() for cls in classes if inspect.isclass(cls)]
+    kept = {name for each in made for name in inspect.signature(type(each)).parameters if name in vars(each)}
+    return {name for each in made for name in each._hyper} | kept
 
 
 def own_names(instance: Any) -> set[str]:

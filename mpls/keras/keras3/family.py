@@ -18,7 +18,12 @@ from mpls.keras.families import public_class
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.applying import Applying
 from mpls.keras.keras3.native_files import variables_in_files, without_unknown
-from mpls.keras.keras3.refusals import refuse_factor, require_known_backend, require_tensorflow_for
+from mpls.keras.keras3.refusals import (
+    refuse_factor,
+    refuse_factor_of_wrapper,
+    require_known_backend,
+    require_tensorflow_for,
+)
 from mpls.keras.keras3.state import DynamicState, FixedState
 from mpls.upstream import Trackable, track_list
 
@@ -163,6 +168,8 @@ class Family(Restorable, Applying, _Native):
     gradient_accumulation_steps = delegated(
         "gradient_accumulation_steps", "Over how many steps gradients are averaged, an int, or None."
     )
+
+    loss_scale_factor = property(lambda _: None, refuse_factor_of_wrapper, doc="None, as the wrapper scales the loss.")
 
     def build(self, var_list: Any) -> None:
         """Create the wrapped optimizer's variables, if they have not been created yet.

@@ -61,6 +61,20 @@ def refuse_factor(inner_optimizer: Any) -> None:
         )
 
 
+def refuse_factor_of_wrapper(_: Any, factor: Any) -> None:
+    """Refuse a factor that is set on a wrapper, which has a scale already."""
+    if factor is not None:
+        raise ArgumentValueError(
+            error_text(
+                "LossScaleOptimizer: loss_scale_factor",
+                "be None, as the wrapper scales the loss",
+                factor,
+                f"For a fixed scale: LossScaleOptimizer(optimizer, dynamic=False, initial_scale={factor})",
+                "fixed-scales",
+            )
+        )
+
+
 def refuse_unknown(inner_optimizer: Any, variables: list[Any]) -> None:
     """Refuse variables that the optimizer was not built with, as it would itself, but after the scale was updated."""
     unknown = [str(variable.name) for variable in unknown_variables(inner_optimizer, variables)]
