@@ -12,6 +12,7 @@ from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, UnsupportedGraphError, error_text
 from mpls.keras.aggregation import as_pairs, own_aggregation
 from mpls.keras.delegation import delegated
+from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.missing import drop_missing_gradients
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
@@ -32,6 +33,10 @@ class Family(TfKerasMembers, _Native):
     def deserialize_optimizer(config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
         """Create an optimizer of this family from its config."""
         return tf_keras.optimizers.deserialize(config, custom_objects=custom_objects, use_legacy_optimizer=False)
+
+    def _init_family(self, inner_optimizer: Any, name: str | None) -> None:
+        super()._init_family(inner_optimizer, name)
+        warn_of_ignored_rule(inner_optimizer)
 
     @as_written
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:

@@ -15,6 +15,7 @@ from mpls.errors import ArgumentValueError, error_text
 from mpls.keras.callers import H5_WEIGHTS_WRITER, is_asked_for_file
 from mpls.keras.delegation import CallableList, delegated
 from mpls.keras.families import public_class
+from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.applying import Applying
 from mpls.keras.keras3.native_files import variables_in_files, without_unknown
@@ -62,6 +63,7 @@ class Family(Restorable, Applying, _Native):
     def _init_family(self, inner_optimizer: Any, name: str | None) -> None:
         require_known_backend()
         refuse_factor(inner_optimizer)
+        warn_of_ignored_rule(inner_optimizer)
         # The constructor of Keras would set hyperparameters, which are those of the wrapped optimizer here.
         self.__dict__.update(vars(_Blank(learning_rate=0.0, name=name)))
 

@@ -1,0 +1,89 @@
+"""Update rules of TF 2.10 and earlier on bases that never call them: one warning for each class."""
+
+from __future__ import annotations
+
+import unittest
+import warnings
+from typing import Any
+
+import keras
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.keras
+from mpls.errors import MplsWarning
+
+OTHERS: dict[str, Any] = {"new": tf_keras.optimizers, "keras3": keras.optimizers}
+NAMES = ("_resource_apply_dense", "_resource_apply_sparse", "_apply_dense", "_apply_sparse")
+
+
+def rule(self: Any, grad: Any, var: Any, *args: Any, **kwargs: Any) -> Any:
+    """Move by a hundred, so that it shows whether it is called."""
+    return var.assign_sub(tf.ones_like(grad) * 100.0)
+
+
+def made(base: Any, *names: str) -> Any:
+    return type("Sign", (base,), {"__module__": __name__, **dict.fromkeys(names, rule)})
+
+
+class IgnoredRulesTest(unittest.TestCase):
+    @parameterized.expand(
+        [(f"{f}_{b}{n}", f, b, n) for f in OTHERS for b in ("SGD", "Adam", "Optimizer") for n in NAMES]
+    )
+    def test_one_warning_for_each_class(self, case: str, family: str, base: str, name: str) -> None:
+        cls = made(getattr(OTHERS[family], base), name)
+        pattern = rf"Sign.{name} is never called.*Derive the class from tf_keras.optimizers.legacy.{base}, or run"
+        with self.assertWarnsRegex(MplsWarning, pattern) as caught:
+            mpls.keras.LossScaleOptimizer(_new(cls, base))
+        self.assertEqual(caught.filename, __file__)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            mpls.keras.LossScaleOptimizer(_new(cls, base))
+        with self.assertWarns(MplsWarning):
+            mpls.keras.LossScaleOptimizer(_new(made(cls), base))
+
+    @parameterized.expand(OTHERS)
+    def test_it_is_true(self, family: str) -> None:
+        variable = tf.Variable([1.0])
+        with self.assertWarns(MplsWarning):
+            optimizer = mpls.keras.LossScaleOptimizer(made(OTHERS[family].SGD, NAMES[0])(0.5))
+        optimizer.minimize(lambda: tf.reduce_sum(variable), [variable])
+        self.assertEqual(float(variable[0]), 0.5)
+        variable.assign([1.0])
+        optimizer = mpls.keras.LossScaleOptimizer(made(tf_keras.optimizers.legacy.SGD, NAMES[0])(0.5))
+        optimizer.minimize(lambda: tf.reduce_sum(variable), [variable])
+        self.assertEqual(float(variable[0]), -99.0)
+
+    @parameterized.expand(OTHERS)
+    def test_a_class_of_the_user_in_between(self, family: str) -> None:
+        mixin = type("Decoupled", (), {"__module__": __name__, NAMES[0]: rule})
+        cls = type("Mixed", (mixin, OTHERS[family].Adam), {"__module__": __name__})
+        with self.assertWarnsRegex(MplsWarning, "Mixed._resource_apply_dense"):
+            mpls.keras.LossScaleOptimizer(cls())
+
+    @parameterized.expand(OTHERS)
+    def test_no_warning_for_others(self, family: str) -> None:
+        module = OTHERS[family]
+        classes = [
+            module.SGD,
+            module.Adam,
+            made(module.SGD),
+            made(module.SGD, NAMES[0], "update_step"),
+            made(made(module.SGD, "update_step"), NAMES[0]),
+            made(tf_keras.optimizers.legacy.SGD, NAMES[0]),
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for cls in classes:
+                mpls.keras.LossScaleOptimizer(cls())
+
+
+def _new(cls: Any, base: str) -> Any:
+    if base != "Optimizer":
+        return cls()
+    return cls(learning_rate=0.5) if issubclass(cls, keras.Optimizer) else cls("sign")
+
+
+if __name__ == "__main__":
+    unittest.main()
