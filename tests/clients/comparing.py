@@ -1,4 +1,4 @@
-"""Compares what a program prints with what an old release printed: words exactly, numbers as far as they are printed."""
+"""Compares what a program prints with what an old release printed: words exactly, numbers as printed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|inf|nan)(?!
 def differences(seen: list[str], expected: list[str], tolerance: float) -> list[str]:
     """Return where two outputs differ.
 
-    Whole numbers, of which scales and counters are, are compared exactly. Of numbers with a decimal point, the last digit
+    Whole numbers, scales and counters among them, are compared exactly. Of numbers with a decimal point, the last digit
     may be one more or less, and the number as much as the tolerance says, of itself.
     """
     found = [f"{len(seen)} lines for {len(expected)}"] if len(seen) != len(expected) else []

@@ -64,12 +64,12 @@ def lines_of(stdout: str) -> list[dict[str, object]]:
 
 def releases_of(name: str) -> tuple[str, ...]:
     """Return the releases that a client is recorded on."""
-    return PROGRAMS[name].releases if name in PROGRAMS else RELEASES[name]
+    return RELEASES.get(name) or PROGRAMS[name].releases
 
 
 def path_of(name: str) -> Path:
     """Return where a client is."""
-    return HERE / ("programs" if name in PROGRAMS else "scripts") / f"{name}.py"
+    return HERE / PROGRAMS[name].folder / f"{name}.py"
 
 
 def record(name: str, python: str) -> list[Any]:
@@ -78,7 +78,7 @@ def record(name: str, python: str) -> list[Any]:
     done = subprocess.run(command, env=environment(), capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{name} failed with {python}:\n{done.stdout}\n{done.stderr[-3000:]}")
-    return done.stdout.splitlines() if name in PROGRAMS else lines_of(done.stdout)
+    return lines_of(done.stdout) if name in RELEASES else done.stdout.splitlines()
 
 
 def main() -> None:
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
     pythons = dict(given.split("=", 1) for given in arguments.python)
-    for name in arguments.names or [*RELEASES, *PROGRAMS]:
+    for name in arguments.names or PROGRAMS:
         path = HERE / "data" / f"{name}.json"
         known = json.loads(path.read_text()) if path.exists() else {}
         for release in releases_of(name):

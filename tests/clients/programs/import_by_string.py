@@ -28,7 +28,7 @@ def first(kind):
 def main():
     for kind in sorted(CANDIDATES):
         path, symbol = first(kind)
-        print(kind, "->", path, "callable" if callable(symbol) else symbol)
+        print(kind, "callable" if callable(symbol) else symbol)
     module = importlib.import_module("tensorflow.keras.mixed_precision.experimental")
     wrapper = first("optimizer")[1]
     print(getattr(module, "LossScaleOptimizer") is wrapper, hasattr(module, "no_such_name"))

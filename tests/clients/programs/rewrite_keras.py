@@ -17,13 +17,13 @@ def main():
     print(type(optimizer).__name__, isinstance(optimizer, tf.keras.mixed_precision.experimental.LossScaleOptimizer))
     try:
         configure_optimizer(optimizer, use_graph_rewrite=True)
-    except ValueError as error:
-        print("twice:", type(error).__name__)
+    except ValueError:
+        print("twice: refused")
     try:
         tf.keras.mixed_precision.experimental.set_policy("mixed_float16")
         print("policy is set")
-    except ValueError as error:
-        print("policy:", type(error).__name__)
+    except ValueError:
+        print("policy: refused")
     rng = np.random.RandomState(3)
     x = rng.normal(size=(16, 2)).astype("float32")
     y = x[:, :1] - x[:, 1:]
