@@ -1,0 +1,1 @@
+"""What package_trainer.py is made of."""
