@@ -30,6 +30,10 @@ class _GraphTrackedLossScale(DynamicLossScale):
         return variable
 
 
+# Programs log it.
+_GraphTrackedLossScale.__name__ = DynamicLossScale.__name__
+
+
 class TfKerasMembers(Restorable):
     """State, configs, and how checkpoints see the wrapper."""
 

@@ -66,6 +66,11 @@ class DynamicState(DynamicLossScale):
         return {"current_loss_scale": self.scale, "good_steps": self.counter}[name].value
 
 
+# Programs log them.
+FixedState.__name__ = FixedLossScale.__name__
+DynamicState.__name__ = DynamicLossScale.__name__
+
+
 @dataclass
 class Keras3Step:
     """Step hooks of Keras 3: a skipped step leaves `iterations` alone, unless a program asks for an older release.
