@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from mpls.children import begin, hand_down_to_all
 from mpls.cli.options import options_of_mpls
 from mpls.errors import MplsError, printable
+from mpls.hints import hint_of
 from mpls.importing.users import may_mention
 from mpls.report import Report
 from mpls.run import CannotRun, OnFailure, run_code, run_module, run_script, run_standard_input
@@ -43,7 +45,7 @@ def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
     if options.children:
         hand_down_to_all(settings)
     try:
-        status = _run_program(options, program_arguments, lambda _: None)
+        status = _run_program(options, program_arguments, lambda error: _hint(error, settings))
         _say_if_misplaced(options, program_arguments, status)
         return status
     except CannotRun as error:
@@ -63,6 +65,12 @@ def _run_program(options: argparse.Namespace, arguments: list[str], on_failure: 
     if options.script == "-":
         return run_standard_input(arguments, on_failure)
     return run_script(options.script, arguments, on_failure)
+
+
+def _hint(error: BaseException, settings: dict[str, Any]) -> None:
+    hint = hint_of(error, settings)
+    if hint is not None:
+        print(hint, file=sys.stderr)
 
 
 def _say_if_misplaced(options: argparse.Namespace, program_arguments: list[str], status: int) -> None:

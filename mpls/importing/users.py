@@ -8,7 +8,7 @@ import re
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 __all__ = ["is_users_file", "may_mention"]
@@ -19,19 +19,21 @@ def is_users_file(file: str) -> bool:
     return not os.path.abspath(file).startswith(_library_directories())
 
 
-def may_mention(words: Iterable[str]) -> bool:
-    """Return whether a word is in the source of any module of the program; True too where that is not known."""
+def may_mention(words: Iterable[str], *, where_unknown: bool = True, also_in: Sequence[str] = ()) -> bool:
+    """Return whether a word is in the source of any module of the program.
+
+    Args:
+        words: the words.
+        where_unknown: what to return where the main module has no source.
+        also_in: files that need not be those of modules.
+    """
     pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b")
-    main = sys.modules.get("__main__")
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if module is main and (file is None or not linecache.getlines(file)):
-            return True
-        if file is None or name.partition(".")[0] == "mpls" or not is_users_file(file):
-            continue
-        if any(map(pattern.search, linecache.getlines(file))):
-            return True
-    return False
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    if main is None or not linecache.getlines(main):
+        return where_unknown
+    modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
+    loaded = [file for name, file in modules if file and name.partition(".")[0] != "mpls" and is_users_file(file)]
+    return any(pattern.search(line) for file in (*loaded, *also_in) for line in linecache.getlines(file))
 
 
 @cache

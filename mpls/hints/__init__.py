@@ -1,0 +1,47 @@
+"""Says, after the error that a program ends in, which option would have cured it, where that is certain."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from mpls.hints.sites import original, site_of
+from mpls.hints.table import ROWS, Failure, Row
+
+__all__ = ["hint_of"]
+
+
+def hint_of(error: BaseException, settings: Mapping[str, Any], function: Any = None) -> str | None:
+    """Return a line about the cause of an error; None where that is not known for certain.
+
+    Args:
+        error: the error that a program has ended in.
+        settings: the arguments of `install` that are in force.
+        function: `install`, for programs that call it; None for `mpls run`.
+    """
+    # To look for a cause must not be one.
+    try:
+        first = original(error)
+        site = site_of(first)
+        if site is None:
+            return None
+        failure = Failure(first, site, settings)
+        return next((_line(row, says, function) for row in ROWS if (says := row.applies(failure))), None)
+    except Exception:
+        return None
+
+
+def _line(row: Row, says: bool | str, function: Any) -> str:
+    text = says if isinstance(says, str) else row.says
+    if row.option:
+        text = f"{text}. {_advice(row.option, function)}"
+    return f"{'mpls' if function is not None else 'mpls run'}: {text}. See MIGRATION.md#{row.anchor}"
+
+
+def _advice(option: str, function: Any) -> str:
+    name, _, value = option.removeprefix("--").partition(" ")
+    argument = name.replace("-", "_")
+    if function is not None and argument in inspect.signature(function).parameters:
+        return f"Call mpls.install({argument}={repr(value) if value else True})"
+    return f"Run it with {'' if function is None else 'mpls run '}{option}"

@@ -1,0 +1,54 @@
+"""What TensorFlow has removed, and mpls does not put back: who has it now. Nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+__all__ = ["CONTRIB", "REMOVED"]
+
+_SLIM = "the package tf-slim has {}, as {}"
+_ADDONS = "{} went to the package tensorflow-addons, which has ended too: take {} into the program"
+
+# The parts of tf.contrib, without mixed_precision.
+CONTRIB = {
+    "slim": _SLIM.format("tf.contrib.slim", "tf_slim"),
+    "layers": _SLIM.format("tf.contrib.layers", "tf_slim.layers"),
+    "framework": "tf.compat.v1 has most of tf.contrib.framework, the package tf-slim arg_scope and model variables",
+    "rnn": "tf.compat.v1.nn.rnn_cell has the cells of tf.contrib.rnn",
+    "seq2seq": _ADDONS.format("tf.contrib.seq2seq", "what is used of it"),
+    "crf": _ADDONS.format("tf.contrib.crf", "what is used of it"),
+    "image": _ADDONS.format("tf.contrib.image", "what is used of it"),
+    "opt": _ADDONS.format("tf.contrib.opt", "the optimizer"),
+    "cudnn_rnn": "the LSTM and GRU layers of Keras use cuDNN by themselves, in place of tf.contrib.cudnn_rnn",
+    "data": "tf.data has what tf.contrib.data had",
+    "distribute": "tf.distribute has what tf.contrib.distribute had",
+    "eager": "tf itself has what tf.contrib.eager had",
+    "estimator": "tf.contrib.estimator is gone with tf.estimator; people use Keras, or loops of their own",
+    "learn": "tf.contrib.learn was replaced by tf.estimator, which is gone too; people use Keras",
+    "lite": "tf.lite has what tf.contrib.lite had",
+    "lookup": "tf.lookup has what tf.contrib.lookup had",
+    "keras": "tf.keras has what tf.contrib.keras had",
+    "losses": "tf.compat.v1.losses has what tf.contrib.losses had",
+    "metrics": "tf.compat.v1.metrics has most of what tf.contrib.metrics had",
+    "quantize": "the package tensorflow-model-optimization does what tf.contrib.quantize did",
+    "summary": "tf.summary has what tf.contrib.summary had",
+    "tensorrt": "tf.experimental.tensorrt has what tf.contrib.tensorrt had",
+    "tpu": "tf.compat.v1.tpu has what tf.contrib.tpu had, but for TPUEstimator, which is gone with tf.estimator",
+    "training": "tf.contrib.training.HParams is a class to copy; the rest is in tf.compat.v1.train or gone",
+}
+
+_ESTIMATOR = (
+    "tf.estimator was removed in TF 2.16, and mpls cannot put it back; people use Keras, or a loop with "
+    "tf.compat.v1.train.MonitoredTrainingSession, or stay with TF 2.15"
+)
+# Beginnings of paths that neither TF 2 nor tf.compat.v1 has.
+REMOVED = {
+    "tf.estimator": _ESTIMATOR,
+    "tf.python.estimator": _ESTIMATOR,
+    "tf.examples.tutorials": "tensorflow.examples was removed in TF 2; tf.keras.datasets has MNIST",
+    "tf.python.training.tracking": "tensorflow.python.training.tracking is tensorflow.python.trackable since TF 2.10",
+    "tf.python.distribute.distribution_strategy_context": "what was in distribution_strategy_context is in "
+    "tensorflow.python.distribute.distribute_lib; tf.distribute has what is public of it",
+    "tf.python.keras.utils.multi_gpu_utils": "multi_gpu_model was removed in TF 2.4; tf.distribute.MirroredStrategy "
+    "does what it did",
+    "tf.keras.wrappers.scikit_learn": "the wrappers for scikit-learn were removed in TF 2.13; the package scikeras has "
+    "them",
+}

@@ -1,0 +1,141 @@
+"""Where in the user's code an error arose, and what that code was reading there: told from frames, not from texts."""
+
+from __future__ import annotations
+
+import dis
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+from mpls.tracebacks import frames_of
+
+__all__ = ["Site", "original", "site_of"]
+
+_NOT_THE_USERS = ("mpls", "tensorflow", "tf_keras", "keras", "importlib")
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+_NAMES = (
+    "LOAD_NAME",
+    "LOAD_GLOBAL",
+    "LOAD_FAST",
+    "LOAD_DEREF",
+    "LOAD_CLASSDEREF",
+    "LOAD_FAST_CHECK",
+    "LOAD_FAST_BORROW",
+)
+_CALLS = ("CALL", "CALL_FUNCTION", "CALL_METHOD", "PRECALL")
+# What stands between them, and does nothing to speak of.
+_SHUFFLES = ("CACHE", "EXTENDED_ARG", "PUSH_NULL", "PRECALL", "KW_NAMES", "NOP", "RESUME", "COPY", "SWAP")
+_MISSING: Any = object()
+
+
+@dataclass(frozen=True)
+class Site:
+    """The place in the user's code that an error came through last.
+
+    Attributes:
+        frame: its frame.
+        reads: the attributes that are read here, one from the other, with those that would have been read next: of
+            `tf.contrib.slim.x`, all of `"contrib", "slim", "x"`.
+        base: what the first of them is read from; None where that is no plain variable.
+        is_call: whether the last of them was being called, without arguments.
+        imports: the module that is imported here, and the names from it; of none, and no names, where nothing is.
+    """
+
+    frame: FrameType
+    reads: tuple[str, ...] = ()
+    base: Any = None
+    is_call: bool = False
+    imports: tuple[str, tuple[str, ...]] = ("", ())
+
+    def owner(self, attribute: str) -> Any:
+        """Return the object that an attribute is read from here; None where it is not, or the object is not known."""
+        if attribute not in self.reads or self.base is None:
+            return None
+        value = self.base
+        for each in self.reads[: self.reads.index(attribute)]:
+            value = getattr(value, each, None)
+        return value
+
+
+def original(error: BaseException) -> BaseException:
+    """Return what was raised in a `tf.function`, for the error that TensorFlow makes of it; another as it is."""
+    is_rewritten = hasattr(error, "ag_error_metadata") or str(error).startswith("in user code:")
+    return error.__context__ if is_rewritten and error.__context__ is not None else error
+
+
+def site_of(error: BaseException) -> Site | None:
+    """Return the place in the user's code that an error came through last; None if there is none."""
+    entries = frames_of(error.__traceback__)
+    for entry in reversed(entries):
+        module = str(entry.tb_frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in _NOT_THE_USERS:
+            return _described(entry.tb_frame, entry.tb_lasti)
+    return None
+
+
+def _described(frame: FrameType, offset: int) -> Site:
+    instructions = _instructions(frame.f_code)
+    before = [index for index, each in enumerate(instructions) if each.offset <= offset]
+    at = before[-1] if before else 0
+    if instructions[at].opname in ("IMPORT_NAME", "IMPORT_FROM"):
+        return Site(frame, imports=_imports(instructions, at))
+    is_call, last = _called(instructions, at)
+    if instructions[last].opname not in _ATTRIBUTES:
+        return Site(frame)
+    first = last
+    while first > 0 and instructions[first - 1].opname in _ATTRIBUTES:
+        first -= 1
+    end = last + 1
+    while not is_call and end < len(instructions) and instructions[end].opname in _ATTRIBUTES:
+        end += 1
+    reads = tuple(str(each.argval) for each in instructions[first:end])
+    base = _value(frame, instructions[first - 1]) if first else None
+    return Site(frame, reads, base, is_call)
+
+
+def _called(instructions: list[dis.Instruction], at: int) -> tuple[bool, int]:
+    """Return whether something is called without arguments, and which instruction has read what is or is called."""
+    if instructions[at].opname not in _CALLS:
+        return False, at
+    if not instructions[at].arg:
+        return True, at - 1
+    # AutoGraph's call of a function has its arguments, of which there are none, keywords and the scope behind it.
+    arguments = [each.argval for each in instructions[max(at - 3, 0) : at]]
+    return (True, at - 4) if arguments[:2] == [(), None] else (False, at)
+
+
+def _instructions(code: CodeType) -> list[dis.Instruction]:
+    found: list[dis.Instruction] = []
+    for each in dis.get_instructions(code):
+        if each.opname in _SHUFFLES:
+            continue
+        found.append(each)
+        if each.opname in _CALLS and [one.argval for one in found[-4:-2]] == ["ag__", "ld"]:
+            # AutoGraph's way to read a variable.
+            found[-4:] = [found[-2]]
+    return found
+
+
+def _imports(instructions: list[dis.Instruction], at: int) -> tuple[str, tuple[str, ...]]:
+    while at > 0 and instructions[at].opname != "IMPORT_NAME":
+        at -= 1
+    names = []
+    for each in instructions[at + 1 :]:
+        if each.opname == "IMPORT_FROM":
+            names.append(str(each.argval))
+        elif not each.opname.startswith("STORE_"):
+            break
+    return str(instructions[at].argval), tuple(names)
+
+
+def _value(frame: FrameType, instruction: dis.Instruction) -> Any:
+    """Return what an instruction has put on the stack, if it is the value of a variable; else None."""
+    if not instruction.opname.startswith(_NAMES):
+        return None
+    # Newer Pythons read two variables at once.
+    name = instruction.argval[-1] if isinstance(instruction.argval, tuple) else instruction.argval
+    for scope in (frame.f_locals, frame.f_globals):
+        value = scope.get(name, _MISSING)
+        if value is not _MISSING:
+            return value
+    return None

@@ -1,0 +1,206 @@
+"""What the errors mean that programs of an earlier TensorFlow end in: a row for each cause that is certain."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from mpls.hints.gone import CONTRIB, REMOVED
+from mpls.hints.sites import Site
+from mpls.importing.users import may_mention
+
+__all__ = ["ROWS", "Failure", "Row"]
+
+_V2_API = "tensorflow._api.v2"
+# Attributes that the LossScale object had which `opt.loss_scale` was up to TF 2.3, and that no tensor ever had.
+_OF_LOSS_SCALES = {
+    *("_current_loss_scale", "_num_good_steps", "_increment_period", "_initial_loss_scale", "_multiplier"),
+    *("increment_period", "initial_loss_scale", "multiplier", "update", "get_config"),
+}
+_SCALING = ("get_scaled_loss", "get_unscaled_gradients")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error with what is known of its circumstances.
+
+    Attributes:
+        error: the error; of one in a `tf.function`, that which was raised first.
+        site: the place in the user's code.
+        settings: the arguments of `install` that are in force.
+    """
+
+    error: BaseException
+    site: Site
+    settings: Mapping[str, Any]
+
+    @property
+    def missing(self) -> tuple[Any, str]:
+        """The object that lacks an attribute, and the attribute; None and no name for another error."""
+        is_missing = isinstance(self.error, AttributeError) and isinstance(self.error.name, str)
+        return (self.error.obj, self.error.name) if is_missing else (None, "")  # type: ignore[attr-defined]
+
+    @property
+    def missing_paths(self) -> tuple[str, ...]:
+        """What was not found in TensorFlow, with what would have been read of it, as `tf.contrib.slim.nets`."""
+        module, names = self.site.imports
+        if isinstance(self.error, ImportError):
+            name = getattr(self.error, "name", None) or ""
+            path = module if f"{module}.".startswith(f"{name}.") else name
+            paths = [f"{path}.{each}" for each in names] if path == module and names else [path]
+        else:
+            holder, attribute = self.missing
+            if not isinstance(holder, ModuleType):
+                return ()
+            rest = self.site.reads[self.site.reads.index(attribute) :] if attribute in self.site.reads else (attribute,)
+            paths = [".".join((holder.__name__, *rest))]
+        return tuple(_short(each) for each in paths if each.partition(".")[0] == "tensorflow")
+
+
+def _short(path: str) -> str:
+    for prefix in (_V2_API, "tensorflow.compat.v1", "tensorflow.compat.v2", "tensorflow"):
+        if f"{path}.".startswith(f"{prefix}."):
+            return f"tf{path[len(prefix) :]}"
+    return path
+
+
+@dataclass(frozen=True)
+class Row:
+    """A cause.
+
+    Attributes:
+        applies: returns whether it is the cause; or a text about it, which takes the place of `says`.
+        says: what there is to know, in a sentence.
+        option: the option of `mpls run` that helps; empty if none does.
+        anchor: the heading of MIGRATION.md that says more.
+    """
+
+    applies: Callable[[Failure], bool | str]
+    says: str
+    option: str = ""
+    anchor: str = "programs-as-they-are"
+
+
+def _tensors() -> tuple[type, ...]:
+    tf = sys.modules.get("tensorflow")
+    return () if tf is None else (tf.Tensor,)
+
+
+def _is_experimental_wrapper(value: Any) -> bool:
+    experimental = sys.modules.get("mpls.experimental")
+    return experimental is not None and isinstance(value, experimental.LossScaleOptimizer)
+
+
+def _calls_a_loss_scale(failure: Failure) -> bool:
+    if failure.settings.get("as_of") is not None or not isinstance(failure.error, TypeError):
+        return False
+    if "object is not callable" not in str(failure.error):
+        return False
+    site = failure.site
+    return site.is_call and site.reads[-1:] == ("loss_scale",) and _is_experimental_wrapper(site.owner("loss_scale"))
+
+
+def _reads_of_a_loss_scale(failure: Failure) -> bool:
+    holder, name = failure.missing
+    if failure.settings.get("as_of") is not None or name not in _OF_LOSS_SCALES:
+        return False
+    # Nothing else had the private ones; but the program may have something of its own called loss_scale.
+    is_private = name.startswith("_") and "loss_scale" not in failure.site.reads
+    is_certain = is_private or _is_experimental_wrapper(failure.site.owner("loss_scale"))
+    return isinstance(holder, _tensors()) and is_certain
+
+
+def _is_wrapper_of_keras_3(value: Any) -> bool:
+    homes = {each.__module__.partition(".")[0] for each in type(value).__mro__ if each.__name__ == "LossScaleOptimizer"}
+    return homes == {"keras"}
+
+
+def _scales_with_keras_3(failure: Failure) -> bool:
+    holder, name = failure.missing
+    if failure.settings.get("replace_existing") or name not in _SCALING or not _is_wrapper_of_keras_3(holder):
+        return False
+    # One that `compile` has made comes from Keras itself, whatever the names mean.
+    return may_mention(["LossScaleOptimizer"], where_unknown=False, also_in=[failure.site.frame.f_code.co_filename])
+
+
+def _needs_contrib(failure: Failure) -> bool:
+    if failure.settings.get("contrib"):
+        return False
+    return any(f"{path}.".startswith("tf.contrib.mixed_precision.") for path in failure.missing_paths)
+
+
+def _needs_other_contrib(failure: Failure) -> bool | str:
+    for path in failure.missing_paths:
+        parts = path.split(".")
+        if parts[:2] == ["tf", "contrib"] and parts[2:3] != ["mixed_precision"]:
+            if parts[2:3] and parts[2] in CONTRIB:
+                return f"tf.contrib ended with TF 1.15; {CONTRIB[parts[2]]}"
+            return (
+                "tf.contrib ended with TF 1.15; mpls has tf.contrib.mixed_precision of it (--contrib, in that full "
+                "spelling), and other packages have other parts"
+            )
+    return False
+
+
+def _needs_v1(failure: Failure) -> bool:
+    if failure.settings.get("v1"):
+        return False
+    tf = sys.modules.get("tensorflow")
+    v1 = None if tf is None else getattr(tf.compat, "v1", None)
+    return any(v1 is not None and _is_in(v1, path.split(".")[1:]) for path in failure.missing_paths)
+
+
+def _is_in(v1: Any, parts: list[str]) -> bool:
+    """Return whether TF 1 has what a path names, or, where the path goes on into an object, its first part."""
+    if not parts or parts[0] in ("keras", "python", "compat", "contrib"):
+        return False
+    value = v1
+    for number, part in enumerate(parts):
+        if not hasattr(value, part):
+            return number > 0 and not isinstance(value, ModuleType)
+        value = getattr(value, part)
+    return True
+
+
+def _makes_placeholders(failure: Failure) -> bool:
+    is_refused = isinstance(failure.error, RuntimeError) and str(failure.error).startswith(
+        ("tf.placeholder() is not compatible with eager execution", "tf.sparse_placeholder() is not compatible")
+    )
+    return is_refused and not failure.settings.get("v1")
+
+
+def _has_been_removed(failure: Failure) -> bool | str:
+    for path in failure.missing_paths:
+        for removed, text in REMOVED.items():
+            if f"{path}.".startswith(f"{removed}."):
+                return text
+    return False
+
+
+ROWS = (
+    Row(
+        _calls_a_loss_scale,
+        "opt.loss_scale is a tensor since TF 2.4; before, it was an object to call",
+        "--as-of 2.3",
+        "as-of",
+    ),
+    Row(
+        _reads_of_a_loss_scale,
+        "opt.loss_scale is a tensor since TF 2.4; before, it was an object that had this attribute",
+        "--as-of 2.3",
+        "as-of",
+    ),
+    Row(
+        _scales_with_keras_3,
+        "the LossScaleOptimizer of Keras 3 is another class, and has no such method",
+        "--replace-existing",
+    ),
+    Row(_needs_contrib, "tf.contrib.mixed_precision is put back if it is asked for", "--contrib", "contrib"),
+    Row(_needs_other_contrib, "", anchor="removed-with-tf-1"),
+    Row(_has_been_removed, "", anchor="removed-with-tf-1"),
+    Row(_needs_v1, "this is a name of TF 1", "--v1"),
+    Row(_makes_placeholders, "this is a program of TF 1, whose graphs TF 2 does not build by itself", "--v1"),
+)
