@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mpls.core.loss_scale import is_dynamic
 from mpls.keras.calls import SCALING, ScalingCalls, noted_function
 from mpls.keras.delegation import delegated
+from mpls.keras.families import is_own
 from mpls.keras.hyperparameters import is_constructing, is_hyperparameter, legacy_variables
 from mpls.keras.settings import as_loss_scale, growth_steps_of, initial_scale_of
 
@@ -48,6 +49,10 @@ class Members(Declared):
             setattr(self._optimizer, name, value)
         else:
             super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        cls = type(self)
+        return f"<{cls.__module__}.{cls.__name__ if is_own(cls) else cls.__qualname__} object at {id(self):#x}>"
 
     def __dir__(self) -> list[str]:
         # Python looks at the bases that a class names, among which those of its family are not.

@@ -41,7 +41,9 @@ NAN = float("nan")
 
 
 def full(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+    # Classes of mpls show the name that a release gave them.
+    outer = cls.__qualname__.rpartition(".")[0]
+    return ".".join(filter(None, (cls.__module__, outer, cls.__name__)))
 
 
 # --- the names of the record ----------------------------------------------------------------------

@@ -92,8 +92,11 @@ NEWEST = "2.21.0"
 NOISE = [
     (r"tensorflow\.python\.training\.experimental\.loss_scale\.|mpls\.core\.\w+\.", ""),
     (r"(?:tensorflow\.python\.training\.experimental\.loss_scale_optimizer|mpls\.v1\.optimizer)\.", ""),
-    # Classes are in other modules, under the same names; but inside, the experimental one was named otherwise.
-    (r"\bkeras\.mixed_precision\.loss_scale_optimizer\.LossScaleOptimizerV1\b", "mpls.experimental.LossScaleOptimizer"),
+    # Classes are in other modules, under the same names.
+    (
+        r"\bkeras\.mixed_precision\.loss_scale_optimizer\.LossScaleOptimizerV1\b",
+        "mpls.experimental.LossScaleOptimizerV1",
+    ),
     (r"(?:tf_keras\.src|\bkeras)\.mixed_precision\.loss_scale_optimizer\b", "mpls.keras"),
     # The class that defines a method, not that of the instance.
     (r"<bound method \w+\.", "<bound method "),
@@ -220,7 +223,7 @@ DIFFERENCES: list[Difference] = [
     Difference(
         "NumPy numbers and 0-d arrays are numbers, for optimizers as well",
         rf"(?:{V1_SCALE}|{KERAS_SCALE}){NUMPY_NUMBER}\)$",
-        r"LossScaleOptimizer object",
+        r"LossScaleOptimizer(V1)? object",
     ),
     # State.
     Difference(
@@ -322,10 +325,10 @@ DIFFERENCES: list[Difference] = [
         Difference(
             f"classes of mpls stand before {name} of tf_keras and its bases, see test_surface.py",
             rf":: \[full\(c\) for c in type\(KLSO\({factory}\(\)\)\)\.__mro__\]",
-            rf"^list \['mpls\.keras\.{name}', 'mpls\.keras\.LossScaleOptimizer', "
+            rf"^list \['mpls\.keras\.LossScaleOptimizer(V3)?', .*'mpls\.keras\.{module}\.Family', "
             rf".*'tf_keras\.src\.mixed_precision\.loss_scale_optimizer\.{name}', ",
         )
-        for factory, name in (("kopt", "LossScaleOptimizerV3"), ("kleg", "LossScaleOptimizer"))
+        for factory, module, name in (("kopt", "new", "LossScaleOptimizerV3"), ("kleg", "legacy", "LossScaleOptimizer"))
     ),
     *(
         Difference(

@@ -691,6 +691,10 @@ CLIPPING = (
     "A clip attribute that was set on the wrapper was ignored without a word; it is the wrapped optimizer's, as over "
     "optimizers of tf_keras."
 )
+HANDED_ON = (
+    "A hyperparameter that was set on the wrapper was lost without a word; it is the wrapped optimizer's, as over "
+    "legacy optimizers, and is read where it is set."
+)
 OTHER_CONFIGS = "Configs of wrappers over tf_keras optimizers could not be read."
 SPARSE = "Sparse gradients without a dense shape failed where they were made dense in order to test them."
 
@@ -722,6 +726,21 @@ FACT_DIFFERENCES = (
             ("C.f.dir", "loss_scale", [False, False], [True, True]),
             ("C.f.dir", "lr", [False, False], [True, True]),
             ("C.f.setattrs", "lr=0.25|0", {"py": "float", "v": 0.25}, {"d": "float32", "v": 0.25}),
+        )
+    ),
+    *(
+        differs(case, path, recorded, ours, HANDED_ON)
+        for case, path, recorded, ours in (
+            ("C.f.attrs_adam", "amsgrad", error("AttributeError"), {"py": "bool", "v": False}),
+            ("C.f.attrs_adam", "beta_1", error("AttributeError"), {"py": "float", "v": 0.7}),
+            ("C.f.attrs_adam", "beta_2", error("AttributeError"), {"py": "float", "v": 0.999}),
+            ("C.f.attrs_adam", "epsilon", error("AttributeError"), {"py": "float", "v": 1e-07}),
+            ("C.f.dir", "momentum", [False, False], [False, True]),
+            ("C.f.dir", "nesterov", [False, False], [False, True]),
+            ("C.f.missing", "nesterov", error("AttributeError"), "False"),
+            ("C.f.setattrs", "momentum=0.5|1|v", 0.9, 0.5),
+            ("C.f.setattrs", "inner_config|momentum", 0.9, 0.5),
+            ("C.x.f.missing_adam", "amsgrad", error("AttributeError"), "False"),
         )
     ),
     *(

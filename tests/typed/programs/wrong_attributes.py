@@ -36,7 +36,7 @@ def use(loss_scale: mpls.v1.LossScale, base: mpls.contrib.LossScaleManager) -> N
 keras = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD())
 keras.nonsense()  # error: attr-defined | reportAttributeAccessIssue
 keras.minimise()  # error: attr-defined | reportAttributeAccessIssue
-print(keras.epsilon)  # error: attr-defined | reportAttributeAccessIssue
+print(keras.epsilom)  # error: attr-defined | reportAttributeAccessIssue
 keras.loss_scale = 8  # error: misc | reportAttributeAccessIssue
 keras.dynamic = False  # error: misc | reportAttributeAccessIssue
 policy = mpls.keras.Policy("float32")
