@@ -39,6 +39,25 @@ __all__ = [
 ]
 
 
+def load_ipython_extension(shell: Any) -> None:  # noqa: ARG001
+    """Do what `install()` does, for `%load_ext mpls`; where names are back already, they stay as they are.
+
+    Args:
+        shell: IPython's.
+    """
+    if installed() is None:
+        install()
+
+
+def unload_ipython_extension(shell: Any) -> None:  # noqa: ARG001
+    """Do what `uninstall()` does, for `%unload_ext mpls`.
+
+    Args:
+        shell: IPython's.
+    """
+    uninstall()
+
+
 if TYPE_CHECKING:
     from mpls import contrib as contrib
     from mpls import experimental as experimental

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from mpls.errors import ArgumentTypeError, error_text
+from mpls.hints.announcing import Announcer, say
 from mpls.modes import Modes
 from mpls.names import NAMES, Name
 
@@ -49,7 +50,7 @@ class _StateBefore:
             restore_graph_rewrite(self._rewrite)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Installation:
     """What `mpls.install` did; as a context manager, it is undone at the end of the block.
 
@@ -70,8 +71,18 @@ class Installation:
     keras: int | None
     legacy_optimizers: bool
     names: tuple[str, ...]
-    _on_touch: _OnTouch | None = field(default=None, repr=False, compare=False)
-    _state_before: _StateBefore = field(default_factory=_StateBefore, repr=False, compare=False)
+    _on_touch: _OnTouch | None = field(default=None, compare=False)
+    _state_before: _StateBefore = field(default_factory=_StateBefore, compare=False)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments of `install` that make another like it."""
+        arguments = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
+        return {name: getattr(self, name) for name in arguments}
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.settings.items() if value not in (None, False))
+        return f"<mpls.install({given}): {len(self.names)} names>"
 
     def __enter__(self) -> Installation:
         with _state.lock:
@@ -108,6 +119,9 @@ class _State:
     in_blocks: set[int] = field(default_factory=set)
     hooks: Any = None
     hooked_for: tuple[Any, ...] | None = None
+    announcer: Announcer | None = None
+    # Whether the process is one of `mpls run`, and hints name its options.
+    is_run: bool = False
     modes: Modes = field(default_factory=Modes)
 
     def place(self, installation: Installation) -> int | None:
@@ -252,11 +266,26 @@ def _settle() -> None:
     _state.hooked_for = wanted
     if wanted is None:
         _restore_compile()
+        if _state.announcer is not None:
+            _state.announcer.stop()
+            _state.announcer = None
         return
+    _state.announcer = _state.announcer or Announcer(_say)
     from mpls.importing.hooks import Hooks, Settings
 
     _state.hooks = Hooks(Settings(*wanted))
     _state.hooks.put_back()
+
+
+def _say(error: BaseException) -> None:
+    now = installed()
+    if now is not None:
+        say(error, now.settings, None if _state.is_run else install)
+
+
+def is_run() -> None:
+    """Have hints name the options of `mpls run`, as the program did not call `install` itself."""
+    _state.is_run = True
 
 
 def _is_put_back(name: Name, contrib: bool, replace_existing: bool) -> bool:

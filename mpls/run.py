@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import linecache
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
@@ -28,7 +29,7 @@ def run_script(path: str, args: Sequence[str], on_failure: OnFailure) -> int:
     """Run a script, or a directory or zip file with a `__main__` module, as `python PATH ARGS` does.
 
     Args:
-        path: the file.
+        path: the file; or, where there is none, the name of a command that is a Python script, as `jupyter-execute` is.
         args: what the program finds in `sys.argv` after its own name.
         on_failure: gets the error that the program ends in, if it ends in one.
 
@@ -39,7 +40,7 @@ def run_script(path: str, args: Sequence[str], on_failure: OnFailure) -> int:
         CannotRun: there is no such file, or none that Python could run.
     """
     if not os.path.exists(path):
-        raise CannotRun(f"no such script: {path}. Give the path of a Python file, or -m and the name of a module")
+        path = _command(path)
     sys.argv = [path, *args]
     # A directory or a zip file has its main module within.
     spec = PathFinder.find_spec("__main__", [path])
@@ -113,6 +114,17 @@ def run_standard_input(args: Sequence[str], on_failure: OnFailure) -> int:
     _set_path("")
     source = sys.stdin.buffer.read()
     return _exit_status_of(lambda: _execute(_compile(source, "<stdin>"), "<stdin>", None, BuiltinImporter), on_failure)
+
+
+def _command(name: str) -> str:
+    """Return the path of a command that is a Python script."""
+    found = None if os.path.dirname(name) else shutil.which(name)
+    if found is not None:
+        with open(found, "rb") as file:
+            start = file.read(200)
+        if start.startswith(b"#!") and b"python" in start:
+            return found
+    raise CannotRun(f"no such script: {name}. Give the path of a Python file, or -m and the name of a module")
 
 
 def _no_lines(*_: object) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from typing import Any
 
 from mpls.children import begin, hand_down_to_all
 from mpls.cli.options import options_of_mpls
 from mpls.errors import MplsError, printable
-from mpls.hints import hint_of
+from mpls.hints.announcing import say
 from mpls.importing.users import may_mention
+from mpls.install import is_run
 from mpls.report import Report
 from mpls.run import CannotRun, OnFailure, run_code, run_module, run_script, run_standard_input
 
@@ -19,6 +20,7 @@ __all__ = ["USAGE_ERROR", "run"]
 USAGE_ERROR = 2
 # The options that processes share.
 _SETTINGS = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
+_STARTS_KERNELS = ("jupyter", "nbclient", "nbconvert", "notebook", "papermill")
 # Whatever reads the arguments of a program is called by one of these.
 _READERS_OF_ARGUMENTS = (
     *("argv", "orig_argv", "argparse", "optparse", "getopt", "ArgumentParser", "parse_args"),
@@ -38,14 +40,21 @@ def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
     report = Report() if options.report else None
     settings = {name: getattr(options, name) for name in _SETTINGS}
     try:
+        is_run()
         begin(settings, _on_touch=None if report is None else report.note)
     except MplsError as error:
         print(f"mpls run: {printable(str(error))}", file=sys.stderr)
         return USAGE_ERROR
     if options.children:
         hand_down_to_all(settings)
+    elif os.path.basename(options.script or options.module or "").startswith(_STARTS_KERNELS):
+        print(
+            "mpls run: kernels of notebooks are processes of their own, which have the names with --children. "
+            "See MIGRATION.md#notebooks",
+            file=sys.stderr,
+        )
     try:
-        status = _run_program(options, program_arguments, lambda error: _hint(error, settings))
+        status = _run_program(options, program_arguments, lambda error: say(error, settings, None))
         _say_if_misplaced(options, program_arguments, status)
         return status
     except CannotRun as error:
@@ -65,12 +74,6 @@ def _run_program(options: argparse.Namespace, arguments: list[str], on_failure: 
     if options.script == "-":
         return run_standard_input(arguments, on_failure)
     return run_script(options.script, arguments, on_failure)
-
-
-def _hint(error: BaseException, settings: dict[str, Any]) -> None:
-    hint = hint_of(error, settings)
-    if hint is not None:
-        print(hint, file=sys.stderr)
 
 
 def _say_if_misplaced(options: argparse.Namespace, program_arguments: list[str], status: int) -> None:

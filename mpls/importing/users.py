@@ -32,8 +32,12 @@ def may_mention(words: Iterable[str], *, where_unknown: bool = True, also_in: Se
     if main is None or not linecache.getlines(main):
         return where_unknown
     modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
-    loaded = [file for name, file in modules if file and name.partition(".")[0] != "mpls" and is_users_file(file)]
+    loaded = [file for name, file in modules if file and _is_users(name) and is_users_file(file)]
     return any(pattern.search(line) for file in (*loaded, *also_in) for line in linecache.getlines(file))
+
+
+def _is_users(module: str) -> bool:
+    return module.partition(".")[0] not in ("mpls", "tensorflow", "keras", "tf_keras")
 
 
 @cache

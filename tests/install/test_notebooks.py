@@ -1,0 +1,166 @@
+"""`mpls.install()` in IPython and in notebooks, and at the end of scripts that call it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import unittest
+
+import pytest
+
+import mpls
+
+from .test_run import Programs
+
+
+def lacks(*names: str) -> str | None:
+    """Why a test cannot run: what is not installed."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    return f"{', '.join(missing)} not installed" if missing else None
+
+
+class ReprTest(unittest.TestCase):
+    def test_one_line_that_says_what_was_asked_for(self) -> None:
+        with mpls.install(as_of="2.3", contrib=True) as installation:
+            self.assertEqual(
+                repr(installation), f"<mpls.install(as_of='2.3', contrib=True): {len(installation.names)} names>"
+            )
+            self.assertIn("tf.keras.mixed_precision.experimental.Policy", installation.names)
+            self.assertEqual(mpls.install(**installation.settings), installation)
+
+
+class ExtensionTest(unittest.TestCase):
+    def test_loading_and_unloading(self) -> None:
+        mpls.load_ipython_extension(None)
+        try:
+            self.assertEqual(mpls.installed().settings, mpls.install().settings)
+            mpls.install(as_of="2.2")
+            mpls.load_ipython_extension(None)
+            self.assertEqual(mpls.installed().as_of, "2.2")
+        finally:
+            mpls.unload_ipython_extension(None)
+        self.assertIsNone(mpls.installed())
+
+
+INSTALLS = """
+import sys
+
+class Chained(Exception):
+    pass
+
+def own(*error):
+    print("the program's own hook", file=sys.stderr)
+
+if "own" in sys.argv:
+    sys.excepthook = own
+import mpls
+mpls.install()
+if "after" in sys.argv:
+    mpls.uninstall()
+import tensorflow as tf
+tf.contrib.mixed_precision.LossScaleManager
+"""
+
+
+class ScriptTest(unittest.TestCase):
+    def test_hint_names_the_argument(self) -> None:
+        """Once, after what the program shows of its error; with `mpls run`, the option."""
+        endings = {
+            (): "Call mpls.install(contrib=True). See MIGRATION.md#contrib",
+            ("own",): "Call mpls.install(contrib=True). See MIGRATION.md#contrib",
+            ("after",): "AttributeError: module 'tensorflow' has no attribute 'contrib'",
+        }
+        with Programs(program=INSTALLS) as programs:
+            for arguments, ending in endings.items():
+                process = programs.run("program.py", *arguments)
+                self.assertTrue(process.stderr.rstrip().endswith(ending), process.stderr)
+                self.assertEqual("the program's own hook" in process.stderr, "own" in arguments)
+                self.assertEqual(process.stderr.count("See MIGRATION"), int("after" not in arguments))
+            process = programs.run("-m", "mpls", "run", "program.py")
+        self.assertEqual(process.stderr.count("See MIGRATION"), 1, process.stderr)
+        self.assertIn("Run it with --contrib", process.stderr)
+
+
+CELLS = [
+    "%load_ext mpls",
+    "import mpls\nmpls.installed()",
+    "import tensorflow as tf\ntf.keras.mixed_precision.experimental.Policy.__module__",
+    "try:\n    raise ValueError\nexcept ValueError:\n    pass",
+    "tf.contrib.mixed_precision.LossScaleManager",
+    "%unload_ext mpls",
+    "print(mpls.installed())",
+]
+
+IN_IPYTHON = f"""
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+for cell in {CELLS!r}:
+    shell.run_cell(cell)
+"""
+
+
+@unittest.skipIf(lacks("IPython"), str(lacks("IPython")))
+class IPythonTest(unittest.TestCase):
+    def test_cells(self) -> None:
+        with Programs(program=IN_IPYTHON) as programs:
+            process = programs.run("program.py")
+        self.assertIn("<mpls.install(): ", process.stdout)
+        self.assertIn("'mpls.experimental'", process.stdout)
+        self.assertEqual(process.stderr.count("Call mpls.install(contrib=True)"), 1, process.stderr + process.stdout)
+        self.assertTrue(process.stdout.endswith("None\n"))
+
+
+KERNEL_CELL = "import tensorflow as tf\nimport mpls\nprint(tf.__name__, mpls.installed())"
+
+
+def notebook() -> str:
+    cell = {
+        "cell_type": "code",
+        "id": "a",
+        "execution_count": None,
+        "metadata": {},
+        "outputs": [],
+        "source": KERNEL_CELL,
+    }
+    return json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+@pytest.mark.programs
+@unittest.skipIf(lacks("nbclient", "ipykernel"), str(lacks("nbclient", "ipykernel")))
+class KernelTest(unittest.TestCase):
+    """A notebook as it is, by `mpls run`."""
+
+    def test_kernel_has_the_names(self) -> None:
+        with Programs() as programs:
+            (programs.path / "a.ipynb").write_text(notebook())
+            command = ["-m", "nbclient", "--inplace", "a.ipynb"]
+            if importlib.util.find_spec("nbclient.__main__") is None:
+                command = [str(sys.prefix) + "/bin/jupyter-execute", "--inplace", "a.ipynb"]
+            process = programs.run("-m", "mpls", "run", "--children", "--v1", *command)
+            cell = json.loads((programs.path / "a.ipynb").read_text())["cells"][0]
+        self.assertEqual(process.returncode, 0, process.stderr)
+        text = "".join("".join(output.get("text", "")) for output in cell["outputs"])
+        self.assertIn("tensorflow.compat.v1 <mpls.install(v1=True): ", text)
+
+
+class CommandTest(unittest.TestCase):
+    """`jupyter-execute` is no file here, and no kernel runs in its process."""
+
+    def test_commands_that_are_scripts_are_found(self) -> None:
+        with Programs() as programs:
+            command = programs.path / "jupyter-stand-in"
+            command.write_text(f"#!{sys.executable}\nimport sys\nprint(sys.argv)\n")
+            command.chmod(0o755)
+            (programs.path / "elsewhere").mkdir()
+            command.rename(programs.path / "elsewhere" / "jupyter-stand-in")
+            path = f"{programs.path}/elsewhere:/usr/bin:/bin"
+            without = programs.run("-m", "mpls", "run", "jupyter-stand-in", "x", PATH=path)
+            with_them = programs.run("-m", "mpls", "run", "--children", "jupyter-stand-in", "x", PATH=path)
+            other = programs.run("-m", "mpls", "run", "ls", PATH=path)
+        self.assertEqual(without.stdout, f"['{programs.path}/elsewhere/jupyter-stand-in', 'x']\n")
+        self.assertEqual(with_them.stdout, without.stdout)
+        self.assertIn("have the names with --children", without.stderr)
+        self.assertEqual(with_them.stderr, "")
+        self.assertIn("no such script: ls", other.stderr)
