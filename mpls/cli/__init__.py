@@ -1,4 +1,4 @@
-"""The command line: `mpls run` and `mpls inspect`."""
+"""The command line: `mpls run`, `mpls inspect` and `mpls docs`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
+from mpls.cli.documentation import docs
 from mpls.cli.options import parser, split
 from mpls.cli.running import USAGE_ERROR, run
 from mpls.errors import printable
@@ -28,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
     if options.command == "inspect":
         return _inspect(options)
+    if options.command == "docs":
+        return docs(options.anchor)
     return run(options, program_arguments)
 
 

@@ -70,6 +70,13 @@ def parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_run(commands)
     _add_inspect(commands)
+    documentation = commands.add_parser(
+        "docs",
+        help="show what a message points at: a section of MIGRATION.md",
+        description="Show a section of MIGRATION.md.",
+    )
+    documentation.set_defaults(parser=documentation)
+    documentation.add_argument("anchor", nargs="?", metavar="ANCHOR", help="its name, as messages have it; else a list")
     return parser
 
 

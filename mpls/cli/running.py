@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
     elif os.path.basename(options.script or options.module or "").startswith(_STARTS_KERNELS):
         print(
             "mpls run: kernels of notebooks are processes of their own, which have the names with --children. "
-            "See MIGRATION.md#notebooks",
+            "See mpls docs notebooks",
             file=sys.stderr,
         )
     try:

@@ -36,7 +36,7 @@ def _line(row: Row, says: bool | str, function: Any) -> str:
     text = says if isinstance(says, str) else row.says
     if row.option:
         text = f"{text}. {_advice(row.option, function)}"
-    return f"{'mpls' if function is not None else 'mpls run'}: {text}. See MIGRATION.md#{row.anchor}"
+    return f"{'mpls' if function is not None else 'mpls run'}: {text}. See mpls docs {row.anchor}"
 
 
 def _advice(option: str, function: Any) -> str:

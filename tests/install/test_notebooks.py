@@ -67,8 +67,8 @@ class ScriptTest(unittest.TestCase):
     def test_hint_names_the_argument(self) -> None:
         """Once, after what the program shows of its error; with `mpls run`, the option."""
         endings = {
-            (): "Call mpls.install(contrib=True). See MIGRATION.md#contrib",
-            ("own",): "Call mpls.install(contrib=True). See MIGRATION.md#contrib",
+            (): "Call mpls.install(contrib=True). See mpls docs contrib",
+            ("own",): "Call mpls.install(contrib=True). See mpls docs contrib",
             ("after",): "AttributeError: module 'tensorflow' has no attribute 'contrib'",
         }
         with Programs(program=INSTALLS) as programs:
@@ -76,9 +76,9 @@ class ScriptTest(unittest.TestCase):
                 process = programs.run("program.py", *arguments)
                 self.assertTrue(process.stderr.rstrip().endswith(ending), process.stderr)
                 self.assertEqual("the program's own hook" in process.stderr, "own" in arguments)
-                self.assertEqual(process.stderr.count("See MIGRATION"), int("after" not in arguments))
+                self.assertEqual(process.stderr.count("See mpls docs"), int("after" not in arguments))
             process = programs.run("-m", "mpls", "run", "program.py")
-        self.assertEqual(process.stderr.count("See MIGRATION"), 1, process.stderr)
+        self.assertEqual(process.stderr.count("See mpls docs"), 1, process.stderr)
         self.assertIn("Run it with --contrib", process.stderr)
 
 

@@ -1,0 +1,82 @@
+"""The sections of MIGRATION.md, which messages point at, for `mpls docs`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Section", "nearest", "section_text", "sections"]
+
+_HERE = Path(__file__).parent
+_NAME = "MIGRATION.md"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of MIGRATION.md.
+
+    Attributes:
+        anchor: what links and messages call it.
+        title: its heading.
+        level: the depth of the heading, 1 for that of the document.
+        lines: its lines, with the heading and with the sections within.
+    """
+
+    anchor: str
+    title: str
+    level: int
+    lines: tuple[str, ...]
+
+
+def sections() -> list[Section]:
+    """Return all sections, in their order.
+
+    Example:
+        >>> from mpls.documentation import sections
+        >>> [section.title for section in sections() if section.anchor == "as-of"]
+        ['as-of']
+    """
+    # In a wheel it is in the package, in a source tree beside it.
+    path = next(path for path in (_HERE / _NAME, _HERE.parent / _NAME) if path.exists())
+    lines = path.read_text(encoding="utf-8").splitlines()
+    headings = []
+    is_code = False
+    for number, line in enumerate(lines):
+        is_code ^= line.lstrip().startswith("```")
+        found = None if is_code else re.match(r"(#+) (.+)", line)
+        if found:
+            headings.append((number, len(found[1]), found[2]))
+    result = []
+    for place, (start, level, title) in enumerate(headings):
+        following = (each for each, other, _ in headings[place + 1 :] if other <= level)
+        result.append(Section(_anchor(title), title, level, tuple(lines[start : next(following, len(lines))])))
+    return result
+
+
+def section_text(name: str) -> str | None:
+    """Return the text of a section; None if there is none of the name.
+
+    Args:
+        name: its anchor, as messages have it: `"as-of"`, `"#as-of"` or `"MIGRATION.md#as-of"`.
+    """
+    anchor = _plain(name)
+    return next(("\n".join(each.lines).rstrip() for each in sections() if each.anchor == anchor), None)
+
+
+def nearest(name: str) -> Sequence[str]:
+    """Return the anchors that a name may have been meant for, the nearest first."""
+    anchors = [each.anchor for each in sections()]
+    name = _plain(name)
+    within = [anchor for anchor in anchors if name and name in anchor]
+    return list(dict.fromkeys([*difflib.get_close_matches(name, anchors, 3, 0.5), *within]))[:5]
+
+
+def _plain(name: str) -> str:
+    return name.rpartition("#")[2].strip().lower()
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
