@@ -6,12 +6,14 @@ from any other can catch `MplsError`.
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import sys
 import warnings
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from mpls.flags import Flag
 
@@ -166,6 +168,39 @@ def warn_user(message: str, category: type[Warning]) -> None:
     if issubclass(category, MplsDeprecationWarning) and _nobody_wrote_the_call.is_raised:
         return
     warnings.warn(message, category, stacklevel=_user_stacklevel())
+
+
+def advise_user(message: str, category: type[Warning]) -> None:
+    """Warn of what the originals said in the log: where all warnings are errors, say it there too.
+
+    `python -W error` did not break a program on them. Filters that name a class of mpls, a text or a module are obeyed.
+    """
+    if issubclass(category, MplsDeprecationWarning) and _nobody_wrote_the_call.is_raised:
+        return
+    level = _user_stacklevel()
+    if _is_error_like_all(message, category, sys._getframe(level - 1)):
+        logging.getLogger("tensorflow").warning(message)
+    else:
+        warnings.warn(message, category, stacklevel=level)
+
+
+def _is_error_like_all(message: str, category: type[Warning], frame: FrameType) -> bool:
+    """Return whether a warning would be raised, by a filter that knows nothing of it in particular."""
+    where = str(frame.f_globals.get("__name__"))
+    filters: Any = warnings.filters
+    for action, text, kind, module, line in filters:
+        wanted = ((text, message), (module, where))
+        if issubclass(category, kind) and line in (0, frame.f_lineno) and all(_matches(*each) for each in wanted):
+            is_ours = issubclass(kind, MplsWarning) or issubclass(kind, MplsDeprecationWarning)
+            is_particular = text or module or line or is_ours
+            return action == "error" and not is_particular
+    return False
+
+
+def _matches(pattern: Any, text: str) -> bool:
+    if pattern is None or isinstance(pattern, str):
+        return pattern in (None, text)
+    return pattern.match(text) is not None
 
 
 # Replicas of a strategy run in threads, whose outermost frames are Python's own.

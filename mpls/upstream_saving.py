@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.errors import MplsWarning, warn_user
+from mpls.errors import MplsWarning, advise_user
 from mpls.patches import Layer, Target, WhileNeeded
 
 __all__ = [
@@ -88,7 +88,7 @@ def _warn_of_change(what: str) -> None:
     if _has_warned_of_change:
         return
     _has_warned_of_change.add(True)
-    warn_user(
+    advise_user(
         f"mpls does not know {_RESTORE_MODULE}.{what} of TensorFlow {tf.__version__}: checkpoints are restored as "
         "TensorFlow does, and not looked at before. Call `mpls inspect PATH` before, and report it, please. "
         "See MIGRATION.md#refused-files",

@@ -8,7 +8,7 @@ import mpls.keras
 from mpls.core import dialect
 from mpls.core import loss_scale as loss_scales
 from mpls.core.loss_scale import LossScale
-from mpls.errors import ArgumentValueError, MplsDeprecationWarning, error_text, warn_user, without_deprecations
+from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
 from mpls.keras.arguments import check_settings, is_translatable, translate_loss_scale, translated
 from mpls.keras.config_reading import refuse_unknown_keys
 from mpls.keras.families import ModuleName
@@ -80,7 +80,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
             super().__init__(optimizer, **settings)
             # Its variables are there, as in TF 2.4 to 2.8, and Savers have to know them.
             vars(self)["_replaced_loss_scale"] = loss_scale if isinstance(loss_scale, loss_scales.LossScale) else None
-        warn_user(
+        advise_user(
             f"{_SUBJECT} is deprecated. {_replacement(settings)}. See MIGRATION.md#experimental",
             MplsDeprecationWarning,
         )

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.graph import as_written
-from mpls.errors import CallOrderError, MplsWarning, warn_user
+from mpls.errors import CallOrderError, MplsWarning, advise_user
 
 GET_SCALED_LOSS = "get_scaled_loss"
 GET_UNSCALED_GRADIENTS = "get_unscaled_gradients"
@@ -75,7 +75,7 @@ class ScalingCalls:
         forgotten = [call for call in SCALING if call not in self.ever]
         if not forgotten or not self.is_first_warning():
             return
-        warn_user(
+        advise_user(
             f"LossScaleOptimizer: apply_gradients() was called, but {'() and '.join(forgotten)}() never was, so the "
             "gradients that are applied are not those of the loss, or were computed without loss scaling. "
             "In a custom loop:\n"

@@ -61,7 +61,7 @@ class RecordedConfigsTest(unittest.TestCase):
         for cls in (Ours, Experimental):
             with warnings.catch_warnings():
                 # No call of the user's is deprecated here.
-                warnings.simplefilter("error")
+                warnings.simplefilter("error", mpls.errors.MplsDeprecationWarning)
                 self.check(cls.from_config(config), name, cls)
         self.assertEqual(config, before)
 

@@ -22,6 +22,7 @@ EXCEPTIONS = {
     "CallOrderError": (RuntimeError,),
     "GraphStateError": (NotImplementedError,),
     "MissingFileError": (FileNotFoundError,),
+    "MissingPackageError": (ImportError,),
     "NotPicklableError": (pickle.PicklingError,),
     "ReplicaContextError": (ValueError,),
     "SavedStateError": (ValueError,),

@@ -200,7 +200,7 @@ class ConfigTest(unittest.TestCase):
         config = json.loads(json.dumps(optimizer.get_config()))
         self.assertEqual(set(config), {"inner_optimizer", "dynamic", "initial_scale", "dynamic_growth_steps"})
         with warnings.catch_warnings():
-            warnings.simplefilter("error")
+            warnings.simplefilter("error", mpls.errors.MplsDeprecationWarning)
             again = Experimental.from_config(config)
         self.assertIsInstance(again, Experimental)
         self.assertIs(type(again), type(optimizer))

@@ -13,6 +13,8 @@ import mpls
 PROGRAM = """
 import warnings
 warnings.simplefilter("error", FutureWarning)
+import mpls.errors
+warnings.simplefilter("error", mpls.errors.MplsDeprecationWarning)
 import numpy as np
 import tensorflow as tf
 import mpls.experimental, mpls.keras

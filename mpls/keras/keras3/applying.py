@@ -12,7 +12,7 @@ from mpls.core.dialect import Dialect
 from mpls.core.graph import as_written
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.step import scaled_step
-from mpls.errors import ArgumentValueError, MplsWarning, error_text, warn_user
+from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.keras.aggregation import as_pairs, own_aggregation
 from mpls.keras.calls import GET_SCALED_LOSS, SCALE_LOSS, ScalingCalls
 from mpls.keras.keras3 import ops
@@ -254,7 +254,7 @@ class Applying:
         refuse_factor(self._optimizer)
         if not self._calls.ever & {SCALE_LOSS, GET_SCALED_LOSS} and self._calls.is_first_warning():
             unscaled = "divided by a loss scale that the loss was not multiplied by" if is_scaled else "not scaled"
-            warn_user(
+            advise_user(
                 f"LossScaleOptimizer: {method}() was called, but neither scale_loss() nor get_scaled_loss() ever was, "
                 f"so the gradients are {unscaled}. In a custom loop:\n"
                 "    with tf.GradientTape() as tape:\n"
