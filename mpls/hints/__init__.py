@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from mpls.hints.failures import Failure
 from mpls.hints.sites import original, site_of
-from mpls.hints.table import ROWS, Failure, Row
+from mpls.hints.table import ROWS, Row
 
 __all__ = ["hint_of"]
 
@@ -40,8 +41,13 @@ def _line(row: Row, says: bool | str, function: Any) -> str:
 
 
 def _advice(option: str, function: Any) -> str:
-    name, _, value = option.removeprefix("--").partition(" ")
-    argument = name.replace("-", "_")
-    if function is not None and argument in inspect.signature(function).parameters:
-        return f"Call mpls.install({argument}={repr(value) if value else True})"
+    options = [each.partition(" ") for each in option.removeprefix("--").split(" --")]
+    arguments = {name.replace("-", "_"): value for name, _, value in options}
+    if function is not None and arguments.keys() <= inspect.signature(function).parameters.keys():
+        shown = (f"{name}={_argument(value)}" for name, value in arguments.items())
+        return f"Call mpls.install({', '.join(shown)})"
     return f"Run it with {'' if function is None else 'mpls run '}{option}"
+
+
+def _argument(value: str) -> str:
+    return (value if value.isdigit() else repr(value)) if value else "True"

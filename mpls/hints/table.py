@@ -3,68 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import mpls.hints.keras as keras
+from mpls.hints.failures import Failure
 from mpls.hints.gone import CONTRIB, REMOVED
-from mpls.hints.sites import Site
-from mpls.importing.users import may_mention
 
-__all__ = ["ROWS", "Failure", "Row"]
+__all__ = ["ROWS", "Row"]
 
-_V2_API = "tensorflow._api.v2"
 # Attributes that the LossScale object had which `opt.loss_scale` was up to TF 2.3, and that no tensor ever had.
 _OF_LOSS_SCALES = {
     *("_current_loss_scale", "_num_good_steps", "_increment_period", "_initial_loss_scale", "_multiplier"),
     *("increment_period", "initial_loss_scale", "multiplier", "update", "get_config"),
 }
-_SCALING = ("get_scaled_loss", "get_unscaled_gradients")
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An error with what is known of its circumstances.
-
-    Attributes:
-        error: the error; of one in a `tf.function`, that which was raised first.
-        site: the place in the user's code.
-        settings: the arguments of `install` that are in force.
-    """
-
-    error: BaseException
-    site: Site
-    settings: Mapping[str, Any]
-
-    @property
-    def missing(self) -> tuple[Any, str]:
-        """The object that lacks an attribute, and the attribute; None and no name for another error."""
-        is_missing = isinstance(self.error, AttributeError) and isinstance(self.error.name, str)
-        return (self.error.obj, self.error.name) if is_missing else (None, "")  # type: ignore[attr-defined]
-
-    @property
-    def missing_paths(self) -> tuple[str, ...]:
-        """What was not found in TensorFlow, with what would have been read of it, as `tf.contrib.slim.nets`."""
-        module, names = self.site.imports
-        if isinstance(self.error, ImportError):
-            name = getattr(self.error, "name", None) or ""
-            path = module if f"{module}.".startswith(f"{name}.") else name
-            paths = [f"{path}.{each}" for each in names] if path == module and names else [path]
-        else:
-            holder, attribute = self.missing
-            if not isinstance(holder, ModuleType):
-                return ()
-            rest = self.site.reads[self.site.reads.index(attribute) :] if attribute in self.site.reads else (attribute,)
-            paths = [".".join((holder.__name__, *rest))]
-        return tuple(_short(each) for each in paths if each.partition(".")[0] == "tensorflow")
-
-
-def _short(path: str) -> str:
-    for prefix in (_V2_API, "tensorflow.compat.v1", "tensorflow.compat.v2", "tensorflow"):
-        if f"{path}.".startswith(f"{prefix}."):
-            return f"tf{path[len(prefix) :]}"
-    return path
 
 
 @dataclass(frozen=True)
@@ -111,19 +65,6 @@ def _reads_of_a_loss_scale(failure: Failure) -> bool:
     is_private = name.startswith("_") and "loss_scale" not in failure.site.reads
     is_certain = is_private or _is_experimental_wrapper(failure.site.owner("loss_scale"))
     return isinstance(holder, _tensors()) and is_certain
-
-
-def _is_wrapper_of_keras_3(value: Any) -> bool:
-    homes = {each.__module__.partition(".")[0] for each in type(value).__mro__ if each.__name__ == "LossScaleOptimizer"}
-    return homes == {"keras"}
-
-
-def _scales_with_keras_3(failure: Failure) -> bool:
-    holder, name = failure.missing
-    if failure.settings.get("replace_existing") or name not in _SCALING or not _is_wrapper_of_keras_3(holder):
-        return False
-    # One that `compile` has made comes from Keras itself, whatever the names mean.
-    return may_mention(["LossScaleOptimizer"], where_unknown=False, also_in=[failure.site.frame.f_code.co_filename])
 
 
 def _needs_contrib(failure: Failure) -> bool:
@@ -194,13 +135,32 @@ ROWS = (
         "as-of",
     ),
     Row(
-        _scales_with_keras_3,
+        keras.scales_with_class_of_keras_3,
         "the LossScaleOptimizer of Keras 3 is another class, and has no such method",
         "--replace-existing",
+    ),
+    Row(
+        keras.scales_with_wrapper_of_compile,
+        "compile of Keras 3 has wrapped this optimizer, by a class that has no such method",
+        "--keras 2",
+        "keras-2",
     ),
     Row(_needs_contrib, "tf.contrib.mixed_precision is put back if it is asked for", "--contrib", "contrib"),
     Row(_needs_other_contrib, "", anchor="removed-with-tf-1"),
     Row(_has_been_removed, "", anchor="removed-with-tf-1"),
+    Row(
+        keras.needs_legacy_optimizers_of_keras_2,
+        "optimizers have had this up to TF 2.10",
+        "--legacy-optimizers",
+        "keras-2",
+    ),
+    Row(
+        keras.needs_legacy_optimizers,
+        "optimizers have had this up to TF 2.10",
+        "--keras 2 --legacy-optimizers",
+        "keras-2",
+    ),
+    Row(keras.needs_keras_2, "Keras 3 has no such thing, Keras 2 had", "--keras 2", "keras-2"),
     Row(_needs_v1, "this is a name of TF 1", "--v1"),
     Row(_makes_placeholders, "this is a program of TF 1, whose graphs TF 2 does not build by itself", "--v1"),
 )

@@ -14,6 +14,11 @@ import tf_keras
 opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.5), "dynamic")
 """
 
+SGD = """
+import tensorflow as tf
+opt = tf.keras.optimizers.SGD(0.1)
+"""
+
 
 class Case(NamedTuple):
     """A program that ends in an error.
@@ -93,7 +98,32 @@ CASES = {
     ),
     "mnist": Case("from tensorflow.examples.tutorials.mnist import input_data", "tf.keras.datasets"),
     "scikit": Case("from tensorflow.keras.wrappers.scikit_learn import KerasClassifier", "scikeras"),
+    "decayed": Case(SGD + "opt._decayed_lr(tf.float32)", "--keras 2 --legacy-optimizers", "--legacy-optimizers"),
+    "updates": Case(SGD + "opt.get_updates", "--keras 2 --legacy-optimizers", "--legacy-optimizers"),
+    "weights": Case(SGD + "opt.get_weights()", "--keras 2 --legacy-optimizers", "--legacy-optimizers"),
+    "hyper": Case(
+        "import tensorflow as tf\nclass Own(tf.keras.optimizers.SGD):\n    pass\nOwn(0.1)._get_hyper('learning_rate')",
+        "--keras 2 --legacy-optimizers",
+        "--legacy-optimizers",
+    ),
+    "decayed_of_tf_keras": Case(
+        "import tf_keras\ntf_keras.optimizers.SGD(0.1)._decayed_lr('float32')", "with --legacy-optimizers"
+    ),
+    "lr": Case("import tensorflow as tf\ntf.keras.optimizers.Adam(lr=0.1)", "with --keras 2", "--keras"),
+    "legacy": Case("import tensorflow as tf\ntf.keras.optimizers.legacy.SGD(0.1)", "with --keras 2", "--keras"),
+    "layers": Case(
+        "import tensorflow as tf\ntf.compat.v1.layers.dense(tf.ones([1, 1]), 1)", "with --keras 2", "--keras"
+    ),
+    "phase": Case("import tensorflow as tf\ntf.keras.backend.learning_phase()", "with --keras 2", "--keras"),
+    "experimental_layers": Case(
+        "from tensorflow.keras.layers.experimental import preprocessing", "with --keras 2", "--keras"
+    ),
     # What looks alike, and has another cause.
+    "typo_of_keras": Case("import tensorflow as tf\ntf.keras.backend.learning_fase()"),
+    "own_lr": Case("raise ValueError(\"Argument(s) not recognized: {'lr': 1}\")"),
+    "other_argument": Case("import tensorflow as tf\ntf.keras.optimizers.Adam(rl=0.1)"),
+    "own_decayed": Case("class Optimizer: pass\nOptimizer()._decayed_lr"),
+    "typo_of_optimizer": Case(SGD + "opt._decayed_lrs"),
     "call_of_own_tensor": Case("import tensorflow as tf\nscale = tf.constant(1.0)\nscale()"),
     "call_of_own_attribute": Case(
         "import tensorflow as tf\nclass Own:\n    loss_scale = tf.constant(1.0)\nOwn().loss_scale()"
@@ -125,10 +155,9 @@ import mpls.hints
 import mpls
 
 now = mpls.installed()
-settings = {name: getattr(now, name) for name in ("as_of", "contrib", "replace_existing")}
-settings["v1"] = sys.argv[1] == "v1"
+settings = now.settings
 results = {}
-for name in sys.argv[2:]:
+for name in sys.argv[1:]:
     try:
         importlib.import_module(name)
         results[name] = None
@@ -140,11 +169,13 @@ print(json.dumps(results))
 
 def outcomes(names: list[str], *options: str) -> dict[str, list[str] | None]:
     with Programs(driver=DRIVER, **{f"case_{name}": CASES[name].source for name in names}) as programs:
-        mode = "v1" if "--v1" in options else "v2"
-        process = programs.run("-m", "mpls", "run", *options, "driver.py", mode, *(f"case_{name}" for name in names))
+        process = programs.run("-m", "mpls", "run", *options, "driver.py", *(f"case_{name}" for name in names))
     assert process.returncode == 0, process.stderr
     results = json.loads(process.stdout.splitlines()[-1])
     return {name: results[f"case_{name}"] for name in names}
+
+
+KERAS_2 = ["--keras", "2", "--legacy-optimizers"]
 
 
 class HintsTest(unittest.TestCase):
@@ -161,7 +192,7 @@ class HintsTest(unittest.TestCase):
                     self.assertIsNone(hint, error)
 
     def test_options_cure_what_they_are_named_for(self) -> None:
-        for options in (["--as-of", "2.3", "--contrib", "--replace-existing"], ["--v1"]):
+        for options in (["--as-of", "2.3", "--contrib", "--replace-existing"], ["--v1"], KERAS_2):
             names = [name for name, case in CASES.items() if case.cure in options]
             self.assertGreater(len(names), 6)
             for name, found in outcomes(names, *options).items():
@@ -182,7 +213,7 @@ if sys.argv[1] == "wrapped by compile":
     tf.keras.mixed_precision.set_global_policy("mixed_float16")
     model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    model.optimizer.get_scaled_loss(1.0)
+    model.optimizer.get_scaled_loss(tf.constant(1.0))
 else:
     tf.contrib.mixed_precision.LossScaleManager
 """
@@ -195,9 +226,11 @@ class ShownTest(unittest.TestCase):
         with Programs(program=ENDS) as programs:
             process = programs.run("-m", "mpls", "run", "program.py", "x")
             wrapped = programs.run("-m", "mpls", "run", "program.py", "wrapped by compile")
+            cured = programs.run("-m", "mpls", "run", "--keras", "2", "program.py", "wrapped by compile")
         *_, error, hint = process.stderr.splitlines()
         self.assertEqual(error, "AttributeError: module 'tensorflow' has no attribute 'contrib'")
         self.assertIn("Run it with --contrib", hint)
-        self.assertTrue(
-            wrapped.stderr.splitlines()[-1].startswith("AttributeError: 'LossScaleOptimizer'"), wrapped.stderr
-        )
+        *_, error, hint = wrapped.stderr.splitlines()
+        self.assertEqual(error, "AttributeError: 'LossScaleOptimizer' object has no attribute 'get_scaled_loss'")
+        self.assertIn("compile of Keras 3 has wrapped this optimizer", hint)
+        self.assertEqual(cured.returncode, 0, cured.stderr)

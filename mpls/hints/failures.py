@@ -1,0 +1,58 @@
+"""What is known of an error that a program ends in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from mpls.hints.sites import Site
+
+__all__ = ["Failure"]
+
+_V2_API = "tensorflow._api.v2"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error with what is known of its circumstances.
+
+    Attributes:
+        error: the error; of one in a `tf.function`, that which was raised first.
+        site: the place in the user's code.
+        settings: the arguments of `install` that are in force.
+    """
+
+    error: BaseException
+    site: Site
+    settings: Mapping[str, Any]
+
+    @property
+    def missing(self) -> tuple[Any, str]:
+        """The object that lacks an attribute, and the attribute; None and no name for another error."""
+        is_missing = isinstance(self.error, AttributeError) and isinstance(self.error.name, str)
+        return (self.error.obj, self.error.name) if is_missing else (None, "")  # type: ignore[attr-defined]
+
+    @property
+    def missing_paths(self) -> tuple[str, ...]:
+        """What was not found in TensorFlow, with what would have been read of it, as `tf.contrib.slim.nets`."""
+        module, names = self.site.imports
+        if isinstance(self.error, ImportError):
+            name = getattr(self.error, "name", None) or ""
+            path = module if f"{module}.".startswith(f"{name}.") else name
+            paths = [f"{path}.{each}" for each in names] if path == module and names else [path]
+        else:
+            holder, attribute = self.missing
+            if not isinstance(holder, ModuleType):
+                return ()
+            rest = self.site.reads[self.site.reads.index(attribute) :] if attribute in self.site.reads else (attribute,)
+            paths = [".".join((holder.__name__, *rest))]
+        return tuple(_short(each) for each in paths if each.partition(".")[0] == "tensorflow")
+
+
+def _short(path: str) -> str:
+    for prefix in (_V2_API, "tensorflow.compat.v1", "tensorflow.compat.v2", "tensorflow"):
+        if f"{path}.".startswith(f"{prefix}."):
+            return f"tf{path[len(prefix) :]}"
+    return path
