@@ -123,17 +123,27 @@ PROGRAMS = {
 
 # What the first try names on standard error, and the second succeeds with.
 HINTED = {
-    "import_star": "--as-of 2.3",
-    "scale_shared": "--as-of 2.3",
-    "save_savedmodel": "--keras 2",
+    "strings_toolkit": "--as-of 2.3",
 }
+
+# What neither their source nor an error tells: the first try prints something else, or fails; with `options` it is right.
+UNTOLD = (
+    # The name of the wrapper's class, which is another over the optimizers since TF 2.11.
+    "fit_two_outputs",
+    # What an H5 file keeps of the optimizers since TF 2.11.
+    "save_h5_resume",
+    # A folder to save to, where Keras 3 has files.
+    "save_savedmodel",
+    # Whether the loss scale is the object that the wrapper was given.
+    "scale_shared",
+)
 
 # What TensorFlow lacks today, whatever the options.
 CANNOT = {
-    # A method of variables that were not resources.
+    # A method of variables.
     "accumulate_graph": "initialized_value",
     # Policies that TensorFlow took out before the API.
     "old_policies": "name must not be one that TensorFlow removed",
 }
 
-__all__ = ["CANNOT", "HINTED", "PROGRAMS", "TF_KERAS", "Program"]
+__all__ = ["CANNOT", "HINTED", "PROGRAMS", "TF_KERAS", "UNTOLD", "Program"]

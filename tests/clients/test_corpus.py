@@ -1,7 +1,6 @@
-"""Every client by `mpls run` alone, without an option, beside what the release of its time printed.
+"""Every client by `mpls run`, with what `mpls.reading` tells from its source, beside what the release of its time printed.
 
-What `mpls run` cannot choose by itself it names on standard error; with that, the second try has to succeed. README has
-the counts.
+What that does not find, `mpls run` names on standard error; with it, the second try has to succeed. README has the counts.
 """
 
 from __future__ import annotations
@@ -19,20 +18,24 @@ from typing import Any
 import pytest
 from parameterized import parameterized
 
+from mpls.reading import Reading, script
+
 from . import running
 from .comparing import differences
-from .corpus import CANNOT, HINTED, PROGRAMS
+from .corpus import CANNOT, HINTED, PROGRAMS, UNTOLD
 from .record import HERE, environment, lines_of, path_of, releases_of
 
 ROOT = HERE.parents[1]
 
-FIRST = [name for name in PROGRAMS if name not in HINTED and name not in CANNOT]
+FIRST = [name for name in PROGRAMS if name not in {*HINTED, *UNTOLD, *CANNOT}]
 # In a run of all tests: one of TF 1, of each way to need another Keras, of a library beside the program, and of a hint.
 QUICK = ("graph_decay", "optimizer_lamb", "hvd_keras_fit", "import_by_string", "scale_subclass")
 
 
 def _run(name: str, *options: str) -> subprocess.CompletedProcess[str]:
-    words = [word for option in options for word in option.split(" ")]
+    told = [choice.flag for choice in Reading(script(str(path_of(name)))).decide().choices]
+    given = {option.split(" ")[0] for option in options}
+    words = " ".join([*options, *(flag for flag in told if flag.split(" ")[0] not in given)]).split()
     command = [sys.executable, "-m", "mpls", "run", *words, str(path_of(name))]
     settings = {key: value for key, value in environment().items() if key != "PYTHONWARNINGS"}
     settings["PYTHONPATH"] = str(ROOT)
@@ -79,6 +82,13 @@ class HintTest(_Corpus):
         self.assertIn(HINTED[name], first.stderr)
         self.succeeds(name, HINTED[name])
 
+    @parameterized.expand(UNTOLD, name_func=_name)
+    def test_what_nothing_tells(self, name: str) -> None:
+        first = _run(name)
+        self.assertTrue(first.returncode or _differences(name, first.stdout), "something tells it now")
+        self.assertNotIn("mpls run:", first.stderr)
+        self.succeeds(name, *PROGRAMS[name].options)
+
     @parameterized.expand(CANNOT, name_func=_name)
     def test_what_tensorflow_lacks(self, name: str) -> None:
         done = _run(name, *PROGRAMS[name].options)
@@ -92,7 +102,7 @@ class CountsTest(unittest.TestCase):
     def counts(self) -> dict[str, list[int]]:
         counts: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0, 0, 0])
         for name, program in PROGRAMS.items():
-            outcome = 2 if name in HINTED else 3 if name in CANNOT else 1
+            outcome = 1 if name in FIRST else 2 if name in HINTED else 3
             for style in (program.style, "all"):
                 counts[style][0] += 1
                 counts[style][outcome] += 1
