@@ -126,7 +126,7 @@ HINTED = {
     "strings_toolkit": "--as-of 2.3",
 }
 
-# What neither their source nor an error tells: the first try prints something else, or fails; with `options` it is right.
+# What neither the source nor an error tells: the first try prints something else, or fails; with `options` it is right.
 UNTOLD = (
     # The name of the wrapper's class, which is another over the optimizers since TF 2.11.
     "fit_two_outputs",

@@ -1,6 +1,7 @@
-"""Every client by `mpls run`, with what `mpls.reading` tells from its source, beside what the release of its time printed.
+"""Every client by `mpls run`, with what `mpls.reading` tells from its source, beside what its release printed.
 
-What that does not find, `mpls run` names on standard error; with it, the second try has to succeed. README has the counts.
+What that does not find, `mpls run` names on standard error; with it, the second try has to succeed. README has the
+counts.
 """
 
 from __future__ import annotations
