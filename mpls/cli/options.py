@@ -121,6 +121,9 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--children", action="store_true", help="have other Python programs that the program starts get the names too"
     )
+    run.add_argument(
+        "--no-auto", action="store_true", help="choose none of these options by what the program's source tells"
+    )
     run.add_argument("--report", action="store_true", help="print the historical names that the program has read")
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 
 from mpls.children import begin, hand_down_to_all
+from mpls.cli.choosing import choose
 from mpls.cli.options import options_of_mpls
 from mpls.errors import MplsError, printable
 from mpls.hints.announcing import say
@@ -37,6 +38,7 @@ def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return USAGE_ERROR
+    choose(options)
     report = Report() if options.report else None
     settings = {name: getattr(options, name) for name in _SETTINGS}
     try:

@@ -1,7 +1,7 @@
-"""Every client by `mpls run`, with what `mpls.reading` tells from its source, beside what its release printed.
+"""Every client by `mpls run`, without an option, beside what its release printed.
 
-What that does not find, `mpls run` names on standard error; with it, the second try has to succeed. README has the
-counts.
+What it does not choose by itself, `mpls run` names on standard error; with it, the second try has to succeed. README
+has the counts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from typing import Any
 import pytest
 from parameterized import parameterized
 
-from mpls.reading import Reading, script
-
 from . import running
 from .comparing import differences
 from .corpus import CANNOT, HINTED, PROGRAMS, UNTOLD
@@ -34,9 +32,7 @@ QUICK = ("graph_decay", "optimizer_lamb", "hvd_keras_fit", "import_by_string", "
 
 
 def _run(name: str, *options: str) -> subprocess.CompletedProcess[str]:
-    told = [choice.flag for choice in Reading(script(str(path_of(name)))).decide().choices]
-    given = {option.split(" ")[0] for option in options}
-    words = " ".join([*options, *(flag for flag in told if flag.split(" ")[0] not in given)]).split()
+    words = " ".join(options).split()
     command = [sys.executable, "-m", "mpls", "run", *words, str(path_of(name))]
     settings = {key: value for key, value in environment().items() if key != "PYTHONWARNINGS"}
     settings["PYTHONPATH"] = str(ROOT)

@@ -240,7 +240,7 @@ class NamesTest(unittest.TestCase):
 
     def test_v1_and_contrib(self) -> None:
         with Programs(program=TF1, helper="import tensorflow as tf") as programs:
-            process = programs.run("-m", "mpls", "run", "--v1", "--contrib", "--report", "program.py")
+            process = programs.run("-m", "mpls", "run", "--no-auto", "--v1", "--contrib", "--report", "program.py")
         self.assertEqual(process.returncode, 0, process.stderr)
         self.assertEqual(
             process.stdout.splitlines(),

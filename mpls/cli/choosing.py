@@ -1,0 +1,62 @@
+"""The options that `mpls run` chooses by itself, by what the source of a program tells."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from mpls.errors import printable
+from mpls.importing.keras2 import VARIABLE, is_keras_2
+from mpls.reading import Choice, Decision, Reading, code, module, script
+
+__all__ = ["choose"]
+
+
+def choose(options: argparse.Namespace) -> None:
+    """Set the options that a program needs and the user has not given, and say which on standard error.
+
+    A program that comes by standard input is not read, nor one with `--no-auto`.
+
+    Args:
+        options: what the command line has; the options are set there.
+    """
+    if options.no_auto or options.script == "-":
+        return
+    given = options.keras or _keras_of_environment()
+    decision = _reading(options).decide(given)
+    chosen = [choice for choice in decision.choices if not _is_given(options, choice, given)]
+    for choice in chosen:
+        setattr(options, choice.option, choice.value)
+    line = _line(chosen, decision, options, given)
+    if line:
+        print(printable(f"mpls run: {line}"), file=sys.stderr)
+
+
+def _reading(options: argparse.Namespace) -> Reading:
+    if options.module is not None:
+        return Reading(module(options.module))
+    return Reading(code(options.code, "-c")) if options.code is not None else Reading(script(options.script))
+
+
+def _is_given(options: argparse.Namespace, choice: Choice, keras: int | None) -> bool:
+    return bool(getattr(options, choice.option)) or (choice.option == "keras" and keras is not None)
+
+
+def _keras_of_environment() -> int | None:
+    value = os.environ.get(VARIABLE)
+    return None if not value else 2 if is_keras_2(value) else 3
+
+
+def _line(chosen: list[Choice], decision: Decision, options: argparse.Namespace, keras: int | None) -> str:
+    parts = []
+    if chosen:
+        reasons = dict.fromkeys(f"{choice.sign.where} {choice.sign.what}" for choice in chosen)
+        parts.append(f"chose {' '.join(choice.flag for choice in chosen)} ({', '.join(reasons)})")
+    for each in decision.disagreements:
+        if not getattr(options, each.option) and not (each.option == "keras" and keras is not None):
+            first, second = each.signs
+            flag = f"--{each.option.replace('_', '-')}"
+            signs = f"{first.where} {first.what}, but {second.where} {second.what}"
+            parts.append(f"left {flag} to you, as its lines disagree: {signs}")
+    return "; ".join([*parts, "--no-auto switches this off"]) if parts else ""

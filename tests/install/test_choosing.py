@@ -1,0 +1,169 @@
+"""Options that `mpls run` chooses by itself: what wins over them, and what it says."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from typing import Any
+from unittest import mock
+
+import pytest
+from parameterized import parameterized
+
+from mpls.cli.choosing import choose
+from mpls.cli.options import parser, split
+
+EXPERIMENTAL = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
+OBJECTS = f"""import tensorflow as tf
+opt = {EXPERIMENTAL}(tf.keras.optimizers.SGD(0.5), "dynamic")
+print(opt.loss_scale())
+"""
+GRAPH = """import tensorflow as tf
+x = tf.placeholder(tf.float32)
+"""
+CONTRIB = """import tensorflow as tf
+x = tf.placeholder(tf.float32)
+manager = tf.contrib.mixed_precision.FixedLossScaleManager(8)
+"""
+REPLACED = """import tensorflow as tf
+opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5))
+opt.get_scaled_loss(tf.constant(1.0))
+"""
+NEW = "import tensorflow as tf\nprint(tf.__version__)\n"
+DISAGREEING = """import tensorflow as tf
+x = tf.placeholder(tf.float32)
+with tf.GradientTape() as tape:
+    pass
+"""
+ALL = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
+
+
+class ChoosingTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        before = os.getcwd()
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, before)
+
+    def choose(self, *words: str, variable: str | None = None) -> tuple[dict[str, Any], str]:
+        options = parser().parse_args(split(["run", *words])[0])
+        said = io.StringIO()
+        settings = {} if variable is None else {"TF_USE_LEGACY_KERAS": variable}
+        with mock.patch.dict(os.environ, settings), contextlib.redirect_stderr(said):
+            if variable is None:
+                os.environ.pop("TF_USE_LEGACY_KERAS", None)
+            choose(options)
+        return {name: value for name in ALL if (value := getattr(options, name))}, said.getvalue()
+
+    def write(self, source: str, name: str = "train.py") -> str:
+        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / name).write_text(source)
+        return name
+
+    @parameterized.expand(
+        [
+            ("objects", OBJECTS, {"as_of": "2.3", "keras": 2, "legacy_optimizers": True}, "calls .loss_scale()"),
+            ("graph", GRAPH, {"v1": True}, "uses tf.placeholder"),
+            ("contrib", CONTRIB, {"v1": True, "contrib": True}, "uses tf.contrib.mixed_precision"),
+            ("keras 2", REPLACED, {"keras": 2}, "calls .get_scaled_loss()"),
+        ]
+    )
+    def test_one_line_says_what_and_why(self, name: str, source: str, expected: dict[str, Any], why: str) -> None:
+        chosen, said = self.choose(self.write(source))
+        self.assertEqual(chosen, expected)
+        self.assertEqual(said.count("\n"), 1)
+        self.assertRegex(said, r"^mpls run: chose --.* \(train\.py:\d .*\); --no-auto switches this off$")
+        self.assertIn(why, said)
+        for option in expected:
+            self.assertIn(f"--{option.replace('_', '-')}", said)
+
+    @parameterized.expand([("needs nothing", NEW), ("broken", "import tensorflow as\n"), ("empty", "")])
+    def test_nothing_is_said_of_a_program(self, name: str, source: str) -> None:
+        self.assertEqual(self.choose(self.write(source)), ({}, ""))
+
+    @parameterized.expand([("missing.py",), ("-",), ("folder",)])
+    def test_nothing_is_said_where_no_source_is(self, path: str) -> None:
+        (self.folder / "folder").mkdir()
+        self.assertEqual(self.choose(path), ({}, ""))
+
+    def test_it_can_be_switched_off(self) -> None:
+        self.assertEqual(self.choose("--no-auto", self.write(OBJECTS)), ({}, ""))
+
+    @parameterized.expand(
+        [
+            (["--as-of", "2.2"], {"as_of": "2.2", "keras": 2, "legacy_optimizers": True}),
+            (["--keras", "3"], {"as_of": "2.3", "keras": 3}),
+            (["--keras", "2"], {"as_of": "2.3", "keras": 2, "legacy_optimizers": True}),
+            (["--keras", "3", "--as-of", "2.2"], {"as_of": "2.2", "keras": 3}),
+            (["--legacy-optimizers"], {"as_of": "2.3", "keras": 2, "legacy_optimizers": True}),
+            (["--contrib"], {"as_of": "2.3", "keras": 2, "legacy_optimizers": True, "contrib": True}),
+        ]
+    )
+    def test_what_the_user_gives_wins(self, words: list[str], expected: dict[str, Any]) -> None:
+        chosen, said = self.choose(*words, self.write(OBJECTS))
+        self.assertEqual(chosen, expected)
+        choices = said.partition("(")[0]
+        for word in words[::2]:
+            self.assertNotIn(f"{word} ", f"{choices} ")
+
+    def test_what_follows_from_it(self) -> None:
+        chosen, said = self.choose("--keras", "3", self.write(REPLACED))
+        self.assertEqual(chosen, {"keras": 3, "replace_existing": True})
+        self.assertIn("chose --replace-existing (train.py:3 calls .get_scaled_loss())", said)
+
+    @parameterized.expand([("1", {"as_of": "2.3", "legacy_optimizers": True}), ("0", {"as_of": "2.3"})])
+    def test_the_environment_wins(self, variable: str, expected: dict[str, Any]) -> None:
+        chosen, said = self.choose(self.write(OBJECTS), variable=variable)
+        self.assertEqual(chosen, expected)
+        self.assertNotIn("--keras", said)
+
+    def test_where_lines_disagree_nothing_is_chosen(self) -> None:
+        name = self.write(DISAGREEING)
+        chosen, said = self.choose(name)
+        self.assertEqual(chosen, {})
+        self.assertEqual(said.count("\n"), 1)
+        self.assertRegex(said, r"^mpls run: left --v1 to you, .*train\.py:2 uses tf\.placeholder, but train\.py:3 ")
+        self.assertEqual(self.choose("--v1", name), ({"v1": True}, ""))
+
+    def test_each_way_to_run(self) -> None:
+        self.write(GRAPH, "package/__main__.py")
+        self.write("", "package/__init__.py")
+        for words in (["package"], ["-m", "package"], ["-c", GRAPH], [str(self.folder / "package/__main__.py")]):
+            with self.subTest(words):
+                chosen, said = self.choose(*words)
+                self.assertEqual(chosen, {"v1": True})
+                self.assertIn("uses tf.placeholder", said)
+
+    def test_what_it_says_cannot_reach_the_terminal(self) -> None:
+        chosen, said = self.choose(self.write(GRAPH, "a\x1b[31mb.py"))
+        self.assertEqual(chosen, {"v1": True})
+        self.assertNotIn("\x1b", said)
+
+
+@pytest.mark.programs
+class ProgramTest(unittest.TestCase):
+    def test_children_and_the_program_itself_run_with_what_was_chosen(self) -> None:
+        program = OBJECTS + "print(tf.keras.__name__.partition('.')[0], issubclass(tf.keras.optimizers.SGD, "
+        program += "tf.keras.optimizers.legacy.Optimizer))\n"
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "train.py")
+            path.write_text(program)
+            command = [sys.executable, "-m", "mpls", "run", str(path)]
+            settings = {key: value for key, value in os.environ.items() if key != "TF_USE_LEGACY_KERAS"}
+            done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("32768", done.stdout)
+        self.assertTrue(done.stdout.endswith(" True\n"), done.stdout)
+        self.assertIn("mpls run: chose --keras 2 --legacy-optimizers --as-of 2.3", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
