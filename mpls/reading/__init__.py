@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mpls.reading.deciding import Choice, Decision, Disagreement, decide
+from mpls.reading.pins import pins_of
 from mpls.reading.programs import code, module, script
 from mpls.reading.signs import Sign, signs_of
 from mpls.reading.sources import Program
@@ -40,7 +41,7 @@ class Reading:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.uses = uses_of(program)
-        self.signs = signs_of(self.uses)
+        self.signs = [*signs_of(self.uses), *pins_of(program)]
 
     def decide(self, keras: int | None = None) -> Decision:
         """Decide which options it needs; none if it is larger than what is read.

@@ -1,0 +1,82 @@
+"""Which TensorFlow the files beside a program ask for."""
+
+from __future__ import annotations
+
+import unittest
+
+from parameterized import parameterized
+
+from mpls.reading import Reading, module, script
+
+from .programs import TF, WRAPPED, program
+
+PINS = [
+    ("tensorflow==2.2.0", "2.2"),
+    ("tensorflow-gpu == 2.1.*", "2.1"),
+    ("tensorflow[and-cuda]==2.3", "2.3"),
+    ("numpy\ntensorflow>=2.0,<2.3  # the API changed", "2.2"),
+    ("tensorflow<2.4.0", "2.3"),
+    ("tensorflow~=2.2.0", "2.2"),
+    ("tensorflow<=2.3.1", "2.3"),
+    ("tensorflow<2", "1.15"),
+    # Not that old.
+    ("tensorflow<2.4.2", None),
+    ("tensorflow>=2.2", None),
+    ("tensorflow~=2.2", None),
+    ("tensorflow==2", None),
+    ("tensorflow", None),
+    # Not TensorFlow, or not always.
+    ("tensorflow-addons==2.2", None),
+    ("tensorflow-datasets==2.1.0\nmy-tensorflow==2.2", None),
+    ("tensorflow==2.2; python_version < '3.8'", None),
+    ("# tensorflow==2.2", None),
+    ("tensorflow==2.2\ntensorflow==2.3", None),
+    ("git+https://example.org/tensorflow==2.2", None),
+]
+
+
+def as_of(source: str, **files: str) -> object:
+    with program(main=source) as path:
+        for name, text in files.items():
+            (path / name.replace("_", ".")).write_text(text)
+        return Reading(script("main.py")).decide().value("as_of")
+
+
+class PinsTest(unittest.TestCase):
+    @parameterized.expand(PINS)
+    def test_requirements(self, text: str, release: str | None) -> None:
+        self.assertEqual(as_of(WRAPPED, requirements_txt=text), release)
+
+    @parameterized.expand(
+        [
+            ("setup_py", "setup(\n    install_requires=[\n        'tensorflow==2.2.0',\n    ])"),
+            ("setup_cfg", "[options]\ninstall_requires =\n    tensorflow==2.2"),
+            ("pyproject_toml", '[project]\ndependencies = ["tensorflow==2.2"]'),
+            ("environment_yml", "dependencies:\n  - tensorflow-gpu=2.2\n"),
+        ]
+    )
+    def test_other_files(self, name: str, text: str) -> None:
+        self.assertEqual(as_of(WRAPPED, **{name: text}), "2.2")
+
+    def test_a_pin_says_which_keras_too(self) -> None:
+        source = TF + "tf.keras.optimizers.Adam(0.1)"
+        for text, expected in (
+            ("tensorflow==2.12", ["--keras 2"]),
+            ("tensorflow==2.10", ["--keras 2", "--legacy-optimizers"]),
+            ("tensorflow==2.16", []),
+        ):
+            with program(main=source) as path:
+                (path / "requirements.txt").write_text(text)
+                for found in (script("main.py"), module("main")):
+                    choices = Reading(found).decide().choices
+                    self.assertEqual([choice.flag for choice in choices], expected)
+            if choices:
+                self.assertEqual(str(choices[0].sign.where), "requirements.txt:1")
+                self.assertEqual(choices[0].sign.what, f"has {text}")
+
+    def test_a_pin_that_the_source_contradicts(self) -> None:
+        with program(main=WRAPPED + "opt.loss_scale()") as path:
+            (path / "requirements.txt").write_text("tensorflow==2.5")
+            decision = Reading(script("main.py")).decide()
+        self.assertIsNone(decision.value("as_of"))
+        self.assertEqual([each.option for each in decision.disagreements], ["as_of"])
