@@ -80,3 +80,10 @@ class PinsTest(unittest.TestCase):
             decision = Reading(script("main.py")).decide()
         self.assertIsNone(decision.value("as_of"))
         self.assertEqual([each.option for each in decision.disagreements], ["as_of"])
+
+    def test_pins_that_contradict_each_other_say_nothing(self) -> None:
+        with program(main=WRAPPED) as path:
+            (path / "requirements.txt").write_text("tensorflow==2.2\ntensorflow==2.3")
+            decision = Reading(script("main.py")).decide()
+        self.assertEqual([choice.flag for choice in decision.choices], ["--keras 2", "--legacy-optimizers"])
+        self.assertEqual(decision.disagreements, ())
