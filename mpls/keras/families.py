@@ -121,8 +121,8 @@ def set_class(instance: Any, cls: type) -> None:
 def _settle(cls: Any, family: Any) -> None:
     type.__setattr__(cls, _FAMILY, family)
     try:
-        # Python asks the metaclass for the order of the bases anew.
-        cls.__bases__ = cls.__bases__
+        # The metaclass says in which order they come.
+        cls.__bases__ = (*cls.__bases__, family)
     except TypeError:
         type.__delattr__(cls, _FAMILY)
         raise
@@ -132,7 +132,9 @@ def _settle(cls: Any, family: Any) -> None:
 
 def _twin(cls: Any, family: Any) -> type:
     names = {"__module__": vars(cls)["__module__"], "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-    return type(cls)(cls.__name__, (cls,), {**names, _FAMILY: family, _IS_TWIN: True})
+    twin: Any = type(cls)(cls.__name__, (cls,), {**names, _IS_TWIN: True})
+    _settle(twin, family)
+    return twin
 
 
 def is_own(cls: Any) -> bool:

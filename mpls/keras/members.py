@@ -55,8 +55,9 @@ class Members(Declared):
         return f"<{cls.__module__}.{cls.__name__ if is_own(cls) else cls.__qualname__} object at {id(self):#x}>"
 
     def __dir__(self) -> list[str]:
-        # Python looks at the bases that a class names, among which those of its family are not.
-        return [*{*super().__dir__(), *dir(type(self))}]
+        # Python looks at the bases of bases too, which may be those of another family.
+        shown = dir(type(self))
+        return [*{*super().__dir__(), *shown} - {*type.__dir__(type(self))}.difference(shown)]
 
     def _hands_on(self, name: str) -> bool:
         """Return whether an attribute that is set is a setting of the wrapped optimizer, and not one of this object."""

@@ -50,7 +50,8 @@ def _own_bases(cls: type) -> list[type]:
     """Return a class and its bases in order, without those of families."""
     if not isinstance(cls, LossScaleOptimizerMeta):
         return [*cls.__mro__]
-    bases = _merged([*map(_own_bases, cls.__bases__), cls.__bases__])
+    named = [base for base in cls.__bases__ if base is not family_of_class(cls)]
+    bases = _merged([*map(_own_bases, named), named])
     # `super(self.__class__, self)` in a method of the class that a twin stands for is to go on to what comes after it.
     return [bases[0], cls, *bases[1:]] if is_twin(cls) else [cls, *bases]
 

@@ -103,7 +103,8 @@ class WheelTest(unittest.TestCase):
     def test_document_and_what_runs_in_children_are_in_the_wheel(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
-            subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
             (path,) = pathlib.Path(folder).glob("*.whl")
             with zipfile.ZipFile(path) as wheel:
                 names = wheel.namelist()

@@ -14,7 +14,7 @@ from mpls.core.restoring import Restorable
 from mpls.errors import ArgumentValueError, error_text
 from mpls.keras.callers import H5_WEIGHTS_WRITER, is_asked_for_file
 from mpls.keras.delegation import CallableList, delegated
-from mpls.keras.families import public_class
+from mpls.keras.families import is_own, public_class
 from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.applying import Applying
@@ -291,7 +291,9 @@ def _unpickled(classes: tuple[type, ...], spoken: Dialect, archive: bytes, state
     before = of_block()
     set_block(spoken)
     try:
-        with keras.saving.custom_object_scope({each.__name__: each for each in classes}):
+        # The archive has the native wrapper's name in the place of those of mpls.
+        names = [Family.serialized_name if is_own(each) else each.__name__ for each in classes]
+        with keras.saving.custom_object_scope(dict(zip(names, classes, strict=True))):
             optimizer = _Native._unpickle_model(io.BytesIO(archive))
     finally:
         set_block(before)
