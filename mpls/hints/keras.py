@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ __all__ = [
     "needs_keras_2",
     "needs_legacy_optimizers",
     "needs_legacy_optimizers_of_keras_2",
+    "saves_to_a_folder",
     "scales_with_class_of_keras_3",
     "scales_with_wrapper_of_compile",
 ]
@@ -25,6 +27,13 @@ _OF_LEGACY_OPTIMIZERS = {
     *("_create_hypers", "_prepare_local", "_resource_apply_dense", "_resource_scatter_add", "_fallback_apply_state"),
     *("add_slot", "get_slot", "get_slot_names", "get_updates", "get_gradients", "get_weights", "set_weights"),
 }
+# How Keras 3 refuses a path, in `save`, `save_weights` and `ModelCheckpoint`.
+_REFUSED_PATHS = (
+    "Invalid filepath extension for saving.",
+    "The filename must end in `.weights.h5`.",
+    "the filepath provided must end in `.weights.h5`",
+    "The filepath provided must end in `.keras`",
+)
 # How Keras 3 is called, where the same in Keras 2 is the rest of the path.
 _KERAS_3 = ("keras._tf_keras.keras", "keras.api", "keras", "tensorflow.keras")
 
@@ -80,17 +89,29 @@ def needs_keras_2(failure: Failure) -> bool:
     return _is_refused_by_keras_3(failure.error) or any(map(_is_in_keras_2, _paths(failure)))
 
 
+def saves_to_a_folder(failure: Failure) -> bool:
+    """Return whether Keras 3 refuses a path to save to that has no extension, as those of folders have none."""
+    text = str(failure.error)
+    is_refused = _is_by_keras_3(failure.error) and any(each in text for each in _REFUSED_PATHS)
+    path = text.rpartition("filepath=")[2].removesuffix(".")
+    return _has_no_keras_2(failure) and is_refused and not os.path.splitext(path)[1]
+
+
 def _has_no_keras_2(failure: Failure) -> bool:
     return failure.settings.get("keras") != 2
 
 
 def _is_refused_by_keras_3(error: BaseException) -> bool:
-    last = frames_of(error.__traceback__)[-1].tb_frame.f_globals.get("__name__", "").partition(".")[0]
-    if last not in ("keras", "tensorflow"):
+    if not _is_by_keras_3(error):
         return False
     text = str(error)
     is_lr = isinstance(error, ValueError) and text.startswith("Argument(s) not recognized: {'lr':")
     return is_lr or "is not available with Keras 3." in text or "is not supported in Keras 3." in text
+
+
+def _is_by_keras_3(error: BaseException) -> bool:
+    last = frames_of(error.__traceback__)[-1].tb_frame.f_globals.get("__name__", "").partition(".")[0]
+    return last in ("keras", "tensorflow")
 
 
 def _paths(failure: Failure) -> list[str]:

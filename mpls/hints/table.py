@@ -160,6 +160,12 @@ ROWS = (
         "--keras 2 --legacy-optimizers",
         "keras-2",
     ),
+    Row(
+        keras.saves_to_a_folder,
+        "Keras 3 saves to files with an extension, Keras 2 to folders and checkpoints too",
+        "--keras 2",
+        "keras-2",
+    ),
     Row(keras.needs_keras_2, "Keras 3 has no such thing, Keras 2 had", "--keras 2", "keras-2"),
     Row(_needs_v1, "this is a name of TF 1", "--v1"),
     Row(_makes_placeholders, "this is a program of TF 1, whose graphs TF 2 does not build by itself", "--v1"),

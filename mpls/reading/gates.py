@@ -32,6 +32,7 @@ _MISSING = (
     "Exception",
     "BaseException",
 )
+_REFUSALS = ("ValueError", "AssertionError", "Exception", "BaseException")
 # The oldest and the newest release that the names are put back on, as strings compare.
 _RELEASES = ("2.16.1", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
 _COMPARISONS: dict[type[ast.cmpop], Callable[[str, str], bool]] = {
@@ -112,10 +113,26 @@ def _constants(statement: ast.Try) -> Iterator[str]:
 
 def catches_missing_names(handler: ast.ExceptHandler) -> bool:
     """Return whether a handler catches that a module or an attribute is not there."""
+    return _catches(handler, _MISSING)
+
+
+def catches_refusals(handler: ast.ExceptHandler) -> bool:
+    """Return whether a handler catches that a value is refused, or that an assertion does not hold."""
+    return _catches(handler, _REFUSALS)
+
+
+def _catches(handler: ast.ExceptHandler, names: tuple[str, ...]) -> bool:
     if handler.type is None:
         return True
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(_last_name(each) in _MISSING for each in types)
+    return any(_last_name(each) in names for each in types)
+
+
+def expects_error(node: ast.stmt) -> bool:
+    """Return whether what is in a statement, a `with` of a test, is there to fail."""
+    items = getattr(node, "items", ())
+    called = [item.context_expr.func for item in items if isinstance(item.context_expr, ast.Call)]
+    return any(_last_name(each).startswith(("raises", "assertRaises", "suppress")) for each in called)
 
 
 def leaves(body: list[ast.stmt]) -> bool:

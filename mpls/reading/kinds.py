@@ -13,6 +13,7 @@ from mpls.reading.uses import Member, Uses
 __all__ = [
     "EXPERIMENTAL_WRAPPER",
     "LEGACY_OPTIMIZER",
+    "MODEL",
     "NEW_WRAPPER",
     "OPTIMIZER",
     "POLICY",
@@ -26,6 +27,7 @@ LEGACY_OPTIMIZER = "legacy optimizer"
 EXPERIMENTAL_WRAPPER = "experimental wrapper"
 NEW_WRAPPER = "new wrapper"
 POLICY = "policy"
+MODEL = "model"
 
 _OF_TARGET = {
     "mpls.experimental:LossScaleOptimizer": EXPERIMENTAL_WRAPPER,
@@ -38,6 +40,8 @@ _OF_TARGET = {
     "mpls.keras:global_policy": POLICY,
 }
 _OPTIMIZERS = tuple(f"keras.optimizers.{name}" for name in OPTIMIZERS)
+_MODELS = tuple(f"keras.{name}" for name in ("Model", "Sequential", "models.Model", "models.Sequential"))
+_MODELS += tuple(f"keras.models.{name}" for name in ("load_model", "clone_model", "model_from_json"))
 _LEGACY = tuple(f"keras.optimizers.legacy.{name}" for name in OPTIMIZERS)
 # A program's functions return what other functions return, so deep at most.
 _ROUNDS = 4
@@ -60,6 +64,8 @@ def kind_of(path: str) -> str:
     within = path.replace("tf.optimizers.", "tf.keras.optimizers.", 1)
     if is_in(keras_path(within), _LEGACY):
         return LEGACY_OPTIMIZER
+    if is_in(keras_path(within), _MODELS):
+        return MODEL
     return OPTIMIZER if is_in(keras_path(within), _OPTIMIZERS) else ""
 
 
@@ -88,6 +94,17 @@ class Kinds:
         if receiver == "self":
             return member.within in self._makers.get(kind, ())
         return receiver in self._variables.get(kind, ()) and receiver not in self._variables.get(POLICY, ())
+
+    def is_only(self, member: Member, kind: str) -> bool:
+        """Return whether a member is taken of something of a kind, wherever the program makes what is called so."""
+        receiver = member.chain[-2] if len(member.chain) > 1 else ""
+        if receiver == "self":
+            return self.receiver_is(member, kind)
+        made = [{kind_of(use.path)} for use in self._uses.uses if use.call is not None and use.target == receiver]
+        for each in self._uses.members:
+            if each.call is not None and each.target == receiver:
+                made.append(set(self._of_found([Found(each.chain[-1], True)])))
+        return bool(made) and all(kinds == {kind} for kinds in made)
 
     def _found_makers(self) -> Iterator[tuple[str, str]]:
         for each in self._uses.classes:

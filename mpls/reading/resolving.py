@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mpls.names import named
 from mpls.reading.scopes import Binding, Import, Scope
 from mpls.reading.sources import Source
 
-__all__ = ["Found", "Resolver", "attribute_of", "chain_of"]
+__all__ = ["Found", "Resolver", "attribute_of", "chain_of", "expressions_in"]
 
 # A path into a file of the program itself starts with this.
 _OWN = "@"
@@ -162,3 +163,15 @@ def chain_of(node: ast.AST) -> tuple[str, ...]:
         # What holds things of a kind has the name of each.
         return chain_of(node.value)
     return (node.id if isinstance(node, ast.Name) else "",)
+
+
+def expressions_in(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the expressions that another is made of."""
+    for _, value in ast.iter_fields(node):
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, ast.expr):
+                yield each
+            elif isinstance(each, ast.keyword):
+                yield each.value
+            elif isinstance(each, ast.comprehension):
+                yield from (each.iter, *each.ifs)

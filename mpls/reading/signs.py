@@ -10,6 +10,7 @@ from mpls.names import named
 from mpls.reading.kinds import (
     EXPERIMENTAL_WRAPPER,
     LEGACY_OPTIMIZER,
+    MODEL,
     NEW_WRAPPER,
     OPTIMIZER,
     Kinds,
@@ -62,6 +63,7 @@ _OF_LOSS_SCALES = (
 )
 _OF_KERAS_2_MODELS = ("fit_generator", "evaluate_generator", "predict_generator")
 _KEYWORDS_OF_KERAS_2 = {"save": "save_format", "save_weights": "save_format", "compile": "experimental_run_tf_function"}
+_SAVING = ("keras.models.save_model", "keras.saving.save_model", "keras.callbacks.ModelCheckpoint")
 _KEYWORDS_OF_NEW_OPTIMIZERS = ("weight_decay", "use_ema", "ema_momentum", "jit_compile")
 # Names of policies that went away before the API did, with the last release that had them.
 _OLD_POLICIES = {"infer": (2, 2), "infer_float32_vars": (2, 0), "infer_with_float32_vars": (2, 0)}
@@ -95,6 +97,7 @@ def signs_of(uses: Uses) -> list[Sign]:
     for member in uses.members:
         if member.is_certain:
             signs.extend(_of_member(member, uses, kinds))
+    signs.extend(_of_same(uses, kinds))
     signs.extend(_of_classes(uses))
     signs.extend(_of_calls_of_keras_2(uses, kinds))
     return signs
@@ -115,7 +118,7 @@ def _of_use(use: Use, uses: Uses) -> Iterator[Sign]:
     name = old_policy(use)
     if name:
         yield Sign("release", (FIRST, _OLD_POLICIES[name]), where, f"names the policy {name!r}")
-    yield from _of_keras(use)
+    yield from _of_keras(use, uses)
 
 
 def old_policy(use: Use) -> str:
@@ -129,7 +132,7 @@ def _is_eager_tf_1(uses: Uses) -> bool:
     return any(use.path in ("tf.enable_eager_execution", "tf.enable_v2_behavior") for use in uses.uses)
 
 
-def _of_keras(use: Use) -> Iterator[Sign]:
+def _of_keras(use: Use, uses: Uses) -> Iterator[Sign]:
     path, where = use.path, use.where
     within = keras_path(path)
     if is_in(path, KERAS_2_OF_TF_1):
@@ -143,6 +146,8 @@ def _of_keras(use: Use) -> Iterator[Sign]:
         yield Sign("keras", 3, where, f"uses {path}")
     elif path != within:
         yield Sign("keras of v1", 2, where, f"uses {path}")
+    if use.call in uses.unextended and is_in(within, _SAVING):
+        yield Sign("keras", 2, where, f"gives {path} a path without an extension")
     yield from _of_optimizer(use, within)
 
 
@@ -179,6 +184,8 @@ def _of_member(member: Member, uses: Uses, kinds: Kinds) -> Iterator[Sign]:
     elif name in LEGACY_USES and not member.is_set and _is_optimizer(member, kinds):
         yield Sign("legacy_optimizers", True, where, f"uses .{name} of an optimizer")
     what = _of_keras_2(member, kinds)
+    if name == "save" and member.call in uses.unextended and kinds.is_only(member, MODEL):
+        what = what or "saves a model to a path without an extension"
     if what:
         yield Sign("keras if used", 2, where, what)
 
@@ -217,6 +224,15 @@ def _is_optimizer(member: Member, kinds: Kinds) -> bool:
 
 def _keywords(use: Use | Member) -> list[str | None]:
     return [] if use.call is None else [keyword.arg for keyword in use.call.keywords]
+
+
+def _of_same(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
+    """Yield signs of assertions that a wrapper has the very object that it was given; since TF 2.4 it has a tensor."""
+    for member in uses.same:
+        is_scale = member.chain[-1] == "loss_scale" and member.is_certain and "loss_scale" not in uses.defined
+        if is_scale and _is_experimental_wrapper(member, uses, kinds):
+            what = "asserts which object .loss_scale is"
+            yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), member.where, what)
 
 
 def _of_classes(uses: Uses) -> Iterator[Sign]:

@@ -93,6 +93,8 @@ class Uses:
         returns: for each function, by name, what it returns, with what that stands for.
         defined: the names of its own functions and methods.
         checked: the last names of what `isinstance` asks, each with a class of TensorFlow or Keras that it asks for.
+        same: attributes that have to be an object that the program has, by `assert a.b is c`.
+        unextended: calls that are given a path to save to that ends in no extension of Keras.
         too_deep: files that are nested too deeply to be read to the end.
     """
 
@@ -102,4 +104,6 @@ class Uses:
     returns: dict[str, list[tuple[ast.expr, list[Found]]]] = field(default_factory=dict)
     defined: set[str] = field(default_factory=set)
     checked: list[tuple[str, str]] = field(default_factory=list)
+    same: list[Member] = field(default_factory=list)
+    unextended: set[ast.Call] = field(default_factory=set)
     too_deep: list[str] = field(default_factory=list)

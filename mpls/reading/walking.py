@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from mpls.reading.gates import catches_missing_names, holds_for_every_release, is_gate, leaves
-from mpls.reading.resolving import Found, Resolver, attribute_of, chain_of
+from mpls.reading.gates import (
+    catches_missing_names,
+    catches_refusals,
+    expects_error,
+    holds_for_every_release,
+    is_gate,
+    leaves,
+)
+from mpls.reading.paths import is_saving_without_extension
+from mpls.reading.resolving import Found, Resolver, attribute_of, chain_of, expressions_in
 from mpls.reading.scopes import Import, Scope
 from mpls.reading.sources import Program, Source
 from mpls.reading.uses import Class, Member, Use, Uses, Where
@@ -36,6 +44,7 @@ class _Walk:
         self._within = ""
         self._function = ""
         self._target = ""
+        self._may_fail = False
 
     def run(self) -> None:
         """Go through it."""
@@ -101,19 +110,29 @@ class _Walk:
             self._def(node)
         elif isinstance(node, ast.ClassDef):
             self._class(node)
-        elif isinstance(node, ast.Try):
-            is_gated = any(map(catches_missing_names, node.handlers))
-            for body in (node.body, node.orelse):
-                self._uncertain(body, not is_gated)
-            for handler in node.handlers:
-                self._uncertain(handler.body)
-            self._body(node.finalbody)
+        elif isinstance(node, ast.Try | ast.With | ast.AsyncWith):
+            self._guarded(node)
         elif isinstance(node, ast.Assign):
             self._assign(node.targets, node.value)
         elif isinstance(node, ast.AnnAssign):
             self._assign([node.target], node.value)
         else:
             self._other(node)
+
+    def _guarded(self, node: ast.Try | ast.With | ast.AsyncWith) -> None:
+        handlers = node.handlers if isinstance(node, ast.Try) else []
+        before, is_gated = self._may_fail, any(map(catches_missing_names, handlers))
+        self._may_fail = before or any(map(catches_refusals, handlers)) or expects_error(node)
+        if isinstance(node, ast.Try):
+            self._uncertain(node.body, not is_gated)
+        else:
+            self._other(node)
+        self._may_fail = before
+        if isinstance(node, ast.Try):
+            self._uncertain(node.orelse, not is_gated)
+            for handler in node.handlers:
+                self._uncertain(handler.body)
+            self._body(node.finalbody)
 
     def _assign(self, targets: list[ast.expr], value: ast.expr | None) -> None:
         for target in targets:
@@ -134,6 +153,8 @@ class _Walk:
             value = node.value
             found = self._resolver.find(value.func if isinstance(value, ast.Call) else value, self._scope)
             self._into.returns.setdefault(self._function, []).append((value, found))
+        if isinstance(node, ast.Assert) and isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.Is):
+            self._same([node.test.left, *node.test.comparators])
         for _, value in ast.iter_fields(node):
             for each in value if isinstance(value, list) else [value]:
                 self._any(each)
@@ -209,11 +230,23 @@ class _Walk:
         if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             self._nested(node, target)
             return
-        for each in _within(node):
+        for each in expressions_in(node):
             self._target = target if isinstance(node, ast.Dict | ast.List | ast.Tuple) else ""
             self._expression(each)
 
+    def _same(self, sides: list[ast.expr]) -> None:
+        if self._may_fail or len(sides) != 2 or any(isinstance(side, ast.Constant) for side in sides):
+            return
+        for side in sides:
+            if attribute_of(side)[0] is not None and not self._resolver.find(side, self._scope):
+                chain = chain_of(side)
+                self._into.same.append(Member(chain, self._where(side), self._is_certain, within=self._within))
+
     def _check(self, call: ast.Call) -> None:
+        if chain_of(call.func)[-1] == "assertIs":
+            self._same(call.args[:2])
+        if not self._may_fail and is_saving_without_extension(call, self._scope):
+            self._into.unextended.add(call)
         if isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2:
             types = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
             found = [each.path for type_ in types for each in self._resolver.find(type_, self._scope)]
@@ -243,7 +276,7 @@ class _Walk:
             bound = getattr(name, "arg", None) or getattr(name, "id", None)
             if bound is not None:
                 self._scope.bindings[bound] = []
-        for each in _within(node):
+        for each in expressions_in(node):
             self._target = "" if isinstance(node, ast.Lambda) else target
             self._expression(each)
         self._target, self._scope = "", before
@@ -256,14 +289,3 @@ class _Walk:
     def _member(self, node: ast.AST, call: ast.Call | None, is_set: bool = False, target: str = "") -> None:
         where, chain = self._where(node), chain_of(node)
         self._into.members.append(Member(chain, where, self._is_certain, call, self._within, is_set, target))
-
-
-def _within(node: ast.AST) -> Iterator[ast.expr]:
-    for _, value in ast.iter_fields(node):
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, ast.expr):
-                yield each
-            elif isinstance(each, ast.keyword):
-                yield each.value
-            elif isinstance(each, ast.comprehension):
-                yield from (each.iter, *each.ifs)

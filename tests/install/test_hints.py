@@ -19,6 +19,12 @@ import tensorflow as tf
 opt = tf.keras.optimizers.SGD(0.1)
 """
 
+MODEL = """
+import tensorflow as tf
+model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+model.build((1, 1))
+"""
+
 
 class Case(NamedTuple):
     """A program that ends in an error.
@@ -122,6 +128,16 @@ CASES = {
     "typo_of_keras": Case("import tensorflow as tf\ntf.keras.backend.learning_fase()"),
     "own_lr": Case("raise ValueError(\"Argument(s) not recognized: {'lr': 1}\")"),
     "other_argument": Case("import tensorflow as tf\ntf.keras.optimizers.Adam(rl=0.1)"),
+    "saved": Case(MODEL + "model.save('saved')", "--keras 2", "--keras"),
+    "saved_weights": Case(MODEL + "model.save_weights('epoch_1')", "--keras 2", "--keras"),
+    "saved_by_callback": Case(MODEL + "tf.keras.callbacks.ModelCheckpoint('best')", "--keras 2", "--keras"),
+    "saved_weights_by_callback": Case(
+        MODEL + "tf.keras.callbacks.ModelCheckpoint('best', save_weights_only=True)", "--keras 2", "--keras"
+    ),
+    # A slip in the name of a file that Keras 3 has.
+    "saved_with_an_extension": Case(MODEL + "model.save('model.kears')"),
+    "weights_with_an_extension": Case(MODEL + "model.save_weights('model.h5')"),
+    "own_saved": Case("raise ValueError('Invalid filepath extension for saving. Received: filepath=model.')"),
     "own_decayed": Case("class Optimizer: pass\nOptimizer()._decayed_lr"),
     "typo_of_optimizer": Case(SGD + "opt._decayed_lrs"),
     "call_of_own_tensor": Case("import tensorflow as tf\nscale = tf.constant(1.0)\nscale()"),

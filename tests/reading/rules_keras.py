@@ -56,6 +56,55 @@ KERAS = [
     ),
 ]
 
+MODEL = TF + "import os, tempfile\nmodel = tf.keras.Sequential()\n"
+SAVING = [
+    ("to a folder", MODEL + "model.save('saved/one')", "--keras 2"),
+    ("by a keyword", MODEL + "model.save(filepath='saved')", "--keras 2"),
+    ("in a folder", MODEL + "def f(d): model.save(os.path.join(d, 'model'))", "--keras 2"),
+    ("by pathlib", MODEL + "def f(d): model.save(d / 'model')", "--keras 2"),
+    ("by an f-string", MODEL + "def f(d): model.save(f'{d}/model')", "--keras 2"),
+    ("by +", MODEL + "def f(d): model.save(d + '/model')", "--keras 2"),
+    ("by a name", MODEL + "PATH = os.path.join('out', 'one')\ndef f(): model.save(PATH)", "--keras 2"),
+    ("in a new folder", MODEL + "folder = tempfile.mkdtemp()\nmodel.save(folder)", "--keras 2"),
+    ("another extension", MODEL + "model.save('model.tf')", "--keras 2"),
+    ("of what is loaded", TF + "m = tf.keras.models.load_model('a.h5')\nm.save('b')", "--keras 2"),
+    ("of what a function returns", TF + "def f(): return tf.keras.Model()\nm = f()\nm.save('b')", "--keras 2"),
+    ("of a subclass", TF + "class M(tf.keras.Model):\n    def keep(self): self.save('b')", "--keras 2"),
+    ("save_model", TF + "def f(m): tf.keras.models.save_model(m, 'b')", "--keras 2"),
+    (
+        "a callback",
+        TF + "tf.keras.callbacks.ModelCheckpoint('cp-{epoch:04d}.ckpt', save_weights_only=True)",
+        "--keras 2",
+    ),
+    ("a callback of keras", "from keras.callbacks import ModelCheckpoint\nModelCheckpoint(filepath='b')", "--keras 2"),
+    # Nearly.
+    ("to .keras", MODEL + "model.save('a.keras')", ""),
+    ("to .h5", MODEL + "def f(d): model.save(os.path.join(d, 'a.h5'))", ""),
+    ("to .hdf5", MODEL + "model.save('a.hdf5')", ""),
+    ("to what is given", MODEL + "def f(path): model.save(path)", ""),
+    ("to what options say", MODEL + "path = make()\nmodel.save(path)", ""),
+    ("to one or the other", MODEL + "path = 'a'\nif model.x:\n    path = 'a.keras'\nmodel.save(path)", ""),
+    ("with an extension added", MODEL + "path = 'a'\npath += '.keras'\nmodel.save(path)", ""),
+    ("by an f-string that may end so", MODEL + "def f(e): model.save(f'model.{e}')", ""),
+    ("by a part of an extension", MODEL + "def f(d): model.save(d + 'h5')", ""),
+    ("in a new folder with a name", MODEL + "model.save(tempfile.mkdtemp('.keras'))", ""),
+    ("to the hub", MODEL + "def f(u): model.save(f'hf://{u}/model')\nmodel.save('hf://a/b')", ""),
+    ("not zipped", MODEL + "model.save('saved', zipped=False)", ""),
+    ("with arguments that are not known", MODEL + "def f(**how): model.save('saved', **how)", ""),
+    ("of a checkpoint", MODEL + "c = tf.train.Checkpoint(model=model)\nc.save('ckpt')", ""),
+    ("of an array", MODEL + "import numpy as np\nnp.save('a', [1])", ""),
+    ("of what is not known", MODEL + "def f(m): m.save('a')", ""),
+    ("of something else of that name", MODEL + "def f():\n    model = torch_model()\n    model.save('a')", ""),
+    ("of its own", TF + "class M(tf.keras.Model):\n    def save(self, path): pass\nmodel = M()\nmodel.save('a')", ""),
+    ("that may fail", MODEL + "try:\n    model.save('a')\nexcept ValueError:\n    pass", ""),
+    ("that has to fail", MODEL + "import pytest\nwith pytest.raises(ValueError):\n    model.save('a')", ""),
+    ("behind a gate", MODEL + "if int(tf.__version__.split('.')[1]) < 16:\n    model.save('a')", ""),
+    ("a callback that saves to .keras", TF + "tf.keras.callbacks.ModelCheckpoint('{epoch}.keras')", ""),
+    ("a callback that saves weights", TF + "tf.keras.callbacks.ModelCheckpoint('{epoch}.weights.h5')", ""),
+    ("a callback that saves where it is told", TF + "def f(p): tf.keras.callbacks.ModelCheckpoint(p)", ""),
+    ("a callback of others", "from lightning.callbacks import ModelCheckpoint\nModelCheckpoint('b')", ""),
+]
+
 SUBCLASS = "class O({}):\n    def {}(self, grad, var, apply_state=None): pass\n"
 LEGACY = [
     ("a subclass of Optimizer", TF + SUBCLASS.format("tf.keras.optimizers.Optimizer", "_resource_apply_dense"), OF_2_8),

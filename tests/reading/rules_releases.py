@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from .programs import EXPERIMENTAL, NEW, OF_2_8, TF, WRAPPED
 
+SHARED = (
+    EXPERIMENTAL + "s = tf.mixed_precision.experimental.DynamicLossScale()\n"
+    "opt = prec.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), s)\n"
+)
 AS_OF = [
     ("loss_scale is called", WRAPPED + "opt.loss_scale()", f"{OF_2_8} --as-of 2.3"),
     ("so is _loss_scale", WRAPPED + "opt._loss_scale()", f"{OF_2_8} --as-of 2.3"),
@@ -84,6 +88,13 @@ AS_OF = [
         "o = l.LossScaleOptimizer(tf.keras.optimizers.SGD(1), 1)",
         f"{OF_2_8} --as-of 2.3",
     ),
+    ("the very object", SHARED + "assert opt.loss_scale is s", f"{OF_2_8} --as-of 2.3"),
+    ("the other way round", SHARED + "assert s is opt.loss_scale, 'other'", f"{OF_2_8} --as-of 2.3"),
+    (
+        "in a test",
+        SHARED + "class T(Base):\n    def test_it(self): self.assertIs(opt.loss_scale, s)",
+        f"{OF_2_8} --as-of 2.3",
+    ),
     ("the name of a policy", EXPERIMENTAL + "prec.set_policy('infer')", "--keras 2 --as-of 2.2"),
     ("an older one", EXPERIMENTAL + "prec.Policy('infer_float32_vars')", "--keras 2 --as-of 2.0"),
     (
@@ -94,6 +105,23 @@ AS_OF = [
     ),
     # Nearly.
     ("the tensor of TF 2.4", WRAPPED + "float(opt.loss_scale)", OF_2_8),
+    ("an equal one", SHARED + "assert opt.loss_scale == s", OF_2_8),
+    ("another one", SHARED + "assert opt.loss_scale is not s", OF_2_8),
+    ("whether it is the object is asked", SHARED + "print(opt.loss_scale is s)", OF_2_8),
+    ("whether there is one", SHARED + "assert opt.loss_scale is not None", OF_2_8),
+    ("or not", SHARED + "assert (opt.loss_scale is s) or tf.is_tensor(opt.loss_scale)", OF_2_8),
+    ("none", SHARED + "def f(opt): assert opt.loss_scale is None", OF_2_8),
+    (
+        "one that may fail",
+        SHARED + "try:\n    assert opt.loss_scale is s\nexcept AssertionError: pass",
+        OF_2_8,
+    ),
+    ("the object of another", SHARED + "class A: pass\nA.loss_scale = s\nassert A.loss_scale is s", OF_2_8),
+    (
+        "the very object of the new wrapper",
+        NEW + "s = tf.constant(1.0)\nassert opt.loss_scale is s",
+        "",
+    ),
     (
         "which of the two is asked",
         WRAPPED + "s = opt.loss_scale() if callable(opt.loss_scale) else opt.loss_scale",

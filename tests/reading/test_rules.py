@@ -7,7 +7,7 @@ import unittest
 from parameterized import parameterized
 
 from .programs import EXPERIMENTAL, TF, WRAPPED, decided, flags
-from .rules_keras import KERAS, LEGACY
+from .rules_keras import KERAS, LEGACY, SAVING
 from .rules_releases import AS_OF, REPLACING
 from .rules_tf1 import CONTRIB, V1
 
@@ -19,6 +19,10 @@ class RulesTest(unittest.TestCase):
 
     @parameterized.expand(KERAS)
     def test_keras(self, label: str, source: str, expected: str) -> None:
+        self.assertEqual(flags(source), expected)
+
+    @parameterized.expand(SAVING)
+    def test_paths_without_an_extension(self, label: str, source: str, expected: str) -> None:
         self.assertEqual(flags(source), expected)
 
     @parameterized.expand(LEGACY)

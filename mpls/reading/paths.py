@@ -1,0 +1,83 @@
+"""What is known of the paths that a program saves to."""
+
+from __future__ import annotations
+
+import ast
+
+from mpls.reading.resolving import chain_of
+from mpls.reading.scopes import Scope
+
+__all__ = ["is_saving_without_extension"]
+
+# What Keras 3 saves to.
+_EXTENSIONS = (".keras", ".h5", ".hdf5")
+# Keras 3 saves there by itself.
+_HUB = "hf://"
+# The calls that are given a path to save to, with its position.
+_SAVING = {"save": 0, "save_model": 1, "ModelCheckpoint": 0}
+# Names of names are followed so far.
+_DEPTH = 5
+
+
+def is_saving_without_extension(call: ast.Call, scope: Scope) -> bool:
+    """Return whether a call, if it saves a model, does so to a path that has none of the extensions of Keras 3."""
+    path = _saved_to(call)
+    return path is not None and _is_without_extension(path, scope)
+
+
+def _saved_to(call: ast.Call) -> ast.expr | None:
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+    position = _SAVING.get(chain_of(call.func)[-1])
+    if position is None or None in keywords or "zipped" in keywords:
+        return None
+    if any(isinstance(each, ast.Starred) for each in call.args):
+        return None
+    return call.args[position] if len(call.args) > position else keywords.get("filepath")
+
+
+def _is_without_extension(node: ast.expr, scope: Scope, depth: int = 0) -> bool:
+    """Return whether a path, given by an expression in a scope, ends in no extension of Keras, whatever it begins with.
+
+    Args:
+        node: a text, or `os.path.join`, `/`, `+`, an f-string that end in one; a new temporary folder; a name of these.
+        scope: where the expression is evaluated.
+        depth: how many names it went through.
+    """
+    if isinstance(node, ast.Constant):
+        text = node.value if isinstance(node.value, str) else ""
+        return bool(text) and not text.startswith(_HUB) and not text.endswith(_EXTENSIONS)
+    if isinstance(node, ast.Name):
+        bindings = scope.find(node.id) or []
+        values = [(each.value, each.scope) for each in bindings]
+        return bool(values) and all(
+            isinstance(value, ast.expr) and depth < _DEPTH and _is_without_extension(value, within, depth + 1)
+            for value, within in values
+        )
+    if isinstance(node, ast.Call) and _is_called(node, "tempfile", "mkdtemp"):
+        return not node.args and all(keyword.arg in ("prefix", "dir") for keyword in node.keywords)
+    if any(isinstance(each, ast.Constant) and str(each.value).startswith(_HUB) for each in ast.walk(node)):
+        return False
+    last = _last(node)
+    return last is not None and _is_ending(last)
+
+
+def _last(node: ast.expr) -> ast.expr | None:
+    """Return the last part of a path; None for what has no parts, or unknown ones."""
+    if isinstance(node, ast.Call) and _is_called(node, "path", "join") and not node.keywords:
+        return node.args[-1] if len(node.args) > 1 else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Div):
+        return node.right
+    return node.values[-1] if isinstance(node, ast.JoinedStr) and node.values else None
+
+
+def _is_ending(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Constant):
+        last = _last(node)
+        return last is not None and _is_ending(last)
+    # Of an extension, a part may stand before it.
+    text = node.value
+    return isinstance(text, str) and not text.endswith(_EXTENSIONS) and not any(e.endswith(text) for e in _EXTENSIONS)
+
+
+def _is_called(call: ast.Call, module: str, function: str) -> bool:
+    return chain_of(call.func)[-2:] in ((module, function), (function,))
