@@ -248,6 +248,10 @@ CLIPPING = (
     "Over new optimizers a clip attribute set on the wrapper was ignored without a word, and none could be read; over "
     "legacy ones they are those of the wrapped optimizer, as they are here."
 )
+HANDED_ON = (
+    "Hyperparameters that were set on the wrapper over new optimizers were lost without a word, over legacy ones those "
+    "that are no variables; they are the wrapped optimizer's, and are read where they are set."
+)
 FROM_CONFIG_CASES = (
     "C.f.from_config_23_dynamic",
     "C.f.from_config_23_fixed",
@@ -383,15 +387,32 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     *(
         Difference(
-            f"C.f.from_config_23_{kind}",
+            f"C.f.from_config_{release}_{kind}",
             NEW,
             "concrete",
-            recorded={"error": "KeyError"},
-            ours={"error": "TypeError"},
-            reason="Configs of TF 2.3 could not be read by the class over new optimizers; they can, and name a legacy "
-            "optimizer, which it does not wrap.",
+            recorded={"error": error},
+            ours=None,
+            reason="Configs of legacy optimizers could not be read by the class over new ones; here instances of both "
+            "are of the same class, which makes what a config names.",
+            follows="tf21:lso2 at concrete",
         )
+        for release, error in ((23, "KeyError"), (24, "TypeError"))
         for kind in ("dynamic", "fixed")
+    ),
+    *(
+        Difference(case, subjects, path, recorded, ours, reason=HANDED_ON)
+        for case, subjects, path, recorded, ours in (
+            ("C.f.attrs_adam", ALL_OF_OURS, "amsgrad", {"error": "AttributeError"}, {"py": "bool", "v": False}),
+            ("C.f.attrs_adam", ALL_OF_OURS, "epsilon", {"error": "AttributeError"}, {"py": "float", "v": 1e-07}),
+            ("C.f.attrs_adam", NEW, "beta_1", {"error": "AttributeError"}, {"py": "float", "v": 0.7}),
+            ("C.f.attrs_adam", NEW, "beta_2", {"error": "AttributeError"}, {"py": "float", "v": 0.999}),
+            ("C.f.dir", ALL_OF_OURS, "nesterov|1", False, True),
+            ("C.f.dir", NEW, "momentum|1", False, True),
+            ("C.f.missing", ALL_OF_OURS, "nesterov", {"error": "AttributeError"}, "False"),
+            ("C.x.f.missing_adam", ALL_OF_OURS, "amsgrad", {"error": "AttributeError"}, "False"),
+            ("C.f.setattrs", NEW, "momentum=0.5|1|v", 0.9, 0.5),
+            ("C.f.setattrs", NEW, "inner_config|momentum", 0.9, 0.5),
+        )
     ),
     *(
         Difference(
