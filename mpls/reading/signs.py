@@ -138,6 +138,9 @@ def _of_keras(use: Use, uses: Uses) -> Iterator[Sign]:
     if is_in(path, KERAS_2_OF_TF_1):
         about = "keras" if path.startswith("tf.compat.v1.") else "keras of v1"
         yield Sign(about, 2, where, f"uses {is_in(path, KERAS_2_OF_TF_1)}")
+    if is_in(path, ("tf_keras",)):
+        # Who calls Keras 2 by its name knows that `keras` and `tf.keras` are another.
+        yield Sign("keras", 3, where, f"uses {path}")
     if not within:
         return
     if is_in(within, KERAS_2):

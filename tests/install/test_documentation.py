@@ -21,8 +21,9 @@ from mpls.cli import main
 from mpls.documentation import sections
 from mpls.hints.table import ROWS
 
-ROOT = pathlib.Path(mpls.__file__).parents[1]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+INSTALLED = pathlib.Path(mpls.__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(INSTALLED), "TERM": "xterm"}
 
 
 def shown(*arguments: str) -> tuple[int, str, str]:

@@ -15,6 +15,12 @@ KERAS = [
     ),
     ("legacy optimizers by name", TF + "tf.keras.optimizers.legacy.Adam()", "--keras 2"),
     ("a preprocessing layer", TF + "tf.keras.layers.experimental.preprocessing.Rescaling(2)", "--keras 2"),
+    (
+        "tf_keras by its name, where there is one",
+        "try:\n    import tf_keras as keras\nexcept ImportError:\n    from tensorflow import keras\n"
+        "import tensorflow as tf\ntf.keras.layers.experimental.preprocessing.Rescaling(2)",
+        "--keras 2",
+    ),
     ("keras itself", "import keras\nK = keras.backend\nK.set_learning_phase(1)", "--keras 2"),
     ("an alias of an alias", TF + "k = tf.keras\nK = k.backend\nK.learning_phase()", "--keras 2"),
     ("fit_generator", TF + "m = tf.keras.Sequential()\nm.fit_generator(None)", "--keras 2"),
@@ -22,6 +28,12 @@ KERAS = [
     ("dynamic_counter", TF + "def f(m): return m.optimizer.dynamic_counter\ntf.keras.mixed_precision", "--keras 2"),
     ("lr of an optimizer", TF + "opt = tf.keras.optimizers.Adam()\nprint(opt.lr)", "--keras 2"),
     # Nearly.
+    (
+        "tf_keras by its name",
+        TF + "import tf_keras\ntf_keras.layers.Dense(1)\ntf.keras.layers.experimental.preprocessing.Rescaling(2)",
+        "",
+    ),
+    ("the experimental API over tf_keras", EXPERIMENTAL + "import tf_keras\nprec.Policy(tf_keras.Input)", ""),
     ("Keras alone", TF + "m = tf.keras.Sequential()\nm.compile('adam', 'mse')", ""),
     ("keras alone", "import keras\nkeras.layers.Dense(1)", ""),
     ("the new API", TF + "tf.keras.mixed_precision.set_global_policy('mixed_float16')", ""),
