@@ -9,13 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["NAMES", "RELEASES", "Name", "module_of", "named", "namespaces"]
+__all__ = ["NAMES", "RELEASES", "REMOVED_POLICIES", "Name", "module_of", "named", "namespaces"]
 
 # Every release that had one of the names, oldest first.
 RELEASES = (
     *(f"1.{minor}" for minor in range(13, 16)),
     *(f"2.{minor}" for minor in range(22)),
 )
+# Names of policies of TF 1.14 to 2.2, and what to write instead.
+REMOVED_POLICIES = {
+    "infer": "Policy('float32'), or leave the policy out",
+    "float16_with_float32_vars": "Policy('mixed_float16'), with which compile() scales the loss",
+    "bfloat16_with_float32_vars": "Policy('mixed_bfloat16')",
+    "float32_with_float32_vars": "Policy('float32')",
+}
 
 
 @dataclass(frozen=True)

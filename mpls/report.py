@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from mpls.columns import columns
 from mpls.names import Name
 
 __all__ = ["Report"]
@@ -31,8 +32,4 @@ class Report:
             (f"{file}:{line}", path, name.releases, name.replacement)
             for (file, line, path), name in sorted(self._touched.items())
         ]
-        widths = [max(map(len, column)) for column in zip(_HEADER, *rows, strict=True)]
-        return [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in (_HEADER, *rows)
-        ]
+        return columns(_HEADER, rows)

@@ -1,4 +1,4 @@
-"""The command line: `mpls run`, `mpls inspect` and `mpls docs`."""
+"""The command line: `mpls run`, `mpls doctor`, `mpls inspect` and `mpls docs`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TextIO
 from mpls.cli.documentation import docs
 from mpls.cli.options import parser, split
 from mpls.cli.running import USAGE_ERROR, run
+from mpls.doctor import doctor
 from mpls.errors import printable
 from mpls.inspect import inspect
 
@@ -17,7 +18,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line, and return the exit status: the program's own, that of `inspect`, or 2 if nothing ran."""
+    """Run the command line, and return the exit status: the program's own, the command's, or 2 if nothing ran."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     head, program_arguments = split(arguments)
     whole = parser()
@@ -29,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
     if options.command == "inspect":
         return _inspect(options)
+    if options.command == "doctor":
+        return _doctor(options)
     if options.command == "docs":
         return docs(options.anchor)
     return run(options, program_arguments)
@@ -43,6 +46,15 @@ def _inspect(options: argparse.Namespace) -> int:
     # What is not there is a wrong argument, a broken file is an answer.
     is_error = status == USAGE_ERROR and not options.json
     _print(f"mpls inspect: {text}" if is_error else text, sys.stderr if is_error else sys.stdout)
+    return status
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    status, text, unread = doctor(options.paths, as_json=options.json)
+    if text:
+        _print(text, sys.stdout)
+    for each in unread:
+        _print(f"mpls doctor: {each}", sys.stderr)
     return status
 
 

@@ -69,6 +69,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mpls {mpls.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_run(commands)
+    _add_doctor(commands)
     _add_inspect(commands)
     documentation = commands.add_parser(
         "docs",
@@ -136,6 +137,18 @@ def _release(text: str) -> str:
             f"must be a TensorFlow release from {first} to {last}; got {text!r}. See MIGRATION.md#as-of"
         ) from None
     return text
+
+
+def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what programs need to run today: options, names to replace, and what is gone for good",
+        description="Say what programs need to run today. They are only read: no code in them runs. The exit status is "
+        "0, or 1 if one uses what no option brings back, or 2 if a path is not there, or is no Python.",
+    )
+    doctor.set_defaults(parser=doctor)
+    doctor.add_argument("paths", nargs="+", metavar="PATH", help="a script, a notebook, or a folder of them")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object, for machines")
 
 
 def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["CONTRIB", "REMOVED"]
+__all__ = ["gone"]
 
 _SLIM = "the package tf-slim has {}, as {}"
 _ADDONS = "{} went to the package tensorflow-addons, which has ended too: take {} into the program"
 
 # The parts of tf.contrib, without mixed_precision.
-CONTRIB = {
+_CONTRIB = {
     "slim": _SLIM.format("tf.contrib.slim", "tf_slim"),
     "layers": _SLIM.format("tf.contrib.layers", "tf_slim.layers"),
     "framework": "tf.compat.v1 has most of tf.contrib.framework, the package tf-slim arg_scope and model variables",
@@ -35,12 +35,15 @@ CONTRIB = {
     "training": "tf.contrib.training.HParams is a class to copy; the rest is in tf.compat.v1.train or gone",
 }
 
+_OTHER_CONTRIB = (
+    "mpls has tf.contrib.mixed_precision of it (--contrib, in that full spelling), and other packages have other parts"
+)
 _ESTIMATOR = (
     "tf.estimator was removed in TF 2.16, and mpls cannot put it back; people use Keras, or a loop with "
     "tf.compat.v1.train.MonitoredTrainingSession, or stay with TF 2.15"
 )
 # Beginnings of paths that neither TF 2 nor tf.compat.v1 has.
-REMOVED = {
+_REMOVED = {
     "tf.estimator": _ESTIMATOR,
     "tf.python.estimator": _ESTIMATOR,
     "tf.examples.tutorials": "tensorflow.examples was removed in TF 2; tf.keras.datasets has MNIST",
@@ -49,6 +52,33 @@ REMOVED = {
     "tensorflow.python.distribute.distribute_lib; tf.distribute has what is public of it",
     "tf.python.keras.utils.multi_gpu_utils": "multi_gpu_model was removed in TF 2.4; tf.distribute.MirroredStrategy "
     "does what it did",
+    "tf.keras.utils.multi_gpu_model": "multi_gpu_model was removed in TF 2.4; tf.distribute.MirroredStrategy does what "
+    "it did",
     "tf.keras.wrappers.scikit_learn": "the wrappers for scikit-learn were removed in TF 2.13; the package scikeras has "
     "them",
+    "tf.keras.estimator": "tf.keras.estimator makes what tf.estimator trained, which was removed in TF 2.16; people "
+    "train the Keras model itself",
+    "tf.keras.experimental.export_saved_model": "export_saved_model was removed from Keras; model.save and "
+    "tf.saved_model.save do what it did",
+    "tf.keras.experimental.load_from_saved_model": "load_from_saved_model was removed from Keras; load_model and "
+    "tf.saved_model.load do what it did",
+    "tf.keras.experimental.PeepholeLSTMCell": "PeepholeLSTMCell was removed from Keras; the class is to be taken into "
+    "the program",
+    "tf.keras.experimental.LinearCosineDecay": "LinearCosineDecay was removed from Keras; "
+    "tf.compat.v1.train.linear_cosine_decay has the same decay",
+    "tf.keras.experimental.NoisyLinearCosineDecay": "NoisyLinearCosineDecay was removed from Keras; "
+    "tf.compat.v1.train.noisy_linear_cosine_decay has the same decay",
 }
+
+
+def gone(path: str) -> tuple[str, str] | None:
+    """Return what of a path is gone, and a text about it; None if nothing is that is known.
+
+    Args:
+        path: as `tf.contrib.slim.conv2d`, which is in `tf.contrib.slim`.
+    """
+    parts = path.split(".")
+    if parts[:2] == ["tf", "contrib"] and parts[2:3] != ["mixed_precision"]:
+        text = _CONTRIB.get(".".join(parts[2:3]), _OTHER_CONTRIB)
+        return ".".join(parts[:3]), f"tf.contrib ended with TF 1.15; {text}"
+    return next(((name, text) for name, text in _REMOVED.items() if f"{path}.".startswith(f"{name}.")), None)

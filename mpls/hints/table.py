@@ -10,7 +10,7 @@ from typing import Any
 
 import mpls.hints.keras as keras
 from mpls.hints.failures import Failure
-from mpls.hints.gone import CONTRIB, REMOVED
+from mpls.hints.gone import gone
 
 __all__ = ["ROWS", "Row"]
 
@@ -73,19 +73,6 @@ def _needs_contrib(failure: Failure) -> bool:
     return any(f"{path}.".startswith("tf.contrib.mixed_precision.") for path in failure.missing_paths)
 
 
-def _needs_other_contrib(failure: Failure) -> bool | str:
-    for path in failure.missing_paths:
-        parts = path.split(".")
-        if parts[:2] == ["tf", "contrib"] and parts[2:3] != ["mixed_precision"]:
-            if parts[2:3] and parts[2] in CONTRIB:
-                return f"tf.contrib ended with TF 1.15; {CONTRIB[parts[2]]}"
-            return (
-                "tf.contrib ended with TF 1.15; mpls has tf.contrib.mixed_precision of it (--contrib, in that full "
-                "spelling), and other packages have other parts"
-            )
-    return False
-
-
 def _needs_v1(failure: Failure) -> bool:
     if failure.settings.get("v1"):
         return False
@@ -113,12 +100,9 @@ def _makes_placeholders(failure: Failure) -> bool:
     return is_refused and not failure.settings.get("v1")
 
 
-def _has_been_removed(failure: Failure) -> bool | str:
-    for path in failure.missing_paths:
-        for removed, text in REMOVED.items():
-            if f"{path}.".startswith(f"{removed}."):
-                return text
-    return False
+def _is_gone(failure: Failure) -> bool | str:
+    found = next(filter(None, map(gone, failure.missing_paths)), None)
+    return found is not None and found[1]
 
 
 ROWS = (
@@ -146,8 +130,7 @@ ROWS = (
         "keras-2",
     ),
     Row(_needs_contrib, "tf.contrib.mixed_precision is put back if it is asked for", "--contrib", "contrib"),
-    Row(_needs_other_contrib, "", anchor="removed-with-tf-1"),
-    Row(_has_been_removed, "", anchor="removed-with-tf-1"),
+    Row(_is_gone, "", anchor="removed-with-tf-1"),
     Row(
         keras.needs_legacy_optimizers_of_keras_2,
         "optimizers have had this up to TF 2.10",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import tensorflow as tf
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
+from mpls.names import REMOVED_POLICIES
 from mpls.upstream import (
     is_graph_rewrite_enabled,
     loaded_keras,
@@ -270,13 +271,6 @@ def _check_rewrite(policy: Any, subject: str) -> None:
 
 
 _MIXED = "Policy('mixed_float16') or Policy('mixed_bfloat16')"
-# Names of TF 1.14 to 2.2, and what to write instead.
-_REMOVED = {
-    "infer": "Policy('float32'), or leave the policy out",
-    "float16_with_float32_vars": "Policy('mixed_float16'), with which compile() scales the loss",
-    "bfloat16_with_float32_vars": "Policy('mixed_bfloat16')",
-    "float32_with_float32_vars": "Policy('float32')",
-}
 
 
 def _dtypes_of(name: Any, subject: str) -> tuple[str | None, str | None]:
@@ -288,9 +282,9 @@ def _dtypes_of(name: Any, subject: str) -> tuple[str | None, str | None]:
     if name == "_infer":
         # What tf_keras has where TensorFlow 2 behaviour is disabled.
         return None, None
-    if name in _REMOVED or name.endswith("_float32_vars"):
+    if name in REMOVED_POLICIES or name.endswith("_float32_vars"):
         constraint = "not be one that TensorFlow removed"
-        advice = f"Use {_REMOVED.get(name, _MIXED)}"
+        advice = f"Use {REMOVED_POLICIES.get(name, _MIXED)}"
     else:
         try:
             dtype = tf.as_dtype(name).name

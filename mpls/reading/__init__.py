@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from mpls.reading.deciding import Choice, Decision, Disagreement, decide
+from mpls.reading.targets import Found, Unread, found_at
 from mpls.reading.pins import pins_of
 from mpls.reading.programs import code, module, script
-from mpls.reading.signs import Sign, signs_of
+from mpls.reading.signs import Sign, old_policy, signs_of
 from mpls.reading.sources import Program
 from mpls.reading.uses import Use, Uses, Where
 from mpls.reading.walking import uses_of
@@ -14,14 +15,18 @@ __all__ = [
     "Choice",
     "Decision",
     "Disagreement",
+    "Found",
     "Program",
     "Reading",
     "Sign",
+    "Unread",
     "Use",
     "Uses",
     "Where",
     "code",
+    "found_at",
     "module",
+    "old_policy",
     "script",
 ]
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 
 from mpls.reading.sources import Archive, Folder, Program
 
-__all__ = ["code", "module", "script"]
+__all__ = ["beside", "code", "files", "module", "script", "scripts"]
 
 _MAIN = "__main__.py"
+_RUNS_AS_MAIN = re.compile(rb"^if\b.*__name__", re.MULTILINE)
+_NOT_THE_USERS = ("__pycache__", "node_modules", "site-packages", "dist-packages")
 
 
 def script(path: str) -> Program:
@@ -47,6 +51,62 @@ def code(text: bytes | str, shown: str) -> Program:
     program, folder = Program(), Folder(os.getcwd())
     program.add_code(text, shown, (folder,))
     return program
+
+
+def beside(path: str, text: str) -> Program:
+    """Return the program of code that is taken from a file, and runs in the folder of the file."""
+    where, name = os.path.split(os.path.abspath(path))
+    program, folder = Program(), Folder(where)
+    program.add_code(text, folder.shown(name), (folder,))
+    return program
+
+
+def scripts(folder: str) -> Iterator[tuple[str, Program]]:
+    """Yield the programs in a folder and those within: files that ask for `__main__`, or that no other imports.
+
+    Args:
+        folder: a path.
+    """
+    paths = sorted(files(folder, ".py"))
+    mains = [path for path in paths if _is_main(path)]
+    imported: set[str] = set()
+    found: dict[str, tuple[str, Program]] = {}
+    for path in [*mains, *(each for each in paths if each not in set(mains))]:
+        where, name = os.path.split(os.path.abspath(path))
+        shown = Folder(where).shown(name)
+        if shown in imported and path not in mains:
+            continue
+        program = script(path)
+        if name == "__init__.py" and not any(source.scopes.imports for source in program.sources[:1]):
+            continue
+        imported.update(source.shown for source in program.sources[1:])
+        found[shown] = path, program
+    for shown, (path, program) in sorted(found.items()):
+        if shown not in imported or path in mains:
+            yield path, program
+
+
+def files(folder: str, ending: str) -> Iterator[str]:
+    """Yield the files in a folder, and in the folders in it, but for hidden ones, installed packages, environments.
+
+    Args:
+        folder: a path.
+        ending: how the names of the files end.
+    """
+    for where, folders, names in os.walk(folder):
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _NOT_THE_USERS
+            and not os.path.exists(os.path.join(where, name, "pyvenv.cfg"))
+        ]
+        yield from (os.path.join(where, name) for name in names if name.endswith(ending))
+
+
+def _is_main(path: str) -> bool:
+    where, name = os.path.split(path)
+    return name == _MAIN or _RUNS_AS_MAIN.search(Folder(where).read(name) or b"") is not None
 
 
 def _is_archive(path: str) -> bool:

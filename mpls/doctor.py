@@ -1,0 +1,234 @@
+"""`mpls doctor`: what a program needs, told from its source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mpls.columns import columns
+from mpls.errors import printable
+from mpls.hints.gone import gone
+from mpls.names import REMOVED_POLICIES, Name, named
+from mpls.reading import Choice, Disagreement, Found, Reading, Sign, Unread, Use, Where, found_at, old_policy
+
+__all__ = ["describe", "doctor", "text_of"]
+
+WHOLE, GONE, UNREAD = 0, 1, 2
+
+# Lines that are shown of one name; JSON has all.
+_MANY = 4
+
+
+def doctor(paths: Sequence[str], *, as_json: bool = False) -> tuple[int, str, list[str]]:
+    """Say what programs need to run today. They are read only: no code in them runs.
+
+    Args:
+        paths: scripts, notebooks and folders of them.
+        as_json: whether to return what `describe` does, as JSON.
+
+    Returns:
+        The exit status, the text, and what is to be said of paths that could not be read; nothing with `as_json`, since
+        the text has it. The status is 0; 1 if a program uses what no option brings back; 2 if a path is not there, or
+        is no Python.
+    """
+    description = describe(paths)
+    if as_json:
+        return description["status"], json.dumps(description, indent=2, allow_nan=False), []
+    unread = [printable(f"{each['path']} {each['reason']}") for each in description["unread"]]
+    return description["status"], text_of(description), unread
+
+
+def describe(paths: Sequence[str]) -> dict[str, Any]:
+    """Return what programs need as a JSON-able dict.
+
+    Args:
+        paths: as with `doctor`.
+
+    Returns:
+        These keys, always all of them. Paths of files are relative to the current directory if they are in there, and
+        escaped as `repr` escapes. A place is `{"file": str, "cell": int, "line": int, "certain": bool}`: `cell` is
+        the number of a code cell of a notebook, in which the line is, else null; `certain` is whether the line runs on
+        every release, false behind a test for one.
+
+        * `status`: the exit status: 0, 1 or 2.
+        * `unread`: what could not be read, a list of `{"path": str, "reason": str}`.
+        * `programs`: a list of objects:
+
+          * `path`: its file.
+          * `kind`: `'script'` or `'notebook'`.
+          * `options`: what it needs, a list of `{"option": str, "value": true, int or str, "flag": str, "because":
+            {"place": place, "what": str}}`; `flag` is for the command line, `option` and `value` for `mpls.install`.
+          * `disagreements`: options that it may need, a list of `{"option": str, "flag": str, "because": [...]}` with
+            two lines that contradict each other.
+          * `names`: historical names that it uses, a list of `{"name": str, "releases": str, "today": str,
+            "places": [...]}`; `today` is what to write, null where mpls has nothing better.
+          * `gone`: what no option brings back, a list of `{"name": str, "today": str, "places": [...]}`.
+          * `unread`: parts of it that could not be read, as above.
+    """
+    programs: list[dict[str, Any]] = []
+    unread: list[dict[str, str]] = []
+    for path in dict.fromkeys(paths):
+        for found in found_at(path):
+            if isinstance(found, Unread):
+                unread.append(found._asdict())
+            else:
+                programs.append(_described(found))
+    status = UNREAD if unread else GONE if any(program["gone"] for program in programs) else WHOLE
+    return {"status": status, "unread": unread, "programs": programs}
+
+
+def _described(found: Found) -> dict[str, Any]:
+    program, reading = found.program, Reading(found.program)
+    decision = reading.decide()
+    unread = [
+        *program.unread,
+        *((file, "is nested too deeply to be read to the end") for file in reading.uses.too_deep),
+    ]
+    if not program.is_whole:
+        unread.append((program.sources[0].shown, "imports more than is read, so that no option is chosen"))
+    return {
+        "path": program.sources[0].shown,
+        "kind": "script" if found.cells is None else "notebook",
+        "options": [_option(found, choice) for choice in decision.choices],
+        "disagreements": [_disagreement(found, each) for each in decision.disagreements],
+        "names": _names(found, reading.uses.uses),
+        "gone": _gone(found, reading.uses.uses),
+        "unread": [Unread(*each)._asdict() for each in unread],
+    }
+
+
+def _option(found: Found, choice: Choice) -> dict[str, Any]:
+    return {
+        "option": choice.option,
+        "value": choice.value,
+        "flag": choice.flag,
+        "because": _because(found, choice.sign),
+    }
+
+
+def _disagreement(found: Found, each: Disagreement) -> dict[str, Any]:
+    flag = f"--{each.option.replace('_', '-')}"
+    return {"option": each.option, "flag": flag, "because": [_because(found, sign) for sign in each.signs]}
+
+
+def _because(found: Found, sign: Sign) -> dict[str, Any]:
+    return {"place": _place(found, sign.where, True), "what": sign.what}
+
+
+def _place(found: Found, where: Where, is_certain: bool) -> dict[str, Any]:
+    cell, line = found.place(where)
+    return {"file": where.file, "cell": cell, "line": line, "certain": is_certain}
+
+
+def _names(found: Found, uses: Sequence[Use]) -> list[dict[str, Any]]:
+    """Return the historical names that a program uses, and removed namespaces that it uses and no name of is known."""
+    read = [(use, row) for use in uses if (row := _row(use.path)) is not None]
+    used = {row.path for _, row in read if not row.is_namespace}
+    kept = [
+        (use, row)
+        for use, row in read
+        if not row.is_namespace or (row.last is not None and not any(path.startswith(f"{row.path}.") for path in used))
+    ]
+    return [
+        {"name": row.path, "releases": row.releases, "today": row.replacement or None, "places": places}
+        for row, places in _by_line(found, kept).items()
+    ]
+
+
+def _row(path: str) -> Name | None:
+    """Return the row of what a path is, or is in."""
+    while path:
+        row = named(path)
+        if row is not None:
+            return None if row.needs_keras_3 else row
+        path = path.rpartition(".")[0]
+    return None
+
+
+def _gone(found: Found, uses: Sequence[Use]) -> list[dict[str, Any]]:
+    read = [(use, what) for use in uses if use.is_certain and (what := _what_is_gone(use)) is not None]
+    return [{"name": name, "today": today, "places": places} for (name, today), places in _by_line(found, read).items()]
+
+
+def _what_is_gone(use: Use) -> tuple[str, str] | None:
+    policy = old_policy(use)
+    if policy:
+        today = REMOVED_POLICIES.get(policy, REMOVED_POLICIES["float32_with_float32_vars"])
+        return f"the policy {policy!r}", today
+    path = use.path
+    for root, short in (
+        ("tf.compat.v1.", "tf."),
+        ("tf.compat.v2.", "tf."),
+        ("keras.", "tf.keras."),
+        ("tf_keras.", "tf.keras."),
+    ):
+        if path.startswith(root):
+            path = f"{short}{path.removeprefix(root)}"
+            break
+    # Of the whole of it, something may be there.
+    return None if path == "tf.contrib" else gone(path)
+
+
+def _by_line(found: Found, read: Sequence[tuple[Use, Any]]) -> dict[Any, list[dict[str, Any]]]:
+    """Return the places of each thing that is used, in the order of the lines; a line once."""
+    certain: dict[tuple[Any, Where], bool] = {}
+    for use, what in read:
+        certain[what, use.where] = certain.get((what, use.where), False) or use.is_certain
+    places: dict[Any, list[dict[str, Any]]] = {}
+    for what, where in sorted(certain, key=lambda each: each[1]):
+        places.setdefault(what, []).append(_place(found, where, certain[what, where]))
+    return places
+
+
+def text_of(description: dict[str, Any]) -> str:
+    """Return what `describe` returned for people; what a terminal would act on is escaped."""
+    return "\n\n".join("\n".join(map(printable, _lines(program))) for program in description["programs"])
+
+
+def _lines(program: dict[str, Any]) -> Iterator[str]:
+    flags = " ".join(option["flag"] for option in program["options"])
+    yield f"{program['path']}: needs {flags or 'no option'}"
+    if flags and program["kind"] == "notebook":
+        yield f"  mpls run --children {flags} -m jupyter execute NOTEBOOK"
+    tables: list[tuple[Sequence[str], list[tuple[str, ...]]]] = [
+        (("option", "because"), [(option["flag"], _reason(option["because"])) for option in program["options"]]),
+        (
+            ("left to you", "as its lines disagree"),
+            [(each["flag"], ", but ".join(map(_reason, each["because"]))) for each in program["disagreements"]],
+        ),
+        (
+            ("where", "historical name", "releases", "today"),
+            [(_places(each), each["name"], each["releases"], each["today"] or "") for each in program["names"]],
+        ),
+        (
+            ("where", "gone for good", "today"),
+            [(_places(each), each["name"], each["today"]) for each in program["gone"]],
+        ),
+        (("not read", "because it"), [(each["path"], each["reason"]) for each in program["unread"]]),
+    ]
+    for header, rows in tables:
+        if rows:
+            yield ""
+            yield from (f"  {line}" for line in columns(header, rows))
+
+
+def _reason(because: dict[str, Any]) -> str:
+    return f"{_shown([because['place']])} {because['what']}"
+
+
+def _places(each: dict[str, Any]) -> str:
+    more = len(each["places"]) - _MANY
+    shown = _shown(each["places"][:_MANY])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _shown(places: Sequence[dict[str, Any]]) -> str:
+    """Return the addresses of lines; those in the same file or cell as the one before by the line alone."""
+    parts, before = [], ""
+    for place in places:
+        cell = "" if place["cell"] is None else f"cell {place['cell']}:"
+        address = f"{place['file']}:{cell}"
+        parts.append(str(place["line"]) if address == before else f"{address}{place['line']}")
+        before = address
+    return ", ".join(parts)

@@ -1,0 +1,132 @@
+"""The Python of a notebook: its code cells one after another, with the lines in their places."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect
+from dataclasses import dataclass
+from typing import Any
+
+from mpls.errors import printable
+from mpls.reading.sources import parse
+
+__all__ = ["MAX_NOTEBOOK_BYTES", "Notebook", "notebook"]
+
+# Most of a notebook are the pictures that its cells have shown.
+MAX_NOTEBOOK_BYTES = 100_000_000
+
+_BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
+_MAGIC = re.compile(r"(\s*)(?:%{1,2}[A-Za-z]|!|\?|[\w.]+\?{1,2}\s*$)")
+_ASSIGNED = re.compile(r"(\s*[\w., ]+=\s*)(?:%[A-Za-z]|!)")
+# What runs the rest of its cell as Python.
+_AROUND_PYTHON = re.compile(r"%%(?:time|timeit|capture|prun|python3?|pypy)\b")
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """The code of a notebook.
+
+    Attributes:
+        text: the code cells, with something without an effect where magics and commands of the shell were.
+        starts: the line of the text that each code cell starts on.
+        unread: the numbers of cells that are no Python even so, with the reasons; the text has nothing of them.
+    """
+
+    text: str
+    starts: tuple[int, ...]
+    unread: tuple[tuple[int, str], ...]
+
+    def place(self, line: int) -> tuple[int, int]:
+        """Return in which code cell a line of the text is, the first being 1, and which line of that cell it is."""
+        cell = bisect(self.starts, line)
+        return cell, line - self.starts[cell - 1] + 1
+
+
+def notebook(content: bytes) -> Notebook:
+    """Read a notebook, of any version of the format.
+
+    Raises:
+        ValueError: it is none, or none in Python, and why.
+    """
+    try:
+        whole = json.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError, MemoryError):
+        raise ValueError("is no notebook: it is no JSON") from None
+    cells = _cells_of(whole)
+    language = _language_of(whole)
+    if not re.match(r"i?python", language, re.IGNORECASE):
+        raise ValueError(f"is a notebook in {printable(language)}")
+    texts, starts, unread, line = [], [], [], 1
+    for number, cell in enumerate(cells, 1):
+        text, reason = _python(cell)
+        if reason is not None:
+            unread.append((number, reason))
+        texts.append(text)
+        starts.append(line)
+        line += text.count("\n") + 1
+    return Notebook("\n".join(texts), tuple(starts), tuple(unread))
+
+
+def _cells_of(whole: Any) -> list[str]:
+    """Return the sources of the code cells."""
+    # Up to version 3, cells were in worksheets, and had an `input`.
+    sheets = whole.get("worksheets", [whole]) if isinstance(whole, dict) else None
+    cells: list[str] = []
+    for sheet in sheets if isinstance(sheets, list) else [None]:
+        of_sheet = sheet.get("cells") if isinstance(sheet, dict) else None
+        if not isinstance(of_sheet, list):
+            raise ValueError("is no notebook: it has no cells")
+        for cell in of_sheet:
+            if isinstance(cell, dict) and cell.get("cell_type") == "code":
+                source = cell.get("source", cell.get("input", ""))
+                lines = source if isinstance(source, list) else [source]
+                text = "".join(line for line in lines if isinstance(line, str))
+                cells.append(text.replace("\r\n", "\n").replace("\r", "\n"))
+    return cells
+
+
+def _language_of(whole: dict[str, Any]) -> str:
+    metadata = whole.get("metadata")
+    for key, name in (("language_info", "name"), ("kernelspec", "language")):
+        described = metadata.get(key) if isinstance(metadata, dict) else None
+        language = described.get(name) if isinstance(described, dict) else None
+        if isinstance(language, str) and language:
+            return language
+    return "python"
+
+
+def _python(cell: str) -> tuple[str, str | None]:
+    """Return a cell as Python of as many lines, and why it is none, in which case the lines are empty."""
+    if _why_broken(cell) is None:
+        return cell, None
+    nothing = "\n" * cell.count("\n")
+    first = next((line for line in cell.split("\n") if line.strip() and not line.startswith("#")), "")
+    if first.startswith("%%") and not _AROUND_PYTHON.match(first):
+        return nothing, None
+    text = _without_magics(cell)
+    reason = _why_broken(text)
+    return (text, None) if reason is None else (nothing, reason)
+
+
+def _why_broken(text: str) -> str | None:
+    try:
+        parse(text)
+    except _BROKEN as error:
+        return printable(f"is no Python 3: {error}")
+    return None
+
+
+def _without_magics(cell: str) -> str:
+    lines, goes_on = [], False
+    for line in cell.split("\n"):
+        magic, assigned = _MAGIC.match(line), _ASSIGNED.match(line)
+        is_magic = goes_on or magic is not None or assigned is not None
+        if goes_on:
+            lines.append("")
+        elif magic is not None:
+            lines.append(f"{magic[1]}pass")
+        else:
+            lines.append(line if assigned is None else f"{assigned[1]}None")
+        goes_on = is_magic and line.endswith("\\")
+    return "\n".join(lines)

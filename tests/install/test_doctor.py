@@ -1,0 +1,424 @@
+"""`mpls doctor` says of programs what they need, and runs nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from typing import Any
+from unittest import mock
+
+from parameterized import parameterized
+
+import mpls
+from mpls.cli import main
+from mpls.cli.choosing import choose
+from mpls.cli.options import parser, split
+from tests.clients.corpus import PROGRAMS
+from tests.clients.record import path_of
+
+ROOT = pathlib.Path(mpls.__file__).parents[1]
+OBJECTS = """import tensorflow as tf
+opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), "dynamic")
+print(opt.loss_scale())
+"""
+NEW = "import tensorflow as tf\nprint(tf.__version__)\n"
+DISAGREEING = "import tensorflow as tf\nx = tf.placeholder(tf.float32)\nwith tf.GradientTape() as tape:\n    pass\n"
+SLIM = """import tensorflow as tf
+from tensorflow.contrib import slim
+x = tf.placeholder(tf.float32)
+y = slim.fully_connected(x, 3)
+manager = tf.contrib.mixed_precision.FixedLossScaleManager(8)
+"""
+PROGRAM_KEYS = ["path", "kind", "options", "disagreements", "names", "gone", "unread"]
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        status = main(["doctor", *arguments])
+    return status, out.getvalue(), err.getvalue()
+
+
+def read(*paths: str) -> dict[str, Any]:
+    status, out, err = run("--json", *paths)
+    description = json.loads(out)
+    assert err == ""
+    assert description["status"] == status
+    return description
+
+
+def cells(*sources: str, **metadata: Any) -> str:
+    """Return a notebook with these code cells, each after one of text."""
+    found: list[dict[str, Any]] = []
+    for source in sources:
+        found.append({"cell_type": "markdown", "source": ["import nothing"]})
+        found.append({"cell_type": "code", "source": source.splitlines(keepends=True), "outputs": []})
+    return json.dumps({"nbformat": 4, "metadata": metadata, "cells": found})
+
+
+class _InFolder(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+
+    def write(self, source: str | bytes, name: str = "train.py") -> str:
+        path = pathlib.Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(source.encode() if isinstance(source, str) else source)
+        return name
+
+
+class ScriptTest(_InFolder):
+    def test_text(self) -> None:
+        status, out, err = run(self.write(OBJECTS))
+        name = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(
+            out,
+            "train.py: needs --keras 2 --legacy-optimizers --as-of 2.3\n"
+            "\n"
+            "  option               because\n"
+            "  --keras 2            train.py:3 calls .loss_scale()\n"
+            "  --legacy-optimizers  train.py:3 calls .loss_scale()\n"
+            "  --as-of 2.3          train.py:3 calls .loss_scale()\n"
+            "\n"
+            f"  where       historical name{' ' * (len(name) - 15)}  releases     today\n"
+            f"  train.py:2  {name}  1.14 to 2.8  mpls.experimental.LossScaleOptimizer\n",
+        )
+
+    def test_json(self) -> None:
+        description = read(self.write(OBJECTS))
+        self.assertEqual(list(description), ["status", "unread", "programs"])
+        (program,) = description["programs"]
+        self.assertEqual(list(program), PROGRAM_KEYS)
+        place = {"file": "train.py", "cell": None, "line": 3, "certain": True}
+        because = {"place": place, "what": "calls .loss_scale()"}
+        self.assertEqual(
+            program["options"],
+            [
+                {"option": "keras", "value": 2, "flag": "--keras 2", "because": because},
+                {"option": "legacy_optimizers", "value": True, "flag": "--legacy-optimizers", "because": because},
+                {"option": "as_of", "value": "2.3", "flag": "--as-of 2.3", "because": because},
+            ],
+        )
+        (name,) = program["names"]
+        self.assertEqual(name["name"], "tf.keras.mixed_precision.experimental.LossScaleOptimizer")
+        self.assertEqual((name["releases"], name["today"]), ("1.14 to 2.8", "mpls.experimental.LossScaleOptimizer"))
+        self.assertEqual(name["places"], [{**place, "line": 2}])
+        self.assertEqual([program[key] for key in ("kind", "disagreements", "gone", "unread")], ["script", [], [], []])
+
+    def test_nothing_is_needed(self) -> None:
+        self.assertEqual(run(self.write(NEW)), (0, "train.py: needs no option\n", ""))
+
+    def test_lines_disagree(self) -> None:
+        status, out, _ = run(self.write(DISAGREEING))
+        self.assertEqual(status, 0)
+        self.assertIn("train.py: needs no option\n", out)
+        self.assertIn("--v1         train.py:2 uses tf.placeholder, but train.py:3 uses tf.GradientTape\n", out)
+        (found,) = read("train.py")["programs"][0]["disagreements"]
+        self.assertEqual((found["option"], found["flag"]), ("v1", "--v1"))
+        self.assertEqual([each["place"]["line"] for each in found["because"]], [2, 3])
+
+    def test_names_behind_a_gate_and_namespaces(self) -> None:
+        source = """import tensorflow as tf
+            if tf.__version__.startswith("2.3"):
+                tf.keras.mixed_precision.experimental.set_policy("mixed_float16")
+            tf.mixed_precision.experimental.FixedLossScale.from_config({})
+            old = getattr(tf.train.experimental, "whatever")
+            older = tf.keras.mixed_precision.experimental
+            tf.keras.optimizers.LossScaleOptimizer
+            """.replace("\n" + " " * 12, "\n")
+        (program,) = read(self.write(source))["programs"]
+        found = {each["name"]: [(one["line"], one["certain"]) for one in each["places"]] for each in program["names"]}
+        self.assertEqual(
+            found,
+            {
+                "tf.keras.mixed_precision.experimental.set_policy": [(3, False)],
+                "tf.mixed_precision.experimental.FixedLossScale": [(4, True)],
+            },
+        )
+        self.write("from tensorflow.keras.mixed_precision import experimental\nprint(vars(experimental))\n")
+        (name,) = read("train.py")["programs"][0]["names"]
+        self.assertEqual((name["name"], name["today"]), ("tf.keras.mixed_precision.experimental", None))
+
+    def test_other_files_of_it(self) -> None:
+        self.write(OBJECTS, "precision.py")
+        self.write("def broken(:\n", "helper.py")
+        (program,) = read(self.write("import precision\nimport helper\n"))["programs"]
+        self.assertEqual(program["path"], "train.py")
+        self.assertEqual(program["options"][0]["because"]["place"]["file"], "precision.py")
+        self.assertEqual([each["path"] for each in program["unread"]], ["helper.py"])
+        self.assertIn("helper.py  is no Python 3: ", run("train.py")[1])
+
+    def test_many_lines_of_one_name(self) -> None:
+        self.write("from tensorflow.contrib import slim\n" + "slim.conv2d\n" * 6)
+        self.assertIn("train.py:1, 2, 3, 4 and 3 more  tf.contrib.slim", run("train.py")[1])
+        self.assertEqual(len(read("train.py")["programs"][0]["gone"][0]["places"]), 7)
+
+
+class GoneTest(_InFolder):
+    def gone(self, source: str) -> tuple[int, dict[str, str]]:
+        description = read(self.write(source))
+        (program,) = description["programs"]
+        return description["status"], {each["name"]: each["today"] for each in program["gone"]}
+
+    def test_text(self) -> None:
+        status, out, _ = run(self.write(SLIM))
+        self.assertEqual(status, 1)
+        self.assertIn("train.py: needs --v1 --contrib\n", out)
+        self.assertRegex(
+            out, r"train\.py:2, 4 +tf\.contrib\.slim +tf\.contrib ended with TF 1\.15; the package tf-slim"
+        )
+
+    @parameterized.expand(
+        [
+            ("import tensorflow as tf\ntf.contrib.layers.xavier_initializer()", "tf.contrib.layers", "tf_slim.layers"),
+            ("import tensorflow as tf\ntf.contrib.boosted_trees.X()", "tf.contrib.boosted_trees", "other packages"),
+            ("import tensorflow as tf\ntf.estimator.Estimator()", "tf.estimator", "people use Keras"),
+            ("import tensorflow.compat.v1 as tf\ntf.estimator.RunConfig()", "tf.estimator", "people use Keras"),
+            (
+                "from tensorflow.keras.wrappers.scikit_learn import KerasClassifier",
+                "tf.keras.wrappers.scikit_learn",
+                "scikeras",
+            ),
+            ("from keras.wrappers.scikit_learn import KerasClassifier", "tf.keras.wrappers.scikit_learn", "scikeras"),
+            ("import tensorflow as tf\ntf.keras.estimator.model_to_estimator()", "tf.keras.estimator", "Keras model"),
+            (
+                "from tensorflow import keras\nkeras.experimental.export_saved_model",
+                "tf.keras.experimental.export_saved_model",
+                "model.save",
+            ),
+            (
+                "from tensorflow.keras.utils import multi_gpu_model",
+                "tf.keras.utils.multi_gpu_model",
+                "MirroredStrategy",
+            ),
+            (
+                "from tensorflow.keras.mixed_precision.experimental import Policy\nPolicy('infer')",
+                "the policy 'infer'",
+                "Policy('float32')",
+            ),
+        ]
+    )
+    def test_what_people_use(self, source: str, name: str, today: str) -> None:
+        status, found = self.gone(source)
+        self.assertEqual((status, list(found)), (1, [name]))
+        self.assertIn(today, found[name])
+
+    @parameterized.expand(
+        [
+            ("if", "import tensorflow as tf\nif hasattr(tf, 'contrib'):\n    tf.contrib.layers.conv2d()"),
+            ("try", "try:\n    from tensorflow.contrib import slim\nexcept ImportError:\n    import tf_slim as slim"),
+            ("ours", "import tensorflow.contrib.mixed_precision as prec\nprec.FixedLossScaleManager(1)"),
+            ("there", "import tensorflow as tf\ntf.keras.experimental.CosineDecay(0.1, 5)"),
+            ("own", "class tf: pass\ntf.estimator"),
+            ("comment", "import tensorflow as tf\n# tf.estimator.Estimator\n'tf.contrib.slim'"),
+        ]
+    )
+    def test_what_is_not_gone(self, name: str, source: str) -> None:
+        self.assertEqual(self.gone(source), (0, {}))
+
+
+class NotebookTest(_InFolder):
+    def test_lines_of_cells(self) -> None:
+        first = "%matplotlib inline\n!pip install \\\n  tensorflow\nimport tensorflow as tf\n"
+        second = "\n# Wrap.\n" + OBJECTS.partition("\n")[2]
+        self.write(cells("%%bash\nls (\n", first, second), "old.ipynb")
+        status, out, _ = run("old.ipynb")
+        self.assertEqual(status, 0)
+        self.assertIn("old.ipynb: needs --keras 2 --legacy-optimizers --as-of 2.3\n", out)
+        self.assertIn("  mpls run --children --keras 2 --legacy-optimizers --as-of 2.3 -m jupyter execute", out)
+        self.assertIn("  --as-of 2.3          old.ipynb:cell 3:4 calls .loss_scale()\n", out)
+        self.assertIn("  old.ipynb:cell 3:3  tf.keras.mixed_precision.experimental.LossScaleOptimizer", out)
+        (program,) = read("old.ipynb")["programs"]
+        self.assertEqual((program["kind"], program["unread"]), ("notebook", []))
+        place = {"file": "old.ipynb", "cell": 3, "line": 4, "certain": True}
+        self.assertEqual(program["options"][2]["because"]["place"], place)
+
+    @parameterized.expand(
+        [
+            ("%time opt = 1",),
+            ("%%time\n%load_ext x",),
+            ("files = !ls (",),
+            ("files = %sql select 'x",),
+            ("if True:\n    !ls",),
+            ("tf.Session?",),
+            ("?tf.Session",),
+            ("text = ('%d'\n  %(1,))\n!ls",),
+            ("text = '''\n!ls\n'''\n%cd ..",),
+            ("await x",),
+            ("",),
+        ]
+    )
+    def test_what_is_no_python_leaves_the_rest(self, cell: str) -> None:
+        self.write(cells(cell, "import tensorflow as tf\ntf.estimator"), "old.ipynb")
+        (program,) = read("old.ipynb")["programs"]
+        self.assertEqual(program["unread"], [])
+        self.assertEqual([each["places"][0]["cell"] for each in program["gone"]], [2])
+        self.assertEqual([each["places"][0]["line"] for each in program["gone"]], [2])
+
+    def test_broken_cells_are_named(self) -> None:
+        self.write(cells("print 'x'\n", "import tensorflow as tf\ntf.estimator"), "old.ipynb")
+        (program,) = read("old.ipynb")["programs"]
+        (unread,) = program["unread"]
+        self.assertEqual(unread["path"], "old.ipynb:cell 1")
+        self.assertIn("is no Python 3: ", unread["reason"])
+        self.assertEqual(program["gone"][0]["places"][0]["cell"], 2)
+
+    def test_files_beside_it_and_the_old_format(self) -> None:
+        self.write("import tensorflow as tf\nx = tf.placeholder(tf.float32)\n", "nets/model.py")
+        sheet = {"cells": [{"cell_type": "code", "input": "import model\r\nmodel.x\r\n"}]}
+        self.write(json.dumps({"nbformat": 3, "metadata": {}, "worksheets": [sheet]}), "nets/old.ipynb")
+        (program,) = read("nets/old.ipynb")["programs"]
+        self.assertEqual([option["flag"] for option in program["options"]], ["--v1"])
+        place = {"file": "nets/model.py", "cell": None, "line": 2, "certain": True}
+        self.assertEqual(program["options"][0]["because"]["place"], place)
+
+    @parameterized.expand(
+        [
+            (b"{", "is no notebook: it is no JSON"),
+            (b"\xff", "is no notebook: it is no JSON"),
+            (b"[" * 100_000, "is no notebook: it is no JSON"),
+            (b"[]", "is no notebook: it has no cells"),
+            (b"{}", "is no notebook: it has no cells"),
+            (b'{"worksheets": 3}', "is no notebook: it has no cells"),
+            (cells("x", kernelspec={"language": "R\x1b"}).encode(), "is a notebook in R\\x1b"),
+            (cells("x", language_info={"name": "julia"}).encode(), "is a notebook in julia"),
+        ]
+    )
+    def test_what_is_none(self, content: bytes, reason: str) -> None:
+        self.write(content, "old.ipynb")
+        self.assertEqual(run("old.ipynb"), (2, "", f"mpls doctor: old.ipynb {reason}\n"))
+
+
+class FolderTest(_InFolder):
+    def paths(self, *paths: str) -> list[str]:
+        return [program["path"] for program in read(*paths)["programs"]]
+
+    def test_programs(self) -> None:
+        self.write("import model\nif __name__ == '__main__':\n    pass\n", "work/train.py")
+        self.write("import train, layers.core\n", "work/tune.py")
+        self.write("import tensorflow as tf\ntf.estimator\n", "work/model.py")
+        self.write("", "work/layers/__init__.py")
+        self.write("", "work/layers/core.py")
+        self.write("x", "work/tools/plot.py")
+        self.write("", "work/empty/__init__.py")
+        self.write("from . import one\n", "work/library/__init__.py")
+        self.write("", "work/library/one.py")
+        self.write(cells("import model"), "work/old.ipynb")
+        for aside in (".hidden", "__pycache__", "lib/site-packages", "venv", ".ipynb_checkpoints"):
+            self.write("x", f"work/{aside}/aside.py")
+            self.write(cells("x"), f"work/{aside}/aside.ipynb")
+        self.write("", "work/venv/pyvenv.cfg")
+        self.assertEqual(
+            self.paths("work"),
+            [
+                *(f"work/{name}" for name in ("library/__init__.py", "tools/plot.py", "train.py", "tune.py")),
+                "work/old.ipynb",
+            ],
+        )
+        self.assertEqual(read("work")["status"], 1)
+
+    def test_two_that_import_each_other(self) -> None:
+        self.write("import b", "work/a.py")
+        self.write("import a", "work/b.py")
+        self.assertEqual(self.paths("work"), ["work/a.py"])
+
+    def test_broken_ones(self) -> None:
+        self.write("print 'x'", "work/old.py")
+        self.write(NEW, "work/new.py")
+        status, out, err = run("work")
+        self.assertEqual((status, out), (2, "work/new.py: needs no option\n"))
+        self.assertRegex(err, r"^mpls doctor: work/old\.py is no Python 3: .*\n$")
+
+    def test_nothing_in_it(self) -> None:
+        self.write("x", "work/notes.txt")
+        self.assertEqual(run("work"), (2, "", "mpls doctor: work has no Python source in it\n"))
+
+
+class PathsTest(_InFolder):
+    def test_several(self) -> None:
+        self.write(OBJECTS)
+        self.write(SLIM, "slim.py")
+        status, out, err = run("train.py", "slim.py", "train.py")
+        self.assertEqual((status, err), (1, ""))
+        heads = [line for line in out.splitlines() if line and not line.startswith(" ")]
+        self.assertEqual(
+            heads, ["train.py: needs --keras 2 --legacy-optimizers --as-of 2.3", "slim.py: needs --v1 --contrib"]
+        )
+
+    def test_one_is_missing(self) -> None:
+        self.write(SLIM)
+        status, out, err = run("missing.py", "train.py")
+        self.assertEqual((status, err), (2, "mpls doctor: missing.py is not there\n"))
+        self.assertIn("train.py: needs --v1 --contrib\n", out)
+        description = read("missing.py", "train.py")
+        self.assertEqual(description["unread"], [{"path": "missing.py", "reason": "is not there"}])
+        self.assertEqual(len(description["programs"]), 1)
+
+    @parameterized.expand([(b"def broken(:\n",), (b"\x00\x01",), (b"\xff\xfe",), (b"print 'x'\n",)])
+    def test_no_python(self, content: bytes) -> None:
+        status, out, err = run(self.write(content))
+        self.assertEqual((status, out), (2, ""))
+        self.assertRegex(err, r"^mpls doctor: train\.py is no Python 3: .*\n$")
+
+    def test_no_path(self) -> None:
+        with self.assertRaises(SystemExit) as raised:
+            run()
+        self.assertEqual(raised.exception.code, 2)
+
+    def test_a_pipe_is_not_opened(self) -> None:
+        for name in ("pipe.py", "pipe.ipynb"):
+            os.mkfifo(name)
+            self.assertEqual(run(name)[0], 2)
+
+    def test_names_do_not_steer_the_terminal(self) -> None:
+        name = self.write(f"{SLIM}tf.contrib.über\n", "a\x1b[2J\nb.py")
+        missing = "c\x1b[2J\n\u202e.py"
+        _, out, err = run(name, missing)
+        for text in (out, err):
+            self.assertTrue(all(line.isprintable() for line in text.splitlines()), text)
+        self.assertIn("a\\x1b[2J\\nb.py: needs", out)
+        self.assertEqual(err, "mpls doctor: c\\x1b[2J\\n\\u202e.py is not there\n")
+        self.assertEqual(read(name, missing)["unread"][0]["path"], missing)
+
+    def test_frameworks_are_not_imported_and_nothing_runs(self) -> None:
+        self.write("import os\nos.mkdir('ran')\n" + SLIM)
+        self.write(cells("!mkdir ran", OBJECTS), "old.ipynb")
+        program = (
+            "import sys; from mpls.cli import main; status = main(['doctor', '.', '\\xfc.py'])\n"
+            "assert status == 2; assert not {'tensorflow', 'keras', 'tf_keras'} & set(sys.modules)"
+        )
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("train.py: needs --v1 --contrib\n", done.stdout)
+        self.assertIn("old.ipynb: needs --keras 2", done.stdout)
+        self.assertEqual(done.stderr, "mpls doctor: \\xfc.py is not there\n")
+        self.assertFalse(pathlib.Path("ran").exists())
+
+
+class CorpusTest(unittest.TestCase):
+    def test_the_options_are_those_that_run_chooses(self) -> None:
+        paths = [str(path_of(name)) for name in PROGRAMS]
+        found = read(*paths)
+        self.assertEqual((len(found["programs"]), found["unread"]), (len(paths), []))
+        self.assertEqual(found["status"], 1)
+        gone = [program["path"] for program in found["programs"] if program["gone"]]
+        self.assertEqual([pathlib.Path(path).stem for path in gone], ["old_policies"])
+        for path, program in zip(paths, found["programs"], strict=True):
+            options = parser().parse_args(split(["run", path])[0])
+            before = vars(options).copy()
+            with mock.patch.dict(os.environ), contextlib.redirect_stderr(io.StringIO()):
+                os.environ.pop("TF_USE_LEGACY_KERAS", None)
+                choose(options)
+            chosen = {name: value for name, value in vars(options).items() if value != before[name]}
+            self.assertEqual({option["option"]: option["value"] for option in program["options"]}, chosen, path)
