@@ -57,6 +57,7 @@ def describe(paths: Sequence[str]) -> dict[str, Any]:
 
           * `path`: its file.
           * `kind`: `'script'` or `'notebook'`.
+          * `is_whole`: whether all of it was read; if it is too large for that, no option is chosen.
           * `options`: what it needs, a list of `{"option": str, "value": true, int or str, "flag": str, "because":
             {"place": place, "what": str}}`; `flag` is for the command line, `option` and `value` for `mpls.install`.
           * `disagreements`: options that it may need, a list of `{"option": str, "flag": str, "because": [...]}` with
@@ -85,11 +86,10 @@ def _described(found: Found) -> dict[str, Any]:
         *program.unread,
         *((file, "is nested too deeply to be read to the end") for file in reading.uses.too_deep),
     ]
-    if not program.is_whole:
-        unread.append((program.sources[0].shown, "imports more than is read, so that no option is chosen"))
     return {
         "path": program.sources[0].shown,
         "kind": "script" if found.cells is None else "notebook",
+        "is_whole": program.is_whole,
         "options": [_option(found, choice) for choice in decision.choices],
         "disagreements": [_disagreement(found, each) for each in decision.disagreements],
         "names": _names(found, reading.uses.uses),
@@ -188,7 +188,8 @@ def text_of(description: dict[str, Any]) -> str:
 
 def _lines(program: dict[str, Any]) -> Iterator[str]:
     flags = " ".join(option["flag"] for option in program["options"])
-    yield f"{program['path']}: needs {flags or 'no option'}"
+    needs = f"needs {flags or 'no option'}"
+    yield f"{program['path']}: {needs if program['is_whole'] else 'too large to say which options it needs'}"
     if flags and program["kind"] == "notebook":
         yield f"  mpls run --children {flags} -m jupyter execute NOTEBOOK"
     tables: list[tuple[Sequence[str], list[tuple[str, ...]]]] = [

@@ -67,7 +67,8 @@ def scripts(folder: str) -> Iterator[tuple[str, Program]]:
     Args:
         folder: a path.
     """
-    paths = sorted(files(folder, ".py"))
+    # Those further up first: they import the others, which need not be read as programs then.
+    paths = sorted(files(folder, ".py"), key=lambda path: (path.count(os.sep), path))
     mains = [path for path in paths if _is_main(path)]
     imported: set[str] = set()
     found: dict[str, tuple[str, Program]] = {}

@@ -20,6 +20,7 @@ import mpls
 from mpls.cli import main
 from mpls.cli.choosing import choose
 from mpls.cli.options import parser, split
+from mpls.reading.sources import MAX_FILES
 from tests.clients.corpus import PROGRAMS
 from tests.clients.record import path_of
 
@@ -36,7 +37,7 @@ x = tf.placeholder(tf.float32)
 y = slim.fully_connected(x, 3)
 manager = tf.contrib.mixed_precision.FixedLossScaleManager(8)
 """
-PROGRAM_KEYS = ["path", "kind", "options", "disagreements", "names", "gone", "unread"]
+PROGRAM_KEYS = ["path", "kind", "is_whole", "options", "disagreements", "names", "gone", "unread"]
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
@@ -157,6 +158,17 @@ class ScriptTest(_InFolder):
         self.assertEqual(program["options"][0]["because"]["place"]["file"], "precision.py")
         self.assertEqual([each["path"] for each in program["unread"]], ["helper.py"])
         self.assertIn("helper.py  is no Python 3: ", run("train.py")[1])
+
+    def test_too_large(self) -> None:
+        names = [f"part{number}" for number in range(MAX_FILES)]
+        for name in names:
+            self.write("", f"{name}.py")
+        self.write(f"{OBJECTS}import {', '.join(names)}\n")
+        status, out, _ = run("train.py")
+        self.assertEqual(status, 0)
+        self.assertTrue(out.startswith("train.py: too large to say which options it needs\n\n  where"), out)
+        (program,) = read("train.py")["programs"]
+        self.assertEqual((program["is_whole"], program["options"]), (False, []))
 
     def test_many_lines_of_one_name(self) -> None:
         self.write("from tensorflow.contrib import slim\n" + "slim.conv2d\n" * 6)
