@@ -230,6 +230,10 @@ class GoneTest(_InFolder):
             ("if", "import tensorflow as tf\nif hasattr(tf, 'contrib'):\n    tf.contrib.layers.conv2d()"),
             ("try", "try:\n    from tensorflow.contrib import slim\nexcept ImportError:\n    import tf_slim as slim"),
             ("ours", "import tensorflow.contrib.mixed_precision as prec\nprec.FixedLossScaleManager(1)"),
+            (
+                "whole",
+                "import tensorflow as tf\ncontrib = tf.contrib\ncontrib.mixed_precision.FixedLossScaleManager(1)",
+            ),
             ("there", "import tensorflow as tf\ntf.keras.experimental.CosineDecay(0.1, 5)"),
             ("own", "class tf: pass\ntf.estimator"),
             ("comment", "import tensorflow as tf\n# tf.estimator.Estimator\n'tf.contrib.slim'"),
@@ -287,10 +291,11 @@ class NotebookTest(_InFolder):
 
     def test_files_beside_it_and_the_old_format(self) -> None:
         self.write("import tensorflow as tf\nx = tf.placeholder(tf.float32)\n", "nets/model.py")
-        sheet = {"cells": [{"cell_type": "code", "input": "import model\r\nmodel.x\r\n"}]}
+        sheet = {"cells": [{"cell_type": "code", "input": "import model\r\nmodel.x\r\nmodel.tf.estimator\r\n"}]}
         self.write(json.dumps({"nbformat": 3, "metadata": {}, "worksheets": [sheet]}), "nets/old.ipynb")
         (program,) = read("nets/old.ipynb")["programs"]
         self.assertEqual([option["flag"] for option in program["options"]], ["--v1"])
+        self.assertEqual([each["places"][0]["line"] for each in program["gone"]], [3])
         place = {"file": "nets/model.py", "cell": None, "line": 2, "certain": True}
         self.assertEqual(program["options"][0]["because"]["place"], place)
 
@@ -393,12 +398,13 @@ class PathsTest(_InFolder):
             self.assertEqual(run(name)[0], 2)
 
     def test_names_do_not_steer_the_terminal(self) -> None:
-        name = self.write(f"{SLIM}tf.contrib.über\n", "a\x1b[2J\nb.py")
+        name = self.write(f"{SLIM}getattr(tf.contrib, 'a\\x1b[2J')\n", "a\x1b[2J\nb.py")
         missing = "c\x1b[2J\n\u202e.py"
         _, out, err = run(name, missing)
         for text in (out, err):
             self.assertTrue(all(line.isprintable() for line in text.splitlines()), text)
         self.assertIn("a\\x1b[2J\\nb.py: needs", out)
+        self.assertIn("  tf.contrib.a\\x1b[2J  ", out)
         self.assertEqual(err, "mpls doctor: c\\x1b[2J\\n\\u202e.py is not there\n")
         self.assertEqual(read(name, missing)["unread"][0]["path"], missing)
 
