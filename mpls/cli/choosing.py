@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
 import os
 import sys
+from collections.abc import Iterator
 
 from mpls.errors import printable
 from mpls.importing.keras2 import VARIABLE, is_keras_2
 from mpls.reading import Choice, Decision, Reading, code, module, script
 
-__all__ = ["choose"]
+__all__ = ["MAX_BYTES", "choose"]
+
+# What is read before a program runs takes no more than three tenths of a second.
+MAX_BYTES = 500_000
 
 
 def choose(options: argparse.Namespace) -> None:
@@ -24,7 +30,15 @@ def choose(options: argparse.Namespace) -> None:
     if options.no_auto or options.script == "-":
         return
     given = options.keras or _keras_of_environment()
-    decision = _reading(options).decide(given)
+    with _without_collecting():
+        reading = _reading(options)
+        decision = reading.decide(given)
+    if not reading.program.is_whole:
+        print(
+            "mpls run: chose no option, as the program has more source than is read before it runs; `mpls doctor PATH` "
+            "reads more, and --no-auto switches this off",
+            file=sys.stderr,
+        )
     chosen = [choice for choice in decision.choices if not _is_given(options, choice, given)]
     for choice in chosen:
         setattr(options, choice.option, choice.value)
@@ -35,8 +49,22 @@ def choose(options: argparse.Namespace) -> None:
 
 def _reading(options: argparse.Namespace) -> Reading:
     if options.module is not None:
-        return Reading(module(options.module))
-    return Reading(code(options.code, "-c")) if options.code is not None else Reading(script(options.script))
+        return Reading(module(options.module, max_bytes=MAX_BYTES))
+    if options.code is not None:
+        return Reading(code(options.code, "-c", max_bytes=MAX_BYTES))
+    return Reading(script(options.script, max_bytes=MAX_BYTES))
+
+
+@contextlib.contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Keep the garbage collector from going through the syntax trees, of which none is garbage."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _is_given(options: argparse.Namespace, choice: Choice, keras: int | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator
 
 from mpls.names import named
@@ -39,10 +40,10 @@ _OF_TARGET = {
     "mpls.keras:Policy": POLICY,
     "mpls.keras:global_policy": POLICY,
 }
-_OPTIMIZERS = tuple(f"keras.optimizers.{name}" for name in OPTIMIZERS)
-_MODELS = tuple(f"keras.{name}" for name in ("Model", "Sequential", "models.Model", "models.Sequential"))
-_MODELS += tuple(f"keras.models.{name}" for name in ("load_model", "clone_model", "model_from_json"))
-_LEGACY = tuple(f"keras.optimizers.legacy.{name}" for name in OPTIMIZERS)
+_OPTIMIZERS = {f"keras.optimizers.{name}" for name in OPTIMIZERS}
+_MODELS = {f"keras.{name}" for name in ("Model", "Sequential", "models.Model", "models.Sequential")}
+_MODELS |= {f"keras.models.{name}" for name in ("load_model", "clone_model", "model_from_json")}
+_LEGACY = {f"keras.optimizers.legacy.{name}" for name in OPTIMIZERS}
 # A program's functions return what other functions return, so deep at most.
 _ROUNDS = 4
 
@@ -56,6 +57,7 @@ def keras_path(path: str) -> str:
     return path if path == "keras" or path.startswith("keras.") else ""
 
 
+@functools.cache
 def kind_of(path: str) -> str:
     """Return what calling a path gives; "" for nothing of interest."""
     row = named(path)

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from mpls.reading.sources import Archive, Folder, Program
+from mpls.reading.sources import MAX_BYTES, Archive, Folder, Program
 
 __all__ = ["beside", "code", "files", "module", "script", "scripts"]
 
@@ -15,9 +15,9 @@ _RUNS_AS_MAIN = re.compile(rb"^if\b.*__name__", re.MULTILINE)
 _NOT_THE_USERS = ("__pycache__", "node_modules", "site-packages", "dist-packages")
 
 
-def script(path: str) -> Program:
+def script(path: str, *, max_bytes: int = MAX_BYTES) -> Program:
     """Return the program that `python PATH` runs: a file, or a folder or zip file with a `__main__`."""
-    program = Program()
+    program = Program(max_bytes=max_bytes)
     if os.path.isdir(path):
         folder = Folder(os.path.abspath(path))
         program.add_file(folder, _MAIN, "", (folder,))
@@ -30,9 +30,9 @@ def script(path: str) -> Program:
     return program
 
 
-def module(name: str) -> Program:
+def module(name: str, *, max_bytes: int = MAX_BYTES) -> Program:
     """Return the program that `python -m NAME` runs, if it is in the current directory."""
-    program, folder = Program(), Folder(os.getcwd())
+    program, folder = Program(max_bytes=max_bytes), Folder(os.getcwd())
     path = name.replace(".", "/")
     package = name.rpartition(".")[0]
     if os.path.isfile(os.path.join(folder.path, path, _MAIN)):
@@ -46,9 +46,9 @@ def module(name: str) -> Program:
     return program
 
 
-def code(text: bytes | str, shown: str) -> Program:
+def code(text: bytes | str, shown: str, *, max_bytes: int = MAX_BYTES) -> Program:
     """Return the program that `python -c TEXT` runs, or a notebook with that code."""
-    program, folder = Program(), Folder(os.getcwd())
+    program, folder = Program(max_bytes=max_bytes), Folder(os.getcwd())
     program.add_code(text, shown, (folder,))
     return program
 

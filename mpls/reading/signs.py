@@ -63,7 +63,7 @@ _OF_LOSS_SCALES = (
 )
 _OF_KERAS_2_MODELS = ("fit_generator", "evaluate_generator", "predict_generator")
 _KEYWORDS_OF_KERAS_2 = {"save": "save_format", "save_weights": "save_format", "compile": "experimental_run_tf_function"}
-_SAVING = ("keras.models.save_model", "keras.saving.save_model", "keras.callbacks.ModelCheckpoint")
+_SAVING = {"keras.models.save_model", "keras.saving.save_model", "keras.callbacks.ModelCheckpoint"}
 _KEYWORDS_OF_NEW_OPTIMIZERS = ("weight_decay", "use_ema", "ema_momentum", "jit_compile")
 # Names of policies that went away before the API did, with the last release that had them.
 _OLD_POLICIES = {"infer": (2, 2), "infer_float32_vars": (2, 0), "infer_with_float32_vars": (2, 0)}
@@ -91,9 +91,10 @@ def signs_of(uses: Uses) -> list[Sign]:
     """Return what the program's source tells, in the order of its files and lines."""
     kinds = Kinds(uses)
     signs: list[Sign] = []
+    is_eager_tf_1 = any(use.path in ("tf.enable_eager_execution", "tf.enable_v2_behavior") for use in uses.uses)
     for use in uses.uses:
         if use.is_certain:
-            signs.extend(_of_use(use, uses))
+            signs.extend(_of_use(use, uses, is_eager_tf_1))
     for member in uses.members:
         if member.is_certain:
             signs.extend(_of_member(member, uses, kinds))
@@ -103,14 +104,14 @@ def signs_of(uses: Uses) -> list[Sign]:
     return signs
 
 
-def _of_use(use: Use, uses: Uses) -> Iterator[Sign]:
+def _of_use(use: Use, uses: Uses, is_eager_tf_1: bool) -> Iterator[Sign]:
     path, where = use.path, use.where
     if is_in(path, TF_1):
         yield Sign("v1", True, where, f"uses {is_in(path, TF_1)}")
-    elif is_in(path, TF_2) or (path == "tf.GradientTape" and not _is_eager_tf_1(uses)):
+    elif is_in(path, TF_2) or (path == "tf.GradientTape" and not is_eager_tf_1):
         yield Sign("v1", False, where, f"uses {is_in(path, TF_2) or path}")
-    if is_in(path, ("tf.contrib",)):
-        is_ours = is_in(path, ("tf.contrib.mixed_precision",))
+    if is_in(path, {"tf.contrib"}):
+        is_ours = is_in(path, {"tf.contrib.mixed_precision"})
         yield Sign("contrib", True, where, f"uses {is_ours}") if is_ours else Sign("v1", True, where, f"uses {path}")
     row = named(path)
     if row is not None and not row.needs_keras_3:
@@ -128,17 +129,13 @@ def old_policy(use: Use) -> str:
     return first.value if isinstance(first, ast.Constant) and first.value in _OLD_POLICIES else ""
 
 
-def _is_eager_tf_1(uses: Uses) -> bool:
-    return any(use.path in ("tf.enable_eager_execution", "tf.enable_v2_behavior") for use in uses.uses)
-
-
 def _of_keras(use: Use, uses: Uses) -> Iterator[Sign]:
     path, where = use.path, use.where
     within = keras_path(path)
     if is_in(path, KERAS_2_OF_TF_1):
         about = "keras" if path.startswith("tf.compat.v1.") else "keras of v1"
         yield Sign(about, 2, where, f"uses {is_in(path, KERAS_2_OF_TF_1)}")
-    if is_in(path, ("tf_keras",)):
+    if is_in(path, {"tf_keras"}):
         # Who calls Keras 2 by its name knows that `keras` and `tf.keras` are another.
         yield Sign("keras", 3, where, f"uses {path}")
     if not within:

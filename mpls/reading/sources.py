@@ -112,11 +112,13 @@ class Program:
         sources: those that were read, the main one first.
         unread: the paths of those that are no Python, or too large, each with the reason.
         is_whole: whether all were read but for those.
+        max_bytes: what is read at most.
     """
 
     sources: list[Source] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)
     is_whole: bool = True
+    max_bytes: int = MAX_BYTES
 
     def __post_init__(self) -> None:
         self._known: dict[tuple[str, str], Source | None] = {}
@@ -147,7 +149,7 @@ class Program:
         if len(content) > MAX_FILE_BYTES:
             self.unread.append((shown, f"is larger than {MAX_FILE_BYTES} bytes"))
             return None
-        if len(self.sources) >= MAX_FILES or self._bytes + len(content) > MAX_BYTES:
+        if len(self.sources) >= MAX_FILES or self._bytes + len(content) > self.max_bytes:
             self.is_whole = False
             return None
         self._bytes += len(content)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 __all__ = [
     "KERAS_2",
     "KERAS_2_OF_TF_1",
@@ -16,13 +18,18 @@ __all__ = [
 ]
 
 
-def _names(root: str, names: str) -> tuple[str, ...]:
-    return tuple(f"{root}.{name}" for name in names.split())
+def _names(root: str, names: str) -> frozenset[str]:
+    return frozenset(f"{root}.{name}" for name in names.split())
 
 
-def is_in(path: str, names: tuple[str, ...]) -> str:
+def is_in(path: str, names: Set[str]) -> str:
     """Return the name of a table that a path is, or is in; "" if there is none."""
-    return next((name for name in names if path == name or path.startswith(f"{name}.")), "")
+    end = len(path)
+    while end > 0:
+        if path[:end] in names:
+            return path[:end]
+        end = path.rfind(".", 0, end)
+    return ""
 
 
 # In tf up to TF 1.15, and never in that of TF 2.
@@ -90,16 +97,18 @@ KERAS_2 = _names(
 )
 
 # The same in a program of TF 1: what tf.compat.v1 has only with Keras 2.
-KERAS_2_OF_TF_1 = (
-    "tf.layers",
-    "tf.nn.rnn_cell",
-    "tf.compat.v1.layers",
-    "tf.compat.v1.nn.rnn_cell",
-    "tf.compat.v1.keras.backend.get_session",
-    "tf.compat.v1.keras.backend.set_session",
-    "tf.compat.v1.keras.layers.enable_v2_dtype_behavior",
-    "tf.compat.v1.keras.layers.CuDNNGRU",
-    "tf.compat.v1.keras.layers.CuDNNLSTM",
+KERAS_2_OF_TF_1 = frozenset(
+    (
+        "tf.layers",
+        "tf.nn.rnn_cell",
+        "tf.compat.v1.layers",
+        "tf.compat.v1.nn.rnn_cell",
+        "tf.compat.v1.keras.backend.get_session",
+        "tf.compat.v1.keras.backend.set_session",
+        "tf.compat.v1.keras.layers.enable_v2_dtype_behavior",
+        "tf.compat.v1.keras.layers.CuDNNGRU",
+        "tf.compat.v1.keras.layers.CuDNNLSTM",
+    )
 )
 
 # In Keras 3, and never in Keras 2.

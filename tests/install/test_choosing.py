@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import pathlib
@@ -16,7 +17,7 @@ from unittest import mock
 import pytest
 from parameterized import parameterized
 
-from mpls.cli.choosing import choose
+from mpls.cli.choosing import MAX_BYTES, choose
 from mpls.cli.options import parser, split
 
 EXPERIMENTAL = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
@@ -93,6 +94,22 @@ class ChoosingTest(unittest.TestCase):
     def test_nothing_is_said_where_no_source_is(self, path: str) -> None:
         (self.folder / "folder").mkdir()
         self.assertEqual(self.choose(path), ({}, ""))
+
+    def test_nothing_is_chosen_for_more_source_than_is_read(self) -> None:
+        self.write("#" * (MAX_BYTES - len(GRAPH)), "part.py")
+        chosen, said = self.choose(self.write(GRAPH + "import part\n"))
+        self.assertEqual(chosen, {})
+        self.assertRegex(said, r"^mpls run: chose no option, as the program has more source than [^\n]*\n$")
+        self.write("#" * (MAX_BYTES - 2 * len(GRAPH)), "part.py")
+        self.assertEqual(self.choose("train.py")[0], {"v1": True})
+        self.assertEqual(self.choose("-m", "train")[0], {"v1": True})
+
+    def test_the_garbage_collector_is_as_it_was(self) -> None:
+        self.addCleanup(gc.enable)
+        for is_on in (False, True):
+            (gc.enable if is_on else gc.disable)()
+            self.choose(self.write(GRAPH))
+            self.assertEqual(gc.isenabled(), is_on)
 
     def test_it_can_be_switched_off(self) -> None:
         self.assertEqual(self.choose("--no-auto", self.write(OBJECTS)), ({}, ""))
