@@ -49,7 +49,7 @@ def describe(paths: Sequence[str]) -> dict[str, Any]:
         These keys, always all of them. Paths of files are relative to the current directory if they are in there, and
         escaped as `repr` escapes. A place is `{"file": str, "cell": int, "line": int, "certain": bool}`: `cell` is
         the number of a code cell of a notebook, in which the line is, else null; `certain` is whether the line runs on
-        every release, false behind a test for one.
+        every release, false behind a test for one, and in functions that nothing mentions.
 
         * `status`: the exit status: 0, 1 or 2.
         * `unread`: what could not be read, a list of `{"path": str, "reason": str}`.

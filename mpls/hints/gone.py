@@ -46,7 +46,7 @@ _ESTIMATOR = (
 _REMOVED = {
     "tf.estimator": _ESTIMATOR,
     "tf.python.estimator": _ESTIMATOR,
-    "tf.examples.tutorials": "tensorflow.examples was removed in TF 2; tf.keras.datasets has MNIST",
+    "tf.examples": "tensorflow.examples was removed in TF 2; tf.keras.datasets has MNIST",
     "tf.python.training.tracking": "tensorflow.python.training.tracking is tensorflow.python.trackable since TF 2.10",
     "tf.python.distribute.distribution_strategy_context": "what was in distribution_strategy_context is in "
     "tensorflow.python.distribute.distribute_lib; tf.distribute has what is public of it",

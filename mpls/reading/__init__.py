@@ -5,7 +5,8 @@ from __future__ import annotations
 from mpls.reading.deciding import Choice, Decision, Disagreement, decide
 from mpls.reading.pins import pins_of
 from mpls.reading.programs import code, module, script
-from mpls.reading.signs import Sign, old_policy, signs_of
+from mpls.reading.sign import Sign
+from mpls.reading.signs import old_policy, signs_of
 from mpls.reading.sources import Program
 from mpls.reading.targets import Found, Unread, found_at
 from mpls.reading.uses import Use, Uses, Where

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from mpls.names import named
 from mpls.reading.kinds import EXPERIMENTAL_WRAPPER, keras_path, kind_of
+from mpls.reading.sign import Release, Sign
 from mpls.reading.signs import (
     FIRST,
     LAST_WITH_KERAS_2,
     LAST_WITH_LEGACY,
     LAST_WITH_LOSS_SCALE_OBJECTS,
-    Release,
-    Sign,
 )
 from mpls.reading.uses import Uses
 
@@ -97,8 +96,10 @@ class _Deciding:
         if keras == 2:
             self._choose_legacy_optimizers(last)
         self._choose_release(last)
-        if keras != 2:
-            self._choose("replace_existing", self._about("replace_existing"))
+        # Of Keras 2, mpls' wrapper is what both of its kinds of optimizers had, and not its last one alone.
+        about = "wrapper" if keras == 2 else "replace_existing"
+        if keras != 2 or self._given_keras is None:
+            self._choose("replace_existing", self._about(about))
         return Decision(tuple(self.choices), tuple(self.disagreements))
 
     def _choose(self, option: str, signs: Iterable[Sign], nothing: object = None) -> Sign | None:
@@ -120,7 +121,7 @@ class _Deciding:
 
     def _last_release(self) -> Sign | None:
         """Return the sign of the last release that the program can be for; None if its signs disagree."""
-        signs = self._about("release")
+        signs = self._about("release", *(("release of wrappers",) if self._has_wrappers else ()))
         v1 = self._is_v1()
         if v1 is not None:
             signs.append(Sign("release", (FIRST, _LAST_OF_TF_1), v1.where, v1.what))
@@ -134,15 +135,19 @@ class _Deciding:
         return last
 
     def _choose_keras(self, last: Sign | None) -> None:
+        theirs = self._about("tf_keras")
         signs = self._about("keras")
         if self._is_v1() is not None:
             signs += self._about("keras of v1")
         if self._uses_keras:
-            signs += self._about("keras if used", "replace_existing")
+            if not theirs:
+                signs += self._about("keras if used", "replace_existing")
             if last is not None and _last(last) <= LAST_WITH_KERAS_2:
                 signs.insert(0, last)
+        if signs:
+            signs += theirs
         generations = [
-            Sign("keras", 3 if sign.about == "keras" and sign.value == 3 else 2, sign.where, sign.what)
+            Sign("keras", 3 if sign.about in ("keras", "tf_keras") and sign.value == 3 else 2, sign.where, sign.what)
             for sign in signs
         ]
         if self._given_keras is None:
@@ -150,7 +155,7 @@ class _Deciding:
 
     def _choose_legacy_optimizers(self, last: Sign | None) -> None:
         signs = self._about("legacy_optimizers")
-        if last is not None and _last(last) <= LAST_WITH_LEGACY and self._about("optimizers"):
+        if last is not None and _last(last) <= LAST_WITH_LEGACY and self._about("optimizers", "compile"):
             signs.insert(0, Sign("legacy_optimizers", True, last.where, last.what))
         self._choose("legacy_optimizers", signs, False)
 

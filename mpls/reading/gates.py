@@ -12,8 +12,10 @@ __all__ = [
     "catches_missing_names",
     "gate_names",
     "holds_for_every_release",
+    "is_constant",
     "is_gate",
     "leaves",
+    "version_of_2",
 ]
 
 # What is asked for a version, and what asks whether something is there.
@@ -76,7 +78,8 @@ def gate_names(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     for node in _statements(tree):
         if isinstance(node, ast.Assign) and is_gate(node.value, names) and _is_answer(node.value):
-            names.update(filter(None, map(_last_name, node.targets)))
+            targets = [each for target in node.targets for each in getattr(target, "elts", [target])]
+            names.update(filter(None, map(_last_name, targets)))
         elif isinstance(node, ast.FunctionDef) and _returns_gate(node, names):
             names.add(node.name)
         elif isinstance(node, ast.Try) and any(map(catches_missing_names, node.handlers)):
@@ -141,12 +144,36 @@ def leaves(body: list[ast.stmt]) -> bool:
 
 
 def arm_of_every_release(test: ast.expr) -> bool | None:
-    """Return what a comparison of `tf.__version__` with a string gives on every release; None for anything else."""
+    """Return what a test gives on every release: a comparison of `tf.__version__` with a string, or a constant.
+
+    None for anything else.
+    """
+    if is_constant(test) is not None:
+        return is_constant(test)
     left = test.left if isinstance(test, ast.Compare) else None
     if not (isinstance(left, ast.Attribute) and left.attr == "__version__" and isinstance(left.value, ast.Name)):
         return None
     is_of_tf = left.value.id in ("tf", "tensorflow", "tf1", "tf2")
     return holds_for_every_release(test) if is_of_tf and isinstance(test, ast.Compare) else None
+
+
+def is_constant(test: ast.expr) -> bool | None:
+    """Return what a test gives that is the same in every run, as `False` and `TYPE_CHECKING`; None for another."""
+    if isinstance(test, ast.Constant):
+        return bool(test.value)
+    return False if _last_name(test) == "TYPE_CHECKING" else None
+
+
+def version_of_2(test: ast.expr) -> ast.expr | None:
+    """Return the version of which a test holds from 2 on only; None if it is another test."""
+    if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and test.func.attr == "startswith":
+        version, texts = test.func.value, test.args
+    elif isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.GtE | ast.Gt):
+        version, texts = test.left, test.comparators
+    else:
+        return None
+    text = texts[0].value if len(texts) == 1 and isinstance(texts[0], ast.Constant) else None
+    return version if isinstance(text, str) and text.startswith("2") else None
 
 
 def holds_for_every_release(comparison: ast.Compare) -> bool | None:

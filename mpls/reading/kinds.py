@@ -15,6 +15,7 @@ __all__ = [
     "EXPERIMENTAL_WRAPPER",
     "LEGACY_OPTIMIZER",
     "MODEL",
+    "MODELS_OPTIMIZER",
     "NEW_WRAPPER",
     "OPTIMIZER",
     "POLICY",
@@ -29,6 +30,7 @@ EXPERIMENTAL_WRAPPER = "experimental wrapper"
 NEW_WRAPPER = "new wrapper"
 POLICY = "policy"
 MODEL = "model"
+MODELS_OPTIMIZER = "model's optimizer"
 
 _OF_TARGET = {
     "mpls.experimental:LossScaleOptimizer": EXPERIMENTAL_WRAPPER,
@@ -62,7 +64,9 @@ def kind_of(path: str) -> str:
     """Return what calling a path gives; "" for nothing of interest."""
     row = named(path)
     if row is not None and row.target in _OF_TARGET:
-        return _OF_TARGET[row.target]
+        # Who calls tf_keras by its name gets its wrapper.
+        is_theirs = path.startswith("tf_keras.") and _OF_TARGET[row.target] == NEW_WRAPPER
+        return "" if is_theirs else _OF_TARGET[row.target]
     within = path.replace("tf.optimizers.", "tf.keras.optimizers.", 1)
     if is_in(keras_path(within), _LEGACY):
         return LEGACY_OPTIMIZER
@@ -96,6 +100,18 @@ class Kinds:
         if receiver == "self":
             return member.within in self._makers.get(kind, ())
         return receiver in self._variables.get(kind, ()) and receiver not in self._variables.get(POLICY, ())
+
+    def is_of_models_optimizer(self, member: Member) -> bool:
+        """Return whether a member is taken of a model's optimizer: of `self.model.optimizer`, or of a name of it."""
+        if self.receiver_is(member, MODELS_OPTIMIZER):
+            return not any(self.receiver_is(member, kind) for kind in self._variables if kind != MODELS_OPTIMIZER)
+        holder = Member(member.chain[:-1], member.where, member.is_certain, within=member.within)
+        return self._is_models_optimizer(holder)
+
+    def _is_models_optimizer(self, member: Member) -> bool:
+        if member.chain[-1:] != ("optimizer",) or len(member.chain) < 2:
+            return False
+        return member.chain[-2] == "model" or self.is_only(member, MODEL)
 
     def is_only(self, member: Member, kind: str) -> bool:
         """Return whether a member is taken of something of a kind, wherever the program makes what is called so."""
@@ -135,6 +151,8 @@ class Kinds:
                 if kind:
                     yield kind, use.target
         for member in self._uses.members:
+            if member.call is None and member.target and self._is_models_optimizer(member):
+                yield MODELS_OPTIMIZER, member.target
             if member.call is not None and member.target:
                 for kind in self._of_found([Found(member.chain[-1], True)]):
                     yield kind, member.target

@@ -1,4 +1,4 @@
-"""What is known of the paths that a program saves to."""
+"""What is known of the paths that a program saves to, and loads from."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import ast
 from mpls.reading.resolving import chain_of
 from mpls.reading.scopes import Scope
 
-__all__ = ["is_saving_without_extension"]
+__all__ = ["is_without_extension"]
 
 # What Keras 3 saves to.
 _EXTENSIONS = (".keras", ".h5", ".hdf5")
 # Keras 3 saves there by itself.
 _HUB = "hf://"
-# The calls that are given a path to save to, with its position.
-_SAVING = {"save": 0, "save_model": 1, "ModelCheckpoint": 0}
+# The calls that are given a path of a model, with its position.
+_GIVEN = {"save": 0, "save_model": 1, "load_model": 0, "ModelCheckpoint": 0}
 # Names of names are followed so far.
 _DEPTH = 5
 
 
-def is_saving_without_extension(call: ast.Call, scope: Scope) -> bool:
-    """Return whether a call, if it saves a model, does so to a path that has none of the extensions of Keras 3."""
-    path = _saved_to(call)
+def is_without_extension(call: ast.Call, scope: Scope) -> bool:
+    """Return whether a call, if it saves or loads a model, has a path that has none of the extensions of Keras 3."""
+    path = _given_to(call)
     return path is not None and _is_without_extension(path, scope)
 
 
-def _saved_to(call: ast.Call) -> ast.expr | None:
+def _given_to(call: ast.Call) -> ast.expr | None:
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-    position = _SAVING.get(chain_of(call.func)[-1])
+    position = _GIVEN.get(chain_of(call.func)[-1])
     if position is None or None in keywords or "zipped" in keywords:
         return None
     if any(isinstance(each, ast.Starred) for each in call.args):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import zipfile
 from collections.abc import Iterator
 
 from mpls.reading.sources import MAX_BYTES, Archive, Folder, Program
@@ -18,15 +19,17 @@ _NOT_THE_USERS = ("__pycache__", "node_modules", "site-packages", "dist-packages
 def script(path: str, *, max_bytes: int = MAX_BYTES) -> Program:
     """Return the program that `python PATH` runs: a file, or a folder or zip file with a `__main__`."""
     program = Program(max_bytes=max_bytes)
+    # A link stands for what it leads to, beside which Python looks for modules.
+    path = os.path.realpath(path)
     if os.path.isdir(path):
-        folder = Folder(os.path.abspath(path))
+        folder = Folder(path)
         program.add_file(folder, _MAIN, "", (folder,))
         return program
-    where, name = os.path.split(os.path.abspath(path))
-    folder = Folder(where)
-    archive = Archive(os.path.abspath(path))
+    where, name = os.path.split(path)
+    folder, archive = Folder(where), Archive(path)
     if not _is_archive(path) or not program.add_file(archive, _MAIN, "", (archive,)):
-        program.add_file(folder, name, "", _roots(folder))
+        roots = _roots(folder)
+        program.add_file(folder, name, _package_of(folder, roots[-1]), roots)
     return program
 
 
@@ -80,7 +83,8 @@ def scripts(folder: str) -> Iterator[tuple[str, Program]]:
         program = script(path)
         if name == "__init__.py" and not any(source.scopes.imports for source in program.sources[:1]):
             continue
-        imported.update(source.shown for source in program.sources[1:])
+        # A package's modules import it too.
+        imported.update(source.shown for source in program.sources[1:] if source.shown != shown)
         found[shown] = path, program
     for shown, (path, program) in sorted(found.items()):
         if shown not in imported or path in mains:
@@ -114,11 +118,14 @@ def _is_archive(path: str) -> bool:
     # To open a pipe would take from the program what is in it.
     if not os.path.isfile(path):
         return False
-    try:
-        with open(path, "rb") as file:
-            return file.read(2) == b"PK"
-    except OSError:
-        return False
+    # As Python tells: by the end of the file, since lines of a shell may stand before it.
+    return zipfile.is_zipfile(path)
+
+
+def _package_of(folder: Folder, top: Folder) -> str:
+    """Return the package that the files of a folder are in, by the folder in which the outermost package is."""
+    relative = os.path.relpath(folder.path, top.path)
+    return "" if relative == os.curdir else relative.replace(os.sep, ".")
 
 
 def _roots(folder: Folder) -> tuple[Folder, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mpls.reading.gates import arm_of_every_release, catches_missing_names, gate_names, is_gate, leaves
 
-__all__ = ["Binding", "Import", "Scope", "Scopes"]
+__all__ = ["Binding", "Import", "Scope", "Scopes", "argument_names"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Scopes:
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             _bind(scope, node.name, None, is_certain)
             self._of[node] = within = Scope(scope)
-            for name in _arguments(node.args):
+            for name in argument_names(node.args):
                 _bind(within, name, None, True)
             self._body(node.body, within, is_certain)
         elif isinstance(node, ast.ClassDef):
@@ -175,7 +175,8 @@ def _bind_target(scope: Scope, target: ast.expr, value: ast.expr | None, is_cert
             _bind_target(scope, element, None, is_certain)
 
 
-def _arguments(arguments: ast.arguments) -> Iterator[str]:
+def argument_names(arguments: ast.arguments) -> Iterator[str]:
+    """Yield the names of a function's arguments."""
     for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
         if each is not None:
             yield each.arg

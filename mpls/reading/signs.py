@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from mpls.names import named
 from mpls.reading.kinds import (
     EXPERIMENTAL_WRAPPER,
     LEGACY_OPTIMIZER,
     MODEL,
-    NEW_WRAPPER,
     OPTIMIZER,
     Kinds,
     keras_path,
     kind_of,
 )
+from mpls.reading.sign import Release, Sign, keywords_of
 from mpls.reading.tables import (
     KERAS_2,
     KERAS_2_OF_TF_1,
+    KERAS_2_PRIVATE,
     KERAS_3,
     LATER_THAN_2_10,
     LEGACY_METHODS,
@@ -28,7 +28,8 @@ from mpls.reading.tables import (
     TF_2,
     is_in,
 )
-from mpls.reading.uses import Member, Use, Uses, Where
+from mpls.reading.uses import Member, Use, Uses
+from mpls.reading.wrappers import of_wrappers
 
 __all__ = [
     "FIRST",
@@ -36,13 +37,10 @@ __all__ = [
     "LAST_WITH_KERAS_2",
     "LAST_WITH_LEGACY",
     "LAST_WITH_LOSS_SCALE_OBJECTS",
-    "Release",
-    "Sign",
     "old_policy",
     "signs_of",
 ]
 
-Release = tuple[int, int]
 
 FIRST: Release = (1, 13)
 LAST: Release = (2, 99)
@@ -63,28 +61,14 @@ _OF_LOSS_SCALES = (
 )
 _OF_KERAS_2_MODELS = ("fit_generator", "evaluate_generator", "predict_generator")
 _KEYWORDS_OF_KERAS_2 = {"save": "save_format", "save_weights": "save_format", "compile": "experimental_run_tf_function"}
+# What models' optimizers have in Keras 2 alone.
+_OF_MODELS_OPTIMIZERS = ("lr", "decay", "loss_scale", "dynamic", "weights", "get_weights", "set_weights")
 _SAVING = {"keras.models.save_model", "keras.saving.save_model", "keras.callbacks.ModelCheckpoint"}
+_SAVING |= {"keras.models.load_model", "keras.saving.load_model"}
 _KEYWORDS_OF_NEW_OPTIMIZERS = ("weight_decay", "use_ema", "ema_momentum", "jit_compile")
 # Names of policies that went away before the API did, with the last release that had them.
 _OLD_POLICIES = {"infer": (2, 2), "infer_float32_vars": (2, 0), "infer_with_float32_vars": (2, 0)}
 _OLD_POLICIES |= {f"{dtype}_with_float32_vars": (2, 0) for dtype in ("float16", "bfloat16")}
-
-
-@dataclass(frozen=True)
-class Sign:
-    """A line that tells something.
-
-    Attributes:
-        about: what of: an option, or "release" for the releases that the program was written for.
-        value: what it tells; of releases, the first and the last.
-        where: the line.
-        what: what the line does, after its address: "uses tf.placeholder".
-    """
-
-    about: str
-    value: bool | int | tuple[Release, Release]
-    where: Where
-    what: str
 
 
 def signs_of(uses: Uses) -> list[Sign]:
@@ -98,9 +82,10 @@ def signs_of(uses: Uses) -> list[Sign]:
     for member in uses.members:
         if member.is_certain:
             signs.extend(_of_member(member, uses, kinds))
+    signs.extend(Sign("v1", False, where, "asserts that TensorFlow is 2") for where in uses.for_tf_2)
     signs.extend(_of_same(uses, kinds))
     signs.extend(_of_classes(uses))
-    signs.extend(_of_calls_of_keras_2(uses, kinds))
+    signs.extend(of_wrappers(uses, kinds))
     return signs
 
 
@@ -114,12 +99,21 @@ def _of_use(use: Use, uses: Uses, is_eager_tf_1: bool) -> Iterator[Sign]:
         is_ours = is_in(path, {"tf.contrib.mixed_precision"})
         yield Sign("contrib", True, where, f"uses {is_ours}") if is_ours else Sign("v1", True, where, f"uses {path}")
     row = named(path)
+    if path.endswith(".DynamicLossScale") and row is not None and _has_multiplier(use):
+        what = f"gives {path} a multiplier, which wrappers took"
+        yield Sign("release of wrappers", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, what)
     if row is not None and not row.needs_keras_3:
         yield Sign("release", (_number(row.first), _number(row.last) if row.last else LAST), where, f"uses {path}")
     name = old_policy(use)
     if name:
         yield Sign("release", (FIRST, _OLD_POLICIES[name]), where, f"names the policy {name!r}")
     yield from _of_keras(use, uses)
+
+
+def _has_multiplier(use: Use) -> bool:
+    given = {} if use.call is None else {each.arg: each.value for each in use.call.keywords}
+    value = given.get("multiplier")
+    return isinstance(value, ast.Constant) and value.value != 2
 
 
 def old_policy(use: Use) -> str:
@@ -137,10 +131,10 @@ def _of_keras(use: Use, uses: Uses) -> Iterator[Sign]:
         yield Sign(about, 2, where, f"uses {is_in(path, KERAS_2_OF_TF_1)}")
     if is_in(path, {"tf_keras"}):
         # Who calls Keras 2 by its name knows that `keras` and `tf.keras` are another.
-        yield Sign("keras", 3, where, f"uses {path}")
+        yield Sign("tf_keras", 3, where, f"uses {path}")
     if not within:
         return
-    if is_in(within, KERAS_2):
+    if is_in(within, KERAS_2 | KERAS_2_PRIVATE):
         yield Sign("keras", 2, where, f"uses {path}")
     if is_in(within, KERAS_3):
         yield Sign("keras", 3, where, f"uses {path}")
@@ -158,7 +152,7 @@ def _of_optimizer(use: Use, within: str) -> Iterator[Sign]:
     if name in LATER_THAN_2_10:
         yield Sign("legacy_optimizers", False, use.where, f"uses {use.path}")
     elif kind_of(use.path) == OPTIMIZER:
-        keywords = _keywords(use)
+        keywords = keywords_of(use)
         for keyword in _KEYWORDS_OF_NEW_OPTIMIZERS:
             if keyword in keywords:
                 yield Sign("legacy_optimizers", False, use.where, f"gives {use.path} {keyword}=")
@@ -183,6 +177,8 @@ def _of_member(member: Member, uses: Uses, kinds: Kinds) -> Iterator[Sign]:
             yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, f"reads .{member.chain[-2]}.{name}")
     elif name in LEGACY_USES and not member.is_set and _is_optimizer(member, kinds):
         yield Sign("legacy_optimizers", True, where, f"uses .{name} of an optimizer")
+    if name == "compile" and member.call is not None and (member.call.args or member.call.keywords):
+        yield Sign("compile", True, where, "calls .compile()")
     what = _of_keras_2(member, kinds)
     if name == "save" and member.call in uses.unextended and kinds.is_only(member, MODEL):
         what = what or "saves a model to a path without an extension"
@@ -193,13 +189,18 @@ def _of_member(member: Member, uses: Uses, kinds: Kinds) -> Iterator[Sign]:
 def _of_keras_2(member: Member, kinds: Kinds) -> str:
     """Return what is done with a member that only models, optimizers and wrappers of Keras 2 have; "" for nothing."""
     name = member.chain[-1]
-    if name in ("lr", *LEGACY_USES):
+    verb = "sets" if member.is_set else "uses"
+    if name in _OF_MODELS_OPTIMIZERS and kinds.is_of_models_optimizer(member):
+        return f"{verb} .{name} of a model's optimizer"
+    if name == "lr" and _is_optimizer(member, kinds):
+        return f"{verb} .lr of an optimizer"
+    if name in LEGACY_USES:
         return f"uses .{name} of an optimizer" if not member.is_set and _is_optimizer(member, kinds) else ""
     if name == "dynamic_counter" and member.call is None:
         return "reads .dynamic_counter"
     if name in _OF_KERAS_2_MODELS and member.call is not None:
         return f"calls .{name}()"
-    if name in _KEYWORDS_OF_KERAS_2 and _KEYWORDS_OF_KERAS_2[name] in _keywords(member):
+    if name in _KEYWORDS_OF_KERAS_2 and _KEYWORDS_OF_KERAS_2[name] in keywords_of(member):
         return f"gives .{name}() {_KEYWORDS_OF_KERAS_2[name]}="
     return ""
 
@@ -222,10 +223,6 @@ def _is_optimizer(member: Member, kinds: Kinds) -> bool:
     return is_one and not kinds.receiver_is(member, LEGACY_OPTIMIZER)
 
 
-def _keywords(use: Use | Member) -> list[str | None]:
-    return [] if use.call is None else [keyword.arg for keyword in use.call.keywords]
-
-
 def _of_same(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
     """Yield signs of assertions that a wrapper has the very object that it was given; since TF 2.4 it has a tensor."""
     for member in uses.same:
@@ -243,22 +240,6 @@ def _of_classes(uses: Uses) -> Iterator[Sign]:
             what = f"defines {methods[0]} in a subclass of {path}"
             yield Sign("legacy_optimizers", True, each.where, what)
             yield Sign("keras", 2, each.where, what)
-
-
-def _of_calls_of_keras_2(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
-    """Yield signs of the calls of Keras 2 on a wrapper by a name that Keras 3 gave to a class of its own."""
-    made = {kind_of(use.path) for use in uses.uses if use.is_certain}
-    for member in uses.members:
-        name = member.chain[-1]
-        if name not in ("get_scaled_loss", "get_unscaled_gradients") or name in uses.defined or not member.is_certain:
-            continue
-        # What is not known cannot be another wrapper if the program makes none.
-        can_be = NEW_WRAPPER in made and EXPERIMENTAL_WRAPPER not in made and kinds.is_unknown(member)
-        if member.call is not None and (can_be or kinds.receiver_is(member, NEW_WRAPPER)):
-            yield Sign("replace_existing", True, member.where, f"calls .{name}()")
-    for use in uses.uses:
-        if use.is_certain and kind_of(use.path) == NEW_WRAPPER and "dynamic" in _keywords(use):
-            yield Sign("replace_existing", True, use.where, f"gives {use.path} dynamic=")
 
 
 def _number(release: str) -> Release:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from mpls.errors import printable
 from mpls.reading.scopes import Import, Scopes
+from mpls.reading.search_path import folders_added
 
 __all__ = ["MAX_BYTES", "MAX_FILES", "Archive", "Folder", "Program", "Source", "parse"]
 
@@ -67,7 +68,8 @@ class Source:
 
     Attributes:
         shown: its path, for users.
-        tree: what is in it, parsed.
+        content: what is in it.
+        tree: the same, parsed.
         package: the dotted name of the package that it is in.
         roots: where the modules that it imports are looked for.
         is_certain: whether it is imported on every release.
@@ -75,6 +77,7 @@ class Source:
     """
 
     shown: str
+    content: bytes
     tree: ast.Module
     package: str
     roots: tuple[Folder, ...]
@@ -154,10 +157,13 @@ class Program:
             return None
         self._bytes += len(content)
         try:
-            source = Source(shown, parse(content), package, roots, is_certain)
+            source = Source(shown, content, parse(content), package, roots, is_certain)
         except _BROKEN as error:
             self.unread.append((shown, f"is no Python 3: {printable(str(error))}"))
             return None
+        if folder:
+            added = folders_added(source.tree, os.path.join(folder, relative))
+            source.roots = (*roots, *(Folder(each) for each in added if each not in {root.path for root in roots}))
         self._known[folder, relative] = source
         self.sources.append(source)
         self._queue.append(source)

@@ -7,6 +7,7 @@ from collections.abc import Set
 __all__ = [
     "KERAS_2",
     "KERAS_2_OF_TF_1",
+    "KERAS_2_PRIVATE",
     "KERAS_3",
     "LATER_THAN_2_10",
     "LEGACY_METHODS",
@@ -58,6 +59,7 @@ TF_1 = _names(
     variables_initializer variance_scaling_initializer verify_tensor_all_finite write_file
     data.make_initializable_iterator data.make_one_shot_iterator image.resize_area image.resize_bicubic
     image.resize_bilinear image.resize_image_with_crop_or_pad image.resize_images image.resize_nearest_neighbor
+    keras.backend.get_session keras.backend.set_session
     losses.absolute_difference losses.add_loss losses.get_regularization_loss losses.get_total_loss losses.huber_loss
     losses.sigmoid_cross_entropy losses.softmax_cross_entropy
     losses.sparse_softmax_cross_entropy nn.bidirectional_dynamic_rnn nn.dynamic_rnn nn.fused_batch_norm
@@ -77,8 +79,13 @@ TF_1 = _names(
 TF_2 = _names(
     "tf",
     """
-    experimental.numpy nn.gelu optimizers summary.create_file_writer summary.record_if losses.BinaryCrossentropy
-    losses.MeanSquaredError losses.SparseCategoricalCrossentropy metrics.Mean metrics.SparseCategoricalAccuracy
+    experimental.numpy initializers.GlorotNormal initializers.GlorotUniform initializers.HeNormal initializers.HeUniform
+    nn.gelu optimizers random.set_seed summary.create_file_writer summary.record_if summary.trace_on summary.write
+    losses.BinaryCrossentropy losses.CategoricalCrossentropy losses.Huber losses.KLDivergence losses.Loss
+    losses.MeanAbsoluteError losses.MeanSquaredError losses.SparseCategoricalCrossentropy metrics.AUC metrics.Accuracy
+    metrics.BinaryAccuracy metrics.CategoricalAccuracy metrics.Mean metrics.MeanAbsoluteError metrics.MeanIoU
+    metrics.MeanSquaredError metrics.Metric metrics.Precision metrics.Recall metrics.RootMeanSquaredError
+    metrics.SparseCategoricalAccuracy metrics.Sum
     distribute.TPUStrategy distribute.MultiWorkerMirroredStrategy distribute.ParameterServerStrategy
     """,
 )
@@ -91,8 +98,16 @@ KERAS_2 = _names(
     backend.set_learning_phase dtensor estimator experimental.CosineDecay experimental.CosineDecayRestarts
     experimental.LinearModel experimental.SequenceFeatures experimental.WideDeepModel layers.AbstractRNNCell
     layers.DenseFeatures layers.LocallyConnected1D layers.LocallyConnected2D layers.experimental metrics.MeanTensor
-    models.experimental optimizers.experimental optimizers.legacy utils.GeneratorEnqueuer utils.OrderedEnqueuer
-    utils.experimental
+    models.experimental optimizers.experimental optimizers.legacy preprocessing.text utils.GeneratorEnqueuer
+    utils.OrderedEnqueuer utils.experimental
+    """,
+)
+
+# Private modules of Keras 2, which other packages import; with mpls' Keras 2, they are there.
+KERAS_2_PRIVATE = _names(
+    "keras",
+    """
+    engine utils.conv_utils utils.data_utils utils.generic_utils utils.layer_utils utils.np_utils
     """,
 )
 
@@ -103,6 +118,8 @@ KERAS_2_OF_TF_1 = frozenset(
         "tf.nn.rnn_cell",
         "tf.compat.v1.layers",
         "tf.compat.v1.nn.rnn_cell",
+        "tf.keras.backend.get_session",
+        "tf.keras.backend.set_session",
         "tf.compat.v1.keras.backend.get_session",
         "tf.compat.v1.keras.backend.set_session",
         "tf.compat.v1.keras.layers.enable_v2_dtype_behavior",

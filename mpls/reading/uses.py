@@ -71,6 +71,7 @@ class Class:
         name: its name.
         bases: the last names of the bases; paths for those of TensorFlow and Keras.
         methods: what it defines.
+        arguments: the names of all their arguments.
         where: the line.
         is_certain: whether it is defined on every release.
     """
@@ -78,6 +79,7 @@ class Class:
     name: str
     bases: tuple[Found, ...]
     methods: frozenset[str]
+    arguments: frozenset[str]
     where: Where
     is_certain: bool
 
@@ -94,7 +96,8 @@ class Uses:
         defined: the names of its own functions and methods.
         checked: the last names of what `isinstance` asks, each with a class of TensorFlow or Keras that it asks for.
         same: attributes that have to be an object that the program has, by `assert a.b is c`.
-        unextended: calls that are given a path to save to that ends in no extension of Keras.
+        unextended: calls that are given a path of a model that ends in no extension of Keras.
+        for_tf_2: lines that assert that TensorFlow is 2.
         too_deep: files that are nested too deeply to be read to the end.
     """
 
@@ -106,4 +109,5 @@ class Uses:
     checked: list[tuple[str, str]] = field(default_factory=list)
     same: list[Member] = field(default_factory=list)
     unextended: set[ast.Call] = field(default_factory=set)
+    for_tf_2: list[Where] = field(default_factory=list)
     too_deep: list[str] = field(default_factory=list)

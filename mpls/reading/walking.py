@@ -10,12 +10,15 @@ from mpls.reading.gates import (
     catches_refusals,
     expects_error,
     holds_for_every_release,
+    is_constant,
     is_gate,
     leaves,
+    version_of_2,
 )
-from mpls.reading.paths import is_saving_without_extension
+from mpls.reading.mentions import Mentions
+from mpls.reading.paths import is_without_extension
 from mpls.reading.resolving import Found, Resolver, attribute_of, chain_of, expressions_in
-from mpls.reading.scopes import Import, Scope
+from mpls.reading.scopes import Import, Scope, argument_names
 from mpls.reading.sources import Program, Source
 from mpls.reading.uses import Class, Member, Use, Uses, Where
 
@@ -26,19 +29,23 @@ def uses_of(program: Program) -> Uses:
     """Return everything that a program uses."""
     uses, resolver = Uses(), Resolver(program.sources)
     gates = frozenset(name for source in program.sources for name in source.scopes.gates)
+    mentions = Mentions(program.sources)
     for source in program.sources:
-        _Walk(uses, source, resolver, gates).run()
+        _Walk(uses, source, resolver, gates, mentions).run()
     return uses
 
 
 class _Walk:
     """Goes through a file."""
 
-    def __init__(self, into: Uses, source: Source, resolver: Resolver, gates: frozenset[str]) -> None:
+    def __init__(
+        self, into: Uses, source: Source, resolver: Resolver, gates: frozenset[str], mentions: Mentions
+    ) -> None:
         self._into = into
         self._source = source
         self._resolver = resolver
         self._gates = gates
+        self._mentions = mentions
         self._scope = source.scopes.module
         self._is_certain = source.is_certain
         self._within = ""
@@ -93,15 +100,19 @@ class _Walk:
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             answer = self._answer(test.operand, depth)
             return None if answer is None else not answer
+        if is_constant(test) is not None:
+            return is_constant(test)
         if isinstance(test, ast.Name) and depth < 5:
             bindings = self._scope.find(test.id) or []
             value = bindings[0].value if len(bindings) == 1 else None
             return None if value is None or isinstance(value, Import) else self._answer(value, depth + 1)
-        if isinstance(test, ast.Compare):
-            found = self._resolver.find(test.left, self._scope)
-            if [each.path for each in found] in (["tf.__version__"], ["tf.version.VERSION"]):
-                return holds_for_every_release(test)
+        if isinstance(test, ast.Compare) and self._is_version(test.left):
+            return holds_for_every_release(test)
         return None
+
+    def _is_version(self, node: ast.expr) -> bool:
+        found = self._resolver.find(node, self._scope)
+        return [each.path for each in found] in (["tf.__version__"], ["tf.version.VERSION"])
 
     def _statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -153,11 +164,18 @@ class _Walk:
             value = node.value
             found = self._resolver.find(value.func if isinstance(value, ast.Call) else value, self._scope)
             self._into.returns.setdefault(self._function, []).append((value, found))
-        if isinstance(node, ast.Assert) and isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.Is):
-            self._same([node.test.left, *node.test.comparators])
+        if isinstance(node, ast.Assert):
+            self._asserts(node.test)
         for _, value in ast.iter_fields(node):
             for each in value if isinstance(value, list) else [value]:
                 self._any(each)
+
+    def _asserts(self, test: ast.expr) -> None:
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is):
+            self._same([test.left, *test.comparators])
+        version = version_of_2(test)
+        if version is not None and self._is_version(version) and self._is_certain:
+            self._into.for_tf_2.append(self._where(test))
 
     def _any(self, each: object) -> None:
         if isinstance(each, ast.expr):
@@ -174,10 +192,16 @@ class _Walk:
         for each in (*node.decorator_list, *node.args.defaults, *node.args.kw_defaults):
             if each is not None:
                 self._expression(each)
-        before = self._scope, self._function
+        before = self._scope, self._function, self._is_certain
+        self._is_certain = self._is_certain and not self._is_unused(node)
         self._scope, self._function = self._source.scopes.of(node), node.name
         self._body(node.body)
-        self._scope, self._function = before
+        self._scope, self._function, self._is_certain = before
+
+    def _is_unused(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+        # Frameworks call methods, and what is decorated or derived may be found elsewhere.
+        is_plain = not node.decorator_list and not getattr(node, "bases", ()) and not getattr(node, "keywords", ())
+        return is_plain and not self._scope.is_class and self._mentions.is_unused(node.name)
 
     def _class(self, node: ast.ClassDef) -> None:
         bases = []
@@ -185,12 +209,15 @@ class _Walk:
             self._expression(base)
         for base in node.bases:
             bases.extend(self._resolver.find(base, self._scope) or [Found(chain_of(base)[-1], self._is_certain)])
-        methods = frozenset(each.name for each in node.body if isinstance(each, ast.FunctionDef))
-        self._into.classes.append(Class(node.name, tuple(bases), methods, self._where(node), self._is_certain))
-        before = self._scope, self._within
+        methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+        names = frozenset(each.name for each in methods)
+        arguments = frozenset(name for each in methods for name in argument_names(each.args))
+        self._into.classes.append(Class(node.name, tuple(bases), names, arguments, self._where(node), self._is_certain))
+        before = self._scope, self._within, self._is_certain
+        self._is_certain = self._is_certain and not self._is_unused(node)
         self._scope, self._within = self._source.scopes.of(node), node.name
         self._body(node.body)
-        self._scope, self._within = before
+        self._scope, self._within, self._is_certain = before
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
@@ -245,7 +272,7 @@ class _Walk:
     def _check(self, call: ast.Call) -> None:
         if chain_of(call.func)[-1] == "assertIs":
             self._same(call.args[:2])
-        if not self._may_fail and is_saving_without_extension(call, self._scope):
+        if not self._may_fail and is_without_extension(call, self._scope):
             self._into.unextended.add(call)
         if isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2:
             types = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]

@@ -344,6 +344,16 @@ class FolderTest(_InFolder):
         )
         self.assertEqual(read("work")["status"], 1)
 
+    def test_scripts_that_add_the_folder_of_a_package(self) -> None:
+        add = "import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))\n"
+        self.write(f"{add}from pkg.train import main\nmain()\n", "work/scripts/run.py")
+        self.write("VERSION = 1\nfrom .train import main\n", "work/pkg/__init__.py")
+        self.write("from . import graph\ndef main(): graph.build()\n", "work/pkg/train.py")
+        self.write("import tensorflow as tf\ndef build(): tf.placeholder(tf.float32)\n", "work/pkg/graph.py")
+        (program,) = read("work")["programs"]
+        self.assertEqual(program["path"], "work/scripts/run.py")
+        self.assertEqual([option["flag"] for option in program["options"]], ["--v1"])
+
     def test_two_that_import_each_other(self) -> None:
         self.write("import b", "work/a.py")
         self.write("import a", "work/b.py")

@@ -25,9 +25,37 @@ KERAS = [
     ("an alias of an alias", TF + "k = tf.keras\nK = k.backend\nK.learning_phase()", "--keras 2"),
     ("fit_generator", TF + "m = tf.keras.Sequential()\nm.fit_generator(None)", "--keras 2"),
     ("save_format", TF + "m = tf.keras.Sequential()\nm.save_weights('a', save_format='tf')", "--keras 2"),
-    ("dynamic_counter", TF + "def f(m): return m.optimizer.dynamic_counter\ntf.keras.mixed_precision", "--keras 2"),
+    ("dynamic_counter", TF + "def f(m): return m.optimizer.dynamic_counter\nf(tf.keras.Model())", "--keras 2"),
     ("lr of an optimizer", TF + "opt = tf.keras.optimizers.Adam()\nprint(opt.lr)", "--keras 2"),
+    ("setting lr of an optimizer", TF + "opt = tf.keras.optimizers.Adam()\nopt.lr = 0.1", "--keras 2"),
+    ("lr of a model's", TF + "m = tf.keras.Sequential()\nm.compile()\nm.optimizer.lr = 1", "--keras 2"),
+    (
+        "lr of the model's in a callback",
+        TF
+        + "class C(tf.keras.callbacks.Callback):\n"
+        + "    def on_epoch_end(self, *a):\n        self.model.optimizer.lr = 1\nC()",
+        "--keras 2",
+    ),
+    (
+        "lr of a model's by another name",
+        TF + "m = tf.keras.Sequential()\nm.compile()\no = m.optimizer\nprint(o.lr)",
+        "--keras 2",
+    ),
+    ("loss_scale of a model's", TF + "m = tf.keras.Sequential()\nprint(m.optimizer.loss_scale)", "--keras 2"),
+    ("modules of Keras 2", "import keras\nfrom keras.utils import np_utils\nkeras.layers.Dense(1)", "--keras 2"),
+    ("its engine", "import keras\nimport keras.engine\nkeras.layers.Dense(1)", "--keras 2"),
+    ("loading a folder", TF + "m = tf.keras.models.load_model('saved/1')", "--keras 2"),
     # Nearly.
+    ("loading a file", TF + "m = tf.keras.models.load_model('saved.keras')", ""),
+    ("learning_rate of a model's", TF + "m = tf.keras.Sequential()\nm.optimizer.learning_rate = 1", ""),
+    ("lr of another optimizer", TF + "tf.keras.Model\nm = Mine()\nm.optimizer.lr = 1", ""),
+    (
+        "tf_keras with its own wrapper",
+        "import tf_keras, tensorflow as tf\n"
+        "opt = tf_keras.mixed_precision.LossScaleOptimizer(tf_keras.optimizers.SGD())\n"
+        "opt.get_scaled_loss(1.0)\nopt.dynamic_counter\nprint(tf.keras.__version__)",
+        "",
+    ),
     (
         "tf_keras by its name",
         TF + "import tf_keras\ntf_keras.layers.Dense(1)\ntf.keras.layers.experimental.preprocessing.Rescaling(2)",
@@ -131,6 +159,11 @@ LEGACY = [
         OF_2_8,
     ),
     ("weights of an optimizer", TF + "opt = tf.keras.optimizers.Adam()\nopt.get_weights()", OF_2_8),
+    (
+        "an optimizer by its name, in a program up to 2.8",
+        EXPERIMENTAL + "prec.set_policy('mixed_float16')\nm = tf.keras.Sequential()\nm.compile('nadam', 'mse')",
+        OF_2_8,
+    ),
     ("lr=", TF + "tf.keras.optimizers.Adam(lr=0.1)", OF_2_8),
     (
         "decay= and a sign of Keras 2",

@@ -9,6 +9,20 @@ SHARED = (
     "opt = prec.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), s)\n"
 )
 AS_OF = [
+    (
+        "a multiplier for a wrapper",
+        EXPERIMENTAL
+        + "s = tf.mixed_precision.experimental.DynamicLossScale(multiplier=4.0)\n"
+        + "opt = prec.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), s)",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    (
+        "the multiplier that wrappers go on to take",
+        EXPERIMENTAL
+        + "s = tf.mixed_precision.experimental.DynamicLossScale(multiplier=2.0)\n"
+        + "opt = prec.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), s)",
+        OF_2_8,
+    ),
     ("loss_scale is called", WRAPPED + "opt.loss_scale()", f"{OF_2_8} --as-of 2.3"),
     ("so is _loss_scale", WRAPPED + "opt._loss_scale()", f"{OF_2_8} --as-of 2.3"),
     (
@@ -120,7 +134,7 @@ AS_OF = [
     (
         "the very object of the new wrapper",
         NEW + "s = tf.constant(1.0)\nassert opt.loss_scale is s",
-        "",
+        "--keras 2 --replace-existing",
     ),
     (
         "which of the two is asked",
@@ -140,7 +154,7 @@ AS_OF = [
         "    def update(self, grads): return self._current_loss_scale",
         "--keras 2",
     ),
-    ("of the new wrapper", NEW + "opt.loss_scale()", ""),
+    ("of the new wrapper", NEW + "opt.loss_scale()", "--keras 2 --replace-existing"),
     (
         "behind a gate that no release passes",
         WRAPPED + "if tf.__version__ >= '2.4.0':\n    pass\nelse:\n    pass",
@@ -162,7 +176,7 @@ AS_OF = [
 ]
 
 REPLACING = [
-    ("calls of Keras 2", NEW + "opt.get_scaled_loss(1.0)", None, "--keras 2"),
+    ("calls of Keras 2", NEW + "opt.get_scaled_loss(1.0)", None, "--keras 2 --replace-existing"),
     ("on Keras 3", NEW + "opt.get_scaled_loss(1.0)", 3, "--replace-existing"),
     (
         "with its arguments",
@@ -171,7 +185,56 @@ REPLACING = [
         "--replace-existing",
     ),
     ("on Keras 2", NEW + "opt.get_scaled_loss(1.0)", 2, ""),
+    *(
+        (f"{use} of a wrapper", NEW + use, None, "--keras 2 --replace-existing")
+        for use in (
+            "opt.lr = 0.5",
+            "opt.momentum = 0.5",
+            "print(opt.beta_1)",
+            "print(opt.dynamic)",
+            "opt.weights",
+            "opt._optimizer",
+            "opt.minimize(f, v)",
+            "opt.variables()",
+            "opt.apply_gradients(g, experimental_aggregate_gradients=False)",
+        )
+    ),
+    (
+        "a wrapper for a model",
+        NEW + "m = tf.keras.Sequential()\nm.optimizer.lr = 1",
+        None,
+        "--keras 2 --replace-existing",
+    ),
+    (
+        "a subclass of a wrapper",
+        TF + "class W(tf.keras.mixed_precision.LossScaleOptimizer): pass\nopt = W(o)\nopt.get_scaled_loss(1.0)",
+        None,
+        "--keras 2 --replace-existing",
+    ),
+    (
+        "a subclass of a wrapper that takes what it took up to 2.10",
+        TF
+        + "class W(tf.keras.mixed_precision.LossScaleOptimizer):\n"
+        + "    def apply_gradients(self, gv, name=None, experimental_aggregate_gradients=True): pass",
+        None,
+        "--keras 2 --legacy-optimizers --replace-existing",
+    ),
+    ("by position", NEW.replace("0.1)", "0.1), False, 128"), None, "--keras 2 --replace-existing"),
+    (
+        "in a dict",
+        TF + "opt = tf.keras.mixed_precision.LossScaleOptimizer(o, **{'dynamic': False})",
+        None,
+        "--keras 2 --replace-existing",
+    ),
     # Nearly.
+    (
+        "asked for in a program of tf_keras",
+        NEW + "import tf_keras\nopt.get_scaled_loss(1.0)",
+        None,
+        "--replace-existing",
+    ),
+    ("what both have", NEW + "opt.learning_rate = 0.5\nopt.inner_optimizer\nopt.iterations\nopt.variables", None, ""),
+    ("a scale by position", NEW.replace("0.1)", "0.1), 128.0"), None, ""),
     ("calls of both", NEW + "opt.apply_gradients([])", 3, ""),
     ("of the experimental one", WRAPPED + "opt.get_scaled_loss(1.0)", 3, ""),
     ("of its own", NEW + "class M:\n    def get_scaled_loss(self): pass\nopt.get_scaled_loss(1.0)", 3, ""),

@@ -6,6 +6,7 @@ import os
 import pathlib
 import unittest
 import unittest.mock
+import zipapp
 import zipfile
 
 from parameterized import parameterized
@@ -70,6 +71,56 @@ class FollowingTest(unittest.TestCase):
                 reading = Reading(script(name))
                 self.assertEqual(names(reading.program), [f"{name}/__main__.py", f"{name}/tools.py"])
                 self.assertEqual([choice.flag for choice in reading.decide().choices], ["--v1"])
+
+    def test_an_archive_with_a_line_for_the_shell(self) -> None:
+        with program(folder__MAIN=USES_V1) as path:
+            zipapp.create_archive(path / "folder", path / "app.pyz", interpreter="/usr/bin/env python3")
+            reading = Reading(script("app.pyz"))
+            self.assertEqual(names(reading.program), ["app.pyz/__main__.py"])
+            self.assertEqual([choice.flag for choice in reading.decide().choices], ["--v1"])
+
+    @parameterized.expand([("file",), ("folder",)])
+    def test_links(self, kind: str) -> None:
+        with program(real__main="import tools", real__tools=USES_V1, elsewhere__tools="") as path:
+            if kind == "file":
+                (path / "elsewhere" / "link.py").symlink_to(path / "real" / "main.py")
+            else:
+                (path / "link").symlink_to(path / "real")
+            found = script("elsewhere/link.py" if kind == "file" else "link/main.py")
+        self.assertEqual(names(found), ["real/main.py", "real/tools.py"])
+
+    @parameterized.expand(
+        [
+            ("os.path", "sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))"),
+            ("append", "sys.path.append(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))"),
+            ("pardir", "sys.path.append(os.path.join(os.path.dirname(__file__), os.pardir))"),
+            ("by sum", "HERE = os.path.dirname(__file__)\nsys.path.insert(1, HERE + '/..')"),
+            ("extend", "sys.path.extend(['nowhere', os.path.dirname(os.path.dirname(__file__)), other()])"),
+            ("pathlib", "sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))"),
+            ("parents", "FILE = Path(__file__).resolve()\nROOT = FILE.parents[1]\nsys.path.append(str(ROOT))"),
+            ("slash", "if True:\n    sys.path.append((Path(__file__).parent / '..').absolute().as_posix())"),
+            ("cwd", "sys.path.insert(0, os.getcwd())"),
+            ("dot", "try:\n    sys.path.append('.')\nexcept OSError:\n    pass"),
+        ]
+    )
+    def test_folders_added_to_the_search_path(self, label: str, source: str) -> None:
+        with program(scripts__run=f"{source}\nfrom tools import x", tools="import more", more=USES_V1):
+            self.assertEqual(names(script("scripts/run.py")), ["scripts/run.py", "tools.py", "more.py"])
+
+    @parameterized.expand(
+        [
+            ("another path", "other.path.append('..')\nself.sys.path.append('..')"),
+            ("unknown", "sys.path.append(ROOT)\nsys.path.append(os.path.join(ROOT, '..'))\nsys.path.append(f())"),
+            (
+                "no folder",
+                "sys.path.append(1)\nsys.path.append()\nsys.path.remove('..')\nsys.path.append(P.parents[9])",
+            ),
+            ("later", "def f():\n    sys.path.append('..')"),
+        ]
+    )
+    def test_folders_that_are_not_added(self, label: str, source: str) -> None:
+        with program(scripts__run=f"{source}\nimport tools", tools=USES_V1):
+            self.assertEqual(names(script("scripts/run.py")), ["scripts/run.py"])
 
     def test_code(self) -> None:
         with program(tools=USES_V1):

@@ -51,6 +51,12 @@ class TablesTest(unittest.TestCase):
             # That one is there, and every optimizer in it raises.
             self.assertFalse(is_there(keras, within))
 
+    @parameterized.expand([(path,) for path in sorted(tables.KERAS_2_PRIVATE)])
+    def test_only_keras_2_has_it_within(self, path: str) -> None:
+        within = path.removeprefix("keras.")
+        self.assertTrue(is_there(tf_keras.src, within))
+        self.assertFalse(is_there(keras, within))
+
     def test_legacy_optimizers_are_no_longer_in_keras_3(self) -> None:
         with self.assertRaisesRegex(ImportError, "not supported in Keras 3"):
             keras.optimizers.legacy.Adam()

@@ -1,0 +1,101 @@
+"""Where else a program has modules looked for: the folders that it adds to `sys.path`, told from its source."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterable, Iterator
+
+__all__ = ["folders_added"]
+
+_PARENT = {"pardir": os.pardir, "curdir": os.curdir}
+# What leaves a path as it is, or makes it absolute, which all are in the end.
+_SAME = ("abspath", "realpath", "normpath", "str", "Path", "PosixPath", "PurePath", "fspath", "expanduser")
+_SAME_METHODS = ("resolve", "absolute", "as_posix", "expanduser", "__str__")
+
+
+def folders_added(tree: ast.Module, file: str) -> list[str]:
+    """Return the folders that a file adds to `sys.path` when it is imported, as far as its source tells.
+
+    Args:
+        tree: the parsed file.
+        file: its path.
+    """
+    reading = _Reading(file)
+    reading.body(tree.body)
+    return reading.folders
+
+
+class _Reading:
+    def __init__(self, file: str) -> None:
+        self._known = {"__file__": file}
+        self.folders: list[str] = []
+
+    def body(self, body: Iterable[ast.stmt]) -> None:
+        for each in body:
+            if isinstance(each, ast.Assign) and len(each.targets) == 1 and isinstance(each.targets[0], ast.Name):
+                path = self._path(each.value)
+                if path is not None:
+                    self._known[each.targets[0].id] = path
+            elif isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
+                self.folders += [os.path.abspath(path) for path in self._added(each.value)]
+            elif isinstance(each, ast.If | ast.Try | ast.With):
+                self.body(each.body)
+
+    def _added(self, call: ast.Call) -> Iterator[str]:
+        """Yield what a call of `sys.path.insert`, `.append` or `.extend` adds."""
+        function = call.func
+        holder = function.value if isinstance(function, ast.Attribute) else None
+        if not (isinstance(function, ast.Attribute) and isinstance(holder, ast.Attribute) and holder.attr == "path"):
+            return
+        if not isinstance(holder.value, ast.Name) or holder.value.id != "sys" or not call.args:
+            return
+        value = call.args[-1]
+        if function.attr in ("insert", "append", "extend"):
+            values = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+            yield from filter(None, map(self._path, values))
+
+    def _path(self, node: ast.expr) -> str | None:
+        """Return the path that an expression stands for; None if the source does not tell."""
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, str) else None
+        if isinstance(node, ast.Name):
+            return self._known.get(node.id)
+        if isinstance(node, ast.Attribute):
+            path = self._path(node.value)
+            return os.path.dirname(path) if node.attr == "parent" and path else _PARENT.get(node.attr)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Add):
+            left, right = self._path(node.left), self._path(node.right)
+            if left is None or right is None:
+                return None
+            return os.path.join(left, right) if isinstance(node.op, ast.Div) else left + right
+        if isinstance(node, ast.Subscript):
+            return self._of_parents(node)
+        return self._called(node) if isinstance(node, ast.Call) else None
+
+    def _of_parents(self, node: ast.Subscript) -> str | None:
+        """Return what `path.parents[2]` stands for."""
+        count = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if not isinstance(node.value, ast.Attribute) or node.value.attr != "parents" or not isinstance(count, int):
+            return None
+        path = self._path(node.value.value)
+        for _ in range(min(count, 50) + 1):
+            path = os.path.dirname(path) if path is not None else None
+        return path
+
+    def _called(self, node: ast.Call) -> str | None:
+        function = node.func
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if name == "getcwd":
+            return os.getcwd()
+        if name in _SAME_METHODS and isinstance(function, ast.Attribute) and not node.args:
+            return self._path(function.value)
+        parts = [self._path(each) for each in node.args]
+        if not parts or any(part is None for part in parts):
+            return None
+        if name == "join":
+            return os.path.join(*map(str, parts))
+        if name == "dirname":
+            # What is relative is so to the current directory.
+            return os.path.dirname(os.path.abspath(str(parts[0])))
+        return parts[0] if name in _SAME and len(parts) == 1 else None

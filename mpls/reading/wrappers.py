@@ -1,0 +1,83 @@
+"""Signs of wrappers of Keras 2 by a name that Keras 3 gave to a class of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpls.reading.kinds import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, Kinds, kind_of
+from mpls.reading.sign import Sign, keywords_of
+from mpls.reading.uses import Member, Uses
+
+__all__ = ["of_wrappers"]
+
+# What wrappers of Keras 2 have of their own, and take from the optimizers that they wrap.
+_OF_WRAPPERS = ("loss_scale", "dynamic", "weights", "get_weights", "set_weights", "_optimizer")
+_HYPERPARAMETERS = (
+    "amsgrad",
+    "beta_1",
+    "beta_2",
+    "centered",
+    "decay",
+    "epsilon",
+    "initial_accumulator_value",
+    "lr",
+    "momentum",
+    "nesterov",
+    "rho",
+)
+_CALLS_OF_WRAPPERS = ("get_scaled_loss", "get_unscaled_gradients", "minimize", "variables")
+# What apply_gradients took up to TF 2.10.
+_ARGUMENT_OF_LEGACY = "experimental_aggregate_gradients"
+
+
+def of_wrappers(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
+    """Yield what a program's lines tell."""
+    made = {kind_of(use.path) for use in uses.uses if use.is_certain}
+    for member in uses.members:
+        if member.chain[-1] in uses.defined or not member.is_certain:
+            continue
+        # What is not known cannot be another wrapper if the program makes none.
+        can_be = NEW_WRAPPER in made and EXPERIMENTAL_WRAPPER not in made and kinds.is_unknown(member)
+        what = _of_wrapper(member, can_be, kinds.receiver_is(member, NEW_WRAPPER))
+        if what:
+            yield Sign("replace_existing", True, member.where, what)
+    yield from _of_calls(uses)
+    yield from _of_subclasses(uses)
+
+
+def _of_calls(uses: Uses) -> Iterator[Sign]:
+    for use in uses.uses:
+        if not use.is_certain or kind_of(use.path) != NEW_WRAPPER or use.call is None:
+            continue
+        if "dynamic" in keywords_of(use):
+            yield Sign("replace_existing", True, use.where, f"gives {use.path} dynamic=")
+        elif len(use.call.args) > 1 and isinstance(getattr(use.call.args[1], "value", None), bool):
+            yield Sign("replace_existing", True, use.where, f"gives {use.path} whether it is dynamic")
+        yield Sign("wrapper", True, use.where, f"makes {use.path}")
+
+
+def _of_subclasses(uses: Uses) -> Iterator[Sign]:
+    for each in uses.classes:
+        paths = [base.path for base in each.bases if base.is_certain and kind_of(base.path) == NEW_WRAPPER]
+        for path in paths if each.is_certain else ():
+            yield Sign("wrapper", True, each.where, f"derives from {path}")
+            if _ARGUMENT_OF_LEGACY in each.arguments:
+                what = f"takes {_ARGUMENT_OF_LEGACY} in a subclass of {path}"
+                yield Sign("legacy_optimizers", True, each.where, what)
+                yield Sign("replace_existing", True, each.where, what)
+
+
+def _of_wrapper(member: Member, can_be: bool, is_one: bool) -> str:
+    """Return what is done with a member that wrappers of Keras 2 have, and Keras 3's have not; "" for nothing."""
+    name = member.chain[-1]
+    if name in ("get_scaled_loss", "get_unscaled_gradients"):
+        return f"calls .{name}()" if member.call is not None and (can_be or is_one) else ""
+    if not is_one:
+        return ""
+    if name in _CALLS_OF_WRAPPERS:
+        return f"calls .{name}() of a wrapper" if member.call is not None else ""
+    if name == "apply_gradients" and "experimental_aggregate_gradients" in keywords_of(member):
+        return "gives .apply_gradients() experimental_aggregate_gradients="
+    if name in _OF_WRAPPERS or name in _HYPERPARAMETERS:
+        return f"{'sets' if member.is_set else 'uses'} .{name} of a wrapper"
+    return ""
