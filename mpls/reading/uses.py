@@ -95,6 +95,7 @@ class Uses:
         returns: for each function, by name, what it returns, with what that stands for.
         defined: the names of its own functions and methods.
         checked: the last names of what `isinstance` asks, each with a class of TensorFlow or Keras that it asks for.
+        type_is: classes of TensorFlow or Keras that `type(…) is` asks for, each with the line.
         same: attributes that have to be an object that the program has, by `assert a.b is c`.
         unextended: calls that are given a path of a model that ends in no extension of Keras.
         for_tf_2: lines that assert that TensorFlow is 2.
@@ -107,6 +108,7 @@ class Uses:
     returns: dict[str, list[tuple[ast.expr, list[Found]]]] = field(default_factory=dict)
     defined: set[str] = field(default_factory=set)
     checked: list[tuple[str, str]] = field(default_factory=list)
+    type_is: list[tuple[str, Where]] = field(default_factory=list)
     same: list[Member] = field(default_factory=list)
     unextended: set[ast.Call] = field(default_factory=set)
     for_tf_2: list[Where] = field(default_factory=list)

@@ -254,12 +254,21 @@ class _Walk:
         if isinstance(node, ast.IfExp | ast.BoolOp):
             self._conditional(node, target)
             return
+        self._compared(node)
         if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             self._nested(node, target)
             return
         for each in expressions_in(node):
             self._target = target if isinstance(node, ast.Dict | ast.List | ast.Tuple) else ""
             self._expression(each)
+
+    def _compared(self, node: ast.expr) -> None:
+        """Note which classes are compared with the type of something, if it is a comparison."""
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        types = [each for each in sides if isinstance(each, ast.Call) and chain_of(each.func) == ("type",)]
+        for side in sides if types and self._is_certain else ():
+            for found in self._resolver.find(side, self._scope):
+                self._into.type_is.append((found.path, self._where(side)))
 
     def _same(self, sides: list[ast.expr]) -> None:
         if self._may_fail or len(sides) != 2 or any(isinstance(side, ast.Constant) for side in sides):

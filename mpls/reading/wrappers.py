@@ -25,6 +25,8 @@ _HYPERPARAMETERS = (
     "nesterov",
     "rho",
 )
+# What the last wrapper of Keras 2, the one for new optimizers, has no longer.
+_NOT_OF_THE_LAST = {*_HYPERPARAMETERS, "weights", "get_weights", "set_weights", "variables"} - {"lr"}
 _CALLS_OF_WRAPPERS = ("get_scaled_loss", "get_unscaled_gradients", "minimize", "variables")
 # What apply_gradients took up to TF 2.10.
 _ARGUMENT_OF_LEGACY = "experimental_aggregate_gradients"
@@ -41,8 +43,13 @@ def of_wrappers(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
         what = _of_wrapper(member, can_be, kinds.receiver_is(member, NEW_WRAPPER))
         if what:
             yield Sign("replace_existing", True, member.where, what)
+            if member.chain[-1] in _NOT_OF_THE_LAST:
+                yield Sign("wrapper", True, member.where, what)
     yield from _of_calls(uses)
     yield from _of_subclasses(uses)
+    for path, where in uses.type_is:
+        if kind_of(path) == NEW_WRAPPER:
+            yield Sign("wrapper", True, where, f"asks whether a type is {path}")
 
 
 def _of_calls(uses: Uses) -> Iterator[Sign]:
@@ -53,7 +60,6 @@ def _of_calls(uses: Uses) -> Iterator[Sign]:
             yield Sign("replace_existing", True, use.where, f"gives {use.path} dynamic=")
         elif len(use.call.args) > 1 and isinstance(getattr(use.call.args[1], "value", None), bool):
             yield Sign("replace_existing", True, use.where, f"gives {use.path} whether it is dynamic")
-        yield Sign("wrapper", True, use.where, f"makes {use.path}")
 
 
 def _of_subclasses(uses: Uses) -> Iterator[Sign]:

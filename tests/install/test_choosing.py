@@ -74,7 +74,7 @@ class ChoosingTest(unittest.TestCase):
             ("objects", OBJECTS, {"as_of": "2.3", "keras": 2, "legacy_optimizers": True}, "calls .loss_scale()"),
             ("graph", GRAPH, {"v1": True}, "uses tf.placeholder"),
             ("contrib", CONTRIB, {"v1": True, "contrib": True}, "uses tf.contrib.mixed_precision"),
-            ("keras 2", REPLACED, {"keras": 2, "replace_existing": True}, "calls .get_scaled_loss()"),
+            ("keras 2", REPLACED, {"keras": 2}, "calls .get_scaled_loss()"),
         ]
     )
     def test_one_line_says_what_and_why(self, name: str, source: str, expected: dict[str, Any], why: str) -> None:

@@ -134,7 +134,7 @@ AS_OF = [
     (
         "the very object of the new wrapper",
         NEW + "s = tf.constant(1.0)\nassert opt.loss_scale is s",
-        "--keras 2 --replace-existing",
+        "--keras 2",
     ),
     (
         "which of the two is asked",
@@ -154,7 +154,7 @@ AS_OF = [
         "    def update(self, grads): return self._current_loss_scale",
         "--keras 2",
     ),
-    ("of the new wrapper", NEW + "opt.loss_scale()", "--keras 2 --replace-existing"),
+    ("of the new wrapper", NEW + "opt.loss_scale()", "--keras 2"),
     (
         "behind a gate that no release passes",
         WRAPPED + "if tf.__version__ >= '2.4.0':\n    pass\nelse:\n    pass",
@@ -176,7 +176,7 @@ AS_OF = [
 ]
 
 REPLACING = [
-    ("calls of Keras 2", NEW + "opt.get_scaled_loss(1.0)", None, "--keras 2 --replace-existing"),
+    ("calls of Keras 2", NEW + "opt.get_scaled_loss(1.0)", None, "--keras 2"),
     ("on Keras 3", NEW + "opt.get_scaled_loss(1.0)", 3, "--replace-existing"),
     (
         "with its arguments",
@@ -186,24 +186,30 @@ REPLACING = [
     ),
     ("on Keras 2", NEW + "opt.get_scaled_loss(1.0)", 2, ""),
     *(
-        (f"{use} of a wrapper", NEW + use, None, "--keras 2 --replace-existing")
+        (f"{use} of a wrapper", NEW + use, None, "--keras 2")
         for use in (
             "opt.lr = 0.5",
-            "opt.momentum = 0.5",
-            "print(opt.beta_1)",
             "print(opt.dynamic)",
-            "opt.weights",
             "opt._optimizer",
             "opt.minimize(f, v)",
-            "opt.variables()",
             "opt.apply_gradients(g, experimental_aggregate_gradients=False)",
+        )
+    ),
+    *(
+        (f"{use}, which the last wrapper of Keras 2 has not", NEW + use, None, "--keras 2 --replace-existing")
+        for use in (
+            "opt.momentum = 0.5",
+            "print(opt.beta_1)",
+            "opt.weights",
+            "opt.variables()",
+            "opt.lr\ntype(opt) is tf.keras.mixed_precision.LossScaleOptimizer",
         )
     ),
     (
         "a wrapper for a model",
         NEW + "m = tf.keras.Sequential()\nm.optimizer.lr = 1",
         None,
-        "--keras 2 --replace-existing",
+        "--keras 2",
     ),
     (
         "a subclass of a wrapper",
@@ -219,12 +225,12 @@ REPLACING = [
         None,
         "--keras 2 --legacy-optimizers --replace-existing",
     ),
-    ("by position", NEW.replace("0.1)", "0.1), False, 128"), None, "--keras 2 --replace-existing"),
+    ("by position", NEW.replace("0.1)", "0.1), False, 128"), None, "--keras 2"),
     (
         "in a dict",
         TF + "opt = tf.keras.mixed_precision.LossScaleOptimizer(o, **{'dynamic': False})",
         None,
-        "--keras 2 --replace-existing",
+        "--keras 2",
     ),
     # Nearly.
     (
