@@ -153,8 +153,8 @@ def install(
     `as_of` is what the thread of the block, or the asynchronous task, wants; other threads behave as before.
 
     Args:
-        as_of: a TensorFlow release, `"2.2"`: experimental Keras wrappers that are made from now on behave as they did
-            there, where releases differ. By default as in the last release that had them.
+        as_of: a TensorFlow release, a string, `"2.2"`: experimental Keras wrappers that are made from now on behave as
+            they did there, where releases differ. By default as in the last release that had them.
         contrib: whether to put `tf.contrib.mixed_precision` back too. `tf.contrib` goes on to look absent:
             `hasattr(tf, "contrib")` is False, and nothing else can be imported from it.
         replace_existing: whether names that still work stand for the objects of mpls too.
@@ -171,7 +171,7 @@ def install(
 
     Raises:
         ValueError: there is no such release, or no such Keras; or `legacy_optimizers` without Keras 2.
-        TypeError: a setting that is a bool is none.
+        TypeError: a setting that is a bool is none, or a release no string.
         RuntimeError: TensorFlow is loaded already, with the behaviour of TF 2 for `v1`, with another Keras for `keras`.
         ImportError: that Keras is not installed.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from mpls.errors import ArgumentValueError, error_text
+from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.names import RELEASES
 
 __all__ = ["Dialect", "current", "dialect_of", "of_block", "set_block", "speak", "speak_in_block"]
@@ -91,10 +91,15 @@ def dialect_of(release: str | None) -> Dialect:
 
     Raises:
         ValueError: there is no such release.
+        TypeError: it is no string; 2.10 is the number 2.1.
     """
     if release is None:
         return Dialect()
-    minor = ".".join(str(release).split(".")[:2])
+    if not isinstance(release, str):
+        raise ArgumentTypeError(
+            error_text("as_of", "be a string", release, "Write it in quotes, as install(as_of='2.3')", "install")
+        )
+    minor = ".".join(release.split(".")[:2])
     if minor not in RELEASES:
         raise ArgumentValueError(
             error_text(

@@ -61,3 +61,9 @@ class SpeakingTest(unittest.TestCase):
     def test_there_is_no_such_release(self, release: str) -> None:
         with self.assertRaisesRegex(ValueError, r"as_of must be a TensorFlow release from 1\.13 to 2\.21; got"):
             dialect_of(release)
+
+    @parameterized.expand([(2.1,), (2.10,), (2,), (("2", "3"),), (b"2.3",)])
+    def test_a_release_is_a_string(self, release: object) -> None:
+        """2.10 is the number 2.1, and the program of a release of its own."""
+        with self.assertRaisesRegex(TypeError, r"as_of must be a string; got .*Write it in quotes"):
+            dialect_of(release)  # type: ignore[arg-type]

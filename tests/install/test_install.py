@@ -199,6 +199,8 @@ class SettingsTest(InstallTestCase):
 
     @parameterized.expand(["3.0", "2.99", "two", "", "1.4"])
     def test_unknown_releases_are_refused_and_nothing_is_installed(self, release: str) -> None:
+        with self.assertRaisesRegex(TypeError, r"as_of must be a string; got 2.1 \(float\). Write it in quotes"):
+            mpls.install(as_of=2.10)  # type: ignore[arg-type]
         with self.assertRaisesRegex(ValueError, "as_of must be a TensorFlow release from 1.13 to 2.21"):
             mpls.install(release)
         self.assertIsNone(mpls.installed())
