@@ -4,4 +4,7 @@ import sys
 
 from mpls.cli import main
 
-sys.exit(main())
+status = main()
+# With -i, Python shows a SystemExit like an error, before its prompt.
+if status != 0:
+    sys.exit(status)

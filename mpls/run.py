@@ -5,24 +5,32 @@ from __future__ import annotations
 import builtins
 import linecache
 import os
+import runpy
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
 from importlib.util import MAGIC_NUMBER, find_spec
-from types import CodeType, ModuleType, TracebackType
+from types import CodeType, ModuleType
 from typing import Any
 
-from mpls.tracebacks import clean
+from mpls.encodings import check_encoding
+from mpls.ending import OnFailure, exit_status_of
 
 __all__ = ["CannotRun", "run_code", "run_module", "run_script", "run_standard_input"]
 
-# What to do with the error that a program ends in, once its traceback has been shown.
-OnFailure = Callable[[BaseException], None]
-
 
 class CannotRun(Exception):
-    """There is nothing to run under the name that was given."""
+    """There is nothing to run under the name that was given.
+
+    Attributes:
+        status: the exit status of `python` there.
+    """
+
+    def __init__(self, message: str, status: int = 1) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def run_script(path: str, args: Sequence[str], on_failure: OnFailure) -> int:
@@ -42,15 +50,17 @@ def run_script(path: str, args: Sequence[str], on_failure: OnFailure) -> int:
     if not os.path.exists(path):
         path = _command(path)
     sys.argv = [path, *args]
+    file = _absolute(path)
     # A directory or a zip file has its main module within.
-    spec = PathFinder.find_spec("__main__", [path])
+    spec = PathFinder.find_spec("__main__", [file])
     if spec is not None:
-        sys.path[0] = path
+        # It is there even with -P.
+        sys.path[: 0 if _is_path_safe() else 1] = [file]
         return _exit_status_of(lambda: _execute(_code_of(spec), spec.origin or path, spec), on_failure)
     if os.path.isdir(path):
         raise CannotRun(f"no __main__ module in the directory {path}. Give the path of a Python file in it")
-    content, file = _read(path), os.path.abspath(path)
-    _set_path(os.path.dirname(file))
+    content = _read(path)
+    _set_path(os.path.dirname(os.path.abspath(path)))
     if path.endswith(".pyc") or content.startswith(MAGIC_NUMBER):
         return _run_compiled(file, content, on_failure)
     if b"\0" in content:
@@ -93,17 +103,19 @@ def run_code(source: str, args: Sequence[str], on_failure: OnFailure) -> int:
 
     def execute() -> None:
         code = _compile(source, "<string>")
-        # From Python 3.13 on, tracebacks show the lines of such code.
-        getattr(linecache, "_register_code", _no_lines)(code, source, "<string>")
+        # From Python 3.13 on, tracebacks show the lines of such code; 3.13.0 looks for them by its name.
+        key = code if hasattr(linecache, "_interactive_cache") else "<string>"
+        getattr(linecache, "_register_code", _no_lines)(key, source, "<string>")
         _execute(code, None, None)
 
     return _exit_status_of(execute, on_failure)
 
 
-def run_standard_input(args: Sequence[str], on_failure: OnFailure) -> int:
-    """Run what comes from standard input, as `python - ARGS` does with a file or a pipe there.
+def run_standard_input(source: bytes, args: Sequence[str], on_failure: OnFailure) -> int:
+    """Run what has come from standard input, as `python - ARGS` does with a file or a pipe there.
 
     Args:
+        source: what was there.
         args: what the program finds in `sys.argv` after `-`.
         on_failure: gets the error that the program ends in, if it ends in one.
 
@@ -112,7 +124,6 @@ def run_standard_input(args: Sequence[str], on_failure: OnFailure) -> int:
     """
     sys.argv = ["-", *args]
     _set_path("")
-    source = sys.stdin.buffer.read()
     return _exit_status_of(lambda: _execute(_compile(source, "<stdin>"), "<stdin>", None, BuiltinImporter), on_failure)
 
 
@@ -124,7 +135,18 @@ def _command(name: str) -> str:
             start = file.read(200)
         if start.startswith(b"#!") and b"python" in start:
             return found
-    raise CannotRun(f"no such script: {name}. Give the path of a Python file, or -m and the name of a module")
+    raise CannotRun(f"no such script: {name}. Give the path of a Python file, or -m and the name of a module", status=2)
+
+
+def _absolute(path: str) -> str:
+    """Return a path as programs see it in `__file__`: `/folder/./program.py` on Linux."""
+    if os.name == "nt":
+        return os.path.abspath(path)
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:
+        return path
+    return folder if path == "." else os.path.join(folder, path)
 
 
 def _no_lines(*_: object) -> None:
@@ -133,9 +155,14 @@ def _no_lines(*_: object) -> None:
 
 def _set_path(folder: str) -> None:
     """Have modules looked for in the program's folder first, in the place of that of mpls."""
-    # With -P neither is there.
-    if not getattr(sys.flags, "safe_path", False):
+    if not _is_path_safe():
         sys.path[0] = folder
+
+
+def _is_path_safe() -> bool:
+    """Return whether Python was told not to look for modules in the program's folder, nor in that of mpls."""
+    # Before Python 3.11, -I alone says so.
+    return bool(getattr(sys.flags, "safe_path", sys.flags.isolated))
 
 
 def _read(path: str) -> bytes:
@@ -143,7 +170,7 @@ def _read(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise CannotRun(f"{path} cannot be read: {error.strerror}") from None
+        raise CannotRun(f"{path} cannot be read: {error.strerror}", status=2) from None
 
 
 def _run_compiled(path: str, content: bytes, on_failure: OnFailure) -> int:
@@ -161,14 +188,22 @@ def _run_compiled(path: str, content: bytes, on_failure: OnFailure) -> int:
 
 
 def _execute_module(name: str, args: Sequence[str]) -> None:
+    if name.startswith("."):
+        raise CannotRun(f"{name} is a relative name, and there is no package that it could be in. Give the whole name")
     spec = _spec_of(name)
     if spec is None or spec.loader is None:
-        raise CannotRun(f"no module named {name}. It is looked for from the current directory, as python -m does")
+        raise CannotRun(f"no module named {name}. {_where_modules_are()}")
     code = _code_of(spec)
     if code is None:
         raise CannotRun(f"{name} is no module of Python code")
     sys.argv = [spec.origin or name, *args]
     _execute(code, spec.origin, spec)
+
+
+def _where_modules_are() -> str:
+    if _is_path_safe():
+        return "It is not looked for in the current directory, as PYTHONSAFEPATH, or -P or -I of python, says"
+    return "It is looked for from the current directory, as python -m does"
 
 
 def _spec_of(name: str) -> ModuleSpec | None:
@@ -182,11 +217,24 @@ def _spec_of(name: str) -> ModuleSpec | None:
     except ValueError:
         return None
     if spec is None or spec.submodule_search_locations is None:
+        _warn_if_loaded(name)
         return spec
-    main = find_spec(f"{name}.__main__")
+    main = _spec_of(f"{name}.__main__")
     if main is None:
         raise CannotRun(f"{name} is a package without a __main__ module. Name a module in it")
     return main
+
+
+def _warn_if_loaded(name: str) -> None:
+    """Warn, in the words of `python -m`, of a module that its package has imported: it runs a second time."""
+    package = name.rpartition(".")[0]
+    if package and sys.modules.get(name) is not None:
+        message = (
+            f"{name!r} found in sys.modules after import of package {package!r}, but prior to execution of {name!r}; "
+            "this may result in unpredictable behaviour"
+        )
+        code = runpy.run_module.__code__
+        warnings.warn_explicit(message, RuntimeWarning, code.co_filename, code.co_firstlineno, "runpy")
 
 
 def _code_of(spec: ModuleSpec) -> Any:
@@ -195,6 +243,8 @@ def _code_of(spec: ModuleSpec) -> Any:
 
 
 def _compile(source: str | bytes, file: str) -> CodeType:
+    if isinstance(source, bytes):
+        check_encoding(source, file)
     return compile(source, file, "exec", dont_inherit=True)
 
 
@@ -205,7 +255,7 @@ def _execute(code: Any, file: str | None, spec: ModuleSpec | None, loader: Any =
     if file is None:
         main.__loader__ = BuiltinImporter
     else:
-        main.__dict__.update(__file__=file, __cached__=None)
+        main.__dict__.update(__file__=file, __cached__=None if spec is None else spec.cached)
         main.__loader__ = loader or (SourceFileLoader("__main__", file) if spec is None else spec.loader)
     # It stays there for what runs at exit.
     sys.modules["__main__"] = main
@@ -213,37 +263,4 @@ def _execute(code: Any, file: str | None, spec: ModuleSpec | None, loader: Any =
 
 
 def _exit_status_of(program: Callable[[], object], on_failure: OnFailure) -> int:
-    try:
-        program()
-    except CannotRun:
-        raise
-    except SystemExit as stop:
-        return _status(stop.code)
-    except KeyboardInterrupt as error:
-        # Left to Python, which ends the process by the signal once it has shown the traceback.
-        clean(error)
-        _show_as_is(error.__traceback__)
-        raise
-    except BaseException as error:
-        clean(error)
-        sys.excepthook(type(error), error, error.__traceback__)
-        on_failure(error)
-        return 1
-    return 0
-
-
-def _show_as_is(users: TracebackType | None) -> None:
-    hook = sys.excepthook
-
-    def show(error_type: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
-        error.__traceback__ = users
-        hook(error_type, error, users)
-
-    sys.excepthook = show
-
-
-def _status(code: object) -> int:
-    if code is None or isinstance(code, int):
-        return code or 0
-    print(code, file=sys.stderr)
-    return 1
+    return exit_status_of(program, on_failure, CannotRun)

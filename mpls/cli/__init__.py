@@ -7,18 +7,14 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from mpls.cli.documentation import docs
-from mpls.cli.options import parser, split
-from mpls.cli.running import USAGE_ERROR, run
-from mpls.doctor import doctor
+from mpls.cli.options import USAGE_ERROR, parser, split
 from mpls.errors import printable
-from mpls.inspect import inspect
 
 __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line, and return the exit status: the program's own, the command's, or 2 if nothing ran."""
+    """Run the command line, and return the exit status: the program's own, the command's, or 2 if it was misused."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     head, program_arguments = split(arguments)
     whole = parser()
@@ -32,12 +28,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _inspect(options)
     if options.command == "doctor":
         return _doctor(options)
+    # What one command needs is not loaded for another: programs start with what `python` has loaded, or nearly.
     if options.command == "docs":
+        from mpls.cli.documentation import docs
+
         return docs(options.anchor)
+    from mpls.cli.running import run
+
     return run(options, program_arguments)
 
 
 def _inspect(options: argparse.Namespace) -> int:
+    from mpls.inspect import inspect
+
     try:
         status, text = inspect(options.path, as_json=options.json)
     except OSError as error:
@@ -50,6 +53,8 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
+    from mpls.doctor import doctor
+
     status, text, unread = doctor(options.paths, as_json=options.json)
     if text:
         _print(text, sys.stdout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from functools import cache
 from typing import NamedTuple
 
@@ -11,8 +12,9 @@ from mpls.core.dialect import dialect_of
 from mpls.errors import ArgumentValueError
 from mpls.names import RELEASES
 
-__all__ = ["options_of_mpls", "parser", "split"]
+__all__ = ["USAGE_ERROR", "options_of_mpls", "parser", "split"]
 
+USAGE_ERROR = 2
 _DESCRIPTION = """\
 Run a program that uses TensorFlow's historical loss-scaling API, unmodified, with the names of that API back.
 What follows the script or the module is handed to it."""
@@ -26,8 +28,10 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
     position = 1
     while position < len(arguments):
         argument = arguments[position]
-        if argument in _NAME_A_PROGRAM:
-            return arguments[: position + 2], arguments[position + 2 :]
+        if argument.startswith(_NAME_A_PROGRAM):
+            # -mMODULE is -m MODULE.
+            position += 2 if argument in _NAME_A_PROGRAM else 1
+            return arguments[:position], arguments[position:]
         if argument in _run_options().values:
             position += 2
         elif argument.startswith("-") and argument not in ("--", "-"):
@@ -39,10 +43,18 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def options_of_mpls(program_arguments: list[str]) -> list[str]:
-    """Return those of a program's arguments that look like options of `mpls run`."""
+    """Return those of a program's arguments that look like options of `mpls run`, as a shell takes them.
+
+    An option that needs a value has it: `"--as-of 2.3"`.
+    """
     options = _run_options()
     ours = {*options.values, *options.flags} - {*_NAME_A_PROGRAM, "-h", "--help"}
-    return [argument for argument in program_arguments if argument.partition("=")[0] in ours]
+    found = []
+    for place, argument in enumerate(program_arguments):
+        if argument.partition("=")[0] in ours:
+            following = program_arguments[place + 1 : place + 2] if argument in options.values else []
+            found.append(shlex.join([argument, *(each for each in following if not each.startswith("-"))]))
+    return found
 
 
 class _Options(NamedTuple):
@@ -53,7 +65,8 @@ class _Options(NamedTuple):
 @cache
 def _run_options() -> _Options:
     """Return the options of `mpls run`: those that a value follows, and the others."""
-    run = argparse.ArgumentParser()
+    # Its own name would be looked for in `sys.argv`, which is the program's.
+    run = argparse.ArgumentParser(prog="mpls run")
     _add_run_options(run)
     actions = [action for action in run._actions if action.option_strings]
     values, flags = (

@@ -5,20 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import TextIO
 
 from mpls.children import begin, hand_down_to_all
 from mpls.cli.choosing import choose
-from mpls.cli.options import options_of_mpls
+from mpls.cli.options import USAGE_ERROR, options_of_mpls
+from mpls.ending import OnFailure
 from mpls.errors import MplsError, printable
 from mpls.hints.announcing import say
 from mpls.importing.users import may_mention
 from mpls.install import is_run
 from mpls.report import Report
-from mpls.run import CannotRun, OnFailure, run_code, run_module, run_script, run_standard_input
+from mpls.run import CannotRun, run_code, run_module, run_script, run_standard_input
 
-__all__ = ["USAGE_ERROR", "run"]
+__all__ = ["run"]
 
-USAGE_ERROR = 2
 # The options that processes share.
 _SETTINGS = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
 _STARTS_KERNELS = ("jupyter", "nbclient", "nbconvert", "notebook", "papermill")
@@ -56,37 +57,58 @@ def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
             file=sys.stderr,
         )
     try:
-        status = _run_program(options, program_arguments, lambda error: say(error, settings, None))
-        _say_if_misplaced(options, program_arguments, status)
+        source = _standard_input() if options.script == "-" else None
+        status = _run_program(options, source, program_arguments, lambda error: say(error, settings, None))
+        text = options.code if source is None else source.decode("latin-1")
+        _say_if_misplaced(options, text, program_arguments, status)
         return status
     except CannotRun as error:
-        print(f"mpls run: {printable(str(error))}", file=sys.stderr)
-        return USAGE_ERROR
+        _tell(f"mpls run: {printable(str(error))}")
+        return error.status
     finally:
         if report is not None:
-            sys.stdout.flush()
-            print("\n".join(report.lines()), file=sys.stderr)
+            output = _stream("stdout")
+            if output is not None:
+                output.flush()
+            _tell("\n".join(report.lines()))
 
 
-def _run_program(options: argparse.Namespace, arguments: list[str], on_failure: OnFailure) -> int:
+def _standard_input() -> bytes:
+    return b"" if sys.stdin is None else sys.stdin.buffer.read()
+
+
+def _run_program(options: argparse.Namespace, source: bytes | None, arguments: list[str], on_failure: OnFailure) -> int:
     if options.module is not None:
         return run_module(options.module, arguments, on_failure)
     if options.code is not None:
         return run_code(options.code, arguments, on_failure)
-    if options.script == "-":
-        return run_standard_input(arguments, on_failure)
+    if source is not None:
+        return run_standard_input(source, arguments, on_failure)
     return run_script(options.script, arguments, on_failure)
 
 
-def _say_if_misplaced(options: argparse.Namespace, program_arguments: list[str], status: int) -> None:
+def _say_if_misplaced(
+    options: argparse.Namespace, source: str | None, program_arguments: list[str], status: int
+) -> None:
     """Point out options of mpls that went to a program which had no use for them."""
     misplaced = options_of_mpls(program_arguments)
     # A program that ends with another status has understood them.
-    if not misplaced or (status not in (1, USAGE_ERROR) and may_mention(_READERS_OF_ARGUMENTS)):
+    if not misplaced or (status not in (1, USAGE_ERROR) and may_mention(_READERS_OF_ARGUMENTS, source=source)):
         return
     program = options.script or (f"-m {options.module}" if options.module else "-c ...")
-    print(
+    _tell(
         f"mpls run: {', '.join(misplaced)} came after the program, and went to it; options of mpls come before: "
-        f"mpls run {' '.join(misplaced)} {program}",
-        file=sys.stderr,
+        f"mpls run {' '.join(misplaced)} {program}"
     )
+
+
+def _tell(text: str) -> None:
+    """Print a text on standard error, if the program has left it there."""
+    stream = _stream("stderr")
+    if stream is not None:
+        print(text, file=stream)
+
+
+def _stream(name: str) -> TextIO | None:
+    stream = getattr(sys, name, None)
+    return None if getattr(stream, "closed", False) else stream

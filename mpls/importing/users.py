@@ -19,18 +19,23 @@ def is_users_file(file: str) -> bool:
     return not os.path.abspath(file).startswith(_library_directories())
 
 
-def may_mention(words: Iterable[str], *, where_unknown: bool = True, also_in: Sequence[str] = ()) -> bool:
+def may_mention(
+    words: Iterable[str], *, where_unknown: bool = True, also_in: Sequence[str] = (), source: str | None = None
+) -> bool:
     """Return whether a word is in the source of any module of the program.
 
     Args:
         words: the words.
         where_unknown: what to return where the main module has no source.
         also_in: files that need not be those of modules.
+        source: that of the main module, where it is in no file.
     """
     pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b")
     main = getattr(sys.modules.get("__main__"), "__file__", None)
-    if main is None or not linecache.getlines(main):
+    if source is None and (main is None or not linecache.getlines(main)):
         return where_unknown
+    if source is not None and pattern.search(source):
+        return True
     modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
     loaded = [file for name, file in modules if file and _is_users(name) and is_users_file(file)]
     return any(pattern.search(line) for file in (*loaded, *also_in) for line in linecache.getlines(file))

@@ -133,10 +133,17 @@ class AsPythonTest(unittest.TestCase):
 
 
 class UsageTest(unittest.TestCase):
+    def test_missing_module_has_the_status_of_python(self) -> None:
+        with Programs() as programs:
+            process = programs.run("-m", "mpls", "run", "-m", "nowhere.at.all")
+            expected = programs.run("-m", "nowhere.at.all").returncode
+        self.assertEqual((process.returncode, process.stdout), (expected, ""))
+        self.assertIn("no module named nowhere.at.all", process.stderr)
+        self.assertNotIn("Traceback", process.stderr)
+
     @parameterized.expand(
         [
             ("missing script", ["nowhere.py"], "no such script: nowhere.py"),
-            ("missing module", ["-m", "nowhere.at.all"], "no module named nowhere.at.all"),
             ("unknown release", ["--as-of", "3.1", "program.py"], "argument --as-of: must be a TensorFlow release"),
             ("no release", ["--as-of"], "--as-of"),
             ("nothing to run", [], "give a script"),

@@ -89,6 +89,8 @@ class FilesTest(unittest.TestCase):
             ("steering the terminal", ["no\033[2Jpe.py"], r"no such script: no\x1b[2Jpe.py"),
             ("package without a main module", ["-m", "folder"], "folder is a package without a __main__ module"),
             ("no module", ["-m", "folder.nothing"], "no module named folder.nothing"),
+            ("relative module", ["-m", ".folder"], ".folder is a relative name"),
+            ("file that may not be read", ["folder/__init__.py/x.py"], "no such script: folder/__init__.py/x.py"),
             ("built-in module", ["-m", "sys"], "sys is no module of Python code"),
             ("two programs", ["--", "-m"], "no such script: -m"),
             ("nothing", [], "give a script, -m and the name of a module, -c and code, or - for standard input"),
@@ -103,7 +105,10 @@ class FilesTest(unittest.TestCase):
             py_compile.compile(str(programs.path / "program.py"), cfile=str(programs.path / "short.pyc"))
             (programs.path / "short.pyc").write_bytes((programs.path / "short.pyc").read_bytes()[:20])
             process = programs.run("-m", "mpls", "run", *arguments)
-        self.assertEqual((process.returncode, process.stdout), (2, ""))
+            # Without a program, `python` reads one from standard input.
+            status = programs.run(*arguments).returncode if arguments else 2
+        self.assertEqual((process.returncode, process.stdout), (status, ""))
+        self.assertNotEqual(status, 0)
         self.assertTrue(
             process.stderr.startswith(f"mpls run: {message.replace('{}', str(programs.path))}"), process.stderr
         )
@@ -146,6 +151,10 @@ class UsageTest(unittest.TestCase):
     @parameterized.expand(
         [
             ("nothing reads them", "x = 1", ["--v1", "--as-of=2.3", "x"], "--v1, --as-of=2.3"),
+            ("values", "x = 1", ["--as-of", "2.3", "x", "--keras", "2", "--v1"], "--as-of 2.3, --keras 2, --v1"),
+            ("value after a sign", "x = 1", ["--keras=2"], "--keras=2"),
+            ("no value", "x = 1", ["--keras", "--v1", "--as-of"], "--keras, --v1, --as-of"),
+            ("value for a shell", "x = 1", ["--as-of", "2.3; x"], "--as-of '2.3; x'"),
             ("program fails", "import sys; sys.exit(len(sys.argv))", ["--contrib"], "--contrib"),
             ("program reads them", "import sys; sys.exit(2 + len(sys.argv))", ["--v1"], None),
             ("a helper reads them", "import helper", ["--v1"], None),
@@ -165,6 +174,37 @@ class UsageTest(unittest.TestCase):
             self.assertEqual(len(notes), 1)
             self.assertIn(f"{misplaced} came after the program, and went to it", notes[0])
             self.assertTrue(notes[0].endswith(f"mpls run {misplaced.replace(',', '')} program.py"))
+
+    @parameterized.expand(
+        [
+            ("code", ["-c", "x = 1"], "", "-c ..."),
+            ("code that reads them", ["-c", "import sys; sys.argv"], "", None),
+            ("a helper of code reads them", ["-c", "import helper"], "", None),
+            ("code fails", ["-c", "1 / 0"], "", "-c ..."),
+            ("standard input", ["-"], "x = 1", "-"),
+            ("standard input reads them", ["-"], "import sys; sys.argv", None),
+            ("a helper of standard input reads them", ["-"], "import helper", None),
+            ("module", ["-m", "program"], "", "-m program"),
+        ]
+    )
+    def test_so_they_are_after_programs_in_no_file(
+        self, name: str, program: list[str], text: str, shown: str | None
+    ) -> None:
+        with Programs(program="x = 1", helper="import argparse") as programs:
+            process = piped(programs, "-m", "mpls", "run", *program, "--as-of", "2.3", text=text)
+        notes = re.findall("^mpls run: .*$", process.stderr, re.MULTILINE)
+        expected = (
+            f"mpls run: --as-of 2.3 came after the program, and went to it; options of mpls come before: mpls run "
+            f"--as-of 2.3 {shown}"
+        )
+        self.assertEqual(notes, [] if shown is None else [expected])
+
+    def test_without_the_current_directory_it_is_not_said_to_be_looked_in(self) -> None:
+        with Programs(program="x = 1") as programs:
+            process = programs.run("-m", "mpls", "run", "-m", "program", PYTHONSAFEPATH="1")
+        is_safe = sys.version_info >= (3, 11)
+        self.assertEqual(process.returncode, is_safe, process.stderr)
+        self.assertEqual("not looked for in the current directory" in process.stderr, is_safe)
 
 
 MISSING = """
