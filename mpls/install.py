@@ -159,7 +159,7 @@ def install(
             `hasattr(tf, "contrib")` is False, and nothing else can be imported from it.
         replace_existing: whether names that still work stand for the objects of mpls too.
         v1: whether the user's own code gets `tensorflow.compat.v1` for `tensorflow`, with the behaviour of TF 2 off;
-            that goes off when it first imports TensorFlow, and stays off.
+            that goes off once, when it first imports TensorFlow. What it turns on after that stays on, as eager mode.
         keras: the Keras that `tf.keras` is. 2 is tf_keras, for child processes too, and in the user's own code
             `import keras` is tf_keras then, as it was up to TF 2.15. None leaves it to the environment variable
             `TF_USE_LEGACY_KERAS`. Once TensorFlow is loaded, its Keras stays.

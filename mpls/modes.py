@@ -15,7 +15,7 @@ from mpls.errors import (
 )
 from mpls.importing.keras2 import VARIABLE, Keras2, KerasVariable, is_keras_2
 from mpls.importing.redirecting import Redirection
-from mpls.importing.tf1 import find_v1
+from mpls.importing.tf1 import find_v1, leave_as_is
 
 __all__ = ["Modes"]
 
@@ -84,13 +84,16 @@ def _check_loaded(v1: bool, keras: int | None) -> None:
                 "MIGRATION.md#keras-2"
             )
         return
-    from mpls.upstream import chosen_keras, is_v2_behavior_on
+    from mpls.upstream import chosen_keras
+    from mpls.upstream_behavior import is_v2_behavior_on
 
     if v1 and is_v2_behavior_on():
         raise CallOrderError(
             "install: v1 must be chosen before TensorFlow is imported; it is loaded, and behaves as TF 2. Call "
             "mpls.install(v1=True) before the first `import tensorflow`, or use mpls run --v1. See MIGRATION.md#install"
         )
+    if v1:
+        leave_as_is()
     if keras is not None and keras != chosen_keras():
         raise CallOrderError(
             f"install: keras must be chosen before TensorFlow is imported; it is loaded, with Keras {chosen_keras()}. "

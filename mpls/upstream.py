@@ -38,7 +38,6 @@ __all__ = [
     "is_graph_rewrite_set_by_mpls",
     "is_mixed_policy_set",
     "is_recorded",
-    "is_v2_behavior_on",
     "keep_branches_whole",
     "keras_graph_session",
     "kernels_of",
@@ -256,11 +255,6 @@ def chosen_keras() -> int:
     if vars(loader).get("_tfll_initialized", True):
         return 2 if vars(loader)["__name__"].partition(".")[0] == "tf_keras" else 3
     return 2 if is_keras_2(os.environ.get(VARIABLE)) else 3
-
-
-def is_v2_behavior_on() -> bool:
-    """Return whether TensorFlow behaves as TF 2, in code that is in no graph."""
-    return bool(tf.compat.v1.executing_eagerly_outside_functions())
 
 
 def native_tf_keras_wrapper(name: str) -> Any:
