@@ -29,8 +29,8 @@ def doctor(paths: Sequence[str], *, as_json: bool = False) -> tuple[int, str, li
 
     Returns:
         The exit status, the text, and what is to be said of paths that could not be read; nothing with `as_json`, since
-        the text has it. The status is 0; 1 if a program uses what no option brings back; 2 if a path is not there, or
-        is no Python.
+        the text has it. The status is 0; 1 if a program uses what no option brings back; 2 if a path is not there or
+        cannot be read, is no Python 3, or is a file of more than 1 MB, a notebook of more than 100 MB.
     """
     description = describe(paths)
     if as_json:

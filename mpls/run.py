@@ -54,17 +54,15 @@ def run_script(path: str, args: Sequence[str], on_failure: OnFailure) -> int:
     # A directory or a zip file has its main module within.
     spec = PathFinder.find_spec("__main__", [file])
     if spec is not None:
-        # It is there even with -P.
-        sys.path[: 0 if _is_path_safe() else 1] = [file]
-        return _exit_status_of(lambda: _execute(_code_of(spec), spec.origin or path, spec), on_failure)
+        _set_path(file, even_if_safe=True)
+        return _exit_status_of(lambda: _execute(_code_of(spec), spec.origin or file, spec), on_failure)
     if os.path.isdir(path):
         raise CannotRun(f"no __main__ module in the directory {path}. Give the path of a Python file in it")
     content = _read(path)
-    _set_path(os.path.dirname(os.path.abspath(path)))
+    # The modules beside the file that a link leads to are found, not those beside the link.
+    _set_path(os.path.dirname(os.path.realpath(file)))
     if path.endswith(".pyc") or content.startswith(MAGIC_NUMBER):
         return _run_compiled(file, content, on_failure)
-    if b"\0" in content:
-        raise CannotRun(f"{path} is no Python source: it has null bytes in it")
     return _exit_status_of(lambda: _execute(_compile(content, file), file, None), on_failure)
 
 
@@ -139,7 +137,7 @@ def _command(name: str) -> str:
 
 
 def _absolute(path: str) -> str:
-    """Return a path as programs see it in `__file__`: `/folder/./program.py` on Linux."""
+    """Return a path as programs see it in `__file__`: `/folder/./program.py` on Linux, and links are not resolved."""
     if os.name == "nt":
         return os.path.abspath(path)
     try:
@@ -153,10 +151,13 @@ def _no_lines(*_: object) -> None:
     pass
 
 
-def _set_path(folder: str) -> None:
+def _set_path(folder: str, *, even_if_safe: bool = False) -> None:
     """Have modules looked for in the program's folder first, in the place of that of mpls."""
+    # With -P neither is there, but for a directory or a zip file that is run.
     if not _is_path_safe():
         sys.path[0] = folder
+    elif even_if_safe:
+        sys.path.insert(0, folder)
 
 
 def _is_path_safe() -> bool:
@@ -243,6 +244,12 @@ def _code_of(spec: ModuleSpec) -> Any:
 
 
 def _compile(source: str | bytes, file: str) -> CodeType:
+    if isinstance(source, bytes) and b"\0" in source:
+        # `compile` does not say where; up to Python 3.11.3, `python` drops the rest of such lines.
+        before = source[: source.index(b"\0")]
+        line = before.rpartition(b"\n")[2].decode(errors="replace")
+        where = (file, before.count(b"\n") + 1, None, line)
+        raise SyntaxError("source code cannot contain null bytes", where)
     if isinstance(source, bytes):
         check_encoding(source, file)
     return compile(source, file, "exec", dont_inherit=True)

@@ -397,6 +397,12 @@ class PathsTest(_InFolder):
         self.assertEqual((status, out), (2, ""))
         self.assertRegex(err, r"^mpls doctor: train\.py is no Python 3: .*\n$")
 
+    def test_too_large_a_file(self) -> None:
+        name = self.write("x = 1\n" * 170_000)
+        self.assertEqual(run(name), (2, "", "mpls doctor: train.py is larger than 1000000 bytes\n"))
+        beside = self.write("import train\nimport tensorflow as tf\ntf.contrib.slim\n", "main.py")
+        self.assertEqual(run(beside)[0], 1)
+
     def test_no_path(self) -> None:
         with self.assertRaises(SystemExit) as raised:
             run()

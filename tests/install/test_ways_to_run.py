@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import unittest
+import zipfile
 
 from parameterized import parameterized
 
@@ -83,7 +84,6 @@ class FilesTest(unittest.TestCase):
     @parameterized.expand(
         [
             ("directory without a main module", ["folder"], "no __main__ module in the directory folder"),
-            ("binary", ["binary"], "binary is no Python source: it has null bytes in it"),
             ("other compiled", ["other.pyc"], "{}/other.pyc was compiled by another release of Python than 3."),
             ("truncated compiled", ["short.pyc"], "{}/short.pyc is a broken compiled file"),
             ("steering the terminal", ["no\033[2Jpe.py"], r"no such script: no\x1b[2Jpe.py"),
@@ -100,7 +100,6 @@ class FilesTest(unittest.TestCase):
         with Programs(program="") as programs:
             (programs.path / "folder").mkdir()
             (programs.path / "folder" / "__init__.py").touch()
-            (programs.path / "binary").write_bytes(b"\x7fELF\0\0")
             (programs.path / "other.pyc").write_bytes(b"\0\0\r\n" + bytes(12))
             py_compile.compile(str(programs.path / "program.py"), cfile=str(programs.path / "short.pyc"))
             (programs.path / "short.pyc").write_bytes((programs.path / "short.pyc").read_bytes()[:20])
@@ -130,6 +129,80 @@ class FilesTest(unittest.TestCase):
             self.assertNotIn("mpls", process.stderr, name)
         self.assertIn("No module named 'not_there'", errors["-m pack.part"].stderr)
         self.assertIn("SyntaxError", errors["latin.py"].stderr)
+
+    @parameterized.expand(
+        [
+            ("in the middle", b"import os\n \0\nprint(1)\n"),
+            ("in a comment", b"print(1)\n# \0 and more\nprint(2)"),
+            ("at the end", b"print(1)\n\0"),
+            ("no program at all", b"\x7fELF\0\0"),
+        ]
+    )
+    def test_null_bytes(self, name: str, content: bytes) -> None:
+        with Programs() as programs:
+            (programs.path / "program.py").write_bytes(content)
+            expected = programs.run("program.py")
+            actual = programs.run("-m", "mpls", "run", "program.py")
+        self.assertEqual((actual.returncode, actual.stdout), (1, ""))
+        self.assertRegex(
+            actual.stderr, r"program\.py\", line \d\n[^\n]*\nSyntaxError: source code cannot contain null bytes\n$"
+        )
+        # Older ones drop the rest of the line.
+        if sys.version_info >= (3, 11, 4):
+            self.assertEqual(actual.stderr, expected.stderr)
+
+    @parameterized.expand(
+        [
+            ("link to a script", "links", ["script.py"]),
+            ("link, absolute", ".", ["{}/links/script.py"]),
+            ("link to a link", ".", ["links/chain.py"]),
+            ("script in a link to a folder", ".", ["folder/script.py"]),
+            ("from within a link to a folder", "folder", ["script.py"]),
+            ("module from within a link to a folder", "folder", ["-m", "script"]),
+            ("not normal", "links", ["./../links//script.py"]),
+            ("folder by a link", ".", ["application"]),
+            ("this folder", "real/app", ["."]),
+            ("folder, not normal", "links", [".././real/app/"]),
+            ("zip file by a link", "links", ["app.pyz"]),
+            ("safe path", ".", ["links/script.py"]),
+            ("safe path, folder", ".", ["application"]),
+        ]
+    )
+    def test_where_modules_are_looked_for(self, name: str, cwd: str, command: list[str]) -> None:
+        """The folder of the file that a link leads to comes first; everything else is called as it was given."""
+        source = "import sys\nimport beside\nprint(sys.path[0], sys.argv, __file__, beside.__file__)\n"
+        with Programs() as programs:
+            app = programs.path / "real" / "app"
+            app.mkdir(parents=True)
+            for folder, main in ((app, "__main__.py"), (app.parent, "script.py")):
+                (folder / main).write_text(source)
+                (folder / "beside.py").touch()
+            with zipfile.ZipFile(app.parent / "app.zip", "w") as archive:
+                archive.write(app / "__main__.py", "__main__.py")
+                archive.write(app / "beside.py", "beside.py")
+            links = {
+                "links/script.py": "../real/script.py",
+                "links/chain.py": "script.py",
+                "links/app.pyz": "../real/app.zip",
+                "folder": "real",
+                "application": "real/app",
+            }
+            (programs.path / "links").mkdir()
+            (programs.path / "links" / "beside.py").write_text("raise ImportError('beside the link')")
+            for link, target in links.items():
+                (programs.path / link).symlink_to(target)
+            programs.path /= cwd
+            command = [each.format(programs.path) for each in command]
+            safe = [] if "safe" not in name else ["-P"]
+            if safe and sys.version_info < (3, 11):
+                self.skipTest("this Python has no -P")
+            expected = programs.run(*safe, *command)
+            actual = programs.run(*safe, "-m", "mpls", "run", *command)
+        self.assertEqual(
+            (actual.returncode, actual.stdout, actual.stderr[-100:]),
+            (expected.returncode, expected.stdout, expected.stderr[-100:]),
+        )
+        self.assertEqual(actual.returncode, int(name == "safe path"), actual.stderr)
 
 
 class UsageTest(unittest.TestCase):
