@@ -257,6 +257,33 @@ class DefaultTest(_Spoken):
             self.assertEqual(type(Mine(OPTIMIZERS[family].SGD(0.5), 8)).__name__, "Mine")
         self.assertEqual(Mine.__name__, "Mine")
 
+    @parameterized.expand([(family, release) for family in OPTIMIZERS for release in (None, "1.15", "2.3", "2.8")])
+    def test_hyperparameters_set_on_the_wrapper_count(self, family: str, release: str | None) -> None:
+        """The original ignored all but the learning rate up to TF 2.3, and those that are no variables later."""
+        self.speak(release)
+        cases: tuple[tuple[type, dict[str, Any], dict[str, Any]], ...] = (
+            (OPTIMIZERS[family].SGD, {"momentum": 0.9}, {"momentum": 0.1, "nesterov": True, "lr": 0.5}),
+            (OPTIMIZERS[family].Adam, {}, {"beta_1": 0.1, "epsilon": 10.0}),
+            (OPTIMIZERS[family].RMSprop, {}, {"rho": 0.1}),
+        )
+        for kind, given, changes in cases:
+            for name, value in changes.items():
+                with self.subTest(kind.__name__, name=name):
+                    expected = self._trained(kind(0.1, **given), "inner", name.replace("lr", "learning_rate"), value)
+                    self.assertEqual(self._trained(kind(0.1, **given), "wrapper", name, value), expected)
+                    self.assertNotEqual(self._trained(kind(0.1, **given), "nothing", name, value), expected)
+
+    def _trained(self, inner: Any, where: str, name: str, value: Any) -> list[float]:
+        optimizer = mpls.experimental.LossScaleOptimizer(inner, "dynamic")
+        variable = tf.Variable([1.0, 2.0])
+        for _ in range(2):
+            traces.step(optimizer, variable, 1.0)
+        setattr({"wrapper": optimizer, "inner": inner, "nothing": types.SimpleNamespace()}[where], name, value)
+        for _ in range(2):
+            traces.step(optimizer, variable, 1.0)
+        found: list[float] = variable.numpy().tolist()
+        return found
+
     def test_a_wrapper_keeps_the_dialect_that_it_was_made_in(self) -> None:
         self.speak("2.2")
         optimizer = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.5), "dynamic")
