@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
@@ -17,6 +18,7 @@ from mpls.importing.legacy_optimizers import legacy_answers, legacy_overlays, pa
 from mpls.importing.overlays import Answer, Overlay, by_name
 from mpls.importing.places import hosts, is_listed, is_namespace, members
 from mpls.importing.probes import goes_on_to, users_line
+from mpls.importing.serving import Serve, lister, server
 from mpls.names import Name
 from mpls.patches import ABSENT, Layer
 
@@ -27,7 +29,6 @@ _CONTRIB_MODULE = "tensorflow.contrib"
 _CONTRIB_HOLDERS = {"tf", "tf.compat.v1"}
 # Packages that TF 1.15 had beside its API, as attributes of tensorflow.
 _BESIDE_TF1 = ("core", "python", "tools")
-_OURS = ("__dir__", "__getattr__")
 
 
 @dataclass(frozen=True)
@@ -133,40 +134,36 @@ class Hooks:
             self._undo += [overlay.take_away for overlay in legacy_overlays(module)]
         if answers:
             self._undo.append(Overlay(module, answers).take_away)
-        served = {key: row for key, row in rows.items() if _is_served(row)}
+        # What is there, and somebody deletes, is to be gone.
+        served = {key: row for key, row in rows.items() if _is_served(row, vars(inner))}
         if served or not _CONTRIB_HOLDERS.isdisjoint(hosts().get(name, ())):
             listed = [key for key, row in served.items() if is_listed(row)]
-            self._undo.append(Layer(inner, "__dir__", _lister(inner, listed)).take_away)
-            self._undo.append(Layer(inner, "__getattr__", self._server(name, module, served)).take_away)
+            self._undo.append(Layer(inner, "__dir__", lister(inner, listed)).take_away)
+            serve = server(inner, self._served(name, module, served))
+            self._undo.append(Layer(inner, "__getattr__", serve).take_away)
 
-    def _server(self, name: str, module: ModuleType, served: dict[str, Name]) -> Callable[[Layer], Any]:
-        was_root = not _CONTRIB_HOLDERS.isdisjoint(hosts().get(name, ()))
-        is_v1 = self._settings.v1 and "tf.compat.v1" in hosts().get(name, ())
-        with_contrib = was_root and self._settings.contrib
+    def _served(self, name: str, module: ModuleType, rows: dict[str, Name]) -> dict[str, Serve]:
+        """Return what a module serves, by attribute; some of it to some readers only."""
+        paths = hosts().get(name, ())
+        served: dict[str, Serve] = {key: partial(self._resolve, name, row) for key, row in rows.items()}
 
-        def serve(attribute: str) -> Any:
-            if attribute in served:
-                return self._resolve(name, served[attribute])
-            if attribute == "__all__" and (isinstance(module, Namespace) or users_line() is not None):
-                return [key for key in dir(module) if not key.startswith("_")]
-            if with_contrib and attribute == "contrib" and goes_on_to("contrib", "mixed_precision"):
-                return import_module(_CONTRIB_MODULE)
-            if is_v1 and attribute in _BESIDE_TF1 and users_line() is not None:
-                return import_module(f"tensorflow.{attribute}")
-            return ABSENT
+        def listed() -> Any:
+            is_asked = isinstance(module, Namespace) or users_line() is not None
+            return [key for key in dir(module) if not key.startswith("_")] if is_asked else ABSENT
 
-        def make(layer: Layer) -> Any:
-            def get(attribute: str) -> Any:
-                found = serve(attribute) if layer.is_on else ABSENT
-                if found is not ABSENT:
-                    return found
-                if layer.original is not ABSENT:
-                    return layer.original(attribute)
-                raise AttributeError(f"module {module.__name__!r} has no attribute {attribute!r}")
+        def contrib() -> Any:
+            return import_module(_CONTRIB_MODULE) if goes_on_to("contrib", "mixed_precision") else ABSENT
 
-            return get
+        def beside(attribute: str) -> Any:
+            return ABSENT if users_line() is None else import_module(f"tensorflow.{attribute}")
 
-        return make
+        served.setdefault("__all__", listed)
+        if self._settings.contrib and not _CONTRIB_HOLDERS.isdisjoint(paths):
+            served.setdefault("contrib", contrib)
+        if self._settings.v1 and "tf.compat.v1" in paths:
+            for attribute in _BESIDE_TF1:
+                served.setdefault(attribute, partial(beside, attribute))
+        return served
 
     def _takes_over(self, module: ModuleType, row: Name) -> bool:
         """Return whether reads of a name that still works must be seen."""
@@ -198,23 +195,16 @@ class Hooks:
 
 def _target(row: Name) -> Any:
     home, _, attribute = row.target.partition(":")
-    return getattr(import_module(home), attribute)
+    try:
+        return getattr(import_module(home), attribute)
+    except AttributeError as error:
+        # As an AttributeError, it would say that the name is not there.
+        raise ImportError(f"{row.path}: {home} cannot be loaded: {error}", name=home) from error
 
 
-def _is_served(row: Name) -> bool:
-    return row.is_namespace or (row.replacement != "" and not row.needs_keras_3)
-
-
-def _lister(module: ModuleType, listed: list[str]) -> Callable[[Layer], Any]:
-    def make(layer: Layer) -> Any:
-        def names() -> list[str]:
-            is_first = layer.original is ABSENT
-            there = [key for key in vars(module) if key not in _OURS] if is_first else list(layer.original())
-            return sorted({*there, *listed} if layer.is_on else there)
-
-        return names
-
-    return make
+def _is_served(row: Name, there: Container[str]) -> bool:
+    is_object = row.replacement != "" and not row.needs_keras_3 and row.attribute not in there
+    return row.is_namespace or is_object
 
 
 # Those whose names are back now: none or one.
