@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from mpls.errors import ArgumentTypeError, error_text
-from mpls.hints.announcing import Announcer, say
+from mpls.hints.announcing import Announcer, note, say
 from mpls.modes import Modes
 from mpls.names import NAMES, Name
 
@@ -98,6 +98,9 @@ class Installation:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with _state.lock:
+            leaving = exc if isinstance(exc, Exception) else None
+            if leaving is not None and _state.stack:
+                note(leaving, _state.stack[-1].settings)
             place = _state.place(self)
             if place is not None:
                 del _state.stack[place]
@@ -107,7 +110,7 @@ class Installation:
                 self._state_before.restore_rewrite()
             _state.in_blocks.discard(id(self))
             self._state_before.leave_block()
-            _settle()
+            _settle(is_error_leaving=leaving is not None)
 
 
 @dataclass
@@ -119,7 +122,7 @@ class _State:
     in_blocks: set[int] = field(default_factory=set)
     hooks: Any = None
     hooked_for: tuple[Any, ...] | None = None
-    announcer: Announcer | None = None
+    announcer: Announcer = field(default_factory=lambda: Announcer(lambda error: _say(error)))
     # Whether the process is one of `mpls run`, and hints name its options.
     is_run: bool = False
     modes: Modes = field(default_factory=Modes)
@@ -234,6 +237,7 @@ def uninstall() -> None:
 
     with _state.lock:
         if not _state.stack:
+            _state.announcer.listen(False)
             return
         while _state.stack:
             _state.stack.pop()._state_before.restore_rewrite()
@@ -247,8 +251,12 @@ def installed() -> Installation | None:
         return _state.stack[-1] if _state.stack else None
 
 
-def _settle() -> None:
-    """Have the names of the last installation in modules, and the process behave as the last that is of no block."""
+def _settle(*, is_error_leaving: bool = False) -> None:
+    """Have the names of the last installation in modules, and the process behave as the last that is of no block.
+
+    Args:
+        is_error_leaving: whether a block ends by an error, which is shown later.
+    """
     from mpls.core import dialect
 
     last = _state.stack[-1] if _state.stack else None
@@ -258,6 +266,7 @@ def _settle() -> None:
     wanted = None
     if last is not None:
         wanted = (last.contrib, last.replace_existing, last.v1, last.legacy_optimizers, last._on_touch)
+    _state.announcer.listen(last is not None or is_error_leaving)
     if wanted == _state.hooked_for:
         return
     if _state.hooks is not None:
@@ -266,11 +275,7 @@ def _settle() -> None:
     _state.hooked_for = wanted
     if wanted is None:
         _restore_compile()
-        if _state.announcer is not None:
-            _state.announcer.stop()
-            _state.announcer = None
         return
-    _state.announcer = _state.announcer or Announcer(_say)
     from mpls.importing.hooks import Hooks, Settings
 
     _state.hooks = Hooks(Settings(*wanted))
@@ -279,8 +284,7 @@ def _settle() -> None:
 
 def _say(error: BaseException) -> None:
     now = installed()
-    if now is not None:
-        say(error, now.settings, None if _state.is_run else install)
+    say(error, None if now is None else now.settings, None if _state.is_run else install)
 
 
 def is_run() -> None:

@@ -18,7 +18,7 @@ All that it changes outside of itself, and until when:
 | a finder, until both Kerases are loaded | `importing.finding`, for the line above | they are |
 | the flags of the graph rewrite | `v1.graph_rewrite`, where a program calls it | it is disabled; `uninstall` |
 | names of policy classes that Keras 3 writes | `keras.policy` | the process ends |
-| `sys.excepthook`, and a listener of IPython, for hints | `hints.announcing`, for `install` | `uninstall` |
+| `sys.excepthook`, `threading.excepthook`, a listener of IPython | `hints.announcing`, for `install` | `uninstall` |
 | what workers are told, of `multiprocessing` and joblib | `children`, for `mpls run` | the process ends |
 
 Somebody else may have replaced the same attribute meanwhile. Theirs stays; what is ours beneath passes on.
