@@ -200,3 +200,120 @@ class PromptTest(unittest.TestCase):
             expected, actual = both(programs, "-c", source, PYTHONINSPECT="1")
         self.assertIn("prompt", prompted[1])
         self.assertEqual(actual, expected)
+
+
+STACKS = {
+    "print_stack": "import traceback; traceback.print_stack()",
+    "stack_info": "import logging; logging.warning('x', stack_info=True)",
+    "where in pdb": "import pdb; pdb.set_trace()\nx = 1",
+    "warning": "import warnings; warnings.warn('at the top', stacklevel=2)",
+}
+STATE = """
+import sys
+import random
+
+print("random", hasattr(random, "randint"))
+print("command", *sys.orig_argv[1:])
+print("hook", sys.excepthook is sys.__excepthook__)
+print("finders", *(getattr(each, "__module__", type(each).__module__) for each in sys.meta_path))
+"""
+GRAPH = """
+import sys, traceback
+import tensorflow.compat.v1 as tf
+
+try:
+    tf.no_such_name
+except AttributeError:
+    traceback.print_exc(file=sys.stdout)
+tf.disable_v2_behavior()
+with tf.Session() as session:
+    session.run(tf.Variable(1.0, use_resource=False) + 1)
+"""
+
+
+def files_of(text: str) -> list[str]:
+    """Return the files of the frames in a traceback, a stack or what pdb shows."""
+    found = re.findall(r'File "(.+?)", line|(?:^|\(Pdb\) )[> ] ?(\S+)\(\d+\)', text, re.MULTILINE)
+    return [file or file_in_pdb for file, file_in_pdb in found]
+
+
+def is_of_what_runs_it(file: str) -> bool:
+    return f"{os.sep}mpls{os.sep}" in file or "runpy" in file
+
+
+class DifferencesTest(unittest.TestCase):
+    """What MIGRATION says that differs from `python`."""
+
+    @parameterized.expand(STACKS.items())
+    def test_frames_of_mpls_are_below_those_of_the_program(self, name: str, source: str) -> None:
+        with Programs(program=source) as programs:
+            expected, actual = both(programs, "program.py", text="where\ncontinue\n")
+        if name == "warning":
+            self.assertRegex(expected[2], "^<?sys>?:[01]: UserWarning: at the top")
+            self.assertRegex(actual[2], r"^\S+[/\\]mpls[/\\]run.py:\d+: UserWarning: at the top")
+            return
+        frames, of_python = (files_of(each[1] + each[2]) for each in (actual, expected))
+        self.assertEqual([each for each in frames if not is_of_what_runs_it(each)], of_python)
+        self.assertIn(len(frames) - len(of_python), range(8, 14))
+
+    def test_module_of_the_program_with_a_name_of_pythons_does_not_break_mpls(self) -> None:
+        names = ("argparse", "json", "random", "shlex", "shutil", "tempfile", "zipfile")
+        with Programs(program="print('ran')", **dict.fromkeys(names, "raise RuntimeError('own')")) as programs:
+            self.assertEqual(result(programs, "-m", "mpls", "run", "program.py"), (0, "ran\n", ""))
+
+    def test_recursion_is_as_much_less_deep(self) -> None:
+        source = """
+        def depth(so_far):
+            try:
+                return depth(so_far + 1)
+            except RecursionError:
+                return so_far
+
+        print(depth(0))
+        """
+        with Programs(program=source) as programs:
+            expected, actual = both(programs, "program.py")
+        self.assertIn(int(expected[1]) - int(actual[1]), range(8, 16))
+
+    def test_state_of_the_interpreter(self) -> None:
+        with Programs(program=STATE, random="own = True") as programs:
+            expected, actual = (
+                dict(line.split(maxsplit=1) for line in each[1].splitlines()) for each in both(programs, "program.py")
+            )
+        self.assertEqual((expected["random"], actual["random"]), ("False", "True"))
+        self.assertEqual((expected["command"], actual["command"]), ("program.py", "-m mpls run program.py"))
+        self.assertEqual((expected["hook"], actual["hook"]), ("True", "False"))
+        finders = actual["finders"].split()
+        self.assertEqual([each for each in finders if not each.startswith("mpls.")], expected["finders"].split())
+        self.assertNotEqual(finders, expected["finders"].split())
+
+    def test_graph_errors_and_printed_tracebacks(self) -> None:
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+        with Programs(program=GRAPH) as programs:
+            expected, actual = both(programs, "program.py", **quiet)
+        self.assertEqual(actual[0], expected[0])
+        frames, of_python = (files_of(each[1]) for each in (actual, expected))
+        self.assertEqual(frames[: len(of_python)], of_python)
+        self.assertTrue(all(map(is_of_what_runs_it, frames[len(of_python) :])), frames)
+        stack = actual[2].partition("Original stack trace")[2]
+        self.assertTrue(any(map(is_of_what_runs_it, files_of(stack))), actual[2])
+        self.assertFalse(any(map(is_of_what_runs_it, files_of(expected[2]))))
+
+    def test_a_pipe_may_declare_an_encoding(self) -> None:
+        with Programs() as programs:
+            command, source = ["-m", "mpls", "run", "-"], b"# coding: latin-1\nprint(ascii('\xe9'))\n"
+            process = subprocess.run(
+                [sys.executable, *command],
+                input=source,
+                capture_output=True,
+                timeout=60,
+                env={**os.environ, "PYTHONPATH": programs.package_root},
+            )
+        self.assertEqual((process.returncode, process.stdout.strip()), (0, b"'\\xe9'"))
+
+    def test_command_shows_its_own_exit_where_a_prompt_may_follow(self) -> None:
+        with Programs(command="import sys\nfrom mpls.cli import main\nsys.exit(main())") as programs:
+            shown = result(programs, "command.py", "run", "-c", "print(1)", PYTHONINSPECT="1")
+            plain = result(programs, "command.py", "run", "-c", "print(1)")
+        self.assertEqual((shown[1], plain), ("1\n", (0, "1\n", "")))
+        self.assertIn("SystemExit: 0", shown[2])
