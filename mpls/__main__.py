@@ -6,7 +6,7 @@ import sys
 # Python would look for modules in the current directory first, where the program may have a `random.py` of its own. The
 # command `mpls` has its own directory there.
 if not getattr(sys.flags, "safe_path", sys.flags.isolated):
-    sys.path[0] = os.path.dirname(sys.executable)
+    sys.path[0] = os.path.dirname(sys.executable or "")
 
 from mpls.cli import main
 

@@ -173,9 +173,10 @@ class ErrorsTest(unittest.TestCase):
         with Programs() as programs:
             programs.add_package("pack", __init__="import pack.part, pack.__main__", part="", __main__="")
             expected, actual = both(programs, "-m", module)
-        message = actual[2].partition("RuntimeWarning: ")[2].splitlines()[0]
-        self.assertEqual(message, expected[2].partition("RuntimeWarning: ")[2].splitlines()[0])
-        self.assertRegex(message, "found in sys.modules after import of package")
+        # The line of Python's own file is another; up to 3.10 it is shown.
+        message, of_python = (re.sub(r":\d+: ", ": ", each[2]).splitlines()[0] for each in (actual, expected))
+        self.assertEqual(message, of_python)
+        self.assertRegex(message, "RuntimeWarning: .* found in sys.modules after import of package")
         self.assertEqual(actual[:2], expected[:2])
         self.assertNotIn("mpls", actual[2])
 
