@@ -27,7 +27,7 @@ def hint_of(error: BaseException, settings: Mapping[str, Any], function: Any = N
         site = site_of(first)
         if site is None:
             return None
-        failure = Failure(first, site, settings)
+        failure = Failure(first, error, site, settings)
         return next((_line(row, says, function) for row in ROWS if (says := row.applies(failure))), None)
     except Exception:
         return None

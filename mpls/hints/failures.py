@@ -20,11 +20,13 @@ class Failure:
 
     Attributes:
         error: the error; of one in a `tf.function`, that which was raised first.
+        shown: the error as it is shown.
         site: the place in the user's code.
         settings: the arguments of `install` that are in force.
     """
 
     error: BaseException
+    shown: BaseException
     site: Site
     settings: Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from mpls.hints.failures import Failure
-from mpls.importing.users import may_mention
+from mpls.hints.mentions import mentions
 from mpls.tracebacks import frames_of
 
 __all__ = [
@@ -49,8 +49,7 @@ def _scales_with_keras_3(failure: Failure) -> bool:
 
 
 def _names_the_class(failure: Failure, where_unknown: bool) -> bool:
-    here = [failure.site.frame.f_code.co_filename]
-    return may_mention(["LossScaleOptimizer"], where_unknown=where_unknown, also_in=here)
+    return mentions(failure, ["LossScaleOptimizer"], where_unknown=where_unknown)
 
 
 def scales_with_class_of_keras_3(failure: Failure) -> bool:

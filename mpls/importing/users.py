@@ -32,13 +32,13 @@ def may_mention(
     """
     pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b")
     main = getattr(sys.modules.get("__main__"), "__file__", None)
-    if source is None and (main is None or not linecache.getlines(main)):
-        return where_unknown
     if source is not None and pattern.search(source):
         return True
     modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
     loaded = [file for name, file in modules if file and _is_users(name) and is_users_file(file)]
-    return any(pattern.search(line) for file in (*loaded, *also_in) for line in linecache.getlines(file))
+    if any(pattern.search(line) for file in (*loaded, *also_in) for line in linecache.getlines(file)):
+        return True
+    return where_unknown and source is None and (main is None or not linecache.getlines(main))
 
 
 def _is_users(module: str) -> bool:

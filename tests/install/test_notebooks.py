@@ -88,7 +88,11 @@ CELLS = [
     "import tensorflow as tf\ntf.keras.mixed_precision.experimental.Policy.__module__",
     "try:\n    raise ValueError\nexcept ValueError:\n    pass",
     "tf.contrib.mixed_precision.LossScaleManager",
+    "opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD())",
+    "opt.get_scaled_loss(tf.constant(1.0))",
+    "import threading\nthread = threading.Thread(target=lambda: tf.placeholder)\nthread.start()\nthread.join()",
     "%unload_ext mpls",
+    "with mpls.install():\n    tf.Session",
     "print(mpls.installed())",
 ]
 
@@ -108,7 +112,10 @@ class IPythonTest(unittest.TestCase):
             process = programs.run("program.py")
         self.assertIn("<mpls.install(): ", process.stdout)
         self.assertIn("'mpls.experimental'", process.stdout)
-        self.assertEqual(process.stderr.count("Call mpls.install(contrib=True)"), 1, process.stderr + process.stdout)
+        for argument, count in (("contrib", 1), ("replace_existing", 1), ("v1", 2)):
+            output = process.stderr + process.stdout
+            self.assertEqual(process.stderr.count(f"Call mpls.install({argument}=True)"), count, output)
+        self.assertNotIn("mpls/importing", process.stdout + process.stderr)
         self.assertTrue(process.stdout.endswith("None\n"))
 
 

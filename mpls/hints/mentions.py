@@ -1,0 +1,80 @@
+"""Whether the program says a word: told from its files, from the code that was running, and from a notebook's cells."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from types import CodeType, FrameType
+
+from mpls.hints.failures import Failure
+from mpls.importing.users import is_users_file, may_mention
+from mpls.tracebacks import frames_of
+
+__all__ = ["mentions"]
+
+_NOT_THE_USERS = ("mpls", "tensorflow", "tf_keras", "keras")
+
+
+def mentions(failure: Failure, words: Sequence[str], *, where_unknown: bool) -> bool:
+    """Return whether a word is anywhere in the program that an error has ended.
+
+    Args:
+        failure: the error.
+        words: the words.
+        where_unknown: what to return where only a part of the program is known, and has none of them.
+    """
+    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b")
+    frames = [frame for frame in _frames(failure) if _is_users(frame)]
+    if any(map(pattern.search, (*_cells(), *_texts({frame.f_code for frame in frames})))):
+        return True
+    is_main_known = _is_notebook() or any(map(_is_main, frames))
+    here = [failure.site.frame.f_code.co_filename]
+    return may_mention(words, where_unknown=where_unknown and not is_main_known, also_in=here)
+
+
+def _frames(failure: Failure) -> Iterator[FrameType]:
+    """Return the frames that an error came through, and those in which the main thread is."""
+    for error in (failure.shown, failure.error):
+        yield from (entry.tb_frame for entry in frames_of(error.__traceback__))
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_users(frame: FrameType) -> bool:
+    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return package not in _NOT_THE_USERS and is_users_file(frame.f_code.co_filename)
+
+
+def _is_main(frame: FrameType) -> bool:
+    main = sys.modules.get("__main__")
+    if hasattr(sys, "ps1"):
+        # Of an interactive session, the frame has one statement.
+        return False
+    return main is not None and frame.f_globals is vars(main) and frame.f_code.co_name == "<module>"
+
+
+def _is_notebook() -> bool:
+    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)() is not None
+
+
+def _cells() -> Iterator[str]:
+    """Return the lines of what was run from no file and Python shows in tracebacks, as the cells of a notebook."""
+    for name, entry in list(linecache.cache.items()):
+        if len(entry) > 1 and is_users_file(name) and not os.path.exists(name):
+            yield from entry[2]
+
+
+def _texts(codes: Iterable[CodeType]) -> Iterator[str]:
+    """Return the names and the strings in code, and in the functions and classes that it defines."""
+    waiting = list(codes)
+    while waiting:
+        code = waiting.pop()
+        yield from (*code.co_names, *code.co_varnames, *code.co_cellvars)
+        yield from (each for each in code.co_consts if isinstance(each, str))
+        waiting += [each for each in code.co_consts if isinstance(each, CodeType)]
