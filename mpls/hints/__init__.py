@@ -28,6 +28,8 @@ def hint_of(error: BaseException, settings: Mapping[str, Any], function: Any = N
         if site is None:
             return None
         failure = Failure(first, error, site, settings)
+        if failure.is_of_the_program:
+            return None
         return next((_line(row, says, function) for row in ROWS if (says := row.applies(failure))), None)
     except Exception:
         return None

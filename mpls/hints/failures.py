@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dis
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -37,6 +39,16 @@ class Failure:
         return (self.error.obj, self.error.name) if is_missing else (None, "")  # type: ignore[attr-defined]
 
     @property
+    def is_of_the_program(self) -> bool:
+        """Whether the program itself has deleted what is missing: the module's own code makes it."""
+        holder, attribute = self.missing
+        names: tuple[str, ...] = (attribute,)
+        if isinstance(self.error, ImportError):
+            module, names = self.site.imports
+            holder = sys.modules.get(module)
+        return isinstance(holder, ModuleType) and names != () and _made_by(holder).issuperset(names)
+
+    @property
     def missing_paths(self) -> tuple[str, ...]:
         """What was not found in TensorFlow, with what would have been read of it, as `tf.contrib.slim.nets`."""
         module, names = self.site.imports
@@ -51,6 +63,19 @@ class Failure:
             rest = self.site.reads[self.site.reads.index(attribute) :] if attribute in self.site.reads else (attribute,)
             paths = [".".join((holder.__name__, *rest))]
         return tuple(_short(each) for each in paths if each.partition(".")[0] == "tensorflow")
+
+
+def _made_by(module: ModuleType) -> set[str]:
+    """Return the names that a module's code binds, and keeps."""
+    spec = vars(module).get("__spec__")
+    get_code = getattr(getattr(spec, "loader", None), "get_code", None)
+    code = None if spec is None or get_code is None else get_code(spec.name)
+    if code is None:
+        return set()
+    steps = [(each.opname, each.argval) for each in dis.get_instructions(code)]
+    return {name for step, name in steps if step == "STORE_NAME"} - {
+        name for step, name in steps if step == "DELETE_NAME"
+    }
 
 
 def _short(path: str) -> str:

@@ -26,6 +26,16 @@ model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
 model.build((1, 1))
 """
 
+DELETED = """
+import tensorflow as tf
+value = {0}.{1}
+del {0}.{1}
+try:
+    {2}
+finally:
+    {0}.{1} = value
+"""
+
 
 class Case(NamedTuple):
     """A program that ends in an error.
@@ -152,6 +162,11 @@ CASES = {
     "own_current": Case(
         "import tensorflow as tf\nclass Own:\n    loss_scale = tf.constant(1.0)\nOwn().loss_scale._current_loss_scale"
     ),
+    # What TensorFlow has, but for the program.
+    "deleted": Case(DELETED.format("tf", "constant", "tf.constant(1)")),
+    "deleted_from": Case(DELETED.format("tf.train", "Checkpoint", "from tensorflow.train import Checkpoint")),
+    "deleted_of_keras": Case(DELETED.format("tf.keras.layers", "Dense", "tf.keras.layers.Dense(1)")),
+    "deleted_of_v1": Case(DELETED.format("tf.compat.v1", "app", "tf.compat.v1.app.flags")),
     "own_scaled": Case("class LossScaleOptimizer: pass\nLossScaleOptimizer().get_scaled_loss(1)"),
     "own_contrib": Case("import types\ntf = types.ModuleType('tf')\ntf.contrib"),
     "own_placeholder": Case("class tf: pass\ntf.placeholder"),
