@@ -117,7 +117,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         return optimizer
 
 
-LossScaleOptimizer.__module__ = ModuleName("mpls.experimental")
+LossScaleOptimizer.__module__ = ModuleName("mpls.experimental", __name__)
 
 
 def _object(loss_scale: Any) -> Any:

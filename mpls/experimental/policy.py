@@ -13,6 +13,7 @@ from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, error_text
 from mpls.experimental.compiling import patch_compile
 from mpls.keras.callers import is_asked_by_keras
+from mpls.keras.families import ModuleName
 from mpls.keras.policy import set_everywhere
 from mpls.upstream import loaded_keras, loaded_tf_keras, native_policies
 
@@ -128,7 +129,7 @@ class Policy(mpls.keras.Policy):
         return f'<{self._shown_as} "{self.name}", loss_scale={self.loss_scale}>'
 
 
-Policy.__module__ = "mpls.experimental"
+Policy.__module__ = ModuleName("mpls.experimental", __name__)
 
 
 def set_policy(policy: AnyPolicy | str | None) -> None:

@@ -264,7 +264,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         return cls(inner_optimizer, **settings)
 
 
-LossScaleOptimizer.__module__ = ModuleName("mpls.keras")
+LossScaleOptimizer.__module__ = ModuleName("mpls.keras", __name__)
 
 
 def _family_for(optimizer: Any) -> Any:

@@ -23,6 +23,11 @@ def is_called_by_keras() -> bool:
     return module.startswith(_BOTH)
 
 
+def is_called_for_source() -> bool:
+    """Return whether `inspect`, which looks for the file of a class, has called the method that asks."""
+    return sys._getframe(2).f_code is inspect.getfile.__code__
+
+
 def is_asked_by_keras(asked: Any, packages: tuple[str, ...] = _BOTH) -> bool:
     """Return whether a function of tf_keras or Keras 3 has called a method of an object, through users' own or not.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mpls.core import dialect
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.keras.callers import is_called_by_keras
+from mpls.keras.callers import is_called_by_keras, is_called_for_source
 from mpls.upstream import loaded_keras, loaded_tf_keras
 
 _SUBJECT = "LossScaleOptimizer: inner_optimizer"
@@ -143,13 +143,28 @@ def is_own(cls: Any) -> bool:
 
 
 class ModuleName(str):
-    """The `__module__` of classes that go by the name of a native one in what Keras writes.
+    """The `__module__` of classes that users find in a package, and that are defined in a module within.
 
-    Keras looks for the module that its files and configs name, which must be there where mpls is not.
+    Some go by the name of a native one in what Keras writes: it looks for the module that its files and configs name,
+    which must be there where mpls is not.
+
+    Args:
+        shown: the package.
+        home: the module, where `inspect` looks for the source.
     """
+
+    _home: str
+
+    def __new__(cls, shown: str, home: str) -> ModuleName:
+        """Make one."""
+        name = super().__new__(cls, shown)
+        name._home = home
+        return name
 
     def __get__(self, instance: Any, owner: Any) -> str:
         """Return the name for whoever asks; Python asks here as the class has a metaclass of its own."""
+        if is_called_for_source():
+            return self._home
         family = family_of_class(owner)
         return family.native_module if family is not None and is_called_by_keras() else str(self)
 

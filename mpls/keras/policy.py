@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import tensorflow as tf
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
+from mpls.keras.families import ModuleName
 from mpls.names import REMOVED_POLICIES
 from mpls.upstream import (
     is_graph_rewrite_enabled,
@@ -137,7 +138,7 @@ class Policy(metaclass=PolicyMeta):
         return vars(type(self)).get("_made_from", type(self))
 
 
-Policy.__module__ = "mpls.keras"
+Policy.__module__ = ModuleName("mpls.keras", __name__)
 
 _set_class: Any = vars(object)["__class__"].__set__
 
@@ -159,7 +160,7 @@ def _concrete_class(cls: Any, natives: tuple[type, ...]) -> Any:
 
 @cache
 def _subclass(cls: Any, natives: tuple[type, ...] = ()) -> Any:
-    namespace = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    namespace = {"__module__": vars(cls)["__module__"], "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
     return type(cls)(cls.__name__, (cls, *natives), namespace)
 
 
