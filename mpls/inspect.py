@@ -8,10 +8,10 @@ import os
 from typing import Any
 
 from mpls.errors import SavedStateError, printable
+from mpls.formats.algorithms import state_of
+from mpls.formats.record import Family, FileRecord, LossScaleRecord, OptimizerRecord
+from mpls.saved.errors import NotAnArtefactError
 from mpls.saved.reading import read
-from mpls.saved.record import Family, FileRecord, LossScaleRecord, OptimizerRecord
-from mpls.saved.validity import NotAnArtefactError
-from mpls.transfer.algorithms import state_of
 
 __all__ = ["describe", "inspect", "text_of"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.state import ANCHOR, check_good_steps, check_scale
 from mpls.errors import MplsWarning, SavedStateError, warn_user
+from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
 from mpls.patches import WhileNeeded
 from mpls.upstream_saving import (
     RestorePlace,

@@ -1,24 +1,13 @@
-"""What counts as a number, and which numbers can be a scale."""
+"""Arguments that are numbers, converted and checked."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
 from mpls.errors import ArgumentOverflowError, ArgumentTypeError, ArgumentValueError, error_text
+from mpls.formats.validity import LARGEST_FIXED_SCALE, can_be_scale
 
 _ANCHOR = "refused-numbers"
-
-
-def is_number(value: object) -> bool:
-    """Return whether the value is a Python or NumPy real number, a 0-d array included."""
-    if isinstance(value, int | float):
-        return True
-    if isinstance(value, np.ndarray):
-        return value.ndim == 0 and value.dtype.kind in "iuf"
-    return isinstance(value, np.generic) and value.dtype.kind in "iuf"
 
 
 def to_float(value: Any, subject: str) -> float:
@@ -53,11 +42,6 @@ def _convert(kind: type, value: Any, subject: str, constraint: str) -> Any:
         raise (ArgumentTypeError if isinstance(error, TypeError) else ArgumentValueError)(text) from error
 
 
-# The reciprocal of a larger power of two is denormal. Graph optimizers turn the division by a constant into the
-# multiplication by its reciprocal, and kernels flush that to zero.
-LARGEST_FIXED_SCALE = 2.0**126
-
-
 def require_usable(value: float, subject: str, got: Any, *, is_fixed: bool = False) -> float:
     """Refuse what can do nothing but destroy a run: NaN, infinite, zero or negative, seen as float32.
 
@@ -74,10 +58,8 @@ def require_usable(value: float, subject: str, got: Any, *, is_fixed: bool = Fal
     Raises:
         ArgumentValueError: the value is none that such a scale can have.
     """
-    with np.errstate(over="ignore", under="ignore"):
-        as_float32 = np.float32(value)
     constraint = ""
-    if not 0 < as_float32 < math.inf:
+    if not can_be_scale(value):
         constraint = "be positive and finite in float32"
     elif is_fixed and value > LARGEST_FIXED_SCALE:
         constraint = "be at most 2**126 for a fixed scale, since the reciprocal of a larger one is zero in float32"

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from mpls.core.replicas import in_replica_context
-from mpls.core.state import ANCHOR, check_good_steps, check_scale
 from mpls.errors import ArgumentTypeError, CallOrderError, ReplicaContextError, SavedStateError, error_text
+from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
 from mpls.upstream import graph_key
 
 _SUBJECT = "load_state_dict"

@@ -7,13 +7,14 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.loss_scale import is_dynamic, is_fixed, is_loss_scale
-from mpls.core.numbers import is_number, require_usable, to_float, to_int
+from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     TensorArgumentError,
     error_text,
 )
+from mpls.formats.validity import is_number
 
 DEFAULT_INITIAL_SCALE = 2.0**15
 DEFAULT_GROWTH_STEPS = 2000

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mpls.core.loss_scale import FixedLossScale, is_dynamic, is_fixed
-from mpls.core.numbers import is_number, require_usable, to_float
+from mpls.core.numbers import require_usable, to_float
 from mpls.errors import ArgumentTypeError, error_text
+from mpls.formats.validity import is_number
 
 
 def initial_scale_of(loss_scale: Any) -> float:

@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.loss_scale import DynamicLossScale
-from mpls.core.state import ANCHOR, check_good_steps, check_scale
 from mpls.errors import SavedStateError, error_text
+from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
 from mpls.keras.callers import H5_WRITER, is_asked_by_keras, is_asked_for_file
 from mpls.keras.families import is_own
 from mpls.upstream import loaded_tf_keras

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from mpls.formats.algorithms import keras_release
+from mpls.formats.record import Family, FileRecord, OptimizerRecord
 from mpls.saved.arrays import read_arrays
 from mpls.saved.configs import read_optimizer
+from mpls.saved.errors import reading_foreign_bytes
 from mpls.saved.files import size_of
 from mpls.saved.h5_vetting import check_h5
 from mpls.saved.hdf5 import opened
 from mpls.saved.limits import unpacked_limit
-from mpls.saved.names import keras_release
-from mpls.saved.record import Family, FileRecord, OptimizerRecord
 from mpls.saved.texts import parse_json
-from mpls.saved.validity import check_count, reading_foreign_bytes
+from mpls.saved.validity import count_of_variable
 from mpls.saved.weights import slots_by_order, with_weights
 from mpls.saved.zips import Archive
 
@@ -70,7 +71,7 @@ def _with_legacy_weights(arrays: dict[str, Any], path: str, optimizer: Optimizer
     names = [f"arr_{number}" for number in range(len(arrays))]
     with reading_foreign_bytes(path, "the arrays", "be numbered"):
         arrays = {name: arrays[name] for name in names}
-    iterations = check_count(path, "arr_0", arrays.pop("arr_0"))
+    iterations = count_of_variable(path, "arr_0", arrays.pop("arr_0"))
     cache = {"momentum_cache": arrays.pop("arr_1")} if optimizer.algorithm == "Nadam" and "arr_1" in arrays else {}
     variables, others = slots_by_order(optimizer, arrays)
     return replace(optimizer, iterations=iterations, variables=variables, others={**others, **cache})

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpls.saved.validity import broken, reading_foreign_bytes
+from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.zips import Archive
 
 

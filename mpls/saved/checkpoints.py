@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from mpls.formats.algorithms import algorithm_named, algorithm_of_legacy
+from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.saved.bundles import Bundle
 from mpls.saved.graphs import ObjectGraph
-from mpls.saved.names import algorithm_named, algorithm_of_legacy
 from mpls.saved.new_checkpoints import is_new, read_new
-from mpls.saved.record import LossScaleRecord, OptimizerRecord, VariableRecord
-from mpls.saved.validity import check_count, check_good_steps, check_scale
+from mpls.saved.validity import count_of_variable, good_steps_of_variable, scale_of_variable
 
 # Other children of legacy optimizers are hyperparameters.
 _LEGACY_STATE = ("iter", "momentum_cache")
@@ -104,7 +104,7 @@ class ObjectCheckpoint:
             family="legacy",
             algorithm=algorithm_named(full_name.split("/")[-2] if "/" in full_name else None)
             or algorithm_of_legacy(hyperparameters, kinds, others),
-            iterations=check_count(self.bundle.path, self._known(iteration), self._value(iteration)),
+            iterations=count_of_variable(self.bundle.path, self._known(iteration), self._value(iteration)),
             hyperparameters=hyperparameters,
             variables=variables,
             others=others,
@@ -137,7 +137,7 @@ class ObjectCheckpoint:
         steps = self.graph.named("global_step")
         iterations = None
         if len(steps) == 1:
-            iterations = check_count(self.bundle.path, self._known(steps[0]), self._value(steps[0]))
+            iterations = count_of_variable(self.bundle.path, self._known(steps[0]), self._value(steps[0]))
         return OptimizerRecord(
             key=key,
             family="v1",
@@ -161,8 +161,8 @@ class ObjectCheckpoint:
         path = self.bundle.path
         return LossScaleRecord(
             dynamic=True,
-            scale=check_scale(path, self._known(scale), self._value(scale)),
-            good_steps=check_good_steps(path, self._known(good_steps), self._value(good_steps), None),
+            scale=scale_of_variable(path, self._known(scale), self._value(scale)),
+            good_steps=good_steps_of_variable(path, self._known(good_steps), self._value(good_steps), None),
         )
 
 

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from mpls.saved.names import algorithm_named
-from mpls.saved.record import Family, LossScaleRecord, OptimizerRecord
-from mpls.saved.validity import (
-    FROM_WRITER,
-    broken,
-    check_good_steps,
-    check_growth_steps,
-    check_number,
-)
+from mpls.formats.algorithms import algorithm_named
+from mpls.formats.record import Family, LossScaleRecord, OptimizerRecord
+from mpls.saved.errors import FROM_WRITER, broken
+from mpls.saved.validity import good_steps_of_variable, growth_steps_of_config, number_of_config
 
 WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
 _MULTIPLIER = 2.0
@@ -157,8 +152,8 @@ def _read_settings(path: str, place: str, settings: Mapping[str, Any]) -> LossSc
     if not isinstance(dynamic, bool):
         raise broken(path, _at(place, "dynamic"), "be a bool", dynamic, FROM_WRITER)
     initial, growth = settings.get("initial_scale"), settings.get("dynamic_growth_steps")
-    scale = None if initial is None else check_number(path, _at(place, "initial_scale"), initial)
-    steps = None if growth is None else check_growth_steps(path, _at(place, "dynamic_growth_steps"), growth)
+    scale = None if initial is None else number_of_config(path, _at(place, "initial_scale"), initial)
+    steps = None if growth is None else growth_steps_of_config(path, _at(place, "dynamic_growth_steps"), growth)
     if dynamic:
         return LossScaleRecord(True, initial_scale=scale, growth_steps=steps, multiplier=_MULTIPLIER)
     if steps is not None:
@@ -182,7 +177,7 @@ def _read_loss_scale(path: str, place: str, config: Any) -> LossScaleRecord:
     place = _at(place, "config")
     if name == "FixedLossScale":
         _refuse_unknown(path, place, settings, ("loss_scale_value",))
-        scale = check_number(path, f"{place}/loss_scale_value", settings.get("loss_scale_value"))
+        scale = number_of_config(path, f"{place}/loss_scale_value", settings.get("loss_scale_value"))
         return LossScaleRecord(False, scale=scale, initial_scale=scale)
     if name != "DynamicLossScale":
         constraint = "be the class name of a loss scale, 'FixedLossScale' or 'DynamicLossScale'"
@@ -191,9 +186,9 @@ def _read_loss_scale(path: str, place: str, config: Any) -> LossScaleRecord:
     initial = settings.get("initial_loss_scale", 2.0**15)
     return LossScaleRecord(
         True,
-        initial_scale=check_number(path, f"{place}/initial_loss_scale", initial),
-        growth_steps=check_growth_steps(path, f"{place}/increment_period", settings.get("increment_period", 2000)),
-        multiplier=check_number(path, f"{place}/multiplier", settings.get("multiplier", _MULTIPLIER)),
+        initial_scale=number_of_config(path, f"{place}/initial_loss_scale", initial),
+        growth_steps=growth_steps_of_config(path, f"{place}/increment_period", settings.get("increment_period", 2000)),
+        multiplier=number_of_config(path, f"{place}/multiplier", settings.get("multiplier", _MULTIPLIER)),
     )
 
 
@@ -201,13 +196,13 @@ def _with_state(path: str, place: str, state: Any, loss_scale: LossScaleRecord) 
     """Add the state that files written under mpls have beside the settings."""
     content = _dict(path, place, state)
     _refuse_unknown(path, place, content, ("scale", "good_steps"))
-    scale = check_number(path, f"{place}/scale", content.get("scale"))
+    scale = number_of_config(path, f"{place}/scale", content.get("scale"))
     good_steps = content.get("good_steps")
     if good_steps is None and not loss_scale.dynamic:
         return with_state(loss_scale, scale, None)
     if isinstance(good_steps, bool) or not isinstance(good_steps, int) or abs(good_steps) >= 2**63:
         raise broken(path, f"{place}/good_steps", "be a whole number", good_steps, FROM_WRITER)
-    check_good_steps(path, f"{place}/good_steps", good_steps, loss_scale.growth_steps)
+    good_steps_of_variable(path, f"{place}/good_steps", good_steps, loss_scale.growth_steps)
     return with_state(loss_scale, scale, good_steps)
 
 

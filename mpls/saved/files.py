@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from mpls.saved.validity import broken
+from mpls.saved.errors import broken
 
 # A JSON text, a graph or an index beyond this is none that a training run has written.
 TEXT_LIMIT = 1 << 30

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from mpls.saved.errors import broken
 from mpls.saved.h5_bytes import UNDEFINED, Bytes, number
 from mpls.saved.heaps import heap_at
-from mpls.saved.validity import broken
 
 _INTEGER, _FLOAT, _STRING, _OPAQUE, _COMPOUND, _ENUM, _VARIABLE = 0, 1, 3, 5, 6, 8, 9
 _LARGEST_NUMBER = 16

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import size_of
 from mpls.saved.h5_bytes import (
     ATTRIBUTE,
@@ -28,7 +29,6 @@ from mpls.saved.h5_bytes import (
 from mpls.saved.h5_data import Dataset, Values
 from mpls.saved.h5_types import Texts
 from mpls.saved.limits import Budget, object_limit, unpacked_limit
-from mpls.saved.validity import broken, reading_foreign_bytes
 
 # Of links, header parts, texts and blocks of 1 KiB to each object; Keras has about ten.
 _PARTS = 16

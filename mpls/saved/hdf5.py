@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from mpls.formats.algorithms import algorithm_named, keras_release, slot_and_variable
+from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.saved.configs import read_optimizer
+from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import size_of
 from mpls.saved.h5_data import Dataset
 from mpls.saved.h5_vetting import Structure, check_h5
-from mpls.saved.names import algorithm_named, keras_release, slot_and_variable
-from mpls.saved.record import FileRecord, LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.saved.texts import parse_json
-from mpls.saved.validity import broken, check_count, check_good_steps, check_scale, reading_foreign_bytes
+from mpls.saved.validity import count_of_variable, good_steps_of_variable, scale_of_variable
 from mpls.saved.weights import read_weights_only
 
 _MOST_SCOPES = 100
@@ -205,11 +206,11 @@ class _Weights:
             last = plain.rpartition("/")[2]
             if last in ("iter", "iteration"):
                 # In Keras 3 the wrapper's own come first.
-                iterations = check_count(self.path, f"optimizer_weights/{name}", array)
+                iterations = count_of_variable(self.path, f"optimizer_weights/{name}", array)
             elif last == "dynamic_scale":
-                scale = check_scale(self.path, f"optimizer_weights/{name}", array)
+                scale = scale_of_variable(self.path, f"optimizer_weights/{name}", array)
             elif last == "step_counter":
-                good_steps = check_good_steps(self.path, f"optimizer_weights/{name}", array, self._growth_steps())
+                good_steps = good_steps_of_variable(self.path, f"optimizer_weights/{name}", array, self._growth_steps())
             elif last == "learning_rate" and array.shape == ():
                 hyperparameters["learning_rate"] = float(array)
             else:

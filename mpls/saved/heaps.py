@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mpls.saved.errors import broken
 from mpls.saved.h5_bytes import Bytes
-from mpls.saved.validity import broken
 
 _START = b"GCOL\x01"
 _HEADER = 16

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
+from mpls.formats.algorithms import ALGORITHMS, V1_OPTIMIZERS, v1_slots
+from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.saved.bundles import Bundle
-from mpls.saved.names import ALGORITHMS, CENTERED_RMSPROP_SLOTS, V1_OPTIMIZERS
-from mpls.saved.record import LossScaleRecord, OptimizerRecord, VariableRecord
-from mpls.saved.validity import broken, check_count, check_good_steps, check_scale
+from mpls.saved.errors import broken
+from mpls.saved.validity import count_of_variable, good_steps_of_variable, scale_of_variable
 
 _NUMBERED = re.compile(r"^(?P<base>.*?)(_(?P<number>[1-9][0-9]{0,3}))?$", re.DOTALL)
 _CONDITIONAL = re.compile(r"(?<![^/])cond(_\d+)?/")
@@ -83,8 +84,8 @@ def _loss_scale(bundle: Bundle, name: str) -> LossScaleRecord | None:
         return None
     return LossScaleRecord(
         dynamic=True,
-        scale=check_scale(bundle.path, name, bundle.tensor(name)),
-        good_steps=check_good_steps(bundle.path, good_steps, bundle.tensor(good_steps), None),
+        scale=scale_of_variable(bundle.path, name, bundle.tensor(name)),
+        good_steps=good_steps_of_variable(bundle.path, good_steps, bundle.tensor(good_steps), None),
     )
 
 
@@ -114,10 +115,9 @@ def _layout(optimizer: str, variables: Mapping[str, list[str]], has_powers: bool
     """Return an optimizer's class in Keras, and its slots in the order of their creation."""
     most = max(len(names) for names in variables.values())
     if optimizer in V1_OPTIMIZERS:
-        algorithm, slots = V1_OPTIMIZERS[optimizer]
-        return algorithm, CENTERED_RMSPROP_SLOTS if algorithm == "RMSprop" and most == 3 else slots
+        return v1_slots(optimizer, most)
     if has_powers and most == 2:
-        return "Adam", V1_OPTIMIZERS["Adam"][1]
+        return v1_slots("Adam", most)
     return None, ()
 
 
@@ -134,7 +134,7 @@ def _global_step(bundle: Bundle) -> int | None:
     found = [name for name in bundle.entries if name.rpartition("/")[2] == "global_step"]
     if "global_step" in found:
         found = ["global_step"]
-    return check_count(bundle.path, found[0], bundle.tensor(found[0])) if len(found) == 1 else None
+    return count_of_variable(bundle.path, found[0], bundle.tensor(found[0])) if len(found) == 1 else None
 
 
 def _legacy(bundle: Bundle) -> list[OptimizerRecord]:
@@ -227,7 +227,7 @@ def _legacy_optimizer(
         key=scope,
         family="legacy",
         algorithm=algorithm,
-        iterations=check_count(bundle.path, f"{scope}/iter", bundle.tensor(f"{scope}/iter")),
+        iterations=count_of_variable(bundle.path, f"{scope}/iter", bundle.tensor(f"{scope}/iter")),
         hyperparameters=hyperparameters,
         variables=[VariableRecord(variable, variable, values) for variable, values in slots.items()],
         others=others,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from mpls.formats.algorithms import algorithm_named, algorithm_of_lists, slot_and_variable
+from mpls.formats.record import Family, OptimizerRecord, VariableRecord
 from mpls.saved.bundles import Bundle
 from mpls.saved.graphs import ObjectGraph
-from mpls.saved.names import algorithm_named, algorithm_of_lists, slot_and_variable
-from mpls.saved.record import Family, OptimizerRecord, VariableRecord
-from mpls.saved.validity import check_count
+from mpls.saved.validity import count_of_variable
 
 _BOOKKEEPING = ("_variables", "_trainable_variables", "_trainable_variables_indices", "_index_dict")
 # Hyperparameters, or what follows from them, and the state of a wrapper.
@@ -53,7 +53,7 @@ class _NewOptimizer:
             key=key,
             family=self.family,
             algorithm=self._algorithm(),
-            iterations=check_count(self.bundle.path, self._key(iterations), self._value(iterations)),
+            iterations=count_of_variable(self.bundle.path, self._key(iterations), self._value(iterations)),
             hyperparameters={} if rate is None else {"learning_rate": float(self._value(rate))},
             variables=self._variables(),
             others=scalars,

@@ -12,18 +12,19 @@ from dataclasses import replace
 from typing import Any
 
 from mpls.errors import error_text
+from mpls.formats.record import FileRecord, OptimizerRecord
+from mpls.formats.validity import ANCHOR
 from mpls.saved.archives import read_archive
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
 from mpls.saved.configs import read_optimizer
+from mpls.saved.errors import FROM_WRITER, NotAnArtefactError, broken
 from mpls.saved.files import read_bytes, size_of
 from mpls.saved.graphs import GRAPH_KEY
 from mpls.saved.hdf5 import read_h5
 from mpls.saved.name_checkpoints import read_names
-from mpls.saved.record import FileRecord, OptimizerRecord
 from mpls.saved.saved_models import read_saved_model
 from mpls.saved.texts import parse_json
-from mpls.saved.validity import ANCHOR, FROM_WRITER, NotAnArtefactError, broken
 
 __all__ = ["read"]
 
@@ -54,7 +55,7 @@ def read(path: str | os.PathLike[str]) -> FileRecord:
 
     Raises:
         SavedStateError: what is there is broken, or cannot be the state of an optimizer. A subclass,
-            `mpls.saved.validity.NotAnArtefactError`, if there is nothing, or nothing of these kinds.
+            `mpls.saved.errors.NotAnArtefactError`, if there is nothing, or nothing of these kinds.
 
     Example:
         >>> import json, pathlib, tempfile

@@ -7,15 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
 from mpls.saved.configs import read_optimizer, with_state
+from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes
 from mpls.saved.graphs import GRAPH_KEY
 from mpls.saved.limits import Budget, field_budget
-from mpls.saved.record import FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.saved.texts import parse_json
-from mpls.saved.validity import broken, check_good_steps, reading_foreign_bytes
+from mpls.saved.validity import good_steps_of_variable
 from mpls.saved.wire import as_text, fields, messages
 
 _MODELS = ("_tf_keras_network", "_tf_keras_model", "_tf_keras_sequential")
@@ -164,5 +165,5 @@ def _merged_loss_scale(
     if state is None or settings is None or not state.dynamic:
         return settings or state
     if state.good_steps is not None:
-        check_good_steps(path, "optimizer/loss_scale/good_steps", state.good_steps, settings.growth_steps)
+        good_steps_of_variable(path, "optimizer/loss_scale/good_steps", state.good_steps, settings.growth_steps)
     return with_state(settings, state.scale, state.good_steps)

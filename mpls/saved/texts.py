@@ -7,7 +7,7 @@ import re
 from itertools import chain
 from typing import Any
 
-from mpls.saved.validity import FROM_WRITER, broken, reading_foreign_bytes
+from mpls.saved.errors import FROM_WRITER, broken, reading_foreign_bytes
 
 _DEPTH = 200
 # Bytes that Python takes for a list, a dict with its first keys, half a text, a key, and a place with a number.

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mpls.saved.names import algorithm_named, layout
-from mpls.saved.record import LossScaleRecord, OptimizerRecord, VariableRecord
-from mpls.saved.validity import broken, check_count, check_good_steps, check_scale
+from mpls.formats.algorithms import algorithm_named, layout
+from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
+from mpls.saved.errors import broken
+from mpls.saved.validity import count_of_variable, good_steps_of_variable, scale_of_variable
 
 if TYPE_CHECKING:
     from mpls.saved.hdf5 import Content
@@ -31,7 +32,7 @@ def with_weights(path: str, content: Content, optimizer: OptimizerRecord) -> Opt
     if not weights:
         return replace(optimizer, loss_scale=loss_scale)
     hyperparameters = dict(optimizer.hyperparameters)
-    iterations = check_count(path, weights[0], content.array(weights[0]))
+    iterations = count_of_variable(path, weights[0], content.array(weights[0]))
     rest = weights[1:]
     has_rate = optimizer.family == "keras3" and not isinstance(hyperparameters.get("learning_rate"), dict)
     if has_rate and rest and content.shape(rest[0]) == ():
@@ -78,8 +79,8 @@ def _loss_scale(path: str, content: Content, names: list[str], settings: LossSca
     good_steps, scale = names[2], names[3]
     return replace(
         settings,
-        scale=check_scale(path, scale, content.array(scale)),
-        good_steps=check_good_steps(path, good_steps, content.array(good_steps), settings.growth_steps),
+        scale=scale_of_variable(path, scale, content.array(scale)),
+        good_steps=good_steps_of_variable(path, good_steps, content.array(good_steps), settings.growth_steps),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpls.errors import ArgumentValueError, SavedStateError, error_text
-from mpls.saved.record import OptimizerRecord
+from mpls.formats.record import OptimizerRecord
 from mpls.transfer.export import export
 from mpls.transfer.hosts import ANCHOR
 from mpls.transfer.load import load_record, require_eager

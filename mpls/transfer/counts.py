@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from mpls.errors import SavedStateError
-from mpls.saved.record import OptimizerRecord
-from mpls.transfer import algorithms
-from mpls.transfer.algorithms import ACCUMULATOR
+from mpls.formats import algorithms
+from mpls.formats.algorithms import ACCUMULATOR
+from mpls.formats.record import OptimizerRecord
+from mpls.transfer import formulas
 
 _POWERS = {"beta1_power": "beta_1", "beta2_power": "beta_2"}
 _PRODUCTS = ("momentum_cache", "m_cache", "u_product")
@@ -34,7 +35,7 @@ def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, An
     steps = record.iterations
     if found is not None and (found.is_exact or steps is None):
         steps = found.steps
-    if steps is None and state in algorithms.COUNTING:
+    if steps is None and state in formulas.COUNTING:
         raise SavedStateError(
             f"{subject}: the source must say how many steps there have been, on which {state} depends; got none. "
             "Save the optimizer's iterations, or tf.compat.v1.train.get_or_create_global_step(), with it; or give the "
@@ -48,13 +49,13 @@ def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, An
     return steps
 
 
-def _steps_of_powers(record: OptimizerRecord, config: Mapping[str, Any]) -> algorithms.Steps | None:
+def _steps_of_powers(record: OptimizerRecord, config: Mapping[str, Any]) -> formulas.Steps | None:
     """Return the steps that the beta powers tell of; None if there are none, or they tell of different numbers."""
     found = []
     for name, value in record.others.items():
         beta = _POWERS.get(name.rpartition("/")[2])
         if beta is not None:
-            steps = algorithms.steps_of_power(value, float(record.hyperparameters.get(beta, config.get(beta, 0.0))))
+            steps = formulas.steps_of_power(value, float(record.hyperparameters.get(beta, config.get(beta, 0.0))))
             found += [steps] if steps is not None else []
     found.sort(key=lambda steps: not steps.is_exact)
     differ = any(abs(each.steps - found[0].steps) > 2 + found[0].steps // 50 for each in found)
@@ -85,7 +86,7 @@ def product_of(record: OptimizerRecord, steps: int, config: Mapping[str, Any]) -
             return float(np.asarray(value)), False
     beta_1 = float(record.hyperparameters.get("beta_1", config.get("beta_1", 0.9)))
     exponent = record.hyperparameters.get("decay", 0.004) if record.family == "legacy" else 1.0
-    return algorithms.momentum_product(steps, beta_1, float(exponent)), True
+    return formulas.momentum_product(steps, beta_1, float(exponent)), True
 
 
 def is_product(name: str) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mpls.errors import ArgumentValueError, SavedStateError, error_text
-from mpls.saved.record import LossScaleRecord, OptimizerRecord, VariableRecord
-from mpls.transfer import algorithms
+from mpls.formats import algorithms
+from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.transfer.hosts import ANCHOR, Host
 from mpls.transfer.places import Place, as_numpy
 from mpls.transfer.scales import scale_of

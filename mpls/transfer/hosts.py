@@ -8,8 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import ArgumentValueError, error_text
-from mpls.saved.record import Family
-from mpls.transfer import algorithms
+from mpls.formats import algorithms
+from mpls.formats.record import Family
+from mpls.transfer import formulas
 from mpls.transfer.places import Place, name_of, scope_of
 
 ANCHOR = "my-checkpoints"
@@ -31,7 +32,7 @@ class Host:
     def __init__(self, optimizer: Any, inner: Any) -> None:
         self.optimizer = optimizer
         self.inner = inner
-        self.algorithm = algorithms.algorithm_of(inner)
+        self.algorithm = formulas.algorithm_of(inner)
         self.state = algorithms.state_of(self.algorithm)
 
     @property

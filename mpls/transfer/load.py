@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from mpls.core.replicas import in_replica_context
 from mpls.errors import ArgumentValueError, MplsWarning, SavedStateError, UnsupportedGraphError, warn_user
-from mpls.saved.record import OptimizerRecord
-from mpls.transfer import algorithms, counts
+from mpls.formats import algorithms
+from mpls.formats.record import OptimizerRecord
+from mpls.transfer import counts, formulas
 from mpls.transfer.hosts import Host
 from mpls.transfer.matching import given_variables
 from mpls.transfer.places import dtype_of
@@ -71,7 +72,7 @@ def load_record(
     plan.differences += [f"set: {each}" for each in differences(theirs, own) if _names(each, chosen)]
     plan.differences += differences(theirs, config)
     families = record.family, host.family
-    plan.differences += algorithms.formula_differences(state, *families, record.hyperparameters, config)
+    plan.differences += formulas.formula_differences(state, *families, record.hyperparameters, config)
     target = target_of(host, given, config, chosen, is_part=keys is not None)
     loading = _Loading(record, target, state, config, chosen, plan, subject)
     loading.check(keys, goes_by_order)
@@ -107,7 +108,7 @@ class _Loading:
         record, host, plan = self._record, self._host, self._plan
         keeps_accumulators = self._count_steps()
         momentum_factor = 1.0
-        if algorithms.accumulates_gradients(self._state, record.family):
+        if formulas.accumulates_gradients(self._state, record.family):
             momentum_factor = -self._learning_rate()
         plan_slots(
             Transfer(

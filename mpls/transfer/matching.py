@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mpls.errors import ArgumentTypeError, SavedStateError, error_text
-from mpls.saved.record import VariableRecord
+from mpls.formats.record import VariableRecord
 
 Shape = tuple[int, ...]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mpls.core.state import check_good_steps, check_scale
-from mpls.saved.record import LossScaleRecord
+from mpls.formats.record import LossScaleRecord
+from mpls.formats.validity import check_good_steps, check_scale
 from mpls.transfer.places import as_numpy
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mpls.saved.record import LossScaleRecord
+from mpls.formats.record import LossScaleRecord
 from mpls.transfer.scales import checked_state, scale_of
 from mpls.transfer.slots import Plan
 

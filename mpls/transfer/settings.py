@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpls.transfer.algorithms import expected_slots
+from mpls.formats.algorithms import expected_slots
 from mpls.transfer.hosts import Host
 from mpls.upstream import loaded_keras, loaded_tf_keras
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from mpls.errors import SavedStateError
-from mpls.saved.record import OptimizerRecord, VariableRecord
-from mpls.transfer import algorithms
-from mpls.transfer.algorithms import ACCUMULATOR, AVERAGE
+from mpls.formats import algorithms
+from mpls.formats.algorithms import ACCUMULATOR, AVERAGE
+from mpls.formats.record import OptimizerRecord, VariableRecord
 from mpls.transfer.matching import is_ordered, match, match_keys
 from mpls.transfer.places import Described
 from mpls.transfer.values import fitted, is_rounded

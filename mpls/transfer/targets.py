@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpls.errors import ArgumentValueError, error_text
-from mpls.transfer.algorithms import AVERAGE, expected_slots
+from mpls.formats.algorithms import AVERAGE, expected_slots
 from mpls.transfer.hosts import ANCHOR, Host
 from mpls.transfer.places import Described, describe, dtype_of, name_of
 from mpls.transfer.settings import set_settings

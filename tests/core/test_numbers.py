@@ -11,8 +11,9 @@ import numpy as np
 import tensorflow as tf
 from parameterized import parameterized
 
-from mpls.core.numbers import is_number, require_usable, to_float, to_int
+from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.errors import MplsError
+from mpls.formats.validity import is_number
 
 INF, NAN = float("inf"), float("nan")
 FLOAT32 = np.finfo(np.float32)

@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mpls.errors import MplsError, SavedStateError
+from mpls.formats.record import FileRecord
 from mpls.inspect import inspect, text_of
 from mpls.saved.reading import read
-from mpls.saved.record import FileRecord
 from tests.saved.auditing import Audit
 
 # Beyond it nothing is allocated, so that a bomb does no harm to others on the machine.

@@ -19,8 +19,8 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.keras
 import mpls.v1
+from mpls.formats.record import OptimizerRecord
 from mpls.saved.reading import read
-from mpls.saved.record import OptimizerRecord
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "SGD": {"momentum": 0.5},

@@ -15,9 +15,9 @@ import numpy as np
 from parameterized import parameterized
 
 from mpls.errors import SavedStateError
+from mpls.formats.record import FileRecord, OptimizerRecord
+from mpls.saved.errors import NotAnArtefactError
 from mpls.saved.reading import read
-from mpls.saved.record import FileRecord, OptimizerRecord
-from mpls.saved.validity import NotAnArtefactError
 from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, expected, family_of, name_of, path_of, slots_of
 
 ALGORITHMS = {"MomentumOptimizer": "SGD", "AdamOptimizer": "Adam", "AdagradOptimizer": "Adagrad"}

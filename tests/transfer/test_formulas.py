@@ -17,9 +17,9 @@ import mpls.contrib
 import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning, SavedStateError
-from mpls.saved.record import OptimizerRecord, VariableRecord
-from mpls.transfer.algorithms import steps_of_power
+from mpls.formats.record import OptimizerRecord, VariableRecord
 from mpls.transfer.export import export
+from mpls.transfer.formulas import steps_of_power
 from mpls.transfer.load import load_record
 from tests.transfer.training import MODULES, PAIRS, assert_close, like, optimizer, steps_of, take_step, train, variables
 

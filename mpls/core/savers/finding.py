@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mpls.core.savers.graph_state import GraphState, Step
-from mpls.core.state import ANCHOR
 from mpls.errors import SavedStateError
+from mpls.formats.validity import ANCHOR
 
 __all__ = ["find_keys"]
 

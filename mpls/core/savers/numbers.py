@@ -11,7 +11,7 @@ from typing import Any
 from mpls.core.arrival import read_value
 from mpls.core.loss_scale import is_dynamic
 from mpls.core.savers.graph_state import GraphState, loss_scale_variables
-from mpls.core.state import check_good_steps, check_scale
+from mpls.formats.validity import check_good_steps, check_scale
 
 __all__ = ["Number", "names_of_numbers", "numbers_in"]
 

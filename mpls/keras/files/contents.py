@@ -10,13 +10,14 @@ from importlib import import_module
 from typing import Any, Literal
 
 from mpls.errors import MissingFileError, SavedStateError, error_text
+from mpls.formats.validity import ANCHOR
 from mpls.saved.archives import LEGACY_WEIGHTS, WEIGHTS
 from mpls.saved.arrays import check_arrays
+from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.h5_vetting import check_h5
 from mpls.saved.limits import unpacked_limit
 from mpls.saved.saved_models import metadata_texts
 from mpls.saved.texts import parse_json
-from mpls.saved.validity import ANCHOR, broken, reading_foreign_bytes
 from mpls.saved.zips import Archive
 
 Format = Literal["SavedModel", "H5", ".keras"]

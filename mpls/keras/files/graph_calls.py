@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import SavedStateError
-from mpls.saved.validity import broken
+from mpls.saved.errors import broken
 
 ADVICE = "If you trust whoever wrote the file, pass safe_mode=False"
 _SHOWN = 100

@@ -9,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.keras.files.graph_calls import Calls, described, refused
+from mpls.saved.errors import broken
 from mpls.saved.limits import unpacked_limit
-from mpls.saved.validity import broken
 
 _NAME = "saved_model.pb"
 

@@ -15,8 +15,8 @@ from mpls.keras.files.graph_calls import Calls, calls_of, described, refused
 from mpls.keras.files.graph_constants import refuse_large_constants
 from mpls.keras.files.graph_parts import LIMIT, has_too_many_parts
 from mpls.keras.files.op_types import ALLOWED, AT_LOAD, SAVERS, TABLE_FROM_FILE
+from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes
-from mpls.saved.validity import broken, reading_foreign_bytes
 
 _IN_FUNCTIONS = ALLOWED | SAVERS | {TABLE_FROM_FILE}
 

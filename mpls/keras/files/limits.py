@@ -16,7 +16,7 @@ from mpls.errors import SavedStateError
 from mpls.keras.files.allowed_names import LAYERS, LAYERS_WITH_WEIGHTS
 from mpls.keras.files.contents import ModelFile
 from mpls.patches import Layer, Target, WhileNeeded
-from mpls.saved.validity import broken
+from mpls.saved.errors import broken
 from mpls.upstream_loading import (
     maker_of_ops,
     makers_of_networks,

@@ -11,14 +11,15 @@ from types import ModuleType
 from typing import Any, Literal
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, SavedStateError, error_text
+from mpls.formats.validity import ANCHOR
 from mpls.keras.files.contents import Framework, ModelFile, open_model
 from mpls.keras.files.graph_ops import refuse_graph_ops
 from mpls.keras.files.limits import limited, refuse_too_many_layers
 from mpls.keras.files.restoring import restore_optimizer
 from mpls.keras.files.safety import refuse_unsafe_configs
 from mpls.keras.own_files import reading_all_as_ours
+from mpls.saved.errors import broken
 from mpls.saved.reading import read
-from mpls.saved.validity import ANCHOR, broken
 from mpls.upstream import native_keras_wrappers
 from mpls.upstream_loading import OwnObjects, has_class
 

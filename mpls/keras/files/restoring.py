@@ -11,11 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from mpls.errors import MplsWarning, SavedStateError, error_text, warn_user
+from mpls.formats.algorithms import state_of
+from mpls.formats.record import FileRecord, OptimizerRecord
+from mpls.formats.validity import ANCHOR
 from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.files.contents import WEIGHTS_MEMBER, ModelFile
-from mpls.saved.record import FileRecord, OptimizerRecord
-from mpls.saved.validity import ANCHOR, reading_foreign_bytes
-from mpls.transfer.algorithms import state_of
+from mpls.saved.errors import reading_foreign_bytes
 from mpls.transfer.load import load_record
 from mpls.upstream import loaded_tf_keras, replace_optimizer
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from mpls.errors import SavedStateError, error_text
+from mpls.formats.validity import ANCHOR
 from mpls.keras.files.allowed_functions import INSTANCE_ATTRIBUTES, RAGGED_CLASS_METHODS, is_arithmetic
 from mpls.keras.files.allowed_names import CLASSES, FUNCTIONS, TYPE_SPECS, VALUES
 from mpls.keras.files.contents import ModelFile
 from mpls.keras.files.op_types import ALLOWED as ALLOWED_OPS
-from mpls.saved.validity import ANCHOR
 from mpls.upstream_loading import OwnObjects
 
 __all__ = ["IsKnown", "refuse_unsafe_configs"]

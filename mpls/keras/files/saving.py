@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from mpls.errors import ArgumentTypeError, error_text
+from mpls.formats.validity import ANCHOR
 from mpls.keras.files.contents import WEIGHTS_MEMBER
 from mpls.keras.files.moving import bring_to_disk, move, sync
 from mpls.keras.files.restoring import legacy_weights
-from mpls.saved.validity import ANCHOR
 from mpls.upstream import compile_settings_kept, loaded_keras, loaded_tf_keras
 
 

@@ -1,11 +1,11 @@
-"""Which numbers can be the state of a loss scale: for what comes from a file, or from a `state_dict`.
+"""Which numbers can be a loss scale and its state. All who take one, from users, files and configs, ask here.
 
-The rules, for all who read state:
+The rules:
 
 * a scale is one real number, positive and finite in float32 (a fixed one at most 2**126);
 * the count of good steps is one whole number from 0 to the growth steps, which count as at least 1.
 
-Each check returns the plain Python number, or raises a `SavedStateError` that names where it was found.
+The checks return the plain Python number, or raise a `SavedStateError` that names where it was found.
 """
 
 from __future__ import annotations
@@ -15,12 +15,42 @@ from typing import Any
 
 import numpy as np
 
-from mpls.core.numbers import LARGEST_FIXED_SCALE, is_number
 from mpls.errors import SavedStateError, error_text
 
-__all__ = ["ANCHOR", "check_good_steps", "check_scale"]
+__all__ = [
+    "ANCHOR",
+    "LARGEST_FIXED_SCALE",
+    "can_be_scale",
+    "check_good_steps",
+    "check_scale",
+    "is_number",
+    "most_good_steps",
+]
 
 ANCHOR = "my-checkpoints"
+# The reciprocal of a larger power of two is denormal. Graph optimizers turn the division by a constant into the
+# multiplication by its reciprocal, and kernels flush that to zero.
+LARGEST_FIXED_SCALE = 2.0**126
+
+
+def is_number(value: object) -> bool:
+    """Return whether the value is a Python or NumPy real number, a 0-d array included."""
+    if isinstance(value, int | float):
+        return True
+    if isinstance(value, np.ndarray):
+        return value.ndim == 0 and value.dtype.kind in "iuf"
+    return isinstance(value, np.generic) and value.dtype.kind in "iuf"
+
+
+def can_be_scale(value: float) -> bool:
+    """Return whether a number is positive and finite as float32."""
+    with np.errstate(over="ignore", under="ignore"):
+        return bool(0 < np.float32(value) < math.inf)
+
+
+def most_good_steps(growth_steps: int) -> int:
+    """Return the largest count of good steps that a scale with these growth steps has."""
+    return max(int(growth_steps), 1)
 
 
 def check_scale(value: Any, subject: str, *, is_fixed: bool = False) -> float:
@@ -35,9 +65,7 @@ def check_scale(value: Any, subject: str, *, is_fixed: bool = False) -> float:
         SavedStateError: it is no number, or none that such a scale can be: zero, negative, NaN, infinite.
     """
     scale = _float_or_nan(value)
-    with np.errstate(over="ignore", under="ignore"):
-        is_usable = 0 < np.float32(scale) < math.inf
-    if not is_usable:
+    if not can_be_scale(scale):
         advice = "Restore an older file, or the rest of it without the loss scale"
         raise SavedStateError(error_text(subject, "be a positive, finite float32 number", value, advice, ANCHOR))
     if is_fixed and scale > LARGEST_FIXED_SCALE:
@@ -58,7 +86,7 @@ def check_good_steps(value: Any, subject: str, growth_steps: int | None) -> int:
         SavedStateError: it is no whole number, negative, or larger than `growth_steps`.
     """
     is_whole = is_number(value) and not _is_bool(value) and np.asarray(value).dtype.kind in "iu"
-    most = 2**63 - 1 if growth_steps is None else max(int(growth_steps), 1)
+    most = 2**63 - 1 if growth_steps is None else most_good_steps(growth_steps)
     if not is_whole or not 0 <= int(value) <= most:
         advice = "Use at least as many growth steps as the run that saved it"
         constraint = "be a whole number that is not negative"
