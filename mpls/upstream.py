@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.formats.record import Family
 from mpls.importing.keras2 import VARIABLE, is_keras_2
 
 __all__ = [
@@ -275,6 +276,19 @@ NATIVE_WRAPPERS_OF_TF_KERAS = (
     ("LossScaleOptimizer", "LossScaleOptimizerV3"),
 )
 NATIVE_WRAPPERS_OF_KERAS = ("keras.src.optimizers.loss_scale_optimizer", ("LossScaleOptimizer",))
+
+
+def keras_family_of(optimizer: Any) -> Family | None:
+    """Return the family of an optimizer, `'legacy'`, `'new'` or `'keras3'`, by its bases; None for anything else."""
+    # Without its framework loaded, there can be no instance of a class.
+    tf_keras, keras = loaded_tf_keras(), loaded_keras()
+    if tf_keras is not None and isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer):
+        return "legacy"
+    if tf_keras is not None and isinstance(optimizer, tf_keras.optimizers.Optimizer):
+        return "new"
+    if keras is not None and isinstance(optimizer, keras.optimizers.Optimizer):
+        return "keras3"
+    return None
 
 
 def native_keras_wrappers() -> tuple[type, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import MplsWarning, SavedStateError, warn_user
+from mpls.formats.families import FAMILY_NAMES, family_of_object
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
 from mpls.patches import WhileNeeded
 from mpls.upstream_saving import (
@@ -25,7 +26,6 @@ from mpls.upstream_saving import (
 )
 
 __all__ = [
-    "FAMILY_NAMES",
     "Node",
     "examine",
     "examine_place",
@@ -38,13 +38,6 @@ __all__ = [
     "warn_of_fresh_scale",
     "watch_attached",
 ]
-
-FAMILY_NAMES = {
-    "v1": "a tf.compat.v1.train optimizer",
-    "legacy": "a legacy optimizer of tf_keras",
-    "new": "a new optimizer of tf_keras",
-    "keras3": "a Keras 3 optimizer",
-}
 
 
 @dataclass(frozen=True)
@@ -217,17 +210,12 @@ def family_of(node: Node) -> str | None:
 
     None if it does not say: nothing but plain SGD is saved, say, or it is an optimizer of a user's own.
     """
-    names = set(node.children)
-    if "inner_optimizer" in names or {"_trainable_variables", "_iterations"} <= names:
+    if node.child("inner_optimizer") is not None:
         return "keras3"
-    if {"_variables", "_iterations"} <= names:
-        return "new"
-    if "iter" in names:
-        return "legacy"
     base = node.child("base_optimizer")
-    if base is not None:
-        return family_of(base)
-    return "v1" if node.has_slots or "beta1_power" in names else None
+    found = family_of_object(node.children, has_slots=node.has_slots)
+    # Wrappers of TF 2.3 and later have the state of what they wrap beside it.
+    return family_of(base) if base is not None and found in (None, "v1") else found
 
 
 def refuse_other_family(node: Node, family: str) -> None:

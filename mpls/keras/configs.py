@@ -6,7 +6,9 @@ from typing import Any
 
 from mpls.core.loss_scale import is_dynamic, is_fixed, serialize
 from mpls.errors import ArgumentKeyError, ArgumentTypeError, ArgumentValueError, MplsError, error_text
-from mpls.keras.families import KERAS_3, LEGACY, NEW, family, registered_class
+from mpls.formats.families import family_of_config
+from mpls.formats.record import Family
+from mpls.keras.families import family, registered_class
 from mpls.upstream import loaded_keras, loaded_tf_keras
 
 _INNER = "LossScaleOptimizer.from_config: inner_optimizer"
@@ -32,7 +34,7 @@ def deserialize_inner(inner: Any, settings: dict[str, Any], custom_objects: dict
         return inner
     _require_optimizer(inner, custom_objects)
     try:
-        optimizer = family(_module_of(inner, settings)).deserialize_optimizer(
+        optimizer = family(_family_of(inner, settings)).deserialize_optimizer(
             {**inner, "config": dict(inner["config"])}, custom_objects
         )
     except MplsError:
@@ -111,18 +113,11 @@ def _loaded() -> list[Any]:
     return [module for module in (loaded_tf_keras(), loaded_keras()) if module is not None]
 
 
-def _module_of(inner: dict[str, Any], settings: dict[str, Any]) -> str:
+def _family_of(inner: dict[str, Any], settings: dict[str, Any]) -> Family:
     """Return the family that wrote a config."""
     # Only wrappers of Keras 3 have a name, and only over its optimizers does the format of TF 2.0 to 2.3 have a module.
-    if "name" in settings or ("loss_scale" in settings and "module" in inner):
-        return KERAS_3
-    return LEGACY if _is_legacy_config(inner) else NEW
-
-
-def _is_legacy_config(inner: dict[str, Any]) -> bool:
-    """Return whether a legacy optimizer wrote the config; new ones say so, from TF 2.11 on."""
-    settings = inner["config"]
-    return bool(settings.get("is_legacy_optimizer", "jit_compile" not in settings))
+    is_keras_3 = "name" in settings or ("loss_scale" in settings and "module" in inner)
+    return family_of_config(inner["config"], is_keras_3=is_keras_3)
 
 
 def config_of_old(wrapper: Any) -> dict[str, Any]:

@@ -8,34 +8,24 @@ from typing import Any
 
 from mpls.core import dialect
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
+from mpls.formats.record import Family
 from mpls.keras.callers import is_called_by_keras, is_called_for_source
-from mpls.upstream import loaded_keras, loaded_tf_keras
+from mpls.upstream import keras_family_of, loaded_keras, loaded_tf_keras
 
 _SUBJECT = "LossScaleOptimizer: inner_optimizer"
 
-LEGACY, NEW, KERAS_3 = "mpls.keras.legacy", "mpls.keras.new", "mpls.keras.keras3"
+# The modules of this package with the adapter of each.
+_MODULES: dict[str, str] = {"legacy": "mpls.keras.legacy", "new": "mpls.keras.new", "keras3": "mpls.keras.keras3"}
 
 
 def is_keras_optimizer(optimizer: Any) -> bool:
     """Return whether the value is an optimizer of tf_keras, legacy or new, or of Keras 3."""
-    return _family_module(optimizer) is not None
+    return keras_family_of(optimizer) is not None
 
 
-def _family_module(optimizer: Any) -> str | None:
-    # Without its framework loaded, there can be no instance of a class.
-    tf_keras, keras = loaded_tf_keras(), loaded_keras()
-    if tf_keras is not None and isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer):
-        return LEGACY
-    if tf_keras is not None and isinstance(optimizer, tf_keras.optimizers.Optimizer):
-        return NEW
-    if keras is not None and isinstance(optimizer, keras.optimizers.Optimizer):
-        return KERAS_3
-    return None
-
-
-def family(module: str) -> Any:
-    """Return the adapter class that a module of this package defines; its framework is imported."""
-    return import_module(module).Family
+def family(name: Family) -> Any:
+    """Return the adapter class of a family; its framework is imported."""
+    return import_module(_MODULES[name]).Family
 
 
 def family_of(optimizer: Any) -> Any:
@@ -44,9 +34,9 @@ def family_of(optimizer: Any) -> Any:
     Raises:
         TypeError: it is no Keras optimizer; up to TF 2.3 it was a ValueError.
     """
-    module = _family_module(optimizer)
-    if module is not None:
-        return family(module)
+    name = keras_family_of(optimizer)
+    if name is not None:
+        return family(name)
     error = ArgumentValueError if dialect.current().wrong_optimizers_are_value_errors else ArgumentTypeError
     raise error(
         error_text(
@@ -182,5 +172,5 @@ def other_name(cls: Any, is_for_keras: bool) -> str | None:
     native: str | None = None if family is None else family.serialized_name
     if is_for_keras:
         return native
-    is_legacy = family is None or family.__module__ == LEGACY
+    is_legacy = family is None or family.__module__ == _MODULES["legacy"]
     return dialect.current().wrapper_name(cls._is_experimental, is_legacy) or native

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from mpls.formats.algorithms import algorithm_named, algorithm_of_legacy
-from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
+from mpls.formats.families import family_of_object
+from mpls.formats.record import Family, LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.saved.bundles import Bundle
 from mpls.saved.graphs import ObjectGraph
-from mpls.saved.new_checkpoints import is_new, read_new
+from mpls.saved.new_checkpoints import read_new
 from mpls.saved.validity import count_of_variable, good_steps_of_variable, scale_of_variable
 
 # Other children of legacy optimizers are hyperparameters.
@@ -64,9 +65,10 @@ class ObjectCheckpoint:
         state = inner if inner is not None and self._is_optimizer(inner) else number
         self.graph.visit(state)
         key = self.graph.paths[number]
-        if is_new(self.graph, state):
-            record = read_new(self.bundle, self.graph, state, key)
-        elif self.graph.child(state, "iter") is not None:
+        family = self._family_of(state)
+        if family == "new" or family == "keras3":
+            record = read_new(self.bundle, self.graph, state, key, family)
+        elif family == "legacy":
             record = self._read_legacy(state, key)
         elif self.graph.nodes[state].slots or self._is_wrapper(number):
             record = self._read_v1(state, key)
@@ -75,8 +77,11 @@ class ObjectCheckpoint:
         return replace(record, loss_scale=self._loss_scale(number))
 
     def _is_optimizer(self, number: int) -> bool:
-        has_state = self.graph.child(number, "iter") is not None or bool(self.graph.nodes[number].slots)
-        return has_state or is_new(self.graph, number)
+        return self._family_of(number) is not None
+
+    def _family_of(self, number: int) -> Family | None:
+        node = self.graph.nodes[number]
+        return family_of_object(node.children, has_slots=bool(node.slots))
 
     def _is_wrapper(self, number: int) -> bool:
         return self.graph.child(number, "loss_scale") is not None and self._wrapped_by(number) is not None

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from mpls.formats.algorithms import algorithm_named
+from mpls.formats.families import family_of_config
 from mpls.formats.record import Family, LossScaleRecord, OptimizerRecord
 from mpls.saved.errors import FROM_WRITER, broken
 from mpls.saved.validity import good_steps_of_variable, growth_steps_of_config, number_of_config
@@ -129,22 +130,10 @@ def _read_bare(
         raise broken(path, place, "be a number or the config of a schedule", rate, FROM_WRITER)
     if not key and algorithm_named(name) is None and "learning_rate" not in config:
         raise broken(path, _ROOT, "be a config of an optimizer", name, FROM_WRITER)
-    family = family or _family_of(config, content.get("module"), bool(is_keras_3))
+    family = family or family_of_config(config, content.get("module"), is_keras_3=bool(is_keras_3))
     hyperparameters = {each: value for each, value in config.items() if each not in _NO_HYPERPARAMETERS}
     written_by = {"legacy": "TF 1.14 or later", "new": "TF 2.11 to 2.15, or tf_keras"}.get(family, "Keras 3")
     return ConfigRecord(OptimizerRecord(key, family, algorithm_named(name), None, hyperparameters), written_by)
-
-
-def _family_of(config: Mapping[str, Any], module: Any, is_keras_3: bool) -> Family:
-    if "is_legacy_optimizer" in config:
-        return "legacy" if config["is_legacy_optimizer"] else "new"
-    if "jit_compile" in config:
-        return "new"
-    if isinstance(module, str) and module.endswith(".legacy"):
-        return "legacy"
-    if is_keras_3 or "use_ema" in config or "loss_scale_factor" in config:
-        return "keras3"
-    return "legacy"
 
 
 def _read_settings(path: str, place: str, settings: Mapping[str, Any]) -> LossScaleRecord:

@@ -15,26 +15,28 @@ _BOOKKEEPING = ("_variables", "_trainable_variables", "_trainable_variables_indi
 _NO_STATE = ("_iterations", "_learning_rate", "_current_learning_rate", "step_counter", "dynamic_scale")
 
 
-def is_new(graph: ObjectGraph, number: int) -> bool:
-    """Return whether an object is a new optimizer of tf_keras, or one of Keras 3."""
-    return graph.child(number, "_iterations") is not None and graph.child(number, "_variables") is not None
-
-
-def read_new(bundle: Bundle, graph: ObjectGraph, number: int, key: str) -> OptimizerRecord:
+def read_new(bundle: Bundle, graph: ObjectGraph, number: int, key: str, family: Family) -> OptimizerRecord:
     """Return the optimizer that an object is.
+
+    Args:
+        bundle: the checkpoint.
+        graph: the objects in it.
+        number: that of the object.
+        key: where it is, for the record.
+        family: its family, `'new'` or `'keras3'`.
 
     Raises:
         SavedStateError: its state is broken.
     """
-    return _NewOptimizer(bundle, graph, number).record(key)
+    return _NewOptimizer(bundle, graph, number, family).record(key)
 
 
 class _NewOptimizer:
-    def __init__(self, bundle: Bundle, graph: ObjectGraph, number: int) -> None:
+    def __init__(self, bundle: Bundle, graph: ObjectGraph, number: int, family: Family) -> None:
         self.bundle = bundle
         self.graph = graph
         self.children = graph.nodes[number].children
-        self.family: Family = "keras3" if "_trainable_variables" in self.children else "new"
+        self.family = family
         self.lists = {
             name: graph.members(child)
             for name, child in self.children.items()

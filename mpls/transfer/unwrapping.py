@@ -8,7 +8,9 @@ import tensorflow as tf
 
 from mpls.errors import ArgumentTypeError, error_text
 from mpls.transfer.hosts import ANCHOR, Host, Keras3Host, LegacyHost, NewHost, V1Host
-from mpls.upstream import loaded_keras, loaded_tf_keras, native_keras_wrappers
+from mpls.upstream import keras_family_of, native_keras_wrappers
+
+_HOSTS: dict[str, type[Host]] = {"legacy": LegacyHost, "new": NewHost, "keras3": Keras3Host}
 
 
 def _v1_host(optimizer: Any) -> Host:
@@ -35,13 +37,9 @@ def host_of(optimizer: Any, argument: str, *, takes_v1: bool) -> Host:
     inner: Any = optimizer
     if isinstance(optimizer, native_keras_wrappers()):
         inner = inner.inner_optimizer
-    tf_keras, keras = loaded_tf_keras(), loaded_keras()
-    if tf_keras is not None and isinstance(inner, tf_keras.optimizers.legacy.Optimizer):
-        return LegacyHost(optimizer, inner)
-    if tf_keras is not None and isinstance(inner, tf_keras.optimizers.Optimizer):
-        return NewHost(optimizer, inner)
-    if keras is not None and isinstance(inner, keras.optimizers.Optimizer):
-        return Keras3Host(optimizer, inner)
+    family = keras_family_of(inner)
+    if family is not None:
+        return _HOSTS[family](optimizer, inner)
     base = tf.compat.v1.train.Optimizer
     if takes_v1 and isinstance(optimizer, base):
         return _v1_host(optimizer)
