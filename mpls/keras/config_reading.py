@@ -16,6 +16,7 @@ from mpls.errors import (
     MplsError,
     error_text,
 )
+from mpls.formats.configs import BASE_ARGUMENTS
 from mpls.keras.families import registered_class
 
 _SUBJECT = "LossScaleOptimizer.from_config"
@@ -73,23 +74,9 @@ def _refuse_endless_growth(growth_steps: Any) -> None:
         raise ArgumentOverflowError(error_text(subject, "be below 2**63", growth_steps, *_ADVICE))
 
 
-# What wrappers of Keras 3 up to 3.5 had in their configs without using it, with its defaults.
-_BASE_ARGUMENTS: dict[str, Any] = {
-    "weight_decay": None,
-    "clipnorm": None,
-    "global_clipnorm": None,
-    "clipvalue": None,
-    "use_ema": False,
-    "ema_momentum": 0.99,
-    "ema_overwrite_frequency": None,
-    "loss_scale_factor": None,
-    "gradient_accumulation_steps": None,
-}
-
-
 def _without_base_arguments(config: dict[str, Any]) -> dict[str, Any]:
     settings = dict(config)
-    for key, default in _BASE_ARGUMENTS.items():
+    for key, default in BASE_ARGUMENTS.items():
         if "name" not in config or key not in config:
             continue
         value = settings.pop(key)

@@ -6,13 +6,14 @@ from typing import Any
 
 from mpls.core.loss_scale import is_dynamic, is_fixed, serialize
 from mpls.errors import ArgumentKeyError, ArgumentTypeError, ArgumentValueError, MplsError, error_text
+from mpls.formats.configs import WRAPPERS
 from mpls.formats.families import family_of_config
 from mpls.formats.record import Family
 from mpls.keras.families import family, registered_class
 from mpls.upstream import loaded_keras, loaded_tf_keras
 
 _INNER = "LossScaleOptimizer.from_config: inner_optimizer"
-_WRAPPERS = ("lossscaleoptimizer", "lossscaleoptimizerv1", "lossscaleoptimizerv3")
+_WRAPPERS = tuple(map(str.lower, WRAPPERS))
 
 
 def deserialize_inner(inner: Any, settings: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:

@@ -8,18 +8,12 @@ import tensorflow as tf
 
 from mpls.core.loss_scale import DynamicLossScale
 from mpls.errors import SavedStateError, error_text
+from mpls.formats.configs import FIXED_STATE, NEVER, STATE_KEY
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
 from mpls.keras.callers import H5_WRITER, is_asked_by_keras, is_asked_for_file
 from mpls.keras.families import is_own
 from mpls.upstream import loaded_tf_keras
 
-# Beside `class_name` and `config` of the wrapped optimizer, where every Keras ignores it. That it is there is the mark
-# of mpls; it is None where there is no such state, or Keras has it among its variables, or writes no file.
-STATE_KEY = "loss_scale_state"
-# What stands there for a fixed scale over a Keras 3 optimizer. Keras itself knows dynamic ones only, and reads one that
-# never grows: a step counter of 32 bits does not get there.
-_FIXED_STATE: dict[str, Any] = {"dynamic": False}
-_NEVER = 2**31 - 1
 _SUBJECT = f"LossScaleOptimizer.from_config: {STATE_KEY}"
 
 
@@ -39,7 +33,7 @@ def for_whom(wrapper: Any, config: dict[str, Any]) -> dict[str, Any]:
     if config.get("dynamic", True) or not reads_as_dynamic(wrapper):
         return _marked(config, _state(wrapper) if for_file else None)
     config = {key: value for key, value in config.items() if key != "dynamic"}
-    return _marked({**config, "dynamic_growth_steps": _NEVER}, dict(_FIXED_STATE))
+    return _marked({**config, "dynamic_growth_steps": NEVER}, dict(FIXED_STATE))
 
 
 def reads_as_dynamic(wrapper: Any) -> bool:
@@ -51,7 +45,7 @@ def reads_as_dynamic(wrapper: Any) -> bool:
 
 def with_fixed_scale(state: Any, settings: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the state and the settings of a config, in which a fixed scale may stand as a dynamic one."""
-    if state != _FIXED_STATE or "dynamic" in settings or settings.get("dynamic_growth_steps") != _NEVER:
+    if state != FIXED_STATE or "dynamic" in settings or settings.get("dynamic_growth_steps") != NEVER:
         return state, settings
     return None, {**settings, "dynamic": False, "dynamic_growth_steps": None}
 

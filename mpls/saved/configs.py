@@ -8,31 +8,14 @@ from itertools import islice
 from typing import Any
 
 from mpls.formats.algorithms import algorithm_named
+from mpls.formats.configs import BASE_ARGUMENTS, FIXED_STATE, NEVER, SETTINGS, STATE_KEY, WRAPPERS
 from mpls.formats.families import family_of_config
 from mpls.formats.record import Family, LossScaleRecord, OptimizerRecord
 from mpls.saved.errors import FROM_WRITER, broken
 from mpls.saved.validity import good_steps_of_variable, growth_steps_of_config, number_of_config
 
-WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
 _MULTIPLIER = 2.0
 _ROOT = "the config"
-# What wrappers of Keras 3 up to 3.5 had in their configs without using it.
-_BASE_ARGUMENTS = (
-    "weight_decay",
-    "clipnorm",
-    "global_clipnorm",
-    "clipvalue",
-    "use_ema",
-    "ema_momentum",
-    "ema_overwrite_frequency",
-    "loss_scale_factor",
-    "gradient_accumulation_steps",
-)
-_SETTINGS = ("dynamic", "initial_scale", "dynamic_growth_steps")
-_STATE = "loss_scale_state"
-# Of a fixed scale, which for Keras 3 itself is a dynamic one that never grows.
-_FIXED_STATE = {"dynamic": False}
-_NEVER = 2**31 - 1
 _NO_HYPERPARAMETERS = ("name", "is_legacy_optimizer", "jit_compile")
 
 
@@ -90,8 +73,8 @@ def _read_wrapper(
         loss_scale = _read_loss_scale(path, _at(place, "loss_scale"), settings["loss_scale"])
     else:
         inner_key, written_by = "inner_optimizer", "TF 2.4 or later"
-        of_keras_3 = ("name", *_BASE_ARGUMENTS) if "name" in settings else ()
-        _refuse_unknown(path, place, settings, ("inner_optimizer", *_SETTINGS, *of_keras_3))
+        of_keras_3 = ("name", *BASE_ARGUMENTS) if "name" in settings else ()
+        _refuse_unknown(path, place, settings, ("inner_optimizer", *SETTINGS, *of_keras_3))
         loss_scale = _read_settings(path, place, settings)
     inner_place = _at(place, inner_key)
     if inner_key not in settings:
@@ -103,10 +86,10 @@ def _read_wrapper(
         family = "new"
     bare = _read_bare(path, inner_place, inner, family, is_keras_3="name" in settings).optimizer
     # None where there is no such state, or it is among the variables.
-    if inner.get(_STATE) == _FIXED_STATE:
+    if inner.get(STATE_KEY) == FIXED_STATE:
         loss_scale = _fixed(path, place, settings)
-    elif inner.get(_STATE) is not None:
-        loss_scale = _with_state(path, f"{inner_place}/{_STATE}", inner[_STATE], loss_scale)
+    elif inner.get(STATE_KEY) is not None:
+        loss_scale = _with_state(path, f"{inner_place}/{STATE_KEY}", inner[STATE_KEY], loss_scale)
     if bare.family == "keras3":
         written_by = "Keras 3"
     elif bare.family == "new":
@@ -154,8 +137,8 @@ def _read_settings(path: str, place: str, settings: Mapping[str, Any]) -> LossSc
 
 def _fixed(path: str, place: str, settings: Mapping[str, Any]) -> LossScaleRecord:
     growth = settings.get("dynamic_growth_steps")
-    if growth != _NEVER or "dynamic" in settings:
-        raise broken(path, _at(place, "dynamic_growth_steps"), f"be {_NEVER} for a fixed scale", growth, FROM_WRITER)
+    if growth != NEVER or "dynamic" in settings:
+        raise broken(path, _at(place, "dynamic_growth_steps"), f"be {NEVER} for a fixed scale", growth, FROM_WRITER)
     return _read_settings(path, place, {**settings, "dynamic": False, "dynamic_growth_steps": None})
 
 
