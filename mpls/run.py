@@ -144,7 +144,8 @@ def _absolute(path: str) -> str:
         folder = os.getcwd()
     except FileNotFoundError:
         return path
-    return folder if path == "." else os.path.join(folder, path)
+    is_folder = path == "." and sys.version_info >= (3, 11)
+    return folder if is_folder else os.path.join(folder, path)
 
 
 def _no_lines(*_: object) -> None:

@@ -211,9 +211,9 @@ STACKS = {
 }
 STATE = """
 import sys
-import random
+import argparse
 
-print("random", hasattr(random, "randint"))
+print("argparse", hasattr(argparse, "ArgumentParser"))
 print("command", *sys.orig_argv[1:])
 print("hook", sys.excepthook is sys.__excepthook__)
 print("finders", *(getattr(each, "__module__", type(each).__module__) for each in sys.meta_path))
@@ -277,11 +277,11 @@ class DifferencesTest(unittest.TestCase):
         self.assertIn(int(expected[1]) - int(actual[1]), range(8, 16))
 
     def test_state_of_the_interpreter(self) -> None:
-        with Programs(program=STATE, random="own = True") as programs:
+        with Programs(program=STATE, argparse="own = True") as programs:
             expected, actual = (
                 dict(line.split(maxsplit=1) for line in each[1].splitlines()) for each in both(programs, "program.py")
             )
-        self.assertEqual((expected["random"], actual["random"]), ("False", "True"))
+        self.assertEqual((expected["argparse"], actual["argparse"]), ("False", "True"))
         self.assertEqual((expected["command"], actual["command"]), ("program.py", "-m mpls run program.py"))
         self.assertEqual((expected["hook"], actual["hook"]), ("True", "False"))
         finders = actual["finders"].split()
