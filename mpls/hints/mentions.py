@@ -65,9 +65,10 @@ def _is_notebook() -> bool:
 
 def _cells() -> Iterator[str]:
     """Return the lines of what was run from no file and Python shows in tracebacks, as the cells of a notebook."""
-    for name, entry in list(linecache.cache.items()):
-        if len(entry) > 1 and is_users_file(name) and not os.path.exists(name):
-            yield from entry[2]
+    # Entries that are not loaded yet are of files.
+    for _, _, lines, name in [entry for entry in list(linecache.cache.values()) if len(entry) == 4]:
+        if is_users_file(name) and not os.path.exists(name):
+            yield from lines
 
 
 def _texts(codes: Iterable[CodeType]) -> Iterator[str]:
