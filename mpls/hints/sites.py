@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
@@ -39,9 +40,11 @@ class Site:
         base: what the first of them is read from; None where that is no plain variable.
         is_call: whether the last of them was being called, without arguments.
         imports: the module that is imported here, and the names from it; of none, and no names, where nothing is.
+        offset: where in its code the frame was.
     """
 
     frame: FrameType
+    offset: int
     reads: tuple[str, ...] = ()
     base: Any = None
     is_call: bool = False
@@ -51,10 +54,37 @@ class Site:
         """Return the object that an attribute is read from here; None where it is not, or the object is not known."""
         if attribute not in self.reads or self.base is None:
             return None
-        value = self.base
-        for each in self.reads[: self.reads.index(attribute)]:
-            value = getattr(value, each, None)
-        return value
+        return _followed(self.base, self.reads[: self.reads.index(attribute)])
+
+    @property
+    def this(self) -> Any:
+        """The first argument of the function that the place is in, as `self`; None where it has none."""
+        code = self.frame.f_code
+        return self.frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+
+    def owner_of_call(self, method: str) -> Any:
+        """Return the object of which a method was called here, or last before that; None where it is not known."""
+        before = self._instructions()
+        at = next((at for at in reversed(range(len(before))) if _reads(before[at], method)), None)
+        if at is None:
+            return None
+        if before[at].opname.startswith("LOAD_SUPER") or _is_super(before[at - 1]):
+            return self.this
+        first = _first_of_chain(before, at)
+        value = _value(self.frame, before[first - 1]) if first else None
+        return _followed(value, [str(each.argval) for each in before[first:at]])
+
+    def key_is_read_of(self, key: str, method: str) -> Any:
+        """Return what a key is read of here: the value of a variable, or, of what a method has just returned, True."""
+        before = self._instructions()
+        if len(before) < 4 or not before[-1].opname.startswith("BINARY_") or before[-2].argval != key:
+            return None
+        if before[-3].opname in _CALLS:
+            return not before[-3].arg and _reads(before[-4], method)
+        return _value(self.frame, before[-3])
+
+    def _instructions(self) -> list[dis.Instruction]:
+        return [each for each in _instructions(self.frame.f_code) if each.offset <= self.offset]
 
 
 def original(error: BaseException) -> BaseException:
@@ -78,19 +108,41 @@ def _described(frame: FrameType, offset: int) -> Site:
     before = [index for index, each in enumerate(instructions) if each.offset <= offset]
     at = before[-1] if before else 0
     if instructions[at].opname in ("IMPORT_NAME", "IMPORT_FROM"):
-        return Site(frame, imports=_imports(instructions, at))
+        return Site(frame, offset, imports=_imports(instructions, at))
     is_call, last = _called(instructions, at)
     if instructions[last].opname not in _ATTRIBUTES:
-        return Site(frame)
-    first = last
-    while first > 0 and instructions[first - 1].opname in _ATTRIBUTES:
-        first -= 1
+        return Site(frame, offset)
+    first = _first_of_chain(instructions, last)
     end = last + 1
     while not is_call and end < len(instructions) and instructions[end].opname in _ATTRIBUTES:
         end += 1
     reads = tuple(str(each.argval) for each in instructions[first:end])
     base = _value(frame, instructions[first - 1]) if first else None
-    return Site(frame, reads, base, is_call)
+    return Site(frame, offset, reads, base, is_call)
+
+
+def _first_of_chain(instructions: list[dis.Instruction], last: int) -> int:
+    """Return where attributes begin to be read one from the other, up to the last."""
+    first = last
+    while first > 0 and instructions[first - 1].opname in _ATTRIBUTES:
+        first -= 1
+    return first
+
+
+def _reads(instruction: dis.Instruction, attribute: str) -> bool:
+    is_read = instruction.opname in _ATTRIBUTES or instruction.opname.startswith("LOAD_SUPER")
+    return is_read and instruction.argval == attribute
+
+
+def _is_super(instruction: dis.Instruction) -> bool:
+    # Of `super().method` and `super(Class, self).method`, the call.
+    return instruction.opname in _CALLS and instruction.arg in (0, 2)
+
+
+def _followed(value: Any, attributes: Sequence[str]) -> Any:
+    for each in attributes:
+        value = getattr(value, each, None)
+    return value
 
 
 def _called(instructions: list[dis.Instruction], at: int) -> tuple[bool, int]:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import mpls.hints.keras as keras
+import mpls.hints.optimizers as optimizers
 from mpls.hints.failures import Failure
 from mpls.hints.gone import gone
 
@@ -67,6 +68,16 @@ def _reads_of_a_loss_scale(failure: Failure) -> bool:
     return isinstance(holder, _tensors()) and is_certain
 
 
+def _reads_loss_scale_of_a_config(failure: Failure) -> bool:
+    is_missing = isinstance(failure.error, KeyError) and failure.error.args == ("loss_scale",)
+    if failure.settings.get("as_of") is not None or not is_missing:
+        return False
+    wrapper = failure.site.owner_of_call("get_config")
+    config = failure.site.key_is_read_of("loss_scale", "get_config")
+    is_of_wrapper = config is True or (isinstance(config, dict) and config.keys() == wrapper.get_config().keys())
+    return _is_experimental_wrapper(wrapper) and is_of_wrapper
+
+
 def _needs_contrib(failure: Failure) -> bool:
     if failure.settings.get("contrib"):
         return False
@@ -119,26 +130,43 @@ ROWS = (
         "as-of",
     ),
     Row(
-        keras.scales_with_class_of_keras_3,
-        "the LossScaleOptimizer of Keras 3 is another class, and has no such method",
+        _reads_loss_scale_of_a_config,
+        "the config of a wrapper has initial_scale and dynamic_growth_steps since TF 2.4; before, it had loss_scale",
+        "--as-of 2.3",
+        "as-of",
+    ),
+    Row(
+        optimizers.needs_wrapper_of_mpls,
+        "the LossScaleOptimizer of this Keras is another class than the one of TF 2.4, and has no such thing",
         "--replace-existing",
     ),
     Row(
-        keras.scales_with_wrapper_of_compile,
-        "compile of Keras 3 has wrapped this optimizer, by a class that has no such method",
+        optimizers.subclasses_wrapper_of_keras_2,
+        "the LossScaleOptimizer of this Keras is a class that cannot be derived from",
+        "--replace-existing",
+    ),
+    Row(
+        optimizers.scales_with_wrapper_of_compile,
+        "compile of Keras 3 has wrapped this optimizer, by a class that has no such thing",
+        "--keras 2",
+        "keras-2",
+    ),
+    Row(
+        optimizers.needs_keras_2_for_optimizers,
+        "optimizers of Keras 3 have no such thing, those of Keras 2 had",
         "--keras 2",
         "keras-2",
     ),
     Row(_needs_contrib, "tf.contrib.mixed_precision is put back if it is asked for", "--contrib", "contrib"),
     Row(_is_gone, "", anchor="removed-with-tf-1"),
     Row(
-        keras.needs_legacy_optimizers_of_keras_2,
+        optimizers.needs_legacy_optimizers_of_keras_2,
         "optimizers have had this up to TF 2.10",
         "--legacy-optimizers",
         "keras-2",
     ),
     Row(
-        keras.needs_legacy_optimizers,
+        optimizers.needs_legacy_optimizers,
         "optimizers have had this up to TF 2.10",
         "--keras 2 --legacy-optimizers",
         "keras-2",

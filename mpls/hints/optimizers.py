@@ -1,0 +1,177 @@
+"""Causes that lie in what optimizers, and wrappers of them, had in one generation of Keras, and have not in another."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+import re
+from typing import Any
+
+from mpls.hints.failures import Failure
+from mpls.hints.mentions import mentions
+
+__all__ = [
+    "needs_keras_2_for_optimizers",
+    "needs_legacy_optimizers",
+    "needs_legacy_optimizers_of_keras_2",
+    "needs_wrapper_of_mpls",
+    "scales_with_wrapper_of_compile",
+    "subclasses_wrapper_of_keras_2",
+]
+
+_CLASS = "LossScaleOptimizer"
+_WRAPPERS = (_CLASS, "LossScaleOptimizerV3", "BaseLossScaleOptimizer")
+_SCALING = {"get_scaled_loss", "get_unscaled_gradients"}
+# What each wrapper of TF 2.4 to 2.15 had, and that of Keras 3 has not.
+_OF_WRAPPERS = {*_SCALING, "loss_scale", "_loss_scale", "dynamic", "dynamic_counter", "_optimizer"}
+# What every optimizer of Keras 2 has, and none of Keras 3; the last three are called, or arguments of apply_gradients.
+_OF_KERAS_2 = {
+    *("lr", "minimize", "compute_gradients"),
+    *("variables", "experimental_aggregate_gradients", "skip_gradients_aggregation"),
+}
+# Settings of the wrapped optimizer that wrappers of TF 2.4 to 2.10 had too.
+_HYPERPARAMETERS = {
+    *("momentum", "beta_1", "beta_2", "rho", "clipnorm", "clipvalue", "global_clipnorm"),
+    *("beta", "learning_rate_power", "l1_regularization_strength", "l2_regularization_strength"),
+}
+# What optimizers of TF 2.10 had, and neither those of Keras 3 nor the new ones of tf_keras; mpls has these:
+_WEIGHTS = {"weights", "get_weights", "set_weights", "_create_all_weights"}
+_OF_LEGACY_OPTIMIZERS = {
+    *_WEIGHTS,
+    *("decay", "add_weight", "_compute_gradients", "_resource_apply_dense", "_resource_scatter_add"),
+    *("_create_slots", "_create_hypers", "_prepare_local", "_fallback_apply_state"),
+    *("add_slot", "get_slot", "get_slot_names", "get_updates", "get_gradients"),
+}
+# Wrappers had none of these.
+_OF_LEGACY_OPTIMIZERS_ALONE = {"_decayed_lr", "_get_hyper", "_set_hyper", "_serialize_hyperparameter"}
+
+
+def needs_wrapper_of_mpls(failure: Failure) -> bool:
+    """Return whether the program has wrapped an optimizer by a class of Keras that lacks what the one of then had."""
+    holder, name = _asked(failure)
+    home = _home_of_wrapper(holder)
+    lacks = {"keras": _OF_WRAPPERS | _OF_KERAS_2 | _WEIGHTS, "tf_keras": _WEIGHTS}.get(home, set())
+    is_known = name in lacks or (home != "" and _is_hyperparameter(holder, name))
+    is_replaced = bool(failure.settings.get("replace_existing"))
+    return is_known and not is_replaced and _is_by_program(failure, holder)
+
+
+def subclasses_wrapper_of_keras_2(failure: Failure) -> bool:
+    """Return whether a subclass of the public class of Keras 2 calls its constructor, which takes nothing."""
+    is_refused = isinstance(failure.error, TypeError) and str(failure.error).startswith(
+        "object.__init__() takes exactly one argument"
+    )
+    is_replaced = bool(failure.settings.get("replace_existing"))
+    return is_refused and not is_replaced and _home_of_wrapper(failure.site.this) == "tf_keras"
+
+
+def scales_with_wrapper_of_compile(failure: Failure) -> bool:
+    """Return whether Keras 3 has wrapped an optimizer by itself, and the program calls it as that of Keras 2."""
+    holder, name = _asked(failure)
+    is_known = name in _OF_WRAPPERS | _OF_KERAS_2 and _home_of_wrapper(holder) == "keras"
+    return is_known and _has_no_keras_2(failure) and _is_by_compile(failure, holder)
+
+
+def needs_keras_2_for_optimizers(failure: Failure) -> bool:
+    """Return whether the program needs what optimizers have in Keras 2, on one of Keras 3."""
+    holder, name = _asked(failure)
+    is_optimizer = _has_optimizer_of("keras", holder) and not _is_wrapper(holder)
+    return name in _OF_KERAS_2 and _has_no_keras_2(failure) and is_optimizer
+
+
+def needs_legacy_optimizers(failure: Failure) -> bool:
+    """Return whether the program needs what optimizers had up to TF 2.10, on Keras 3."""
+    return _has_no_keras_2(failure) and _lacks_of_legacy(failure, "keras")
+
+
+def needs_legacy_optimizers_of_keras_2(failure: Failure) -> bool:
+    """Return whether the program needs what optimizers had up to TF 2.10, on Keras 2."""
+    return not failure.settings.get("legacy_optimizers") and _lacks_of_legacy(failure, "tf_keras")
+
+
+def _lacks_of_legacy(failure: Failure, package: str) -> bool:
+    holder, name = _asked(failure)
+    known = _OF_LEGACY_OPTIMIZERS | (set() if _is_wrapper(holder) else _OF_LEGACY_OPTIMIZERS_ALONE)
+    if name in known:
+        return _has_optimizer_of(package, holder)
+    is_handed_on = _is_hyperparameter(holder, name) and _home_of_wrapper(holder) == package
+    return is_handed_on and _is_by_compile(failure, holder)
+
+
+def _asked(failure: Failure) -> tuple[Any, str]:
+    """Return of whom something was asked that it has not, and what: an attribute, a call, an argument."""
+    holder, name = failure.missing
+    text = str(failure.error)
+    if name or not isinstance(failure.error, TypeError):
+        return holder, name
+    if "object is not callable" in text and failure.site.is_call and failure.site.reads[-1:] == ("variables",):
+        return failure.site.owner("variables"), "variables"
+    refused = re.match(r"(\w+)\.apply_gradients\(\) got an unexpected keyword argument '(\w+)'", text)
+    owner = failure.site.owner_of_call("apply_gradients")
+    if refused is None or not _is_method_of_keras_3(owner, refused[1]):
+        return None, ""
+    return owner, refused[2]
+
+
+def _is_method_of_keras_3(owner: Any, class_name: str) -> bool:
+    named = [each for each in type(owner).__mro__ if each.__name__ == class_name and "apply_gradients" in vars(each)]
+    return bool(named) and all(each.__module__.partition(".")[0] == "keras" for each in named)
+
+
+def _has_optimizer_of(package: str, value: Any) -> bool:
+    bases = type(value).__mro__
+    return any(each.__name__ == "Optimizer" and each.__module__.partition(".")[0] == package for each in bases)
+
+
+def _is_wrapper(value: Any) -> bool:
+    return any(each.__name__ in _WRAPPERS for each in type(value).__mro__)
+
+
+def _home_of_wrapper(value: Any) -> str:
+    """Return the package of the Keras whose own wrapper a value is; nothing for those of mpls and for all else."""
+    homes = {each.__module__.partition(".")[0] for each in type(value).__mro__ if each.__name__ in _WRAPPERS}
+    found = homes & {"keras", "tf_keras"}
+    return "" if "mpls" in homes or not found else found.pop()
+
+
+def _is_hyperparameter(wrapper: Any, name: str) -> bool:
+    return name in _HYPERPARAMETERS and hasattr(getattr(wrapper, "inner_optimizer", None), name)
+
+
+def _has_no_keras_2(failure: Failure) -> bool:
+    return failure.settings.get("keras") != 2
+
+
+def _is_by_program(failure: Failure, wrapper: Any) -> bool:
+    """Return whether it is certain that the program has made a wrapper, by the name that Keras 2 had too."""
+    here = _source(failure)
+    is_of_keras_3 = f"optimizers.{_CLASS}" in here or f"optimizers import {_CLASS}" in here
+    is_named = _CLASS in here or mentions(failure, [_CLASS], where_unknown=False)
+    return is_named and not is_of_keras_3 and _made_by_compile(wrapper) is not True
+
+
+def _is_by_compile(failure: Failure, wrapper: Any) -> bool:
+    made_by_compile = _made_by_compile(wrapper)
+    if made_by_compile is not None:
+        return made_by_compile
+    return _CLASS not in _source(failure) and not mentions(failure, [_CLASS], where_unknown=True)
+
+
+def _source(failure: Failure) -> str:
+    """Return the source of the module where the error arose."""
+    frame = failure.site.frame
+    # What AutoGraph makes of a function is in a file of its own.
+    files = {frame.f_code.co_filename, str(frame.f_globals.get("__file__"))}
+    return "".join(line for file in files for line in linecache.getlines(file))
+
+
+def _made_by_compile(wrapper: Any) -> bool | None:
+    """Return whether `compile` has wrapped the optimizer that it was given; None where no model says so."""
+    for model in gc.get_objects():
+        if not any(each.__name__ == "Model" for each in type(model).__mro__):
+            continue
+        members = getattr(model, "__dict__", {})
+        config = getattr(members.get("_compile_config"), "config", {})
+        if members.get("optimizer") is wrapper and "optimizer" in config:
+            return config["optimizer"] is not wrapper
+    return None
