@@ -11,6 +11,7 @@ from mpls.hints.failures import Failure
 from mpls.tracebacks import frames_of
 
 __all__ = [
+    "loads_a_folder",
     "needs_keras_2",
     "saves_to_a_folder",
 ]
@@ -39,6 +40,14 @@ def saves_to_a_folder(failure: Failure) -> bool:
     is_refused = _is_by_keras_3(failure.error) and any(each in text for each in _REFUSED_PATHS)
     path = text.rpartition("filepath=")[2].removesuffix(".")
     return _has_no_keras_2(failure) and is_refused and not os.path.splitext(path)[1]
+
+
+def loads_a_folder(failure: Failure) -> bool:
+    """Return whether Keras 3 refuses to load a SavedModel."""
+    text = str(failure.error)
+    path = text.partition("filepath=")[2].partition(". Keras 3 only")[0]
+    is_refused = _is_by_keras_3(failure.error) and text.startswith("File format not supported: filepath=")
+    return _has_no_keras_2(failure) and is_refused and os.path.exists(os.path.join(path, "saved_model.pb"))
 
 
 def _has_no_keras_2(failure: Failure) -> bool:

@@ -89,7 +89,10 @@ def _needs_v1(failure: Failure) -> bool:
         return False
     tf = sys.modules.get("tensorflow")
     v1 = None if tf is None else getattr(tf.compat, "v1", None)
-    return any(v1 is not None and _is_in(v1, path.split(".")[1:]) for path in failure.missing_paths)
+    paths = failure.missing_paths
+    # Where TensorFlow is imported as TF 1, its private package is an attribute, as it was.
+    is_private = isinstance(failure.error, AttributeError) and failure.missing == (tf, "python")
+    return is_private or any(v1 is not None and _is_in(v1, path.split(".")[1:]) for path in paths)
 
 
 def _is_in(v1: Any, parts: list[str]) -> bool:
@@ -169,6 +172,12 @@ ROWS = (
         optimizers.needs_legacy_optimizers,
         "optimizers have had this up to TF 2.10",
         "--keras 2 --legacy-optimizers",
+        "keras-2",
+    ),
+    Row(
+        keras.loads_a_folder,
+        "Keras 3 does not load SavedModels, Keras 2 does",
+        "--keras 2",
         "keras-2",
     ),
     Row(

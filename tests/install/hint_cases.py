@@ -285,6 +285,19 @@ CASES = {
     "saved_weights_by_callback": Case(
         MODEL + "tf.keras.callbacks.ModelCheckpoint('best', save_weights_only=True)", "--keras 2", "--keras"
     ),
+    "loaded": Case(
+        "import tensorflow as tf, pathlib, tempfile\nfolder = tempfile.mkdtemp()\n"
+        "(pathlib.Path(folder) / 'saved_model.pb').write_bytes(b'')\ntf.keras.models.load_model(folder)",
+        "--keras 2",
+    ),
+    "loaded_from_elsewhere": Case("import tensorflow as tf\ntf.keras.models.load_model('nowhere')"),
+    "own_loaded": Case(
+        "import pathlib, tempfile\nfolder = tempfile.mkdtemp()\n"
+        "(pathlib.Path(folder) / 'saved_model.pb').write_bytes(b'')\n"
+        "raise ValueError(f'File format not supported: filepath={folder}. Keras 3 only supports')"
+    ),
+    "private": Case("import tensorflow as tf\ntf.python.framework", "--v1", "--v1"),
+    "private_module": Case("import tensorflow.python.none_such"),
     # A slip in the name of a file that Keras 3 has.
     "saved_with_an_extension": Case(MODEL + "model.save('model.kears')"),
     "weights_with_an_extension": Case(MODEL + "model.save_weights('model.h5')"),
