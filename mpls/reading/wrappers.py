@@ -8,7 +8,7 @@ from mpls.reading.kinds import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, Kinds, kind_of
 from mpls.reading.sign import Sign, keywords_of
 from mpls.reading.uses import Member, Uses
 
-__all__ = ["of_wrappers"]
+__all__ = ["NOT_OF_THE_LAST", "of_wrappers"]
 
 # What wrappers of Keras 2 have of their own, and take from the optimizers that they wrap.
 _OF_WRAPPERS = ("loss_scale", "dynamic", "weights", "get_weights", "set_weights", "_optimizer")
@@ -26,7 +26,7 @@ _HYPERPARAMETERS = (
     "rho",
 )
 # What the last wrapper of Keras 2, the one for new optimizers, has no longer.
-_NOT_OF_THE_LAST = {*_HYPERPARAMETERS, "weights", "get_weights", "set_weights", "variables"} - {"lr"}
+NOT_OF_THE_LAST = {*_HYPERPARAMETERS, "weights", "get_weights"} - {"lr"}
 _CALLS_OF_WRAPPERS = ("get_scaled_loss", "get_unscaled_gradients", "minimize", "variables")
 # What apply_gradients took up to TF 2.10.
 _ARGUMENT_OF_LEGACY = "experimental_aggregate_gradients"
@@ -43,7 +43,7 @@ def of_wrappers(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
         what = _of_wrapper(member, can_be, kinds.receiver_is(member, NEW_WRAPPER))
         if what:
             yield Sign("replace_existing", True, member.where, what)
-            if member.chain[-1] in _NOT_OF_THE_LAST:
+            if member.chain[-1] in NOT_OF_THE_LAST:
                 yield Sign("wrapper", True, member.where, what)
     yield from _of_calls(uses)
     yield from _of_subclasses(uses)

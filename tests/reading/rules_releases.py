@@ -191,6 +191,7 @@ REPLACING = [
             "opt.lr = 0.5",
             "print(opt.dynamic)",
             "opt._optimizer",
+            "opt.variables()",
             "opt.minimize(f, v)",
             "opt.apply_gradients(g, experimental_aggregate_gradients=False)",
         )
@@ -201,7 +202,6 @@ REPLACING = [
             "opt.momentum = 0.5",
             "print(opt.beta_1)",
             "opt.weights",
-            "opt.variables()",
             "opt.lr\ntype(opt) is tf.keras.mixed_precision.LossScaleOptimizer",
         )
     ),

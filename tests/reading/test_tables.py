@@ -17,7 +17,7 @@ from parameterized import parameterized
 
 import mpls
 from mpls.names import NAMES
-from mpls.reading import tables
+from mpls.reading import tables, wrappers
 
 
 def is_there(root: Any, path: str) -> bool:
@@ -102,6 +102,25 @@ class TablesTest(unittest.TestCase):
         self.assertNotIn("save_format", inspect.signature(keras.Model.save_weights).parameters)
         self.assertTrue(hasattr(tf_keras.optimizers.SGD, "lr"))
         self.assertFalse(hasattr(keras.optimizers.SGD(), "lr"))
+
+    def test_the_last_wrapper_of_keras_2_has_not_what_needs_another(self) -> None:
+        opt = tf_keras.mixed_precision.LossScaleOptimizer(tf_keras.optimizers.Adam())
+        variable = tf.Variable(1.0)
+        opt.apply_gradients([(variable * 0.0, variable)])
+        self.assertIsNot(type(opt), tf_keras.mixed_precision.LossScaleOptimizer)
+        for name in wrappers.NOT_OF_THE_LAST:
+            self.assertFalse(hasattr(opt, name), name)
+        # It takes no notice of what is set.
+        opt.beta_1 = 0.5
+        self.assertEqual(float(opt.inner_optimizer.beta_1), 0.9)
+
+    def test_the_last_wrapper_of_keras_2_has_no_subclasses(self) -> None:
+        class Sub(tf_keras.mixed_precision.LossScaleOptimizer):
+            def __init__(self, inner_optimizer: object, **settings: object) -> None:
+                super().__init__(inner_optimizer, **settings)
+
+        with self.assertRaises(TypeError):
+            Sub(tf_keras.optimizers.Adam())
 
     def test_no_name_of_the_api_is_in_them(self) -> None:
         # Those have their releases in the table of names.
