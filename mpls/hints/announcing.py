@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from mpls.hints import hint_of
 from mpls.patches import Layer
 
 __all__ = ["Announcer", "note", "say"]
@@ -40,6 +39,8 @@ def say(error: BaseException, settings: Mapping[str, Any] | None, function: Any)
     if settings is None or vars(error).get(_IS_SAID):
         return
     vars(error)[_IS_SAID] = True
+    from mpls.hints.telling import hint_of
+
     hint = hint_of(error, settings, function)
     if hint is not None:
         print(hint, file=sys.stderr)

@@ -40,7 +40,10 @@ def of_wrappers(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
             continue
         # What is not known cannot be another wrapper if the program makes none.
         can_be = NEW_WRAPPER in made and EXPERIMENTAL_WRAPPER not in made and kinds.is_unknown(member)
-        what = _of_wrapper(member, can_be, kinds.receiver_is(member, NEW_WRAPPER))
+        is_one = kinds.receiver_is(member, NEW_WRAPPER)
+        # Names like `optimizer` may be given to several things.
+        is_only = is_one and (member.chain[-2] == "self" or kinds.is_only(member, NEW_WRAPPER))
+        what = _of_wrapper(member, can_be or is_one, is_only)
         if what:
             yield Sign("replace_existing", True, member.where, what)
             if member.chain[-1] in NOT_OF_THE_LAST:
@@ -73,12 +76,12 @@ def _of_subclasses(uses: Uses) -> Iterator[Sign]:
                 yield Sign("replace_existing", True, each.where, what)
 
 
-def _of_wrapper(member: Member, can_be: bool, is_one: bool) -> str:
+def _of_wrapper(member: Member, can_be: bool, is_only: bool) -> str:
     """Return what is done with a member that wrappers of Keras 2 have, and Keras 3's have not; "" for nothing."""
     name = member.chain[-1]
     if name in ("get_scaled_loss", "get_unscaled_gradients"):
-        return f"calls .{name}()" if member.call is not None and (can_be or is_one) else ""
-    if not is_one:
+        return f"calls .{name}()" if member.call is not None and can_be else ""
+    if not is_only:
         return ""
     if name in _CALLS_OF_WRAPPERS:
         return f"calls .{name}() of a wrapper" if member.call is not None else ""

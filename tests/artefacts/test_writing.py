@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -24,7 +25,7 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
-from mpls.errors import MplsWarning
+from mpls.errors import MplsWarning, SavedStateError
 from mpls.keras.files import moving
 
 HERE = pathlib.Path(__file__).parent
@@ -326,9 +327,11 @@ class AtomicSavingTest(TemporaryFolderTestCase):
             assert writer.stdout is not None
             said = [writer.stdout.readline() for _ in range(3)]
             seen = set()
-            # A reader beside the writer, as one that serves the model.
+            # A reader beside the writer, as one that serves the model; of a folder, it may have opened some files
+            # before the folder was exchanged, which is an error, and no mixture.
             for _ in range(5):
-                seen.add(self.number_in(path))
+                with contextlib.suppress(*((SavedStateError,) if suffix == "" else ())):
+                    seen.add(self.number_in(path))
             writer.send_signal(signal.SIGKILL)
             said += writer.stdout.readlines()
         whole = [int(each) for each in said if each.endswith("\n")]

@@ -11,7 +11,7 @@ from .test_run import Programs
 
 DRIVER = """
 import importlib, json, sys
-import mpls.hints
+import mpls.hints.telling
 import mpls
 
 now = mpls.installed()
@@ -22,7 +22,7 @@ for name in sys.argv[1:]:
         importlib.import_module(name)
         results[name] = None
     except Exception as error:
-        results[name] = [f"{type(error).__name__}: {error}", mpls.hints.hint_of(error, settings)]
+        results[name] = [f"{type(error).__name__}: {error}", mpls.hints.telling.hint_of(error, settings)]
 print(json.dumps(results))
 """
 

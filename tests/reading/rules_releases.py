@@ -234,6 +234,13 @@ REPLACING = [
     ),
     # Nearly.
     (
+        "of a wrapper of TF 1 by the same name",
+        NEW + "opt = tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer(o, 8.0)\nopt.minimize(loss)",
+        None,
+        "",
+    ),
+    ("of another thing by the same name", NEW + "def f(x):\n    opt = make(x)\n    opt.weights\nf(opt)", None, ""),
+    (
         "asked for in a program of tf_keras",
         NEW + "import tf_keras\nopt.get_scaled_loss(1.0)",
         None,
