@@ -108,8 +108,7 @@ def _option(found: Found, choice: Choice) -> dict[str, Any]:
 
 
 def _disagreement(found: Found, each: Disagreement) -> dict[str, Any]:
-    flag = f"--{each.option.replace('_', '-')}"
-    return {"option": each.option, "flag": flag, "because": [_because(found, sign) for sign in each.signs]}
+    return {"option": each.option, "flag": each.flag, "because": [_because(found, sign) for sign in each.signs]}
 
 
 def _because(found: Found, sign: Sign) -> dict[str, Any]:

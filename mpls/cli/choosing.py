@@ -84,7 +84,6 @@ def _line(chosen: list[Choice], decision: Decision, options: argparse.Namespace,
     for each in decision.disagreements:
         if not getattr(options, each.option) and not (each.option == "keras" and keras is not None):
             first, second = each.signs
-            flag = f"--{each.option.replace('_', '-')}"
             signs = f"{first.where} {first.what}, but {second.where} {second.what}"
-            parts.append(f"left {flag} to you, as its lines disagree: {signs}")
+            parts.append(f"left {each.flag} to you, as its lines disagree: {signs}")
     return "; ".join([*parts, "--no-auto switches this off"]) if parts else ""

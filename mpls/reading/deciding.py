@@ -25,6 +25,10 @@ _OF_KERAS = tuple(
 )
 
 
+def _flag(option: str) -> str:
+    return f"--{option.replace('_', '-')}"
+
+
 @dataclass(frozen=True)
 class Choice:
     """An option that a program needs.
@@ -42,7 +46,7 @@ class Choice:
     @property
     def flag(self) -> str:
         """What to give to `mpls run`."""
-        name = f"--{self.option.replace('_', '-')}"
+        name = _flag(self.option)
         return name if self.value is True else f"{name} {self.value}"
 
 
@@ -52,6 +56,11 @@ class Disagreement:
 
     option: str
     signs: tuple[Sign, Sign]
+
+    @property
+    def flag(self) -> str:
+        """The option, as `mpls run` takes it, without a value."""
+        return _flag(self.option)
 
 
 @dataclass(frozen=True)

@@ -148,8 +148,9 @@ def arm_of_every_release(test: ast.expr) -> bool | None:
 
     None for anything else.
     """
-    if is_constant(test) is not None:
-        return is_constant(test)
+    constant = is_constant(test)
+    if constant is not None:
+        return constant
     left = test.left if isinstance(test, ast.Compare) else None
     if not (isinstance(left, ast.Attribute) and left.attr == "__version__" and isinstance(left.value, ast.Name)):
         return None

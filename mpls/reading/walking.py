@@ -15,11 +15,11 @@ from mpls.reading.gates import (
     leaves,
     version_of_2,
 )
-from mpls.reading.mentions import Mentions
 from mpls.reading.paths import is_without_extension
 from mpls.reading.resolving import Found, Resolver, attribute_of, chain_of, expressions_in
 from mpls.reading.scopes import Import, Scope, argument_names
 from mpls.reading.sources import Program, Source
+from mpls.reading.unused import Mentions
 from mpls.reading.uses import Class, Member, Use, Uses, Where
 
 __all__ = ["uses_of"]
@@ -100,8 +100,9 @@ class _Walk:
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             answer = self._answer(test.operand, depth)
             return None if answer is None else not answer
-        if is_constant(test) is not None:
-            return is_constant(test)
+        constant = is_constant(test)
+        if constant is not None:
+            return constant
         if isinstance(test, ast.Name) and depth < 5:
             bindings = self._scope.find(test.id) or []
             value = bindings[0].value if len(bindings) == 1 else None

@@ -42,7 +42,7 @@ def of_wrappers(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
         can_be = NEW_WRAPPER in made and EXPERIMENTAL_WRAPPER not in made and kinds.is_unknown(member)
         is_one = kinds.receiver_is(member, NEW_WRAPPER)
         # Names like `optimizer` may be given to several things.
-        is_only = is_one and (member.chain[-2] == "self" or kinds.is_only(member, NEW_WRAPPER))
+        is_only = is_one and kinds.is_only(member, NEW_WRAPPER)
         what = _of_wrapper(member, can_be or is_one, is_only)
         if what:
             yield Sign("replace_existing", True, member.where, what)
@@ -85,8 +85,8 @@ def _of_wrapper(member: Member, can_be: bool, is_only: bool) -> str:
         return ""
     if name in _CALLS_OF_WRAPPERS:
         return f"calls .{name}() of a wrapper" if member.call is not None else ""
-    if name == "apply_gradients" and "experimental_aggregate_gradients" in keywords_of(member):
-        return "gives .apply_gradients() experimental_aggregate_gradients="
+    if name == "apply_gradients" and _ARGUMENT_OF_LEGACY in keywords_of(member):
+        return f"gives .apply_gradients() {_ARGUMENT_OF_LEGACY}="
     if name in _OF_WRAPPERS or name in _HYPERPARAMETERS:
         return f"{'sets' if member.is_set else 'uses'} .{name} of a wrapper"
     return ""
