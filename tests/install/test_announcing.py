@@ -6,6 +6,7 @@ import contextlib
 import gc
 import io
 import pickle
+import signal
 import sys
 import threading
 import unittest
@@ -190,6 +191,22 @@ class ProgramTest(unittest.TestCase):
                     self.assertEqual(error, "AttributeError: module 'tensorflow' has no attribute 'placeholder'")
                     self.assertIn(advice, hint)
                     self.assertEqual(process.stderr.count("See mpls docs"), 1, process.stderr)
+
+    def test_a_program_that_is_stopped_ends_by_the_signal(self) -> None:
+        # A hint for the missing name before would come with it.
+        source = """
+            import mpls
+            mpls.install()
+            try:
+                import tensorflow as tf
+                tf.placeholder(1)
+            except AttributeError:
+                raise KeyboardInterrupt from None
+        """
+        with Programs(program=source) as programs:
+            process = programs.run("program.py")
+        self.assertEqual(process.returncode, -signal.SIGINT)
+        self.assertEqual(process.stderr.splitlines()[-1], "KeyboardInterrupt")
 
 
 if __name__ == "__main__":
