@@ -36,8 +36,8 @@ def say(error: BaseException, settings: Mapping[str, Any] | None, function: Any)
         function: `install`, whose arguments are named; None for the options of `mpls run`.
     """
     settings = vars(error).get(_SETTINGS, settings)
-    # Nothing is missing where somebody stops a program. To import a module here, which evaluates strings, would also have
-    # Python forget that it is to end the process by the signal.
+    # Nothing is missing where somebody stops a program. Importing a module here, which evaluates strings, would also
+    # make Python forget that it is to end the process by the signal.
     if settings is None or isinstance(error, KeyboardInterrupt) or vars(error).get(_IS_SAID):
         return
     vars(error)[_IS_SAID] = True
