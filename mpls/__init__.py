@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mpls import errors, names
 from mpls.install import install, installed, uninstall
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _SUBPACKAGES = ("contrib", "experimental", "keras", "v1")
 # Functions that load TensorFlow, and the modules that they are in.

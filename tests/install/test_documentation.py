@@ -10,9 +10,7 @@ import pty
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
-import zipfile
 
 from parameterized import parameterized
 
@@ -98,17 +96,3 @@ class TerminalTest(unittest.TestCase):
             self.assertIn(b"### notebooks", text)
             if is_own:
                 self.assertNotIn(b"\033[1m", text)
-
-
-class WheelTest(unittest.TestCase):
-    def test_document_and_what_runs_in_children_are_in_the_wheel(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            (path,) = pathlib.Path(folder).glob("*.whl")
-            with zipfile.ZipFile(path) as wheel:
-                names = wheel.namelist()
-                self.assertIn("mpls/children/site/sitecustomize.py", names)
-                self.assertIn("mpls/children/site/arriving.py", names)
-                self.assertEqual(wheel.read("mpls/MIGRATION.md"), (ROOT / "MIGRATION.md").read_bytes())
