@@ -6,7 +6,7 @@ import gc
 import inspect
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -73,57 +73,82 @@ def _is_named(item: pytest.Item, named: list[str]) -> bool:
 
 
 def _mark_all_but_pairs(items: list[pytest.Item]) -> None:
-    """Mark as `matrix` what adds no pair of values to the cases of a test that is marked as `pairwise`."""
-    marked = [item for item in items if "pairwise" in item.keywords]
-    for _, group in itertools.groupby(marked, key=_name_without_case):
-        cases = list(group)
-        chosen = covering([_arguments(item) for item in cases])
-        for index, item in enumerate(cases):
-            if index not in chosen:
-                item.add_marker("matrix")
+    """Mark as `matrix` what adds no pair of values to what else runs of a cross product, marked as `pairwise`."""
+    products: dict[str, dict[tuple[Any, ...], list[pytest.Item]]] = {}
+    given: dict[str, set[tuple[Any, ...]]] = {}
+    sizes: dict[str, int] = {}
+    for item in items:
+        mark = item.get_closest_marker("pairwise")
+        if mark is not None:
+            product, values = _product_and_values(item, **mark.kwargs)
+            products.setdefault(product, {}).setdefault(values, []).append(item)
+            sizes[product] = mark.kwargs.get("size", 2)
+            if mark.kwargs.get("always", _never)(item):
+                given.setdefault(product, set()).add(values)
+    for product, cases in products.items():
+        chosen = covering(list(cases), sizes[product], given.get(product, set()))
+        for item in itertools.chain.from_iterable(cases[values] for values in cases.keys() - chosen):
+            item.add_marker("matrix")
 
 
-def _name_without_case(item: pytest.Item) -> str:
-    return f"{item.nodeid.rpartition('::')[0]}::{_parameterized(item).__wrapped__.__qualname__}"
+def _never(item: pytest.Item) -> bool:
+    return False
 
 
-def _arguments(item: pytest.Item) -> tuple[Any, ...]:
-    return inspect.getclosurevars(_parameterized(item)).nonlocals["p"].args
-
-
-def _parameterized(item: pytest.Item) -> Any:
-    """Return the function that `parameterized.expand` has made for a case."""
-    assert isinstance(item, pytest.Function)
-    return item.function
-
-
-def covering(cases: Sequence[Sequence[Any]], given: Iterable[int] = ()) -> set[int]:
-    """Return the indices of few cases in which each pair of values meets that meets in any.
+def _product_and_values(
+    item: pytest.Item,
+    by: Callable[..., tuple[Any, ...]] | None = None,
+    of: Callable[[pytest.Item], tuple[Any, ...]] | None = None,
+    always: Callable[[pytest.Item], bool] = _never,
+    size: int = 2,
+) -> tuple[str, tuple[Any, ...]]:
+    """Return the name of the cross product that a test is of, and the values that meet in it.
 
     Args:
-        cases: tuples of the same length. What is different in each of them is a label, and makes no pairs.
-        given: indices of cases that are among them in any case.
+        item: the test.
+        by: gets the arguments of a case of a parameterized test, and returns the values; else those are the values.
+        of: gets a test, and returns the values; the tests of a module are one product then.
+        always: gets a test, and returns whether it always runs.
+        size: 2 if each pair of values is to meet, 1 if each value is to be there.
     """
-    values = [[_key(value) for value in case] for case in cases]
-    columns = [column for column in zip(*values, strict=True) if len(set(column)) < len(column)]
-    if not columns:
-        return set(range(len(cases)))
-    size = min(2, len(columns))
-    pairs = [set(itertools.combinations(enumerate(row), size)) for row in zip(*columns, strict=True)]
-    chosen = set(given)
-    missing = set().union(*pairs).difference(*(pairs[index] for index in chosen))
-    while missing:
-        # The first of those that add most: the same in each process that collects.
-        best = max(range(len(cases)), key=lambda index: (len(pairs[index] & missing), -index))
-        chosen.add(best)
-        missing -= pairs[best]
-    return chosen
+    if of is not None:
+        return item.nodeid.partition("::")[0], of(item)
+    assert isinstance(item, pytest.Function)
+    # What the function that `parameterized.expand` has made calls: `func`, with the arguments `p`.
+    case = inspect.getclosurevars(item.function).nonlocals
+    values = case["p"].args if by is None else by(*case["p"].args)
+    return f"{item.nodeid.rpartition('::')[0]}::{case['func'].__name__}", tuple(map(_hashable, values))
 
 
-def _key(value: Any) -> Any:
+def _hashable(value: Any) -> Any:
     """Return what tells a value from others: itself if it can be told so, else how it is shown."""
     try:
         hash(value)
     except TypeError:
         return f"{type(value).__name__} {value!r}"
     return type(value), value
+
+
+def covering(
+    cases: Sequence[tuple[Any, ...]], size: int = 2, given: Iterable[tuple[Any, ...]] = ()
+) -> set[tuple[Any, ...]]:
+    """Return few of some cases, in which each pair of values meets that meets in any.
+
+    Args:
+        cases: tuples of the same length. A value that is different in each of them is a label, and makes no pairs.
+        size: how many values are to meet: 2 for pairs.
+        given: those that are among them in any case.
+    """
+    columns = [index for index, column in enumerate(zip(*cases, strict=True)) if len(set(column)) < len(column)]
+    if not columns:
+        return set(cases)
+    size = min(size, len(columns))
+    pairs = {case: set(itertools.combinations([(index, case[index]) for index in columns], size)) for case in cases}
+    chosen = set(given)
+    missing = set().union(*pairs.values()).difference(*(pairs[case] for case in chosen))
+    while missing:
+        # The first of those that add most: the same in each process that collects.
+        best = max(cases, key=lambda case: len(pairs[case] & missing))
+        chosen.add(best)
+        missing -= pairs[best]
+    return chosen

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from parameterized import parameterized
 
 import mpls.keras
@@ -142,6 +143,7 @@ class ExampleTest(unittest.TestCase):
     """What is shown to users works."""
 
     @parameterized.expand([(name,) for name in DOCUMENTS])
+    @pytest.mark.programs
     def test_blocks_of_document_run(self, name: str) -> None:
         blocks = list(blocks_of((ROOT / name).read_text()))
         self.assertTrue(any(block.skip_reason is None for block in blocks), f"{name} has no block that runs")
@@ -162,6 +164,7 @@ class ExampleTest(unittest.TestCase):
         runner.run(test, out=report.write)
         self.assertIn("Expected:", report.getvalue())
 
+    @pytest.mark.matrix
     def test_a_failing_block_is_noticed(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "wrong.md"

@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 from parameterized import parameterized
 
 import mpls.experimental
@@ -70,6 +71,7 @@ class FixedScalesTest(TemporaryFolderTestCase):
     @parameterized.expand(
         [(f"{name}_{kind}", family, suffix, kind) for name, family, suffix in CASES if suffix for kind in KINDS]
     )
+    @pytest.mark.pairwise(size=1)
     def test_they_come_back(self, name: str, family: str, suffix: str, kind: str) -> None:
         model = trained_model(family, KINDS[kind], steps=2, **FIXED)
         for by_mpls in (False, True):
@@ -126,6 +128,7 @@ class FixedScalesTest(TemporaryFolderTestCase):
 
 
 class WithoutMplsTest(TemporaryFolderTestCase):
+    @pytest.mark.programs
     def test_they_load_and_train_with_the_same_numbers(self) -> None:
         models = {}
         for name, family, suffix in CASES:

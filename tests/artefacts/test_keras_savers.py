@@ -146,6 +146,7 @@ class TestRecorded:
         ],
         name_func=named,
     )
+    @pytest.mark.pairwise(size=1)
     def test_restores_what_any_release_wrote(self, name: str, release: str, second: bool) -> None:
         states = json.loads((DATA / name / release / "expected.json").read_text())["states"]
         wrap = as_of(release) if release in ("1.15", "2.0", "2.2", "2.3") else public
@@ -196,6 +197,7 @@ class TestCross:
         self.folder = tmp_path
 
     @parameterized.expand(CROSS, name_func=named)
+    @pytest.mark.pairwise(by=lambda writer, reader, spec: (writer, reader), size=1)
     def test_training_goes_on(self, writer: str, reader: str, spec: Spec) -> None:
         if "bare" in (writer, reader):
             self.assert_goes_on_without_scaling(writer, reader, spec)
@@ -235,6 +237,7 @@ class TestCross:
         assert_near(*states, exact=exact)
 
     @parameterized.expand([(writer, second) for writer in ("native", "public") for second in (False, True)])
+    @pytest.mark.pairwise(size=1)
     def test_with_the_other_control_flow(self, writer: str, second: bool) -> None:
         spec = Spec("SGD", scopes=("b", ""), second=second, conditionals=1)
         path, states = saved_by(WRAPS[writer], spec, self.folder)
@@ -259,6 +262,7 @@ class TestCross:
             assert_near(made.state(session), expected, exact=True)
 
     @parameterized.expand([(writer, second) for writer in ("native", "public") for second in (False, True)])
+    @pytest.mark.pairwise
     def test_dynamic_and_fixed_together(self, writer: str, second: bool) -> None:
         spec = Spec(scopes=("", ""), second=second)
         with program(mixed(WRAPS[writer]), spec) as (made, session):
@@ -302,6 +306,7 @@ class TestKindsOfSavers:
         self.folder = tmp_path
 
     @parameterized.expand([("native", "public"), ("public", "native"), ("public", "public")])
+    @pytest.mark.matrix
     def test_with_lists_and_dicts(self, writer: str, reader: str) -> None:
         spec = Spec(scopes=("", "a"), conditionals=1)
         kinds = (v1.global_variables, by_name, renamed, optimizer_only)
@@ -413,6 +418,7 @@ class TestInspection:
     @parameterized.expand(
         [(how, second, count) for how in ("gradients", "model") for second in (False, True) for count in (1, 2)]
     )
+    @pytest.mark.pairwise
     def test_sees_each_optimizer_once(self, how: str, second: bool, count: int) -> None:
         spec = Spec("Adam", how, second=second, scopes=("",) * count)
         path, states = saved_by(public, spec, self.folder)
@@ -488,6 +494,7 @@ print(json.dumps(found))
 
 
 class TestMirrored:
+    @pytest.mark.matrix
     def test_training_goes_on(self, tmp_path: pathlib.Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", MIRRORED, str(tmp_path)],

@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tf_keras
 from parameterized import parameterized
 
@@ -234,6 +235,7 @@ class Keras3Test(TemporaryFolderTestCase):
             ("objects", keras.losses.MeanSquaredError(), [keras.metrics.MeanAbsoluteError()]),
         ]
     )
+    @pytest.mark.matrix
     def test_h5(self, name: str, loss: Any, metrics: Any) -> None:
         for native in (True, False):
             wrapper: Any = keras.optimizers.LossScaleOptimizer if native else Ours

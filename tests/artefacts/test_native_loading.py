@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tf_keras
 from parameterized import parameterized
 
@@ -76,6 +77,7 @@ class NativeLoadingTest(unittest.TestCase):
         )
 
     @parameterized.expand([("before", "before"), ("after", "after")])
+    @pytest.mark.programs
     def test_all_that_is_native_comes_as_without_mpls(self, name: str, when: str) -> None:
         without = {key: value for key, value in self.found["without"].items() if "-ours-" not in key}
         self.assertGreater(len(without), 100)

@@ -155,6 +155,7 @@ class TestNamesOfPowers:
         ],
         name_func=named,
     )
+    @pytest.mark.pairwise
     def test_are_found_in_what_anybody_wrote(self, who: str, v2: bool, scopes: tuple[str, ...], count: int) -> None:
         path, expected = saved_by(globals()[who], self.folder, *scopes, v2=v2, conditionals=count)
         for read_v2 in (False, True):
@@ -533,6 +534,7 @@ print(json.dumps([restore(**arguments) for arguments in json.loads(sys.argv[1])]
 
 
 class TestWithoutMpls:
+    @pytest.mark.programs
     def test_what_savers_write_loads(self, tmp_path: pathlib.Path) -> None:
         calls, expected = [], []
         for v2 in (False, True):

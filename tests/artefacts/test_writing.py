@@ -20,6 +20,7 @@ from unittest import mock
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -99,6 +100,7 @@ class PlainSavingTest(TemporaryFolderTestCase):
     """`model.save(path)`, and the framework's own `load_model`."""
 
     @parameterized.expand(CASES)
+    @pytest.mark.pairwise(size=1)
     def test_scale_and_counter_come_back(self, name: str, family: str, suffix: str) -> None:
         framework = FAMILIES[family][0]
         model, path = trained_model(family), self.folder / f"model{suffix}"
@@ -116,6 +118,7 @@ class PlainSavingTest(TemporaryFolderTestCase):
             self.assertEqual(state_of(loaded.optimizer)[:3], (32.0, 0, 1))
 
     @parameterized.expand(CASES)
+    @pytest.mark.pairwise(size=1)
     def test_all_of_it_comes_back_by_mpls(self, name: str, family: str, suffix: str) -> None:
         model, path = trained_model(family), self.folder / f"model{suffix}"
         save(model, path)
@@ -130,6 +133,7 @@ class PlainSavingTest(TemporaryFolderTestCase):
         self.assert_trains_on_alike(model, loaded)
 
     @parameterized.expand(CASES)
+    @pytest.mark.pairwise(size=1)
     def test_fixed_scales_and_models_that_were_never_trained(self, name: str, family: str, suffix: str) -> None:
         framework = FAMILIES[family][0]
         for steps, settings in ((2, {"dynamic": False, "initial_scale": 8.0}), (0, {"initial_scale": 8.0})):
@@ -191,6 +195,7 @@ for each in (model, loaded):
 assert all((a == b).all() for a, b in zip(model.get_weights(), loaded.get_weights()))
 """
 
+    @pytest.mark.matrix
     def test_in_v1_graph_mode(self) -> None:
         path = str(self.folder / "model.h5")
         done = run_program("-c", self.GRAPH_PROGRAM, path)
@@ -210,6 +215,7 @@ def run_program(*arguments: str) -> Any:
 class WithoutMplsTest(TemporaryFolderTestCase):
     """Files written under mpls, in a process that cannot import it."""
 
+    @pytest.mark.programs
     def test_all_formats_load_there_and_come_back(self) -> None:
         models = {}
         for name, family, suffix in CASES:
@@ -290,6 +296,7 @@ class AtomicSavingTest(TemporaryFolderTestCase):
                 self.assertEqual(os.listdir(self.folder), [path.name])
                 self.assertEqual(int(mpls.keras.load_model(path).optimizer.iterations), 1)
 
+    @pytest.mark.matrix
     def test_folders_where_the_system_cannot_exchange_them(self) -> None:
         path = self.folder / "model"
         with mock.patch.object(moving, "exchange_paths", return_value=False):
@@ -314,6 +321,7 @@ class AtomicSavingTest(TemporaryFolderTestCase):
             self.assertEqual(int(mpls.keras.load_model(path).optimizer.iterations), 1)
 
     @parameterized.expand([("keras", "keras", ".keras"), ("saved_model", "tf_keras", "")])
+    @pytest.mark.programs
     def test_killed_while_it_writes(self, name: str, framework: str, suffix: str) -> None:
         path = self.folder / f"model{suffix}"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -355,6 +363,7 @@ class AtomicSavingTest(TemporaryFolderTestCase):
         mpls.keras.save_model(trained_model("keras3", steps=1), nested)
         self.assertEqual(os.listdir(nested.parent), ["model.keras"])
 
+    @pytest.mark.matrix
     def test_arguments(self) -> None:
         with self.assertRaisesRegex(TypeError, "must be a model of tf_keras or Keras 3"):
             mpls.keras.save_model(Ours(tf_keras.optimizers.SGD()), self.folder / "model.keras")

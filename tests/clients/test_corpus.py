@@ -27,8 +27,8 @@ from .record import HERE, environment, lines_of, path_of, releases_of
 ROOT = HERE.parents[1]
 
 FIRST = [name for name in PROGRAMS if name not in {*HINTED, *UNTOLD, *CANNOT}]
-# In a run of all tests: one of TF 1, of each way to need another Keras, of a library beside the program, and of a hint.
-QUICK = ("graph_decay", "optimizer_lamb", "hvd_keras_fit", "import_by_string", "scale_subclass")
+# In the default run: one of TF 1, and one that needs another Keras and has a library beside it.
+QUICK = ("graph_decay", "hvd_keras_fit")
 
 
 def _run(name: str, *options: str) -> subprocess.CompletedProcess[str]:

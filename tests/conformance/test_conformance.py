@@ -8,6 +8,7 @@ from __future__ import annotations
 import pathlib
 import tempfile
 import unittest
+from fnmatch import fnmatch
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,8 +40,31 @@ from .scenarios import Scenario
 from .setups import SETUPS, Setup
 from .training import Training
 
-# Keras 3 says so of the variable that the loss does not depend on.
-pytestmark = pytest.mark.filterwarnings("ignore:Gradients do not exist:UserWarning")
+
+def values_of(item: pytest.Item) -> tuple[str, ...]:
+    """Return the family, mode and devices of a test, and what is built for it."""
+    assert isinstance(item, pytest.Function)
+    cell: Cell = item.cls.cell
+    name = item.name.removeprefix("test_")
+    return cell.family, cell.mode, cell.devices, next((each for each in SETUPS if name.startswith(each)), name)
+
+
+# Cells in which building costs next to nothing, and those of planted faults that only two replicas show.
+ALWAYS = (
+    *("*_eager_one::*", "*::Test_v1_graph_cf1_one::*", "*::Test_v1_eager_two::test_minimize_*"),
+    *("*::Test_v1_graph_cf2_two::test_minimize_*", "*::Test_keras_*_eager_two::test_unaggregated_*"),
+)
+
+
+def is_always_run(item: pytest.Item) -> bool:
+    return any(fnmatch(item.nodeid, pattern) for pattern in ALWAYS)
+
+
+pytestmark = [
+    # Keras 3 says so of the variable that the loss does not depend on.
+    pytest.mark.filterwarnings("ignore:Gradients do not exist:UserWarning"),
+    pytest.mark.pairwise(of=values_of, always=is_always_run),
+]
 
 
 class CellCase(unittest.TestCase):

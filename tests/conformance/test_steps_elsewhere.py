@@ -100,6 +100,7 @@ class TracedFirst(unittest.TestCase):
             training.assert_same(twin.state())
 
     @parameterized.expand([(family, terms) for (family,) in FAMILIES for terms in SETS])
+    @pytest.mark.pairwise(size=1)
     def test_by_itself(self, family: str, terms: str) -> None:
         training, twin = (Training(HOSTS[family], SETS[terms]) for _ in range(2))
         step = tf.function(training.take_step, autograph=False)
@@ -117,6 +118,7 @@ class TracedFirst(unittest.TestCase):
             self._check(training, twin, tf.function(lambda: concrete(), autograph=False), "on another device")
 
     @parameterized.expand(FAMILIES)
+    @pytest.mark.matrix
     def test_by_what_xla_compiles(self, family: str) -> None:
         training, twin = (Training(HOSTS[family], TERMS) for _ in range(2))
         step = tf.function(training.take_step, autograph=False)
@@ -131,6 +133,8 @@ class TracedFirst(unittest.TestCase):
         self._check(training, twin, traced[0], "where nothing compiles it")
 
     @parameterized.expand([(family, xla) for (family,) in FAMILIES for xla in (False, True)])
+    @pytest.mark.pairwise(size=1)
+    @pytest.mark.matrix
     def test_and_saved(self, family: str, traced_for_xla: bool) -> None:
         training, twin = (Training(HOSTS[family], TERMS) for _ in range(2))
         step = tf.function(training.take_step, autograph=False, input_signature=[])

@@ -282,6 +282,7 @@ class LifetimeTest(unittest.TestCase):
         return {number for number, method in enumerate(methods()) if method is not self.before[number]}
 
     @parameterized.expand(MAKERS)
+    @pytest.mark.pairwise(size=1)
     def test_it_is_patched_while_the_object_lives(self, name: str, make: Callable[[], Any], expected: set[int]) -> None:
         for _ in range(2):
             objects = [make(), make()]
@@ -300,6 +301,7 @@ class LifetimeTest(unittest.TestCase):
         self.assertEqual(self.patched(), set())
 
     @parameterized.expand([("tf_keras", tf_keras), ("keras", keras)])
+    @pytest.mark.matrix
     def test_models_that_have_trained(self, name: str, framework: Any) -> None:
         model = used(Ours(framework.optimizers.SGD()), framework)
         self.assertEqual(self.patched(), ATTACHED)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -220,6 +221,7 @@ class StepsWithoutMergeTest(unittest.TestCase):
             ("new", lambda: tf_keras.optimizers.SGD(0.5, 0.5)),
         ]
     )
+    @pytest.mark.matrix
     def test_keras(self, name: str, make: Callable[[], Any]) -> None:
         finals = []
         for merges in (True, False):
@@ -302,6 +304,7 @@ class WhoLooksTest(unittest.TestCase):
             ("new object", lambda: patched(new_sgd(0.5), "aggregate_gradients"), {}, 2),
         ]
     )
+    @pytest.mark.pairwise
     def test_under_a_mirrored_strategy(
         self, name: str, make: Callable[[], Any], arguments: dict[str, Any], looks: int
     ) -> None:

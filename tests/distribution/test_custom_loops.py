@@ -7,6 +7,7 @@ import itertools
 import unittest
 
 import numpy as np
+import pytest
 from parameterized import parameterized
 
 from .families import FAMILIES, LEGACY, NEW, V_1, Family
@@ -80,6 +81,7 @@ def loops() -> list[tuple[str, Family, str, bool, bool]]:
 
 class NonFiniteStepsTest(unittest.TestCase):
     @parameterized.expand(loops())
+    @pytest.mark.pairwise(size=1)
     def test_on_each_replica_in_turn(
         self, name: str, family: Family, strategy: str, sums_itself: bool, is_function: bool
     ) -> None:

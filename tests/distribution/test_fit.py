@@ -8,6 +8,7 @@ import unittest
 from typing import Any
 
 import numpy as np
+import pytest
 from parameterized import parameterized
 
 from .fitting import FAMILIES, KERNEL, State, examples, fit, states
@@ -51,6 +52,7 @@ def kernel(opt: Any, model: Any) -> np.ndarray:
 
 class FitTest(unittest.TestCase):
     @parameterized.expand(itertools.product(FAMILIES, ("no_strategy", "mirrored", "one_device")))
+    @pytest.mark.pairwise(size=1)
     def test_bad_batches_on_each_replica_in_turn(self, name: str, strategy: str) -> None:
         # Reading fails if replicas disagree in a single bit.
         found = states(name, MAKERS[strategy](), INPUTS)
@@ -84,6 +86,7 @@ class NativeFitTest(unittest.TestCase):
         self.assertTrue((ours != KERNEL).all())
 
     @parameterized.expand(["legacy", "new"])
+    @pytest.mark.matrix
     def test_tf_keras(self, name: str) -> None:
         for bad in (0, 3):
             native, ours = self.weights(name, "native", bad), self.weights(name, "scaled", bad)

@@ -58,6 +58,7 @@ def quick() -> Outcome:
 
 
 class QuickRunTest(unittest.TestCase):
+    @pytest.mark.programs
     def test_both_replicas_hold_the_same(self) -> None:
         outcome = quick()
         self.assertEqual(outcome.header, REPLICAS)

@@ -8,6 +8,7 @@ import tempfile
 import unittest
 from typing import Any
 
+import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
@@ -128,6 +129,7 @@ class RestoredInTheScopeTest(unittest.TestCase):
             ("v1_central_storage", V_1, central_storage),
         ]
     )
+    @pytest.mark.matrix
     def test_goes_on_the_same(self, name: str, family: Family, make: Any) -> None:
         strategy = make()
         saved, restored = (Training(family, family.scaled, strategy) for _ in range(2))

@@ -213,6 +213,7 @@ class OneReplica(unittest.TestCase):
         weights = [weight.ravel().tolist() for weight in model.get_weights()]
         return weights, state(model.optimizer)[0], int(model.optimizer.iterations.numpy())
 
+    @pytest.mark.matrix
     def test_fit(self) -> None:
         weights, *_ = self.fit(Native, bad_row=2)
         self.assertFalse(any(map(math.isfinite, itertools.chain(*weights))))

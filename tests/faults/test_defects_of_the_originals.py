@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -258,6 +259,7 @@ class AdamPowers(unittest.TestCase):
             )
 
     @parameterized.expand([(1, 2), (2, 1)])
+    @pytest.mark.matrix
     def test_checkpoints_of_either_control_flow_go_on_under_the_other(self, saved: int, restored: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             with self.assertRaises(tf.errors.NotFoundError):

@@ -161,11 +161,13 @@ def is_untracked(name: str, subject: str) -> bool:
 
 class RecordedTracesTest(unittest.TestCase):
     @parameterized.expand([(*entry, subject.name) for entry in TRACES for subject in OURS], name_func=named)
+    @pytest.mark.pairwise(by=lambda case_id, mode, subject: (case_id, (mode, subject)), size=1)
     def test_it_does_as_recorded(self, case_id: str, mode: str, subject: str) -> None:
         difference = TRACE_DIFFERENCES.get(case_id)
         check_trace(case_id, subject, mode, difference.follows if difference and difference.follows else RELEASE)
 
     @parameterized.expand([entry for entry in TRACES if entry[1].endswith("eager")], name_func=named)
+    @pytest.mark.matrix
     def test_keras_own_wrapper_still_does(self, case_id: str, mode: str) -> None:
         check_trace(case_id, NATIVE.name, mode)
 
@@ -173,6 +175,7 @@ class RecordedTracesTest(unittest.TestCase):
         [entry for entry in TRACES if entry[1].endswith("eager") and entry[0] not in TRACE_DIFFERENCES],
         name_func=named,
     )
+    @pytest.mark.pairwise(by=lambda case_id, mode: (case_id.split(".")[1], mode), size=1)
     def test_bits_are_those_of_keras_own_wrapper(self, case_id: str, mode: str) -> None:
         theirs = trace_of(case_id, NATIVE.name, mode)
         for subject in OURS:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -185,6 +186,7 @@ def named(function: Any, index: str, entry: Any) -> str:
 
 class RecordedFitTest(unittest.TestCase):
     @parameterized.expand(replays(OURS), name_func=named)
+    @pytest.mark.pairwise(by=lambda case_id, subject: (case_id.split(".")[2].split("_")[0], subject.name), size=1)
     def test_it_trains_as_recorded(self, case_id: str, subject: Subject) -> None:
         model = check_fit(case_id, subject)
         assert isinstance(model.optimizer, mpls.keras.LossScaleOptimizer)

@@ -9,6 +9,7 @@ import unittest
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 import tensorflow as tf
 
 import mpls.v1
@@ -157,6 +158,7 @@ class TraceTest(unittest.TestCase):
         hasattr(tf.compat.v1.train.experimental, "DynamicLossScale"),
         "this TensorFlow has no original any more",
     )
+    @pytest.mark.matrix
     def test_the_original_still_does_what_was_recorded(self, name: str, mode: str) -> None:
         """Otherwise this replay, and not mpls, would be what the other tests find wrong."""
         self.assert_trace(CASES[name], mode, tf.compat.v1.train.experimental)
@@ -172,6 +174,7 @@ class TraceTest(unittest.TestCase):
                 make(CASES[name]["spec"])
 
     @replay.expand([(mode,) for mode in ("graph", "graph_v2")])
+    @pytest.mark.matrix
     def test_names_in_a_graph(self, mode: str) -> None:
         for name in [name for name, run_mode in TRACES if run_mode == mode]:
             meta = replay.recorded(CASES[name], mode, of="metas")

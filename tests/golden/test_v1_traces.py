@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import mpls.v1
@@ -105,6 +106,7 @@ def without_numbers(names: list[str]) -> list[str]:
 
 class TraceTest(unittest.TestCase):
     @replay.expand(TRACES)
+    @pytest.mark.pairwise(size=1)
     def test_mpls_does_what_was_recorded(self, name: str, mode: str) -> None:
         spec, expected = CASES[name]["spec"], replay.recorded(CASES[name], mode)
         if replay.is_error(expected):
@@ -131,6 +133,7 @@ class TraceTest(unittest.TestCase):
 
     @replay.expand([run for run in TRACES if run[1] in ("eager", "graph")])
     @needs_original
+    @pytest.mark.matrix
     def test_the_original_still_does_what_was_recorded(self, name: str, mode: str) -> None:
         """Otherwise this replay, and not mpls, would be what the other tests find wrong."""
         expected = replay.recorded(CASES[name], mode)

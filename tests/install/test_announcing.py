@@ -108,6 +108,7 @@ class BlockTest(AnnouncingTestCase):
                 raise stop
             self.assert_untouched()
 
+    @pytest.mark.programs
     def test_an_error_is_not_kept_and_goes_to_other_processes(self) -> None:
         class Kept:
             pass

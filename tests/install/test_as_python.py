@@ -9,6 +9,7 @@ import sys
 import unittest
 import zipfile
 
+import pytest
 from parameterized import parameterized
 
 from .test_run import Programs
@@ -288,6 +289,7 @@ class DifferencesTest(unittest.TestCase):
         self.assertEqual([each for each in finders if not each.startswith("mpls.")], expected["finders"].split())
         self.assertNotEqual(finders, expected["finders"].split())
 
+    @pytest.mark.programs
     def test_errors_of_graphs_show_them_and_printed_tracebacks_do_not(self) -> None:
         quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
         with Programs(program=GRAPH) as programs:

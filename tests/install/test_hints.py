@@ -6,11 +6,14 @@ import json
 import re
 import unittest
 
+import pytest
+
 from .hint_cases import CASES, CASES_OF_COMPILE, CASES_OF_KERAS_2, Case
 from .test_run import Programs
 
 DRIVER = """
 import importlib, json, sys
+import pytest
 import mpls.hints.telling
 import mpls
 
@@ -58,20 +61,24 @@ class HintsTest(unittest.TestCase):
             with self.subTest(name):
                 self.assertIsNone(found)
 
+    @pytest.mark.programs
     def test_each_cause_and_what_looks_alike(self) -> None:
         self.assert_hints(CASES)
 
+    @pytest.mark.programs
     def test_options_cure_what_they_are_named_for(self) -> None:
         for options in (["--as-of", "2.3", "--contrib", "--replace-existing"], ["--v1"], KERAS_2):
             self.assert_cured(CASES, options, 7)
         # Without the optimizers of TF 2.10 too.
         self.assert_cured(CASES, ["--keras", "2"], 7)
 
+    @pytest.mark.programs
     def test_wrappers_that_compile_has_made(self) -> None:
         self.assert_hints(CASES_OF_COMPILE)
         self.assert_cured(CASES_OF_COMPILE, ["--keras", "2"], 8)
         self.assert_cured(CASES_OF_COMPILE, KERAS_2, 11)
 
+    @pytest.mark.programs
     def test_wrappers_of_keras_2(self) -> None:
         self.assert_hints(CASES_OF_KERAS_2, "--keras", "2")
         self.assert_cured(CASES_OF_KERAS_2, ["--keras", "2", "--replace-existing"], 6)
@@ -107,6 +114,7 @@ def said(stderr: str) -> list[str]:
 class ShownTest(unittest.TestCase):
     """At the end of whole programs."""
 
+    @pytest.mark.programs
     def test_under_mpls_run(self) -> None:
         with Programs(program=ENDS) as programs:
             process = programs.run("-m", "mpls", "run", "--no-auto", "program.py", "x")

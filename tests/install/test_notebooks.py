@@ -64,6 +64,7 @@ tf.contrib.mixed_precision.LossScaleManager
 
 
 class ScriptTest(unittest.TestCase):
+    @pytest.mark.programs
     def test_hint_names_the_argument(self) -> None:
         """Once, after what the program shows of its error; with `mpls run`, the option."""
         endings = {

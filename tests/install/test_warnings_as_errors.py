@@ -6,6 +6,7 @@ import logging
 import unittest
 import warnings
 
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -75,6 +76,7 @@ class FiltersTest(unittest.TestCase):
 
 
 class ProgramTest(unittest.TestCase):
+    @pytest.mark.programs
     def test_program_of_then(self) -> None:
         with Programs(program=PROGRAM) as programs:
             process = programs.run("-m", "mpls", "run", "program.py")

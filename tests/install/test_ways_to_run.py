@@ -9,6 +9,7 @@ import sys
 import unittest
 import zipfile
 
+import pytest
 from parameterized import parameterized
 
 from .test_run import Programs
@@ -308,6 +309,7 @@ class TracebackTest(unittest.TestCase):
     @parameterized.expand(
         [("attribute", []), ("chained", []), ("attribute", ["--v1"]), ("chained", ["--v1"]), ("chained", ["--report"])]
     )
+    @pytest.mark.programs
     def test_missing_name(self, what: str, options: list[str]) -> None:
         with Programs(program=MISSING) as programs:
             process = programs.run("-m", "mpls", "run", *options, "program.py", what)
@@ -317,6 +319,7 @@ class TracebackTest(unittest.TestCase):
         self.assertNotIn("importlib", traceback)
         self.assertIn("train()" if what == "attribute" else "chained()", traceback)
 
+    @pytest.mark.programs
     def test_error_of_mpls_keeps_its_frames(self) -> None:
         with Programs(program=MISSING) as programs:
             process = programs.run("-m", "mpls", "run", "program.py", "ours")

@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -136,6 +137,7 @@ class StepsTest(unittest.TestCase):
         self.assertEqual((float(optimizer._loss_scale()), int(optimizer.dynamic_counter)), (4.0, 1))
 
     @cases((BARE, PAIRS, COMPUTING), ("within", "around"))
+    @pytest.mark.pairwise
     def test_minimize(self, case: str, family: str, release: str | None, place: str, form: str) -> None:
         for is_function in (False, True):
             with self.subTest(is_function=is_function), speaking(release):
@@ -147,6 +149,7 @@ class StepsTest(unittest.TestCase):
                 self.check(optimizer, tf.function(step) if is_function else step, variable)
 
     @cases((BARE, PAIRS), ("within", "around"))
+    @pytest.mark.pairwise
     def test_a_loop(self, case: str, family: str, release: str | None, place: str, form: str) -> None:
         for is_function in (False, True):
             with self.subTest(is_function=is_function), speaking(release):
@@ -158,6 +161,7 @@ class StepsTest(unittest.TestCase):
                 self.check(optimizer, tf.function(step) if is_function else step, variable)
 
     @cases((COMPUTING,), ("within", "around"), (LEGACY, NEW))
+    @pytest.mark.pairwise
     def test_gradients_that_the_loop_has_averaged(
         self, case: str, family: str, release: str | None, place: str, form: str
     ) -> None:
@@ -174,6 +178,7 @@ class StepsTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{f}_{r}_{form}", f, r, form) for f in FRAMEWORKS for r in ("2.2", "2.3") for form in (BARE, PAIRS)]
     )
+    @pytest.mark.pairwise
     def test_all_families_up_to_2_3(self, case: str, family: str, release: str, form: str) -> None:
         with speaking(release):
             optimizer, variable = wrapped(family, form, "around"), tf.Variable([1.0, 2.0])
@@ -212,6 +217,7 @@ class StepsTest(unittest.TestCase):
 
 class FitTest(unittest.TestCase):
     @cases((BARE, PAIRS, COMPUTING), ("within", "around"))
+    @pytest.mark.pairwise(size=1)
     def test_legacy(self, case: str, family: str, release: str | None, place: str, form: str) -> None:
         self.fit(family, release, wrapped, (family, form, place))
 

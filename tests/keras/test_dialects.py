@@ -17,6 +17,7 @@ from typing import Any
 from unittest import mock
 
 import keras
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -484,6 +485,7 @@ def _config_of(optimizer: Any) -> Any:
 
 
 class JaxTest(unittest.TestCase):
+    @pytest.mark.matrix
     def test_where_no_variables_of_tensorflow_work(self) -> None:
         environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(HERE.parents[1])}
         done = subprocess.run([sys.executable, "-c", ON_JAX], env=environment, capture_output=True, text=True)

@@ -6,6 +6,7 @@ import unittest
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -68,6 +69,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
 
 class FitTest(MixedPolicyTestCase):
     @parameterized.expand([(f"{f}_{s}", optimizers, kwargs) for f, optimizers in FAMILIES for s, kwargs in SETTINGS])
+    @pytest.mark.pairwise(size=1)
     def test_history_is_that_of_the_native_wrapper(self, name: str, optimizers: Any, settings: Any) -> None:
         native = self.fit(Native(optimizers.Adam(0.05), **settings))
         ours = self.fit(Ours(optimizers.Adam(0.05), **settings))
@@ -92,6 +94,7 @@ class FitTest(MixedPolicyTestCase):
             np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-6)
 
     @parameterized.expand([(f"{f}_{m}", o, {m: True}) for f, o in FAMILIES for m in ("run_eagerly", "jit_compile")])
+    @pytest.mark.pairwise(size=1)
     def test_other_ways_to_run_train_alike(self, name: str, optimizers: Any, kwargs: dict[str, bool]) -> None:
         settings = {"initial_scale": 64, "dynamic_growth_steps": 3}
         expected = self.fit(Ours(optimizers.SGD(0.05, 0.5), **settings))

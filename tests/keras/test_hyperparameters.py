@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -122,6 +123,7 @@ class TrainingTest(unittest.TestCase):
             if (family, name) != ("legacy", "weight_decay")
         ]
     )
+    @pytest.mark.pairwise
     def test_as_if_set_on_the_inner(
         self, case: str, family: str, name: str, value: Any, given: dict[str, Any], built: bool
     ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -69,6 +70,7 @@ class FitTest(MixedPolicyTestCase):
     @parameterized.expand(
         [(f"{name}_{inner}", kwargs, inner) for (name, kwargs), inner in itertools.product(MODES, ("SGD", "Adam"))]
     )
+    @pytest.mark.pairwise(size=1)
     def test_it_trains_as_with_the_native_wrapper(self, name: str, kwargs: Any, inner: str) -> None:
         make = getattr(keras.optimizers, inner)
         history, weights, state = fit(Ours(make(0.05), **DYNAMIC), **kwargs)
@@ -83,6 +85,7 @@ class FitTest(MixedPolicyTestCase):
         self.assertLess(history["loss"][-1], history["loss"][0])
 
     @parameterized.expand(MODES)
+    @pytest.mark.pairwise(size=1)
     def test_a_fixed_scale_trains_as_the_factor_of_keras(self, name: str, kwargs: Any) -> None:
         history, weights, state = fit(Ours(keras.optimizers.SGD(0.05), **FIXED), **kwargs)
         bare = keras.optimizers.SGD(0.05, loss_scale_factor=2.0**10)
@@ -94,6 +97,7 @@ class FitTest(MixedPolicyTestCase):
         np.testing.assert_allclose(history["loss"], bare_history["loss"], rtol=tolerance)
 
     @parameterized.expand(MODES)
+    @pytest.mark.pairwise(size=1)
     def test_a_bad_batch_is_skipped(self, name: str, kwargs: Any) -> None:
         _, weights, state = fit(Ours(keras.optimizers.Adam(0.05), **DYNAMIC), bad=9, **kwargs)
         # The second of four batches, in each of three epochs: 1 good, then 3, 3 and 2 in a row.
@@ -114,6 +118,7 @@ class FitTest(MixedPolicyTestCase):
         self.assertFalse(np.array_equal(before[0], model.get_weights()[0]))
 
     @parameterized.expand(COMPILED)
+    @pytest.mark.matrix
     def test_averages_and_accumulation_of_the_inner_optimizer(self, name: str, kwargs: Any) -> None:
         settings = {"use_ema": True, "ema_momentum": 0.5, "gradient_accumulation_steps": 2}
         states = []
@@ -217,6 +222,7 @@ for framework in (tf.keras, keras, tf.keras):
 print("all of it")
 """
 
+    @pytest.mark.programs
     def test_with_tf_keras_under_the_name_tf_dot_keras(self) -> None:
         root = str(pathlib.Path(mpls.__file__).parents[1])
         path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])

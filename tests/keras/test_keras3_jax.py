@@ -181,6 +181,7 @@ class RuleTest(unittest.TestCase):
     def test_it_is_as_worked_out_by_hand(self, name: str, job: str, backend: str, expected: Any) -> None:
         self.assertEqual(found_by(job, backend), expected)
 
+    @pytest.mark.matrix
     def test_a_model_trains_as_on_tensorflow(self) -> None:
         steps = found_by("adam_steps", "jax")
         scales = [64.0, 64.0, 32.0, 32.0, 32.0, 64.0, 32.0, 16.0, 16.0, 16.0]
@@ -329,6 +330,7 @@ class FilesTest(unittest.TestCase):
 class OtherBackendsTest(unittest.TestCase):
     """Keras itself needs jax for its NumPy backend."""
 
+    @pytest.mark.matrix
     def test_numpy_is_refused_before_anything_is_created(self) -> None:
         found = found_by("construction", "numpy")
         for kind in ("dynamic", "fixed"):

@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
@@ -117,6 +118,7 @@ print([float(optimizer.dynamic_scale), int(optimizer.step_counter), int(optimize
 print([variable.numpy().tolist() for variable in optimizer.variables])
 """
 
+    @pytest.mark.programs
     def test_files_load_where_mpls_is_not(self) -> None:
         model = trained_model(Ours)
         model.save(self.path("model.keras"))

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import unittest
 
+import pytest
+
 import mpls
 
 PROGRAM = """
@@ -41,6 +43,7 @@ print("all of it")
 
 
 class LegacyEnvironmentTest(unittest.TestCase):
+    @pytest.mark.programs
     def test_tf_keras_under_the_name_tf_dot_keras(self) -> None:
         root = str(pathlib.Path(mpls.__file__).parents[1])
         path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -16,6 +16,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -133,6 +134,7 @@ class Keras3Test(unittest.TestCase):
         results = [each.fit(*data, verbose=0).history["loss"] for each in (model, copied)]
         self.assertEqual(results[0], results[1])
 
+    @pytest.mark.programs
     def test_by_another_process(self) -> None:
         opt = MADE["dynamic"]()
         opt.load_state_dict({"dynamic": True, "scale": 2.0, "good_steps": 5})

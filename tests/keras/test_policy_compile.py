@@ -16,6 +16,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -280,9 +281,11 @@ class ProcessTest(unittest.TestCase):
         assert done.returncode == 0, done.stderr
 
     @parameterized.expand([("keras_3_first", {}), ("tf_keras_first", {"TF_USE_LEGACY_KERAS": "1"})])
+    @pytest.mark.programs
     def test_a_framework_that_is_loaded_after_the_policy(self, name: str, environment: dict[str, str]) -> None:
         self.run_script(LOADED_LATER, **environment)
 
+    @pytest.mark.programs
     def test_files_load_where_mpls_is_not(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for _, framework in FRAMEWORKS:

@@ -65,6 +65,7 @@ class TimingTest(unittest.TestCase):
             {name: each.tolist() for name, each in seconds.items()}, {"a": [[1, 2], [5, 6]], "b": [[3, 4], [8, 9]]}
         )
 
+    @pytest.mark.matrix
     def test_candidates_alternate(self) -> None:
         called: list[str] = []
 
@@ -141,6 +142,7 @@ CELLS = [
 
 class CandidatesTest(unittest.TestCase):
     @parameterized.expand(CELLS)
+    @pytest.mark.pairwise(size=1)
     def test_train_alike(self, family: str, mode: str, settings: dict[str, Any]) -> None:
         steps = load("steps")
         settings = {"elements": 100, **settings}
@@ -275,6 +277,7 @@ class OnlyTest(unittest.TestCase):
 
 
 class CostsTest(unittest.TestCase):
+    @pytest.mark.matrix
     def test_of_each_part_beside_the_floors(self) -> None:
         costs = load("costs")
         measured = costs.costs_of(costs.measure_costs(2, 1000, "float32", seconds=0.02, threads=2))

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -35,6 +36,7 @@ Wrapper: Any = mpls.keras.LossScaleOptimizer
 
 class BareTest(unittest.TestCase):
     @parameterized.expand(CASES)
+    @pytest.mark.pairwise
     def test_goes_on(self, label: str, case: str, a: str, b: str) -> None:
         algorithm, settings = SETTINGS[case]
         source, trained = optimizer(a, algorithm, **settings), variables(a)
@@ -255,6 +257,7 @@ class ScaledTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{name}_{a}_to_{b}", name, a, b) for name in ("momentum", "adam", "nadam") for a, b in PAIRS]
     )
+    @pytest.mark.pairwise
     def test_wrapped_to_wrapped(self, label: str, case: str, a: str, b: str) -> None:
         algorithm, settings = SETTINGS[case]
         source = Wrapper(optimizer(a, algorithm, **settings), initial_scale=256.0, dynamic_growth_steps=4)

@@ -44,6 +44,7 @@ class FitTest(unittest.TestCase):
     START = tuple(np.random.default_rng(2).normal(size=shape) for shape in ((4, 4), (4,), (4, 2), (2,)))
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS if a != b])
+    @pytest.mark.pairwise(size=1)
     def test_goes_on(self, label: str, a: str, b: str) -> None:
         def scaled(family: str) -> Any:
             inner = optimizer(family, "Adam", 0.05)
@@ -107,6 +108,7 @@ print(json.dumps([weight.numpy().tolist(), own.numpy().tolist(), int(new.step_co
 
 
 class JaxTest(unittest.TestCase):
+    @pytest.mark.programs
     def test_into_keras_3_on_jax_and_back(self) -> None:
         pytest.importorskip("jax", reason="needs jax, which the extra `test` installs")
         path = os.pathsep.join(

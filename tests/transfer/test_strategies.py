@@ -6,6 +6,7 @@ import unittest
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
@@ -51,6 +52,7 @@ def components(variable: Any) -> list[Any]:
 
 class MirroredTest(unittest.TestCase):
     @parameterized.expand([(f"{name}_{a}_to_{b}", name, a, b) for name in ("SGD", "Adam") for a, b in PAIRS])
+    @pytest.mark.pairwise
     def test_into_replicas(self, label: str, name: str, a: str, b: str) -> None:
         settings = {"momentum": 0.9} if name == "SGD" else {}
         source, trained = optimizer(a, name, **settings), variables(a)

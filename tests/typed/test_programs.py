@@ -7,9 +7,12 @@ import shutil
 import sys
 import unittest
 
+import pytest
 from parameterized import parameterized
 
 from . import consumer
+
+pytestmark = pytest.mark.programs
 
 RIGHT = sorted(path.stem for path in consumer.PROGRAMS.glob("right_*.py"))
 WRONG = sorted(path.stem for path in consumer.PROGRAMS.glob("wrong_*.py"))

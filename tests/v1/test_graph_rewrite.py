@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -257,6 +258,7 @@ class PolicyTest(RewriteTestCase):
         enable(v1.train.AdamOptimizer())
         self.assertTrue(is_on())
 
+    @pytest.mark.programs
     def test_asking_keras_3_leaves_its_default_open(self) -> None:
         script = """
             import tensorflow as tf, keras, mpls.v1

@@ -10,6 +10,8 @@ import sys
 import unittest
 from typing import Any, ClassVar
 
+import pytest
+
 import mpls
 
 PROGRAM = pathlib.Path(__file__).with_name("sync_training.py")
@@ -80,6 +82,7 @@ class SyncReplicasTest(unittest.TestCase):
         for order in ORDERS:
             self.assertEqual(self.report(order, "mpls")["slots"], ["momentum"])
 
+    @pytest.mark.matrix
     def test_the_original_around_which_it_stood_waited_for_ever_after_an_overflow(self) -> None:
         report = self.report("outside", "original")
         self.assertTrue(report["stuck"])
