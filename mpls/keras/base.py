@@ -25,9 +25,8 @@ from mpls.keras.calls import (
 )
 from mpls.keras.config_reading import read_config, refuse_unknown_keys
 from mpls.keras.configs import config_of_old, deserialize_inner
-from mpls.keras.families import ModuleName, class_for, family_of, set_class
+from mpls.keras.families import LossScaleOptimizerMeta, ModuleName, class_for, family_of, set_class
 from mpls.keras.members import Members
-from mpls.keras.meta import LossScaleOptimizerMeta
 from mpls.keras.state_in_files import checked_state, for_whom, set_state, with_fixed_scale, without_state
 from mpls.keras.strategies import require_supported_strategy
 

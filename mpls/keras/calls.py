@@ -6,13 +6,13 @@ import functools
 import inspect
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
 
 from mpls.core.graph import as_written
-from mpls.errors import CallOrderError, MplsWarning, advise_user
+from mpls.errors import ArgumentValueError, CallOrderError, MplsWarning, advise_user, error_text
 
 GET_SCALED_LOSS = "get_scaled_loss"
 GET_UNSCALED_GRADIENTS = "get_unscaled_gradients"
@@ -178,3 +178,40 @@ def _here() -> Any:
     if here is None:
         here = _threads.here = _Thread()
     return here
+
+
+def drop_missing_gradients(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return the pairs that have a gradient, and log the names of the variables that have none.
+
+    Raises:
+        ValueError: there are pairs, and none has a gradient.
+    """
+    pairs = list(grads_and_vars)
+    require_gradients(pairs)
+    missing = _without_gradient(pairs)
+    if missing:
+        tf.get_logger().warning("LossScaleOptimizer: there are no gradients for the variables %s.", missing)
+    return [(grad, variable) for grad, variable in pairs if grad is not None]
+
+
+def require_gradients(grads_and_vars: list[tuple[Any, Any]]) -> None:
+    """Refuse pairs of which none has a gradient.
+
+    Raises:
+        ValueError: there are pairs, and none has a gradient.
+    """
+    missing = _without_gradient(grads_and_vars)
+    if missing and len(missing) == len(grads_and_vars):
+        raise ArgumentValueError(
+            error_text(
+                "LossScaleOptimizer: grads_and_vars",
+                "hold at least one gradient that is not None",
+                missing,
+                "Check that the loss depends on the variables: tape.gradient(loss, variables)",
+                "no-gradients",
+            )
+        )
+
+
+def _without_gradient(grads_and_vars: list[tuple[Any, Any]]) -> list[str]:
+    return [str(getattr(variable, "name", variable)) for grad, variable in grads_and_vars if grad is None]

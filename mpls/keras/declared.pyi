@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol, TypeAlias, overload
 
 from mpls.core.restoring import Restorable
-from mpls.keras.delegation import CallableList
+from mpls.keras.members import CallableList
 
 _Pairs: TypeAlias = Iterable[tuple[Any, Any]]
 

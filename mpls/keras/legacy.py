@@ -13,8 +13,8 @@ from mpls.core.graph import as_written
 from mpls.core.savers import watch_savers
 from mpls.core.step import scaled_step
 from mpls.keras.aggregation import as_pairs, own_aggregation
+from mpls.keras.calls import drop_missing_gradients
 from mpls.keras.hyperparameters import legacy_variables
-from mpls.keras.missing import drop_missing_gradients
 from mpls.keras.saver_names import scope_of_weights
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep

@@ -6,17 +6,51 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mpls.core.loss_scale import is_dynamic
+from mpls.keras.arguments import as_loss_scale, growth_steps_of, initial_scale_of
 from mpls.keras.calls import SCALING, ScalingCalls, noted_function
-from mpls.keras.delegation import delegated
 from mpls.keras.families import is_own
 from mpls.keras.hyperparameters import is_constructing, is_hyperparameter, legacy_variables
-from mpls.keras.settings import as_loss_scale, growth_steps_of, initial_scale_of
 
 if TYPE_CHECKING:
     from mpls.keras.declared import Declared
 else:
     # What the families define comes in when an optimizer is wrapped.
     Declared = object
+from collections.abc import Iterable
+
+
+def delegated(name: str, doc: str) -> Any:
+    """Return a property that reads and sets an attribute of the wrapped optimizer.
+
+    Args:
+        name: the attribute's name there.
+        doc: the property's docstring.
+    """
+
+    def read(wrapper: Any) -> Any:
+        return getattr(wrapper._optimizer, name)
+
+    def write(wrapper: Any, value: Any) -> None:
+        setattr(wrapper._optimizer, name, value)
+
+    return property(read, write, doc=doc)
+
+
+class CallableList(list[Any]):
+    """A list of variables that can be called, as optimizers of Keras 2 had a method where Keras 3 has a property.
+
+    Args:
+        variables: the elements.
+        called: what a call returns.
+    """
+
+    def __init__(self, variables: Iterable[Any], called: list[Any]) -> None:
+        super().__init__(variables)
+        self._called = called
+
+    def __call__(self) -> list[Any]:
+        """Return the list of Keras 2."""
+        return self._called
 
 
 class Members(Declared):

@@ -11,9 +11,9 @@ from mpls.core.graph import as_written
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, UnsupportedGraphError, error_text
 from mpls.keras.aggregation import as_pairs, own_aggregation
-from mpls.keras.delegation import delegated
+from mpls.keras.calls import drop_missing_gradients
 from mpls.keras.ignored_rules import warn_of_ignored_rule
-from mpls.keras.missing import drop_missing_gradients
+from mpls.keras.members import delegated
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
 from mpls.upstream import graph_key, native_tf_keras_wrapper, runs_with_dtensor

@@ -13,11 +13,10 @@ from mpls.saved.configs import read_optimizer
 from mpls.saved.errors import reading_foreign_bytes
 from mpls.saved.files import size_of
 from mpls.saved.h5_vetting import check_h5
-from mpls.saved.hdf5 import opened
+from mpls.saved.hdf5 import opened, slots_by_order, with_weights
 from mpls.saved.limits import unpacked_limit
 from mpls.saved.texts import parse_json
 from mpls.saved.validity import count_of_variable
-from mpls.saved.weights import slots_by_order, with_weights
 from mpls.saved.zips import Archive
 
 WEIGHTS = "model.weights.h5"

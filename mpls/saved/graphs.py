@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mpls.saved.bundles import Bundle
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.limits import Budget, field_budget
-from mpls.saved.wire import as_bytes, as_int, as_text, fields, messages
+from mpls.saved.protobuf import as_bytes, as_int, as_text, fields, messages
 
 GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "VARIABLE_VALUE"

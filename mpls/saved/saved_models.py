@@ -15,9 +15,9 @@ from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes
 from mpls.saved.graphs import GRAPH_KEY
 from mpls.saved.limits import Budget, field_budget
+from mpls.saved.protobuf import as_text, fields, messages
 from mpls.saved.texts import parse_json
 from mpls.saved.validity import good_steps_of_variable
-from mpls.saved.wire import as_text, fields, messages
 
 _MODELS = ("_tf_keras_network", "_tf_keras_model", "_tf_keras_sequential")
 _METADATA = "keras_metadata.pb"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpls.saved.limits import Budget
-from mpls.saved.wire import as_bytes, as_signed, fields
+from mpls.saved.protobuf import as_bytes, as_signed, fields
 
 # Of each dimension the start and the length; -1 for all of it.
 Extents = Sequence[tuple[int, int]]

@@ -9,11 +9,9 @@ from typing import Any
 from mpls.errors import ArgumentValueError, SavedStateError, error_text
 from mpls.formats.record import OptimizerRecord
 from mpls.transfer.export import export
-from mpls.transfer.hosts import ANCHOR
-from mpls.transfer.load import load_record, require_eager
+from mpls.transfer.hosts import ANCHOR, host_of
+from mpls.transfer.load import TransferReport, load_record, require_eager
 from mpls.transfer.matching import given_variables
-from mpls.transfer.report import TransferReport
-from mpls.transfer.unwrapping import host_of
 
 
 def convert_state(

@@ -8,11 +8,9 @@ from typing import Any
 from mpls.errors import ArgumentValueError, SavedStateError, error_text
 from mpls.formats import algorithms
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
-from mpls.transfer.hosts import ANCHOR, Host
-from mpls.transfer.places import Place, as_numpy
+from mpls.transfer.hosts import ANCHOR, Host, Place, as_numpy, host_of
 from mpls.transfer.scales import scale_of
 from mpls.transfer.settings import settings_of
-from mpls.transfer.unwrapping import host_of
 
 
 def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "optimizer") -> OptimizerRecord:

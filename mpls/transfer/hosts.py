@@ -3,15 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from mpls.errors import ArgumentValueError, error_text
+from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats import algorithms
 from mpls.formats.record import Family
 from mpls.transfer import formulas
-from mpls.transfer.places import Place, name_of, scope_of
+from mpls.upstream import keras_family_of, native_keras_wrappers
+
+
+@dataclass(frozen=True)
+class Place:
+    """A variable that is trained, as an optimizer sees it.
+
+    Attributes:
+        name: its name, with whatever scopes are before it.
+        slots: the slot variables, by the names of `algorithms`.
+        variable: itself; None where the optimizer does not keep it.
+    """
+
+    name: str | None
+    slots: Mapping[str, Any]
+    variable: Any = None
+
+
+def name_of(variable: Any) -> str | None:
+    """Return a variable's name with its scopes; None for None."""
+    return None if variable is None else str(getattr(variable, "path", variable.name)).partition(":")[0]
+
+
+def scope_of(variables: Sequence[Any]) -> AbstractContextManager[Any]:
+    """Return the scope of the strategy that variables belong to."""
+    for variable in variables:
+        raw = getattr(variable, "value", variable)
+        strategy = getattr(variable if callable(raw) else raw, "distribute_strategy", None)
+        if strategy is not None:
+            return strategy.scope()  # type: ignore[no-any-return]
+    return nullcontext()
+
+
+def as_numpy(variable: Any) -> Any:
+    """Return a variable's value as a NumPy array."""
+    return np.asarray(variable.numpy())
+
+
+def dtype_of(variable: Any) -> Any:
+    """Return a variable's dtype as one of TensorFlow."""
+    dtype = variable.dtype
+    return tf.as_dtype(getattr(dtype, "base_dtype", dtype))
+
+
+@dataclass(frozen=True)
+class Described:
+    """A variable of an optimizer that need not be built yet.
+
+    Attributes:
+        name: the variable's name.
+        slots: shape and dtype of each slot, by the names of `algorithms`.
+    """
+
+    name: str | None
+    slots: Mapping[str, tuple[tuple[int, ...], Any]] = field(default_factory=dict)
+
+
+def describe(place: Place) -> Described:
+    """Return what a place holds."""
+    return Described(place.name, {name: (tuple(slot.shape), dtype_of(slot)) for name, slot in place.slots.items()})
+
 
 ANCHOR = "my-checkpoints"
 # Of Keras optimizers: not slots, but variables of theirs all the same.
@@ -281,3 +344,44 @@ class Keras3Host(_Listed):
 
     def _own(self) -> list[Any]:
         return list(self.inner._trainable_variables)
+
+
+_HOSTS: dict[str, type[Host]] = {"legacy": LegacyHost, "new": NewHost, "keras3": Keras3Host}
+
+
+def _v1_host(optimizer: Any) -> Host:
+    layers = [optimizer]
+    # Wrappers of mpls and TensorFlow, those of tf.contrib and SyncReplicasOptimizer, in any order.
+    for name in ("_optimizer", "_opt") * 3:
+        wrapped = vars(layers[-1]).get(name)
+        layers += [wrapped] if isinstance(wrapped, tf.compat.v1.train.Optimizer) else []
+    scaled = [each for each in layers if {"_loss_scale", "_loss_scale_manager"} & set(vars(each))]
+    return V1Host((scaled or layers)[0 if scaled else -1], layers[-1])
+
+
+def host_of(optimizer: Any, argument: str, *, takes_v1: bool) -> Host:
+    """Take a live optimizer apart.
+
+    Args:
+        optimizer: what the user passes.
+        argument: the public name of it, for the error.
+        takes_v1: whether it may be one of `tf.compat.v1.train`.
+
+    Raises:
+        TypeError: it is none.
+    """
+    inner: Any = optimizer
+    if isinstance(optimizer, native_keras_wrappers()):
+        inner = inner.inner_optimizer
+    family = keras_family_of(inner)
+    if family is not None:
+        return _HOSTS[family](optimizer, inner)
+    base = tf.compat.v1.train.Optimizer
+    if takes_v1 and isinstance(optimizer, base):
+        return _v1_host(optimizer)
+    advice = "convert_state('checkpoints/ckpt-1', tf_keras.optimizers.Adam(), model.trainable_variables)"
+    if isinstance(optimizer, base):
+        advice = "For optimizers of tf.compat.v1.train use tf.compat.v1.train.Saver; the target must be one of Keras"
+    raise ArgumentTypeError(
+        error_text(argument, "be an optimizer of tf_keras or of Keras 3", optimizer, advice, ANCHOR)
+    )

@@ -1,4 +1,4 @@
-"""Which slots of a source go where, and what becomes of the others."""
+"""Which slots of a source go where, their values fitted to the variables, and what becomes of the others."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from mpls.errors import SavedStateError
 from mpls.formats import algorithms
 from mpls.formats.algorithms import ACCUMULATOR, AVERAGE
 from mpls.formats.record import OptimizerRecord, VariableRecord
+from mpls.transfer.hosts import Described
 from mpls.transfer.matching import is_ordered, match, match_keys
-from mpls.transfer.places import Described
-from mpls.transfer.values import fitted, is_rounded
 
 
 @dataclass
@@ -174,3 +174,57 @@ def _matched(transfer: Transfer, plan: Plan) -> list[int]:
         goes_by_order=transfer.goes_by_order,
         subject=transfer.subject,
     )
+
+
+_ANCHOR = "See MIGRATION.md#my-checkpoints"
+
+
+def fitted(value: Any, shape: tuple[int, ...], dtype: Any, subject: str) -> Any:
+    """Return a value as an array that can be assigned to a variable.
+
+    Floats may become floats of another precision, as long as none becomes infinite.
+
+    Args:
+        value: an array or a number.
+        shape: the variable's shape.
+        dtype: its dtype, one of TensorFlow.
+        subject: what the value is, for the error.
+
+    Raises:
+        SavedStateError: shape or dtype do not fit.
+    """
+    array = np.asarray(value)
+    if tuple(array.shape) != tuple(shape):
+        raise SavedStateError(
+            f"{subject} must have the shape {list(shape)}; got {list(array.shape)}. Match the variables by a dict: "
+            f"variables={{key of the source: variable}}. {_ANCHOR}"
+        )
+    target = dtype.as_numpy_dtype
+    if array.dtype == target:
+        return array
+    if not _is_same_kind(array.dtype, dtype):
+        raise SavedStateError(
+            f"{subject} must be {dtype.name}; got {array.dtype}. Is it of another variable, or another file? {_ANCHOR}"
+        )
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        converted = array.astype(target)
+    is_lost = np.isfinite(array) & ~np.isfinite(converted) if dtype.is_floating else converted != array
+    if np.any(is_lost):
+        raise SavedStateError(
+            f"{subject} must fit into {dtype.name}; got {np.max(np.abs(array))}. Use variables of "
+            f"{array.dtype}. {_ANCHOR}"
+        )
+    return converted
+
+
+def _is_same_kind(dtype: Any, target: Any) -> bool:
+    try:
+        own = tf.as_dtype(dtype)
+    except TypeError:
+        return False
+    return bool((own.is_floating and target.is_floating) or (own.is_integer and target.is_integer))
+
+
+def is_rounded(value: Any, converted: Any) -> bool:
+    """Return whether a conversion has made floats less precise."""
+    return bool(np.asarray(value).dtype.itemsize > converted.dtype.itemsize)

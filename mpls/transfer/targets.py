@@ -8,8 +8,7 @@ from typing import Any
 
 from mpls.errors import ArgumentValueError, error_text
 from mpls.formats.algorithms import AVERAGE, expected_slots
-from mpls.transfer.hosts import ANCHOR, Host
-from mpls.transfer.places import Described, describe, dtype_of, name_of
+from mpls.transfer.hosts import ANCHOR, Described, Host, describe, dtype_of, name_of
 from mpls.transfer.settings import set_settings
 
 

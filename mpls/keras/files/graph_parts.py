@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpls.saved.limits import Budget
-from mpls.saved.wire import as_bytes, fields
+from mpls.saved.protobuf import as_bytes, fields
 
 # The largest applications of tf_keras have some 100 thousand.
 LIMIT = 1_000_000

@@ -14,7 +14,7 @@ from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.keras.aggregation import as_pairs, own_aggregation
-from mpls.keras.calls import GET_SCALED_LOSS, SCALE_LOSS, ScalingCalls
+from mpls.keras.calls import GET_SCALED_LOSS, SCALE_LOSS, ScalingCalls, require_gradients
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.refusals import (
     refuse_factor,
@@ -25,7 +25,6 @@ from mpls.keras.keras3.refusals import (
     require_tensorflow,
 )
 from mpls.keras.keras3.state import Keras3Step, overwrites
-from mpls.keras.missing import require_gradients
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 
 

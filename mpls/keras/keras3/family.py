@@ -13,7 +13,6 @@ from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.restoring import Restorable
 from mpls.errors import ArgumentValueError, error_text
 from mpls.keras.callers import H5_WEIGHTS_WRITER, is_asked_for_file
-from mpls.keras.delegation import CallableList, delegated
 from mpls.keras.families import is_own, public_class
 from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.keras3 import ops
@@ -26,6 +25,7 @@ from mpls.keras.keras3.refusals import (
     require_tensorflow_for,
 )
 from mpls.keras.keras3.state import DynamicState, FixedState
+from mpls.keras.members import CallableList, delegated
 from mpls.upstream import Trackable, track_list
 
 # A base for recognition: `compile` looks for it before it wraps an optimizer by itself.
