@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.branches import group, one_of
+from mpls.core.fast.branches import group, one_of
+from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import values_of, with_values
-from mpls.core.packs import Packs
 from mpls.upstream import captured
 
 v1 = tf.compat.v1
@@ -69,12 +69,12 @@ class Floor:
             if bool(self._are_fine([each for each in values if each.shape.num_elements() >= _LARGE])):
                 apply(unscaled(values))
             return None
-        packs = Packs(scaled)
-        values = multiplied(packs.tensors)
+        stacks = Stacks(scaled)
+        values = multiplied(stacks.tensors)
 
         def apply_unpacked() -> Any:
             # All of them of the branch's graph, as Keras requires of what it sums.
-            return group(apply(unscaled(packs.unpacked(captured(values)))))
+            return group(apply(unscaled(stacks.unstacked(captured(values)))))
 
         return one_of(self._are_fine(values), apply_unpacked, lambda: None, scaled)
 

@@ -19,7 +19,7 @@ import mpls.keras
 import mpls.v1
 from benchmarks.cells import Cell
 from benchmarks.floor import Floor
-from mpls.core.branches import group
+from mpls.core.fast.branches import group
 
 BARE, FLOOR, ORIGINAL, MPLS = "none", "floor", "original", "mpls"
 _SCALE = 2.0**10

@@ -10,8 +10,8 @@ All that it changes outside of itself, and until when:
 | `__import__`, `importlib.import_module` | `importing.redirecting`, for `install(v1, keras)` | `uninstall` |
 | `TF_USE_LEGACY_KERAS` in the environment | `importing.keras2`, for `install(keras)` | `uninstall` before TensorFlow |
 | the behaviour of TF 2 | `importing.tf1`, for `install(v1)` | the process ends |
-| `TrackableSaver.restore`, for `tf.train.Checkpoint` | `core.arrival`, for loss scales, wrappers | the last is gone |
-| `tf.compat.v1.train.Saver._build`, `.restore` | `core.savers`, for graphs with wrappers | the last is gone |
+| `TrackableSaver.restore`, for `tf.train.Checkpoint` | `core.persistence`, for what it restores | the last is gone |
+| `tf.compat.v1.train.Saver._build`, `.restore` | `core.persistence`, for graphs with wrappers | the last is gone |
 | `compile` of Keras | `experimental.compiling`, for policies | the last is gone; `uninstall` |
 | `keras.Variable.__init__`, and what connects layers | `keras.files.limits`, for a load | the load ends |
 | `from_config` of native Keras wrappers | `keras.own_files`, for configs that mpls has written | the process ends |

@@ -8,10 +8,9 @@ from typing import Any, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
+from mpls.core.fast.select import select
 from mpls.core.numbers import require_usable, to_float, to_int
-from mpls.core.rule import AccumulatingState, UpdateRule, next_state
-from mpls.core.select import select
-from mpls.core.state_dict import (
+from mpls.core.persistence.state_dict import (
     check_fixed,
     plain,
     read_values,
@@ -20,6 +19,7 @@ from mpls.core.state_dict import (
     require_same,
     write_values,
 )
+from mpls.core.rule import AccumulatingState, UpdateRule, next_state
 from mpls.core.weights import Lock
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.validity import check_good_steps, check_scale, is_number

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import tensorflow as tf
 
-from mpls.core.arrival import watch_attached
-from mpls.core.state_dict import checked_weights, plain, read_values, require_keys, require_same, write_values
+from mpls.core.persistence.object_checkpoints import watch_attached
+from mpls.core.persistence.state_dict import (
+    checked_weights,
+    plain,
+    read_values,
+    require_keys,
+    require_same,
+    write_values,
+)
 from mpls.core.weights import Lock, Weights
 from mpls.upstream import Trackable, native_v1_class
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
 import tensorflow as tf
 
 from mpls.core.abstract import LossScale, recognition_base
-from mpls.core.arrival import Node, examine, require_valid_state
-from mpls.core.branches import group, one_of
-from mpls.core.choices import uses_plain_ways
-from mpls.core.eager import read_eagerly, update_eagerly
+from mpls.core.fast.branches import group, one_of
+from mpls.core.fast.choices import uses_plain_ways
+from mpls.core.fast.eager import read_eagerly, update_eagerly
+from mpls.core.fast.select import select
 from mpls.core.finite import all_finite
 from mpls.core.graph import as_written
 from mpls.core.numbers import require_usable, to_float, to_int
+from mpls.core.persistence.object_checkpoints import Node, examine, require_valid_state
+from mpls.core.persistence.state_dict import checked_dynamic, checked_weights, read_values, write_values
 from mpls.core.replicas import call_in_cross_replica_context, decide_together, finite_when_summed
 from mpls.core.rule import ScaleState, UpdateRule, next_state, only_counts
-from mpls.core.select import select
-from mpls.core.state_dict import checked_dynamic, checked_weights, read_values, write_values
 
 _WEIGHTS = ("current_loss_scale", "good_steps")
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.branches import value_of
-from mpls.core.calls import OneCall
-from mpls.core.choices import (
+from mpls.core.fast.branches import value_of
+from mpls.core.fast.calls import OneCall
+from mpls.core.fast.choices import (
     has_summary,
     is_bounded_by_squares,
     is_read_by_products,
     is_read_by_sums,
     is_small_alone,
 )
+from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import sparse_places, values_of
-from mpls.core.packs import Packs
 
 # A summary reads its tensor in one thread: in graphs, large ones are read in pieces, by several. So many pieces, of all
 # tensors together, that threads are busy to the end, and no more, as each is ops to build.
@@ -54,7 +54,7 @@ def _check(tensors: list[Any]) -> list[Any]:
 
 
 def _are_finite(tensors: list[Any], factor: int) -> Any:
-    packed = Packs(tensors).tensors
+    packed = Stacks(tensors).tensors
     if factor != 1:
         packed = [tensor * tf.cast(factor, tensor.dtype) for tensor in packed]
     if is_small_alone(packed):

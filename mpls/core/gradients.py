@@ -8,10 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.branches import value_of
-from mpls.core.calls import OneCall
-from mpls.core.choices import uses_plain_ways
-from mpls.core.packs import Packs
+from mpls.core.fast.branches import value_of
+from mpls.core.fast.calls import OneCall
+from mpls.core.fast.choices import uses_plain_ways
+from mpls.core.fast.stacks import Stacks
 
 # float16 loses everything below 2**-24, and both lose bits of a scale that is no power of two.
 _HALF_DTYPES = (tf.float16, tf.bfloat16)
@@ -123,23 +123,23 @@ def _unscale_all(tensors: list[Any], scale: Any, sparse: list[int]) -> list[Any]
     if known is not None:
         # A fixed scale: nothing else is done to these gradients for which it would pay to stack them.
         return (_multiply if is_exact else _divide)(tensors, scale)
-    return _in_packs(_unscale_in_graph, [*tensors, scale])
+    return _in_stacks(_unscale_in_graph, [*tensors, scale])
 
 
 @OneCall
 def _multiply_eagerly(tensors_and_scale: list[Any]) -> list[Any]:
-    return _in_packs(_multiply, tensors_and_scale)
+    return _in_stacks(_multiply, tensors_and_scale)
 
 
 @OneCall
 def _divide_eagerly(tensors_and_scale: list[Any]) -> list[Any]:
-    return _in_packs(_divide, tensors_and_scale)
+    return _in_stacks(_divide, tensors_and_scale)
 
 
-def _in_packs(unscale: Callable[[list[Any], Any], list[Any]], tensors_and_scale: list[Any]) -> list[Any]:
+def _in_stacks(unscale: Callable[[list[Any], Any], list[Any]], tensors_and_scale: list[Any]) -> list[Any]:
     *tensors, scale = tensors_and_scale
-    packs = Packs(tensors)
-    return packs.unpacked(unscale(packs.tensors, scale))
+    stacks = Stacks(tensors)
+    return stacks.unstacked(unscale(stacks.tensors, scale))
 
 
 def _divide(tensors: list[Any], scale: Any) -> list[Any]:

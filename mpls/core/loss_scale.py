@@ -11,7 +11,7 @@ from mpls.core.abstract import LossScale, NativeLossScale, recognition_base
 from mpls.core.dynamic import DynamicLossScale, NativeDynamicLossScale
 from mpls.core.graph import as_written
 from mpls.core.numbers import require_usable, to_float
-from mpls.core.state_dict import check_fixed, checked_weights, write_values
+from mpls.core.persistence.state_dict import check_fixed, checked_weights, write_values
 from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
 from mpls.formats.validity import is_number
 

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from mpls.core.branches import group, one_of
-from mpls.core.choices import needs_barriers
+from mpls.core.fast.branches import group, one_of
+from mpls.core.fast.choices import needs_barriers
+from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import values_of, with_values
 from mpls.core.graph import behind_identities
 from mpls.core.loss_scale import DynamicLossScale, LossScale, never_skips
-from mpls.core.packs import Packs
 from mpls.core.replicas import merges_in_replica_context
 from mpls.upstream import captured, hidden_from_xla
 
@@ -127,14 +127,14 @@ def _pack(grads: list[Any], values: list[Any]) -> Callable[[], list[Any]]:
     """
     if tf.executing_eagerly() or tf.distribute.has_strategy():
         return lambda: grads
-    packs = Packs(values)
+    stacks = Stacks(values)
 
     def unpack() -> list[Any]:
-        tensors = captured(packs.tensors)
+        tensors = captured(stacks.tensors)
         if tensors and needs_barriers():
             tensors[0] = hidden_from_xla(tensors[0])
-        unpacked = iter(packs.unpacked(tensors))
-        return [None if grad is None else with_values(grad, next(unpacked)) for grad in grads]
+        unstacked = iter(stacks.unstacked(tensors))
+        return [None if grad is None else with_values(grad, next(unstacked)) for grad in grads]
 
     return unpack
 

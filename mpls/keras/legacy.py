@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras
 
 from mpls.core.graph import as_written
-from mpls.core.savers import watch_savers
+from mpls.core.persistence.savers import watch_savers
 from mpls.core.step import scaled_step
 from mpls.keras.aggregation import as_pairs, own_aggregation
 from mpls.keras.calls import drop_missing_gradients

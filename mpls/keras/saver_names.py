@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.loss_scale import never_skips
-from mpls.core.savers import StepNames, watch_savers
+from mpls.core.persistence.savers import StepNames, watch_savers
 
 __all__ = ["scope_of_weights"]
 

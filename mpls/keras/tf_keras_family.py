@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tensorflow as tf
 import tf_keras
 
-from mpls.core.arrival import watch_attached
 from mpls.core.dialect import Dialect
 from mpls.core.gradients import scale_loss, unscale_gradients
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic
+from mpls.core.persistence.object_checkpoints import watch_attached
+from mpls.core.persistence.restoring import Restorable
 from mpls.core.replicas import in_replica_context
-from mpls.core.restoring import Restorable
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
 from mpls.upstream import Trackable, graph_key, keras_graph_session, track_in_keras_graph

@@ -7,13 +7,13 @@ from typing import Any, Literal, NoReturn, SupportsFloat
 
 import tensorflow as tf
 
-from mpls.core.arrival import watch_attached
-from mpls.core.branches import group
+from mpls.core.fast.branches import group
 from mpls.core.gradients import unscale_gradients
 from mpls.core.graph import as_written
 from mpls.core.loss_scale import LossScale, get, never_skips
+from mpls.core.persistence.object_checkpoints import watch_attached
+from mpls.core.persistence.savers import StepNames, watch_savers
 from mpls.core.replicas import call_in_cross_replica_context
-from mpls.core.savers import StepNames, watch_savers
 from mpls.core.scaling import LossScaling
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, ReplicaContextError, error_text

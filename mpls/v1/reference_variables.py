@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.branches import first_control_flow
+from mpls.core.fast.branches import first_control_flow
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from mpls.core.arrival import is_bare
-from mpls.core.restoring import Restorable
+from mpls.core.persistence.object_checkpoints import is_bare
+from mpls.core.persistence.restoring import Restorable
 from mpls.upstream import native_v1_class
 
 __all__ = ["NativeWrapper", "Restoring"]

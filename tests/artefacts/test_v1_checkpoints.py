@@ -22,7 +22,7 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.errors
 import mpls.v1
-from mpls.core import choices
+from mpls.core.fast import choices
 
 from .replay import Artefact, GraphTraining, artefacts, assert_state, control_flow, graph_training_of, numbers
 

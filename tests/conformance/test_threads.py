@@ -20,7 +20,8 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls import errors
-from mpls.core import choices, dialect
+from mpls.core import dialect
+from mpls.core.fast import choices
 
 from .devices import tf_variable
 from .hosts import HOSTS, Host

@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 from parameterized import parameterized
 
-from mpls.core import calls, choices
-from mpls.core.calls import OneCall
+from mpls.core.fast import calls, choices
+from mpls.core.fast.calls import OneCall
 from mpls.core.finite import all_finite
 from mpls.core.gradients import unscale_gradients
 

@@ -15,7 +15,8 @@ from parameterized import parameterized
 
 import mpls.keras
 import mpls.v1
-from mpls.core import choices, finite, packs
+from mpls.core import finite
+from mpls.core.fast import choices, stacks
 from mpls.core.finite import all_finite
 from mpls.core.gradients import unscale_gradients
 
@@ -196,7 +197,7 @@ class ChoicesTest(unittest.TestCase):
             self.assertEqual("StatelessIf" in types, expected)
 
     def test_few_or_large_ones_are_not(self) -> None:
-        for arrays in (SMALL[:3], [np.ones(packs.MOST_ELEMENTS_IN_GRAPHS + 1, np.float32)] * 6):
+        for arrays in (SMALL[:3], [np.ones(stacks.MOST_ELEMENTS_IN_GRAPHS + 1, np.float32)] * 6):
             self.assertNotIn("Pack", op_types(all_finite, arrays))
             types = op_types(lambda grads: unscale_gradients(grads[1:], grads[0]), [SCALE, *arrays])
             self.assertNotIn("Pack", types)

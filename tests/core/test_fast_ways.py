@@ -17,7 +17,7 @@ from parameterized import parameterized
 
 import mpls.keras
 import mpls.v1
-from mpls.core import calls, choices
+from mpls.core.fast import calls, choices
 from mpls.core.finite import all_finite
 from mpls.core.gradients import unscale_gradients
 

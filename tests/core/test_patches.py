@@ -26,7 +26,7 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls import upstream_saving
-from mpls.core import arrival
+from mpls.core.persistence import object_checkpoints
 from mpls.errors import SavedStateError
 from mpls.experimental import compiling
 from mpls.patches import ABSENT, Layer, WhileNeeded
@@ -271,7 +271,7 @@ class LifetimeTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         # What other tests have left behind counts no more, and is not looked through again and again.
-        for needed in (arrival._watch, compiling._while_needed, *upstream_saving._saver_hooks.values()):
+        for needed in (object_checkpoints._watch, compiling._while_needed, *upstream_saving._saver_hooks.values()):
             needed.undo()
         gc.collect()
         gc.freeze()
@@ -328,7 +328,7 @@ class LifetimeTest(unittest.TestCase):
         with (
             tf.Graph().as_default(),
             v1.Session() as session,
-            mock.patch("mpls.core.savers.watching._feeds_for") as asked,
+            mock.patch("mpls.core.persistence.savers.watching._feeds_for") as asked,
         ):
             v1.get_variable("weight", initializer=1.0)
             session.run(v1.global_variables_initializer())
@@ -378,7 +378,7 @@ class LifetimeTest(unittest.TestCase):
             thread.join()
         self.assertEqual(wrong, [])
         self.assertEqual(self.patched(), set())
-        self.assertEqual(arrival._watch._count, 0)
+        self.assertEqual(object_checkpoints._watch._count, 0)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from parameterized import parameterized
 
 from mpls.core import dynamic
+from mpls.core.fast.select import select
 from mpls.core.rule import FLOAT32_MAX, ScaleState, UpdateRule, next_state
-from mpls.core.select import select
 
 INF, NAN = math.inf, math.nan
 MAX = float(np.finfo(np.float32).max)

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from parameterized import parameterized
 
-from mpls.core.branches import group
+from mpls.core.fast.branches import group
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
 from mpls.core.scaling import LossScaling, exceeds
 from mpls.core.step import scaled_step

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import mpls.core.abstract
 import mpls.core.dynamic
-import mpls.core.eager
+import mpls.core.fast.eager
 import mpls.core.finite
 import mpls.core.gradients
 import mpls.core.loss_scale
@@ -82,7 +82,7 @@ def _rule(**changes: Callable[[Any], Any]) -> Callable[[], list[Patch]]:
 
 
 def _in_all_modes(next_state: Any) -> list[Patch]:
-    return [(mpls.core.dynamic, "next_state", next_state), (mpls.core.eager, "next_state", next_state)]
+    return [(mpls.core.dynamic, "next_state", next_state), (mpls.core.fast.eager, "next_state", next_state)]
 
 
 def _state(change: Callable[[Any, Any, Any, Any, Any], Any]) -> Callable[[], list[Patch]]:

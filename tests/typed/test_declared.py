@@ -19,7 +19,7 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.keras
 import mpls.v1
-from mpls.core.restoring import Restorable
+from mpls.core.persistence.restoring import Restorable
 from mpls.keras.members import Members
 
 legacy = tf_keras.optimizers.legacy

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from mpls.core.arrival import Node, is_bare, require_valid_state, watch_attached
 from mpls.core.dialect import Dialect, of_block, set_block
 from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
-from mpls.core.restoring import Restorable
+from mpls.core.persistence.object_checkpoints import Node, is_bare, require_valid_state, watch_attached
+from mpls.core.persistence.restoring import Restorable
 from mpls.errors import ArgumentValueError, error_text
 from mpls.keras.callers import H5_WEIGHTS_WRITER, is_asked_for_file
 from mpls.keras.families import is_own, public_class

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.choices import run_at_once, runs_in_one_call
+from mpls.core.fast.choices import run_at_once, runs_in_one_call
 from mpls.upstream import kinds_of, quick_call
 
 # To trace a function takes as long as dozens of steps without it: it has to be worth it.

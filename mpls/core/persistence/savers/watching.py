@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mpls.core.arrival import warn_of_fresh_scale
 from mpls.core.loss_scale import is_dynamic
-from mpls.core.savers.filling import Entry, Filling, fill
-from mpls.core.savers.finding import find_keys
-from mpls.core.savers.graph_state import GraphState, loss_scale_variables, note_optimizer, state_of
-from mpls.core.savers.numbers import Number, names_of_numbers, numbers_in
+from mpls.core.persistence.object_checkpoints import warn_of_fresh_scale
+from mpls.core.persistence.savers.filling import Entry, Filling, fill
+from mpls.core.persistence.savers.finding import find_keys
+from mpls.core.persistence.savers.graph_state import GraphState, loss_scale_variables, note_optimizer, state_of
+from mpls.core.persistence.savers.numbers import Number, names_of_numbers, numbers_in
 from mpls.upstream_saving import hook_savers, object_keys_by_name, saved_also_as
 
 __all__ = ["watch_savers"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mpls.core.savers.graph_state import GraphState
-from mpls.core.savers.numbers import Number
+from mpls.core.persistence.savers.graph_state import GraphState
+from mpls.core.persistence.savers.numbers import Number
 
 __all__ = ["Entry", "Filling", "fill"]
 

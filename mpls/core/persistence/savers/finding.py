@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from mpls.core.savers.graph_state import GraphState, Step
+from mpls.core.persistence.savers.graph_state import GraphState, Step
 from mpls.errors import SavedStateError
 from mpls.formats.validity import ANCHOR
 

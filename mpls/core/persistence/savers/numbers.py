@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mpls.core.arrival import read_value
 from mpls.core.loss_scale import is_dynamic
-from mpls.core.savers.graph_state import GraphState, loss_scale_variables
+from mpls.core.persistence.object_checkpoints import read_value
+from mpls.core.persistence.savers.graph_state import GraphState, loss_scale_variables
 from mpls.formats.validity import check_good_steps, check_scale
 
 __all__ = ["Number", "names_of_numbers", "numbers_in"]

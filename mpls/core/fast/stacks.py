@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.choices import uses_plain_ways
+from mpls.core.fast.choices import uses_plain_ways
 
 # Copying more than that takes longer than the ops that it saves; in eager mode, each is called from Python.
 MOST_ELEMENTS_IN_GRAPHS = 512
@@ -15,7 +15,7 @@ MOST_ELEMENTS_IN_EAGER_MODE = 4096
 _FEWEST_TENSORS = 4
 
 
-class Packs:
+class Stacks:
     """Dense tensors, the small ones among them that have dtype, shape and device in common stacked.
 
     Args:
@@ -35,18 +35,18 @@ class Packs:
             for places in self._places
         ]
 
-    def unpacked(self, results: list[Any]) -> list[Any]:
+    def unstacked(self, results: list[Any]) -> list[Any]:
         """Return what became of each tensor.
 
         Args:
             results: what became of each of `self.tensors`, of the same shapes.
         """
-        unpacked: list[Any] = [None] * self._count
+        unstacked: list[Any] = [None] * self._count
         for places, result in zip(self._places, results, strict=True):
             parts = [result] if len(places) == 1 else tf.raw_ops.Unpack(value=result, num=len(places), axis=0)
             for place, part in zip(places, parts, strict=True):
-                unpacked[place] = part
-        return unpacked
+                unstacked[place] = part
+        return unstacked
 
 
 def _grouped(tensors: list[Any]) -> list[list[int]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.choices import runs_branches_whole
+from mpls.core.fast.choices import runs_branches_whole
 from mpls.flags import Flag
 from mpls.upstream import conditional_of, devices_in, first_control_flow_conditional, keep_branches_whole
 

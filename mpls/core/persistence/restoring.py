@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from mpls.core import loss_scale as loss_scales
-from mpls.core.arrival import Node, examine, examine_slot, refuse_other_family, require_valid_state, warn_of_fresh_scale
+from mpls.core.persistence.object_checkpoints import (
+    Node,
+    examine,
+    examine_slot,
+    refuse_other_family,
+    require_valid_state,
+    warn_of_fresh_scale,
+)
 from mpls.errors import ArgumentTypeError
 from mpls.upstream import graph_key
 

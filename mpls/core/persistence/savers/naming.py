@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import tensorflow as tf
 
-from mpls.core.savers.graph_state import GraphState, Step, state_of
+from mpls.core.persistence.savers.graph_state import GraphState, Step, state_of
 
 __all__ = ["StepNames"]
 
