@@ -35,9 +35,9 @@ def lint(session: nox.Session) -> None:
     ids=list(MATRIX),
 )
 def tests(session: nox.Session, tensorflow: str) -> None:
-    """Run all but the long tests on one TensorFlow; arguments after `--` go to pytest."""
+    """Run all but the long tests, the matrix among them, on one TensorFlow; arguments after `--` go to pytest."""
     session.install(".[test]", f"tensorflow=={tensorflow}.*", f"tf-keras=={tensorflow}.*")
-    session.run("pytest", "-n", "2", "--dist", "loadfile", "-m", "programs or not programs", *session.posargs)
+    session.run("pytest", "-n", "2", "--dist", "loadfile", "-m", "not long", *session.posargs)
 
 
 @nox.session

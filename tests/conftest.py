@@ -48,7 +48,7 @@ def only_what_is_new_is_collected() -> Iterator[None]:
     gc.unfreeze()
 
 
-_ASKED_FOR = ("long", "matrix", "programs")
+_ASKED_FOR = {"long", "matrix", "programs"}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -59,11 +59,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if "gpu" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="needs a GPU, and TensorFlow sees none"))
     _mark_all_but_pairs(items)
-    expression = config.getoption("-m") or ""
-    left_out = {mark for mark in _ASKED_FOR if mark not in expression}
+    # An expression says by itself what runs.
+    if config.getoption("-m"):
+        return
     # A test that has been named runs, whatever it costs.
     named = [argument.partition("[")[0] for argument in config.args if "::" in argument]
-    is_left_out = [bool(left_out & item.keywords.keys()) and not _is_named(item, named) for item in items]
+    is_left_out = [bool(_ASKED_FOR & item.keywords.keys()) and not _is_named(item, named) for item in items]
     config.hook.pytest_deselected(items=list(itertools.compress(items, is_left_out)))
     items[:] = [item for item, is_out in zip(items, is_left_out, strict=True) if not is_out]
 

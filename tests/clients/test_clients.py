@@ -1,6 +1,6 @@
 """Programs as people wrote them, unmodified, by `mpls run`, beside what the release of their time printed.
 
-Each run is an interpreter of its own. A usual run takes each program once; `-m long` takes the other releases, and the
+Each run is an interpreter of its own. `-m programs` takes each program once; `-m long` takes the other releases, and the
 other generation of Keras.
 """
 

@@ -1,0 +1,74 @@
+"""What the default run has: each pair of values of a cross product, and what finds each planted fault."""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+PRODUCT = list(itertools.product("abc", range(4), (None, "x")))
+
+
+@pytest.fixture
+def covering(pytestconfig: pytest.Config) -> Callable[..., set[tuple[Any, ...]]]:
+    return pytestconfig.pluginmanager.get_plugin(str(TESTS / "conftest.py")).covering
+
+
+def combinations(cases: Any, size: int) -> set[Any]:
+    return {each for case in cases for each in itertools.combinations(enumerate(case), size)}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_all_values_meet_in_few_cases(covering: Any, size: int) -> None:
+    chosen = covering(PRODUCT, size)
+    assert chosen <= set(PRODUCT)
+    assert combinations(chosen, size) == combinations(PRODUCT, size)
+    assert len(chosen) <= {1: 4, 2: 13, 3: 24}[size]
+
+
+def test_labels_make_no_pairs(covering: Any) -> None:
+    labelled = [(f"case {index}", *case) for index, case in enumerate(PRODUCT)]
+    assert {case[1:] for case in covering(labelled)} == covering(PRODUCT)
+
+
+def test_a_table_without_a_repeated_value_is_whole(covering: Any) -> None:
+    table = [("a", 1), ("b", 2), ("c", 3)]
+    assert covering(table) == set(table)
+
+
+def test_what_is_given_counts(covering: Any) -> None:
+    given = {("a", 0, None), ("b", 1, "x")}
+    chosen = covering(PRODUCT, 1, given)
+    assert given <= chosen
+    assert len(chosen) == 4
+
+
+def collected(*options: str) -> set[str]:
+    suite = TESTS / "conformance" / "test_conformance.py"
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", str(suite), *options]
+    done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False)
+    found = {line.partition("::")[2] for line in done.stdout.splitlines() if "::Test_" in line}
+    assert found, done.stderr
+    return found
+
+
+@pytest.mark.matrix
+def test_the_default_run_has_what_finds_each_planted_fault() -> None:
+    from .faults import FAULTS
+
+    needed = {f"Test_{cell}::test_{test}" for fault in FAULTS for cell, test in fault.tests}
+    assert needed - collected() == set()
+
+
+@pytest.mark.matrix
+def test_the_default_run_and_the_matrix_are_all() -> None:
+    default, matrix = collected(), collected("-m", "matrix")
+    assert default & matrix == set()
+    assert default | matrix == collected("-m", "not long")
+    assert len(default) < len(matrix) / 2
