@@ -88,8 +88,11 @@ def _mark_all_but_pairs(items: list[pytest.Item]) -> None:
                 given.setdefault(product, set()).add(values)
     for product, cases in products.items():
         chosen = covering(list(cases), sizes[product], given.get(product, set()))
-        for item in itertools.chain.from_iterable(cases[values] for values in cases.keys() - chosen):
-            item.add_marker("matrix")
+        for values, alike in cases.items():
+            # Tests of a module that have the same values share what they build; of a test's cases, one is enough.
+            is_shared = "of" in alike[0].get_closest_marker("pairwise").kwargs
+            for item in alike if values not in chosen else [] if is_shared else alike[1:]:
+                item.add_marker("matrix")
 
 
 def _never(item: pytest.Item) -> bool:

@@ -245,6 +245,7 @@ class TestCross:
             v1.train.Saver().restore(session, path)
             assert_goes_on(made, session, states)
 
+    @pytest.mark.matrix
     def test_with_another_number_of_conditionals(self) -> None:
         spec = Spec("SGD", scopes=("", "", "a"), is_shared=True)
         path, states = saved_by(native, spec._replace(conditionals=2), self.folder)
@@ -324,6 +325,7 @@ class TestKindsOfSavers:
                         assert value == expected[key], (kind.__name__, key)
 
     @parameterized.expand([("native",), ("public",)])
+    @pytest.mark.matrix
     def test_parts_of_a_file_are_those_of_the_optimizer(self, writer: str) -> None:
         # With the second control flow, what the first optimizer there is called is what the second is called here.
         spec = Spec("Adam", scopes=("train", ""), second=True, is_shared=True)

@@ -78,6 +78,7 @@ class RecordedModelsTest(unittest.TestCase):
             np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=tolerance, atol=tolerance)
 
     @parameterized.expand(MODELS)
+    @pytest.mark.pairwise(by=lambda name, path, expected: (path.suffix, expected["info"]["oracle"]), size=1)
     def test_loads_with_all_that_the_file_holds(self, name: str, path: pathlib.Path, expected: Any) -> None:
         state, flavour = expected["state"], name.rpartition(".")[2]
         require_release_of(expected, keras if flavour == "k3" else tf_keras)
@@ -187,6 +188,7 @@ class Keras3Test(TemporaryFolderTestCase):
             ("by_name", lambda: "adam"),
         ]
     )
+    @pytest.mark.matrix
     def test_a_model_that_compile_had_wrapped_by_itself(self, name: str, optimizer: Any) -> None:
         """`compile` writes down the bare optimizer, and `save` the variables of the wrapper around it."""
         model, path = self.auto_wrapped(optimizer()), self.folder / "model.keras"

@@ -105,6 +105,7 @@ def saved_by(wrap: Callable[[Any, Any], Any], path: pathlib.Path, *scopes: str, 
 
 class TestSaver:
     @parameterized.expand([(each, v2) for each in SCALED for v2 in (False, True)], name_func=named)
+    @pytest.mark.pairwise(by=lambda artefact, v2: (artefact.id, (artefact.run, v2)), size=1)
     def test_restores_what_any_release_wrote(self, artefact: Artefact, v2: bool) -> None:
         with graph(v2=v2):
             training = graph_training_of(artefact)
@@ -155,7 +156,7 @@ class TestNamesOfPowers:
         ],
         name_func=named,
     )
-    @pytest.mark.pairwise
+    @pytest.mark.pairwise(size=1)
     def test_are_found_in_what_anybody_wrote(self, who: str, v2: bool, scopes: tuple[str, ...], count: int) -> None:
         path, expected = saved_by(globals()[who], self.folder, *scopes, v2=v2, conditionals=count)
         for read_v2 in (False, True):
@@ -172,6 +173,7 @@ class TestNamesOfPowers:
     @parameterized.expand(
         [(v2, scopes, conditionals) for v2 in (False, True) for scopes, conditionals in LAYOUTS], name_func=named
     )
+    @pytest.mark.pairwise(size=1)
     def test_are_written_as_both_readers_want_them(self, v2: bool, scopes: tuple[str, ...], conditionals: int) -> None:
         path, expected = saved_by(ours, self.folder, *scopes, v2=v2, conditionals=conditionals)
         for wrap in (native, bare):

@@ -1,7 +1,7 @@
 """Programs as people wrote them, unmodified, by `mpls run`, beside what the release of their time printed.
 
-Each run is an interpreter of its own. `-m programs` takes each program once; `-m long` takes the other releases, and the
-other generation of Keras.
+Each run is an interpreter of its own. `-m programs` takes each program once; `-m long` takes the other releases, and
+the other generation of Keras.
 """
 
 from __future__ import annotations

@@ -321,6 +321,7 @@ class RecordedFitsTest(unittest.TestCase):
         assert not isinstance(model.optimizer.inner_optimizer, keras.optimizers.LossScaleOptimizer)
 
     @parameterized.expand([("C.fit.auto_wrap",), ("C.fit.bad_batch",), (REPLICA_1,), (TOO_BIG,)], name_func=named)
+    @pytest.mark.matrix
     def test_keras_own_wrapper_still_does(self, case_id: str) -> None:
         result, model = fit(case_id, NATIVE)
         check_fit(result, recorded_as(RECORDED[case_id], RELEASE))
