@@ -80,14 +80,18 @@ def _mark_all_but_pairs(items: list[pytest.Item]) -> None:
     sizes: dict[str, int] = {}
     for item in items:
         mark = item.get_closest_marker("pairwise")
-        if mark is not None:
-            product, values = _product_and_values(item, **mark.kwargs)
+        if mark is None:
+            continue
+        product, values = _product_and_values(item, **mark.kwargs)
+        is_always_run = mark.kwargs.get("always", _never)(item)
+        sizes[product] = mark.kwargs.get("size", 2)
+        if values is not None:
             products.setdefault(product, {}).setdefault(values, []).append(item)
-            sizes[product] = mark.kwargs.get("size", 2)
-            if mark.kwargs.get("always", _never)(item):
-                given.setdefault(product, set()).add(values)
+            given.setdefault(product, set()).update([values] if is_always_run else [])
+        elif not is_always_run:
+            item.add_marker("matrix")
     for product, cases in products.items():
-        chosen = covering(list(cases), sizes[product], given.get(product, set()))
+        chosen = covering(list(cases), sizes[product], given[product])
         for values, alike in cases.items():
             # Tests of a module that have the same values share what they build; of a test's cases, one is enough.
             is_shared = "of" in alike[0].get_closest_marker("pairwise").kwargs
@@ -102,16 +106,16 @@ def _never(item: pytest.Item) -> bool:
 def _product_and_values(
     item: pytest.Item,
     by: Callable[..., tuple[Any, ...]] | None = None,
-    of: Callable[[pytest.Item], tuple[Any, ...]] | None = None,
+    of: Callable[[pytest.Item], tuple[Any, ...] | None] | None = None,
     always: Callable[[pytest.Item], bool] = _never,
     size: int = 2,
-) -> tuple[str, tuple[Any, ...]]:
-    """Return the name of the cross product that a test is of, and the values that meet in it.
+) -> tuple[str, tuple[Any, ...] | None]:
+    """Return the name of the cross product that a test is of, and the values that meet in it, None if it has none.
 
     Args:
         item: the test.
         by: gets the arguments of a case of a parameterized test, and returns the values; else those are the values.
-        of: gets a test, and returns the values; the tests of a module are one product then.
+        of: gets a test, and returns the values, or None; the tests of a module are one product then.
         always: gets a test, and returns whether it always runs.
         size: 2 if each pair of values is to meet, 1 if each value is to be there.
     """

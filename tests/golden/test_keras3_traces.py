@@ -307,6 +307,7 @@ REPLICA_1, TOO_BIG = "C.fit.strategy_bad_batch_replica1", "C.x.fit.sgd_float32_b
 
 class RecordedFitsTest(unittest.TestCase):
     @parameterized.expand([entry for entry in FITS if entry[0] not in (REPLICA_1, TOO_BIG)], name_func=named)
+    @pytest.mark.pairwise(by=lambda case_id: (case_id.split(".")[2].split("_")[0],), size=1)
     def test_it_trains_as_recorded(self, case_id: str) -> None:
         expected = recorded_as(RECORDED[case_id], RELEASE)
         if replay.is_error(expected):

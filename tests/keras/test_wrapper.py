@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -417,6 +418,7 @@ class InnerFeaturesTest(unittest.TestCase):
             ("new_adafactor", lambda: NEW.Adafactor(0.5)),
         ]
     )
+    @pytest.mark.pairwise(size=1)
     def test_it_trains_as_the_bare_optimizer(self, name: str, make: Callable[[], Any]) -> None:
         finals = []
         for wrap in (lambda inner: inner, lambda inner: Ours(inner, initial_scale=256, dynamic_growth_steps=2)):

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import tempfile
 import unittest
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tests.saved.mutations.sources import Sources, sources
 from tests.saved.mutations.values import Mutator
 
 SAMPLE = 300
+ACTIONS = ("inspect", "load_model", "convert_state", "from_config")
 ALL = 20_000
 # A run of many reports no more.
 SHOWN = 25
@@ -31,7 +33,7 @@ needs_watch = unittest.skipUnless(watching.IS_SUPPORTED, watching.WHY_NOT)
 
 
 class FuzzTest(unittest.TestCase):
-    def _check(self, chosen: list[tuple[str, int]], few: bool) -> None:
+    def _check(self, chosen: list[tuple[str, int]], few: bool, actions: Sequence[str] = ACTIONS) -> None:
         results = run(chosen, few)
         failures = results.failures
         if failures:
@@ -40,12 +42,14 @@ class FuzzTest(unittest.TestCase):
                 f"{len(failures)} of {len(chosen)} cases, of which {min(len(failures), SHOWN)} follow:\n\n{shown}"
             )
         # Neither does everything pass, nor nothing.
-        for action in ("inspect", "load_model", "convert_state", "from_config"):
+        for action in actions:
             share = results.share(action)
             self.assertTrue(0.04 < share < 0.9, f"{action} read {share:.0%} of the files")
 
-    def test_sample(self) -> None:
-        self._check(cases.spread(SAMPLE), few=True)
+    @parameterized.expand([("inspect", True), ("frameworks", False)])
+    def test_sample(self, name: str, is_inspected: bool) -> None:
+        sample = [each for each in cases.spread(SAMPLE) if each[0].startswith("inspect/") is is_inspected]
+        self._check(sample, few=True, actions=ACTIONS[:1] if is_inspected else ACTIONS[1:])
 
     @pytest.mark.long
     def test_many(self) -> None:
