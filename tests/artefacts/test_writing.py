@@ -274,6 +274,7 @@ while True:
 
 
 class AtomicSavingTest(TemporaryFolderTestCase):
+    @pytest.mark.matrix
     def test_what_is_there_is_replaced_and_nothing_else_is_left(self) -> None:
         for name, family, suffix in CASES:
             with self.subTest(name=name), quiet_about_h5():

@@ -37,6 +37,7 @@ class OneReplicaOverflowsTest(unittest.TestCase):
         list(itertools.product((LEGACY, NEW), (INF, NAN))),
         name_func=by_name,
     )
+    @pytest.mark.pairwise(size=1)
     def test_tf_keras_without_aggregation(self, family: Family, bad: float) -> None:
         native = Slope(family, family.native, mirrored(), Summing.NOBODY)
         first, second = native.step(1.0, bad)
@@ -56,6 +57,7 @@ class OneReplicaOverflowsTest(unittest.TestCase):
         list(itertools.product((KERAS_3, KERAS_3_STYLE), (INF, NAN))),
         name_func=by_name,
     )
+    @pytest.mark.pairwise(size=1)
     def test_keras_3(self, family: Family, bad: float) -> None:
         native = Slope(KERAS_3_STYLE, KERAS_3_STYLE.native, mirrored())
         self.assertFalse(any(map(tf.math.is_finite, native.step(1.0, bad))))

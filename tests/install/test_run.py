@@ -10,6 +10,7 @@ import tempfile
 import textwrap
 import unittest
 
+import pytest
 from parameterized import parameterized
 
 import mpls
@@ -237,6 +238,7 @@ class NamesTest(unittest.TestCase):
     """Fresh interpreters, since what TensorFlow is depends on who imports it first."""
 
     @parameterized.expand([("keras_3", "0"), ("keras_2", "1")])
+    @pytest.mark.programs
     def test_each_form_of_import_works(self, name: str, use_legacy: str) -> None:
         with Programs(program=IMPORTS) as programs:
             process = programs.run("-m", "mpls", "run", "program.py", TF_USE_LEGACY_KERAS=use_legacy)

@@ -43,9 +43,13 @@ def tearDownModule() -> None:
 def results(backend: str) -> dict[str, Any]:
     """Run all jobs in a process with a backend; return what each found, or how it failed."""
     # In this order: the program on JAX loads what the one on TensorFlow saves.
-    jobs = {"tensorflow": [], "jax": [], "numpy": ["construction", "beside_tf_keras"]}[backend]
     if backend == "jax":
         results("tensorflow")
+    return run_jobs(backend, *{"tensorflow": (), "jax": (), "numpy": ("construction", "beside_tf_keras")}[backend])
+
+
+def run_jobs(backend: str, *jobs: str) -> dict[str, Any]:
+    """Run jobs in a process with a backend; all if none is named."""
     path = os.pathsep.join([str(pathlib.Path(mpls.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(FOLDER), *jobs],
@@ -174,6 +178,15 @@ BY_HAND = [
 
 
 @needs_jax
+class DefaultTest(unittest.TestCase):
+    def test_few_jobs_are_as_worked_out_by_hand(self) -> None:
+        expected = {job: found for job, found in BY_HAND if job in ("dynamic_steps", "scaled_losses")}
+        jobs = run_jobs("jax", *expected)
+        self.assertEqual({job: result.get("found", result) for job, result in jobs.items()}, expected)
+
+
+@needs_jax
+@pytest.mark.programs
 class RuleTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{job}_{backend}", job, backend, expected) for job, expected in BY_HAND for backend in ("jax", "tensorflow")]
@@ -181,7 +194,6 @@ class RuleTest(unittest.TestCase):
     def test_it_is_as_worked_out_by_hand(self, name: str, job: str, backend: str, expected: Any) -> None:
         self.assertEqual(found_by(job, backend), expected)
 
-    @pytest.mark.matrix
     def test_a_model_trains_as_on_tensorflow(self) -> None:
         steps = found_by("adam_steps", "jax")
         scales = [64.0, 64.0, 32.0, 32.0, 32.0, 64.0, 32.0, 16.0, 16.0, 16.0]
@@ -202,6 +214,7 @@ class RuleTest(unittest.TestCase):
 
 
 @needs_jax
+@pytest.mark.programs
 class CallsTest(unittest.TestCase):
     def test_missing_gradients(self) -> None:
         for backend in ("jax", "tensorflow"):
@@ -257,6 +270,7 @@ class CallsTest(unittest.TestCase):
 
 
 @needs_jax
+@pytest.mark.programs
 class FitTest(unittest.TestCase):
     def test_fit_under_mixed_float16(self) -> None:
         found = found_by("fits", "jax")
@@ -298,6 +312,7 @@ class FitTest(unittest.TestCase):
 
 
 @needs_jax
+@pytest.mark.programs
 class FilesTest(unittest.TestCase):
     @parameterized.expand([("dynamic", [64.0, 0, 3]), ("fixed", [128.0, None, 4])])
     def test_a_model_that_was_saved_goes_on(self, kind: str, expected: list[Any]) -> None:
@@ -326,11 +341,10 @@ class FilesTest(unittest.TestCase):
         self.assertEqual([variable.numpy().tolist() for variable in optimizer.variables], saved["variables"])
 
 
-@needs_jax
+@pytest.mark.programs
 class OtherBackendsTest(unittest.TestCase):
     """Keras itself needs jax for its NumPy backend."""
 
-    @pytest.mark.matrix
     def test_numpy_is_refused_before_anything_is_created(self) -> None:
         found = found_by("construction", "numpy")
         for kind in ("dynamic", "fixed"):

@@ -212,6 +212,7 @@ class CompiledTest(unittest.TestCase):
     """What XLA makes of a step."""
 
     @parameterized.expand([("v1",), ("legacy",), ("new",), ("keras3",)])
+    @pytest.mark.pairwise(size=1)
     def test_is_one_program_that_reads_each_gradient_once_to_decide(self, family: str) -> None:
         variables = 3
         training = load("steps").Training(load("cells").Cell(family, "xla", variables, 10_000), "mpls")
