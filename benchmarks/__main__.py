@@ -10,7 +10,7 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 import tensorflow as tf
 
-from benchmarks import report
+from benchmarks import ablation, report
+from benchmarks.ablation import ModelCell
 from benchmarks.cells import Cell, counted, grid
 from benchmarks.costs import DTYPES, SIZES, costs_of, measure_costs
 from benchmarks.counting import count
-from benchmarks.models import MODELS, model_step
+from benchmarks.models import MODELS, ModelStep
 from benchmarks.steps import FLOOR, candidates_of, trainings
 from benchmarks.timing import Samples, measure, pooled
 
@@ -40,6 +41,13 @@ def _command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.set_defaults(kind="usual")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
     parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="steps by name, as 'v1/session/*'")
+    parser.add_argument(
+        "--ablate",
+        nargs="*",
+        metavar="WAY",
+        help="measure only what each quick way saves of a model's training step, or one of them; --only names steps as "
+        "'v1/session/perceptron'",
+    )
     parser.add_argument("--seconds", type=float, help="how long to measure each kind of step")
     parser.add_argument(
         "--builds", type=int, choices=range(1, 10), metavar="N", help="how often to build it anew in that time"
@@ -105,8 +113,17 @@ def _models(families: list[str], seconds: float) -> Iterator[Row]:
     _print_line(report.HEADER)
     for family in families:
         for name in MODELS:
-            steps = {each: model_step(name, family, each) for each in candidates_of(Cell(family, "function", 1, 1))}
+            steps = {each: ModelStep(name, family, each).step for each in candidates_of(Cell(family, "function", 1, 1))}
             yield _step_row(f"{family}/function/{name}", measure(steps, 4 * seconds))
+
+
+def _ablation(cells: dict[ModelCell, list[str]], seconds: float, builds: int) -> Iterator[Row]:
+    print("\nWhat each quick way saves of a training step, in % of the step without it:")
+    _print_line(ablation.HEADER)
+    for cell, ways in cells.items():
+        for row in ablation.ablate(cell, ways, seconds, builds):
+            _print_line(ablation.line_of(row))
+            yield row
 
 
 def _step_row(name: str, samples: Samples) -> Row:
@@ -142,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the status to exit with."""
     options = _command_line(arguments)
     cells, to_count = _matching(grid(options.kind), options.only), _matching(counted(options.kind), options.only)
-    if not cells and not to_count:
+    if options.ablate is None and not cells and not to_count:
         print("--only: no step has such a name. One is v1/session/100x100/float32/dynamic", file=sys.stderr)
         return 2
     seconds = options.seconds or SECONDS[options.kind]
@@ -154,7 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.simplefilter("ignore")
     tf.get_logger().setLevel("ERROR")
     families = list(dict.fromkeys(cell.family for cell in cells))
-    parts = {
+    parts: dict[str, Callable[[], Iterator[Row]]] = {
+        "ablation": lambda: _ablation(ablation.ways_in(options.ablate, options.only), seconds, builds),
         "costs": lambda: _costs(options.kind, seconds, builds, threads),
         "steps": lambda: _steps(cells, seconds, builds),
         "models": lambda: _models(families, seconds),
@@ -163,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.time()
     results: dict[str, Any] = {"command": " ".join(sys.argv), "machine": report.machine(threads), "seconds": 0.0}
     print(results["machine"])
-    for part in (part for part in PARTS if part in options.parts):
+    for part in ["ablation"] if options.ablate is not None else [part for part in PARTS if part in options.parts]:
         rows = results[part] = []
         for row in parts[part]():
             rows.append(row)

@@ -64,7 +64,7 @@ class Training:
         with contextlib.ExitStack() as stack:
             if self.graph is not None:
                 stack.enter_context(self.graph.as_default())
-            self._strategy = _two_replicas() if cell.replicas > 1 else None
+            self._strategy = two_replicas() if cell.replicas > 1 else None
             if self._strategy is not None:
                 # It creates the variables of the graph that is the default one here.
                 stack.enter_context(self._strategy.scope())
@@ -155,7 +155,8 @@ class Training:
                 tf.raw_ops.AssignVariableOp(resource=each.handle, value=tf.zeros([], each.dtype))
 
 
-def _two_replicas() -> Any:
+def two_replicas() -> Any:
+    """Return a strategy of two replicas, on two logical processors."""
     # The collective ops of one strategy are not to meet those of another, which sums other shapes.
     tf.distribute.MirroredStrategy._collective_key_base += 10_000
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])

@@ -6,7 +6,8 @@ import gc
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,9 +23,11 @@ class Samples:
     Attributes:
         seconds: by candidate, an array with a row for each time that the candidates were built and a column for each
             round; in a round every candidate has been measured, in an order of its own.
+        cpu_seconds: the same, of the time that all processors together spent on it.
     """
 
     seconds: Mapping[str, np.ndarray]
+    cpu_seconds: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def median(self, name: str) -> float:
         """Return the median time of a candidate, in seconds."""
@@ -57,22 +60,31 @@ class Samples:
         return float(np.median(ours) / np.median(theirs)), float(low), float(high)
 
 
-def measure(candidates: Mapping[str, Callable[[], object]], seconds: float, max_rounds: int = 60) -> Samples:
+def measure(
+    candidates: Mapping[str, Callable[[], object]],
+    seconds: float,
+    max_rounds: int = 60,
+    contexts: Mapping[str, Callable[[], AbstractContextManager[None]]] | None = None,
+) -> Samples:
     """Call the candidates alternately, in a new order each round.
 
     Args:
         candidates: what to call, by name; a call returns when its work is done.
         seconds: about how long to go on; there are at least five rounds.
         max_rounds: the largest number of rounds.
+        contexts: by name, makes the context in which a candidate is called; to enter it counts for nobody.
     """
+    made = contexts or dict.fromkeys(candidates, nullcontext)
     calls = {}
     expected = 0.0
     for name, candidate in candidates.items():
-        once = _time(candidate, _WARM_UP_CALLS) and _time(candidate, 2)
+        with made[name]():
+            _time(candidate, _WARM_UP_CALLS)
+            once, _ = _time(candidate, 2)
         calls[name] = max(1, round(_SAMPLE_SECONDS / once))
         expected += once * calls[name]
     rounds = min(max_rounds, max(5, int(seconds / expected)))
-    taken: dict[str, list[float]] = {name: [] for name in candidates}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in candidates}
     order = list(candidates)
     shuffled = random.Random(1)
     gc.collect()
@@ -81,10 +93,11 @@ def measure(candidates: Mapping[str, Callable[[], object]], seconds: float, max_
         for _ in range(rounds):
             shuffled.shuffle(order)
             for name in order:
-                taken[name].append(_time(candidates[name], calls[name]))
+                with made[name]():
+                    taken[name].append(_time(candidates[name], calls[name]))
     finally:
         gc.enable()
-    return Samples({name: np.array([values]) for name, values in taken.items()})
+    return Samples(*({name: np.array([[each[clock] for each in taken[name]]]) for name in taken} for clock in (0, 1)))
 
 
 def pooled(samples: Sequence[Samples]) -> Samples:
@@ -92,14 +105,18 @@ def pooled(samples: Sequence[Samples]) -> Samples:
 
     Where its memory happens to lie makes as much of a difference as there is between candidates.
     """
-    rounds = min(each.seconds[name].shape[1] for each in samples for name in each.seconds)
-    return Samples(
-        {name: np.concatenate([each.seconds[name][:, :rounds] for each in samples]) for name in samples[0].seconds}
-    )
+    clocks = []
+    for clock in ("seconds", "cpu_seconds"):
+        measured = [getattr(each, clock) for each in samples]
+        rounds = min((each[name].shape[1] for each in measured for name in each), default=0)
+        clocks.append({name: np.concatenate([each[name][:, :rounds] for each in measured]) for name in measured[0]})
+    return Samples(*clocks)
 
 
-def _time(candidate: Callable[[], object], calls: int) -> float:
-    start = time.perf_counter()
+def _time(candidate: Callable[[], object], calls: int) -> tuple[float, float]:
+    """Return seconds for each call, by the clock and by that of all processors together."""
+    start, cpu_start = time.perf_counter(), time.process_time()
     for _ in range(calls):
         candidate()
-    return (time.perf_counter() - start) / calls
+    cpu_end, end = time.process_time(), time.perf_counter()
+    return (end - start) / calls, (cpu_end - cpu_start) / calls

@@ -24,21 +24,21 @@ class _StateBefore:
     """What there was before an installation, beside the names."""
 
     def __init__(self) -> None:
-        from mpls.core import dialect
+        from mpls.core import releases
 
         self.replaced: Installation | None = None
         self._rewrite = _rewrite_state()
-        self._of_block = dialect.of_block()
+        self._of_block = releases.of_block()
 
     def enter_block(self, as_of: str | None) -> None:
-        from mpls.core import dialect
+        from mpls.core import releases
 
-        dialect.set_block(dialect.dialect_of(as_of))
+        releases.set_block(releases.behavior_of(as_of))
 
     def leave_block(self) -> None:
-        from mpls.core import dialect
+        from mpls.core import releases
 
-        dialect.set_block(self._of_block)
+        releases.set_block(self._of_block)
 
     def restore_rewrite(self) -> None:
         if _rewrite_state() == self._rewrite:
@@ -189,7 +189,7 @@ def install(
         >>> LossScaleOptimizer.__module__, len(installation.names) > 50, mpls.installed()
         ('mpls.experimental', True, None)
     """
-    from mpls.core import dialect
+    from mpls.core import releases
 
     flags = {
         "contrib": contrib,
@@ -202,7 +202,7 @@ def install(
             raise ArgumentTypeError(
                 error_text(f"install: {name}", "be a bool", value, f"install({name}=True)", "install")
             )
-    chosen = dialect.dialect_of(as_of)
+    chosen = releases.behavior_of(as_of)
     _state.modes.check(v1, keras, legacy_optimizers)
     names = tuple(name.path for name in NAMES if _is_put_back(name, contrib, replace_existing))
     with _state.lock:
@@ -217,7 +217,7 @@ def install(
             installation._state_before.replaced = _state.stack.pop()
         _state.stack.append(installation)
         _settle()
-        dialect.speak_in_block(chosen)
+        releases.use_in_block(chosen)
     return installation
 
 
@@ -233,7 +233,7 @@ def uninstall() -> None:
         >>> mpls.installed() is None
         True
     """
-    from mpls.core import dialect
+    from mpls.core import releases
 
     with _state.lock:
         if not _state.stack:
@@ -241,7 +241,7 @@ def uninstall() -> None:
             return
         while _state.stack:
             _state.stack.pop()._state_before.restore_rewrite()
-        dialect.speak_in_block(dialect.Dialect())
+        releases.use_in_block(releases.ReleaseBehavior())
         _settle()
 
 
@@ -257,11 +257,11 @@ def _settle(*, is_error_leaving: bool = False) -> None:
     Args:
         is_error_leaving: whether a block ends by an error, which is shown later.
     """
-    from mpls.core import dialect
+    from mpls.core import releases
 
     last = _state.stack[-1] if _state.stack else None
     lasting = [each for each in _state.stack if _state.lasts(each)]
-    dialect.speak(dialect.dialect_of(lasting[-1].as_of if lasting else None))
+    releases.use(releases.behavior_of(lasting[-1].as_of if lasting else None))
     _state.modes.choose(v1=last is not None and last.v1, keras=None if last is None else last.keras)
     wanted = None
     if last is not None:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 import mpls
-from mpls.core.dialect import dialect_of
+from mpls.core.releases import behavior_of
 from mpls.errors import ArgumentValueError
 from mpls.names import RELEASES
 
@@ -143,7 +143,7 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
 
 def _release(text: str) -> str:
     try:
-        dialect_of(text)
+        behavior_of(text)
     except ArgumentValueError:
         first, last = RELEASES[0], RELEASES[-1]
         raise argparse.ArgumentTypeError(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
 import tensorflow as tf
 
 from mpls.core.abstract import LossScale, recognition_base
+from mpls.core.fast import choices
 from mpls.core.fast.branches import group, one_of
-from mpls.core.fast.choices import uses_plain_ways
 from mpls.core.fast.eager import read_eagerly, update_eagerly
 from mpls.core.fast.select import select
 from mpls.core.finite import all_finite
@@ -231,7 +231,7 @@ class DynamicLossScale(LossScale, _Base):
         """
         scale, good_steps = self._current_loss_scale, self._num_good_steps
         rule = UpdateRule(self._increment_period, self._multiplier)
-        if tf.executing_eagerly() and not tf.distribute.has_strategy():
+        if choices.updates_in_python():
             is_finite = bool(grads_finite)
             # What is read is what the next step of another thread has to see written.
             with self._lock:
@@ -246,7 +246,7 @@ class DynamicLossScale(LossScale, _Base):
             after = next_state(before, grads_finite, rule, select)
             return group(scale.assign(after.scale), good_steps.assign(after.good_steps))
 
-        if grads_finite is False or uses_plain_ways():
+        if grads_finite is False or choices.uses_plain_ways():
             return write_next()
         counts = only_counts(steps_before, rule)
         if grads_finite is not True:

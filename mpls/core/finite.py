@@ -8,15 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.fast import choices
 from mpls.core.fast.branches import value_of
 from mpls.core.fast.calls import OneCall
-from mpls.core.fast.choices import (
-    has_summary,
-    is_bounded_by_squares,
-    is_read_by_products,
-    is_read_by_sums,
-    is_small_alone,
-)
 from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import sparse_places, values_of
 
@@ -57,16 +51,16 @@ def _are_finite(tensors: list[Any], factor: int) -> Any:
     packed = Stacks(tensors).tensors
     if factor != 1:
         packed = [tensor * tf.cast(factor, tensor.dtype) for tensor in packed]
-    if is_small_alone(packed):
+    if choices.is_small_alone(packed):
         return _is_finite(packed[0])
-    summed, others = _split(packed, is_read_by_sums)
+    summed, others = _split(packed, choices.is_read_by_sums)
     checks = [_have_finite_sums(summed)] if summed else []
     return _all(checks + _looks(others))
 
 
 def _looks(tensors: list[Any]) -> list[Any]:
     """Return booleans that are all true if tensors are finite; none of them needs another look."""
-    with_summary, plain = _split(tensors, has_summary)
+    with_summary, plain = _split(tensors, choices.has_summary)
     damage = [_have_no_damage(_pieces(with_summary))] if with_summary else []
     return damage + [_is_finite(tensor) for tensor in plain]
 
@@ -83,7 +77,7 @@ def _have_finite_sums(tensors: list[Any]) -> Any:
 
 def _stay_finite(tensors: list[Any], factor: int) -> Any:
     """Return whether all elements are finite, multiplied by a factor too; without a product of what is large."""
-    large, others = _split(tensors, is_bounded_by_squares)
+    large, others = _split(tensors, choices.is_bounded_by_squares)
     if not large:
         return _are_finite(tensors, factor)
     # Of elements whose squares have a finite sum, none is near the largest number.
@@ -115,7 +109,7 @@ def _tensor(grad: Any) -> Any:
 
 def _is_finite(tensor: Any) -> Any:
     columns = tensor.shape[-1] if tensor.shape.rank else None
-    if columns is not None and columns in _COLUMNS and is_read_by_products(tensor):
+    if columns is not None and columns in _COLUMNS and choices.is_read_by_products(tensor):
         # A sum with anything in it that is not finite is not finite; the others are below the largest number.
         factor = tf.constant(2.0 ** -(columns.bit_length() + 1), tensor.dtype)
         tensor = tf.linalg.matvec(tf.reshape(tensor, [-1, columns]), tf.fill([columns], factor))

@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.fast import choices
 from mpls.core.fast.branches import value_of
 from mpls.core.fast.calls import OneCall
-from mpls.core.fast.choices import uses_plain_ways
 from mpls.core.fast.stacks import Stacks
 
 # float16 loses everything below 2**-24, and both lose bits of a scale that is no power of two.
@@ -117,7 +117,7 @@ def _unscale_all(tensors: list[Any], scale: Any, sparse: list[int]) -> list[Any]
     if not tensors:
         return []
     known = tf.get_static_value(scale)
-    is_exact = known is not None and _has_exact_reciprocal(known) and not uses_plain_ways()
+    is_exact = known is not None and _has_exact_reciprocal(known) and not choices.uses_plain_ways()
     if tf.executing_eagerly():
         return (_multiply_eagerly if is_exact else _divide_eagerly)([*tensors, scale], sparse)
     if known is not None:
@@ -169,7 +169,7 @@ def _multiply(tensors: list[Any], scale: Any) -> list[Any]:
 
 def _unscale_in_graph(tensors: list[Any], scale: Any) -> list[Any]:
     """Unscale tensors; large ones of half precision without a copy in float32, where the scale allows it."""
-    large = [] if uses_plain_ways() else [tensor for tensor in tensors if _is_large_half(tensor)]
+    large = [] if choices.uses_plain_ways() else [tensor for tensor in tensors if _is_large_half(tensor)]
     if not large:
         return _divide(tensors, scale)
     is_exact = _has_exact_reciprocal(scale)

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from mpls.core.fast import choices
 from mpls.core.fast.branches import group, one_of
-from mpls.core.fast.choices import needs_barriers
 from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import values_of, with_values
 from mpls.core.graph import behind_identities
@@ -131,7 +131,7 @@ def _pack(grads: list[Any], values: list[Any]) -> Callable[[], list[Any]]:
 
     def unpack() -> list[Any]:
         tensors = captured(stacks.tensors)
-        if tensors and needs_barriers():
+        if tensors and choices.needs_barriers():
             tensors[0] = hidden_from_xla(tensors[0])
         unstacked = iter(stacks.unstacked(tensors))
         return [None if grad is None else with_values(grad, next(unstacked)) for grad in grads]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal, SupportsFloat
 
 import mpls.keras
-from mpls.core import dialect
 from mpls.core import loss_scale as loss_scales
+from mpls.core import releases
 from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
 from mpls.keras.arguments import check_settings, is_translatable, translate_loss_scale, translated
@@ -70,7 +70,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         self, optimizer: Any, loss_scale: LossScale | SupportsFloat | Literal["dynamic"] | dict[str, Any]
     ) -> None:
         given: Any = loss_scales.deserialize(loss_scale) if isinstance(loss_scale, dict) else loss_scale
-        if dialect.current().has_loss_scale_objects:
+        if releases.current().has_loss_scale_objects:
             given = _object(given)
             self._wrap_with_object(optimizer, given)
             is_replaceable = isinstance(given, str) or is_translatable(given)
@@ -93,7 +93,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         optimizer = cls.__new__(cls)
         known = {key: value for key, value in settings.items() if key != "loss_scale"}
         refuse_unknown_keys(mpls.keras.LossScaleOptimizer.__init__, known)
-        if dialect.current().has_loss_scale_objects:
+        if releases.current().has_loss_scale_objects:
             if known.keys() - {"name"}:
                 names = ("dynamic", "initial_scale", "dynamic_growth_steps")
                 check_settings(*(known.get(name, name == "dynamic" or None) for name in names))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, TypeVar
 import tensorflow as tf
 
 import mpls.keras
-from mpls.core import dialect
 from mpls.core import loss_scale as loss_scales
+from mpls.core import releases
 from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, error_text
 from mpls.experimental.compiling import patch_compile
@@ -76,7 +76,7 @@ class Policy(mpls.keras.Policy):
         if self._is_default:
             loss_scale = "dynamic" if name == "mixed_float16" else None
         self._loss_scale = loss_scales.get(loss_scale, "Policy: loss_scale")
-        self._shown_as = "Policy" if dialect.current().has_loss_scale_objects else "PolicyV1"
+        self._shown_as = "Policy" if releases.current().has_loss_scale_objects else "PolicyV1"
         if self._loss_scale is not None and self.compute_dtype not in (None, "float16"):
             tf.get_logger().warning(
                 "Policy(%r, loss_scale=%r): only policies that compute in float16 need a loss scale.", name, loss_scale

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt, TypeVar
 
 import tensorflow as tf
 
-from mpls.core import dialect
-from mpls.core.dialect import Dialect
+from mpls.core import releases
 from mpls.core.graph import as_written
 from mpls.core.loss_scale import DynamicLossScale, LossScale
+from mpls.core.releases import ReleaseBehavior
 from mpls.core.scaling import exceeds
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.keras.arguments import check_settings, is_translatable, refuse_wrapped, translated
@@ -110,7 +110,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         def _unscale(self, grads: list[Any]) -> list[Any]: ...
         def _family_config(self) -> dict[str, Any]: ...
 
-    _dialect: Dialect
+    _behavior: ReleaseBehavior
     _calls: ScalingCalls
 
     _is_experimental = False
@@ -141,7 +141,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
     def _wrap(self, inner_optimizer: Any, family: Any, name: str | None, *, shows_object: bool = False) -> None:
         require_supported_strategy(family)
         refuse_wrapped(inner_optimizer)
-        spoken = dialect.current()
+        behavior = releases.current()
         # The family is known only now; from here on the instance has its methods. Subclasses of users keep
         # their own, whatever their constructors take.
         set_class(self, class_for(type(self), family))
@@ -149,7 +149,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         # Past the __setattr__ of the frameworks' bases, which tracks and delegates.
         vars(self).update(
             _optimizer=inner_optimizer,
-            _dialect=spoken,
+            _behavior=behavior,
             _shows_loss_scale_object=shows_object,
             _calls=ScalingCalls(),
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from mpls.core import dialect
+from mpls.core import releases
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.record import Family
 from mpls.keras.callers import is_called_by_keras, is_called_for_source
@@ -38,7 +38,7 @@ def family_of(optimizer: Any) -> Any:
     name = keras_family_of(optimizer)
     if name is not None:
         return family(name)
-    error = ArgumentValueError if dialect.current().wrong_optimizers_are_value_errors else ArgumentTypeError
+    error = ArgumentValueError if releases.current().wrong_optimizers_are_value_errors else ArgumentTypeError
     raise error(
         error_text(
             _SUBJECT,
@@ -174,7 +174,7 @@ def other_name(cls: Any, is_for_keras: bool) -> str | None:
     if is_for_keras:
         return native
     is_legacy = family is None or family.__module__ == _MODULES["legacy"]
-    return dialect.current().wrapper_name(cls._is_experimental, is_legacy) or native
+    return releases.current().wrapper_name(cls._is_experimental, is_legacy) or native
 
 
 # What `__name__` of any class is.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from mpls.core import dialect
+from mpls.core import releases
 from mpls.errors import without_deprecations
 from mpls.keras.arguments import translate_loss_scale
 from mpls.keras.base import LossScaleOptimizer
@@ -38,7 +38,7 @@ def wrap(optimizer: Any, loss_scale: Any) -> LossScaleOptimizer:
         ValueError: the loss scale has no counterpart.
         TypeError: it is of a class of the user's own.
     """
-    if dialect.current().is_up_to("2.8"):
+    if releases.current().is_up_to("2.8"):
         with without_deprecations():
             wrapper: LossScaleOptimizer = import_module(_EXPERIMENTAL).LossScaleOptimizer(optimizer, loss_scale)
         return wrapper

@@ -109,14 +109,14 @@ class Family(TfKerasMembers, _Native):
         # Only asked where there are replicas: steps in eager mode come here each time.
         is_summed = experimental_aggregate_gradients and tf.distribute.has_strategy()
         are_same = is_summed and self._sums_as_keras_does()
-        step = _LegacyStep(inner, self._dialect, args, kwargs, are_same, lambda: _create_weights(self, pairs))
+        step = _LegacyStep(inner, self._behavior, args, kwargs, are_same, lambda: _create_weights(self, pairs))
         return scaled_step(pairs, self._loss_scale, step)
 
     def _second_argument(self, name: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return how the second positional argument goes on to the wrapped optimizer."""
-        if self._dialect.passes_second_argument_on:
+        if self._behavior.passes_second_argument_on:
             return (name,), {}
-        is_name = isinstance(name, str) or (name is not None and self._dialect.second_argument_is_name)
+        is_name = isinstance(name, str) or (name is not None and self._behavior.second_argument_is_name)
         if is_name:
             return (), {"name": name}
         return (() if name is None else (name,)), {}

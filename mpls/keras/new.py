@@ -99,7 +99,7 @@ class Family(TfKerasMembers, _Native):
         self._calls.warn_if_forgotten()
         with tf.init_scope():
             self.build([variable for _, variable in pairs])
-        if self._dialect.second_argument_is_name and not isinstance(skip_gradients_aggregation, str):
+        if self._behavior.second_argument_is_name and not isinstance(skip_gradients_aggregation, str):
             skip_gradients_aggregation = bool(skip_gradients_aggregation)
         is_bool = isinstance(skip_gradients_aggregation, bool)
         is_aggregated = (
@@ -113,7 +113,7 @@ class Family(TfKerasMembers, _Native):
             present, are_same = self._aggregate(present)
         args = () if is_bool else (skip_gradients_aggregation,)
         kwargs = {**kwargs, "skip_gradients_aggregation": True}
-        step = TfKerasStep(self._optimizer, self._dialect, args, kwargs, are_same)
+        step = TfKerasStep(self._optimizer, self._behavior, args, kwargs, are_same)
         return scaled_step(present, self._loss_scale, step)
 
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> tuple[list[tuple[Any, Any]], bool]:

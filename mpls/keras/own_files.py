@@ -12,7 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from mpls.core import dialect
+from mpls.core import releases
 from mpls.flags import Flag
 from mpls.importing.finding import when_loaded
 from mpls.importing.hooks import are_names_back
@@ -58,5 +58,5 @@ def _reader(owner: Any, takes_all: bool, layer: Layer) -> Any:
 
 def _wrapper_class() -> Any:
     """Return the public class: the experimental one where a release is asked for that had no other."""
-    package = "mpls.experimental" if dialect.current().has_loss_scale_objects else "mpls.keras"
+    package = "mpls.experimental" if releases.current().has_loss_scale_objects else "mpls.keras"
     return import_module(package).LossScaleOptimizer

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tensorflow as tf
 import tf_keras
 
-from mpls.core.dialect import Dialect
 from mpls.core.gradients import scale_loss, unscale_gradients
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic
 from mpls.core.persistence.object_checkpoints import watch_attached
 from mpls.core.persistence.restoring import Restorable
+from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import in_replica_context
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
@@ -166,14 +166,14 @@ class TfKerasStep:
 
     Attributes:
         optimizer: the wrapped optimizer.
-        dialect: how the wrapper behaves.
+        behavior: how the wrapper behaves.
         args: its positional arguments after the pairs.
         kwargs: its keyword arguments.
         are_same: whether Keras itself has summed the gradients, so that all replicas have the same.
     """
 
     optimizer: Any
-    dialect: Dialect
+    behavior: ReleaseBehavior
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     are_same: bool = False
@@ -186,4 +186,4 @@ class TfKerasStep:
 
     def skip(self) -> Any:
         """Advance `iterations`: a skipped step counts, as from TF 2.3 on."""
-        return self.optimizer.iterations.assign_add(1, read_value=False) if self.dialect.skipped_steps_count else None
+        return self.optimizer.iterations.assign_add(1, read_value=False) if self.behavior.skipped_steps_count else None

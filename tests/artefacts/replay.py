@@ -191,7 +191,7 @@ class Training:
 
 
 def scale_of(optimizer: Any) -> Any:
-    """Return the current loss scale, of a wrapper of any dialect."""
+    """Return the current loss scale, of a wrapper of any release."""
     scale = optimizer.loss_scale
     return scale() if callable(scale) else scale
 

@@ -20,7 +20,7 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls import errors
-from mpls.core import dialect
+from mpls.core import releases
 from mpls.core.fast import choices
 
 from .devices import tf_variable
@@ -198,7 +198,7 @@ class OtherThreadsTest(unittest.TestCase):
         def names() -> tuple[str | None, str]:
             with errors.without_deprecations():
                 opt = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(), "dynamic")
-            return dialect.current().release, opt._shows_loss_scale_object
+            return releases.current().release, opt._shows_loss_scale_object
 
         before = names()
         with mpls.install(as_of="2.2"):
@@ -213,27 +213,27 @@ class OtherThreadsTest(unittest.TestCase):
     def test_an_installation_that_lasts_is_of_the_process(self) -> None:
         self.addCleanup(mpls.uninstall)
         mpls.install(as_of="2.2")
-        self.assertEqual(self._seen_elsewhere(lambda: dialect.current().release), "2.2")
+        self.assertEqual(self._seen_elsewhere(lambda: releases.current().release), "2.2")
         with mpls.install(as_of="2.8"):
-            self.assertEqual(dialect.current().release, "2.8")
-            self.assertEqual(self._seen_elsewhere(lambda: dialect.current().release), "2.2")
-        self.assertEqual(dialect.current().release, "2.2")
+            self.assertEqual(releases.current().release, "2.8")
+            self.assertEqual(self._seen_elsewhere(lambda: releases.current().release), "2.2")
+        self.assertEqual(releases.current().release, "2.2")
         mpls.uninstall()
-        self.assertIsNone(self._seen_elsewhere(lambda: dialect.current().release))
+        self.assertIsNone(self._seen_elsewhere(lambda: releases.current().release))
 
     def test_blocks_of_several_threads(self) -> None:
-        releases = ("2.0", "2.2", "2.4", "2.8")
+        names = ("2.0", "2.2", "2.4", "2.8")
         turns = threading.Barrier(THREADS)
 
         def work(index: int) -> None:
             for _ in range(5):
-                with mpls.install(as_of=releases[index]):
+                with mpls.install(as_of=names[index]):
                     turns.wait(20)
-                    self.assertEqual(dialect.current().release, releases[index])
+                    self.assertEqual(releases.current().release, names[index])
                     turns.wait(20)
 
         in_threads(work)
-        self.assertIsNone(dialect.current().release)
+        self.assertIsNone(releases.current().release)
         self.assertIsNone(mpls.installed())
 
     def test_reference_variables_leave_control_flow_alone(self) -> None:

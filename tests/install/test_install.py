@@ -12,7 +12,7 @@ import tensorflow as tf
 from parameterized import parameterized
 
 import mpls
-from mpls.core import dialect
+from mpls.core import releases
 from mpls.importing.hooks import Namespace
 from mpls.importing.places import hosts
 from mpls.install import Installation
@@ -148,7 +148,7 @@ class UndoTest(InstallTestCase):
         after = snapshot()
         for module, before in attributes.items():
             self.assertEqual(after[module], before, module)
-        self.assertEqual(dialect.current(), dialect.Dialect())
+        self.assertEqual(releases.current(), releases.ReleaseBehavior())
         with self.assertRaises(AttributeError):
             tf.mixed_precision  # noqa: B018
 
@@ -159,9 +159,9 @@ class UndoTest(InstallTestCase):
     def test_a_block_puts_the_settings_before_it_back(self) -> None:
         outer = mpls.install("2.3")
         with mpls.install("2.1", contrib=True) as inner:
-            self.assertEqual((inner.as_of, mpls.installed(), dialect.current().release), ("2.1", inner, "2.1"))
+            self.assertEqual((inner.as_of, mpls.installed(), releases.current().release), ("2.1", inner, "2.1"))
         self.assertEqual(mpls.installed(), outer)
-        self.assertEqual(dialect.current().release, "2.3")
+        self.assertEqual(releases.current().release, "2.3")
         with self.assertRaises(ModuleNotFoundError):
             importlib.import_module("tensorflow.contrib.mixed_precision")
 

@@ -16,7 +16,7 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.experimental
-from mpls.core import dialect
+from mpls.core import releases
 from mpls.errors import MplsDeprecationWarning, MplsError
 
 LEGACY, NEW, KERAS_3 = "legacy", "new", "keras3"
@@ -33,14 +33,14 @@ INF = float("inf")
 
 
 @contextmanager
-def speaking(release: str | None) -> Iterator[None]:
-    dialect.speak(dialect.dialect_of(release))
+def behaving_as(release: str | None) -> Iterator[None]:
+    releases.use(releases.behavior_of(release))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MplsDeprecationWarning)
             yield
     finally:
-        dialect.speak(dialect.Dialect())
+        releases.use(releases.ReleaseBehavior())
 
 
 def average(grads: Any) -> list[Any]:
@@ -140,7 +140,7 @@ class StepsTest(unittest.TestCase):
     @pytest.mark.pairwise
     def test_minimize(self, case: str, family: str, release: str | None, place: str, form: str) -> None:
         for is_function in (False, True):
-            with self.subTest(is_function=is_function), speaking(release):
+            with self.subTest(is_function=is_function), behaving_as(release):
                 optimizer, variable = wrapped(family, form, place), tf.Variable([1.0, 2.0])
 
                 def step(factor: Any, optimizer: Any = optimizer, variable: Any = variable) -> None:
@@ -152,7 +152,7 @@ class StepsTest(unittest.TestCase):
     @pytest.mark.pairwise
     def test_a_loop(self, case: str, family: str, release: str | None, place: str, form: str) -> None:
         for is_function in (False, True):
-            with self.subTest(is_function=is_function), speaking(release):
+            with self.subTest(is_function=is_function), behaving_as(release):
                 optimizer, variable = wrapped(family, form, place), tf.Variable([1.0, 2.0])
 
                 def step(factor: Any, optimizer: Any = optimizer, variable: Any = variable) -> None:
@@ -166,7 +166,7 @@ class StepsTest(unittest.TestCase):
         self, case: str, family: str, release: str | None, place: str, form: str
     ) -> None:
         for is_function in (False, True):
-            with self.subTest(is_function=is_function), speaking(release):
+            with self.subTest(is_function=is_function), behaving_as(release):
                 optimizer, variable = wrapped(family, form, place), tf.Variable([1.0, 2.0])
 
                 def step(factor: Any, optimizer: Any = optimizer, variable: Any = variable) -> None:
@@ -180,13 +180,13 @@ class StepsTest(unittest.TestCase):
     )
     @pytest.mark.pairwise
     def test_all_families_up_to_2_3(self, case: str, family: str, release: str, form: str) -> None:
-        with speaking(release):
+        with behaving_as(release):
             optimizer, variable = wrapped(family, form, "around"), tf.Variable([1.0, 2.0])
             self.check(optimizer, tf.function(lambda factor: loop_step(optimizer, variable, factor)), variable)
 
     @parameterized.expand([(f"{r}_{place}", r, place) for r in RELEASES for place in ("within", "around")])
     def test_new_optimizers(self, case: str, release: str | None, place: str) -> None:
-        with speaking(release):
+        with behaving_as(release):
             optimizer, variable = wrapped(NEW, COMPUTING, place), tf.Variable([1.0, 2.0])
             step = tf.function(lambda factor: optimizer.minimize(lambda: tf.reduce_sum(variable) * factor, [variable]))
             self.check(optimizer, step, variable)
@@ -231,7 +231,7 @@ class FitTest(unittest.TestCase):
 
     def fit(self, family: str, release: str | None, make: Any, args: tuple[Any, ...]) -> None:
         framework = FRAMEWORKS[family]
-        with speaking(release):
+        with behaving_as(release):
             optimizer = make(*args)
             model = framework.Sequential([framework.Input([2]), framework.layers.Dense(1, use_bias=False)])
             model.set_weights([np.array([[1.0], [1.0]], "float32")])

@@ -93,7 +93,7 @@ def take_step(opt: Any, factor: float = 1.0) -> float:
 
 
 def state_of(opt: Any) -> tuple[Any, ...]:
-    return type(opt), opt.get_config(), opt._dialect, opt.state_dict()
+    return type(opt), opt.get_config(), opt._behavior, opt.state_dict()
 
 
 class Keras3Test(unittest.TestCase):

@@ -21,7 +21,7 @@ from tf_keras.src.engine import base_layer_utils
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.core import dialect
+from mpls.core import releases
 from mpls.errors import MplsDeprecationWarning
 
 HERE = pathlib.Path(__file__).parent
@@ -86,8 +86,8 @@ class OriginalsTest(PolicyTestCase):
         self.assertEqual(traces_of(framework), expected)
 
     def test_as_earlier_releases(self) -> None:
-        dialect.speak(dialect.dialect_of("2.3"))
-        self.addCleanup(dialect.speak, dialect.Dialect())
+        releases.use(releases.behavior_of("2.3"))
+        self.addCleanup(releases.use, releases.ReleaseBehavior())
         ours, expected = traces_of(tf_keras), recorded("23")
         # Refused since TF 2.4.
         for key in ('set/"int32"', 'set/"bool"'):

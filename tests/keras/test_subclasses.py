@@ -18,7 +18,7 @@ from tensorflow.python.training.experimental import loss_scale as tf_loss_scale
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.core import dialect
+from mpls.core import releases
 from mpls.errors import MplsDeprecationWarning
 
 INF = float("inf")
@@ -32,9 +32,9 @@ EVERYWHERE = [(f"{family}_{release}", family, release) for family in OPTIMIZERS 
 
 
 class _Speaking(unittest.TestCase):
-    def speak(self, release: str | None) -> None:
-        dialect.speak(dialect.dialect_of(release))
-        self.addCleanup(dialect.speak, dialect.Dialect())
+    def use(self, release: str | None) -> None:
+        releases.use(releases.behavior_of(release))
+        self.addCleanup(releases.use, releases.ReleaseBehavior())
         caught = warnings.catch_warnings()
         caught.__enter__()
         self.addCleanup(caught.__exit__, None, None, None)
@@ -99,7 +99,7 @@ class Reading(mpls.experimental.LossScaleOptimizer):
 class SubclassTest(_Speaking):
     @parameterized.expand(EVERYWHERE)
     def test_reduced_gradients(self, case: str, family: str, release: str | None) -> None:
-        self.speak(release)
+        self.use(release)
         optimizer = Reducing(OPTIMIZERS[family].SGD(0.5), "dynamic", lambda grads: [grad * 2.0 for grad in grads])
         variable = tf.Variable([1.0, 2.0])
         for factor in (1.0, INF, 0.5):
@@ -113,7 +113,7 @@ class SubclassTest(_Speaking):
 
     @parameterized.expand(EVERYWHERE)
     def test_in_a_function(self, case: str, family: str, release: str | None) -> None:
-        self.speak(release)
+        self.use(release)
         optimizer = Reducing(OPTIMIZERS[family].SGD(0.5), 8, lambda grads: [grad * 2.0 for grad in grads])
         variable = tf.Variable([1.0, 2.0])
         tf.function(lambda: self.step(optimizer, variable))()
@@ -122,7 +122,7 @@ class SubclassTest(_Speaking):
     @parameterized.expand(EVERYWHERE)
     def test_arithmetic_of_its_own(self, case: str, family: str, release: str | None) -> None:
         # Gradients are unscaled once, nothing is reported as forgotten (warnings are errors here).
-        self.speak(release)
+        self.use(release)
         optimizer = Unscaling(OPTIMIZERS[family].SGD(0.5), "dynamic")
         variable = tf.Variable([1.0, 2.0])
         for _ in range(2):
@@ -131,7 +131,7 @@ class SubclassTest(_Speaking):
 
     @parameterized.expand(EVERYWHERE)
     def test_methods_put_on_an_instance(self, case: str, family: str, release: str | None) -> None:
-        self.speak(release)
+        self.use(release)
         optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), "dynamic")
         optimizer.get_scaled_loss = lambda loss: loss
         optimizer.get_unscaled_gradients = lambda grads: grads
@@ -147,7 +147,7 @@ class SubclassTest(_Speaking):
 
     @parameterized.expand(EVERYWHERE)
     def test_attributes_of_its_own(self, case: str, family: str, release: str | None) -> None:
-        self.speak(release)
+        self.use(release)
         inner = OPTIMIZERS[family].SGD(0.5)
         optimizer = Reading(inner, "dynamic")
         self.assertIs(optimizer.optimizer, inner)
@@ -161,7 +161,7 @@ class SubclassTest(_Speaking):
 
     @parameterized.expand(EVERYWHERE)
     def test_isinstance_in_tuples(self, case: str, family: str, release: str | None) -> None:
-        self.speak(release)
+        self.use(release)
         kinds = (mpls.experimental.LossScaleOptimizer, mpls.v1.MixedPrecisionLossScaleOptimizer)
         for cls in (mpls.experimental.LossScaleOptimizer, Reading, Unscaling):
             optimizer = cls(OPTIMIZERS[family].SGD(0.5), 8)
@@ -225,7 +225,7 @@ class AllReduceLibraryTest(_Speaking):
         [(f"{f}_{r}_{s}", f, r, s) for f in OPTIMIZERS for r in RELEASES for s in ("dynamic", 8, 0.5)]
     )
     def test_a_class_of_the_same_name(self, case: str, family: str, release: str | None, scale: Any) -> None:
-        self.speak(release)
+        self.use(release)
         if scale == 0.5 and release in ("2.2", "2.3"):
             scale = mpls.experimental.DynamicLossScale(16.0, 1)
         base = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.25), scale)
@@ -252,7 +252,7 @@ class AllReduceLibraryTest(_Speaking):
 
     @parameterized.expand([("tf_2_3", "2.3", 1), ("default", None, 0)])
     def test_aggregation_that_fit_called_up_to_2_3(self, case: str, release: str | None, count: int) -> None:
-        self.speak(release)
+        self.use(release)
 
         class Members:
             calls = 0
@@ -311,7 +311,7 @@ class FromScratch(mpls.experimental.DynamicLossScale):
 class LossScaleSubclassTest(_Speaking):
     @parameterized.expand([(f"{f}_{r}", f, r) for f in OPTIMIZERS for r in ("2.2", "2.3")])
     def test_with_tensorflows_helpers(self, case: str, family: str, release: str) -> None:
-        self.speak(release)
+        self.use(release)
         scale = Revised(8.0, increment_period=2)
         optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.1), scale)
         variable = tf.Variable([1.0, 2.0])
@@ -325,7 +325,7 @@ class LossScaleSubclassTest(_Speaking):
         np.testing.assert_allclose(variable, [0.6, 1.6], rtol=1e-6)
 
     def test_in_a_v1_graph(self) -> None:
-        self.speak("2.2")
+        self.use("2.2")
         with tf.Graph().as_default():
             scale = Revised(8.0, increment_period=1)
             optimizer = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.5), scale)
@@ -344,7 +344,7 @@ class LossScaleSubclassTest(_Speaking):
 
     @parameterized.expand(OPTIMIZERS)
     def test_state_that_the_user_made(self, family: str) -> None:
-        self.speak("2.3")
+        self.use("2.3")
         scale = FromScratch()
         optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), scale)
         counter = scale._num_good_steps
@@ -358,7 +358,7 @@ class LossScaleSubclassTest(_Speaking):
 
 
 class ReplicasTest(_Speaking):
-    """Two replicas under a dialect; tests/conftest.py has split the CPU for them."""
+    """Two replicas, as of a release; tests/conftest.py has split the CPU for them."""
 
     def strategy(self) -> Any:
         return tf.distribute.MirroredStrategy([device.name for device in tf.config.list_logical_devices("CPU")][:2])
@@ -371,7 +371,7 @@ class ReplicasTest(_Speaking):
 
     @parameterized.expand(OPTIMIZERS)
     def test_they_decide_together(self, family: str) -> None:
-        self.speak("2.2")
+        self.use("2.2")
         strategy = self.strategy()
         self.assertEqual(strategy.num_replicas_in_sync, 2)
         with strategy.scope():
@@ -386,7 +386,7 @@ class ReplicasTest(_Speaking):
 
     @parameterized.expand([("legacy",), ("keras3",)])
     def test_a_second_argument_is_no_flag(self, family: str) -> None:
-        self.speak("2.3")
+        self.use("2.3")
 
         class Multiplying(OPTIMIZERS[family].SGD):  # type: ignore[misc]
             def apply_gradients(self, grads_and_vars: Any, factor: float = 0.0, **kwargs: Any) -> Any:
@@ -406,7 +406,7 @@ class ReadsTest(_Speaking):
     """Reads and writes of members that code got used to."""
 
     def wrapper(self, family: str, release: str | None, loss_scale: Any = "dynamic") -> tuple[Any, Any, Any]:
-        self.speak(release)
+        self.use(release)
         inner = OPTIMIZERS[family].SGD(0.5, momentum=0.5)
         optimizer = mpls.experimental.LossScaleOptimizer(inner, loss_scale)
         variable = tf.Variable([1.0, 2.0])
@@ -464,7 +464,7 @@ class ReadsTest(_Speaking):
 
     @parameterized.expand(EVERYWHERE)
     def test_setting_iterations(self, case: str, family: str, release: str | None) -> None:
-        self.speak(release)
+        self.use(release)
         optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), "dynamic")
         optimizer.iterations = tf.Variable(5, dtype=tf.int64, trainable=False)
         variable = tf.Variable([1.0, 2.0])
@@ -473,7 +473,7 @@ class ReadsTest(_Speaking):
 
     @parameterized.expand(EVERYWHERE)
     def test_one_wrapper_applied_twice_a_step(self, case: str, family: str, release: str | None) -> None:
-        self.speak(release)
+        self.use(release)
         scale = mpls.experimental.DynamicLossScale(8.0, 3)
         optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), scale)
         first, second = tf.Variable([1.0]), tf.Variable([2.0])
@@ -553,6 +553,6 @@ class ReadsTest(_Speaking):
 
     @parameterized.expand([(None, TypeError), ("2.2", ValueError), ("2.3", ValueError), ("2.4", TypeError)])
     def test_a_loss_scale_where_the_optimizer_belongs(self, release: str | None, error: type[Exception]) -> None:
-        self.speak(release)
+        self.use(release)
         with self.assertRaisesRegex(error, "must be an optimizer of tf_keras or of Keras 3; got DynamicLossScale"):
             mpls.experimental.LossScaleOptimizer(mpls.experimental.DynamicLossScale(), "dynamic")

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.fast.choices import runs_branches_whole
+from mpls.core.fast import choices
 from mpls.flags import Flag
 from mpls.upstream import conditional_of, devices_in, first_control_flow_conditional, keep_branches_whole
 
@@ -68,7 +68,7 @@ def _conditional(
     if not tf.executing_eagerly() and not tf.distribute.has_strategy():
         conditional = conditional_of(tf.nest.flatten(result)[0])
         devices = set().union(*map(devices_in, branches))
-        if conditional is not None and runs_branches_whole(tensors, devices):
+        if conditional is not None and choices.runs_branches_whole(tensors, devices):
             keep_branches_whole(conditional)
     return result
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.fast.choices import run_at_once, runs_in_one_call
+from mpls.core.fast import choices
 from mpls.upstream import kinds_of, quick_call
 
 # To trace a function takes as long as dozens of steps without it: it has to be worth it.
@@ -40,7 +40,7 @@ class OneCall:
             tensors: its argument.
             varying: places of tensors whose shape is another one in each call.
         """
-        function = self._function_for(tensors, varying) if runs_in_one_call(tensors) else None
+        function = self._function_for(tensors, varying) if choices.runs_in_one_call(tensors) else None
         return self._fn(tensors) if function is None else function(tensors)
 
     def _function_for(self, tensors: list[Any], varying: Sequence[int]) -> Any:
@@ -62,5 +62,5 @@ class OneCall:
         shapes = [None if place in varying else tensor.shape for place, tensor in enumerate(tensors)]
         specs = [tf.TensorSpec(shape, tensor.dtype) for shape, tensor in zip(shapes, tensors, strict=True)]
         function = tf.function(lambda *args: self._fn(list(args)), autograph=False)
-        with run_at_once():
+        with choices.run_at_once():
             return quick_call(function.get_concrete_function(*specs))

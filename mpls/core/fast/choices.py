@@ -130,6 +130,11 @@ def needs_barriers() -> bool:
     return is_compiled_by_xla()
 
 
+def updates_in_python() -> bool:
+    """Return whether the state of a loss scale is better computed by Python: in eager mode, on one device."""
+    return tf.executing_eagerly() and not tf.distribute.has_strategy()
+
+
 def runs_in_one_call(tensors: list[Any]) -> bool:
     """Return whether a function of these tensors is better called as one op than op by op.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.fast.choices import uses_plain_ways
+from mpls.core.fast import choices
 
 # Copying more than that takes longer than the ops that it saves; in eager mode, each is called from Python.
 MOST_ELEMENTS_IN_GRAPHS = 512
@@ -28,7 +28,7 @@ class Stacks:
     def __init__(self, tensors: list[Any]) -> None:
         self._count = len(tensors)
         self._places = [[index] for index in range(self._count)]
-        if len(tensors) >= _FEWEST_TENSORS and not uses_plain_ways():
+        if len(tensors) >= _FEWEST_TENSORS and not choices.uses_plain_ways():
             self._places = _grouped(tensors)
         self.tensors = [
             tensors[places[0]] if len(places) == 1 else _stack([tensors[place] for place in places])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from mpls.core.dialect import Dialect
 from mpls.core.graph import as_written
+from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
@@ -33,7 +33,7 @@ class Applying:
 
     _optimizer: Any
     _loss_scale: Any
-    _dialect: Dialect
+    _behavior: ReleaseBehavior
     _calls: ScalingCalls
 
     if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class Applying:
         pairs = self._unscale_pairs(pairs) if is_scaled else pairs
         own = None if is_summed else own_aggregation(self, Applying)
         pairs = pairs if own is None else as_pairs(own(self, pairs), pairs)
-        scaled_step(pairs, self._loss_scale, Keras3Step(self._optimizer, is_summed, self._dialect, args))
+        scaled_step(pairs, self._loss_scale, Keras3Step(self._optimizer, is_summed, self._behavior, args))
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
         # What subclasses call that are written for legacy optimizers. The wrapped optimizer sums as it applies.

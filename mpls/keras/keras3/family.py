@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from mpls.core.dialect import Dialect, of_block, set_block
 from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.persistence.object_checkpoints import Node, is_bare, require_valid_state, watch_attached
 from mpls.core.persistence.restoring import Restorable
+from mpls.core.releases import ReleaseBehavior, of_block, set_block
 from mpls.errors import ArgumentValueError, error_text
 from mpls.keras.callers import H5_WEIGHTS_WRITER, is_asked_for_file
 from mpls.keras.families import is_own, public_class
@@ -57,7 +57,7 @@ class Family(Restorable, Applying, _Native):
     if TYPE_CHECKING:
         # Defined by the public class.
         dynamic: bool
-        _dialect: Dialect
+        _behavior: ReleaseBehavior
         _shows_loss_scale_object: bool
 
     def _init_family(self, inner_optimizer: Any, name: str | None) -> None:
@@ -141,7 +141,7 @@ class Family(Restorable, Applying, _Native):
         _, (archive,) = super().__reduce__()
         state = self.state_dict() if hasattr(self._loss_scale, "load_state_dict") else None
         classes = public_class(type(self)), type(self._loss_scale)
-        return _unpickled, (classes, self._dialect, archive.getvalue(), state)
+        return _unpickled, (classes, self._behavior, archive.getvalue(), state)
 
     @staticmethod
     def deserialize_optimizer(config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
@@ -287,9 +287,11 @@ class Family(Restorable, Applying, _Native):
     _tf_apply = _common_apply = update_step
 
 
-def _unpickled(classes: tuple[type, ...], spoken: Dialect, archive: bytes, state: dict[str, Any] | None) -> Any:
+def _unpickled(
+    classes: tuple[type, ...], behavior: ReleaseBehavior, archive: bytes, state: dict[str, Any] | None
+) -> Any:
     before = of_block()
-    set_block(spoken)
+    set_block(behavior)
     try:
         # The archive has the native wrapper's name in the place of those of mpls.
         names = [Family.serialized_name if is_own(each) else each.__name__ for each in classes]

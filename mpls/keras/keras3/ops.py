@@ -90,7 +90,7 @@ def stateless_apply(wrapper: Any, optimizer_variables: Any, grads: Any, values: 
 
 def _skipped(wrapper: Any, inner_values: list[Any]) -> list[Any]:
     """Return the values of the wrapped optimizer's variables after a skipped step."""
-    if not wrapper._dialect.skipped_steps_count_in_keras_3:
+    if not wrapper._behavior.skipped_steps_count_in_keras_3:
         return inner_values
     # The first one is the counter.
     return [inner_values[0] + 1, *inner_values[1:]]

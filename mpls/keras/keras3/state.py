@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from mpls.core.dialect import Dialect
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import FixedLossScale, LossScale
+from mpls.core.releases import ReleaseBehavior
 
 
 class FixedState(FixedLossScale):
@@ -78,13 +78,13 @@ class Keras3Step:
     Attributes:
         optimizer: the wrapped optimizer, which sums gradients over replicas.
         is_summed: whether they have been summed already.
-        dialect: how the wrapper behaves.
+        behavior: how the wrapper behaves.
         args: what goes to the optimizer's own `apply_gradients` as further positional arguments.
     """
 
     optimizer: Any
     is_summed: bool
-    dialect: Dialect
+    behavior: ReleaseBehavior
     args: tuple[Any, ...] = ()
 
     # Where a user says that they are summed, nobody knows.
@@ -110,7 +110,7 @@ class Keras3Step:
 
     def skip(self) -> Any:
         """Do nothing, or advance `iterations`."""
-        if self.dialect.skipped_steps_count_in_keras_3:
+        if self.behavior.skipped_steps_count_in_keras_3:
             self.optimizer._iterations.assign_add(1)
 
 

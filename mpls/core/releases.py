@@ -1,4 +1,4 @@
-"""How a release of TensorFlow behaved, where releases differ: what `install(as_of=...)` chooses."""
+"""How each release of TensorFlow behaved, where they differ: what `install(as_of=...)` chooses."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.names import RELEASES
 
-__all__ = ["Dialect", "current", "dialect_of", "of_block", "set_block", "speak", "speak_in_block"]
+__all__ = ["ReleaseBehavior", "behavior_of", "current", "of_block", "set_block", "use", "use_in_block"]
 
 
 @dataclass(frozen=True)
-class Dialect:
+class ReleaseBehavior:
     """The behaviour of a release.
 
     Attributes:
@@ -36,9 +36,10 @@ class Dialect:
 
     @property
     def skipped_steps_count_in_keras_3(self) -> bool:
-        """Whether it does for wrappers over optimizers of Keras 3.
+        """Whether a skipped step advances `iterations` for wrappers over optimizers of Keras 3.
 
-        There it never did; but a program that asks for a release in which `tf.keras` was Keras 2 wants its numbers.
+        Keras 3 itself never advanced it; but a program that asks for a release in which `tf.keras` was Keras 2 wants
+        that release's numbers.
         """
         return self.is_from("2.3") and self.is_up_to("2.15")
 
@@ -46,35 +47,35 @@ class Dialect:
     def has_loss_scale_objects(self) -> bool:
         """Whether the experimental wrapper keeps a LossScale object and has it as `loss_scale`: up to TF 2.3.
 
-        So it did with the user's own object and class; from TF 2.4 on it copied settings, and `loss_scale` is a tensor.
-        The config has the format that goes with it.
+        It kept the user's own object, of the user's class; from TF 2.4 on it copied the settings, and `loss_scale` is
+        a tensor. The config's format differs accordingly.
         """
         return self.is_up_to("2.3")
 
     @property
     def wrong_optimizers_are_value_errors(self) -> bool:
-        """Whether Keras wrappers refused what is no optimizer by a ValueError: up to TF 2.3; then by a TypeError."""
+        """Whether Keras wrappers raised ValueError for what is no optimizer: up to TF 2.3; TypeError since."""
         return self.is_up_to("2.3")
 
     @property
     def passes_second_argument_on(self) -> bool:
-        """Whether the second positional argument of `apply_gradients` goes on to the wrapped optimizer: to TF 2.9."""
+        """Whether `apply_gradients` passes its second positional argument to the wrapped optimizer: up to TF 2.9."""
         return self.is_up_to("2.9")
 
     @property
     def second_argument_is_name(self) -> bool:
-        """Whether it is the name, whatever it holds: from TF 2.10 on. By default a string is, and a number goes on."""
+        """Whether that argument is always the name: from TF 2.10 on. By default a string is; a number is passed on."""
         return self.is_from("2.10")
 
     def wrapper_name(self, is_experimental: bool, is_legacy: bool = False) -> str | None:
-        """Return what the class of wrappers was called; None where the family says it.
+        """Return the wrapper's class name in this release; None where it depends on the family instead.
 
-        The experimental one was `LossScaleOptimizerV1` from TF 2.4 to 2.8, the newest release that had it, in which all
-        optimizers were those that are called legacy now.
+        The experimental wrapper was `LossScaleOptimizerV1` from TF 2.4 to 2.8, the last release that had it. All
+        optimizers of those releases are the ones called legacy now.
 
         Args:
-            is_experimental: whether it is that one.
-            is_legacy: whether its instances wrap legacy optimizers.
+            is_experimental: whether the wrapper is the experimental one.
+            is_legacy: whether it wraps a legacy optimizer.
         """
         if self.is_up_to("2.3"):
             return "LossScaleOptimizer"
@@ -83,8 +84,8 @@ class Dialect:
         return "LossScaleOptimizer" if self.is_up_to("2.8") else None
 
 
-def dialect_of(release: str | None) -> Dialect:
-    """Return the dialect of a release.
+def behavior_of(release: str | None) -> ReleaseBehavior:
+    """Return the behaviour of a release.
 
     Args:
         release: `"2.2"`, or `"2.2.3"`, of which the patch number is ignored; None for the default.
@@ -94,7 +95,7 @@ def dialect_of(release: str | None) -> Dialect:
         TypeError: it is no string; 2.10 is the number 2.1.
     """
     if release is None:
-        return Dialect()
+        return ReleaseBehavior()
     if not isinstance(release, str):
         raise ArgumentTypeError(
             error_text("as_of", "be a string", release, "Write it in quotes, as install(as_of='2.3')", "install")
@@ -110,39 +111,39 @@ def dialect_of(release: str | None) -> Dialect:
                 "install",
             )
         )
-    return Dialect(minor)
+    return ReleaseBehavior(minor)
 
 
-_of_process = Dialect()
-_of_block: ContextVar[Dialect | None] = ContextVar("_of_block", default=None)
+_of_process = ReleaseBehavior()
+_of_block: ContextVar[ReleaseBehavior | None] = ContextVar("_of_block", default=None)
 
 
-def current() -> Dialect:
-    """Return the dialect that wrappers are made in; each keeps the one in which it was made."""
+def current() -> ReleaseBehavior:
+    """Return the behaviour that a wrapper made now gets, and keeps."""
     found = _of_block.get()
     return _of_process if found is None else found
 
 
-def speak(dialect: Dialect) -> None:
-    """Set the dialect that wrappers are made in, for the whole process but for blocks that have their own."""
+def use(behavior: ReleaseBehavior) -> None:
+    """Set the behaviour of wrappers made from now on, in the whole process except in blocks that have their own."""
     global _of_process
-    _of_process = dialect
+    _of_process = behavior
 
 
-def of_block() -> Dialect | None:
-    """Return the dialect of the block that this thread, or asynchronous task, is in; None where it is in none."""
+def of_block() -> ReleaseBehavior | None:
+    """Return the behaviour set by the block that this thread or asynchronous task is in; None outside of any block."""
     return _of_block.get()
 
 
-def set_block(dialect: Dialect | None) -> None:
-    """Begin a block of this thread, or asynchronous task, with a dialect of its own; with None, end it."""
-    _of_block.set(dialect)
+def set_block(behavior: ReleaseBehavior | None) -> None:
+    """Begin a block of this thread or asynchronous task that has a behaviour of its own; with None, end it."""
+    _of_block.set(behavior)
 
 
-def speak_in_block(dialect: Dialect) -> None:
-    """Set the dialect of the block that this thread is in; where it is in none, do nothing."""
+def use_in_block(behavior: ReleaseBehavior) -> None:
+    """Set the behaviour of the block that this thread is in; outside of any block, do nothing."""
     if _of_block.get() is not None:
-        _of_block.set(dialect)
+        _of_block.set(behavior)
 
 
 def _number(release: str) -> tuple[int, int]:

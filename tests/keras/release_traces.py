@@ -1,6 +1,6 @@
 """What experimental wrappers did in each release, asked of the originals and of mpls in the same words.
 
-`python dialect_traces.py DIRECTORY` on TensorFlow 2.1 to 2.8 records the original, each release in a file of its own.
+`python release_traces.py DIRECTORY` on TensorFlow 2.1 to 2.8 records the original, each release in a file of its own.
 """
 
 import json
@@ -229,7 +229,7 @@ def main():
         if isinstance(value, list):
             text = "[\n" + ",\n".join(json.dumps(row, sort_keys=True) for row in value) + "\n]"
         parts.append(f'"{key}": {text}')
-    with open(os.path.join(sys.argv[1], f"dialects_tf{release}.json"), "w") as file:
+    with open(os.path.join(sys.argv[1], f"releases_tf{release}.json"), "w") as file:
         file.write("{\n" + ",\n".join(parts) + "\n}\n")
 
 

@@ -24,14 +24,14 @@ from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
-from mpls.core import dialect
+from mpls.core import releases
 from mpls.errors import MplsDeprecationWarning
 
 HERE = pathlib.Path(__file__).parent
 
 
 def _traces() -> Any:
-    spec: Any = importlib.util.spec_from_file_location("dialect_traces", HERE / "dialect_traces.py")
+    spec: Any = importlib.util.spec_from_file_location("release_traces", HERE / "release_traces.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -48,7 +48,7 @@ NATIVE = tf.compat.v1.mixed_precision.experimental
 
 
 def recorded(release: str) -> dict[str, Any]:
-    return json.loads((HERE / "data" / f"dialects_tf{release.replace('.', '')}.json").read_text())
+    return json.loads((HERE / "data" / f"releases_tf{release.replace('.', '')}.json").read_text())
 
 
 def agree(one: Any, other: Any, tolerance: float = 1e-6) -> bool:
@@ -67,12 +67,12 @@ def agree(one: Any, other: Any, tolerance: float = 1e-6) -> bool:
 TOLERANCES = {"legacy": 1e-6, "new": 5e-6, "keras3": 5e-6}
 
 
-class _Spoken(unittest.TestCase):
-    """Speaks a dialect for one test, and puts the default back."""
+class _AsOf(unittest.TestCase):
+    """Has wrappers behave as those of a release for one test."""
 
-    def speak(self, release: str | None) -> None:
-        dialect.speak(dialect.dialect_of(release))
-        self.addCleanup(dialect.speak, dialect.Dialect())
+    def use(self, release: str | None) -> None:
+        releases.use(releases.behavior_of(release))
+        self.addCleanup(releases.use, releases.ReleaseBehavior())
         caught = warnings.catch_warnings()
         caught.__enter__()
         self.addCleanup(caught.__exit__, None, None, None)
@@ -92,10 +92,10 @@ CASES = [
 ]
 
 
-class RecordedTest(_Spoken):
+class RecordedTest(_AsOf):
     @parameterized.expand(CASES)
     def test_trace(self, case: str, release: str, family: str, name: str, value: Any, expected: Any) -> None:
-        self.speak(release)
+        self.use(release)
         seen = traces.trace(mpls.experimental, OPTIMIZERS[family], name, value)
         self.assert_agree(seen, self._today(expected, family, value), family)
 
@@ -114,14 +114,14 @@ class RecordedTest(_Spoken):
 
     @parameterized.expand([(f"{r}_{f}", r, f) for r in RELEASES for f in OPTIMIZERS])
     def test_replaced_loss_scale(self, case: str, release: str, family: str) -> None:
-        self.speak(release)
+        self.use(release)
         for name, expected in recorded(release)["replaced"]:
             seen = traces.replaced(mpls.experimental, OPTIMIZERS[family], name)
             self.assert_agree(seen, expected, family)
 
     @parameterized.expand([(f"{r}_{o}", r, o) for r in ("2.2", "2.3") for o in traces.OPTIMIZERS])
     def test_loss_scales_of_tensorflow_itself(self, case: str, release: str, name: str) -> None:
-        self.speak(release)
+        self.use(release)
         api = types.SimpleNamespace(
             LossScaleOptimizer=mpls.experimental.LossScaleOptimizer,
             LossScale=NATIVE.LossScale,
@@ -133,13 +133,13 @@ class RecordedTest(_Spoken):
 
     @parameterized.expand(RELEASES)
     def test_names_and_refusals(self, release: str) -> None:
-        self.speak(release)
+        self.use(release)
         self.assertEqual(mpls.experimental.LossScaleOptimizer.__name__, recorded(release)["class"])
         self.assertEqual(traces.refused(mpls.experimental), recorded(release)["refused"])
 
     @parameterized.expand([(r, value) for r in RELEASES for value in traces.SECOND])
     def test_second_argument(self, release: str, value: Any) -> None:
-        self.speak(release)
+        self.use(release)
         (expected,) = [row[1] for row in recorded(release)["second"] if agree(row[0], value)]
         self.assert_agree(traces.second_argument(mpls.experimental, OPTIMIZERS["legacy"], value), expected)
 
@@ -157,7 +157,7 @@ class RecordedTest(_Spoken):
 NOTHING: list[Any] = [["not given", []]]
 
 
-class SecondArgumentTest(_Spoken):
+class SecondArgumentTest(_AsOf):
     @parameterized.expand(
         [
             ("default_nothing", None, "nothing", NOTHING),
@@ -170,7 +170,7 @@ class SecondArgumentTest(_Spoken):
         ]
     )
     def test_legacy(self, case: str, release: str | None, value: Any, expected: Any) -> None:
-        self.speak(release)
+        self.use(release)
         self.assert_agree(self._seen("legacy", value), expected)
 
     @parameterized.expand(
@@ -183,7 +183,7 @@ class SecondArgumentTest(_Spoken):
         ]
     )
     def test_new(self, case: str, release: str | None, value: Any, expected: Any) -> None:
-        self.speak(release)
+        self.use(release)
         self.assert_agree(self._seen("new", value), expected)
 
     def _seen(self, family: str, value: Any) -> Any:
@@ -191,7 +191,7 @@ class SecondArgumentTest(_Spoken):
 
     @parameterized.expand([("default", None), ("2.3", "2.3")])
     def test_keras_3(self, case: str, release: str | None) -> None:
-        self.speak(release)
+        self.use(release)
         self.assertEqual(traces.second_argument(mpls.experimental, keras.optimizers, 1.0), [[1.0, []]])
         # Without it, Keras 3 applies gradients by another method.
         for value in ("nothing", None, "text", True):
@@ -205,12 +205,12 @@ class SecondArgumentTest(_Spoken):
         self.assertEqual((int(optimizer.iterations), variable.numpy().tolist()), (0, [1.0, 2.0]))
 
 
-class DefaultTest(_Spoken):
+class DefaultTest(_AsOf):
     """What the releases differ in, without as_of."""
 
     @parameterized.expand([("legacy", 2), ("new", 2), ("keras3", 1)])
     def test_iterations_of_a_skipped_step(self, family: str, count: int) -> None:
-        self.speak(None)
+        self.use(None)
         optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), "dynamic")
         variable = tf.Variable([1.0, 2.0])
         for factor in (1.0, traces.INF):
@@ -236,15 +236,15 @@ class DefaultTest(_Spoken):
         ]
     )
     def test_class_names(self, family: str, release: str | None, name: str | None) -> None:
-        self.speak(release)
+        self.use(release)
         optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), 8)
         self.assertEqual(type(optimizer).__name__, name or "LossScaleOptimizer")
         # Files say what can be loaded.
         saved = tf_keras.optimizers.serialize if family != "keras3" else keras.saving.serialize_keras_object
         loadable = "LossScaleOptimizerV3" if family == "new" else "LossScaleOptimizer"
         self.assertEqual(saved(optimizer)["class_name"], loadable)
-        # A class has the name of the release that is spoken.
-        self.speak("2.4")
+        # A class has the name that it had in the release.
+        self.use("2.4")
         self.assertEqual(type(optimizer).__name__, "LossScaleOptimizerV1")
         self.assertEqual(mpls.experimental.LossScaleOptimizer.__name__, "LossScaleOptimizerV1")
 
@@ -254,7 +254,7 @@ class DefaultTest(_Spoken):
             pass
 
         for release in (None, "2.2", "2.4"):
-            self.speak(release)
+            self.use(release)
             self.assertEqual(type(Mine(OPTIMIZERS[family].SGD(0.5), 8)).__name__, "Mine")
         self.assertEqual(Mine.__name__, "Mine")
 
@@ -262,7 +262,7 @@ class DefaultTest(_Spoken):
     @pytest.mark.pairwise(size=1)
     def test_hyperparameters_set_on_the_wrapper_count(self, family: str, release: str | None) -> None:
         """The original ignored all but the learning rate up to TF 2.3, and those that are no variables later."""
-        self.speak(release)
+        self.use(release)
         cases: tuple[tuple[type, dict[str, Any], dict[str, Any]], ...] = (
             (OPTIMIZERS[family].SGD, {"momentum": 0.9}, {"momentum": 0.1, "nesterov": True, "lr": 0.5}),
             (OPTIMIZERS[family].Adam, {}, {"beta_1": 0.1, "epsilon": 10.0}),
@@ -286,20 +286,20 @@ class DefaultTest(_Spoken):
         found: list[float] = variable.numpy().tolist()
         return found
 
-    def test_a_wrapper_keeps_the_dialect_that_it_was_made_in(self) -> None:
-        self.speak("2.2")
+    def test_a_wrapper_keeps_the_behaviour_that_it_was_made_with(self) -> None:
+        self.use("2.2")
         optimizer = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.5), "dynamic")
-        dialect.speak(dialect.Dialect())
+        releases.use(releases.ReleaseBehavior())
         traces.step(optimizer, tf.Variable([1.0, 2.0]), traces.INF)
         self.assertEqual((int(optimizer.iterations), float(optimizer.loss_scale())), (0, 2.0**14))
 
 
-class FilesTest(_Spoken):
+class FilesTest(_AsOf):
     """What Keras writes of a wrapper with a loss scale object, other releases read."""
 
     @parameterized.expand([("legacy", "2.3"), ("new", "2.3"), ("legacy", "2.4"), ("new", "2.4")])
     def test_tf_keras_reads_it_without_mpls(self, family: str, release: str) -> None:
-        self.speak(release)
+        self.use(release)
         for value in ("dynamic", 8, mpls.experimental.DynamicLossScale(4.0, 3)):
             optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.25), value)
             config = tf_keras.optimizers.serialize(optimizer, use_legacy_format=True)
@@ -313,7 +313,7 @@ class FilesTest(_Spoken):
             self.assertEqual(float(native.learning_rate), 0.25)
 
     def test_keras_3_reads_it_as_its_own(self) -> None:
-        self.speak("2.3")
+        self.use("2.3")
         optimizer = mpls.experimental.LossScaleOptimizer(keras.optimizers.SGD(0.25), "dynamic")
         config = keras.saving.serialize_keras_object(optimizer)
         self.assertEqual(config["module"], "keras.optimizers")
@@ -323,12 +323,12 @@ class FilesTest(_Spoken):
     @parameterized.expand(OPTIMIZERS)
     def test_the_format_of_2_3_round_trips(self, family: str) -> None:
         for release in ("2.3", None):
-            self.speak("2.3")
+            self.use("2.3")
             scale = mpls.experimental.DynamicLossScale(4.0, 3)
             optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.25), scale)
             config = json.loads(json.dumps(optimizer.get_config(), default=float))
             self.assertEqual(set(config), {"optimizer", "loss_scale"})
-            self.speak(release)
+            self.use(release)
             for cls in (mpls.experimental.LossScaleOptimizer, mpls.keras.LossScaleOptimizer):
                 again = cls.from_config(config)
                 self.assertIsInstance(again, cls)
@@ -338,11 +338,11 @@ class FilesTest(_Spoken):
 
     @parameterized.expand([(f"{family}_{scale}", family, scale) for family in OPTIMIZERS for scale in (None, 8.0, 0.5)])
     def test_configs_of_later_releases_are_read(self, case: str, family: str, scale: float | None) -> None:
-        self.speak(None)
+        self.use(None)
         settings = {"dynamic_growth_steps": 7} if scale is None else {"dynamic": False, "initial_scale": scale}
         config = mpls.keras.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.25), **settings).get_config()
         for release in ("2.2", "2.3"):
-            self.speak(release)
+            self.use(release)
             optimizer = mpls.experimental.LossScaleOptimizer.from_config(config)
             self.assertEqual((optimizer.initial_scale, optimizer.dynamic), (scale or 2.0**15, scale is None))
             self.assertEqual(optimizer.dynamic_growth_steps, None if scale else 7)
@@ -352,7 +352,7 @@ class FilesTest(_Spoken):
             self.assertEqual(variable.numpy().tolist(), [0.75, 1.875])
 
     def test_classes_that_the_user_registered(self) -> None:
-        self.speak("2.3")
+        self.use("2.3")
         own = traces.own_classes(mpls.experimental)["own"]
         optimizer = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.25), own(256.0))
         config = optimizer.get_config()
@@ -365,7 +365,7 @@ class FilesTest(_Spoken):
 
     @parameterized.expand(OPTIMIZERS)
     def test_loss_scales_without_settings(self, family: str) -> None:
-        self.speak("2.3")
+        self.use("2.3")
         own = traces.own_classes(mpls.experimental)["own"]()
         optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.25), own)
         self.assertFalse(optimizer.dynamic)
@@ -377,7 +377,7 @@ class FilesTest(_Spoken):
 
 ON_JAX = """
 import warnings, keras, numpy as np, mpls.experimental
-from mpls.core import dialect
+from mpls.core import releases
 
 warnings.simplefilter("ignore")
 
@@ -391,7 +391,7 @@ def seen(call):
 
 
 for release in (None, "2.2", "2.3"):
-    dialect.speak(dialect.dialect_of(release))
+    releases.use(releases.behavior_of(release))
     for value in ("dynamic", 128, mpls.experimental.FixedLossScale(4)):
         opt = mpls.experimental.LossScaleOptimizer(keras.optimizers.SGD(0.5), value)
         model = keras.Sequential([keras.layers.Dense(1, use_bias=False)])
@@ -445,12 +445,12 @@ _ASKED = (mpls.experimental.LossScaleOptimizer, _Direct, _Further, _Decorated, _
 _OLD, _NEW = {"optimizer", "loss_scale"}, {"inner_optimizer", "initial_scale", "dynamic_growth_steps"}
 
 
-class WhoAsksTest(_Spoken):
+class WhoAsksTest(_AsOf):
     """Keras gets the format that every release reads, through a subclass too; users get that of the release."""
 
     @parameterized.expand([(f"{family}_{cls.__name__}", family, cls) for family in OPTIMIZERS for cls in _ASKED])
     def test_configs(self, case: str, family: str, cls: Any) -> None:
-        self.speak("2.3")
+        self.use("2.3")
         opt = cls(OPTIMIZERS[family].SGD(0.25), "dynamic")
         serialize = keras.saving.serialize_keras_object if family == "keras3" else tf_keras.optimizers.serialize
         self.assertGreaterEqual(set(serialize(opt)["config"]), _NEW)
@@ -458,7 +458,7 @@ class WhoAsksTest(_Spoken):
         self.assertEqual(set(_config_of(opt)), _OLD)
 
     def test_a_callback_of_the_users(self) -> None:
-        self.speak("2.3")
+        self.use("2.3")
         seen: list[set[str]] = []
 
         class Look(tf_keras.callbacks.Callback):

@@ -6,8 +6,8 @@ import unittest
 
 from parameterized import parameterized
 
-from mpls.core import dialect
-from mpls.core.dialect import Dialect, dialect_of
+from mpls.core import releases
+from mpls.core.releases import ReleaseBehavior, behavior_of
 from mpls.names import RELEASES
 
 # What is true from the first release on, up to the last one, and by default.
@@ -26,44 +26,44 @@ class FactsTest(unittest.TestCase):
     def test_in_every_release(self, name: str, first: str, last: str, default: bool) -> None:
         true = RELEASES[RELEASES.index(first) : RELEASES.index(last) + 1]
         for release in RELEASES:
-            self.assertEqual(getattr(dialect_of(release), name), release in true, release)
-        self.assertEqual(getattr(Dialect(), name), default)
+            self.assertEqual(getattr(behavior_of(release), name), release in true, release)
+        self.assertEqual(getattr(ReleaseBehavior(), name), default)
 
     def test_all_of_them_are_listed(self) -> None:
-        properties = {name for name, value in vars(Dialect).items() if isinstance(value, property)}
+        properties = {name for name, value in vars(ReleaseBehavior).items() if isinstance(value, property)}
         self.assertEqual(properties, {name for name, *_ in FACTS})
 
     def test_class_names(self) -> None:
         for release in RELEASES:
             minor = int(release.split(".")[1]) if release.startswith("2") else -1
             expected = None if minor > 8 else "LossScaleOptimizerV1" if minor > 3 else "LossScaleOptimizer"
-            self.assertEqual(dialect_of(release).wrapper_name(is_experimental=True), expected, release)
+            self.assertEqual(behavior_of(release).wrapper_name(is_experimental=True), expected, release)
             expected = None if minor > 8 else "LossScaleOptimizer"
-            self.assertEqual(dialect_of(release).wrapper_name(is_experimental=False), expected, release)
-        self.assertIsNone(Dialect().wrapper_name(is_experimental=True))
+            self.assertEqual(behavior_of(release).wrapper_name(is_experimental=False), expected, release)
+        self.assertIsNone(ReleaseBehavior().wrapper_name(is_experimental=True))
 
     def test_releases_are_compared_as_numbers(self) -> None:
-        self.assertTrue(dialect_of("2.10").is_from("2.9"))
-        self.assertFalse(dialect_of("2.10").is_up_to("2.9"))
-        self.assertTrue(dialect_of("1.15").is_up_to("2.0"))
-        self.assertTrue(dialect_of("2.3").is_up_to("2.3") and dialect_of("2.3").is_from("2.3"))
-        self.assertFalse(Dialect().is_up_to("2.21") or Dialect().is_from("1.13"))
+        self.assertTrue(behavior_of("2.10").is_from("2.9"))
+        self.assertFalse(behavior_of("2.10").is_up_to("2.9"))
+        self.assertTrue(behavior_of("1.15").is_up_to("2.0"))
+        self.assertTrue(behavior_of("2.3").is_up_to("2.3") and behavior_of("2.3").is_from("2.3"))
+        self.assertFalse(ReleaseBehavior().is_up_to("2.21") or ReleaseBehavior().is_from("1.13"))
 
 
-class SpeakingTest(unittest.TestCase):
-    def test_one_speaks_until_another_does(self) -> None:
-        self.addCleanup(dialect.speak, Dialect())
-        self.assertEqual(dialect.current(), Dialect())
-        dialect.speak(dialect_of("2.2.3"))
-        self.assertEqual(dialect.current(), Dialect("2.2"))
+class CurrentTest(unittest.TestCase):
+    def test_one_is_used_until_another_is(self) -> None:
+        self.addCleanup(releases.use, ReleaseBehavior())
+        self.assertEqual(releases.current(), ReleaseBehavior())
+        releases.use(behavior_of("2.2.3"))
+        self.assertEqual(releases.current(), ReleaseBehavior("2.2"))
 
     @parameterized.expand([("1.12",), ("2.22",), ("3",), ("",), ("two",), ("2",)])
     def test_there_is_no_such_release(self, release: str) -> None:
         with self.assertRaisesRegex(ValueError, r"as_of must be a TensorFlow release from 1\.13 to 2\.21; got"):
-            dialect_of(release)
+            behavior_of(release)
 
     @parameterized.expand([(2.1,), (2.10,), (2,), (("2", "3"),), (b"2.3",)])
     def test_a_release_is_a_string(self, release: object) -> None:
         """2.10 is the number 2.1, and the program of a release of its own."""
         with self.assertRaisesRegex(TypeError, r"as_of must be a string; got .*Write it in quotes"):
-            dialect_of(release)  # type: ignore[arg-type]
+            behavior_of(release)  # type: ignore[arg-type]

@@ -1,0 +1,257 @@
+"""What each quick way saves of a whole training step: with all of them and without one, alternating in one process."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import gc
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.models import ModelStep
+from benchmarks.steps import MPLS
+from benchmarks.timing import Samples, measure, pooled
+from mpls.core import dynamic, finite, gradients, step
+from mpls.core.fast import choices, stacks
+
+FULL = "all ways"
+HEADER = ["", "without", "all ways, ms", "saved, %", "90 % of it", "saved CPU, %", "90 % of it"]
+
+Replacement = tuple[Any, str, Any]
+
+
+@dataclass(frozen=True)
+class ModelCell:
+    """A kind of training step of a model.
+
+    Attributes:
+        model: its name in `benchmarks.models`.
+        family: of the optimizer, as in `benchmarks.cells`.
+        mode: as there.
+        replicas: their number, one or two.
+        is_dynamic: whether the scale adapts.
+    """
+
+    model: str
+    family: str
+    mode: str
+    replicas: int = 1
+    is_dynamic: bool = True
+
+    @property
+    def name(self) -> str:
+        """A name that no other cell has: `v1/session/perceptron`."""
+        parts = [self.family, self.mode, self.model]
+        return "/".join([*parts, *["2 replicas"] * (self.replicas > 1), *["fixed"] * (not self.is_dynamic)])
+
+
+@dataclass(frozen=True)
+class Way:
+    """A quick way, and where it is meant to help.
+
+    Attributes:
+        replacements: what switches it off: objects, names of attributes, and what they are replaced by.
+        cells: where it is measured.
+    """
+
+    replacements: tuple[Replacement, ...]
+    cells: tuple[ModelCell, ...]
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
+def _second_branch(*arguments: Any) -> Any:
+    return arguments[2]()
+
+
+def _cells(modes: str, models: str, families: str = "v1 legacy new keras3", **options: Any) -> tuple[ModelCell, ...]:
+    """Return cells for each of several modes, models, of which names have _ for spaces, and families."""
+    return tuple(
+        ModelCell(model.replace("_", " "), family, mode, **options)
+        for mode in modes.split()
+        for model in models.split()
+        for family in families.split()
+        if (family, mode) not in (("new", "session"), ("keras3", "session"))
+    )
+
+
+_EAGER = _cells("eager", "controller deep_perceptron perceptron residual_network transformer")
+_GRAPHS = _cells("session function", "controller deep_perceptron perceptron residual_network transformer")
+_LARGE_IN_GRAPHS = _cells("session function", "perceptron wide_perceptron half_perceptron", "v1 legacy new")
+
+WAYS: dict[str, Way] = {
+    "stacks": Way(((stacks, "_FEWEST_TENSORS", 10**9),), _EAGER + _GRAPHS),
+    "branches as functions": Way(((choices, "runs_branches_whole", _never),), _GRAPHS),
+    "counting in a branch": Way(((dynamic, "one_of", _second_branch),), _GRAPHS),
+    "one call in eager mode": Way(
+        ((choices, "runs_in_one_call", _never),), _EAGER + _cells("eager", "wide_perceptron", "v1 legacy")
+    ),
+    "update in Python": Way(((choices, "updates_in_python", _never),), _EAGER),
+    "quick reads in eager mode": Way(((dynamic, "read_eagerly", tf.convert_to_tensor),), _EAGER),
+    "summaries in eager mode": Way(
+        ((choices, "has_summary", _never), (choices, "is_read_by_sums", _never)),
+        _EAGER + _cells("eager", "regression wide_perceptron wide_half_perceptron", "v1 legacy"),
+    ),
+    "pieces": Way(
+        ((finite, "_pieces", list),),
+        _cells("eager", "perceptron half_perceptron wide_perceptron wide_half_perceptron", "v1 legacy new"),
+    ),
+    "sums in eager mode": Way(
+        ((choices, "_WORTH_A_SUM", 10**12),), _cells("eager", "wide_perceptron", "v1 legacy new keras3")
+    ),
+    "known reciprocals": Way(
+        ((gradients, "_has_exact_reciprocal", _never),),
+        _EAGER
+        + _cells("eager", "half_perceptron wide_half_perceptron", "legacy new")
+        + _cells("eager function", "controller half_perceptron wide_half_perceptron", "legacy new", is_dynamic=False),
+    ),
+    "sums with a second look": Way(((choices, "is_read_by_sums", _never),), _GRAPHS + _LARGE_IN_GRAPHS),
+    "plain ops for a small one": Way(
+        ((choices, "is_small_alone", _never),), _cells("session function", "regression deep_perceptron")
+    ),
+    "half-precision reciprocals": Way(
+        ((gradients, "_LARGE", 10**12),),
+        _cells("session function", "half_perceptron wide_half_perceptron", "legacy new keras3"),
+    ),
+    "squares": Way(
+        ((choices, "is_bounded_by_squares", _never),),
+        _cells("eager function", "perceptron wide_perceptron transformer", "v1 keras3", replicas=2),
+    ),
+    "skipped identities": Way(
+        ((step, "behind_identities", list),),
+        _cells("session function", "controller deep_perceptron perceptron residual_network", "legacy new"),
+    ),
+    "products for XLA": Way(
+        ((choices, "is_read_by_products", _never),),
+        _cells("xla", "perceptron wide_perceptron half_perceptron residual_network", "v1 legacy new keras3"),
+    ),
+    "barriers for XLA": Way(
+        ((choices, "needs_barriers", _never),),
+        _cells("xla", "controller perceptron wide_perceptron residual_network", "v1 legacy new keras3"),
+    ),
+}
+
+
+class _Candidate:
+    """A training step without some ways; it has functions of its own for what eager mode calls as one op."""
+
+    def __init__(self, cell: ModelCell, replacements: Sequence[Replacement]) -> None:
+        functions = [(each, "_functions", OrderedDict()) for each in _ONE_CALLS]
+        self._replacements = [*replacements, *functions]
+        with self.switched():
+            self.model = ModelStep(
+                cell.model, cell.family, MPLS, cell.mode, replicas=cell.replicas, is_dynamic=cell.is_dynamic
+            )
+            # Traces it, or comes to one call.
+            for _ in range(4):
+                self.model.step()
+
+    @contextlib.contextmanager
+    def switched(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for owner, name, replacement in self._replacements:
+                stack.enter_context(mock.patch.object(owner, name, replacement))
+            yield
+
+
+_ONE_CALLS = (finite._check, gradients._multiply_eagerly, gradients._divide_eagerly)
+
+
+def ways_in(names: Sequence[str], patterns: Sequence[str]) -> dict[ModelCell, list[str]]:
+    """Return the ways to switch off in each cell.
+
+    Args:
+        names: the ways; all, if it is empty.
+        patterns: of the names of cells, as `v1/session/*`.
+
+    Raises:
+        ValueError: there is no such way.
+    """
+    unknown = sorted(set(names) - set(WAYS))
+    if unknown:
+        raise ValueError(f"no such way: {unknown}; there are {sorted(WAYS)}")
+    found: dict[ModelCell, list[str]] = {}
+    for name in names or WAYS:
+        for cell in WAYS[name].cells:
+            if any(fnmatch.fnmatch(cell.name, pattern) for pattern in patterns):
+                found.setdefault(cell, []).append(name)
+    return found
+
+
+def ablate(cell: ModelCell, ways: Sequence[str], seconds: float, builds: int) -> list[dict[str, Any]]:
+    """Measure a training step with all ways, and without each of some.
+
+    Args:
+        cell: the kind of step.
+        ways: names of those to switch off, one at a time.
+        seconds: how long to measure, for each candidate.
+        builds: how often to build the candidates anew in that time.
+
+    Returns:
+        For each way a dict: `name` of the cell, `way`, `seconds` that a step takes with all ways, and `saved` and
+        `saved_cpu`, the share of the step without it that it saves, in time and in time of processors: the median over
+        the rounds, and the bounds of a 90 % interval.
+    """
+    samples = pooled([_measured(cell, ways, seconds * (len(ways) + 1) / builds, turn) for turn in range(builds)])
+    return [
+        {
+            "name": cell.name,
+            "way": way,
+            "seconds": samples.median(FULL),
+            "saved": saved(samples.seconds[FULL], samples.seconds[way]),
+            "saved_cpu": saved(samples.cpu_seconds[FULL], samples.cpu_seconds[way]),
+        }
+        for way in ways
+    ]
+
+
+def _measured(cell: ModelCell, ways: Sequence[str], seconds: float, turn: int) -> Samples:
+    names = [FULL, *ways]
+    first = turn % len(names)
+    candidates = {
+        name: _Candidate(cell, WAYS[name].replacements if name in WAYS else ())
+        for name in names[first:] + names[:first]
+    }
+    steps: dict[str, Callable[[], Any]] = {name: each.model.step for name, each in candidates.items()}
+    samples = measure(steps, seconds, 400, {name: each.switched for name, each in candidates.items()})
+    for each in candidates.values():
+        each.model.close()
+    candidates.clear()
+    steps.clear()
+    tf.keras.backend.clear_session()
+    gc.collect()
+    return samples
+
+
+def saved(full: np.ndarray, without: np.ndarray) -> tuple[float, float, float]:
+    """Return the share that is saved, the median over all rounds, and the bounds of a 90 % interval of it.
+
+    Args:
+        full: seconds with the way, a row for each build and a column for each round.
+        without: seconds without it, of the same rounds.
+    """
+    shares = 1 - full / without
+    builds, rounds = shares.shape
+    random_numbers = np.random.default_rng(1)
+    chosen = (
+        random_numbers.integers(0, builds, (400, builds, 1)),
+        random_numbers.integers(0, rounds, (400, builds, rounds)),
+    )
+    low, high = np.quantile(np.median(shares[chosen], axis=(1, 2)), (0.05, 0.95))
+    return float(np.median(shares)), float(low), float(high)
+
+
+def line_of(row: dict[str, Any]) -> list[str]:
+    """Return a row as cells of a table."""
+    cells = [row["name"], row["way"], f"{1e3 * row['seconds']:.3f}"]
+    for median, low, high in (row["saved"], row["saved_cpu"]):
+        cells += [f"{100 * median:.1f}", f"{100 * low:.1f} to {100 * high:.1f}"]
+    return cells
