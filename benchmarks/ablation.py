@@ -83,8 +83,8 @@ def _cells(modes: str, models: str, families: str = "v1 legacy new keras3", **op
     )
 
 
-_EAGER = _cells("eager", "controller deep_perceptron perceptron residual_network transformer")
-_GRAPHS = _cells("session function", "controller deep_perceptron perceptron residual_network transformer")
+_EAGER = _cells("eager", "regression controller deep_perceptron perceptron residual_network transformer")
+_GRAPHS = _cells("session function", "regression controller deep_perceptron perceptron residual_network transformer")
 _LARGE_IN_GRAPHS = _cells("session function", "perceptron wide_perceptron half_perceptron", "v1 legacy new")
 
 WAYS: dict[str, Way] = {
@@ -97,8 +97,8 @@ WAYS: dict[str, Way] = {
     "update in Python": Way(((choices, "updates_in_python", _never),), _EAGER),
     "quick reads in eager mode": Way(((dynamic, "read_eagerly", tf.convert_to_tensor),), _EAGER),
     "summaries in eager mode": Way(
-        ((choices, "has_summary", _never), (choices, "is_read_by_sums", _never)),
-        _EAGER + _cells("eager", "regression wide_perceptron wide_half_perceptron", "v1 legacy"),
+        ((choices, "has_summary", _never),),
+        _EAGER + _cells("eager", "wide_perceptron wide_half_perceptron", "v1 legacy"),
     ),
     "pieces": Way(
         ((finite, "_pieces", list),),
@@ -181,7 +181,8 @@ def ways_in(names: Sequence[str], patterns: Sequence[str]) -> dict[ModelCell, li
     found: dict[ModelCell, list[str]] = {}
     for name in names or WAYS:
         for cell in WAYS[name].cells:
-            if any(fnmatch.fnmatch(cell.name, pattern) for pattern in patterns):
+            is_new = name not in found.get(cell, ())
+            if is_new and any(fnmatch.fnmatch(cell.name, pattern) for pattern in patterns):
                 found.setdefault(cell, []).append(name)
     return found
 

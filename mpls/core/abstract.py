@@ -1,9 +1,10 @@
-"""The base class of loss scales: trackable state that belongs to the graph in which it is made."""
+"""The base class of loss scales: trackable state, of which each graph has its own."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import tensorflow as tf
@@ -22,10 +23,9 @@ from mpls.upstream import Trackable, native_v1_class
 
 
 def recognition_base(name: str) -> Any:
-    """Return TensorFlow's own class of that name, as a base of ours.
+    """Return TensorFlow's own class of that name, as a base class that is there for `isinstance` only.
 
-    It makes `isinstance` checks in TensorFlow and in users' code hold; every method that it defines is overridden.
-    Where TensorFlow has the class no longer, an empty one stands for it.
+    Every method that it defines is overridden. Where TensorFlow no longer has the class, return an empty one.
     """
     return native_v1_class(name) or type(name, (Trackable,), {})
 
@@ -38,6 +38,26 @@ else:
     _Base = NativeLossScale
 
 _Self = TypeVar("_Self", bound="LossScale")
+
+
+def _do_nothing(is_applied: bool) -> None:
+    """Leave the state alone, whatever becomes of the step."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a loss scale says about a step.
+
+    Attributes:
+        should_apply: scalar boolean tensor, the same for all replicas, or Python bool: whether to apply the gradients.
+        advance: updates the state; called in the branch that applies with True and in the one that skips with False.
+            Returns an op, or None.
+        update_op: an op that updates the state in either case; None where there is nothing else to run.
+    """
+
+    should_apply: Any
+    advance: Callable[[bool], Any] = _do_nothing
+    update_op: Any = None
 
 
 class LossScale(_Base, metaclass=abc.ABCMeta):
@@ -77,7 +97,7 @@ class LossScale(_Base, metaclass=abc.ABCMeta):
         self._lock = Lock()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Copies, and what comes out of a pickle.
+        # Copies and unpickled objects do not run __init__.
         watch_attached(self)
         self.__dict__.update(state)
 
@@ -102,6 +122,18 @@ class LossScale(_Base, metaclass=abc.ABCMeta):
             updated when the call returns; and a scalar boolean tensor or Python bool, False when the step must be
             skipped.
         """
+
+    def _decide_step(self, grads: Any, *, when_summed: bool, are_same: bool) -> Decision:
+        """Return what `scaled_step` does with the gradients of a step: what `update` says.
+
+        Args:
+            grads: the gradients, None among them; those of the caller's replica, or per-replica values.
+            when_summed: whether the sums over replicas, which are computed later, have to be finite too.
+            are_same: whether all replicas are known to have the same gradients.
+        """
+        del when_summed, are_same
+        update_op, should_apply = self.update(grads)
+        return Decision(should_apply, update_op=update_op)
 
     @abc.abstractmethod
     def get_config(self) -> dict[str, Any]:
@@ -177,7 +209,7 @@ class LossScale(_Base, metaclass=abc.ABCMeta):
         write_values(weights, checked_weights(state, weights), session)
 
     def _read_weights(self, session: Any, without: Iterable[str]) -> dict[str, Any]:
-        """Return the values of the variables of a user's class, as a part of a state: of others than those named."""
+        """Return `{'weights': values}` of a subclass's own variables, by name; those in `without` are left out."""
         weights = {name: weight for name, weight in self._weights_here().items() if name not in without}
         return {"weights": {name: plain(value) for name, value in read_values(weights, session).items()}}
 
@@ -224,7 +256,7 @@ class LossScale(_Base, metaclass=abc.ABCMeta):
 
     @property
     def _weights(self) -> dict[tuple[str, str | None], Any]:
-        # Read by users' code: the variables by name and by what files the graph.
+        # Users' code reads this attribute of TensorFlow's class: the variables by name and graph key.
         return self._variables.everywhere()
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:

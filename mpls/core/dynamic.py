@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
-from mpls.core.abstract import LossScale, recognition_base
+from mpls.core.abstract import Decision, LossScale, recognition_base
 from mpls.core.fast import choices
 from mpls.core.fast.branches import group, one_of
 from mpls.core.fast.eager import read_eagerly, update_eagerly
@@ -207,19 +207,16 @@ class DynamicLossScale(LossScale, _Base):
             # Then the count starts anew, as it does where gradients are not finite.
             return tf.logical_and(grads_finite, tf.equal(tf.convert_to_tensor(self._num_good_steps), 0))
 
-    def _find_finite(self, grads: Any, *, when_summed: bool, are_same: bool) -> Any:
-        """Return whether the gradients of all replicas are finite.
-
-        Args:
-            grads: the gradients.
-            when_summed: whether their sums over replicas have to be finite too.
-            are_same: whether all replicas have the same gradients.
-        """
+    def _decide_step(self, grads: Any, *, when_summed: bool, are_same: bool) -> Decision:
+        """Return what `update` says; but the state is updated in the branches, where nothing is left to choose."""
+        if type(self).update is not DynamicLossScale.update:
+            # A user's subclass says itself what an update is.
+            return super()._decide_step(grads, when_summed=when_summed, are_same=are_same)
         are_finite = self._are_finite_when_summed if when_summed else self._are_finite
         (grads_finite,) = decide_together(grads, lambda finite: (finite,), are_finite, are_same=are_same)
-        return grads_finite
+        return Decision(grads_finite, self._advance)
 
-    # Of one replica's gradients.
+    # Whether the gradients of one replica are finite.
     _are_finite = staticmethod(all_finite)
     _are_finite_when_summed = staticmethod(finite_when_summed)
 

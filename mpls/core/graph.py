@@ -16,12 +16,12 @@ _IDENTITIES = frozenset({"Identity", "IdentityN"})
 def as_written(fn: _F) -> _F:
     """Keep AutoGraph from rewriting a function that users call inside `tf.function`.
 
-    There is nothing in mpls to rewrite, as there is nothing in TensorFlow and Keras, which AutoGraph leaves alone by
-    name: rewriting costs time at every trace.
+    mpls needs no rewriting, which takes time at every trace. AutoGraph skips TensorFlow and Keras by module name; mpls
+    has to ask for it.
     """
     unconverted = tf.autograph.experimental.do_not_convert(fn)
 
-    # It has what marks the other one for AutoGraph, and spares calls in eager mode what that one does.
+    # `wraps` copies the attribute by which AutoGraph knows it; eager calls skip the overhead of `do_not_convert`.
     @functools.wraps(unconverted)
     def written(*args: Any, **kwargs: Any) -> Any:
         return (fn if tf.executing_eagerly() else unconverted)(*args, **kwargs)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import tensorflow as tf
 
-from mpls.core.abstract import LossScale, NativeLossScale, recognition_base
+from mpls.core.abstract import Decision, LossScale, NativeLossScale, recognition_base
 from mpls.core.dynamic import DynamicLossScale, NativeDynamicLossScale
 from mpls.core.graph import as_written
 from mpls.core.numbers import require_usable, to_float
@@ -19,6 +19,7 @@ __all__ = [
     "DynamicLossScale",
     "FixedLossScale",
     "LossScale",
+    "decide",
     "deserialize",
     "get",
     "is_dynamic",
@@ -87,7 +88,7 @@ class FixedLossScale(LossScale, _Base):
 
     @classmethod
     def _unbounded(cls, value: float) -> FixedLossScale:
-        """Return a fixed loss scale that may be below 1, as those of the Keras wrappers may."""
+        """Return a fixed loss scale without the lower bound of 1, which the Keras wrappers do not have."""
         loss_scale = cls.__new__(cls)
         LossScale.__init__(loss_scale)
         loss_scale._loss_scale_value = value
@@ -96,7 +97,7 @@ class FixedLossScale(LossScale, _Base):
     @as_written
     def __call__(self) -> tf.Tensor:
         """Return the loss scale as a scalar float32 tensor, always the same number."""
-        # Made at each call, so that it belongs to the graph and the device in which it is used.
+        # A new constant at each call: it belongs to the graph and the device of the caller.
         return tf.constant(self._loss_scale_value, tf.float32)
 
     @as_written
@@ -107,7 +108,7 @@ class FixedLossScale(LossScale, _Base):
             grads: ignored, non-finite ones included.
 
         Returns:
-            `(op, True)`: an op that does nothing, None in eager mode; and that the step is to be applied.
+            `(op, True)`: an op that does nothing, None in eager mode; and True, as the step is always applied.
         """
         del grads
         return tf.no_op(), True
@@ -145,11 +146,18 @@ def is_dynamic(loss_scale: Any) -> bool:
 
 
 def never_skips(loss_scale: Any) -> bool:
-    """Return whether a loss scale is fixed, and no subclass of a user has given it an `update` of its own."""
+    """Return whether a loss scale is fixed, and of a class that does not override `update`."""
     return is_fixed(loss_scale) and type(loss_scale).update in (
         FixedLossScale.update,
         _NativeFixedLossScale.update,
     )
+
+
+def decide(loss_scale: Any, grads: Any, *, when_summed: bool, are_same: bool) -> Decision:
+    """Ask a loss scale, of mpls or of TensorFlow itself, about a step; see `LossScale._decide_step`."""
+    # TensorFlow's own classes have `update`, and nothing else is asked of them.
+    cls = type(loss_scale) if isinstance(loss_scale, LossScale) else LossScale
+    return cls._decide_step(loss_scale, grads, when_summed=when_summed, are_same=are_same)
 
 
 def get(identifier: Any, subject: str = "mpls.core.loss_scale.get: identifier") -> LossScale | None:

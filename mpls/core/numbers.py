@@ -1,4 +1,4 @@
-"""Arguments that are numbers, converted and checked."""
+"""Numeric arguments of the public API, converted and checked."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def to_float(value: Any, subject: str) -> float:
     """Convert to a Python float, strings like '128' included, as the originals did.
 
     Raises:
-        ArgumentTypeError: the value has no float.
-        ArgumentValueError: a string that spells none.
-        ArgumentOverflowError: an integer too large for any float.
+        ArgumentTypeError: the value has no `__float__`.
+        ArgumentValueError: it is a string that is no number.
+        ArgumentOverflowError: it is an integer too large for a float.
     """
     return float(_convert(float, value, subject, "be a number"))
 
@@ -25,9 +25,9 @@ def to_int(value: Any, subject: str) -> int:
     """Convert to a Python int, rounding towards zero, as the originals did.
 
     Raises:
-        ArgumentTypeError: the value has no int.
-        ArgumentValueError: a string that spells none, or NaN.
-        ArgumentOverflowError: infinity.
+        ArgumentTypeError: the value has no `__int__`.
+        ArgumentValueError: it is a string that is no whole number, or NaN.
+        ArgumentOverflowError: it is infinite.
     """
     return int(_convert(int, value, subject, "be a whole number"))
 
@@ -43,20 +43,20 @@ def _convert(kind: type, value: Any, subject: str, constraint: str) -> Any:
 
 
 def require_usable(value: float, subject: str, got: Any, *, is_fixed: bool = False) -> float:
-    """Refuse what can do nothing but destroy a run: NaN, infinite, zero or negative, seen as float32.
+    """Refuse a scale or a factor that is NaN, infinite, zero or negative in float32: it would ruin any run.
 
     Args:
         value: the number.
         subject: the public name and the argument, for the error.
         got: what the user passed, for the error.
-        is_fixed: whether it is a scale that never changes, and has to be at most `LARGEST_FIXED_SCALE`, since gradients
-            would all become zero.
+        is_fixed: whether it is a fixed scale, which must be at most `LARGEST_FIXED_SCALE`: a larger one makes all
+            gradients zero.
 
     Returns:
         The value.
 
     Raises:
-        ArgumentValueError: the value is none that such a scale can have.
+        ArgumentValueError: the value is refused.
     """
     constraint = ""
     if not can_be_scale(value):

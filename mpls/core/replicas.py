@@ -12,12 +12,12 @@ from mpls.upstream import strategy_needs_no_merge_call
 
 
 def in_replica_context() -> bool:
-    """Return whether the caller is one of the replicas of a strategy, inside of what `strategy.run` runs."""
+    """Return whether the caller runs as one replica of a strategy, inside of a function given to `strategy.run`."""
     return tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context()
 
 
 def merges_in_replica_context() -> bool:
-    """Return whether the caller is in a replica context in which replicas agree without `merge_call`."""
+    """Return whether the caller is in a replica context of a strategy that forbids `merge_call`."""
     return in_replica_context() and strategy_needs_no_merge_call()
 
 
@@ -25,11 +25,11 @@ def call_in_cross_replica_context(fn: Callable[..., Any], *args: Any) -> Any:
     """Call `fn(*args)` once for all replicas, whichever context the caller is in.
 
     Args:
-        fn: in a replica context it gets per-replica values for what each replica passed.
+        fn: called by one replica for all; it gets the replicas' arguments as per-replica values.
         *args: its arguments.
 
     Returns:
-        What `fn` returned; the same for every replica.
+        What `fn` returned, for every replica.
     """
     if not in_replica_context():
         return fn(*args)
@@ -41,7 +41,7 @@ def all_replicas_finite(grads: Any, are_finite: Callable[[Any], Any] = all_finit
 
     Args:
         grads: nested structure of gradients, per-replica values among them.
-        are_finite: says it of one replica's.
+        are_finite: returns it for the gradients of one replica.
 
     Returns:
         Scalar boolean tensor, the same for all replicas. A gradient that is finite on one replica and infinite on
@@ -50,16 +50,16 @@ def all_replicas_finite(grads: Any, are_finite: Callable[[Any], Any] = all_finit
     if not tf.distribute.has_strategy():
         return are_finite(grads)
     strategy = tf.distribute.get_strategy()
-    # Strategies reduce no booleans.
+    # Strategies cannot reduce booleans.
     votes = strategy.extended.call_for_each_replica(_vote, args=(are_finite, tf.nest.flatten(grads)))
     return _is_unanimous(strategy.reduce(tf.distribute.ReduceOp.SUM, votes, axis=None))
 
 
 def first_replica_finite(grads: Any, are_finite: Callable[[Any], Any] = all_finite) -> Any:
-    """Return what `all_replicas_finite` does, where all replicas have the same gradients: one looks."""
+    """Return what `all_replicas_finite` does where all replicas have the same gradients: only the first one checks."""
     strategy = tf.distribute.get_strategy()
     if len(strategy.extended.worker_devices) < strategy.num_replicas_in_sync:
-        # Those of other machines are asked: were they to disagree, each would wait for the others' next sum.
+        # Each machine checks by itself: if two disagreed, each would wait for the other's next all-reduce.
         return all_replicas_finite(grads, are_finite)
     firsts = [strategy.experimental_local_results(grad)[0] for grad in tf.nest.flatten(grads)]
     with tf.device(strategy.extended.worker_devices[0]):
@@ -80,8 +80,8 @@ def decide_together(
     Args:
         grads: nested structure of gradients; those of the caller's replica, or per-replica values.
         decide: gets a scalar boolean tensor that is the same for all replicas; returns a tuple.
-        are_finite: says whether one replica's gradients are finite.
-        are_same: whether all replicas have the same gradients.
+        are_finite: returns whether the gradients of one replica are finite.
+        are_same: whether all replicas are known to have the same gradients.
     """
     if merges_in_replica_context():
         return tuple(decide(all_replicas_finite_without_merge(grads, are_finite)))
@@ -92,9 +92,9 @@ def decide_together(
 
 
 def finite_when_summed(grads: Any) -> Any:
-    """Return whether a replica's gradients are finite, and stay so when those of all replicas are added up.
+    """Return whether a replica's gradients are finite, and so small that sums over all replicas are finite too.
 
-    If none is above the largest float divided by the number of replicas, no sum is infinite.
+    No sum is infinite if no element exceeds the largest float divided by the number of replicas.
     """
     return all_finite(grads, tf.distribute.get_strategy().num_replicas_in_sync)
 

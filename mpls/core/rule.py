@@ -1,4 +1,7 @@
-"""The update rule of dynamic loss scaling, the only place in the package where a scale grows or shrinks."""
+"""The update rule of dynamic loss scaling: the only code in the package that makes a scale grow or shrink.
+
+A scale also changes where users set it: by assignment, from a checkpoint, or by `load_state_dict`.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ FLOAT32_MAX = 3.4028234663852886e38
 
 @dataclass(frozen=True)
 class UpdateRule:
-    """What differs between the generations of dynamic loss scaling.
+    """The settings in which the generations of dynamic loss scaling differ.
 
     Attributes:
         growth_steps: consecutive finite steps after which the scale grows; 1 or less means every step.
         multiplier: factor by which the scale grows, and by which a shrinking one is divided.
         min_scale: floor that a shrinking scale does not pass.
         max_scale: ceiling; a growth that would pass it leaves the scale as it is.
-        shrink_ratio: factor by which the scale shrinks, in place of the division; None for none.
-        shrink_steps: non-finite steps, in a row or not, after which the scale shrinks, for a state that counts them;
-            a growth starts their count again.
+        shrink_ratio: factor that a shrinking scale is multiplied by, in place of the division; None to divide.
+        shrink_steps: non-finite steps, in a row or not, after which the scale shrinks, for an `AccumulatingState`;
+            growth resets their count.
     """
 
     growth_steps: int = 2000
@@ -36,7 +39,7 @@ class ScaleState(NamedTuple):
 
     Attributes:
         scale: scalar float32, the current loss scale.
-        good_steps: scalar int64, finite steps since the scale last changed or would have grown.
+        good_steps: scalar int64, finite steps in a row since the scale last changed or was due to grow.
     """
 
     scale: Any
@@ -48,8 +51,8 @@ class AccumulatingState(NamedTuple):
 
     Attributes:
         scale: scalar float32, the current loss scale.
-        good_steps: scalar integer, finite steps in a row since the scale last changed or would have grown.
-        bad_steps: scalar integer, non-finite steps since then.
+        good_steps: scalar integer, finite steps in a row since the scale last changed or was due to grow.
+        bad_steps: scalar integer, non-finite steps since then, in a row or not.
     """
 
     scale: Any
@@ -66,7 +69,10 @@ def select_python(condition: bool, if_true: Any, if_false: Any) -> Any:
 
 
 def only_counts(good_steps: Any, rule: UpdateRule) -> Any:
-    """Return whether a finite step after so many of them only counts; another one makes the scale grow."""
+    """Return whether the next finite step only increments the count; if not, it makes the scale grow.
+
+    `next_state` decides by it, and so does `DynamicLossScale`, which then writes nothing but the count.
+    """
     return good_steps < rule.growth_steps - 1
 
 
@@ -78,23 +84,23 @@ def next_state(
 ) -> State:
     """Return the state after a step.
 
-    A finite step counts; the `growth_steps`-th in a row multiplies the scale, unless that would pass `max_scale`,
-    and starts the count again in either case. A non-finite step starts it again too, and shrinks the scale, down to
-    `min_scale`; if the state counts such steps, only the `shrink_steps`-th does. A scale that is already infinite or
-    NaN, as a damaged checkpoint may hold, is back in range once it has shrunk.
+    A finite step increments the count. The `growth_steps`-th finite step in a row resets the count and multiplies the
+    scale, unless the product would exceed `max_scale`. A non-finite step resets the count and shrinks the scale, but
+    not below `min_scale`; if the state counts such steps, only the `shrink_steps`-th shrinks it. A scale that is
+    already infinite or NaN, as in a damaged checkpoint, is back in range once it has shrunk.
 
-    The function has no branch on state: with Python or NumPy numbers it runs as it is; with tensors, `select` makes it
-    the same ops in eager mode, in a v1 graph, in a `tf.function` and under XLA.
+    The function has no branch on state, so it takes Python and NumPy numbers as well as tensors, for which `select`
+    builds the same ops in eager mode, in a v1 graph, in a `tf.function` and under XLA.
 
     Args:
         state: the state before the step.
-        grads_finite: scalar boolean, whether every gradient of the step was finite; of a bool, what is known, nothing
-            is computed for the other case.
+        grads_finite: scalar boolean, whether every gradient of the step was finite; for a Python bool, only that case
+            is computed.
         rule: the settings.
         select: `select(condition, if_true, if_false)` for the kind of number that the state holds.
 
     Returns:
-        The state after the step, of the kinds that went in.
+        The state after the step, of the same types as `state`.
     """
     if isinstance(grads_finite, bool):
         return (_after_finite if grads_finite else _after_non_finite)(state, rule, select)
@@ -116,7 +122,7 @@ def _after_finite(state: State, rule: UpdateRule, select: Callable[[Any, Any, An
 
 def _after_non_finite(state: State, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> State:
     shrunk = state.scale / rule.multiplier if rule.shrink_ratio is None else state.scale * rule.shrink_ratio
-    # Written so that NaN fails the comparison and becomes the floor.
+    # NaN fails this comparison, and so becomes the floor.
     shrunk = select(shrunk > rule.min_scale, shrunk, rule.min_scale)
     shrunk = select(shrunk < rule.max_scale, shrunk, rule.max_scale)
     if not isinstance(state, AccumulatingState):

@@ -1,4 +1,4 @@
-"""One scaling of one loss."""
+"""A loss scale read once: the factor of the loss, and the divisor of its gradients."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mpls.core.loss_scale import LossScale, is_fixed
 
 
 class LossScaling:
-    """One reading of a loss scale: what multiplies the loss is what divides its gradients.
+    """A loss scale read once, so that the gradients are divided by the number that multiplied the loss.
 
-    A fixed scale that is infinite in the loss's dtype could only produce infinities, at every step; here it is
-    lowered to the largest power of two that the dtype holds. A dynamic one is left alone: it comes down by itself.
+    A fixed scale that is infinite in the loss's dtype would make every step overflow; it is lowered to the largest
+    power of two that the dtype holds. A dynamic scale is used as it is, since it shrinks by itself.
 
     Attributes:
-        scale: scalar float32 tensor, what to divide the gradients by once the loss has been computed.
+        scale: scalar float32 tensor to divide the gradients by; final once the loss has been computed.
     """
 
     def __init__(self, loss_scale: LossScale) -> None:
@@ -40,7 +40,7 @@ def exceeds(loss_scale: Any, dtype: Any) -> bool:
     return is_fixed(loss_scale) and dtype.is_floating and loss_scale._loss_scale_value > _max_of(dtype)
 
 
-# To ask a dtype takes longer than to scale a loss.
+# `dtype.max` takes longer than scaling a loss.
 @functools.cache
 def _max_of(dtype: Any) -> float:
     return float(dtype.max)

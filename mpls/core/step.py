@@ -12,7 +12,7 @@ from mpls.core.fast.branches import group, one_of
 from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import values_of, with_values
 from mpls.core.graph import behind_identities
-from mpls.core.loss_scale import DynamicLossScale, LossScale, never_skips
+from mpls.core.loss_scale import LossScale, decide, never_skips
 from mpls.core.replicas import merges_in_replica_context
 from mpls.upstream import captured, hidden_from_xla
 
@@ -52,10 +52,10 @@ class _Sealed:
 def scaled_step(grads_and_vars: GradsAndVars, loss_scale: LossScale, hooks: StepHooks) -> Any:
     """Update the loss scale, then apply the gradients or skip the step.
 
-    The loss scale decides: `loss_scale.update(gradients)` sees the gradients of all replicas and says whether to
-    apply. If it says so with a tensor, one conditional does one or the other on all replicas; if with a Python bool,
-    there is none. Nothing else in the package decides by what is in the gradients. A fixed scale, which applies
-    always, is not asked.
+    The loss scale decides: it sees the gradients of all replicas and says whether to apply. If it says so with a
+    tensor, one conditional applies or skips on all replicas; with a Python bool there is no conditional. On TensorFlow
+    no other conditional of the package applies or skips a step; Keras 3 on JAX, where a step returns new values, has
+    its own in `mpls.keras.keras3.ops`. A fixed scale always applies, and is not asked.
 
     Args:
         grads_and_vars: pairs of unscaled gradient, None included, and variable. In a replica context, those of the
@@ -99,20 +99,15 @@ def _update_and_apply(
         return call_for_each_replica(apply_in_replica, args=(given, sealed))
 
     values = [values_of(grad) for grad in grads if grad is not None]
-    if type(loss_scale).update is not DynamicLossScale.update:
-        # Other classes, of users among them, say themselves what an update is.
-        update_op, should_apply = loss_scale.update(grads)
-        return group(one_of(should_apply, lambda: apply(grads), hooks.skip, values), update_op)
-
-    # Each branch does its part of the update, so that no op chooses between them.
-    grads_finite = loss_scale._find_finite(grads, when_summed=hooks.sums_gradients, are_same=hooks.are_same)
+    decision = decide(loss_scale, grads, when_summed=hooks.sums_gradients, are_same=hooks.are_same)
     unpack = _pack(grads, values)
-    return one_of(
-        grads_finite,
-        lambda: group(loss_scale._advance(True), apply(unpack())),
-        lambda: group(loss_scale._advance(False), hooks.skip()),
+    done = one_of(
+        decision.should_apply,
+        lambda: group(decision.advance(True), apply(unpack())),
+        lambda: group(decision.advance(False), hooks.skip()),
         values,
     )
+    return done if decision.update_op is None else group(done, decision.update_op)
 
 
 def _pack(grads: list[Any], values: list[Any]) -> Callable[[], list[Any]]:

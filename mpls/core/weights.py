@@ -1,4 +1,4 @@
-"""The variables of an object that is used in eager mode and in several graphs, each of which has its own."""
+"""Variables of an object that is used in eager mode and in several graphs, and has its own ones in each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ATTRIBUTE = "_mpls_weights"
 
 
 class Lock:
-    """A reentrant lock that an object which is copied and pickled can have: the copy has a lock of its own."""
+    """A reentrant lock for objects that can be copied and pickled: each copy gets a new lock."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -33,9 +33,9 @@ class Lock:
 
 
 class Weights:
-    """Variables by name: those of eager mode are held here, those of a graph by the graph.
+    """Variables by name. Eager ones are stored here, those of a graph on the graph object.
 
-    A variable keeps its graph alive. So nothing that outlives the graph may hold its variables.
+    A variable keeps its graph alive, so no object that outlives the graph may hold it.
     """
 
     def __init__(self) -> None:
@@ -43,14 +43,14 @@ class Weights:
         self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def here(self) -> dict[str, Any]:
-        """Return those of the outermost graph of the moment, or of eager mode; what is added to them stays."""
+        """Return the dict of the current outermost graph, or of eager mode; callers add variables to it."""
         if tf.executing_eagerly():
             return self._eager
         with tf.init_scope():
             return self._eager if tf.executing_eagerly() else self.of(tf.compat.v1.get_default_graph())
 
     def of(self, graph: Any) -> dict[str, Any]:
-        """Return those of a graph; what is added to them stays."""
+        """Return the dict of a graph; callers add variables to it."""
         stores = getattr(graph, _ATTRIBUTE, None)
         if stores is None:
             stores = weakref.WeakKeyDictionary()
@@ -60,7 +60,7 @@ class Weights:
         return found
 
     def everywhere(self) -> dict[tuple[str, str | None], Any]:
-        """Return all that are alive, by name and by the key under which TensorFlow files what is of a graph."""
+        """Return all variables of graphs that are alive, by name and graph key; None is the key of eager mode."""
         found: dict[tuple[str, str | None], Any] = {(name, None): each for name, each in self._eager.items()}
         for graph in list(self._graphs):
             found.update({(name, str(graph._graph_key)): each for name, each in self.of(graph).items()})

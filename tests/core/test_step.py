@@ -167,16 +167,28 @@ class GraphTest(unittest.TestCase):
     def test_hooks_that_return_nothing(self) -> None:
         class Silent(Notes):
             def apply(self, grads_and_vars: Any) -> Any:
-                return None
+                super().apply(grads_and_vars)
 
             def skip(self) -> Any:
-                return None
+                super().skip()
 
         flag = v1.placeholder(tf.bool, [])
-        op = scaled_step([(tf.constant(1.0), tf.Variable(1.0))], Told(flag), Silent())
+        notes, scale = Silent(), Told(flag)
+        op = scaled_step([(tf.constant(1.0), tf.Variable(1.0))], scale, notes)
+        self.assertEqual(sorted(notes.calls), ["apply", "skip"])
         session = self.session()
-        for answer in (True, False):
+        for answer, counts in ((True, (1, 0, 1)), (False, (1, 1, 2)), (True, (2, 1, 3))):
             session.run(op, {flag: answer})
+            self.assertEqual(tuple(session.run([notes.applied, notes.skipped, scale.updates])), counts)
+
+    def test_a_loss_scale_of_tensorflow_itself(self) -> None:
+        grad, variable, notes = v1.placeholder(tf.float32, []), tf.Variable(1.0), Notes()
+        scale = v1.mixed_precision.DynamicLossScale(8, 2)
+        op = scaled_step([(grad, variable)], scale, notes)
+        session = self.session()
+        for value, counts, after in ((1.0, (1, 0), 8.0), (INF, (1, 1), 4.0), (1.0, (2, 1), 4.0), (1.0, (3, 1), 8.0)):
+            session.run(op, {grad: value})
+            self.assertEqual((*session.run([notes.applied, notes.skipped]), session.run(scale())), (*counts, after))
 
 
 class FunctionTest(unittest.TestCase):
