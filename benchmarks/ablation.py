@@ -17,7 +17,7 @@ import tensorflow as tf
 from benchmarks.models import ModelStep
 from benchmarks.steps import MPLS
 from benchmarks.timing import Samples, measure, pooled
-from mpls.core import dynamic, finite, gradients, step
+from mpls.core import dynamic, finite, gradients
 from mpls.core.fast import choices, stacks
 
 FULL = "all ways"
@@ -83,59 +83,29 @@ def _cells(modes: str, models: str, families: str = "v1 legacy new keras3", **op
     )
 
 
-_EAGER = _cells("eager", "regression controller deep_perceptron perceptron residual_network transformer")
-_GRAPHS = _cells("session function", "regression controller deep_perceptron perceptron residual_network transformer")
-_LARGE_IN_GRAPHS = _cells("session function", "perceptron wide_perceptron half_perceptron", "v1 legacy new")
+_SMALL_MODELS = "regression controller deep_perceptron perceptron"
+_EAGER = _cells("eager", _SMALL_MODELS)
+_GRAPHS = _cells("session function", _SMALL_MODELS)
 
 WAYS: dict[str, Way] = {
     "stacks": Way(((stacks, "_FEWEST_TENSORS", 10**9),), _EAGER + _GRAPHS),
     "branches as functions": Way(((choices, "runs_branches_whole", _never),), _GRAPHS),
     "counting in a branch": Way(((dynamic, "one_of", _second_branch),), _GRAPHS),
-    "one call in eager mode": Way(
-        ((choices, "runs_in_one_call", _never),), _EAGER + _cells("eager", "wide_perceptron", "v1 legacy")
-    ),
-    "update in Python": Way(((choices, "updates_in_python", _never),), _EAGER),
-    "quick reads in eager mode": Way(((dynamic, "read_eagerly", tf.convert_to_tensor),), _EAGER),
-    "summaries in eager mode": Way(
-        ((choices, "has_summary", _never),),
-        _EAGER + _cells("eager", "wide_perceptron wide_half_perceptron", "v1 legacy"),
-    ),
-    "pieces": Way(
-        ((finite, "_pieces", list),),
-        _cells("eager", "perceptron half_perceptron wide_perceptron wide_half_perceptron", "v1 legacy new"),
-    ),
-    "sums in eager mode": Way(
-        ((choices, "_WORTH_A_SUM", 10**12),), _cells("eager", "wide_perceptron", "v1 legacy new keras3")
-    ),
-    "known reciprocals": Way(
-        ((gradients, "_has_exact_reciprocal", _never),),
-        _EAGER
-        + _cells("eager", "half_perceptron wide_half_perceptron", "legacy new")
-        + _cells("eager function", "controller half_perceptron wide_half_perceptron", "legacy new", is_dynamic=False),
-    ),
-    "sums with a second look": Way(((choices, "is_read_by_sums", _never),), _GRAPHS + _LARGE_IN_GRAPHS),
-    "plain ops for a small one": Way(
-        ((choices, "is_small_alone", _never),), _cells("session function", "regression deep_perceptron")
-    ),
+    "one call in eager mode": Way(((choices, "runs_in_one_call", _never),), _EAGER),
     "half-precision reciprocals": Way(
-        ((gradients, "_LARGE", 10**12),),
-        _cells("session function", "half_perceptron wide_half_perceptron", "legacy new keras3"),
+        ((choices, "is_unscaled_by_reciprocal", _never),),
+        _cells("eager session function", "half_perceptron wide_half_perceptron", "legacy new keras3")
+        + _cells("eager function", "half_perceptron wide_half_perceptron", "legacy new", is_dynamic=False),
     ),
     "squares": Way(
         ((choices, "is_bounded_by_squares", _never),),
-        _cells("eager function", "perceptron wide_perceptron transformer", "v1 keras3", replicas=2),
-    ),
-    "skipped identities": Way(
-        ((step, "behind_identities", list),),
-        _cells("session function", "controller deep_perceptron perceptron residual_network", "legacy new"),
+        _cells("eager function", "perceptron wide_perceptron", "v1 keras3", replicas=2),
     ),
     "products for XLA": Way(
-        ((choices, "is_read_by_products", _never),),
-        _cells("xla", "perceptron wide_perceptron half_perceptron residual_network", "v1 legacy new keras3"),
+        ((choices, "is_read_by_products", _never),), _cells("xla", "perceptron wide_perceptron half_perceptron")
     ),
     "barriers for XLA": Way(
-        ((choices, "needs_barriers", _never),),
-        _cells("xla", "controller perceptron wide_perceptron residual_network", "v1 legacy new keras3"),
+        ((choices, "needs_barriers", _never),), _cells("xla", "controller perceptron wide_perceptron")
     ),
 }
 
@@ -162,7 +132,7 @@ class _Candidate:
             yield
 
 
-_ONE_CALLS = (finite._check, gradients._multiply_eagerly, gradients._divide_eagerly)
+_ONE_CALLS = (finite._check, gradients._unscale_in_one_call)
 
 
 def ways_in(names: Sequence[str], patterns: Sequence[str]) -> dict[ModelCell, list[str]]:
@@ -181,8 +151,7 @@ def ways_in(names: Sequence[str], patterns: Sequence[str]) -> dict[ModelCell, li
     found: dict[ModelCell, list[str]] = {}
     for name in names or WAYS:
         for cell in WAYS[name].cells:
-            is_new = name not in found.get(cell, ())
-            if is_new and any(fnmatch.fnmatch(cell.name, pattern) for pattern in patterns):
+            if any(fnmatch.fnmatch(cell.name, pattern) for pattern in patterns):
                 found.setdefault(cell, []).append(name)
     return found
 

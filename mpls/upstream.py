@@ -41,7 +41,6 @@ __all__ = [
     "is_recorded",
     "keep_branches_whole",
     "keras_graph_session",
-    "kernels_of",
     "kinds_of",
     "loaded_keras",
     "loaded_tf_keras",
@@ -97,19 +96,6 @@ def is_compiled_by_xla() -> bool:
     from tensorflow.python.ops import control_flow_util
 
     return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
-
-
-def kernels_of(op_type: str) -> frozenset[tuple[str, Any]]:
-    """Return the kinds of devices and the dtypes of the attribute `T` for which this TensorFlow has an op's kernels."""
-    from tensorflow.python.framework import kernels
-
-    return frozenset(
-        (kernel.device_type, tf.as_dtype(dtype))
-        for kernel in kernels.get_registered_kernels_for_op(op_type).kernel
-        for constraint in kernel.constraint
-        if constraint.name == "T"
-        for dtype in constraint.allowed_values.list.type
-    )
 
 
 def conditional_of(result: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
-from mpls.core.fast.select import select
+from mpls.core.fast.branches import select
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.persistence.state_dict import (
     check_fixed,

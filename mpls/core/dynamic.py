@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
 import tensorflow as tf
 
 from mpls.core.abstract import Decision, LossScale, recognition_base
+from mpls.core.autograph import as_written
 from mpls.core.fast import choices
-from mpls.core.fast.branches import group, one_of
-from mpls.core.fast.eager import read_eagerly, update_eagerly
-from mpls.core.fast.select import select
+from mpls.core.fast.branches import group, one_of, select
 from mpls.core.finite import all_finite
-from mpls.core.graph import as_written
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.persistence.object_checkpoints import Node, examine, require_valid_state
 from mpls.core.persistence.state_dict import checked_dynamic, checked_weights, read_values, write_values
@@ -176,8 +174,7 @@ class DynamicLossScale(LossScale, _Base):
     @as_written
     def __call__(self) -> tf.Tensor:
         """Return the current loss scale as a scalar float32 tensor."""
-        scale = self._current_loss_scale
-        return read_eagerly(scale) if tf.executing_eagerly() else tf.convert_to_tensor(scale)
+        return tf.convert_to_tensor(self._current_loss_scale)
 
     @as_written
     def update(self, grads: Any) -> tuple[Any, tf.Tensor]:
@@ -226,31 +223,33 @@ class DynamicLossScale(LossScale, _Base):
         Args:
             grads_finite: whether every gradient was finite, a scalar boolean tensor; or a bool, where that is known.
         """
+        if not tf.executing_eagerly() or tf.distribute.has_strategy():
+            return self._write_next(grads_finite)
+        # A step in another thread must not read the state before this one has written it.
+        with self._lock:
+            return self._write_next(bool(grads_finite))
+
+    def _write_next(self, grads_finite: Any) -> Any:
         scale, good_steps = self._current_loss_scale, self._num_good_steps
-        rule = UpdateRule(self._increment_period, self._multiplier)
-        if choices.updates_in_python():
-            is_finite = bool(grads_finite)
-            # What is read is what the next step of another thread has to see written.
-            with self._lock:
-                update_eagerly(scale, good_steps, is_finite, rule)
-            return None
-        # Read as late as can be: another worker may have changed them while gradients were computed.
+        # The count has to be compared in its own dtype, whatever number the user has passed.
+        rule = UpdateRule(max(1, min(self._increment_period, good_steps.dtype.max)), self._multiplier)
+        # Read as late as possible: another worker may have changed it while gradients were computed.
         with tf.control_dependencies([grads_finite] if tf.is_tensor(grads_finite) else []):
             steps_before = tf.convert_to_tensor(good_steps)
 
-        def write_next() -> Any:
+        def write_both() -> Any:
             before = ScaleState(tf.convert_to_tensor(scale), steps_before)
             after = next_state(before, grads_finite, rule, select)
             return group(scale.assign(after.scale), good_steps.assign(after.good_steps))
 
         if grads_finite is False or choices.uses_plain_ways():
-            return write_next()
+            return write_both()
         counts = only_counts(steps_before, rule)
         if grads_finite is not True:
             counts &= grads_finite
-        # Nearly every step only counts, which is one op. It has to be on parameter servers, whose workers do not wait
-        # for each other: to write back the scale that was read would undo what another one has lowered meanwhile.
-        return one_of(counts, lambda: good_steps.assign_add(1), write_next, [])
+        # Nearly every step only increments the count. It must be one op for parameter servers, whose workers do not
+        # wait for each other: writing back the scale that was read could undo another worker's decrease.
+        return one_of(counts, lambda: good_steps.assign_add(1), write_both, [])
 
     def get_config(self) -> dict[str, Any]:
         """Return `{'initial_loss_scale': float, 'increment_period': int, 'multiplier': float}`."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 import tensorflow as tf
 
 from mpls.core.abstract import Decision, LossScale, NativeLossScale, recognition_base
+from mpls.core.autograph import as_written
 from mpls.core.dynamic import DynamicLossScale, NativeDynamicLossScale
-from mpls.core.graph import as_written
 from mpls.core.numbers import require_usable, to_float
 from mpls.core.persistence.state_dict import check_fixed, checked_weights, write_values
 from mpls.errors import ArgumentValueError, TensorArgumentError, error_text

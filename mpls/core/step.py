@@ -11,7 +11,6 @@ from mpls.core.fast import choices
 from mpls.core.fast.branches import group, one_of
 from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import values_of, with_values
-from mpls.core.graph import behind_identities
 from mpls.core.loss_scale import LossScale, decide, never_skips
 from mpls.core.replicas import merges_in_replica_context
 from mpls.upstream import captured, hidden_from_xla
@@ -38,7 +37,7 @@ class StepHooks(Protocol):
 
 
 class _Sealed:
-    """Hides variables from a strategy, which would hand each replica its own copy of a mirrored variable.
+    """Hides variables from a strategy, which would replace mirrored variables by the component of each replica.
 
     Optimizers expect the mirrored variables themselves, in a replica context too.
     """
@@ -70,15 +69,13 @@ def scaled_step(grads_and_vars: GradsAndVars, loss_scale: LossScale, hooks: Step
     if never_skips(loss_scale):
         return group(hooks.apply(pairs))
     grads = [grad for grad, _ in pairs]
-    if not tf.executing_eagerly() and not tf.distribute.has_strategy():
-        grads = behind_identities(grads)
     sealed = _Sealed([variable for _, variable in pairs])
     if merges_in_replica_context() or not tf.distribute.has_strategy():
         return _update_and_apply(grads, sealed, loss_scale, hooks, _call)
 
     def step(strategy: Any, merged_grads: list[Any], merged_variables: Any) -> Any:
-        # The conditional stands in cross-replica context: a branch inside a replica could not call merge_call,
-        # as optimizers do.
+        # The conditional is in cross-replica context: inside a replica, its branches could not call merge_call, as
+        # optimizers do.
         call_for_each_replica = strategy.extended.call_for_each_replica
         return _update_and_apply(merged_grads, merged_variables, loss_scale, hooks, call_for_each_replica)
 
@@ -111,14 +108,14 @@ def _update_and_apply(
 
 
 def _pack(grads: list[Any], values: list[Any]) -> Callable[[], list[Any]]:
-    """Return what returns the gradients; in a branch of a graph, it takes small ones from stacks.
+    """Return a function that returns the gradients; in a branch of a graph, it unstacks the small ones.
 
-    A stack goes into the branch as one tensor. All that comes out is of the branch's graph, as strategies require of
-    what they sum.
+    A stack is captured by the branch as one tensor. All gradients that come out belong to the branch's graph, as
+    strategies require of tensors that they sum.
 
     Args:
         grads: the gradients, None among them.
-        values: what is numbers of those that are not None.
+        values: the dense tensors of those that are not None.
     """
     if tf.executing_eagerly() or tf.distribute.has_strategy():
         return lambda: grads

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt, TypeVar
 import tensorflow as tf
 
 from mpls.core import releases
-from mpls.core.graph import as_written
+from mpls.core.autograph import as_written
 from mpls.core.loss_scale import DynamicLossScale, LossScale
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.scaling import exceeds

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.graph import as_written
+from mpls.core.autograph import as_written
 from mpls.errors import ArgumentValueError, CallOrderError, MplsWarning, advise_user, error_text
 
 GET_SCALED_LOSS = "get_scaled_loss"

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from mpls.core.graph import as_written
+from mpls.core.autograph import as_written
 from mpls.core.persistence.savers import watch_savers
 from mpls.core.step import scaled_step
 from mpls.keras.aggregation import as_pairs, own_aggregation

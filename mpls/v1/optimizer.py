@@ -7,9 +7,9 @@ from typing import Any, Literal, NoReturn, SupportsFloat
 
 import tensorflow as tf
 
+from mpls.core.autograph import as_written
 from mpls.core.fast.branches import group
 from mpls.core.gradients import unscale_gradients
-from mpls.core.graph import as_written
 from mpls.core.loss_scale import LossScale, get, never_skips
 from mpls.core.persistence.object_checkpoints import watch_attached
 from mpls.core.persistence.savers import StepNames, watch_savers

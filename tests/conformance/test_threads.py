@@ -21,7 +21,6 @@ import mpls.keras
 import mpls.v1
 from mpls import errors
 from mpls.core import releases
-from mpls.core.fast import choices
 
 from .devices import tf_variable
 from .hosts import HOSTS, Host
@@ -176,12 +175,6 @@ class OtherThreadsTest(unittest.TestCase):
         thread.start()
         thread.join()
         return seen[0]
-
-    def test_plain_ways(self) -> None:
-        with choices.plain_ways():
-            self.assertTrue(choices.uses_plain_ways())
-            self.assertFalse(self._seen_elsewhere(choices.uses_plain_ways))
-        self.assertFalse(choices.uses_plain_ways())
 
     def test_deprecations_of_calls_that_nobody_wrote(self) -> None:
         def warned() -> int:

@@ -148,7 +148,7 @@ class OpByOpTest(FewAreEnough):
         tf.function(lambda: self.assert_op_by_op(tf.ones([2]), expected="traced"), autograph=False)()
 
     def test_where_plain_ways_are_asked_for(self) -> None:
-        with choices.plain_ways():
+        with mock.patch.object(choices, "uses_plain_ways", return_value=True):
             self.assert_op_by_op(tf.ones([2]))
 
     def test_under_a_strategy(self) -> None:

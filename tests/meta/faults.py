@@ -10,7 +10,6 @@ import tensorflow as tf
 
 import mpls.core.abstract
 import mpls.core.dynamic
-import mpls.core.fast.eager
 import mpls.core.finite
 import mpls.core.gradients
 import mpls.core.loss_scale
@@ -76,13 +75,9 @@ def _rule(**changes: Callable[[Any], Any]) -> Callable[[], list[Patch]]:
             late_or_early = changes.get("growth_steps", lambda steps: steps)
             return good_steps < late_or_early(rule.growth_steps) - 1
 
-        return [*_in_all_modes(next_state), (mpls.core.dynamic, "only_counts", only_counts)]
+        return [(mpls.core.dynamic, "next_state", next_state), (mpls.core.dynamic, "only_counts", only_counts)]
 
     return patches
-
-
-def _in_all_modes(next_state: Any) -> list[Patch]:
-    return [(mpls.core.dynamic, "next_state", next_state), (mpls.core.fast.eager, "next_state", next_state)]
 
 
 def _state(change: Callable[[Any, Any, Any, Any, Any], Any]) -> Callable[[], list[Patch]]:
@@ -92,7 +87,7 @@ def _state(change: Callable[[Any, Any, Any, Any, Any], Any]) -> Callable[[], lis
         def next_state(state: Any, grads_finite: Any, rule: Any, select: Any = select_python) -> Any:
             return change(state, _next_state(state, grads_finite, rule, select), grads_finite, rule, select)
 
-        return _in_all_modes(next_state)
+        return [(mpls.core.dynamic, "next_state", next_state)]
 
     return patches
 

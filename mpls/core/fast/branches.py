@@ -1,4 +1,4 @@
-"""Conditionals whose branches are run for what they do, and ops that stand for several."""
+"""Conditionals, choices between scalars, and ops that group others."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _in_first_control_flow = Flag("_in_first_control_flow")
 
 
 def first_control_flow() -> AbstractContextManager[None]:
-    """Have the conditionals of a block, of this thread, be of TensorFlow's first control flow; in a v1 graph."""
+    """Have conditionals that this thread makes in a block use TensorFlow's first control flow; in a v1 graph."""
     return _in_first_control_flow.raised()
 
 
 def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], tensors: list[Any]) -> Any:
-    """Do one of two things.
+    """Run one of two branches for its side effects.
 
     Args:
-        condition: scalar boolean tensor; where it is known, or a bool, there is no conditional.
+        condition: scalar boolean tensor; if its value is known, or for a bool, there is no conditional.
         if_true: returns an op, or None.
         if_false: the same.
-        tensors: the dense tensors that go into the branches, apart from scalars.
+        tensors: the dense tensors that the branches capture, apart from scalars.
 
     Returns:
         In a graph, an op that does it; in eager mode None.
@@ -41,17 +41,31 @@ def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], An
 def value_of(
     condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], tensors: list[Any], name: str
 ) -> Any:
-    """Return one of two tensors, or lists of tensors, in a graph; no branch changes anything.
+    """Return one of two tensors, or lists of tensors; the branches have no side effects.
 
     Args:
-        condition: scalar boolean tensor.
+        condition: scalar boolean tensor; for a bool, there is no conditional.
         if_true: returns them.
         if_false: the same.
-        tensors: the dense tensors that go into the branches, for which memory might be reused; apart from scalars.
-        name: name of the conditional, not the one that conditionals have by default: those that follow are counted in
-            names of variables.
+        tensors: the dense tensors that the branches capture, apart from scalars.
+        name: name of the conditional: an unnamed one would shift later `cond_N` scopes and so checkpoint names.
     """
+    if isinstance(condition, bool):
+        return if_true() if condition else if_false()
     return _conditional(condition, if_true, if_false, tensors, name)
+
+
+def select(condition: Any, if_true: Any, if_false: Any) -> Any:
+    """Return one of two scalars, as `tf.where` does; a Python number takes the dtype of the tensor beside it.
+
+    Args:
+        condition: scalar boolean tensor; for a bool, there is no op that chooses.
+        if_true: scalar tensor or Python number.
+        if_false: the same.
+    """
+    dtype = next((value.dtype for value in (if_true, if_false) if tf.is_tensor(value)), None)
+    values = [value if dtype is None else tf.cast(value, dtype) for value in (if_true, if_false)]
+    return values[not condition] if isinstance(condition, bool) else tf.where(condition, *values)
 
 
 def _conditional(

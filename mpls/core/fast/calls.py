@@ -1,4 +1,4 @@
-"""Functions of many eager tensors, run by one op in place of several for each tensor."""
+"""Functions of many eager tensors, each run as one op."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import tensorflow as tf
 from mpls.core.fast import choices
 from mpls.upstream import kinds_of, quick_call
 
-# To trace a function takes as long as dozens of steps without it: it has to be worth it.
+# Tracing takes as long as dozens of calls without it, so only a third call with the same cache key traces.
 _CALLS_BEFORE = 2
 _MOST_FUNCTIONS = 16
 
 
 class OneCall:
-    """A function of tensors that becomes one op once it is called again and again with the same kinds of tensors.
+    """A function of eager tensors that is traced, and run as one op, once it is called again with such tensors.
 
-    That is in eager mode; in graphs, and wherever one op cannot do it, the function runs as it is written.
+    In graphs, and where one op cannot do it, the function runs as it is written.
 
     Args:
-        fn: gets a list of dense tensors and returns one. Of floats it does the same with tensors of a graph as with
-            eager ones, depends on nothing else, and has no side effects.
+        fn: gets a list of dense tensors and returns one. For floating-point tensors it does the same traced as in eager
+            mode; it depends on nothing else and has no side effects.
     """
 
     def __init__(self, fn: Callable[[list[Any]], list[Any]]) -> None:
         self._fn = fn
         self._lock = threading.Lock()
-        # The function for each list of kinds, or the number of calls without one; the latest used last.
+        # By cache key: the traced function, or the number of calls so far; the last used one at the end.
         self._functions: OrderedDict[Any, Any] = OrderedDict()
 
     def __call__(self, tensors: list[Any], varying: Sequence[int] = ()) -> list[Any]:
@@ -38,7 +38,7 @@ class OneCall:
 
         Args:
             tensors: its argument.
-            varying: places of tensors whose shape is another one in each call.
+            varying: indices of tensors whose shape may be another one in each call; the cache key ignores it.
         """
         function = self._function_for(tensors, varying) if choices.runs_in_one_call(tensors) else None
         return self._fn(tensors) if function is None else function(tensors)
@@ -57,10 +57,9 @@ class OneCall:
 
     def _traced(self, tensors: list[Any], varying: Sequence[int]) -> Any:
         if not all(tensor.dtype.is_floating for tensor in tensors):
-            # They are no gradients, and the errors about them are those of ops that are not traced.
+            # They are no gradients; untraced ops raise the errors that users expect.
             return self._fn
-        shapes = [None if place in varying else tensor.shape for place, tensor in enumerate(tensors)]
+        shapes = [None if index in varying else tensor.shape for index, tensor in enumerate(tensors)]
         specs = [tf.TensorSpec(shape, tensor.dtype) for shape, tensor in zip(shapes, tensors, strict=True)]
         function = tf.function(lambda *args: self._fn(list(args)), autograph=False)
-        with choices.run_at_once():
-            return quick_call(function.get_concrete_function(*specs))
+        return quick_call(function.get_concrete_function(*specs))

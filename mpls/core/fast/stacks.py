@@ -1,4 +1,4 @@
-"""Many small tensors as few: what is done to each element alone is then done by one op instead of hundreds."""
+"""Small tensors of the same shape stacked, so that one elementwise op does the work of hundreds."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ import tensorflow as tf
 
 from mpls.core.fast import choices
 
-# Copying more than that takes longer than the ops that it saves; in eager mode, each is called from Python.
-MOST_ELEMENTS_IN_GRAPHS = 512
-MOST_ELEMENTS_IN_EAGER_MODE = 4096
+# Copying larger tensors into a stack takes longer than the ops that it saves.
+MOST_ELEMENTS = 512
 _FEWEST_TENSORS = 4
 
 
 class Stacks:
-    """Dense tensors, the small ones among them that have dtype, shape and device in common stacked.
+    """Dense tensors, of which small ones of the same dtype, shape and device are stacked.
 
     Args:
         tensors: the tensors.
 
     Attributes:
-        tensors: the stacks, and the tensors that are in none.
+        tensors: the stacks, and the tensors that are in no stack.
     """
 
     def __init__(self, tensors: list[Any]) -> None:
@@ -36,10 +35,10 @@ class Stacks:
         ]
 
     def unstacked(self, results: list[Any]) -> list[Any]:
-        """Return what became of each tensor.
+        """Return the results for the original tensors, in their order.
 
         Args:
-            results: what became of each of `self.tensors`, of the same shapes.
+            results: the result for each of `self.tensors`, of the same shape.
         """
         unstacked: list[Any] = [None] * self._count
         for places, result in zip(self._places, results, strict=True):
@@ -53,15 +52,13 @@ def _grouped(tensors: list[Any]) -> list[list[int]]:
     groups: dict[Any, list[int]] = {}
     for index, tensor in enumerate(tensors):
         shape = tensor.shape
-        # Not the tuple of the shape itself, which in programs of TF 1 is one of objects that have no hash.
+        # tuple(shape) would hold Dimension objects in programs with TF 1 behaviour, and these have no hash.
         dims = None if shape.rank is None else tuple(shape.as_list())
-        # There is one object for each dtype, and to hash it takes longer than all the rest.
-        groups.setdefault((id(tensor.dtype), dims, tensor.device), []).append(index)
-    most = MOST_ELEMENTS_IN_EAGER_MODE if tf.executing_eagerly() else MOST_ELEMENTS_IN_GRAPHS
+        groups.setdefault((tensor.dtype, dims, tensor.device), []).append(index)
     places: list[list[int]] = []
     for (_, dims, _), members in groups.items():
         is_known = dims is not None and None not in dims
-        if is_known and len(members) >= _FEWEST_TENSORS and math.prod(dims) <= most:
+        if is_known and len(members) >= _FEWEST_TENSORS and math.prod(dims) <= MOST_ELEMENTS:
             places.append(members)
         else:
             places += [[member] for member in members]
@@ -74,10 +71,10 @@ def _stack(tensors: list[Any]) -> Any:
 
 
 def _unstacked_from(tensors: list[Any]) -> Any:
-    """Return the stack that tensors of a graph have been taken from, all of it in their order; or None."""
+    """Return the stack that these tensors of a graph are all parts of, in their order; None if there is none."""
     if tf.executing_eagerly():
         return None
-    # Tensors of eager mode, which functions capture, have none.
+    # Functions capture eager tensors, which have no op.
     maker = getattr(tensors[0], "op", None)
     if maker is None:
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from mpls.core.graph import as_written
+from mpls.core.autograph import as_written
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.step import scaled_step
