@@ -44,9 +44,10 @@ def _command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--ablate",
         nargs="*",
+        choices=ablation.WAYS,
         metavar="WAY",
-        help="measure only what each quick way saves of a model's training step, or one of them; --only names steps as "
-        "'v1/session/perceptron'",
+        help="measure what quick ways save of a model's training step, all of them or some: "
+        f"{', '.join(ablation.WAYS)}; --only then takes names as 'v1/session/perceptron'",
     )
     parser.add_argument("--seconds", type=float, help="how long to measure each kind of step")
     parser.add_argument(
@@ -155,38 +156,47 @@ def _print_line(cells: Sequence[str]) -> None:
     print("  ".join([cells[0].ljust(46), *(cell.rjust(13) for cell in cells[1:])]).rstrip(), flush=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the status to exit with."""
-    options = _command_line(arguments)
-    cells, to_count = _matching(grid(options.kind), options.only), _matching(counted(options.kind), options.only)
-    if options.ablate is None and not cells and not to_count:
-        print("--only: no step has such a name. One is v1/session/100x100/float32/dynamic", file=sys.stderr)
-        return 2
+def _parts(options: argparse.Namespace, threads: int) -> dict[str, Callable[[], Iterator[Row]]]:
+    """Return what to measure, by name; nothing if no step has a name that was asked for."""
     seconds = options.seconds or SECONDS[options.kind]
     builds = options.builds or BUILDS[options.kind]
-    threads = os.cpu_count() or 1
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-    )
-    warnings.simplefilter("ignore")
-    tf.get_logger().setLevel("ERROR")
+    if options.ablate is not None:
+        ablated = ablation.ways_in(options.ablate, options.only)
+        return {"ablation": lambda: _ablation(ablated, seconds, builds)} if ablated else {}
+    cells, to_count = _matching(grid(options.kind), options.only), _matching(counted(options.kind), options.only)
     families = list(dict.fromkeys(cell.family for cell in cells))
     parts: dict[str, Callable[[], Iterator[Row]]] = {
-        "ablation": lambda: _ablation(ablation.ways_in(options.ablate, options.only), seconds, builds),
         "costs": lambda: _costs(options.kind, seconds, builds, threads),
         "steps": lambda: _steps(cells, seconds, builds),
         "models": lambda: _models(families, seconds),
         "counts": lambda: _counts(to_count, builds),
     }
+    return {name: parts[name] for name in PARTS if name in options.parts} if cells or to_count else {}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; returns the status to exit with."""
+    options = _command_line(arguments)
+    threads = os.cpu_count() or 1
+    parts = _parts(options, threads)
+    if not parts:
+        example = "v1/session/100x100/float32/dynamic" if options.ablate is None else "v1/session/controller"
+        print(f"--only: no step has such a name. One is {example}", file=sys.stderr)
+        return 2
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+    warnings.simplefilter("ignore")
+    tf.get_logger().setLevel("ERROR")
     started = time.time()
     results: dict[str, Any] = {"command": " ".join(sys.argv), "machine": report.machine(threads), "seconds": 0.0}
     print(results["machine"])
-    for part in ["ablation"] if options.ablate is not None else [part for part in PARTS if part in options.parts]:
-        rows = results[part] = []
-        for row in parts[part]():
+    for name, part in parts.items():
+        rows = results[name] = []
+        for row in part():
             rows.append(row)
             results["seconds"] = time.time() - started
-            # Each row as soon as it is there: what was measured in hours is not lost when something fails.
+            # Write each row at once: what was measured in hours is not lost when something fails.
             report.write_json(options.out.with_suffix(".json"), results)
     if results.get("steps"):
         print("\nOverheads of mpls as shares of those of the originals:")

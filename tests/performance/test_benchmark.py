@@ -16,6 +16,7 @@ import tempfile
 import time
 import unittest
 from typing import Any, ClassVar
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -208,6 +209,73 @@ class FloorTest(unittest.TestCase):
                 self.assertEqual(conditional.get_attr("_lower_using_switch_merge"), inlined, candidate)
 
 
+def signature(model: Any) -> collections.Counter[tuple[str, bool]]:
+    """Return the types of the ops of a model's step, each with whether TensorFlow is to inline its branches."""
+    graph = model.session.graph if model.session is not None else model.step.get_concrete_function().graph
+    graph_def = graph.as_graph_def()
+    nodes = [*graph_def.node, *(node for function in graph_def.library.function for node in function.node_def)]
+    return collections.Counter((node.op, node.attr["_lower_using_switch_merge"].b) for node in nodes)
+
+
+class AblationTest(unittest.TestCase):
+    @parameterized.expand(
+        [
+            ("stacks", "v1/session/deep perceptron", "Pack"),
+            ("branches as functions", "v1/session/controller", "If"),
+            ("counting in a branch", "v1/session/controller", "If"),
+            ("half-precision reciprocals", "legacy/session/half perceptron", "StatelessIf"),
+            ("squares", "v1/function/perceptron/2 replicas", "L2Loss"),
+            ("products for XLA", "v1/xla/perceptron", "MatMul"),
+            ("barriers for XLA", "v1/xla/controller", "XlaOptimizationBarrier"),
+        ]
+    )
+    def test_switches_off_one_way(self, way: str, cell_name: str, op: str) -> None:
+        ablation = load("ablation")
+        ((cell, ways),) = ablation.ways_in([way], [cell_name]).items()
+        self.assertEqual(ways, [way])
+        counts = []
+        for replacements in ((), ablation.WAYS[way].replacements):
+            candidate = ablation.Candidate(cell, replacements)
+            self.addCleanup(candidate.model.close)
+            with candidate.switched():
+                counts.append(signature(candidate.model))
+        changed = {name for name, _ in counts[0] - counts[1]} | {name for name, _ in counts[1] - counts[0]}
+        self.assertIn(op, changed)
+
+    def test_switches_off_one_call(self) -> None:
+        ablation = load("ablation")
+        ((cell, _),) = ablation.ways_in(["one call in eager mode"], ["v1/eager/controller"]).items()
+        called = []
+        for replacements in ((), ablation.WAYS["one call in eager mode"].replacements):
+            candidate = ablation.Candidate(cell, replacements)
+            count = mock.patch.object(tf.raw_ops, "PartitionedCall", wraps=tf.raw_ops.PartitionedCall)
+            with candidate.switched(), count as call:
+                candidate.model.step()
+            called.append(call.called)
+        self.assertEqual(called, [True, False])
+
+    def test_every_way_has_cells(self) -> None:
+        ablation = load("ablation")
+        found = ablation.ways_in([], ["*"])
+        self.assertEqual({way for ways in found.values() for way in ways}, set(ablation.WAYS))
+        self.assertEqual(len({cell.name for cell in found}), len(found))
+
+    def test_what_is_saved_is_a_share_of_the_step_without_it(self) -> None:
+        # The machine was slow in the last round.
+        full, without = np.array([[1.0, 1.0, 30.0]]), np.array([[2.0, 2.0, 40.0]])
+        self.assertEqual(load("ablation").saved(full, without), (0.5, 0.25, 0.5))
+
+    def test_measures_time_and_time_of_processors(self) -> None:
+        ablation = load("ablation")
+        cell = ablation.ModelCell("controller", "v1", "session")
+        (row,) = ablation.ablate(cell, ["stacks"], seconds=0.02, builds=1)
+        self.assertEqual((row["name"], row["way"]), ("v1/session/controller", "stacks"))
+        self.assertGreater(row["seconds"], 0)
+        for median, low, high in (row["saved"], row["saved_cpu"]):
+            self.assertTrue(low <= median <= high < 1)
+        self.assertEqual(len(ablation.line_of(row)), len(ablation.HEADER))
+
+
 class CompiledTest(unittest.TestCase):
     """What XLA makes of a step."""
 
@@ -264,7 +332,8 @@ class OnlyTest(unittest.TestCase):
         errors = io.StringIO()
         with contextlib.redirect_stderr(errors):
             self.assertEqual(load("__main__").main(["--only", "v1/sessions/*"]), 2)
-        self.assertIn("no step has such a name", errors.getvalue())
+            self.assertEqual(load("__main__").main(["--ablate", "stacks", "--only", "v1/xla/*"]), 2)
+        self.assertEqual(errors.getvalue().count("no step has such a name"), 2)
 
     def test_patterns_choose_what_is_counted_too(self) -> None:
         cells, main = load("cells"), load("__main__")
