@@ -89,7 +89,6 @@ _GRAPHS = _cells("session function", _SMALL_MODELS)
 
 WAYS: dict[str, Way] = {
     "stacks": Way(((stacks, "_FEWEST_TENSORS", 10**9),), _EAGER + _GRAPHS),
-    "branches as functions": Way(((choices, "runs_branches_whole", _never),), _GRAPHS),
     "counting in a branch": Way(((dynamic, "one_of", _second_branch),), _GRAPHS),
     "one call in eager mode": Way(((choices, "runs_in_one_call", _never),), _EAGER),
     "half-precision reciprocals": Way(

@@ -76,7 +76,7 @@ class Floor:
             # All of them of the branch's graph, as Keras requires of what it sums.
             return group(apply(unscaled(stacks.unstacked(captured(values)))))
 
-        return one_of(self._are_fine(values), apply_unpacked, lambda: None, scaled)
+        return one_of(self._are_fine(values), apply_unpacked, lambda: None)
 
     def _are_fine(self, values: list[Any]) -> Any:
         sums = [tf.cast(tf.reduce_sum(each), tf.float32) for each in values]

@@ -25,8 +25,6 @@ __all__ = [
     "chosen_keras",
     "compile_hooks",
     "compile_settings_kept",
-    "conditional_of",
-    "devices_in",
     "elements_of",
     "first_control_flow_conditional",
     "graph_key",
@@ -39,7 +37,6 @@ __all__ = [
     "is_graph_rewrite_set_by_mpls",
     "is_mixed_policy_set",
     "is_recorded",
-    "keep_branches_whole",
     "keras_graph_session",
     "kinds_of",
     "loaded_keras",
@@ -98,13 +95,6 @@ def is_compiled_by_xla() -> bool:
     return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
 
 
-def conditional_of(result: Any) -> Any:
-    """Return the op that TensorFlow's second control flow made for `tf.cond`, from what `tf.cond` returned; or None."""
-    op = getattr(result, "op", result)
-    makers = [op, *(tensor.op for tensor in op.inputs)]
-    return next((each for each in makers if each.type in ("If", "StatelessIf")), None)
-
-
 def first_control_flow_conditional(
     condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], name: str | None
 ) -> Any:
@@ -144,11 +134,6 @@ def first_control_flow_conditional(
         if isinstance(result, tf.Operation):
             return tf.group(*merged)
         return tf.nest.pack_sequence_as(result, merged)
-
-
-def keep_branches_whole(conditional: Any) -> None:
-    """Have each branch of a conditional run as a function, where TensorFlow would inline both (TF 2.0 to 2.21)."""
-    conditional._set_attr("_lower_using_switch_merge", tf.compat.v1.AttrValue(b=False))
 
 
 def is_recorded() -> bool:
@@ -196,17 +181,6 @@ def hidden_from_xla(tensor: Any) -> Any:
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
     return gen_xla_ops.xla_optimization_barrier([tensor])[0]
-
-
-def devices_in(graph: Any) -> set[str]:
-    """Return the devices of a branch's ops, and of the tensors that it captures; those not known are empty strings."""
-    devices = {op.device for op in graph.get_operations()}
-    while hasattr(graph, "captures"):
-        # What a graph captures may be what the one around it has captured.
-        placeholders = {id(internal): external for external, internal in graph.captures}
-        devices.update(external.device for external in placeholders.values())
-        graph = graph.outer_graph
-    return devices
 
 
 def loaded_tf_keras() -> ModuleType | None:

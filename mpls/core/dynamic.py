@@ -249,7 +249,7 @@ class DynamicLossScale(LossScale, _Base):
             counts &= grads_finite
         # Nearly every step only increments the count. It must be one op for parameter servers, whose workers do not
         # wait for each other: writing back the scale that was read could undo another worker's decrease.
-        return one_of(counts, lambda: good_steps.assign_add(1), write_both, [])
+        return one_of(counts, lambda: good_steps.assign_add(1), write_both)
 
     def get_config(self) -> dict[str, Any]:
         """Return `{'initial_loss_scale': float, 'increment_period': int, 'multiplier': float}`."""

@@ -55,7 +55,7 @@ def _stay_finite(tensors: list[Any], factor: int) -> Any:
     # If the sum of squares is finite, no element is near the largest number, and the products need not be computed.
     squares = tf.add_n([tf.cast(tf.nn.l2_loss(tensor), tf.float32) for tensor in large])
     are_small = tf.math.is_finite(squares)
-    checks = [value_of(are_small, lambda: tf.constant(True), lambda: _are_finite(large, factor), [], "are_finite")]
+    checks = [value_of(are_small, lambda: tf.constant(True), lambda: _are_finite(large, factor), "are_finite")]
     others = [tensor for tensor in tensors if not choices.is_bounded_by_squares(tensor)]
     if others:
         checks.append(_are_finite(others, factor))

@@ -124,7 +124,7 @@ def _unscale_each(tensors: list[Any], scale: Any) -> list[Any]:
         return _divide(tensors, scale)
     known = tf.get_static_value(scale)
     is_exact = _has_exact_reciprocal(scale if known is None else float(known))
-    multiplied = value_of(is_exact, lambda: _multiply(large, scale), lambda: _divide(large, scale), large, "unscaled")
+    multiplied = value_of(is_exact, lambda: _multiply(large, scale), lambda: _divide(large, scale), "unscaled")
     unscaled = iter(multiplied)
     return [
         next(unscaled) if choices.is_unscaled_by_reciprocal(tensor) else _unscale(tensor, scale) for tensor in tensors

@@ -95,19 +95,17 @@ def _update_and_apply(
     def apply(given: list[Any]) -> Any:
         return call_for_each_replica(apply_in_replica, args=(given, sealed))
 
-    values = [values_of(grad) for grad in grads if grad is not None]
     decision = decide(loss_scale, grads, when_summed=hooks.sums_gradients, are_same=hooks.are_same)
-    unpack = _pack(grads, values)
+    unpack = _pack(grads)
     done = one_of(
         decision.should_apply,
         lambda: group(decision.advance(True), apply(unpack())),
         lambda: group(decision.advance(False), hooks.skip()),
-        values,
     )
     return done if decision.update_op is None else group(done, decision.update_op)
 
 
-def _pack(grads: list[Any], values: list[Any]) -> Callable[[], list[Any]]:
+def _pack(grads: list[Any]) -> Callable[[], list[Any]]:
     """Return a function that returns the gradients; in a branch of a graph, it unstacks the small ones.
 
     A stack is captured by the branch as one tensor. All gradients that come out belong to the branch's graph, as
@@ -115,11 +113,10 @@ def _pack(grads: list[Any], values: list[Any]) -> Callable[[], list[Any]]:
 
     Args:
         grads: the gradients, None among them.
-        values: the dense tensors of those that are not None.
     """
     if tf.executing_eagerly() or tf.distribute.has_strategy():
         return lambda: grads
-    stacks = Stacks(values)
+    stacks = Stacks([values_of(grad) for grad in grads if grad is not None])
 
     def unpack() -> list[Any]:
         tensors = captured(stacks.tensors)

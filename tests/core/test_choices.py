@@ -174,39 +174,6 @@ class ChoicesTest(unittest.TestCase):
         self.assertTrue(bool(inner([tf.ones([3]), tf.ones([5])])))
         self.assertTrue(bool(outer()))
 
-    @parameterized.expand(
-        [
-            ({""}, True),
-            ({"", "/job:localhost/replica:0/task:0/device:CPU:0"}, True),
-            ({"/device:CPU:1"}, True),
-            ({"/device:CPU:0", "/device:CPU:1"}, False),
-            ({"/device:GPU:0"}, False),
-            ({"/job:ps/replica:0/task:0/device:CPU:0"}, False),
-            ({"/job:ps/task:0"}, False),
-        ]
-    )
-    def test_branches_run_whole_on_one_local_processor(self, devices: set[str], expected: bool) -> None:
-        tensors = [tf.ones([3]), tf.ones([])]
-        self.assertEqual(choices.runs_branches_whole(tensors, devices), expected)
-        with plain_ways():
-            self.assertFalse(choices.runs_branches_whole(tensors, devices))
-
-    def test_branches_of_unknown_device_are_not_whole_where_there_is_a_gpu(self) -> None:
-        with patched(with_gpu()):
-            self.assertFalse(choices.runs_branches_whole([], {""}))
-            self.assertTrue(choices.runs_branches_whole([], {"/device:CPU:0"}))
-
-    def test_branches_are_not_whole_where_gradients_are_large(self) -> None:
-        small, large = tf.ones([2**14]), tf.ones([2**14 + 1])
-        self.assertTrue(choices.runs_branches_whole([small, small], {""}))
-        self.assertFalse(choices.runs_branches_whole([small, large], {""}))
-        self.assertTrue(choices.runs_branches_whole([tf.ones([3]), large], {""}))
-
-    def test_branches_are_not_whole_where_shapes_are_not_known(self) -> None:
-        with tf.Graph().as_default():
-            unknown = tf.compat.v1.placeholder(tf.float32, [None])
-            self.assertFalse(choices.runs_branches_whole([unknown], {""}))
-
 
 class FixedScaleTest(unittest.TestCase):
     def test_nothing_is_stacked_to_be_taken_apart_again(self) -> None:
@@ -225,10 +192,9 @@ class FixedScaleTest(unittest.TestCase):
         self.assertFalse({"Pack", "Unpack", "If", "IsFinite"} & set(types))
 
 
-class BranchesTest(unittest.TestCase):
-    """Whether TensorFlow inlines the branches of the step."""
-
-    def _function(self, devices: list[str]) -> Any:
+class DevicesTest(unittest.TestCase):
+    @parameterized.expand([(["CPU:0"],), (["CPU:1"],), (["CPU:0", "CPU:1"],)])
+    def test_variables_on_any_of_them_are_trained_together(self, devices: list[str]) -> None:
         variables = []
         for device in devices:
             with tf.device(device):
@@ -246,28 +212,3 @@ class BranchesTest(unittest.TestCase):
         step()
         self.assertEqual([float(each) for each in variables], [0.75] * len(devices))
         self.assertEqual(float(opt._loss_scale()), 2.0**14)
-        return step.get_concrete_function()
-
-    @parameterized.expand([(["CPU:0"], False), (["CPU:1"], False), (["CPU:0", "CPU:1"], True)])
-    def test_of_variables_on_devices(self, devices: list[str], inlined: bool) -> None:
-        # The scale is on the first device, whatever devices the variables are on.
-        inlined = inlined or devices == ["CPU:1"]
-        *_, conditional = conditionals(self._function(devices).graph)
-        self.assertEqual(conditional.get_attr("_lower_using_switch_merge"), inlined)
-
-    def test_in_a_session(self) -> None:
-        for plain in (True, False):
-            with ExitStack() as stack:
-                if plain:
-                    stack.enter_context(plain_ways())
-                graph = stack.enter_context(tf.Graph().as_default())
-                variable = tf.compat.v1.Variable(1.0, use_resource=True)
-                opt = tf.compat.v1.train.GradientDescentOptimizer(0.25)
-                opt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, "dynamic")
-                train_op = opt.minimize(variable * 1.0)
-                (conditional,) = conditionals(graph)
-                self.assertEqual(conditional.get_attr("_lower_using_switch_merge"), plain)
-                with tf.compat.v1.Session() as session:
-                    session.run(tf.compat.v1.global_variables_initializer())
-                    session.run(train_op)
-                    self.assertEqual(session.run(variable), 0.75)

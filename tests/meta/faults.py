@@ -204,14 +204,14 @@ def _loss_is_not_scaled() -> list[Patch]:
 
 
 def _skipped_steps_are_applied() -> list[Patch]:
-    def one_of(condition: Any, if_true: Any, if_false: Any, tensors: Any) -> Any:
+    def one_of(condition: Any, if_true: Any, if_false: Any) -> Any:
         return mpls.core.step.group(if_true())
 
     return [(mpls.core.step, "one_of", one_of)]
 
 
 def _nothing_is_applied() -> list[Patch]:
-    def one_of(condition: Any, if_true: Any, if_false: Any, tensors: Any) -> Any:
+    def one_of(condition: Any, if_true: Any, if_false: Any) -> Any:
         return mpls.core.step.group(if_false())
 
     return [(mpls.core.step, "one_of", one_of)]

@@ -198,30 +198,19 @@ class FloorTest(unittest.TestCase):
             for each in applied:
                 np.testing.assert_array_equal(each, np.full(each.shape, 2.0 if damaged is None else 0.0))
 
-    @parameterized.expand([("small", 40, 500, False), ("large", 2, 20_000, True)])
-    def test_has_the_conditional_of_mpls(self, kind: str, variables: int, elements: int, inlined: bool) -> None:
-        steps = load("steps")
-        with steps.trainings(load("cells").Cell("v1", "session", variables, elements)) as built:
-            for candidate in ("floor", "mpls"):
-                ops = built[candidate].graph.get_operations()
-                # That of the check, which the floor does not have, is called otherwise.
-                (conditional,) = [op for op in ops if op.type == "If"]
-                self.assertEqual(conditional.get_attr("_lower_using_switch_merge"), inlined, candidate)
 
-
-def signature(model: Any) -> collections.Counter[tuple[str, bool]]:
-    """Return the types of the ops of a model's step, each with whether TensorFlow is to inline its branches."""
+def signature(model: Any) -> collections.Counter[str]:
+    """Return how many ops of each type a model's step has."""
     graph = model.session.graph if model.session is not None else model.step.get_concrete_function().graph
     graph_def = graph.as_graph_def()
     nodes = [*graph_def.node, *(node for function in graph_def.library.function for node in function.node_def)]
-    return collections.Counter((node.op, node.attr["_lower_using_switch_merge"].b) for node in nodes)
+    return collections.Counter(node.op for node in nodes)
 
 
 class AblationTest(unittest.TestCase):
     @parameterized.expand(
         [
             ("stacks", "v1/session/deep perceptron", "Pack"),
-            ("branches as functions", "v1/session/controller", "If"),
             ("counting in a branch", "v1/session/controller", "If"),
             ("half-precision reciprocals", "legacy/session/half perceptron", "StatelessIf"),
             ("squares", "v1/function/perceptron/2 replicas", "L2Loss"),
@@ -239,7 +228,7 @@ class AblationTest(unittest.TestCase):
             self.addCleanup(candidate.model.close)
             with candidate.switched():
                 counts.append(signature(candidate.model))
-        changed = {name for name, _ in counts[0] - counts[1]} | {name for name, _ in counts[1] - counts[0]}
+        changed = {*(counts[0] - counts[1]), *(counts[1] - counts[0])}
         self.assertIn(op, changed)
 
     def test_switches_off_one_call(self) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.fast import choices
 from mpls.flags import Flag
-from mpls.upstream import conditional_of, devices_in, first_control_flow_conditional, keep_branches_whole
+from mpls.upstream import first_control_flow_conditional
 
 _in_first_control_flow = Flag("_in_first_control_flow")
 
@@ -20,14 +19,13 @@ def first_control_flow() -> AbstractContextManager[None]:
     return _in_first_control_flow.raised()
 
 
-def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], tensors: list[Any]) -> Any:
+def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
     """Run one of two branches for its side effects.
 
     Args:
         condition: scalar boolean tensor; if its value is known, or for a bool, there is no conditional.
         if_true: returns an op, or None.
         if_false: the same.
-        tensors: the dense tensors that the branches capture, apart from scalars.
 
     Returns:
         In a graph, an op that does it; in eager mode None.
@@ -35,24 +33,26 @@ def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], An
     known = condition if isinstance(condition, bool) else tf.get_static_value(condition)
     if known is not None:
         return group(if_true() if known else if_false())
-    return group(_conditional(condition, lambda: group(if_true()), lambda: group(if_false()), tensors))
+    return group(_cond(condition, lambda: group(if_true()), lambda: group(if_false()), None))
 
 
-def value_of(
-    condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], tensors: list[Any], name: str
-) -> Any:
+def value_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], name: str) -> Any:
     """Return one of two tensors, or lists of tensors; the branches have no side effects.
 
     Args:
         condition: scalar boolean tensor; for a bool, there is no conditional.
         if_true: returns them.
         if_false: the same.
-        tensors: the dense tensors that the branches capture, apart from scalars.
         name: name of the conditional: an unnamed one would shift later `cond_N` scopes and so checkpoint names.
     """
     if isinstance(condition, bool):
         return if_true() if condition else if_false()
-    return _conditional(condition, if_true, if_false, tensors, name)
+    return _cond(condition, if_true, if_false, name)
+
+
+def _cond(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], name: str | None) -> Any:
+    cond = first_control_flow_conditional if _in_first_control_flow.is_raised else tf.cond
+    return cond(condition, if_true, if_false, name=name)
 
 
 def select(condition: Any, if_true: Any, if_false: Any) -> Any:
@@ -66,25 +66,6 @@ def select(condition: Any, if_true: Any, if_false: Any) -> Any:
     dtype = next((value.dtype for value in (if_true, if_false) if tf.is_tensor(value)), None)
     values = [value if dtype is None else tf.cast(value, dtype) for value in (if_true, if_false)]
     return values[not condition] if isinstance(condition, bool) else tf.where(condition, *values)
-
-
-def _conditional(
-    condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], tensors: list[Any], name: str | None = None
-) -> Any:
-    branches: list[Any] = []
-
-    def branch(fn: Callable[[], Any]) -> Any:
-        branches.append(tf.compat.v1.get_default_graph())
-        return fn()
-
-    conditional_in = first_control_flow_conditional if _in_first_control_flow.is_raised else tf.cond
-    result = conditional_in(condition, lambda: branch(if_true), lambda: branch(if_false), name=name)
-    if not tf.executing_eagerly() and not tf.distribute.has_strategy():
-        conditional = conditional_of(tf.nest.flatten(result)[0])
-        devices = set().union(*map(devices_in, branches))
-        if conditional is not None and choices.runs_branches_whole(tensors, devices):
-            keep_branches_whole(conditional)
-    return result
 
 
 def group(*results: Any, name: str | None = None) -> Any:

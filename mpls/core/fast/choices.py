@@ -20,8 +20,6 @@ _WORTH_A_PRODUCT = 2**12
 _WORTH_SQUARES = 2**12
 # From this many elements copying a tensor in float32 takes longer than a conditional.
 _WORTH_A_RECIPROCAL = 2**15
-# Up to this many elements on average, a branch that runs as a function is quicker than a switch for each tensor.
-_SMALL = 2**14
 # From this many tensors, or elements of one tensor, one function call beats one op each in eager mode.
 _MANY = 4
 _LARGE = 2**20
@@ -103,32 +101,11 @@ def runs_in_one_call(tensors: list[Any]) -> bool:
     return len(devices) == 1 and _is_default_cpu(devices.pop())
 
 
-def runs_branches_whole(tensors: list[Any], devices: set[str]) -> bool:
-    """Return whether the branches of a conditional run as one function each.
-
-    Otherwise TensorFlow inlines both branches and adds a switch for each tensor that they capture. It has to where a
-    branch spans several devices. It should where tensors are large: the ops of a function cannot reuse the memory of
-    captured tensors.
-
-    Args:
-        tensors: the dense tensors that the branches capture, apart from scalars.
-        devices: the devices of all ops in the branches and of all captured tensors; empty strings for unknown ones.
-    """
-    known = {device for device in devices if device}
-    if uses_plain_ways() or len(known) > 1 or not _is_local_cpu(known.pop() if known else ""):
-        return False
-    elements = [tensor.shape.num_elements() for tensor in tensors]
-    return None not in elements and sum(elements) <= _SMALL * len(elements)
-
-
 @functools.lru_cache(maxsize=256)
 def _is_default_cpu(device: str) -> bool:
-    return _is_local_cpu(device) and tf.DeviceSpec.from_string(device).device_index == 0 and _present_kinds() == {"CPU"}
-
-
-def _is_local_cpu(device: str) -> bool:
     spec = tf.DeviceSpec.from_string(device)
-    return spec.job in (None, "localhost") and _device_kinds(device) == {"CPU"}
+    is_first_cpu = spec.device_type == "CPU" and spec.device_index == 0
+    return is_first_cpu and spec.job in (None, "localhost") and _present_kinds() == {"CPU"}
 
 
 @functools.lru_cache(maxsize=256)
