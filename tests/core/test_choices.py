@@ -1,4 +1,4 @@
-"""Which ways to unscale, to look and to branch are chosen, seen in the ops that come out."""
+"""Which ways to unscale gradients and to check them are chosen, seen in the ops that come out."""
 
 from __future__ import annotations
 
@@ -61,10 +61,6 @@ def plain_ways() -> Any:
 
 def with_gpu() -> Any:
     return mock.patch.object(choices, "_present_kinds", return_value=frozenset({"CPU", "GPU"}))
-
-
-def conditionals(graph: Any) -> list[Any]:
-    return [op for op in graph.get_operations() if op.type in ("If", "StatelessIf")]
 
 
 class ChoicesTest(unittest.TestCase):

@@ -477,6 +477,15 @@ class StateTest(unittest.TestCase):
             [(True, 8.0, 1), (True, 16.0, 0), (False, 8.0, 0), (False, 4.0, 0), (True, 4.0, 1), (False, 2.0, 0)],
         )
 
+    @parameterized.expand([(10**30, 8.0), (2**63, 8.0), (2**63 - 1, 8.0), (-(10**30), 16.0)])
+    def test_periods_that_no_counter_holds(self, period: int, after: float) -> None:
+        for decorate in (lambda step: step, tf.function):
+            scale = DynamicLossScale(8, period)
+            scale()
+            decorate(lambda scale=scale: scale.update([tf.constant(1.0)])[1])()
+            self.assertEqual(float(scale()), after)
+            self.assertEqual(scale.get_config()["increment_period"], period)
+
     def test_eager_update_returns_none_and_a_tensor(self) -> None:
         op, should_apply = DynamicLossScale(8).update([tf.constant(1.0)])
         self.assertIsNone(op)
