@@ -1,4 +1,4 @@
-"""The dynamic loss scale: state around the update rule, made where it is used."""
+"""The dynamic loss scale: variables, and the update rule applied to them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class DynamicLossScale(LossScale, _Base):
         self._use_weight("good_steps", variable)
 
     def _use_weight(self, name: str, variable: Any) -> None:
-        # Subclasses of users assign what they have made with _add_weight, as the original did.
+        # Users' subclasses assign variables that they have made with _add_weight, as the original class did.
         self._weights_here()[name] = variable
 
     def _created_weight(self, name: str) -> Any:
@@ -121,13 +121,13 @@ class DynamicLossScale(LossScale, _Base):
         return weights[name]
 
     def _create_weights_at_first_use(self) -> None:
-        # The name is the checkpoint key of a v1 Saver: it must not depend on where the first use happens to stand.
+        # The name is a v1 Saver's checkpoint key: it must not depend on the name scope of the first use.
         with tf.name_scope(""):
             self._create_weights()
 
     def _create_weights(self) -> None:
         weights = self._weights_here()
-        # Of threads that come here together, one creates them. No replica does: it might wait for the others.
+        # One thread creates them. No replica does: creating a variable there may wait for the other replicas.
         with tf.init_scope(), self._lock:
             if "current_loss_scale" not in weights:
                 self._add_weight("current_loss_scale", self._initial_loss_scale, tf.float32)
@@ -135,7 +135,7 @@ class DynamicLossScale(LossScale, _Base):
                 self._add_weight("good_steps", 0, tf.int64)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
-        # A checkpoint written before the first step holds the state too, and one read then finds its place.
+        # A checkpoint written before the first step must contain the state, and one restored then must find it.
         self._create_weights()
         examine(self, self._look_at_arriving)
         return super()._trackable_children(save_type, **kwargs)
@@ -201,13 +201,13 @@ class DynamicLossScale(LossScale, _Base):
         if op is None:
             return None
         with tf.control_dependencies([op]):
-            # Then the count starts anew, as it does where gradients are not finite.
+            # Growth has reset the count; so has a step whose gradients are not finite.
             return tf.logical_and(grads_finite, tf.equal(tf.convert_to_tensor(self._num_good_steps), 0))
 
     def _decide_step(self, grads: Any, *, when_summed: bool, are_same: bool) -> Decision:
-        """Return what `update` says; but the state is updated in the branches, where nothing is left to choose."""
+        """Return what `update` says; but the state is updated in the branches, each of which needs half of the rule."""
         if type(self).update is not DynamicLossScale.update:
-            # A user's subclass says itself what an update is.
+            # A user's subclass has overridden it.
             return super()._decide_step(grads, when_summed=when_summed, are_same=are_same)
         are_finite = self._are_finite_when_summed if when_summed else self._are_finite
         (grads_finite,) = decide_together(grads, lambda finite: (finite,), are_finite, are_same=are_same)
