@@ -66,10 +66,10 @@ def _main(arguments: list[str]) -> None:
     # What is made once, a while after the first step, is not what steps need.
     for _ in range(_STEPS):
         training.step()
-    held = _reset_peak()
+    held = reset_peak()
     for _ in range(_STEPS):
         training.step()
-    result["peak_bytes"] = _peak() - held
+    result["peak_bytes"] = peak() - held
     graph = training.graph
     if training.function is not None:
         result["retraces"] = training.function.experimental_get_tracing_count() - traces
@@ -112,7 +112,7 @@ class _HostReads:
             setattr(self._cls, name, method)
 
 
-def _reset_peak() -> int:
+def reset_peak() -> int:
     """Have the kernel forget the peak of the resident memory, and return the memory that is resident now."""
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
         file.write("5")
@@ -120,7 +120,8 @@ def _reset_peak() -> int:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
-def _peak() -> int:
+def peak() -> int:
+    """Return the peak of the resident memory since `reset_peak`."""
     with open("/proc/self/status", encoding="ascii") as file:
         line = next(line for line in file if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from mpls.formats.record import Family
 
-__all__ = ["FAMILY_NAMES", "family_of_config", "family_of_object"]
+__all__ = ["FAMILY_NAMES", "Framework", "family_of_config", "family_of_object", "framework_of_version"]
+
+# The packages that write model files.
+Framework = Literal["tf_keras", "keras"]
 
 FAMILY_NAMES: Mapping[str, str] = {
     "v1": "a tf.compat.v1.train optimizer",
@@ -33,6 +37,14 @@ def family_of_config(config: Mapping[str, Any], module: Any = None, *, is_keras_
     if isinstance(module, str) and module.endswith(".legacy"):
         return "legacy"
     return "keras3" if is_keras_3 or "use_ema" in config or "loss_scale_factor" in config else "legacy"
+
+
+def framework_of_version(version: object) -> Framework | None:
+    """Return which Keras writes this version into its files, tf_keras standing for all before 3; None if it is none."""
+    major = re.match(r"([0-9]{1,4})\.", version) if isinstance(version, str) else None
+    if major is None:
+        return None
+    return "keras" if int(major[1]) >= 3 else "tf_keras"
 
 
 def family_of_object(children: Collection[str], *, has_slots: bool) -> Family | None:

@@ -14,6 +14,7 @@ from mpls.keras.aggregation import as_pairs, own_aggregation
 from mpls.keras.calls import drop_missing_gradients
 from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.members import delegated
+from mpls.keras.state_in_files import wrapped_optimizer_follows
 from mpls.keras.strategies import require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
 from mpls.upstream import graph_key, native_tf_keras_wrapper, runs_with_dtensor
@@ -189,7 +190,8 @@ class Family(TfKerasMembers, _Native):
         Args:
             store: where from, as tf_keras passes it.
         """
-        self._optimizer.load_own_variables(store)
+        if not wrapped_optimizer_follows.is_raised:
+            self._optimizer.load_own_variables(store)
 
     # What code calls that knew legacy optimizers only.
 

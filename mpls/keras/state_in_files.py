@@ -8,11 +8,16 @@ import tensorflow as tf
 
 from mpls.core.loss_scale import DynamicLossScale
 from mpls.errors import SavedStateError, error_text
+from mpls.flags import Flag
 from mpls.formats.configs import FIXED_STATE, NEVER, STATE_KEY
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
 from mpls.keras.callers import H5_WRITER, is_asked_by_keras, is_asked_for_file
 from mpls.keras.families import is_own
 from mpls.upstream import loaded_tf_keras
+
+# Raised while a file is loaded that holds the wrapped optimizer's variables by themselves too, as the frameworks write
+# them: there they are read.
+wrapped_optimizer_follows = Flag("wrapped_optimizer_follows")
 
 _SUBJECT = f"LossScaleOptimizer.from_config: {STATE_KEY}"
 

@@ -6,6 +6,7 @@ one.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from mpls.formats.kinds import INDEX
+from mpls.saved.arrays import StoredArray
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes, read_range, size_of
 from mpls.saved.limits import Budget, tensor_limit
@@ -77,17 +80,19 @@ class Bundle:
     Args:
         prefix: its path without `.index`.
         inside: the folder that its files must be in, links resolved; by default that of the prefix.
+        lazily: whether tensors are read, and their checksums looked at, each time that somebody asks for their numbers.
 
     Raises:
         SavedStateError: its index is broken, or a file is missing.
     """
 
-    def __init__(self, prefix: str, inside: str | None = None) -> None:
+    def __init__(self, prefix: str, inside: str | None = None, *, lazily: bool = False) -> None:
         self.path = prefix
+        self._lazily = lazily
         self._folder = inside or os.path.dirname(prefix) or "."
-        content = read_bytes(f"{prefix}.index", self._folder)
+        content = read_bytes(prefix + INDEX, self._folder)
         self.size = len(content) + _size_of_data(prefix)
-        with reading_foreign_bytes(f"{prefix}.index", "the table", "be a whole index of a TensorFlow checkpoint"):
+        with reading_foreign_bytes(prefix + INDEX, "the table", "be a whole index of a TensorFlow checkpoint"):
             table = read_table(memoryview(content), tensor_limit(self.size))
             budget = Budget(_FIELDS_PER_ENTRY * len(table), "fields")
             self._shards = _number_of_shards(table.pop(b"", b""), budget)
@@ -147,16 +152,16 @@ class Bundle:
         return text
 
     def tensor(self, key: str) -> Any:
-        """Return a tensor as a NumPy array, always the same one.
+        """Return a tensor as a NumPy array, or as what NumPy reads as one; always the same one.
 
         Raises:
             SavedStateError: it is missing, of a dtype that is no number, or broken.
         """
         if key not in self._tensors:
-            self._tensors[key] = self._read(key)
+            self._tensors[key] = self._tensor(key)
         return self._tensors[key]
 
-    def _read(self, key: str) -> Any:
+    def _tensor(self, key: str) -> Any:
         entry = self._require(key)
         if entry.is_sliced:
             return self._sliced(key)
@@ -164,6 +169,10 @@ class Bundle:
         if math.prod(entry.shape) * dtype.itemsize != entry.size:
             declared = f"{entry.size} bytes for shape {entry.shape} of dtype {dtype}"
             raise broken(self.path, key, "have as many bytes as its shape needs", declared)
+        read = functools.partial(self._read, key, entry, dtype)
+        return StoredArray(entry.shape, dtype, read) if self._lazily and entry.shape else read()
+
+    def _read(self, key: str, entry: Entry, dtype: Any) -> Any:
         content = self._content(key, entry)
         self._check_crc(key, entry, content)
         return np.frombuffer(content, dtype).reshape(entry.shape)

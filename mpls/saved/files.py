@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
+from typing import Any
 
 from mpls.saved.errors import broken
 
@@ -52,3 +54,68 @@ def read_range(path: str, offset: int, size: int) -> bytes:
     with open(path, "rb") as file:
         file.seek(offset)
         return file.read(size)
+
+
+def open_file(path: str) -> io.FileIO:
+    """Open a regular file that the user has named, without a buffer.
+
+    Raises:
+        SavedStateError: as `size_of`.
+    """
+    size_of(path)
+    return io.FileIO(path)
+
+
+class Window(io.RawIOBase):
+    """A part of an open file as a file of its own, so that what is in an archive is read where it lies.
+
+    Args:
+        file: the file, without a buffer, or in memory.
+        start: where the part starts.
+        size: how many bytes it has.
+    """
+
+    def __init__(self, file: Any, start: int, size: int) -> None:
+        super().__init__()
+        self._file = file
+        self._start = start
+        self._position = 0
+        self.size = size
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the place in the part."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a place in the part, and return it."""
+        self._position = max(offset + {os.SEEK_CUR: self._position, os.SEEK_END: self.size}.get(whence, 0), 0)
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer from the place on, as far as the part and the file go; return how many bytes those are."""
+        view = memoryview(buffer).cast("B")
+        wanted, found = max(min(len(view), self.size - self._position), 0), 0
+        self._file.seek(self._start + self._position)
+        # The system gives two gigabytes at once at most.
+        while found < wanted and (number := self._file.readinto(view[found:wanted])):
+            found += number
+        self._position += found
+        return found
+
+    def at(self, position: int, size: int) -> bytes:
+        """Return some bytes, fewer where the part ends."""
+        self.seek(position)
+        return self.read(size) or b""
+
+
+def whole(file: Any) -> Window:
+    """Return all of an open file."""
+    return Window(file, 0, file.seek(0, os.SEEK_END))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from mpls.saved.files import Window
 from mpls.saved.limits import Budget
 
 UNDEFINED = 2**64 - 1
@@ -22,22 +22,30 @@ _KNOWN |= {0x0, 0x4, 0x5, 0xA, 0xD, 0xE, 0x12, 0x16}
 _ONCE = {SPACE, TYPE, LAYOUT, FILTERS, TABLE, LINK_INFO, ATTRIBUTE_INFO}
 _SHARED = 0x2
 _IS_GROUP, _IS_LINK = 1, 2
+# Names of groups with all that are above them are shorter.
+_LONGEST_TEXT, _PART_OF_TEXT = 4096, 512
 # Places in the names and the header, what is kept of it, and that.
 _ENTRY = struct.Struct("<QQI20x")
 _OLD_MESSAGE = struct.Struct("<2HB3x")
+
+
+# Read at once, and how many of these are kept: headers are small and lie side by side.
+_BLOCK = 1 << 13
+_BLOCKS = 512
 
 
 class Bytes:
     """The content of an H5 file; whoever reads after its end gets a ValueError.
 
     Args:
-        content: bytes, or a file mapped into memory.
+        source: the file.
         budget: how many parts may be read of it.
     """
 
-    def __init__(self, content: Any, budget: Budget) -> None:
-        self.content = content
-        self.size = len(content)
+    def __init__(self, source: Window, budget: Budget) -> None:
+        self._source = source
+        self._blocks: dict[int, bytes] = {}
+        self.size = source.size
         self.budget = budget
 
     def at(self, position: int, size: int) -> bytes:
@@ -46,7 +54,31 @@ class Bytes:
             raise ValueError(f"{size} bytes at {position} are after the end")
         # Parts may lie over each other.
         self.budget.spend(size >> 10)
-        return bytes(self.content[position : position + size])
+        number, start = divmod(position, _BLOCK)
+        part = (self._blocks.get(number) or self._read_block(number))[start : start + size]
+        if len(part) < size:
+            part = self._source.at(position, size)
+        if len(part) < size:
+            raise ValueError("it has become shorter")
+        return part
+
+    def _read_block(self, number: int) -> bytes:
+        if len(self._blocks) == _BLOCKS:
+            self._blocks.clear()
+        block = self._blocks[number] = self._source.at(number * _BLOCK, _BLOCK)
+        return block
+
+    def text_at(self, position: int, end: int) -> bytes:
+        """Return what is before the next zero, which must come before the end, and soon."""
+        text = b""
+        while position < end and len(text) < _LONGEST_TEXT:
+            part = self.at(position, min(end - position, _PART_OF_TEXT))
+            head, zero, _ = part.partition(b"\0")
+            text += head
+            if zero:
+                return text
+            position += len(part)
+        raise ValueError("a name does not end")
 
     def number(self, position: int, size: int) -> int:
         """Return a number without a sign."""
@@ -191,10 +223,7 @@ def _table(file: Bytes, tree: int, heap: int) -> Iterator[tuple[bytes, int | Non
         entries = file.at(node + 8, 40 * count)
         for position in range(0, len(entries), 40):
             offset, target, kept = _ENTRY.unpack_from(entries, position)
-            end = file.content.find(b"\0", start + offset, start + size) if offset < size else -1
-            if end < 0:
-                raise ValueError("a name does not end")
-            name = file.at(start + offset, end - start - offset)
+            name = file.text_at(start + offset, start + size)
             yield name, None if kept == _IS_LINK else target, entries[position : position + 40]
 
 

@@ -132,7 +132,7 @@ def _inflated_size(file: Bytes, offset: int, packed: int, wanted: int) -> int:
     size, start, rest = 0, 0, b""
     while size <= wanted and not stream.eof:
         if not rest:
-            rest = bytes(file.content[offset + start : offset + min(start + _PIECE, packed)])
+            rest = file.at(offset + start, max(min(_PIECE, packed - start), 0))
             start += _PIECE
             if not rest:
                 break

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from mpls.saved.errors import broken, reading_foreign_bytes
-from mpls.saved.files import size_of
+from mpls.saved.files import Window
 from mpls.saved.h5_bytes import (
     ATTRIBUTE,
     ATTRIBUTE_INFO,
@@ -43,7 +39,7 @@ class Structure:
     datasets: dict[str, Dataset] = field(default_factory=dict)
 
 
-def check_h5(path: str, source: str | bytes, limit: int | None = None, size: int | None = None) -> Structure:
+def check_h5(path: str, source: Window, limit: int | None = None, size: int | None = None) -> Structure:
     """Refuse an H5 file with anything in it that HDF5 should not be shown.
 
     That are references to other files and places, in links, datasets and attributes; what claims more memory than the
@@ -51,7 +47,7 @@ def check_h5(path: str, source: str | bytes, limit: int | None = None, size: int
 
     Args:
         path: what errors call the file.
-        source: the file's path, or its content.
+        source: the file.
         limit: how many bytes its compressed datasets may have together; by default what its size allows.
         size: how many bytes of a file it takes, where it is packed there.
 
@@ -61,26 +57,15 @@ def check_h5(path: str, source: str | bytes, limit: int | None = None, size: int
     Raises:
         SavedStateError: there is some, or it is broken.
     """
-    with reading_foreign_bytes(path, "the file", "be a whole H5 file"), _content_of(source) as content:
-        size = len(content) if size is None else size
-        return _Walk(path, content, unpacked_limit(size) if limit is None else limit, object_limit(size)).structure()
-
-
-@contextmanager
-def _content_of(source: str | bytes) -> Iterator[Any]:
-    if isinstance(source, bytes):
-        yield source
-    elif size_of(source) == 0:
-        yield b""
-    else:
-        with open(source, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            yield content
+    size = source.size if size is None else size
+    with reading_foreign_bytes(path, "the file", "be a whole H5 file"):
+        return _Walk(path, source, unpacked_limit(size) if limit is None else limit, object_limit(size)).structure()
 
 
 class _Walk:
-    def __init__(self, path: str, content: Any, limit: int, items: int) -> None:
+    def __init__(self, path: str, source: Window, limit: int, items: int) -> None:
         self._path = path
-        self._file = Bytes(content, Budget(_PARTS * items, "parts"))
+        self._file = Bytes(source, Budget(_PARTS * items, "parts"))
         self._objects = Budget(items, "objects")
         self._texts = Texts(path, self._file)
         self._values = Values(path, self._file, limit)

@@ -1,172 +1,96 @@
-"""H5 files of models, optimizers' weights by number in them, and the plain access to content that follows no link."""
+"""H5 files of models, and optimizers' weights by number in them."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
-from importlib import import_module
+from io import FileIO
 from typing import Any
 
-import numpy as np
-
 from mpls.formats.algorithms import algorithm_named, keras_release, layout, slot_and_variable
+from mpls.formats.families import framework_of_version
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.saved.configs import read_optimizer
-from mpls.saved.errors import broken, reading_foreign_bytes
-from mpls.saved.files import size_of
-from mpls.saved.h5_data import Dataset
-from mpls.saved.h5_vetting import Structure, check_h5
+from mpls.saved.errors import broken
+from mpls.saved.files import whole
+from mpls.saved.h5_content import Content, content_of
+from mpls.saved.h5_vetting import check_h5
 from mpls.saved.texts import parse_json
 from mpls.saved.validity import count_of_variable, good_steps_of_variable, scale_of_variable
 
 _MOST_SCOPES = 100
+# Where variables are by number: those of the optimizer, and of what it wraps.
+_OPTIMIZER, WRAPPED = "optimizer/vars", "optimizer/inner_optimizer/vars"
 
 
-def _h5py() -> Any:
-    return import_module("h5py")
-
-
-class Content:
-    """Datasets and attributes of an H5 file.
-
-    Args:
-        path: what errors call the file.
-        file: the file, open.
-        structure: what is in it.
-        source: its path, or its content.
-
-    Attributes:
-        datasets: the datasets by name.
-    """
-
-    def __init__(self, path: str, file: Any, structure: Structure, source: str | bytes) -> None:
-        self._path = path
-        self._file = file
-        self._structure = structure
-        self._source = source
-        self.datasets = structure.datasets
-
-    def _guard(self, key: str) -> Any:
-        return reading_foreign_bytes(self._path, key, "be whole")
-
-    def has_group(self, name: str) -> bool:
-        """Return whether there is a group of that name."""
-        return name in self._structure.groups
-
-    def name_of(self, group: str) -> str | None:
-        """Return the name that Keras 3 has given to a group, if it has."""
-        with self._guard(group):
-            item = self._file[group] if self.has_group(group) else None
-            value = None if item is None or "name" not in item.attrs else item.attrs["name"]
-            return value if isinstance(value, str) else None
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a dataset.
-
-        Raises:
-            SavedStateError: it is missing.
-        """
-        return self._require(name).shape
-
-    def _require(self, name: str) -> Dataset:
-        if name not in self.datasets:
-            raise broken(self._path, name, "be a dataset in the file", "nothing")
-        return self.datasets[name]
-
-    def array(self, name: str) -> Any:
-        """Return a dataset.
-
-        Raises:
-            SavedStateError: it is missing, broken, or of no numeric dtype.
-        """
-        known = self._require(name)
-        with self._guard(name):
-            dataset = self._file[name]
-            if dataset.dtype.kind not in "iufb":
-                raise broken(self._path, name, "be of a numeric dtype", str(dataset.dtype))
-            if isinstance(self._source, bytes) and known.offset is not None:
-                # It is in memory already.
-                count = known.size // dataset.dtype.itemsize
-                return np.frombuffer(self._source, dataset.dtype, count, known.offset).reshape(known.shape)
-            return np.asarray(dataset[()])
-
-    def text(self, name: str) -> str | None:
-        """Return a text attribute of the file, or None.
-
-        Raises:
-            SavedStateError: it is no text.
-        """
-        with self._guard(name):
-            if name not in self._file.attrs:
-                return None
-            value = self._file.attrs[name]
-            if isinstance(value, bytes):
-                value = value.decode("utf-8")
-            if not isinstance(value, str):
-                raise broken(self._path, name, "be text", value)
-            return value
-
-    def names(self, group: str, attribute: str) -> list[str]:
-        """Return an attribute that is a list of different names; long ones are saved in chunks."""
-        with self._guard(f"{group}/{attribute}"):
-            item = self._file[group]
-            found = [attribute] if attribute in item.attrs else []
-            while not found or found != [attribute]:
-                chunk = f"{attribute}{len(found)}"
-                if chunk not in item.attrs:
-                    break
-                found.append(chunk)
-            values = [value for name in found for value in np.asarray(item.attrs[name]).ravel().tolist()]
-            names = [value.decode("utf-8") if isinstance(value, bytes) else str(value) for value in values]
-            if len(set(names)) != len(names):
-                raise ValueError("a name is in it twice")
-            return names
-
-
-@contextmanager
-def opened(path: str, source: str | bytes, limit: int | None = None, size: int | None = None) -> Iterator[Content]:
-    """Open an H5 file for reading, once its structure has been looked at.
+class H5Model:
+    """An H5 file of a model, open, and looked at as a whole.
 
     Args:
         path: what errors call it.
-        source: the file's path, or its content.
-        limit: as with `check_h5`.
-        size: as with `check_h5`.
-    """
-    structure = check_h5(path, source, limit, size)
-    with reading_foreign_bytes(path, "the file", "be a whole H5 file"):
-        file = _h5py().File(io.BytesIO(source) if isinstance(source, bytes) else source, "r")
-    try:
-        yield Content(path, file, structure, source)
-    finally:
-        with reading_foreign_bytes(path, "the file", "be a whole H5 file"):
-            file.close()
+        file: the file, open, without a buffer. It stays open.
+        lazily: whether its arrays are read when they are asked for their numbers, while it is open.
 
-
-def read_h5(path: str) -> FileRecord:
-    """Read an H5 file of a model.
+    Attributes:
+        size: its bytes.
+        version: the Keras that wrote it, as it says; None if it does not.
+        arrays: how many arrays it holds.
 
     Raises:
-        SavedStateError: it is broken, or holds state that no optimizer can have.
+        SavedStateError: it is broken.
     """
-    size_of(path)
-    with opened(path, path) as content:
-        return _read(path, content)
+
+    def __init__(self, path: str, file: FileIO, *, lazily: bool = False) -> None:
+        self._path = path
+        self._configs: dict[str, Any] = {}
+        with ExitStack() as stack:
+            source = whole(file)
+            structure = check_h5(path, source)
+            self._content = stack.enter_context(content_of(path, source, structure, lazily=lazily))
+            self._stack = stack.pop_all()
+        self.size = source.size
+        self.arrays = len(structure.datasets)
+        self.version = self._content.text("keras_version")
+
+    def __enter__(self) -> H5Model:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def has_config(self, key: str) -> bool:
+        """Return whether an attribute has a text."""
+        return self._content.text(key) is not None
+
+    def config(self, key: str) -> Any:
+        """Return what the JSON text of an attribute says, always the same object; None if there is none.
+
+        Raises:
+            SavedStateError: it is no JSON.
+        """
+        if key not in self._configs:
+            text = self._content.text(key)
+            self._configs[key] = None if text is None else parse_json(self._path, key, text)
+        return self._configs[key]
+
+    def record(self) -> FileRecord:
+        """Return the optimizer in it.
+
+        Raises:
+            SavedStateError: it holds state that no optimizer can have.
+        """
+        return _read(self._path, self._content, self.version, self.config("training_config"))
 
 
-def _read(path: str, content: Content) -> FileRecord:
-    version = content.text("keras_version") or ""
+def _read(path: str, content: Content, version: str | None, training: Any) -> FileRecord:
     written_by = keras_release(version)
-    text = content.text("training_config")
-    training: Any = None if text is None else parse_json(path, "training_config", text)
     if not isinstance(training, Mapping) or training.get("optimizer_config") is None:
         if content.has_group("optimizer_weights"):
             raise broken(path, "training_config", "describe the optimizer whose weights the file holds", training)
         alone = read_weights_only(path, content)
         return FileRecord(path, "H5", written_by, () if alone is None else [alone])
-    is_keras_3 = version.startswith("3")
+    is_keras_3 = framework_of_version(version) == "keras"
     key = "training_config/optimizer_config"
     record = read_optimizer(path, key, training["optimizer_config"], "keras3" if is_keras_3 else None).optimizer
     if content.has_group("optimizer_weights"):
@@ -267,7 +191,7 @@ def with_weights(path: str, content: Content, optimizer: OptimizerRecord) -> Opt
     Raises:
         SavedStateError: they are none that it can have.
     """
-    outer, inner = _numbered(content, "optimizer/vars"), _numbered(content, "optimizer/inner_optimizer/vars")
+    outer, inner = _numbered(content, _OPTIMIZER), _numbered(content, WRAPPED)
     loss_scale = optimizer.loss_scale
     if optimizer.family == "keras3" and inner:
         if loss_scale is None or loss_scale.dynamic:
@@ -301,11 +225,10 @@ def read_weights_only(path: str, content: Content) -> OptimizerRecord | None:
     Raises:
         SavedStateError: as `with_weights`.
     """
-    names = _numbered(content, "optimizer/vars")
+    names = _numbered(content, _OPTIMIZER)
     if not names:
         return None
-    is_wrapper = content.has_group("optimizer/inner_optimizer/vars")
-    called = content.name_of("optimizer/inner_optimizer/vars" if is_wrapper else "optimizer/vars")
+    called = content.name_of(WRAPPED if content.has_group(WRAPPED) else _OPTIMIZER)
     # Only Keras 3 names optimizers there, and has the learning rate among their variables.
     is_keras_3 = called is not None or (len(names) > 1 and content.shape(names[1]) == ())
     record = with_weights(path, content, OptimizerRecord("optimizer", "keras3" if is_keras_3 else "new"))
@@ -321,7 +244,7 @@ def _numbered(content: Content, group: str) -> list[str]:
 def _loss_scale(path: str, content: Content, names: list[str], settings: LossScaleRecord) -> LossScaleRecord:
     # The iterations and the learning rate of the wrapper come first, and mean nothing.
     if len(names) < 4:
-        raise broken(path, "optimizer/vars", "hold the state of the loss scale", f"{len(names)} variables")
+        raise broken(path, _OPTIMIZER, "hold the state of the loss scale", f"{len(names)} variables")
     good_steps, scale = names[2], names[3]
     return replace(
         settings,

@@ -12,24 +12,23 @@ from dataclasses import replace
 from typing import Any
 
 from mpls.errors import error_text
+from mpls.formats.kinds import INDEX, LATEST, SAVED_MODEL, kind_of_bytes
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
-from mpls.saved.archives import read_archive
+from mpls.saved.archives import KerasArchive
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
 from mpls.saved.configs import read_optimizer
 from mpls.saved.errors import FROM_WRITER, NotAnArtefactError, broken
-from mpls.saved.files import read_bytes, size_of
+from mpls.saved.files import open_file, read_bytes
 from mpls.saved.graphs import GRAPH_KEY
-from mpls.saved.hdf5 import read_h5
+from mpls.saved.hdf5 import H5Model
 from mpls.saved.name_checkpoints import read_names
-from mpls.saved.saved_models import read_saved_model
+from mpls.saved.saved_models import SavedModel
 from mpls.saved.texts import parse_json
 
 __all__ = ["read"]
 
-_H5_START = b"\x89HDF\r\n\x1a\n"
-_ZIP_START = b"PK"
 _KINDS = (
     "be a checkpoint's prefix, a folder with a checkpoint, a SavedModel folder, an H5 file, a .keras file or a config "
     "in JSON"
@@ -71,20 +70,22 @@ def read(path: str | os.PathLike[str]) -> FileRecord:
     if os.path.isdir(text):
         return _read_folder(text)
     for prefix in _prefixes(text):
-        if os.path.lexists(f"{prefix}.index"):
+        if os.path.lexists(prefix + INDEX):
             return replace(_read_checkpoint(prefix), path=text)
     if not os.path.exists(text):
         raise _not_one(text, "nothing")
-    size_of(text)
-    with open(text, "rb") as file:
+    with open_file(text) as file:
         start = file.read(512)
-    if start.startswith(_H5_START):
-        return read_h5(text)
-    if start.startswith(_ZIP_START):
-        return read_archive(text)
-    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        kind = kind_of_bytes(start)
+        if kind == "H5":
+            with H5Model(text, file) as model:
+                return model.record()
+        if kind == ".keras":
+            with KerasArchive(text, file) as archive:
+                return archive.record()
+    if kind == "config":
         return _read_json(text)
-    if start.startswith(b"model_checkpoint_path"):
+    if kind == "list of checkpoints":
         return _read_folder(os.path.dirname(text) or ".")
     raise _not_one(text, f"a file that starts with {start[:16]!r}")
 
@@ -96,8 +97,8 @@ def _not_one(path: str, got: str) -> NotAnArtefactError:
 
 def _prefixes(path: str) -> list[str]:
     prefixes = [path]
-    if path.endswith(".index"):
-        prefixes.append(path.removesuffix(".index"))
+    if path.endswith(INDEX):
+        prefixes.append(path.removesuffix(INDEX))
     head, separator, rest = path.rpartition(".data-")
     if separator and rest.replace("-of-", "").isdecimal():
         prefixes.append(head)
@@ -105,11 +106,11 @@ def _prefixes(path: str) -> list[str]:
 
 
 def _read_folder(path: str) -> FileRecord:
-    if os.path.lexists(os.path.join(path, "saved_model.pb")):
-        return read_saved_model(path)
-    if os.path.lexists(os.path.join(path, "checkpoint")):
+    if os.path.lexists(os.path.join(path, SAVED_MODEL)):
+        return SavedModel(path).record()
+    if os.path.lexists(os.path.join(path, LATEST)):
         return replace(_read_checkpoint(_latest(path)), path=path)
-    found = sorted(name.removesuffix(".index") for name in os.listdir(path) if name.endswith(".index"))
+    found = sorted(name.removesuffix(INDEX) for name in os.listdir(path) if name.endswith(INDEX))
     if len(found) == 1:
         return replace(_read_checkpoint(os.path.join(path, found[0])), path=path)
     if found:
@@ -120,13 +121,13 @@ def _read_folder(path: str) -> FileRecord:
 
 def _latest(folder: str) -> str:
     """Return the prefix that a folder's `checkpoint` file names; it may have been written when it lay elsewhere."""
-    path = os.path.join(folder, "checkpoint")
+    path = os.path.join(folder, LATEST)
     key = "model_checkpoint_path"
     for line in read_bytes(path, folder, 1 << 22).decode("utf-8", "replace").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == key:
             prefix = os.path.join(folder, os.path.basename(value.strip().strip('"')))
-            if not os.path.lexists(f"{prefix}.index"):
+            if not os.path.lexists(prefix + INDEX):
                 raise broken(path, key, f"name a checkpoint in {folder}", value.strip(), "Name the checkpoint itself")
             return prefix
     raise broken(path, key, "be there", "nothing", "Name the checkpoint itself")

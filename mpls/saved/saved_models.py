@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mpls.formats.kinds import INDEX, SAVED_MODEL
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
@@ -25,45 +26,56 @@ _ROOT = "root"
 _KEY = "training_config/optimizer_config"
 
 
-def read_saved_model(path: str) -> FileRecord:
-    """Read a SavedModel folder.
+class SavedModel:
+    """A SavedModel folder, its graph and the metadata of Keras parsed.
 
-    Raises:
-        SavedStateError: it is broken, or holds state that no optimizer can have.
-    """
-    graph = _read_graph(path)
-    texts = _keras_texts(path)
-    metadata: str | None
-    if texts is None:
-        metadata = next((text for key, kind, text in graph.texts if key == _ROOT and kind in _MODELS), "")
-    else:
-        metadata = next((text for key, kind, text in texts if key == _ROOT and kind in _MODELS), None)
-        if metadata is None:
-            raise broken(path, _METADATA, "be whole", "no description of a model")
-    written_by = f"TF {graph.version}" if graph.version else "TF 2"
-    prefix = os.path.join(path, "variables", "variables")
-    if not os.path.lexists(f"{prefix}.index") and not graph.has_variables:
-        return FileRecord(path, "SavedModel", written_by, ())
-    bundle = Bundle(prefix, path)
-    records = ObjectCheckpoint(bundle).optimizers() if GRAPH_KEY in bundle else []
-    described = _training_optimizer(path, metadata)
-    if described is not None:
-        records = [_merged(path, record, described) if record.key == "optimizer" else record for record in records]
-    return FileRecord(path, "SavedModel", written_by, records)
+    Args:
+        path: the folder.
+        lazily: whether arrays are read when they are asked for their numbers.
 
-
-def metadata_texts(path: str) -> dict[str, str]:
-    """Return what Keras has written of each of its objects in a SavedModel, as JSON, by where they are.
+    Attributes:
+        path: the folder.
 
     Raises:
         SavedStateError: it is broken.
     """
-    texts = _keras_texts(path)
-    found: dict[str, str] = {}
-    # Up to TF 2.4 it is in the graph.
-    for number, (key, _, text) in enumerate(_read_graph(path).texts if texts is None else texts):
-        found[f"{key} ({number})" if key in found else key] = text
-    return found
+
+    def __init__(self, path: str, *, lazily: bool = False) -> None:
+        self.path = path
+        self._lazily = lazily
+        self._graph = _read_graph(path)
+        texts = _keras_texts(path)
+        # Up to TF 2.4 they are in the graph.
+        self._has_metadata = texts is not None
+        self._texts = self._graph.texts if texts is None else texts
+
+    def texts(self) -> dict[str, str]:
+        """Return what Keras has written of each of its objects, as JSON, by where they are."""
+        found: dict[str, str] = {}
+        for number, (key, _, text) in enumerate(self._texts):
+            found[f"{key} ({number})" if key in found else key] = text
+        return found
+
+    def record(self) -> FileRecord:
+        """Return the optimizers in it.
+
+        Raises:
+            SavedStateError: it is broken, or holds state that no optimizer can have.
+        """
+        path = self.path
+        metadata = next((text for key, kind, text in self._texts if key == _ROOT and kind in _MODELS), None)
+        if metadata is None and self._has_metadata:
+            raise broken(path, _METADATA, "be whole", "no description of a model")
+        written_by = f"TF {self._graph.version}" if self._graph.version else "TF 2"
+        prefix = os.path.join(path, "variables", "variables")
+        if not os.path.lexists(prefix + INDEX) and not self._graph.has_variables:
+            return FileRecord(path, "SavedModel", written_by, ())
+        bundle = Bundle(prefix, path, lazily=self._lazily)
+        records = ObjectCheckpoint(bundle).optimizers() if GRAPH_KEY in bundle else []
+        described = _training_optimizer(path, metadata or "")
+        if described is not None:
+            records = [_merged(path, record, described) if record.key == "optimizer" else record for record in records]
+        return FileRecord(path, "SavedModel", written_by, records)
 
 
 @dataclass
@@ -82,7 +94,7 @@ class _Graph:
 
 
 def _read_graph(path: str) -> _Graph:
-    graph_path = os.path.join(path, "saved_model.pb")
+    graph_path = os.path.join(path, SAVED_MODEL)
     content = read_bytes(graph_path, path)
     budget = field_budget(len(content))
     graph = _Graph()

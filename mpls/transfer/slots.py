@@ -13,6 +13,7 @@ from mpls.errors import SavedStateError
 from mpls.formats import algorithms
 from mpls.formats.algorithms import ACCUMULATOR, AVERAGE
 from mpls.formats.record import OptimizerRecord, VariableRecord
+from mpls.saved.arrays import StoredArray
 from mpls.transfer.hosts import Described
 from mpls.transfer.matching import is_ordered, match, match_keys
 
@@ -185,7 +186,7 @@ def fitted(value: Any, shape: tuple[int, ...], dtype: Any, subject: str) -> Any:
     Floats may become floats of another precision, as long as none becomes infinite.
 
     Args:
-        value: an array or a number.
+        value: an array, also one in a file, which is not read where it fits as it is; or a number.
         shape: the variable's shape.
         dtype: its dtype, one of TensorFlow.
         subject: what the value is, for the error.
@@ -193,7 +194,7 @@ def fitted(value: Any, shape: tuple[int, ...], dtype: Any, subject: str) -> Any:
     Raises:
         SavedStateError: shape or dtype do not fit.
     """
-    array = np.asarray(value)
+    array = _unread(value)
     if tuple(array.shape) != tuple(shape):
         raise SavedStateError(
             f"{subject} must have the shape {list(shape)}; got {list(array.shape)}. Match the variables by a dict: "
@@ -206,6 +207,7 @@ def fitted(value: Any, shape: tuple[int, ...], dtype: Any, subject: str) -> Any:
         raise SavedStateError(
             f"{subject} must be {dtype.name}; got {array.dtype}. Is it of another variable, or another file? {_ANCHOR}"
         )
+    array = np.asarray(array)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         converted = array.astype(target)
     is_lost = np.isfinite(array) & ~np.isfinite(converted) if dtype.is_floating else converted != array
@@ -215,6 +217,11 @@ def fitted(value: Any, shape: tuple[int, ...], dtype: Any, subject: str) -> Any:
             f"{array.dtype}. {_ANCHOR}"
         )
     return converted
+
+
+def _unread(value: Any) -> Any:
+    """Return a value as what has a shape and a dtype."""
+    return value if isinstance(value, StoredArray) else np.asarray(value)
 
 
 def _is_same_kind(dtype: Any, target: Any) -> bool:
@@ -227,4 +234,5 @@ def _is_same_kind(dtype: Any, target: Any) -> bool:
 
 def is_rounded(value: Any, converted: Any) -> bool:
     """Return whether a conversion has made floats less precise."""
-    return bool(np.asarray(value).dtype.itemsize > converted.dtype.itemsize)
+    array = _unread(value)
+    return bool(array.dtype.itemsize > converted.dtype.itemsize)

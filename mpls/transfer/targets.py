@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mpls.errors import ArgumentValueError, error_text
 from mpls.formats.algorithms import AVERAGE, expected_slots
 from mpls.transfer.hosts import ANCHOR, Described, Host, describe, dtype_of, name_of
@@ -105,7 +107,7 @@ def assign_slots(target: Target, slots: Sequence[Mapping[str, Any]], *, starts_a
     assigned = []
     for place, values in zip(target.host.places(target.variables), slots, strict=True):
         for name, value in values.items():
-            place.slots[name].assign(value)
+            place.slots[name].assign(np.asarray(value))
         if starts_averages and AVERAGE in place.slots and place.variable is not None:
             place.slots[AVERAGE].assign(place.variable.numpy())
         assigned.append(tuple(sorted(values)))

@@ -19,7 +19,8 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.inspect import describe
-from mpls.saved.h5_vetting import check_h5
+from mpls.saved.files import open_file, whole
+from mpls.saved.h5_vetting import Structure, check_h5
 from mpls.saved.reading import read
 from tests.saved.artefacts import ARTEFACTS, DATA, name_of, path_of
 
@@ -86,6 +87,11 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
+def _structure(path: str) -> Structure:
+    with open_file(path) as file:
+        return check_h5("a", whole(file))
+
+
 class H5StructureTest(unittest.TestCase):
     def setUp(self) -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp())
@@ -125,7 +131,7 @@ class H5StructureTest(unittest.TestCase):
             file.create_dataset("summed", data=np.arange(30.0), chunks=(30,), fletcher32=True)
             file["none"] = h5py.Empty("f")
             file.attrs["names"] = ["a", "b"]
-        structure = check_h5("a", str(self.path))
+        structure = _structure(str(self.path))
         found: dict[str, tuple[int, ...]] = {}
         with h5py.File(self.path) as file:
             file.visititems(lambda name, each: found.update({name: getattr(each, "shape", "group")}))
@@ -184,4 +190,4 @@ class H5StructureTest(unittest.TestCase):
 
     @parameterized.expand([(name_of(each), path_of(each)) for each in ARTEFACTS if path_of(each).endswith(".h5")])
     def test_recorded_files_are_whole(self, kind: str, path: str) -> None:
-        self.assertTrue(check_h5("a", path).datasets)
+        self.assertTrue(_structure(path).datasets)

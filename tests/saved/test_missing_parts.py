@@ -15,7 +15,7 @@ import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.inspect import describe
 from mpls.saved.reading import read
-from mpls.saved.saved_models import metadata_texts
+from mpls.saved.saved_models import SavedModel
 from tests.saved import rewriting
 from tests.saved.artefacts import DATA
 from tests.saved.test_costs import message
@@ -102,6 +102,6 @@ class MissingPartsTest(unittest.TestCase):
         hidden = message(3, b"root.layer-9") + message(4, b"_tf_keras_layer")
         hidden = message(1, hidden + message(5, json.dumps(code).encode()))
         metadata.write_bytes(metadata.read_bytes() + hidden + benign)
-        self.assertEqual(sum(key.startswith("root.layer-9") for key in metadata_texts(str(self.path))), 2)
+        self.assertEqual(sum(key.startswith("root.layer-9") for key in SavedModel(str(self.path)).texts()), 2)
         with self.assertRaisesRegex(SavedStateError, "hold no Python code"):
             mpls.keras.load_model(str(self.path), compile=False)

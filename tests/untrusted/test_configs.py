@@ -26,7 +26,7 @@ import mpls.experimental
 import mpls.keras
 from mpls.errors import ArgumentTypeError, ArgumentValueError, SavedStateError
 from mpls.keras.files import loading
-from mpls.keras.files.contents import open_model
+from mpls.keras.files.contents import opened_model
 from mpls.keras.files.safety import _Vetting, refuse_unsafe_configs
 from mpls.upstream_loading import OwnObjects, has_class
 from tests.untrusted.models import KINDS, Change, Templates, layer, parts_of, save
@@ -168,7 +168,8 @@ class RefusalTest(_Base):
         self._assert_all_refused(framework, suffix, place, {name: name for name in NAMES})
 
     def _assert_all_refused(self, framework: str, suffix: str, place: str, payloads: dict[str, Any]) -> None:
-        file = open_model(self.templates.path(framework, suffix))
+        with opened_model(self.templates.path(framework, suffix)) as opened:
+            file = opened
         own = OwnObjects({"tf_keras": tf_keras, "keras": keras}[framework], {})
         for name, payload in payloads.items():
             changed, parts = parts_of(file)

@@ -1,165 +1,157 @@
-"""What kind of model file a path is, which Keras wrote it, and the configs in it; nothing of it runs."""
+"""A model file, open: of what kind it is, which Keras wrote it, and the configs in it; nothing of it runs."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 from mpls.errors import MissingFileError, SavedStateError, error_text
+from mpls.formats.families import Framework, framework_of_version
+from mpls.formats.kinds import SAVED_MODEL, ModelFormat, kind_of_bytes
+from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
-from mpls.saved.archives import LEGACY_WEIGHTS, WEIGHTS
-from mpls.saved.arrays import check_arrays
-from mpls.saved.errors import broken, reading_foreign_bytes
-from mpls.saved.h5_vetting import check_h5
-from mpls.saved.limits import unpacked_limit
-from mpls.saved.saved_models import metadata_texts
+from mpls.keras.files.pinning import PinnedFile
+from mpls.saved.archives import KerasArchive
+from mpls.saved.files import open_file
+from mpls.saved.hdf5 import H5Model
+from mpls.saved.saved_models import SavedModel
 from mpls.saved.texts import parse_json
-from mpls.saved.zips import Archive
-
-Format = Literal["SavedModel", "H5", ".keras"]
-Framework = Literal["tf_keras", "keras"]
-
-# Beside the members that Keras writes, which reads only those that it knows: what tf_keras does not save of legacy
-# optimizers.
-WEIGHTS_MEMBER = LEGACY_WEIGHTS
-# What Keras reads where there is no H5 file.
-_ARRAYS = "model.weights.npz"
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model file.
+    """A model file, which has been looked at as a whole.
 
     Attributes:
         path: as the user named it.
         format: its format.
         framework: the Keras that wrote it; None if the file does not say.
         configs: the JSON texts in it, decoded, by where they are.
-        members: the names of an archive's members.
-        arrays: how many arrays are in it; None if nobody has counted.
+        content: what reads it.
+        pinned: the file itself, open; None of a folder.
     """
 
     path: str
-    format: Format
+    format: ModelFormat
     framework: Framework | None
     configs: Mapping[str, Any]
-    members: tuple[str, ...] = ()
-    arrays: int | None = None
+    content: KerasArchive | H5Model | SavedModel
+    pinned: PinnedFile | None = None
+
+    @property
+    def arrays(self) -> int | None:
+        """How many arrays are in it; None if nobody has counted."""
+        return None if isinstance(self.content, SavedModel) else self.content.arrays
+
+    @property
+    def legacy_weights(self) -> dict[str, Any] | None:
+        """The arrays that `mpls.keras.save_model` adds for legacy optimizers; None if there are none."""
+        return self.content.legacy_weights if isinstance(self.content, KerasArchive) else None
+
+    @property
+    def has_wrapped_optimizer(self) -> bool:
+        """Whether the variables of a wrapped optimizer are there by themselves, beside those of the wrapper."""
+        return isinstance(self.content, KerasArchive) and self.content.has_wrapped
+
+    def record(self) -> FileRecord:
+        """Return the optimizers in it; their arrays are read while the file is open.
+
+        Raises:
+            SavedStateError: it holds state that no optimizer can have.
+        """
+        return self.content.record()
 
 
-def open_model(path: str) -> ModelFile:
-    """Return what is at a path.
+@contextmanager
+def opened_model(path: str) -> Iterator[ModelFile]:
+    """Open what is at a path, once: all that is known of it is read from the same file.
 
     Raises:
         MissingFileError: there is nothing.
         SavedStateError: it is no model file, or a broken one.
     """
-    if not os.path.exists(path):
-        # While it replaces a folder, `save_model` may have been killed between two moves.
-        if not os.path.exists(f"{path}.old"):
-            subject, advice = (
-                "mpls.keras.load_model: path",
-                f"See what is in {os.path.dirname(os.path.abspath(path))!r}",
-            )
-            raise MissingFileError(error_text(subject, "be that of a file or folder", path, advice, ANCHOR))
-        path = f"{path}.old"
+    path = _existing(path)
     if os.path.isdir(path):
-        if os.path.exists(os.path.join(path, "saved_model.pb")):
-            return _saved_model(path)
-    else:
-        with open(path, "rb") as file:
-            start = file.read(8)
-        if start[:4] == b"PK\x03\x04":
-            return _archive(path)
-        if start == b"\x89HDF\r\n\x1a\n":
-            return _h5(path)
-    raise SavedStateError(
+        if not os.path.exists(os.path.join(path, SAVED_MODEL)):
+            raise _no_model(path, f"a folder without {SAVED_MODEL}")
+        yield _saved_model(path)
+        return
+    with open_file(path) as file:
+        pinned = PinnedFile(path, file)
+        start = file.read(8)
+        kind = kind_of_bytes(start)
+        if kind == ".keras":
+            with KerasArchive(path, file, lazily=True) as archive:
+                yield _archive(path, archive, pinned)
+        elif kind == "H5":
+            with H5Model(path, file, lazily=True) as model:
+                yield _h5(path, model, pinned)
+        else:
+            raise _no_model(path, start)
+
+
+def _existing(path: str) -> str:
+    # While it replaces a folder, `save_model` may have been killed between two moves.
+    for each in (path, f"{path}.old"):
+        if os.path.exists(each):
+            return each
+    advice = f"See what is in {os.path.dirname(os.path.abspath(path))!r}"
+    raise MissingFileError(
+        error_text("mpls.keras.load_model: path", "be that of a file or folder", path, advice, ANCHOR)
+    )
+
+
+def _no_model(path: str, got: object) -> SavedStateError:
+    error: SavedStateError = SavedStateError(
         error_text(
             path,
             "be a model: a SavedModel folder, an H5 file or a .keras file",
-            "a folder without saved_model.pb" if os.path.isdir(path) else start,
+            got,
             "Checkpoints are restored by tf.train.Checkpoint(model=model, optimizer=optimizer).restore(path)",
             ANCHOR,
         )
     )
+    return error
 
 
-def _framework_of(version: Any) -> Framework | None:
-    if isinstance(version, bytes):
-        version = version.decode("utf-8", "replace")
-    major = re.match(r"([0-9]{1,4})\.", version) if isinstance(version, str) else None
-    if major is None:
-        return None
-    return "keras" if int(major[1]) >= 3 else "tf_keras"
-
-
-def _archive(path: str) -> ModelFile:
-    """Read the texts, and check everything that the framework would unpack."""
-    with Archive(path, path) as archive:
-        left = unpacked_limit(archive.size) - archive.unpacked
-        texts: dict[str, Any] = {}
-        arrays = None
-        for name in archive.names:
-            if name.startswith("/") or ".." in name.split("/"):
-                raise broken(path, name, "be a place in the archive", "one outside")
-            place, size = f"{path}/{name}", archive.stored_size(name)
-            if name in ("config.json", "metadata.json"):
-                texts[name] = parse_json(path, name, archive.read(name), size)
-            elif name == WEIGHTS:
-                arrays = len(check_h5(place, archive.read(name), left, size).datasets)
-            elif name in (WEIGHTS_MEMBER, _ARRAYS):
-                check_arrays(place, archive.read(name), left)
-            else:
-                archive.check(name)
-        members = archive.names
-    for name in ("config.json", "metadata.json"):
-        _require_dict(path, name, texts.get(name))
-    config, metadata = texts["config.json"], texts["metadata.json"]
+def _archive(path: str, archive: KerasArchive, pinned: PinnedFile) -> ModelFile:
+    config = _require_dict(path, "config.json", archive.config)
+    _require_dict(path, "metadata.json", archive.metadata)
     configs = {"config.json": config, "compile_config": config.get("compile_config")}
-    return ModelFile(path, ".keras", _framework_of(metadata.get("keras_version")), configs, members, arrays)
+    return ModelFile(path, ".keras", framework_of_version(archive.version), configs, archive, pinned)
 
 
-def _h5(path: str) -> ModelFile:
-    h5py: Any = import_module("h5py")
-    texts: dict[str, Any] = {}
-    arrays = len(check_h5(path, path).datasets)
-    with reading_foreign_bytes(path, "the file", "be a whole HDF5 file"), h5py.File(path, "r") as file:
-        for key in ("model_config", "training_config"):
-            if key in file.attrs:
-                texts[key] = file.attrs[key]
-        version = file.attrs.get("keras_version")
-    configs = {}
-    for key, text in texts.items():
-        with reading_foreign_bytes(path, key, "be a text"):
-            configs[key] = parse_json(path, key, text if isinstance(text, str) else bytes(text))
+def _h5(path: str, model: H5Model, pinned: PinnedFile) -> ModelFile:
+    found = {key: model.config(key) for key in ("model_config", "training_config")}
+    configs = {key: config for key, config in found.items() if model.has_config(key)}
     if "model_config" not in configs:
         raise SavedStateError(
             error_text(
                 f"{path}: model_config",
                 "be there",
-                sorted(texts),
+                sorted(configs),
                 "A file of weights only is loaded by model.load_weights(path)",
                 ANCHOR,
             )
         )
-    for key, found in configs.items():
-        _require_dict(path, key, found)
-    return ModelFile(path, "H5", _framework_of(version), configs, arrays=arrays)
+    for key, config in configs.items():
+        _require_dict(path, key, config)
+    return ModelFile(path, "H5", framework_of_version(model.version), configs, model, pinned)
 
 
-def _require_dict(path: str, key: str, found: Any) -> None:
+def _require_dict(path: str, key: str, found: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
         advice = "Copy the file again, or use an earlier one"
         raise SavedStateError(error_text(f"{path}: {key}", "be a JSON object", found, advice, ANCHOR))
+    return found
 
 
 def _saved_model(path: str) -> ModelFile:
-    texts = metadata_texts(path)
-    configs = {key: parse_json(path, key, text) for key, text in texts.items() if text}
+    model = SavedModel(path, lazily=True)
+    configs = {key: parse_json(path, key, text) for key, text in model.texts().items() if text}
     if not configs:
         raise SavedStateError(
             error_text(
@@ -173,4 +165,4 @@ def _saved_model(path: str) -> ModelFile:
     root = configs.get("root")
     if isinstance(root, dict) and "training_config" in root:
         configs["training_config"] = root["training_config"]
-    return ModelFile(path, "SavedModel", "tf_keras", configs)
+    return ModelFile(path, "SavedModel", "tf_keras", configs, model)

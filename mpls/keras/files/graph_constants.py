@@ -8,11 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.formats.kinds import SAVED_MODEL
 from mpls.keras.files.graph_calls import Calls, described, refused
 from mpls.saved.errors import broken
 from mpls.saved.limits import unpacked_limit
-
-_NAME = "saved_model.pb"
 
 
 def refuse_large_constants(path: str, graph: Any, calls: Calls) -> None:
@@ -34,7 +33,9 @@ def refuse_large_constants(path: str, graph: Any, calls: Calls) -> None:
         left -= _size(path, key, tensor)
         if left < 0:
             shape = [each.size for each in tensor.tensor_shape.dim]
-            raise refused(path, f"{_NAME}: {key}", "be no larger than what the file holds of it", f"shape {shape}")
+            raise refused(
+                path, f"{SAVED_MODEL}: {key}", "be no larger than what the file holds of it", f"shape {shape}"
+            )
 
 
 def _made_at_load(graph: Any, calls: Calls) -> Iterator[tuple[str, Any]]:
@@ -55,7 +56,7 @@ def _size(path: str, key: str, tensor: Any) -> int:
     try:
         dtype = tf.dtypes.as_dtype(tensor.dtype)
     except TypeError as error:
-        raise broken(path, f"{_NAME}: {key}", "be of a dtype of TensorFlow", tensor.dtype) from error
+        raise broken(path, f"{SAVED_MODEL}: {key}", "be of a dtype of TensorFlow", tensor.dtype) from error
     # Of a string, NumPy has a pointer.
     each = 8 if dtype == tf.string else max(dtype.size or 0, 1)
     return each * math.prod(abs(dim.size) for dim in tensor.tensor_shape.dim)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from mpls.formats.kinds import SAVED_MODEL
 from mpls.keras.files.graph_assets import Assets, check_files
 from mpls.keras.files.graph_calls import Calls, calls_of, described, refused
 from mpls.keras.files.graph_constants import refuse_large_constants
@@ -50,7 +51,7 @@ def refuse_graph_ops(path: str) -> None:
 def _only_graph(path: str) -> Any:
     from tensorflow.core.protobuf import saved_model_pb2
 
-    name = "saved_model.pb"
+    name = SAVED_MODEL
     content = read_bytes(os.path.join(path, name), path)
     with reading_foreign_bytes(path, name, "be whole"):
         if has_too_many_parts(content):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,7 +15,9 @@ from mpls.errors import SavedStateError
 from mpls.keras.files.allowed_names import LAYERS, LAYERS_WITH_WEIGHTS
 from mpls.keras.files.contents import ModelFile
 from mpls.patches import Layer, Target, WhileNeeded
+from mpls.saved.archives import KerasArchive
 from mpls.saved.errors import broken
+from mpls.saved.hdf5 import H5Model
 from mpls.upstream_loading import (
     maker_of_ops,
     makers_of_networks,
@@ -241,14 +242,12 @@ _while_loading = WhileNeeded(_targets)
 
 def _size(file: ModelFile) -> int:
     """Return the number of bytes that a file holds, unpacked if it is an archive."""
-    if os.path.isdir(file.path):
-        names = (os.path.join(folder, name) for folder, _, names in os.walk(file.path) for name in names)
-        return sum(os.path.getsize(name) for name in names)
-    size = os.path.getsize(file.path)
-    if file.format != ".keras":
-        return size
-    with zipfile.ZipFile(file.path) as archive:
-        return min(sum(each.file_size for each in archive.infolist()), _PACKED * size)
+    if isinstance(file.content, KerasArchive):
+        return min(file.content.unpacked, _PACKED * file.content.size)
+    if isinstance(file.content, H5Model):
+        return file.content.size
+    names = (os.path.join(folder, name) for folder, _, names in os.walk(file.path) for name in names)
+    return sum(os.path.getsize(name) for name in names)
 
 
 def _sizes_of_networks(file: ModelFile) -> tuple[int, int]:

@@ -11,15 +11,17 @@ from types import ModuleType
 from typing import Any, Literal
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, SavedStateError, error_text
+from mpls.formats.families import Framework
+from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
-from mpls.keras.files.contents import Framework, ModelFile, open_model
+from mpls.keras.files.contents import ModelFile, opened_model
 from mpls.keras.files.graph_ops import refuse_graph_ops
 from mpls.keras.files.limits import limited, refuse_too_many_layers
 from mpls.keras.files.restoring import restore_optimizer
 from mpls.keras.files.safety import refuse_unsafe_configs
 from mpls.keras.own_files import reading_all_as_ours
+from mpls.keras.state_in_files import wrapped_optimizer_follows
 from mpls.saved.errors import broken
-from mpls.saved.reading import read
 from mpls.upstream import native_keras_wrappers
 from mpls.upstream_loading import OwnObjects, has_class
 
@@ -81,19 +83,32 @@ def load_model(
         >>> int(again.optimizer.iterations), int(again.optimizer.dynamic_counter)
         (1, 1)
     """
-    path = os.fspath(path)
-    file = open_model(path)
-    framework = _framework(file, keras)
-    custom_objects = _own_objects(custom_objects)
+    objects = _own_objects(custom_objects)
+    with opened_model(os.fspath(path)) as file:
+        model = _load(file, _framework(file, keras), objects, compile, safe_mode, kwargs)
+        if file.pinned is not None:
+            file.pinned.require_unchanged()
+    return model
+
+
+def _load(
+    file: ModelFile,
+    framework: Framework,
+    custom_objects: dict[str, Any],
+    with_compile: bool,
+    safe_mode: bool,
+    kwargs: dict[str, Any],
+) -> Any:
+    """Look at all of a file, then have the framework make the model, and restore the optimizer."""
     names_own = False
     if safe_mode:
         own = OwnObjects(import_module(framework), custom_objects)
-        names_own = refuse_unsafe_configs(file, own, has_class, compile)
+        names_own = refuse_unsafe_configs(file, own, has_class, with_compile)
         refuse_too_many_layers(file)
         if file.format == "SavedModel":
             refuse_graph_ops(file.path)
     # Before the model is made: what cannot be restored is refused.
-    record = read(file.path) if compile else None
+    record: FileRecord | None = file.record() if with_compile else None
     with warnings.catch_warnings():
         # Said of the state that is read below.
         warnings.filterwarnings("ignore", "Skipping variable loading for optimizer", UserWarning)
@@ -101,7 +116,7 @@ def load_model(
             _any_error_as_ours(file, "the model", framework),
             limited(file, with_own=names_own) if safe_mode else nullcontext(),
         ):
-            model = _load_natively(file, framework, custom_objects, compile, safe_mode, kwargs)
+            model = _load_natively(file, framework, custom_objects, with_compile, safe_mode, kwargs)
     if file.format != "SavedModel" and not isinstance(model, import_module(framework).Model):
         raise broken(file.path, "the file", "hold a model", model)
     if record is not None:
@@ -165,9 +180,13 @@ def _load_natively(
     natives = native_keras_wrappers()
     custom_objects = {name: each for name, each in custom_objects.items() if each not in natives}
     compiles_here = with_compile and framework == "keras" and file.format == "H5"
-    with reading_all_as_ours():
+    with (
+        file.pinned.at_a_path() if file.pinned else nullcontext(file.path) as path,
+        wrapped_optimizer_follows.raised() if file.has_wrapped_optimizer else nullcontext(),
+        reading_all_as_ours(),
+    ):
         model = module.models.load_model(
-            file.path,
+            path,
             custom_objects=custom_objects,
             compile=with_compile and not compiles_here,
             **({"safe_mode": safe_mode} if file.format == ".keras" else {}),

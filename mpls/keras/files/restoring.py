@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from mpls.formats.algorithms import state_of
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
 from mpls.keras.base import LossScaleOptimizer
-from mpls.keras.files.contents import WEIGHTS_MEMBER, ModelFile
+from mpls.keras.files.contents import ModelFile
+from mpls.saved.archives import LEGACY_WEIGHTS
 from mpls.saved.errors import reading_foreign_bytes
 from mpls.transfer.load import load_record
 from mpls.upstream import loaded_tf_keras, replace_optimizer
@@ -40,8 +41,8 @@ def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
     if wanted is not optimizer:
         replace_optimizer(model, wanted)
     missing: list[str] = []
-    if WEIGHTS_MEMBER in file.members:
-        _set_legacy_weights(wanted, file.path, model.trainable_variables)
+    if file.legacy_weights is not None:
+        _set_legacy_weights(wanted, file, model.trainable_variables)
     elif _says_nothing(found):
         # Of a legacy optimizer, .keras files never hold it; others do, unless it was not there yet.
         if file.format == ".keras" and found.family == "legacy":
@@ -112,12 +113,12 @@ def _in_place_of_native(native: Any) -> Any:
     return LossScaleOptimizer.from_config(config)
 
 
-def _set_legacy_weights(optimizer: Any, path: str, variables: list[Any]) -> None:
+def _set_legacy_weights(optimizer: Any, file: ModelFile, variables: list[Any]) -> None:
     """Set the weights that `mpls.keras.save_model` has written where tf_keras writes none."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
-    with reading_foreign_bytes(path, WEIGHTS_MEMBER, "hold arrays"), zipfile.ZipFile(path) as archive:
-        arrays = np.load(io.BytesIO(archive.read(WEIGHTS_MEMBER)), allow_pickle=False)
-        weights = [arrays[f"arr_{number}"] for number in range(len(arrays.files))]
+    arrays = file.legacy_weights or {}
+    with reading_foreign_bytes(file.path, LEGACY_WEIGHTS, "hold numbered arrays"):
+        weights = [arrays[f"arr_{number}"] for number in range(len(arrays))]
     if not weights:
         return
     inner._create_all_weights(variables)
@@ -125,14 +126,15 @@ def _set_legacy_weights(optimizer: Any, path: str, variables: list[Any]) -> None
     if wanted != given or weights[0].dtype.kind not in "iu" or weights[0] < 0:
         raise SavedStateError(
             error_text(
-                f"{path}: {WEIGHTS_MEMBER}",
+                f"{file.path}: {LEGACY_WEIGHTS}",
                 f"hold the iterations, and arrays of the shapes {wanted[1:]}",
                 given,
                 "Use an earlier file, or mpls.keras.load_model(path, compile=False)",
                 ANCHOR,
             )
         )
-    inner.set_weights(weights)
+    # What `set_weights` does, without a copy of what is there before.
+    import_module("tf_keras").backend.batch_set_value(list(zip(inner.weights, weights, strict=True)))
 
 
 def _say_what_is_missing(path: str, missing: list[str]) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 from mpls.errors import ArgumentTypeError, error_text
 from mpls.formats.validity import ANCHOR
-from mpls.keras.files.contents import WEIGHTS_MEMBER
 from mpls.keras.files.moving import bring_to_disk, move, sync
 from mpls.keras.files.restoring import legacy_weights
+from mpls.saved.archives import LEGACY_WEIGHTS
 from mpls.upstream import compile_settings_kept, loaded_keras, loaded_tf_keras
 
 
@@ -101,4 +101,4 @@ def _add_legacy_weights(model: Any, path: str) -> None:
     weights = legacy_weights(getattr(model, "optimizer", None))
     if weights is not None:
         with zipfile.ZipFile(path, "a") as archive:
-            archive.writestr(WEIGHTS_MEMBER, weights)
+            archive.writestr(LEGACY_WEIGHTS, weights)

@@ -26,6 +26,7 @@ from mpls.keras.keras3.refusals import (
 )
 from mpls.keras.keras3.state import DynamicState, FixedState
 from mpls.keras.members import CallableList, delegated
+from mpls.keras.state_in_files import wrapped_optimizer_follows
 from mpls.upstream import Trackable, track_list
 
 # A base for recognition: `compile` looks for it before it wraps an optimizer by itself.
@@ -247,7 +248,12 @@ class Family(Restorable, Applying, _Native):
         Args:
             store: where from, as Keras passes it.
         """
-        super().load_own_variables(without_unknown(self, store))
+        store = without_unknown(self, store)
+        if not wrapped_optimizer_follows.is_raised or len(store) != len(self.variables):
+            super().load_own_variables(store)
+            return
+        for index, variable in enumerate(self._variables):
+            variable.assign(store[str(index)])
 
     # What code calls that knew optimizers of Keras 2 only.
 
