@@ -12,6 +12,7 @@ from mpls.upstream import loaded_keras
 
 __all__ = [
     "OwnObjects",
+    "h5_loader_of_keras",
     "has_class",
     "maker_of_ops",
     "makers_of_networks",
@@ -47,6 +48,12 @@ def has_class(name: str) -> bool:
     layers = import_module("tf_keras.src.layers.serialization")
     # Metrics are looked up among all that their package has imported.
     return layers.get_builtin_layer(name) is not None or name in vars(import_module("tf_keras.src.metrics"))
+
+
+def h5_loader_of_keras() -> Any:
+    """Return the function of Keras 3 (3.0 to 3.15) that loads a model from an open H5 file, None if it has none."""
+    module = sys.modules.get("keras.src.legacy.saving.legacy_h5_format")
+    return getattr(module, "load_model_from_hdf5", None)
 
 
 def variable_class_of_keras() -> Any:

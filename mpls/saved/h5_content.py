@@ -32,12 +32,13 @@ class Content:
         lazily: whether arrays are read when they are asked for their numbers, while the file is open.
 
     Attributes:
+        file: the file, open.
         datasets: the datasets by name.
     """
 
     def __init__(self, path: str, file: Any, structure: Structure, source: Window, lazily: bool) -> None:
         self._path = path
-        self._file = file
+        self.file = file
         self._structure = structure
         self._source = source
         self._lazily = lazily
@@ -53,7 +54,7 @@ class Content:
     def name_of(self, group: str) -> str | None:
         """Return the name that Keras 3 has given to a group, if it has."""
         with self._guard(group):
-            item = self._file[group] if self.has_group(group) else None
+            item = self.file[group] if self.has_group(group) else None
             value = None if item is None or "name" not in item.attrs else item.attrs["name"]
             return value if isinstance(value, str) else None
 
@@ -78,7 +79,7 @@ class Content:
         """
         known = self._require(name)
         with self._guard(name):
-            dataset = self._file[name]
+            dataset = self.file[name]
             if dataset.dtype.kind not in "iufb":
                 raise broken(self._path, name, "be of a numeric dtype", str(dataset.dtype))
         if self._lazily and known.shape:
@@ -98,9 +99,9 @@ class Content:
             SavedStateError: it is no text.
         """
         with self._guard(name):
-            if name not in self._file.attrs:
+            if name not in self.file.attrs:
                 return None
-            value = self._file.attrs[name]
+            value = self.file.attrs[name]
             if isinstance(value, bytes):
                 value = value.decode("utf-8")
             if not isinstance(value, str):
@@ -110,7 +111,7 @@ class Content:
     def names(self, group: str, attribute: str) -> list[str]:
         """Return an attribute that is a list of different names; long ones are saved in chunks."""
         with self._guard(f"{group}/{attribute}"):
-            item = self._file[group]
+            item = self.file[group]
             found = [attribute] if attribute in item.attrs else []
             while not found or found != [attribute]:
                 chunk = f"{attribute}{len(found)}"

@@ -33,6 +33,7 @@ class H5Model:
         lazily: whether its arrays are read when they are asked for their numbers, while it is open.
 
     Attributes:
+        file: what h5py makes of it.
         size: its bytes.
         version: the Keras that wrote it, as it says; None if it does not.
         arrays: how many arrays it holds.
@@ -49,6 +50,7 @@ class H5Model:
             structure = check_h5(path, source)
             self._content = stack.enter_context(content_of(path, source, structure, lazily=lazily))
             self._stack = stack.pop_all()
+        self.file: Any = self._content.file
         self.size = source.size
         self.arrays = len(structure.datasets)
         self.version = self._content.text("keras_version")

@@ -15,8 +15,8 @@ import tensorflow as tf
 from mpls.errors import SavedStateError
 from mpls.saved import files
 from mpls.saved.bundles import Bundle
+from mpls.saved.checksums import masked_crc32c
 from mpls.saved.reading import read
-from mpls.saved.tables import masked_crc32c
 from tests.saved.artefacts import ARTEFACTS, path_of
 
 

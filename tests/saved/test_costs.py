@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from parameterized import parameterized
 
-from mpls.saved.tables import masked_crc32c
+from mpls.saved.checksums import masked_crc32c
 from tests.saved.artefacts import DATA
 
 SIZE = 19 << 20

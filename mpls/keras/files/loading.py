@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal
@@ -22,8 +22,9 @@ from mpls.keras.files.safety import refuse_unsafe_configs
 from mpls.keras.own_files import reading_all_as_ours
 from mpls.keras.state_in_files import wrapped_optimizer_follows
 from mpls.saved.errors import broken
+from mpls.saved.hdf5 import H5Model
 from mpls.upstream import native_keras_wrappers
-from mpls.upstream_loading import OwnObjects, has_class
+from mpls.upstream_loading import OwnObjects, h5_loader_of_keras, has_class
 
 
 def load_model(
@@ -180,13 +181,16 @@ def _load_natively(
     natives = native_keras_wrappers()
     custom_objects = {name: each for name, each in custom_objects.items() if each not in natives}
     compiles_here = with_compile and framework == "keras" and file.format == "H5"
+    # Keras 3 takes no open H5 file but there.
+    load_h5 = h5_loader_of_keras() if framework == "keras" else module.models.load_model
+    load = load_h5 if load_h5 is not None and file.format == "H5" else module.models.load_model
     with (
-        file.pinned.at_a_path() if file.pinned else nullcontext(file.path) as path,
+        _as_it_was(file, takes_h5=load is load_h5) as source,
         wrapped_optimizer_follows.raised() if file.has_wrapped_optimizer else nullcontext(),
         reading_all_as_ours(),
     ):
-        model = module.models.load_model(
-            path,
+        model = load(
+            source,
             custom_objects=custom_objects,
             compile=with_compile and not compiles_here,
             **({"safe_mode": safe_mode} if file.format == ".keras" else {}),
@@ -197,3 +201,10 @@ def _load_natively(
 
         compile_from_h5(model, file, custom_objects)
     return model
+
+
+def _as_it_was(file: ModelFile, *, takes_h5: bool) -> AbstractContextManager[Any]:
+    """Return, for a block, what a framework's loader takes for the file that was looked at."""
+    if takes_h5 and isinstance(file.content, H5Model):
+        return nullcontext(file.content.file)
+    return nullcontext(file.path) if file.pinned is None else file.pinned.at_a_path()
