@@ -19,7 +19,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 import tensorflow as tf
 
-from benchmarks import ablation, report
+from benchmarks import ablation, loading, report
 from benchmarks.ablation import ModelCell
 from benchmarks.cells import Cell, counted, grid
 from benchmarks.costs import DTYPES, SIZES, costs_of, measure_costs
@@ -34,7 +34,8 @@ PARTS = ("costs", "steps", "models", "counts")
 
 
 def _command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    epilog = "With --loading as the first option: what loading a model costs, beside the framework's own loader."
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, epilog=epilog)
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--quick", dest="kind", action="store_const", const="quick", help="a look, in minutes")
     length.add_argument("--full", dest="kind", action="store_const", const="full", help="the whole grid, in hours")
@@ -208,4 +209,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(loading.run(sys.argv[2:]) if sys.argv[1:2] == ["--loading"] else main())

@@ -30,8 +30,8 @@ CELLS = tuple(
     for kind in kinds
     for optimizer in ("adam", "sgd", *(("legacy_adam",) if framework == "tf_keras" else ()))
 )
-# Arrays of a parameter in the file: itself, and the optimizer's.
-_COPIES = {"adam": 3, "legacy_adam": 3, "sgd": 2}
+# The slots of a parameter.
+_SLOTS = {"adam": 2, "legacy_adam": 2, "sgd": 1}
 _LAYERS = 4
 # What is measured: how it is shown.
 _KINDS = {"seconds": (1.0, "s", 2), "processor": (1.0, "s", 2), "bytes": (1e-6, "MB", 0)}
@@ -123,9 +123,11 @@ def _write(job: Job) -> dict[str, float]:
 
     import mpls.keras
 
-    framework, _, name = job.cell.split("/")
+    framework, kind, name = job.cell.split("/")
     keras = import_module(framework)
-    numbers = job.megabytes * 1e6 / 4 / _COPIES[name] / _LAYERS
+    # In `.keras` files slots are twice, those of the wrapper and those of what it wraps; but not of legacy optimizers.
+    times = 2 if kind == "keras" and not name.startswith("legacy") else 1
+    numbers = job.megabytes * 1e6 / 4 / (1 + times * _SLOTS[name]) / _LAYERS
     # Layers of a width in between, so that none is square.
     width = int(numbers / _WIDTH)
     layers = [each for _ in range(_LAYERS // 2) for each in (keras.layers.Dense(width), keras.layers.Dense(_WIDTH))]

@@ -39,6 +39,7 @@ class KerasArchive:
         lazily: whether its arrays are read when they are asked for their numbers, while it is open.
 
     Attributes:
+        names: those of its members.
         size: its bytes.
         unpacked: those of its members, unpacked.
         config: what `config.json` says; None if it is missing.
@@ -60,14 +61,12 @@ class KerasArchive:
         self._content: Content | None = None
         with ExitStack() as stack:
             archive = Archive(path, file)
-            self.size, self.unpacked = archive.size, archive.unpacked
+            self.names, self.size, self.unpacked = archive.names, archive.size, archive.unpacked
             texts: dict[str, Any] = {}
             # What is left of what the file may become.
             left = unpacked_limit(archive.size) - archive.unpacked
             for name in archive.names:
                 place = f"{path}/{name}"
-                if name.startswith("/") or ".." in name.split("/"):
-                    raise broken(path, name, "be a place in the archive", "one outside")
                 if name in (_CONFIG, _METADATA):
                     texts[name] = parse_json(path, name, archive.read(name), archive.stored_size(name))
                 elif name == WEIGHTS:

@@ -15,6 +15,7 @@ from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.pinning import PinnedFile
 from mpls.saved.archives import KerasArchive
+from mpls.saved.errors import broken
 from mpls.saved.files import open_file
 from mpls.saved.hdf5 import H5Model
 from mpls.saved.saved_models import SavedModel
@@ -118,6 +119,10 @@ def _no_model(path: str, got: object) -> SavedStateError:
 
 
 def _archive(path: str, archive: KerasArchive, pinned: PinnedFile) -> ModelFile:
+    for name in archive.names:
+        # Frameworks unpack them.
+        if name.startswith("/") or ".." in name.split("/"):
+            raise broken(path, name, "be a place in the archive", "one outside")
     config = _require_dict(path, "config.json", archive.config)
     _require_dict(path, "metadata.json", archive.metadata)
     configs = {"config.json": config, "compile_config": config.get("compile_config")}

@@ -1,0 +1,45 @@
+"""What loading costs beside the framework's own loader: the memory, which can be relied on where times cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import unittest
+
+import pytest
+from parameterized import parameterized
+
+from tests.performance.test_benchmark import load
+
+# Of files of 190 MB it is 1.0; what is there once, whatever the file, is not yet little of one that is quick to load.
+_MOST = 1.5
+
+
+def printed(*arguments: str) -> tuple[int, str, str]:
+    output, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        status = load("loading").run(arguments)
+    return status, output.getvalue(), errors.getvalue()
+
+
+class CommandTest(unittest.TestCase):
+    def test_a_pattern_that_no_file_has_is_an_error(self) -> None:
+        status, _, errors = printed("--only", "keras/saved_model/*")
+        self.assertEqual(status, 2)
+        self.assertIn("no file has such a name. One is tf_keras/keras/adam", errors)
+
+
+@pytest.mark.programs
+class LoadingTest(unittest.TestCase):
+    @parameterized.expand([("keras/keras/adam",), ("tf_keras/keras/adam",), ("tf_keras/h5/sgd",)])
+    def test_a_load_takes_little_more_memory_than_the_frameworks_own(self, cell: str) -> None:
+        status, output, _ = printed("--only", cell, "--repeats", "1", "--megabytes", "80")
+        self.assertEqual(status, 0)
+        name, size, *_, ratio = output.splitlines()[-1].split()
+        self.assertEqual(name, cell)
+        self.assertAlmostEqual(float(size), 80, delta=2)
+        self.assertLess(float(ratio), _MOST)
+
+
+if __name__ == "__main__":
+    unittest.main()
