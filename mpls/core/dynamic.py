@@ -13,7 +13,7 @@ from mpls.core.fast import choices
 from mpls.core.fast.branches import group, one_of, select
 from mpls.core.finite import all_finite
 from mpls.core.numbers import require_usable, to_float, to_int
-from mpls.core.persistence.object_checkpoints import Node, examine, require_valid_state
+from mpls.core.persistence.object_checkpoints import SavedObject, examine, require_valid_state
 from mpls.core.persistence.state_dict import checked_dynamic, checked_weights, read_values, write_values
 from mpls.core.replicas import call_in_cross_replica_context, decide_together, finite_when_summed
 from mpls.core.rule import ScaleState, UpdateRule, next_state, only_counts
@@ -140,7 +140,7 @@ class DynamicLossScale(LossScale, _Base):
         examine(self, self._look_at_arriving)
         return super()._trackable_children(save_type, **kwargs)
 
-    def _look_at_arriving(self, node: Node) -> None:
+    def _look_at_arriving(self, node: SavedObject) -> None:
         require_valid_state(node, self._increment_period)
 
     def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:

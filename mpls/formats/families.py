@@ -1,14 +1,14 @@
-"""Which family of optimizers has written something: told by a config, or by the objects of a checkpoint."""
+"""Which family of optimizers, and which Keras, has written something: told by a config, or by a version."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from mpls.formats.record import Family
 
-__all__ = ["FAMILY_NAMES", "Framework", "family_of_config", "family_of_object", "framework_of_version"]
+__all__ = ["FAMILY_NAMES", "Framework", "family_of_config", "framework_of_version"]
 
 # The packages that write model files.
 Framework = Literal["tf_keras", "keras"]
@@ -45,20 +45,3 @@ def framework_of_version(version: object) -> Framework | None:
     if major is None:
         return None
     return "keras" if int(major[1]) >= 3 else "tf_keras"
-
-
-def family_of_object(children: Collection[str], *, has_slots: bool) -> Family | None:
-    """Return the family of an optimizer, without a wrapper, by the objects that a checkpoint has it hold.
-
-    Args:
-        children: their names.
-        has_slots: whether slots are saved beside it, which new optimizers and those of Keras 3 hold themselves.
-
-    Returns:
-        The family; None for what is no optimizer, or does not say: nothing but plain SGD is saved, or it is a user's.
-    """
-    if "_iterations" in children and "_variables" in children:
-        return "keras3" if "_trainable_variables" in children else "new"
-    if "iter" in children:
-        return "legacy"
-    return "v1" if has_slots or "beta1_power" in children else None

@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from mpls.formats.algorithms import algorithm_named, algorithm_of_legacy, algorithm_of_lists, slot_and_variable
-from mpls.formats.families import family_of_object
+from mpls.formats.object_graph import LOSS_SCALE, STATE_OF_KERAS_3, WRAPPED
 from mpls.formats.record import Family, LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.saved.bundles import Bundle
-from mpls.saved.graphs import ObjectGraph
+from mpls.saved.graphs import StoredGraph
 from mpls.saved.validity import count_of_variable, good_steps_of_variable, scale_of_variable
 
 # Other children of legacy optimizers are hyperparameters.
 _LEGACY_STATE = ("iter", "momentum_cache")
-_WRAPPING = ("loss_scale", "base_optimizer", "inner_optimizer")
+_WRAPPING = (LOSS_SCALE, *WRAPPED)
 
 
 class ObjectCheckpoint:
@@ -30,7 +30,7 @@ class ObjectCheckpoint:
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
-        self.graph = ObjectGraph(bundle)
+        self.graph = StoredGraph(bundle)
         self._numbers = {path: number for number, path in self.graph.paths.items()}
 
     def optimizers(self) -> list[OptimizerRecord]:
@@ -39,32 +39,24 @@ class ObjectCheckpoint:
         Raises:
             SavedStateError: state in it is broken, or none that an optimizer can have.
         """
-        wrapped = {inner for number in self._reachable() if (inner := self._wrapped_by(number)) is not None}
+        wrapped = {inner for number in self._reachable() if (inner := self.graph.wrapped_by(number)) is not None}
         found = [self._read(number) for number in self._reachable() if number not in wrapped]
         return [record for record in found if record is not None]
 
     def is_old_layout(self, key: str) -> bool:
         """Return whether the optimizer of a record is saved inside a wrapper, as up to TF 2.2."""
         number = self._numbers.get(key)
-        inner = None if number is None else self.graph.child(number, "base_optimizer")
-        return inner is not None and self._is_optimizer(inner)
+        # Later ones have the state in the wrapper, and that of Keras 3 is another kind.
+        return number is not None and self.graph.holder_of_state(number) != number
 
     def _reachable(self) -> Iterator[int]:
         yield from sorted(self.graph.paths)
 
-    def _wrapped_by(self, number: int) -> int | None:
-        for name in ("base_optimizer", "inner_optimizer"):
-            inner = self.graph.child(number, name)
-            if inner is not None:
-                return inner
-        return None
-
     def _read(self, number: int) -> OptimizerRecord | None:
-        inner = self._wrapped_by(number)
-        state = inner if inner is not None and self._is_optimizer(inner) else number
+        state = self.graph.holder_of_state(number)
         self.graph.visit(state)
         key = self.graph.paths[number]
-        family = self._family_of(state)
+        family = self.graph.own_family_of(state)
         if family == "new" or family == "keras3":
             record = read_new(self.bundle, self.graph, state, key, family)
         elif family == "legacy":
@@ -75,15 +67,8 @@ class ObjectCheckpoint:
             return None
         return replace(record, loss_scale=self._loss_scale(number))
 
-    def _is_optimizer(self, number: int) -> bool:
-        return self._family_of(number) is not None
-
-    def _family_of(self, number: int) -> Family | None:
-        node = self.graph.nodes[number]
-        return family_of_object(node.children, has_slots=bool(node.slots))
-
     def _is_wrapper(self, number: int) -> bool:
-        return self.graph.child(number, "loss_scale") is not None and self._wrapped_by(number) is not None
+        return self.graph.child(number, LOSS_SCALE) is not None and self.graph.wrapped_by(number) is not None
 
     def _value(self, number: int) -> Any:
         return self.bundle.tensor(self.graph.require(number, self.graph.paths.get(number, str(number))))
@@ -152,16 +137,10 @@ class ObjectCheckpoint:
         )
 
     def _loss_scale(self, number: int) -> LossScaleRecord | None:
-        names = ("dynamic_scale", "step_counter")
-        holder: int | None = number
-        if self.graph.child(number, "inner_optimizer") is None:
-            names = ("current_loss_scale", "good_steps")
-            holder = self.graph.child(number, "loss_scale")
-        variables = [None if holder is None else self.graph.child(holder, name) for name in names]
-        if None in variables:
-            is_wrapper = holder is not None or self._wrapped_by(number) is not None
+        scale, good_steps = self.graph.scale_and_counter(number)
+        if scale is None or good_steps is None:
+            is_wrapper = self.graph.child(number, LOSS_SCALE) is not None or self.graph.wrapped_by(number) is not None
             return LossScaleRecord(dynamic=False) if is_wrapper else None
-        scale, good_steps = (int(variable or 0) for variable in variables)
         path = self.bundle.path
         return LossScaleRecord(
             dynamic=True,
@@ -203,10 +182,10 @@ _KINDS_OF_V1 = [
 
 _BOOKKEEPING = ("_variables", "_trainable_variables", "_trainable_variables_indices", "_index_dict")
 # Hyperparameters, or what follows from them, and the state of a wrapper.
-_NO_STATE = ("_iterations", "_learning_rate", "_current_learning_rate", "step_counter", "dynamic_scale")
+_NO_STATE = ("_iterations", "_learning_rate", "_current_learning_rate", *STATE_OF_KERAS_3)
 
 
-def read_new(bundle: Bundle, graph: ObjectGraph, number: int, key: str, family: Family) -> OptimizerRecord:
+def read_new(bundle: Bundle, graph: StoredGraph, number: int, key: str, family: Family) -> OptimizerRecord:
     """Return the optimizer that an object is.
 
     Args:
@@ -223,7 +202,7 @@ def read_new(bundle: Bundle, graph: ObjectGraph, number: int, key: str, family: 
 
 
 class _NewOptimizer:
-    def __init__(self, bundle: Bundle, graph: ObjectGraph, number: int, family: Family) -> None:
+    def __init__(self, bundle: Bundle, graph: StoredGraph, number: int, family: Family) -> None:
         self.bundle = bundle
         self.graph = graph
         self.children = graph.nodes[number].children

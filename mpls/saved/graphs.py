@@ -2,49 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
+from mpls.formats.object_graph import GRAPH_KEY, VALUE, Node, ObjectGraph, Slot
 from mpls.saved.bundles import Bundle
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.limits import Budget, field_budget
 from mpls.saved.protobuf import as_bytes, as_int, as_text, fields, messages
 
-GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_VALUE = "VARIABLE_VALUE"
 _LETTERS = 32 << 20
 _SMALLEST = 100_000
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
-@dataclass(frozen=True)
-class Slot:
-    """That a node has a variable beside another one: their numbers, and the slot's name."""
-
-    variable: int
-    name: str
-    slot: int
-
-
-@dataclass(frozen=True)
-class Node:
-    """An object.
-
-    Attributes:
-        children: the numbers of the objects that it tracks, by local name.
-        full_name: a variable's name; None for anything else.
-        checkpoint_key: under which a variable's value is saved; None for anything else.
-        slots: its slots, if it is an optimizer.
-    """
-
-    children: Mapping[str, int]
-    full_name: str | None
-    checkpoint_key: str | None
-    slots: Sequence[Slot]
-
-
-class ObjectGraph:
-    """The objects of a checkpoint.
+class StoredGraph(ObjectGraph):
+    """The objects of a checkpoint, in a file from a stranger: no more is read of them than it has.
 
     Args:
         bundle: a checkpoint with an object graph.
@@ -60,9 +30,10 @@ class ObjectGraph:
         self._named: dict[str | None, list[int]] | None = None
         with reading_foreign_bytes(bundle.path, GRAPH_KEY, "be a whole object graph"):
             budget = field_budget(bundle.size)
-            self.nodes = [_node(node, budget) for node in messages(data, 1, budget)]
+            super().__init__([_node(node, budget) for node in messages(data, 1, budget)])
             self._check()
-            self.paths = self._shortest_paths()
+            # Objects may follow each other in a long row.
+            self.paths = self.shortest_paths(Budget(_LETTERS + 16 * bundle.size, "letters in paths").spend)
         # Optimizers that share their parts could have few of them read often.
         self._visits = Budget(
             4 * sum(_parts(node) for node in self.nodes) + _SMALLEST, "optimizers on the same objects"
@@ -76,24 +47,6 @@ class ObjectGraph:
                 numbers += [slot.variable, slot.slot]
             if any(number >= count for number in numbers):
                 raise ValueError("it names objects that are not there")
-
-    def _shortest_paths(self) -> dict[int, str]:
-        """Return where each object is, as TensorFlow names it: by the shortest way from the root."""
-        paths = {0: ""} if self.nodes else {}
-        queue = list(paths)
-        # Objects may follow each other in a long row.
-        letters = Budget(_LETTERS + 16 * self._bundle.size, "letters in paths")
-        for number in queue:
-            for name, child in self.nodes[number].children.items():
-                if child not in paths:
-                    paths[child] = f"{paths[number]}/{_escaped(name)}".lstrip("/")
-                    letters.spend(len(paths[child]))
-                    queue.append(child)
-        return paths
-
-    def child(self, number: int, name: str) -> int | None:
-        """Return the object that another tracks under a name, or None."""
-        return self.nodes[number].children.get(name)
 
     def value_key(self, number: int) -> str | None:
         """Return the key of a variable's value, if the object is a variable with one."""
@@ -163,7 +116,7 @@ def _node(data: memoryview, budget: Budget) -> Node:
         parts = dict(fields(as_bytes(value), budget))
         if number == 1:
             children[as_text(parts.get(2, _EMPTY))] = as_int(parts.get(1, 0))
-        elif number == 2 and as_text(parts.get(1, _EMPTY)) == _VALUE:
+        elif number == 2 and as_text(parts.get(1, _EMPTY)) == VALUE:
             full_name, checkpoint_key = as_text(parts.get(2, _EMPTY)), as_text(parts.get(3, _EMPTY))
         elif number == 3:
             slots.append(Slot(as_int(parts.get(1, 0)), as_text(parts.get(2, _EMPTY)), as_int(parts.get(3, 0))))
@@ -171,7 +124,3 @@ def _node(data: memoryview, budget: Budget) -> Node:
 
 
 _EMPTY = memoryview(b"")
-
-
-def _escaped(name: str) -> str:
-    return name.replace(".", "..").replace("/", ".S")

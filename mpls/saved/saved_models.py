@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mpls.formats.kinds import INDEX, SAVED_MODEL
+from mpls.formats.object_graph import GRAPH_KEY
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
 from mpls.saved.configs import read_optimizer, with_state
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes
-from mpls.saved.graphs import GRAPH_KEY
 from mpls.saved.limits import Budget, field_budget
 from mpls.saved.protobuf import as_text, fields, messages
 from mpls.saved.texts import parse_json

@@ -6,14 +6,16 @@ no optimizer can have, and that of another kind of optimizer. Nothing has been r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from mpls.errors import MplsWarning, SavedStateError, warn_user
-from mpls.formats.families import FAMILY_NAMES, family_of_object
+from mpls.formats.families import FAMILY_NAMES
+from mpls.formats.object_graph import STATE, VALUE, Node, ObjectGraph, Slot
+from mpls.formats.record import Family
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
 from mpls.patches import WhileNeeded
 from mpls.upstream_saving import (
@@ -26,11 +28,10 @@ from mpls.upstream_saving import (
 )
 
 __all__ = [
-    "Node",
+    "SavedObject",
     "examine",
     "examine_place",
     "examine_slot",
-    "family_of",
     "is_bare",
     "read_value",
     "refuse_other_family",
@@ -40,53 +41,58 @@ __all__ = [
 ]
 
 
+class _Nodes(Sequence[Node]):
+    """The nodes of a proto that TensorFlow has parsed, each made when it is asked for."""
+
+    def __init__(self, proto: Any) -> None:
+        self._nodes = proto.nodes
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __getitem__(self, number: Any) -> Any:
+        node = self._nodes[number]
+        values = [each for each in node.attributes if each.name == VALUE]
+        return Node(
+            {child.local_name: child.node_id for child in node.children},
+            values[0].full_name if values else None,
+            values[0].checkpoint_key if values else None,
+            [
+                Slot(each.original_variable_node_id, each.slot_name, each.slot_variable_node_id)
+                for each in node.slot_variables
+            ],
+        )
+
+
 @dataclass(frozen=True)
-class Node:
-    """An object in a checkpoint.
+class SavedObject:
+    """An object in a checkpoint that is being restored.
 
     Attributes:
         path: the checkpoint.
-        graph: the `TrackableObjectGraph` proto in it.
-        id: the object's index there.
+        graph: the objects in it.
+        number: which one it is.
     """
 
     path: str
-    graph: Any
-    id: int
+    graph: ObjectGraph
+    number: int
 
-    @property
-    def children(self) -> dict[str, int]:
-        """The indices of the objects that this one holds, by name."""
-        return {child.local_name: child.node_id for child in self.graph.nodes[self.id].children}
-
-    @property
-    def has_slots(self) -> bool:
-        """Whether it is an optimizer with slots, of those that keep them outside of their own variables."""
-        return bool(self.graph.nodes[self.id].slot_variables)
-
-    def child(self, *names: str) -> Node | None:
+    def child(self, *names: str) -> SavedObject | None:
         """Return an object that this one holds, directly or further down; None if there is none."""
-        found: Node | None = self
-        for name in names:
-            index = None if found is None else found.children.get(name)
-            found = None if index is None else Node(self.path, self.graph, index)
-        return found
+        found = self.graph.child(self.number, *names)
+        return None if found is None else SavedObject(self.path, self.graph, found)
+
+    @property
+    def family(self) -> Family | None:
+        """The family of the optimizer that was saved there, scaled or not; None if it does not say."""
+        return self.graph.family_of(self.number)
 
     @property
     def key(self) -> str:
         """The key of its value in the file, or its place among the objects: `"model/optimizer"`."""
-        attributes = self.graph.nodes[self.id].attributes
-        return str(attributes[0].checkpoint_key) if attributes else self._way_from_root()
-
-    def _way_from_root(self) -> str:
-        ways = {0: ""}
-        queue = [0]
-        for index in queue:
-            for child in self.graph.nodes[index].children:
-                if child.node_id not in ways:
-                    ways[child.node_id] = f"{ways[index]}/{child.local_name}".lstrip("/")
-                    queue.append(child.node_id)
-        return ways.get(self.id) or "the root object"
+        key = self.graph.nodes[self.number].checkpoint_key
+        return key or self.graph.shortest_paths().get(self.number) or "the root object"
 
     @property
     def subject(self) -> str:
@@ -117,7 +123,11 @@ def read_value(path: str, key: str) -> Any:
         ) from error
 
 
-def examine(owner: Any, look: Callable[[Node], None]) -> Node | None:
+def _object_at(place: RestorePlace) -> SavedObject:
+    return SavedObject(place.path, ObjectGraph(_Nodes(place.graph)), place.node)
+
+
+def examine(owner: Any, look: Callable[[SavedObject], None]) -> SavedObject | None:
     """Call `look` if TensorFlow is restoring an object from a checkpoint; for its `_trackable_children`.
 
     Args:
@@ -131,9 +141,9 @@ def examine(owner: Any, look: Callable[[Node], None]) -> Node | None:
     return None if place is None else examine_place(place, look)
 
 
-def examine_place(place: RestorePlace, look: Callable[[Node], None]) -> Node:
+def examine_place(place: RestorePlace, look: Callable[[SavedObject], None]) -> SavedObject:
     """Call `look` with a place in a checkpoint that is being restored; if it raises, nothing of it comes later."""
-    node = Node(place.path, place.graph, place.node)
+    node = _object_at(place)
     try:
         look(node)
     except SavedStateError:
@@ -142,7 +152,7 @@ def examine_place(place: RestorePlace, look: Callable[[Node], None]) -> Node:
     return node
 
 
-def examine_slot(owner: Any, slot_position: Any, look: Callable[[Node], None]) -> None:
+def examine_slot(owner: Any, slot_position: Any, look: Callable[[SavedObject], None]) -> None:
     """Call `look` before a slot of an optimizer is restored, which may be before the optimizer's own turn."""
     place = place_of_slot(owner, slot_position)
     if place is not None:
@@ -164,7 +174,7 @@ def _examine_attached(path: str, attached: dict[str, Any]) -> None:
     ours = {name: each for name, each in attached.items() if hasattr(each, "_look_at_arriving")}
     graph = object_graph_of(path) if ours else None
     for name, trackable in ours.items() if graph is not None else ():
-        node = Node(path, graph, 0).child(name)
+        node = SavedObject(path, ObjectGraph(_Nodes(graph)), 0).child(name)
         if node is not None:
             trackable._look_at_arriving(node)
 
@@ -180,23 +190,21 @@ def is_bare(owner: Any, wrapped: str) -> bool:
         wrapped: the name of the wrapped optimizer in checkpoints.
     """
     place = place_being_restored(owner)
-    return place is not None and Node(place.path, place.graph, place.node).child(wrapped) is None
+    return place is not None and _object_at(place).child(wrapped) is None
 
 
-def require_valid_state(
-    node: Node | None, growth_steps: int | None, scale: str = "current_loss_scale", good_steps: str = "good_steps"
-) -> None:
+def require_valid_state(node: SavedObject | None, growth_steps: int | None, names: tuple[str, str] = STATE) -> None:
     """Refuse a scale or a count that no loss scale can have.
 
     Args:
         node: the object that holds them; None if there is none.
         growth_steps: those of the loss scale that they are for.
-        scale: the name of the scale in it.
-        good_steps: the name of the count.
+        names: those of the scale and of the count in it.
 
     Raises:
         SavedStateError: the file holds such a number.
     """
+    scale, good_steps = names
     held = None if node is None else node.child(scale)
     if held is not None:
         check_scale(held.value(), held.subject)
@@ -205,20 +213,7 @@ def require_valid_state(
         check_good_steps(held.value(), held.subject, growth_steps)
 
 
-def family_of(node: Node) -> str | None:
-    """Return which family's optimizer, scaled or not, was saved there: `'v1'`, `'legacy'`, `'new'` or `'keras3'`.
-
-    None if it does not say: nothing but plain SGD is saved, say, or it is an optimizer of a user's own.
-    """
-    if node.child("inner_optimizer") is not None:
-        return "keras3"
-    base = node.child("base_optimizer")
-    found = family_of_object(node.children, has_slots=node.has_slots)
-    # Wrappers of TF 2.3 and later have the state of what they wrap beside it.
-    return family_of(base) if base is not None and found in (None, "v1") else found
-
-
-def refuse_other_family(node: Node, family: str) -> None:
+def refuse_other_family(node: SavedObject, family: str) -> None:
     """Refuse the state of another family's optimizer, which would be lost, or read as something else.
 
     Args:
@@ -228,11 +223,11 @@ def refuse_other_family(node: Node, family: str) -> None:
     Raises:
         SavedStateError: another family wrote it.
     """
-    found = family_of(node)
-    if found in (None, family):
+    found = node.family
+    if found is None or found == family:
         return
     raise SavedStateError(
-        f"{node.subject} must be the state of {FAMILY_NAMES[family]}; got that of {FAMILY_NAMES[str(found)]}. Call "
+        f"{node.subject} must be the state of {FAMILY_NAMES[family]}; got that of {FAMILY_NAMES[found]}. Call "
         f"mpls.convert_state({node.path!r}, opt, variables), and restore the rest without the optimizer. "
         f"See MIGRATION.md#{ANCHOR}"
     )

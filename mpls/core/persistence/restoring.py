@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from mpls.core import loss_scale as loss_scales
 from mpls.core.persistence.object_checkpoints import (
-    Node,
+    SavedObject,
     examine,
     examine_slot,
     refuse_other_family,
@@ -17,6 +17,7 @@ from mpls.core.persistence.object_checkpoints import (
     warn_of_fresh_scale,
 )
 from mpls.errors import ArgumentTypeError
+from mpls.formats.object_graph import LOSS_SCALE, STATE
 from mpls.upstream import graph_key
 
 __all__ = ["Restorable"]
@@ -100,7 +101,7 @@ class Restorable:
         """The same, for `_create_or_restore_slot_variable`."""
         examine_slot(self, slot_variable_position, self._look_at_arriving)
 
-    def _look_at_arriving(self, node: Node) -> None:
+    def _look_at_arriving(self, node: SavedObject) -> None:
         refuse_other_family(node, self._restored_family)
         if not loss_scales.is_dynamic(self._loss_scale):
             return
@@ -110,11 +111,11 @@ class Restorable:
             vars(self)["_has_told_of_fresh_scale"] = True
             warn_of_fresh_scale(node.subject, self._scale_known_now())
 
-    def _require_valid_loss_scale(self, node: Node, growth_steps: int) -> bool:
+    def _require_valid_loss_scale(self, node: SavedObject, growth_steps: int) -> bool:
         """Refuse a state that cannot be; return whether there is one."""
-        loss_scale = node.child("loss_scale")
+        loss_scale = node.child(LOSS_SCALE)
         require_valid_state(loss_scale, growth_steps)
-        return loss_scale is not None and loss_scale.child("current_loss_scale") is not None
+        return loss_scale is not None and loss_scale.child(STATE[0]) is not None
 
     def _scale_known_now(self) -> float:
         if graph_key() is not None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
-from mpls.core.persistence.object_checkpoints import Node, is_bare, require_valid_state, watch_attached
+from mpls.core.persistence.object_checkpoints import SavedObject, is_bare, require_valid_state, watch_attached
 from mpls.core.persistence.restoring import Restorable
 from mpls.core.releases import ReleaseBehavior, of_block, set_block
 from mpls.errors import ArgumentValueError, error_text
+from mpls.formats.object_graph import STATE_OF_KERAS_3
 from mpls.keras.callers import H5_WEIGHTS_WRITER, is_asked_for_file
 from mpls.keras.families import is_own, public_class
 from mpls.keras.ignored_rules import warn_of_ignored_rule
@@ -122,11 +123,11 @@ class Family(Restorable, Applying, _Native):
         is_inners = is_bare(self, "inner_optimizer")
         return self._optimizer._deferred_dependencies if is_inners else super()._deferred_dependencies
 
-    def _require_valid_loss_scale(self, node: Node, growth_steps: int) -> bool:
-        require_valid_state(node, growth_steps, "dynamic_scale", "step_counter")
+    def _require_valid_loss_scale(self, node: SavedObject, growth_steps: int) -> bool:
+        require_valid_state(node, growth_steps, STATE_OF_KERAS_3)
         if self._shows_loss_scale_object and super()._require_valid_loss_scale(node, growth_steps):
             return True
-        return "dynamic_scale" in node.children
+        return node.child("dynamic_scale") is not None
 
     def _set_iterations(self, value: Any) -> None:
         # Its counter is a variable of its own kind, in the list of variables since the optimizer was made.
