@@ -13,7 +13,7 @@ All that it changes outside of itself, and until when:
 | `TrackableSaver.restore`, for `tf.train.Checkpoint` | `core.persistence`, for what it restores | the last is gone |
 | `tf.compat.v1.train.Saver._build`, `.restore` | `core.persistence`, for graphs with wrappers | the last is gone |
 | `compile` of Keras | `experimental.compiling`, for policies | the last is gone; `uninstall` |
-| `keras.Variable.__init__`, and what connects layers | `keras.files.limits`, for a load | the load ends |
+| `keras.Variable.__init__`, and what connects layers | `keras.files.model_limits`, for a load | the load ends |
 | `from_config` of native Keras wrappers | `keras.own_files`, for configs that mpls has written | the process ends |
 | a finder, until both Kerases are loaded | `importing.finding`, for the line above | they are |
 | the flags of the graph rewrite | `v1.graph_rewrite`, where a program calls it | it is disabled; `uninstall` |

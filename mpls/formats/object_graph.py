@@ -74,16 +74,16 @@ class ObjectGraph:
         That is the wrapped one of a wrapper; but from TF 2.3 on a wrapper over a legacy one has its state itself.
         """
         wrapped = self.wrapped_by(number)
-        return number if wrapped is None or self.own_family_of(wrapped) is None else wrapped
+        return number if wrapped is None or self.own_family_at(wrapped) is None else wrapped
 
-    def family_of(self, number: int) -> Family | None:
+    def family_at(self, number: int) -> Family | None:
         """Return the family of an optimizer, wrapped or not; None for what is no optimizer, or does not say.
 
         It does not say if nothing but plain SGD is saved, or an optimizer of a user's own.
         """
-        return self.own_family_of(self.holder_of_state(number))
+        return self.own_family_at(self.holder_of_state(number))
 
-    def own_family_of(self, number: int) -> Family | None:
+    def own_family_at(self, number: int) -> Family | None:
         """Return the same of an object by itself, whatever it wraps."""
         node = self.nodes[number]
         return _family_of_children(node.children, has_slots=bool(node.slots))

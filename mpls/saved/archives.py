@@ -12,14 +12,14 @@ from mpls.formats.algorithms import keras_release
 from mpls.formats.families import framework_of_version
 from mpls.formats.record import Family, FileRecord, OptimizerRecord
 from mpls.saved.arrays import read_arrays
-from mpls.saved.configs import read_optimizer
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.h5_content import Content, content_of
 from mpls.saved.h5_vetting import check_h5
 from mpls.saved.hdf5 import WRAPPED, slots_by_order, with_weights
-from mpls.saved.limits import unpacked_limit
+from mpls.saved.memory_limits import unpacked_limit
+from mpls.saved.optimizer_configs import read_optimizer
+from mpls.saved.plain_numbers import count_of_variable
 from mpls.saved.texts import parse_json
-from mpls.saved.validity import count_of_variable
 from mpls.saved.zips import Archive
 
 WEIGHTS = "model.weights.h5"

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from mpls.formats.kinds import INDEX
+from mpls.formats.file_kinds import INDEX
 from mpls.saved.arrays import StoredArray
 from mpls.saved.checksums import masked_crc32c
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes, read_range, size_of
-from mpls.saved.limits import Budget, tensor_limit
+from mpls.saved.memory_limits import Budget, tensor_limit
 from mpls.saved.protobuf import Value, as_bytes, as_int, as_signed, fields, read_varint
 from mpls.saved.slices import Extents, extents_of, place_of, slice_key
-from mpls.saved.tables import read_table
+from mpls.saved.sorted_tables import read_table
 
 # On average; a tensor of five dimensions has twenty.
 _FIELDS_PER_ENTRY = 64

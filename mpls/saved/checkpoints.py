@@ -11,7 +11,7 @@ from mpls.formats.object_graph import LOSS_SCALE, STATE_OF_KERAS_3, WRAPPED
 from mpls.formats.record import Family, LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.saved.bundles import Bundle
 from mpls.saved.graphs import StoredGraph
-from mpls.saved.validity import count_of_variable, good_steps_of_variable, scale_of_variable
+from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, scale_of_variable
 
 # Other children of legacy optimizers are hyperparameters.
 _LEGACY_STATE = ("iter", "momentum_cache")
@@ -56,7 +56,7 @@ class ObjectCheckpoint:
         state = self.graph.holder_of_state(number)
         self.graph.visit(state)
         key = self.graph.paths[number]
-        family = self.graph.own_family_of(state)
+        family = self.graph.own_family_at(state)
         if family == "new" or family == "keras3":
             record = read_new(self.bundle, self.graph, state, key, family)
         elif family == "legacy":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mpls.formats.object_graph import GRAPH_KEY, VALUE, Node, ObjectGraph, Slot
 from mpls.saved.bundles import Bundle
 from mpls.saved.errors import broken, reading_foreign_bytes
-from mpls.saved.limits import Budget, field_budget
+from mpls.saved.memory_limits import Budget, field_budget
 from mpls.saved.protobuf import as_bytes, as_int, as_text, fields, messages
 
 _LETTERS = 32 << 20

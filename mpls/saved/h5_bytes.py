@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mpls.saved.files import Window
-from mpls.saved.limits import Budget
+from mpls.saved.memory_limits import Budget
 
 UNDEFINED = 2**64 - 1
 SPACE, LINK_INFO, TYPE, LINK, EXTERNAL, LAYOUT, FILTERS, ATTRIBUTE = 0x1, 0x2, 0x3, 0x6, 0x7, 0x8, 0xB, 0xC

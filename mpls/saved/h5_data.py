@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mpls.saved.errors import broken
 from mpls.saved.h5_bytes import FILTERS, LAYOUT, SPACE, TYPE, UNDEFINED, Bytes, Message, leaves, number
 from mpls.saved.h5_types import item_size, shape_of
-from mpls.saved.limits import PACK_AGAIN, Budget
+from mpls.saved.memory_limits import PACK_AGAIN, Budget
 
 _COMPACT, _CONTIGUOUS, _CHUNKED, _VIRTUAL = 0, 1, 2, 3
 _GZIP, _SHUFFLE, _CHECKSUM = 1, 2, 3

@@ -24,7 +24,7 @@ from mpls.saved.h5_bytes import (
 )
 from mpls.saved.h5_data import Dataset, Values
 from mpls.saved.h5_types import Texts
-from mpls.saved.limits import Budget, object_limit, unpacked_limit
+from mpls.saved.memory_limits import Budget, object_limit, unpacked_limit
 
 # Of links, header parts, texts and blocks of 1 KiB to each object; Keras has about ten.
 _PARTS = 16

@@ -11,13 +11,13 @@ from typing import Any
 from mpls.formats.algorithms import algorithm_named, keras_release, layout, slot_and_variable
 from mpls.formats.families import framework_of_version
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord, VariableRecord
-from mpls.saved.configs import read_optimizer
 from mpls.saved.errors import broken
 from mpls.saved.files import whole
 from mpls.saved.h5_content import Content, content_of
 from mpls.saved.h5_vetting import check_h5
+from mpls.saved.optimizer_configs import read_optimizer
+from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, scale_of_variable
 from mpls.saved.texts import parse_json
-from mpls.saved.validity import count_of_variable, good_steps_of_variable, scale_of_variable
 
 _MOST_SCOPES = 100
 # Where variables are by number: those of the optimizer, and of what it wraps.

@@ -12,7 +12,7 @@ from mpls.formats.algorithms import ALGORITHMS, V1_OPTIMIZERS, v1_slots
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.saved.bundles import Bundle
 from mpls.saved.errors import broken
-from mpls.saved.validity import count_of_variable, good_steps_of_variable, scale_of_variable
+from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, scale_of_variable
 
 _NUMBERED = re.compile(r"^(?P<base>.*?)(_(?P<number>[1-9][0-9]{0,3}))?$", re.DOTALL)
 _CONDITIONAL = re.compile(r"(?<![^/])cond(_\d+)?/")

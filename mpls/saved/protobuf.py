@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpls.saved.limits import Budget
+from mpls.saved.memory_limits import Budget
 
 Value = int | memoryview
 

@@ -12,18 +12,18 @@ from dataclasses import replace
 from typing import Any
 
 from mpls.errors import error_text
-from mpls.formats.kinds import INDEX, LATEST, SAVED_MODEL, kind_of_bytes
+from mpls.formats.file_kinds import INDEX, LATEST, SAVED_MODEL, kind_of_bytes
 from mpls.formats.object_graph import GRAPH_KEY
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
 from mpls.saved.archives import KerasArchive
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
-from mpls.saved.configs import read_optimizer
 from mpls.saved.errors import FROM_WRITER, NotAnArtefactError, broken
 from mpls.saved.files import open_file, read_bytes
 from mpls.saved.hdf5 import H5Model
 from mpls.saved.name_checkpoints import read_names
+from mpls.saved.optimizer_configs import read_optimizer
 from mpls.saved.saved_models import SavedModel
 from mpls.saved.texts import parse_json
 

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mpls.formats.kinds import INDEX, SAVED_MODEL
+from mpls.formats.file_kinds import INDEX, SAVED_MODEL
 from mpls.formats.object_graph import GRAPH_KEY
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
-from mpls.saved.configs import read_optimizer, with_state
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes
-from mpls.saved.limits import Budget, field_budget
+from mpls.saved.memory_limits import Budget, field_budget
+from mpls.saved.optimizer_configs import read_optimizer, with_state
+from mpls.saved.plain_numbers import good_steps_of_variable
 from mpls.saved.protobuf import as_text, fields, messages
 from mpls.saved.texts import parse_json
-from mpls.saved.validity import good_steps_of_variable
 
 _MODELS = ("_tf_keras_network", "_tf_keras_model", "_tf_keras_sequential")
 _METADATA = "keras_metadata.pb"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpls.saved.limits import Budget
+from mpls.saved.memory_limits import Budget
 from mpls.saved.protobuf import as_bytes, as_signed, fields
 
 # Of each dimension the start and the length; -1 for all of it.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import Window
-from mpls.saved.limits import PACK_AGAIN, unpacked_limit
+from mpls.saved.memory_limits import PACK_AGAIN, unpacked_limit
 
 _END, _END_64, _LOCATOR_64, _LOCAL = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07", b"PK\x03\x04"
 _END_SIZE, _END_64_SIZE, _LOCATOR_SIZE, _LOCAL_SIZE = 22, 56, 20, 30

@@ -19,7 +19,7 @@ from mpls.transfer.matching import given_variables
 from mpls.transfer.scales import ScalePlan, plan_scale, set_scale
 from mpls.transfer.settings import differences, learning_rate_at, made, set_settings, settable, settings_of
 from mpls.transfer.slots import Plan, Transfer, plan_slots
-from mpls.transfer.targets import Target, assign_slots, target_of
+from mpls.transfer.target_optimizers import Target, assign_slots, target_of
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def _dynamic(scale: Any, good_steps: Any, initial_scale: float, growth_steps: in
     return Scale(record, scale, good_steps)
 
 
-def checked_state(record: LossScaleRecord, target: LossScaleRecord, subject: str) -> tuple[float, int]:
+def state_for_target(record: LossScaleRecord, target: LossScaleRecord, subject: str) -> tuple[float, int]:
     """Return the scale and the counter that a dynamic loss scale gets from a record of another.
 
     Args:
@@ -138,7 +138,7 @@ def plan_scale(record: LossScaleRecord | None, wrapper: Any, plan: Plan, subject
             plan.leave_out(f"{_words(record)}: the target {reason}", has_effect=False)
         return ScalePlan()
     if record is not None and record.dynamic and target.record.dynamic and record.scale is not None:
-        scale, good_steps = checked_state(record, target.record, subject)
+        scale, good_steps = state_for_target(record, target.record, subject)
         plan.differences += _differences(record, target.record)
         return ScalePlan(True, scale, good_steps)
     if target.record.dynamic:

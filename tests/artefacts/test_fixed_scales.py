@@ -15,7 +15,7 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 from mpls.errors import MplsDeprecationWarning, MplsWarning, SavedStateError
-from mpls.saved.configs import read_optimizer
+from mpls.saved.optimizer_configs import read_optimizer
 from mpls.saved.reading import read
 from tests.artefacts.test_writing import (
     CASES,

@@ -23,7 +23,7 @@ from mpls.formats.record import FileRecord
 from mpls.saved.archives import KerasArchive
 from mpls.saved.arrays import StoredArray
 from mpls.saved.files import open_file
-from mpls.saved.limits import unpacked_limit
+from mpls.saved.memory_limits import unpacked_limit
 from mpls.saved.reading import read
 from mpls.saved.zips import Archive
 from tests.saved.artefacts import DATA

@@ -19,7 +19,7 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import SavedStateError
-from mpls.keras.files import limits
+from mpls.keras.files import model_limits
 from mpls.upstream_loading import maker_of_ops, makers_of_networks, repeater_of_tf_keras, variable_class_of_keras
 from tests.untrusted.models import KINDS, Change, Templates, layer, save
 
@@ -163,7 +163,7 @@ class LimitsTest(unittest.TestCase):
 
         path = str(self.folder / "model.keras")
         save(framework.Sequential([framework.layers.Input([2]), Deep()]), path)
-        with mock.patch.object(limits, "_OPS", 10), mock.patch.object(limits, "_OPS_OF_A_LAYER", 10):
+        with mock.patch.object(model_limits, "_OPS", 10), mock.patch.object(model_limits, "_OPS_OF_A_LAYER", 10):
             self.assertEqual(len(mpls.keras.load_model(path, custom_objects={"Deep": Deep}).layers), 1)
 
     def test_nothing_is_left_behind(self) -> None:

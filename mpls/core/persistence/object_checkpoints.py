@@ -86,7 +86,7 @@ class SavedObject:
     @property
     def family(self) -> Family | None:
         """The family of the optimizer that was saved there, scaled or not; None if it does not say."""
-        return self.graph.family_of(self.number)
+        return self.graph.family_at(self.number)
 
     @property
     def key(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mpls.errors import MissingFileError, SavedStateError, error_text
 from mpls.formats.families import Framework, framework_of_version
-from mpls.formats.kinds import SAVED_MODEL, ModelFormat, kind_of_bytes
+from mpls.formats.file_kinds import SAVED_MODEL, ModelFormat, kind_of_bytes
 from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.pinning import PinnedFile

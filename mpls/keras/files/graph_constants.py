@@ -8,10 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.formats.kinds import SAVED_MODEL
+from mpls.formats.file_kinds import SAVED_MODEL
 from mpls.keras.files.graph_calls import Calls, described, refused
 from mpls.saved.errors import broken
-from mpls.saved.limits import unpacked_limit
+from mpls.saved.memory_limits import unpacked_limit
 
 
 def refuse_large_constants(path: str, graph: Any, calls: Calls) -> None:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from mpls.formats.kinds import SAVED_MODEL
+from mpls.formats.file_kinds import SAVED_MODEL
 from mpls.keras.files.graph_assets import Assets, check_files
 from mpls.keras.files.graph_calls import Calls, calls_of, described, refused
 from mpls.keras.files.graph_constants import refuse_large_constants

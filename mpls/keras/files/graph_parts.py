@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpls.saved.limits import Budget
+from mpls.saved.memory_limits import Budget
 from mpls.saved.protobuf import as_bytes, fields
 
 # The largest applications of tf_keras have some 100 thousand.

@@ -16,8 +16,8 @@ from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.contents import ModelFile, opened_model
 from mpls.keras.files.graph_ops import refuse_graph_ops
-from mpls.keras.files.limits import limited, refuse_too_many_layers
-from mpls.keras.files.restoring import restore_optimizer
+from mpls.keras.files.model_limits import limited, refuse_too_many_layers
+from mpls.keras.files.optimizer_state import restore_optimizer
 from mpls.keras.files.safety import refuse_unsafe_configs
 from mpls.keras.own_files import reading_all_as_ours
 from mpls.keras.state_in_files import wrapped_optimizer_follows
@@ -197,7 +197,7 @@ def _load_natively(
             **kwargs,
         )
     if compiles_here:
-        from mpls.keras.files.compiling import compile_from_h5
+        from mpls.keras.files.h5_compiling import compile_from_h5
 
         compile_from_h5(model, file, custom_objects)
     return model

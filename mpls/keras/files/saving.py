@@ -13,7 +13,7 @@ from typing import Any
 from mpls.errors import ArgumentTypeError, error_text
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.moving import bring_to_disk, move, sync
-from mpls.keras.files.restoring import legacy_weights
+from mpls.keras.files.optimizer_state import legacy_weights
 from mpls.saved.archives import LEGACY_WEIGHTS
 from mpls.upstream import compile_settings_kept, loaded_keras, loaded_tf_keras
 

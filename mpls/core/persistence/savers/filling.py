@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpls.core.persistence.savers.graph_state import GraphState
-from mpls.core.persistence.savers.numbers import Number
+from mpls.core.persistence.savers.scale_variables import Number
 
 __all__ = ["Entry", "Filling", "fill"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["GraphState", "Step", "loss_scale_variables", "note_optimizer", "state_of"]
+__all__ = ["GraphState", "Step", "graph_state_of", "loss_scale_variables", "note_optimizer"]
 
 _ATTRIBUTE = "_mpls_state"
 
@@ -74,7 +74,7 @@ class GraphState:
         return {own: name for own, name in names.items() if name != own}
 
 
-def state_of(graph: Any) -> GraphState | None:
+def graph_state_of(graph: Any) -> GraphState | None:
     """Return what a graph has of mpls; None if that is nothing."""
     return getattr(graph, _ATTRIBUTE, None)
 
@@ -85,7 +85,7 @@ def note_optimizer(optimizer: Any) -> bool:
         if tf.executing_eagerly():
             return False
         graph = tf.compat.v1.get_default_graph()
-    state = state_of(graph)
+    state = graph_state_of(graph)
     if state is None:
         state = GraphState()
         setattr(graph, _ATTRIBUTE, state)

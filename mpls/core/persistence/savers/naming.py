@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import tensorflow as tf
 
-from mpls.core.persistence.savers.graph_state import GraphState, Step, state_of
+from mpls.core.persistence.savers.graph_state import GraphState, Step, graph_state_of
 
 __all__ = ["StepNames"]
 
@@ -24,7 +24,7 @@ class StepNames:
 
     def __init__(self, *, has_conditional: bool) -> None:
         graph = tf.compat.v1.get_default_graph()
-        self._state = None if tf.executing_eagerly() else state_of(graph)
+        self._state = None if tf.executing_eagerly() else graph_state_of(graph)
         self._conditional = ""
         if self._state is None:
             return

@@ -18,9 +18,9 @@ import tensorflow as tf
 from mpls.core.loss_scale import is_dynamic
 from mpls.core.persistence.object_checkpoints import warn_of_fresh_scale
 from mpls.core.persistence.savers.filling import Entry, Filling, fill
-from mpls.core.persistence.savers.finding import find_keys
-from mpls.core.persistence.savers.graph_state import GraphState, loss_scale_variables, note_optimizer, state_of
-from mpls.core.persistence.savers.numbers import Number, names_of_numbers, numbers_in
+from mpls.core.persistence.savers.graph_state import GraphState, graph_state_of, loss_scale_variables, note_optimizer
+from mpls.core.persistence.savers.scale_variables import Number, names_of_numbers, numbers_in
+from mpls.core.persistence.savers.variable_keys import find_keys
 from mpls.upstream_saving import hook_savers, object_keys_by_name, saved_also_as
 
 __all__ = ["watch_savers"]
@@ -34,7 +34,7 @@ def watch_savers(optimizer: Any) -> None:
 
 def _native_copies(var_list: Any) -> list[Any]:
     """Return what a saver of these variables writes too, for TensorFlow's own wrapper."""
-    state = state_of(tf.compat.v1.get_default_graph())
+    state = graph_state_of(tf.compat.v1.get_default_graph())
     if state is None or not isinstance(var_list, list | tuple | dict):
         return []
     by_key = var_list if isinstance(var_list, dict) else {}
@@ -75,7 +75,7 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
     Raises:
         SavedStateError: the file holds a loss scale that cannot be.
     """
-    state = state_of(graph)
+    state = graph_state_of(graph)
     if state is None:
         return {}
     try:

@@ -12,7 +12,7 @@ from mpls.formats.configs import BASE_ARGUMENTS, FIXED_STATE, NEVER, SETTINGS, S
 from mpls.formats.families import family_of_config
 from mpls.formats.record import Family, LossScaleRecord, OptimizerRecord
 from mpls.saved.errors import FROM_WRITER, broken
-from mpls.saved.validity import good_steps_of_variable, growth_steps_of_config, number_of_config
+from mpls.saved.plain_numbers import good_steps_of_variable, growth_steps_of_config, number_of_config
 
 _MULTIPLIER = 2.0
 _ROOT = "the config"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpls.saved.checksums import masked_crc32c
-from mpls.saved.limits import Budget
+from mpls.saved.memory_limits import Budget
 from mpls.saved.protobuf import read_varint
 
 _MAGIC = 0xDB4775248B80FB57
