@@ -9,6 +9,8 @@ from typing import Any
 
 from mpls.errors import SavedStateError, printable
 from mpls.formats.algorithms import state_of
+from mpls.formats.families import FAMILY_MODULES
+from mpls.formats.file_kinds import Format
 from mpls.formats.record import Family, FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.saved.errors import NotAnArtefactError
 from mpls.saved.reading import read
@@ -17,14 +19,8 @@ __all__ = ["describe", "inspect", "text_of"]
 
 WHOLE, BROKEN, NOTHING = 0, 1, 2
 
-_FAMILIES: dict[Family, str] = {
-    "v1": "tf.compat.v1.train",
-    "legacy": "tf_keras.optimizers.legacy",
-    "new": "tf_keras.optimizers",
-    "keras3": "keras.optimizers",
-}
 # What reads a format into the family that wrote it.
-_READERS = {
+_READERS: dict[Format, str] = {
     "object checkpoint": "tf.train.Checkpoint.restore",
     "v1 checkpoint": "tf.compat.v1.train.Saver.restore",
     "SavedModel": "mpls.keras.load_model",
@@ -165,7 +161,7 @@ def text_of(description: dict[str, Any]) -> str:
 def _lines(optimizer: dict[str, Any]) -> list[str]:
     steps = "steps unknown" if optimizer["iterations"] is None else f"{optimizer['iterations']} steps"
     name = optimizer["algorithm"] or "an optimizer of an unknown class"
-    lines = [f"optimizer {optimizer['key']!r}: {name} of {_FAMILIES[optimizer['family']]}, {steps}"]
+    lines = [f"optimizer {optimizer['key']!r}: {name} of {FAMILY_MODULES[optimizer['family']]}, {steps}"]
     settings = [f"{key} {_short(value)}" for key, value in optimizer["hyperparameters"].items() if value is not None]
     if settings:
         lines.append(f"  hyperparameters: {', '.join(settings)}")
@@ -178,7 +174,7 @@ def _lines(optimizer: dict[str, Any]) -> list[str]:
     lines.append(f"  loss scale: {_loss_scale_line(optimizer['loss_scale'])}")
     for target in optimizer["restores_into"]:
         what = "restores" if target["state"] else "gives settings only"
-        lines.append(f"  {what}: into {_FAMILIES[target['family']]}, by {target['by']}")
+        lines.append(f"  {what}: into {FAMILY_MODULES[target['family']]}, by {target['by']}")
     return lines
 
 

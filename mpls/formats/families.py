@@ -8,12 +8,19 @@ from typing import Any, Literal
 
 from mpls.formats.record import Family
 
-__all__ = ["FAMILY_NAMES", "Framework", "family_of_config", "framework_of_version"]
+__all__ = ["FAMILY_MODULES", "FAMILY_NAMES", "Framework", "family_of_config", "framework_of_version"]
 
+# Where the classes of a family are.
+FAMILY_MODULES: Mapping[Family, str] = {
+    "v1": "tf.compat.v1.train",
+    "legacy": "tf_keras.optimizers.legacy",
+    "new": "tf_keras.optimizers",
+    "keras3": "keras.optimizers",
+}
 # The packages that write model files.
 Framework = Literal["tf_keras", "keras"]
 
-FAMILY_NAMES: Mapping[str, str] = {
+FAMILY_NAMES: Mapping[Family, str] = {
     "v1": "a tf.compat.v1.train optimizer",
     "legacy": "a legacy optimizer of tf_keras",
     "new": "a new optimizer of tf_keras",

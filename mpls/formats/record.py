@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from mpls.formats.file_kinds import Format
+
 Family = Literal["v1", "legacy", "new", "keras3"]
 
 
@@ -83,6 +85,6 @@ class FileRecord:
     """
 
     path: str
-    format: str
+    format: Format
     written_by: str
     optimizers: Sequence[OptimizerRecord]

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats import algorithms
+from mpls.formats.families import FAMILY_MODULES
 from mpls.formats.record import Family
 from mpls.transfer import formulas
 from mpls.upstream import keras_family_of, native_keras_wrappers
@@ -105,13 +106,7 @@ class Host:
 
     def __str__(self) -> str:
         """Return its class and family in words."""
-        family = {
-            "v1": "tf.compat.v1.train",
-            "legacy": "tf_keras.optimizers.legacy",
-            "new": "tf_keras.optimizers",
-            "keras3": "keras.optimizers",
-        }[self.family]
-        return f"{family}.{type(self.inner).__name__}"
+        return f"{FAMILY_MODULES[self.family]}.{type(self.inner).__name__}"
 
     @property
     def iterations(self) -> Any:

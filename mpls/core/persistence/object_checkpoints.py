@@ -213,7 +213,7 @@ def require_valid_state(node: SavedObject | None, growth_steps: int | None, name
         check_good_steps(held.value(), held.subject, growth_steps)
 
 
-def refuse_other_family(node: SavedObject, family: str) -> None:
+def refuse_other_family(node: SavedObject, family: Family) -> None:
     """Refuse the state of another family's optimizer, which would be lost, or read as something else.
 
     Args:

@@ -18,6 +18,7 @@ from mpls.core.persistence.object_checkpoints import (
 )
 from mpls.errors import ArgumentTypeError
 from mpls.formats.object_graph import LOSS_SCALE, STATE
+from mpls.formats.record import Family
 from mpls.upstream import graph_key
 
 __all__ = ["Restorable"]
@@ -29,7 +30,7 @@ class Restorable:
     _loss_scale: Any
 
     # Which family's state it can be restored from.
-    _restored_family: ClassVar[str]
+    _restored_family: ClassVar[Family]
 
     def state_dict(self, session: Any = None) -> dict[str, Any]:
         """Return the state of the loss scale as a small dict that `json` can write.

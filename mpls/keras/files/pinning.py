@@ -13,6 +13,8 @@ from mpls.saved.errors import broken
 
 # Of Linux: links to the files that the process has open, whatever their paths mean meanwhile.
 _OPEN_FILES = "/proc/self/fd"
+# Bytes for which there may be no room among temporary files, which some systems hold in memory.
+_LARGE = 1 << 29
 _ADVICE = "Load it once it has been written; mpls.keras.save_model writes such that others never see a part"
 
 
@@ -40,7 +42,7 @@ class PinnedFile:
             SavedStateError: the system has no such paths, and another one was.
         """
         if os.path.isdir(_OPEN_FILES):
-            with tempfile.TemporaryDirectory(prefix="mpls-") as folder:
+            with tempfile.TemporaryDirectory(prefix=".mpls-", dir=self._folder()) as folder:
                 # Frameworks tell formats by the ending.
                 link = os.path.join(folder, f"model{os.path.splitext(self._path)[1]}")
                 os.symlink(f"{_OPEN_FILES}/{self._file.fileno()}", link)
@@ -49,6 +51,11 @@ class PinnedFile:
         yield self._path
         if not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
             raise self._refusal("another one at its place")
+
+    def _folder(self) -> str | None:
+        """Return where Keras 3 may unpack weights: that is beside the path, if there is much of them."""
+        folder = os.path.dirname(os.path.abspath(self._path))
+        return folder if self._before[0] > _LARGE and os.access(folder, os.W_OK) else None
 
     def require_unchanged(self) -> None:
         """Refuse a file that has been written since it was opened.
