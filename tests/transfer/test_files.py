@@ -151,8 +151,12 @@ class CheckpointTest(unittest.TestCase):
 
     def test_a_path_like_object(self) -> None:
         artefact = next(each for each in CHECKPOINTS if each.id == "keras_object.adam")
-        trained = variables("new", [np.zeros(2), 0.0], ["w", "b"])
-        mpls.convert_state(pathlib.Path(artefact.prefix), target_of(artefact, "new"), trained)
+        found = []
+        for path in (artefact.prefix, pathlib.Path(artefact.prefix)):
+            trained, target = variables("new", [np.zeros(2), 0.0], ["w", "b"]), target_of(artefact, "new")
+            mpls.convert_state(path, target, trained)
+            found.append(state_of(target, trained))
+        np.testing.assert_equal(*found)
 
 
 class ModelTest(unittest.TestCase):

@@ -328,9 +328,12 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(session.run([variable, step]), [0.5, 1])
 
     def test_pairs_may_come_from_a_generator(self) -> None:
-        variable = tf.Variable(1.0)
         for scale in (8, dynamic()):
-            Wrapper(Recording(), scale).apply_gradients(pair for pair in [(tf.constant(1.0), variable)])
+            variable = tf.Variable(1.0)
+            op = Wrapper(Recording(), scale).apply_gradients(pair for pair in [(tf.constant(1.0), variable)])
+            session = started_session(self)
+            session.run(op)
+            self.assertEqual(session.run(variable), 0.5)
 
     def test_missing_gradients_beside_others(self) -> None:
         used, unused = tf.Variable(1.0), tf.Variable(1.0)
