@@ -11,6 +11,8 @@ import tempfile
 import textwrap
 import unittest
 
+import pytest
+
 import mpls
 
 PACKAGE_ROOT = str(pathlib.Path(mpls.__file__).parents[1])
@@ -204,6 +206,7 @@ class ImportTest(unittest.TestCase):
         """
         self.assertEqual(run_python(code), "1\n1\nTrue\n")
 
+    @pytest.mark.matrix
     def test_a_careless_module_is_caught(self) -> None:
         native = "tensorflow.python.training.experimental"
         prologue = f"import tensorflow as tf\nfrom {native} import mixed_precision, mixed_precision_global_state\n"
