@@ -10,7 +10,7 @@ import tensorflow as tf
 from mpls.core.fast.branches import group, one_of
 from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import values_of, with_values
-from mpls.upstream import captured
+from mpls.upstream.tensorflow import captured
 
 v1 = tf.compat.v1
 

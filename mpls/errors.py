@@ -35,6 +35,7 @@ __all__ = [
     "TensorArgumentError",
     "UnsupportedBackendError",
     "UnsupportedGraphError",
+    "UnsupportedReleaseError",
     "UnsupportedStrategyError",
 ]
 
@@ -101,6 +102,10 @@ class GraphStateError(MplsError, NotImplementedError):
 
 class UnsupportedGraphError(MplsError, RuntimeError):
     """An optimizer is used in a kind of graph in which it does nothing."""
+
+
+class UnsupportedReleaseError(MplsError, RuntimeError):
+    """A release of TensorFlow or Keras is newer than those that mpls knows, and lacks what a call needs."""
 
 
 class UnsupportedStrategyError(MplsError, ValueError):

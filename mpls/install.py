@@ -43,7 +43,7 @@ class _StateBefore:
     def restore_rewrite(self) -> None:
         if _rewrite_state() == self._rewrite:
             return
-        from mpls.upstream import is_graph_rewrite_set_by_mpls, restore_graph_rewrite
+        from mpls.upstream.rewrite import is_graph_rewrite_set_by_mpls, restore_graph_rewrite
 
         # The program may have set it by TensorFlow's own means.
         if is_graph_rewrite_set_by_mpls():
@@ -273,8 +273,8 @@ def _settle(*, is_error_leaving: bool = False) -> None:
         _state.hooks.take_away()
         _state.hooks = None
     _state.hooked_for = wanted
+    _tell_loaded_parts(is_installed=wanted is not None)
     if wanted is None:
-        _restore_compile()
         return
     from mpls.importing.hooks import Hooks, Settings
 
@@ -302,12 +302,18 @@ def _is_put_back(name: Name, contrib: bool, replace_existing: bool) -> bool:
 def _rewrite_state() -> tuple[bool, bool | None]:
     if "tensorflow" not in sys.modules:
         return False, None
-    from mpls.upstream import graph_rewrite_state
+    from mpls.upstream.rewrite import graph_rewrite_state
 
     return graph_rewrite_state()
 
 
-def _restore_compile() -> None:
-    compiling = sys.modules.get("mpls.experimental.compiling")
-    if compiling is not None:
-        compiling.restore_compile()
+def _tell_loaded_parts(*, is_installed: bool) -> None:
+    """Tell parts of mpls that change frameworks, where a program has loaded them: they load TensorFlow."""
+    if "mpls.keras.own_files" in sys.modules:
+        from mpls.keras.own_files import recognise_while_installed
+
+        recognise_while_installed(is_installed)
+    if "mpls.experimental.compiling" in sys.modules and not is_installed:
+        from mpls.experimental.compiling import restore_compile
+
+        restore_compile()

@@ -13,9 +13,10 @@ from mpls.errors import (
     error_text,
     warn_user,
 )
-from mpls.importing.keras2 import VARIABLE, Keras2, KerasVariable, is_keras_2
+from mpls.importing.keras2 import Keras2, KerasVariable
 from mpls.importing.redirecting import Redirection
 from mpls.importing.tf1 import find_v1, leave_as_is
+from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2
 
 __all__ = ["Modes"]
 
@@ -84,8 +85,8 @@ def _check_loaded(v1: bool, keras: int | None) -> None:
                 "MIGRATION.md#keras-2"
             )
         return
-    from mpls.upstream import chosen_keras
-    from mpls.upstream_behavior import is_v2_behavior_on
+    from mpls.upstream.behavior import is_v2_behavior_on
+    from mpls.upstream.kerases import chosen_keras
 
     if v1 and is_v2_behavior_on():
         raise CallOrderError(
@@ -112,12 +113,12 @@ def _check_keras(keras: int | None, variable: str | None) -> None:
             f"`pip install {distribution}`. See MIGRATION.md#keras-2"
         )
     if variable and is_keras_2(variable) is not (keras == 2):
-        warn_user(f"keras={keras} was chosen, over {VARIABLE}={variable} in the environment", MplsWarning)
+        warn_user(f"keras={keras} was chosen, over {KERAS_VARIABLE}={variable} in the environment", MplsWarning)
 
 
 def _keras_of_process(variable: str | None) -> int:
     if "tensorflow" in sys.modules:
-        from mpls.upstream import chosen_keras
+        from mpls.upstream.kerases import chosen_keras
 
         return chosen_keras()
     return 2 if is_keras_2(variable) else 3

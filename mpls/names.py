@@ -105,7 +105,8 @@ _SCALES = ("LossScale", "FixedLossScale", "DynamicLossScale")
 _REWRITES = ("enable_mixed_precision_graph_rewrite", "disable_mixed_precision_graph_rewrite")
 _WRAPPER = "MixedPrecisionLossScaleOptimizer"
 _OPTIMIZER = "LossScaleOptimizer"
-_PRIVATE = "mpls.experimental.private"
+_BY_IDENTIFIER = "mpls.experimental.loss_scales"
+_POLICIES = "mpls.experimental.policy"
 
 
 def _rows(
@@ -204,7 +205,7 @@ def _private_names() -> Iterator[Name]:
     core = "tf.python.training.experimental"
     for module, home, members, last in (
         ("loss_scale", "mpls.v1", _SCALES, None),
-        ("loss_scale", _PRIVATE, ("get_loss_scale_weights",), "2.3"),
+        ("loss_scale", _BY_IDENTIFIER, ("get_loss_scale_weights",), "2.3"),
         ("loss_scale_optimizer", "mpls.v1", (_WRAPPER,), None),
         ("mixed_precision", "mpls.v1", _REWRITES, "2.5"),
     ):
@@ -219,7 +220,7 @@ def _private_names() -> Iterator[Name]:
         yield from _rows(path, "mpls.experimental", ("get_layer_policy",), first, last, is_private=True)
     for root, first, last in ((core_keras, "2.4", None), ("keras.mixed_precision", "2.5", "2.8")):
         path = f"{root}.loss_scale"
-        yield from _rows(path, _PRIVATE, ("get", "serialize", "deserialize"), first, last, is_private=True)
+        yield from _rows(path, _BY_IDENTIFIER, ("get", "serialize", "deserialize"), first, last, is_private=True)
     # The modules of TF 2.4 on. tensorflow.python.keras is a copy that takes no optimizer of tf_keras or Keras 3; the
     # others are of the packages keras and tf_keras.
     for root, first, last in (
@@ -232,8 +233,8 @@ def _private_names() -> Iterator[Name]:
         for module, home, members in (
             ("loss_scale_optimizer", "mpls.keras", (_OPTIMIZER, "LossScaleOptimizerV3")),
             ("policy", "mpls.keras", ("Policy", "global_policy", "set_global_policy")),
-            ("policy", _PRIVATE, ("policy_scope",)),
-            ("device_compatibility_check", _PRIVATE, ("log_device_compatibility_check",)),
+            ("policy", _POLICIES, ("policy_scope",)),
+            ("device_compatibility_check", _POLICIES, ("log_device_compatibility_check",)),
         ):
             is_core = root == "tf.python.keras"
             kept = tuple(member for member in members if not (is_core and member.endswith("V3")))
@@ -247,10 +248,10 @@ def _private_experimental_names() -> Iterator[Name]:
     for module, home, members, first in (
         ("loss_scale_optimizer", "mpls.experimental", (_OPTIMIZER,), "1.14"),
         ("policy", "mpls.experimental", ("Policy", "global_policy", "set_policy"), "1.14"),
-        ("policy", _PRIVATE, ("policy_scope",), "1.14"),
+        ("policy", _POLICIES, ("policy_scope",), "1.14"),
         ("get_layer_policy", "mpls.experimental", ("get_layer_policy",), "2.2"),
-        ("loss_scale", _PRIVATE, ("get", "serialize", "deserialize"), "2.0"),
-        ("device_compatibility_check", _PRIVATE, ("log_device_compatibility_check",), "2.2"),
+        ("loss_scale", _BY_IDENTIFIER, ("get", "serialize", "deserialize"), "2.0"),
+        ("device_compatibility_check", _POLICIES, ("log_device_compatibility_check",), "2.2"),
     ):
         path = f"{keras}.{module}"
         yield from _namespace(path, first, "2.3", is_private=True)

@@ -1,25 +1,4 @@
-"""What mpls puts in the place of other people's attributes: how it gets there, and how it is taken away again.
-
-All that it changes outside of itself, and until when:
-
-| what | by | until |
-|---|---|---|
-| `__getattr__`, `__dir__` of modules, `sys.modules`, a finder | `importing.hooks`, for `install` | `uninstall` |
-| the class of modules | `importing.overlays`, for what `install` takes over, `--report` | `uninstall` |
-| `compile` of tf_keras | `importing.legacy_optimizers`, for `install(legacy_optimizers)` | `uninstall` |
-| `__import__`, `importlib.import_module` | `importing.redirecting`, for `install(v1, keras)` | `uninstall` |
-| `TF_USE_LEGACY_KERAS` in the environment | `importing.keras2`, for `install(keras)` | `uninstall` before TensorFlow |
-| the behaviour of TF 2 | `importing.tf1`, for `install(v1)` | the process ends |
-| `TrackableSaver.restore`, for `tf.train.Checkpoint` | `core.persistence`, for what it restores | the last is gone |
-| `tf.compat.v1.train.Saver._build`, `.restore` | `core.persistence`, for graphs with wrappers | the last is gone |
-| `compile` of Keras | `experimental.compiling`, for policies | the last is gone; `uninstall` |
-| `keras.Variable.__init__`, and what connects layers | `keras.files.model_limits`, for a load | the load ends |
-| `from_config` of native Keras wrappers | `keras.own_files`, for configs that mpls has written | the process ends |
-| a finder, until both Kerases are loaded | `importing.finding`, for the line above | they are |
-| the flags of the graph rewrite | `v1.graph_rewrite`, where a program calls it | it is disabled; `uninstall` |
-| names of policy classes that Keras 3 writes | `keras.policy` | the process ends |
-| `sys.excepthook`, `threading.excepthook`, a listener of IPython | `hints.announcing`, for `install` | `uninstall` |
-| what workers are told, of `multiprocessing` and joblib | `children`, for `mpls run` | the process ends |
+"""What mpls changes in modules and classes of others: a table of all of it, how it gets there, and how it goes again.
 
 Somebody else may have replaced the same attribute meanwhile. Theirs stays; what is ours beneath passes on.
 """
@@ -30,13 +9,133 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-__all__ = ["ABSENT", "Layer", "Target", "WhileNeeded"]
+__all__ = ["ABSENT", "CHANGES", "Change", "Layer", "Target", "WhileNeeded", "table"]
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
 _LAYER = "_mpls_layer"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something of others that mpls changes: a row of the table in CONTRIBUTING.md, which a test compares.
+
+    Attributes:
+        what: what is changed.
+        by: the modules of mpls that do it, without `mpls.`.
+        trigger: what a program does for it to happen. An import of mpls is never among it.
+        undone: what takes it away.
+    """
+
+    what: str
+    by: tuple[str, ...]
+    trigger: str
+    undone: str
+
+
+_ENDS = "never: the process is the program's"
+CHANGES = (
+    Change("`__getattr__` and `__dir__` of modules; `sys.modules`", ("importing.hooks",), "`install`", "`uninstall`"),
+    Change(
+        "`sys.meta_path`; the loader of a module until it is loaded",
+        ("importing.finding",),
+        "`install`; a wrapper is made before both Kerases are loaded",
+        "`uninstall`; both are loaded",
+    ),
+    Change(
+        "the class of modules",
+        ("importing.overlays", "importing.hooks", "importing.legacy_optimizers"),
+        "`install(replace_existing)`, `install(legacy_optimizers)`, `mpls run --report`",
+        "`uninstall`",
+    ),
+    Change(
+        "`compile` of tf_keras' models",
+        ("importing.legacy_optimizers",),
+        "`install(legacy_optimizers)`",
+        "`uninstall`",
+    ),
+    Change(
+        "`builtins.__import__`, `importlib.import_module`",
+        ("importing.redirecting",),
+        "`install(v1)`, `install(keras=2)`",
+        "`uninstall`",
+    ),
+    Change(
+        "`TF_USE_LEGACY_KERAS` in `os.environ`",
+        ("importing.keras2",),
+        "`install(keras)`",
+        "`uninstall`, before TensorFlow is loaded",
+    ),
+    Change("the behaviour of TF 2", ("importing.tf1",), "`install(v1)`, and a program imports TensorFlow", "never"),
+    Change(
+        "`sys.excepthook`, `threading.excepthook`, events of IPython",
+        ("hints.announcing",),
+        "`install`",
+        "`uninstall`",
+    ),
+    Change(
+        "`restore` of `tf.train.Checkpoint`'s saver",
+        ("core.persistence.object_checkpoints",),
+        "a loss scale or a wrapper is made",
+        "the last is gone",
+    ),
+    Change(
+        "`_build` and `restore` of `tf.compat.v1.train.Saver`",
+        ("upstream.name_savers",),
+        "a wrapper is used in a v1 graph",
+        "the last such graph is gone",
+    ),
+    Change(
+        "the methods in which `compile` of both Kerases wraps",
+        ("experimental.compiling",),
+        "a policy of `mpls.experimental` is made",
+        "the last is gone; `uninstall`",
+    ),
+    Change(
+        "`from_config` of both Kerases' own wrappers",
+        ("keras.own_files",),
+        "a wrapper is made; `install`, once `mpls.keras` is loaded",
+        "never, after a wrapper was made; `uninstall` of what `install` did",
+    ),
+    Change(
+        "`__init__` of Keras 3's variables, what makes ops in graphs, what connects layers",
+        ("keras.files.model_limits",),
+        "`mpls.keras.load_model`",
+        "the load ends",
+    ),
+    Change(
+        "the flags of the graph rewrite, and its option in `tf.config`",
+        ("upstream.rewrite",),
+        "`enable_mixed_precision_graph_rewrite`",
+        "`disable_mixed_precision_graph_rewrite`; `uninstall`",
+    ),
+    Change(
+        "the names that Keras 3 writes for classes of policies",
+        ("upstream.keras3",),
+        "a policy of mpls is made",
+        "never: no name of Keras' own is among it",
+    ),
+    Change(
+        "`get_preparation_data` of `multiprocessing` and joblib; `PYTHONPATH`, `MPLS_CHILDREN` in `os.environ`",
+        ("children",),
+        "`mpls run`",
+        _ENDS,
+    ),
+    Change("`sys.path`, `sys.modules['sitecustomize']`", ("children.site",), "a process that `mpls run` starts", _ENDS),
+    Change("`sys.argv`, `sys.path`, `__main__`, `linecache`", ("run", "__main__"), "`mpls run`, as Python does", _ENDS),
+    Change("`sys.excepthook`", ("ending",), "a program of `mpls run` ends by an error", _ENDS),
+    Change("standard output", ("cli.documentation",), "whoever reads what `mpls docs` prints stops", _ENDS),
+)
+
+
+def table() -> str:
+    """Return the table of all that mpls changes, as it stands in CONTRIBUTING.md."""
+    rows = [(each.what, ", ".join(f"`{name}`" for name in each.by), each.trigger, each.undone) for each in CHANGES]
+    head = [("what", "by", "what triggers it", "what undoes it"), ("---",) * 4]
+    return "".join(f"| {' | '.join(row)} |\n" for row in [*head, *rows])
 
 
 class Layer:
@@ -67,7 +166,8 @@ class Layer:
         """Put the original back; where there is something else by now, that stays, and ours beneath passes on."""
         self.is_on = False
         if self._current() is self._ours:
-            self._set(self.original)
+            # Another of ours may be beneath that was taken away before this one.
+            self._set(_beneath_ours(self.original))
 
     def _current(self) -> Any:
         return vars(self._owner).get(self._name, ABSENT)

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 
 from mpls.errors import printable
-from mpls.importing.keras2 import VARIABLE, is_keras_2
 from mpls.reading import Choice, Decision, Reading, code, module, script
+from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2
 
 __all__ = ["MAX_BYTES", "choose"]
 
@@ -72,7 +72,7 @@ def _is_given(options: argparse.Namespace, choice: Choice, keras: int | None) ->
 
 
 def _keras_of_environment() -> int | None:
-    value = os.environ.get(VARIABLE)
+    value = os.environ.get(KERAS_VARIABLE)
     return None if not value else 2 if is_keras_2(value) else 3
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from mpls.core.loss_scale import LossScale
 from mpls.core.replicas import decide_together
 from mpls.errors import ArgumentTypeError, error_text
+from mpls.upstream.optimizers import uses_locking
 from mpls.v1.optimizer import MixedPrecisionLossScaleOptimizer
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
@@ -76,7 +77,7 @@ class LossScaleOptimizer(_Base):
                 )
             )
         self._scaled = MixedPrecisionLossScaleOptimizer(opt, _ManagedLossScale(loss_scale_manager))
-        super().__init__(use_locking=opt._use_locking, name=opt.get_name())
+        super().__init__(use_locking=uses_locking(opt), name=opt.get_name())
         self._opt = opt
         self._loss_scale_manager = loss_scale_manager
 

@@ -19,7 +19,8 @@ from mpls.core.persistence.state_dict import (
     write_values,
 )
 from mpls.core.weights import Lock, Weights
-from mpls.upstream import Trackable, native_v1_class
+from mpls.upstream.tensorflow import native_v1_class
+from mpls.upstream.trackables import Trackable, restore_awaited
 
 
 def recognition_base(name: str) -> Any:
@@ -243,7 +244,7 @@ class LossScale(_Base, metaclass=abc.ABCMeta):
             aggregation=tf.compat.v1.VariableAggregation.NONE,
         )
         weights[name] = variable
-        self._handle_deferred_dependencies(name=name, trackable=variable)
+        restore_awaited(self, name, variable)
         return variable
 
     def _weights_here(self) -> dict[str, Any]:

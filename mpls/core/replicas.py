@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.finite import all_finite
-from mpls.upstream import strategy_needs_no_merge_call
+from mpls.upstream.tensorflow import strategy_needs_no_merge_call
 
 
 def in_replica_context() -> bool:

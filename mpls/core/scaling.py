@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from mpls.core.gradients import largest_scale, scale_loss
 from mpls.core.loss_scale import LossScale, is_fixed
+from mpls.upstream.tensorflow import fixed_value_of
 
 
 class LossScaling:
@@ -37,7 +38,7 @@ class LossScaling:
 
 def exceeds(loss_scale: Any, dtype: Any) -> bool:
     """Return whether a loss scale is fixed at a value that is infinite in the loss's dtype."""
-    return is_fixed(loss_scale) and dtype.is_floating and loss_scale._loss_scale_value > _max_of(dtype)
+    return is_fixed(loss_scale) and dtype.is_floating and fixed_value_of(loss_scale) > _max_of(dtype)
 
 
 # `dtype.max` takes longer than scaling a loss.

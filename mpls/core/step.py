@@ -13,7 +13,7 @@ from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import values_of, with_values
 from mpls.core.loss_scale import LossScale, decide, never_skips
 from mpls.core.replicas import merges_in_replica_context
-from mpls.upstream import captured, hidden_from_xla
+from mpls.upstream.tensorflow import captured, hidden_from_xla
 
 GradsAndVars = Iterable[tuple[Any, Any]]
 

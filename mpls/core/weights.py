@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import GraphStateError
-from mpls.upstream import graph_key
+from mpls.upstream.tensorflow import graph_key, key_of_graph
 
 __all__ = ["Lock", "Weights"]
 
@@ -63,7 +63,7 @@ class Weights:
         """Return all variables of graphs that are alive, by name and graph key; None is the key of eager mode."""
         found: dict[tuple[str, str | None], Any] = {(name, None): each for name, each in self._eager.items()}
         for graph in list(self._graphs):
-            found.update({(name, str(graph._graph_key)): each for name, each in self.of(graph).items()})
+            found.update({(name, key_of_graph(graph)): each for name, each in self.of(graph).items()})
         return found
 
     def __getstate__(self) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from mpls.core import releases
 from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
 from mpls.keras.arguments import check_settings, is_translatable, translate_loss_scale, translated
+from mpls.keras.classes import ModuleName
 from mpls.keras.config_reading import refuse_unknown_keys
-from mpls.keras.families import ModuleName
 
 _SUBJECT = "mpls.experimental.LossScaleOptimizer"
 

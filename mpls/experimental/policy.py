@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, TypeVar
 
 import tensorflow as tf
@@ -12,15 +14,22 @@ from mpls.core import releases
 from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, error_text
 from mpls.experimental.compiling import patch_compile
-from mpls.keras.callers import is_asked_by_keras
-from mpls.keras.families import ModuleName
+from mpls.keras.classes import ModuleName
+from mpls.keras.families import who_asks
 from mpls.keras.policy import set_everywhere
-from mpls.upstream import loaded_keras, loaded_tf_keras, native_policies
+from mpls.upstream.kerases import loaded_keras, loaded_tf_keras, native_policies
 
 if TYPE_CHECKING:
     from mpls.keras.declared import AnyPolicy
 
-__all__ = ["Policy", "get_layer_policy", "global_policy", "set_policy"]
+__all__ = [
+    "Policy",
+    "get_layer_policy",
+    "global_policy",
+    "log_device_compatibility_check",
+    "policy_scope",
+    "set_policy",
+]
 
 # The default of the original, in two spellings.
 _DEFAULTS = ("auto", "USE_DEFAULT")
@@ -103,7 +112,7 @@ class Policy(mpls.keras.Policy):
         """Return `{'name': str, 'loss_scale': dict or None}`, without the latter if it is the default."""
         config = super().get_config()
         # Keras 3 puts it in files, and its own class, which loads them, takes the name only.
-        if not self._is_default and not is_asked_by_keras(self, ("keras.",)):
+        if not self._is_default and who_asks(self).package != "keras":
             config["loss_scale"] = loss_scales.serialize(self.loss_scale)
         return config
 
@@ -222,6 +231,25 @@ def get_layer_policy(layer: Any) -> Policy:
             )
         )
     return _with_loss_scale(layer.dtype_policy)
+
+
+@contextlib.contextmanager
+def policy_scope(policy: Any) -> Iterator[None]:
+    """Set the global policy for the duration of a block.
+
+    Args:
+        policy: a policy or its name.
+    """
+    before = global_policy()
+    set_policy(policy)
+    try:
+        yield
+    finally:
+        set_policy(before)
+
+
+def log_device_compatibility_check(*_: Any, **__: Any) -> None:
+    """Do nothing: programs replace it, to keep TensorFlow from logging which GPUs are fast in float16."""
 
 
 # The policy of a framework that was seen last, and its counterpart: asked again, it is the same loss scale.

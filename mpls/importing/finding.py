@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Finder", "when_loaded"]
+__all__ = ["Finder", "call_off", "when_loaded"]
 
 
 class Finder(MetaPathFinder):
@@ -122,6 +122,12 @@ def when_loaded(name: str, call: Callable[[ModuleType], None]) -> None:
     if not _waiting:
         _finder.put()
     _waiting[name] = call
+
+
+def call_off(name: str) -> None:
+    """Forget what `when_loaded` was to call with a module that is not loaded yet."""
+    if _waiting.pop(name, None) is not None and not _waiting:
+        _finder.take_away()
 
 
 def _arrived(module: ModuleType) -> None:

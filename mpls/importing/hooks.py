@@ -21,6 +21,7 @@ from mpls.importing.probes import goes_on_to, users_line
 from mpls.importing.serving import Serve, lister, server
 from mpls.names import Name
 from mpls.patches import ABSENT, Layer
+from mpls.upstream.modules import inner_module
 
 __all__ = ["Hooks", "Settings", "are_names_back"]
 
@@ -125,7 +126,7 @@ class Hooks:
         if any(hooked is module for hooked in self._hooked):
             return
         self._hooked.append(module)
-        inner = _unwrapped(module)
+        inner = inner_module(module)
         taken = {key: vars(inner)[key] for key, row in rows.items() if self._takes_over(inner, row)}
         answers = {key: self._answer(rows[key], value) for key, value in taken.items()}
         if self._settings.legacy_optimizers:
@@ -243,7 +244,7 @@ class _Found:
             attribute = name.rpartition(".")[2]
             if holder is None or before is module or vars(holder).get(attribute) is not module:
                 continue
-            for each in (holder, _unwrapped(holder)):
+            for each in (holder, inner_module(holder)):
                 if before is ABSENT:
                     with suppress(AttributeError):
                         delattr(each, attribute)
@@ -285,9 +286,3 @@ def _attribute_module(name: str) -> ModuleType | None:
 
 def _name_of(module: ModuleType) -> str:
     return module.__spec__.name if module.__spec__ is not None else module.__name__
-
-
-def _unwrapped(module: ModuleType) -> ModuleType:
-    # TensorFlow wraps some of its modules, and asks the wrapped one for what the wrapper lacks.
-    inner: ModuleType = vars(module).get("_tfmw_wrapped_module", module)
-    return inner

@@ -14,15 +14,9 @@ from typing import Any
 from mpls.importing.places import is_namespace
 from mpls.importing.users import is_users_file
 from mpls.patches import ABSENT
+from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2
 
-__all__ = ["VARIABLE", "Keras2", "KerasVariable", "is_keras_2"]
-
-VARIABLE = "TF_USE_LEGACY_KERAS"
-
-
-def is_keras_2(value: str | None) -> bool:
-    """Return whether TensorFlow takes tf_keras for `tf.keras` by a value of the variable."""
-    return value in ("true", "True", "1")
+__all__ = ["Keras2", "KerasVariable"]
 
 
 class Keras2:
@@ -126,7 +120,7 @@ class KerasVariable:
     @property
     def outer(self) -> str | None:
         """What others have set it to."""
-        value = os.environ.get(VARIABLE)
+        value = os.environ.get(KERAS_VARIABLE)
         return value if self._set is None or value != self._set else self._outer
 
     def choose(self, keras: int | None) -> None:
@@ -145,6 +139,6 @@ class KerasVariable:
 
 def _set(value: str | None) -> None:
     if value is None:
-        os.environ.pop(VARIABLE, None)
+        os.environ.pop(KERAS_VARIABLE, None)
     else:
-        os.environ[VARIABLE] = value
+        os.environ[KERAS_VARIABLE] = value

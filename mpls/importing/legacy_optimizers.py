@@ -11,6 +11,7 @@ from mpls.importing.overlays import Answer, Overlay
 from mpls.importing.places import hosts
 from mpls.importing.probes import users_line
 from mpls.patches import Layer
+from mpls.upstream.modules import is_lazily_loaded
 
 __all__ = ["legacy_answers", "legacy_overlays", "patch_compile"]
 
@@ -31,7 +32,7 @@ def legacy_overlays(module: ModuleType) -> list[Overlay]:
     It has a dictionary of its own.
     """
     loader = vars(module).get("optimizers")
-    if not isinstance(loader, ModuleType) or "_tfll_initialized" not in vars(loader):
+    if not isinstance(loader, ModuleType) or is_lazily_loaded(loader) is None:
         return []
 
     def answer(attribute: str) -> Answer:

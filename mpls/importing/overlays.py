@@ -8,6 +8,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from mpls.upstream import table
+from mpls.upstream.modules import is_wrapped
+
 __all__ = ["Answer", "Overlay", "by_name"]
 
 # Gets what the module has, and returns what the reader gets.
@@ -15,7 +18,8 @@ Answer = Callable[[Any], Any]
 # Past the __setattr__ of modules that TensorFlow wraps.
 _class = vars(object)["__class__"]
 # Methods of modules that TensorFlow wraps; they keep their methods, too.
-_KEEPERS = ("_fastdict_insert", "_fastdict_pop")
+_OVERLAY = "_mpls_overlay"
+_KEEPERS = (table.KEEP.name, table.DROP.name)
 
 
 class Overlay:
@@ -31,27 +35,34 @@ class Overlay:
 
     def __init__(self, module: ModuleType, answers: Mapping[str, Answer]) -> None:
         self._module = module
-        self._before = type(module)
+        self._before = _beneath_ours(type(module))
         self.is_on = True
         self._ours = _answering(self, self._before, answers)
         _class.__set__(module, self._ours)
-        if _remembers(self._before):
+        if is_wrapped(self._before):
             _forget(module, self._before, (*answers, *_KEEPERS))
 
     def take_away(self) -> None:
         """Give the module its class back; where it has got another one by now, ours beneath passes on."""
         self.is_on = False
         if type(self._module) is self._ours:
-            _class.__set__(self._module, self._before)
+            _class.__set__(self._module, _beneath_ours(self._before))
+
+
+def _beneath_ours(cls: type[Any]) -> type[Any]:
+    """Return the class beneath classes of overlays that do nothing any more."""
+    while _OVERLAY in vars(cls) and not vars(cls)[_OVERLAY].is_on:
+        cls = vars(cls)[_OVERLAY]._before
+    return cls
 
 
 def _answering(overlay: Overlay, base: type[Any], answers: Mapping[str, Answer]) -> type:
     attributes: dict[str, Any] = {name: _property(overlay, name, answer) for name, answer in answers.items()}
-    attributes["__module__"] = base.__module__
+    attributes |= {"__module__": base.__module__, _OVERLAY: overlay}
     if base is ModuleType:
         # What pickles functions with the modules that they use knows modules by their very class.
         attributes["__reduce__"] = by_name
-    if _remembers(base):
+    if is_wrapped(base):
         attributes |= _forgetful(base, answers)
     return type(base.__name__, (base,), attributes)
 
@@ -75,21 +86,16 @@ def _property(overlay: Overlay, name: str, answer: Answer) -> property:
     return property(read, write, remove)
 
 
-def _remembers(base: type[Any]) -> bool:
-    """Return whether modules of a class, which are those that TensorFlow wraps, keep what was read once."""
-    return all(hasattr(base, name) for name in (*_KEEPERS, "_fastdict_key_in"))
-
-
 def _forgetful(base: type[Any], answers: Mapping[str, Answer]) -> dict[str, Any]:
     """Return the methods by which such a module keeps what is read and set, but for what depends on the reader."""
 
     def insert(self: ModuleType, name: str, value: Any) -> None:
         if name not in answers and name not in _KEEPERS:
-            base._fastdict_insert(self, name, value)
+            table.KEEP.needed_of(base)(self, name, value)
 
     def pop(self: ModuleType, name: str) -> None:
         if name not in answers:
-            base._fastdict_pop(self, name)
+            table.DROP.needed_of(base)(self, name)
 
     own_write: Any = base.__setattr__
 
@@ -98,14 +104,14 @@ def _forgetful(base: type[Any], answers: Mapping[str, Answer]) -> dict[str, Any]
         if name in answers:
             _forget(self, base, [name])
 
-    return {"_fastdict_insert": insert, "_fastdict_pop": pop, "__setattr__": write}
+    return {table.KEEP.name: insert, table.DROP.name: pop, "__setattr__": write}
 
 
 def _forget(module: ModuleType, base: type[Any], names: Iterable[str]) -> None:
     # What it keeps is found by the very object that Python has for a name.
     for name in map(sys.intern, names):
-        if base._fastdict_key_in(module, name):
-            base._fastdict_pop(module, name)
+        if table.KEEPS.needed_of(base)(module, name):
+            table.DROP.needed_of(base)(module, name)
 
 
 def by_name(module: ModuleType) -> tuple[Callable[[str], ModuleType], tuple[str]]:

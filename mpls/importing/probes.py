@@ -7,6 +7,8 @@ import sys
 from functools import lru_cache
 from types import CodeType, FrameType
 
+from mpls.upstream.modules import MAKERS
+
 __all__ = ["goes_on_to", "users_line"]
 
 # Whose frames are between the code that reads an attribute and ours.
@@ -14,8 +16,7 @@ _BETWEEN = (
     "mpls.importing",
     "importlib",
     "inspect",
-    "tensorflow.python.util.lazy_loader",
-    "tensorflow.python.util.module_wrapper",
+    *MAKERS,
 )
 _FRAMEWORKS = ("mpls", "tensorflow", "keras", "tf_keras")
 _READS = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")

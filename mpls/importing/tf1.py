@@ -11,9 +11,6 @@ from typing import Any
 
 __all__ = ["behave_as_v1", "find_v1", "leave_as_is"]
 
-# It imports TensorFlow, which is to be loaded by then.
-_UPSTREAM = "mpls.upstream_behavior"
-
 
 def find_v1(name: str, names: Sequence[str] = ()) -> ModuleType | None:
     """Return what TF 1 had under the name of a module; None for one that is not in its API, as `tensorflow.python`.
@@ -70,7 +67,9 @@ class _Behaviour:
         thread = threading.current_thread()
         if self.is_settled and thread not in self._older:
             return
-        upstream = import_module(_UPSTREAM)
+        # It imports TensorFlow, which is loaded by now.
+        from mpls.upstream import behavior as upstream
+
         with self._lock:
             if not self.is_settled:
                 self._turn_off(v1, upstream)

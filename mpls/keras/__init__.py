@@ -4,15 +4,17 @@ Import from here what code imports from `tf.keras.mixed_precision` of TF 2.4 to 
 or from `keras.optimizers`, where the class of Keras 3 is.
 """
 
+from mpls.importing.hooks import are_names_back as _are_names_back
 from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.files.loading import load_model
 from mpls.keras.files.saving import save_model
-from mpls.keras.own_files import recognise_own_files as _recognise_own_files
+from mpls.keras.own_files import recognise_while_installed as _recognise_while_installed
 from mpls.keras.policy import Policy, global_policy, set_global_policy
 
-# The name by which files hold wrappers over new optimizers, as tf_keras' own; not for users.
+# Files name wrappers over new optimizers so, as tf_keras' own wrapper is called. Not for users.
 LossScaleOptimizerV3 = LossScaleOptimizer
 
 __all__ = ["LossScaleOptimizer", "Policy", "global_policy", "load_model", "save_model", "set_global_policy"]
 
-_recognise_own_files()
+if _are_names_back():
+    _recognise_while_installed(True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import tensorflow as tf
@@ -11,10 +12,14 @@ from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.errors import (
     ArgumentTypeError,
     ArgumentValueError,
+    MplsWarning,
     TensorArgumentError,
     error_text,
+    warn_user,
 )
 from mpls.formats.validity import is_number
+from mpls.upstream.optimizers import is_marked_as_wrapped
+from mpls.upstream.tensorflow import fixed_value_of
 
 DEFAULT_INITIAL_SCALE = 2.0**15
 DEFAULT_GROWTH_STEPS = 2000
@@ -22,7 +27,7 @@ _SUBJECT = "LossScaleOptimizer"
 
 
 def check_settings(dynamic: Any, initial_scale: Any, dynamic_growth_steps: Any) -> tuple[float, int | None]:
-    """Check the settings of a wrapper, and fill the defaults in.
+    """Check the settings of a wrapper, and add the defaults.
 
     Returns:
         `(initial_scale, dynamic_growth_steps)`; the latter is None for a fixed scale.
@@ -75,8 +80,7 @@ def refuse_wrapped(optimizer: Any) -> None:
     Raises:
         ValueError: it has one.
     """
-    # The mark is one that tf_keras sets and reads too.
-    if getattr(optimizer, "_is_wrapped_by_loss_scale_optimizer", False):
+    if is_marked_as_wrapped(optimizer):
         raise ArgumentValueError(
             error_text(
                 "LossScaleOptimizer: inner_optimizer",
@@ -111,7 +115,7 @@ def translate_loss_scale(loss_scale: Any, subject: str) -> dict[str, Any]:
             "initial_scale": require_usable(to_float(loss_scale, subject), subject, loss_scale, is_fixed=True),
         }
     if is_fixed(loss_scale):
-        return {"dynamic": False, "initial_scale": loss_scale._loss_scale_value}
+        return {"dynamic": False, "initial_scale": fixed_value_of(loss_scale)}
     if is_dynamic(loss_scale):
         return _translate_dynamic(loss_scale, subject)
     error: type[Exception] = ArgumentTypeError if is_loss_scale(loss_scale) else ArgumentValueError
@@ -145,7 +149,7 @@ def _translate_dynamic(loss_scale: Any, subject: str) -> dict[str, Any]:
 
 
 def translated(settings: dict[str, Any], subject: str) -> dict[str, Any]:
-    """Return settings that `read_config` has read, with those of a loss scale in its place.
+    """Return the settings from `read_config`, with a loss scale object replaced by its settings.
 
     Raises:
         ValueError: it has no counterpart.
@@ -168,14 +172,14 @@ def translated(settings: dict[str, Any], subject: str) -> dict[str, Any]:
 
 
 def is_translatable(loss_scale: Any) -> bool:
-    """Return whether settings of the non-experimental class say all about a loss scale."""
+    """Return whether the settings of the non-experimental class can express a loss scale."""
     if type(loss_scale).__module__.partition(".")[0] not in ("mpls", "tensorflow"):
         return False
     return is_fixed(loss_scale) or (is_dynamic(loss_scale) and loss_scale.multiplier == 2)
 
 
 def initial_scale_of(loss_scale: Any) -> float:
-    """Return what a loss scale starts from.
+    """Return the initial value of a loss scale.
 
     Raises:
         AttributeError: it is of a user's own class, which need not know.
@@ -183,17 +187,17 @@ def initial_scale_of(loss_scale: Any) -> float:
     if is_dynamic(loss_scale):
         return float(loss_scale.initial_loss_scale)
     if is_fixed(loss_scale):
-        return float(loss_scale._loss_scale_value)
+        return float(fixed_value_of(loss_scale))
     raise AttributeError(f"A LossScaleOptimizer with a {type(loss_scale).__name__} has no initial_scale")
 
 
 def growth_steps_of(loss_scale: Any) -> int | None:
-    """Return after how many finite steps in a row a loss scale grows; None for one that is not dynamic."""
+    """Return how many consecutive finite steps it takes for a loss scale to grow; None unless it is dynamic."""
     return int(loss_scale.increment_period) if is_dynamic(loss_scale) else None
 
 
 def as_loss_scale(value: Any) -> Any:
-    """Return the loss scale that a user puts in the place of a wrapper's; a number is a fixed one, as from TF 2.4 on.
+    """Return the loss scale for a value that a user assigns to `_loss_scale`; a number is a fixed scale.
 
     Raises:
         TypeError: it cannot be called and updated.
@@ -213,3 +217,41 @@ def as_loss_scale(value: Any) -> Any:
             "loss-scale-arguments",
         )
     )
+
+
+_OF_LEGACY = ("_resource_apply_dense", "_resource_apply_sparse", "_apply_dense", "_apply_sparse")
+_OF_OTHERS = "update_step"
+_LEGACY = ("Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD")
+_FRAMEWORKS = ("tf_keras", "keras", "tensorflow")
+
+_warned: weakref.WeakSet[type] = weakref.WeakSet()
+
+
+def warn_of_ignored_rule(optimizer: Any) -> None:
+    """Warn, once per class, if an optimizer that is not a legacy one defines the update rule of a legacy one.
+
+    It trains by the rule of its base, with TensorFlow itself too.
+    """
+    cls = type(optimizer)
+    ignored = _ignored(cls)
+    if ignored is None or cls in _warned:
+        return
+    _warned.add(cls)
+    base = next(each for each in cls.__mro__ if _is_of_framework(each))
+    of_legacy = base.__name__ if base.__name__ in _LEGACY else "Optimizer"
+    warn_user(
+        f"LossScaleOptimizer: {cls.__qualname__}.{ignored} is never called: it is the rule of TF 2.10 and earlier, "
+        f"and {base.__name__} of {base.__module__.partition('.')[0]} trains by its own. Derive the class from "
+        f"tf_keras.optimizers.legacy.{of_legacy}, or run the program by `mpls run --keras 2 --legacy-optimizers`, or "
+        f"override {_OF_OTHERS}(). See MIGRATION.md#ignored-rules",
+        MplsWarning,
+    )
+
+
+def _ignored(cls: type) -> str | None:
+    defined = {name for each in cls.__mro__ if not _is_of_framework(each) for name in vars(each)}
+    return None if _OF_OTHERS in defined else next((name for name in _OF_LEGACY if name in defined), None)
+
+
+def _is_of_framework(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] in _FRAMEWORKS

@@ -15,7 +15,6 @@ from mpls.core.releases import ReleaseBehavior
 from mpls.core.scaling import exceeds
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.keras.arguments import check_settings, is_translatable, refuse_wrapped, translated
-from mpls.keras.callers import is_asked_by_keras
 from mpls.keras.calls import (
     GET_SCALED_LOSS,
     GET_UNSCALED_GRADIENTS,
@@ -23,12 +22,15 @@ from mpls.keras.calls import (
     ScalingCalls,
     noted_method,
 )
+from mpls.keras.classes import LossScaleOptimizerMeta, ModuleName, class_for, set_class
 from mpls.keras.config_reading import read_config, refuse_unknown_keys
 from mpls.keras.configs import config_of_old, deserialize_inner
-from mpls.keras.families import LossScaleOptimizerMeta, ModuleName, class_for, family_of, set_class
+from mpls.keras.families import family_of, who_asks
 from mpls.keras.members import Members
+from mpls.keras.own_files import recognise_own_files
 from mpls.keras.state_in_files import checked_state, for_whom, set_state, with_fixed_scale, without_state
 from mpls.keras.strategies import require_supported_strategy
+from mpls.upstream.optimizers import mark_as_wrapped
 
 _T = TypeVar("_T")
 _Self = TypeVar("_Self", bound="LossScaleOptimizer")
@@ -100,7 +102,7 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
     """
 
     if TYPE_CHECKING:
-        # What a family defines.
+        # A family defines these.
         def _init_family(self, inner_optimizer: Any, name: str | None) -> None: ...
         def _make_loss_scale(self, initial_scale: float, growth_steps: int | None) -> LossScale: ...
         def _held(self, loss_scale: Any) -> Any: ...
@@ -114,11 +116,11 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
     _calls: ScalingCalls
 
     _is_experimental = False
-    # The wrappers that frameworks make count as instances.
+    # The frameworks' own wrappers count as instances.
     _includes_native = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Have the scaling methods that a user's subclass overrides count as called, whatever they do."""
+        """Record calls of the scaling methods that a user's subclass overrides."""
         super().__init_subclass__(**kwargs)
         for name in SCALING:
             if name in vars(cls):
@@ -141,12 +143,13 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
     def _wrap(self, inner_optimizer: Any, family: Any, name: str | None, *, shows_object: bool = False) -> None:
         require_supported_strategy(family)
         refuse_wrapped(inner_optimizer)
+        recognise_own_files()
         behavior = releases.current()
-        # The family is known only now; from here on the instance has its methods. Subclasses of users keep
-        # their own, whatever their constructors take.
+        # The inner optimizer decides on the family, so the instance gets the family's methods only here. Users'
+        # subclasses keep their own methods.
         set_class(self, class_for(type(self), family))
         self._init_family(inner_optimizer, name)
-        # Past the __setattr__ of the frameworks' bases, which tracks and delegates.
+        # Bypass the __setattr__ of the frameworks' bases, which tracks and delegates attributes.
         vars(self).update(
             _optimizer=inner_optimizer,
             _behavior=behavior,
@@ -158,12 +161,12 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         vars(self)["_loss_scale"] = loss_scale
         self._track_inner()
         if isinstance(loss_scale, DynamicLossScale) and tf.distribute.has_strategy():
-            # Where replicas may not meet in a merge_call, the first step could not create the state.
+            # Create the state now: a first step inside a replica cannot, where merge_call is forbidden.
             loss_scale()
-        self._optimizer._is_wrapped_by_loss_scale_optimizer = True
+        mark_as_wrapped(self._optimizer)
 
     def _wrap_with_object(self, inner_optimizer: Any, loss_scale: Any, name: str | None = None) -> None:
-        """Wrap an optimizer as up to TF 2.3: with a LossScale object, which is kept."""
+        """Wrap an optimizer with a LossScale object, which is kept, as up to TF 2.3."""
         self._wrap(inner_optimizer, _family_for(inner_optimizer), name, shows_object=True)
         is_default = isinstance(loss_scale, str)
         self._begin_with(self._make_loss_scale(2.0**15, 2000) if is_default else self._held(loss_scale))
@@ -219,8 +222,8 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
             Over a Keras 3 optimizer there is also `'name': str`, and `'dynamic'` only where it is False, so that Keras
             itself reads the config of a dynamic scale.
         """
-        # Files hold what any release since then reads, where it can say the same.
-        if self._shows_loss_scale_object and not (is_asked_by_keras(self) and is_translatable(self._loss_scale)):
+        # Write the newer format into files where it can express the loss scale: later releases read it too.
+        if self._shows_loss_scale_object and not (who_asks(self).is_keras and is_translatable(self._loss_scale)):
             return for_whom(self, config_of_old(self))
         config = {
             **self._family_config(),

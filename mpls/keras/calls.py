@@ -1,4 +1,4 @@
-"""Which scaling calls a custom loop makes, so that gradients are unscaled once, and forgotten calls are noticed."""
+"""Records the scaling calls of custom loops: gradients are unscaled exactly once, forgotten calls cause a warning."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ScalingCalls:
         self.has_warned = False
         self._has_unscaled_style = False
         self._lock = threading.Lock()
-        # Of graphs and threads that are there: a step that is never finished is forgotten with them.
+        # By graph or thread. Weak keys drop the calls of a step that never finishes, with its graph or thread.
         self._pending: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class ScalingCalls:
             return calls
 
     def is_first_warning(self) -> bool:
-        """Return whether nothing has been warned of so far; from now on it has."""
+        """Return whether this is the first warning, and remember that it was given."""
         with self._lock:
             is_first, self.has_warned = not self.has_warned, True
             return is_first
@@ -88,7 +88,7 @@ class ScalingCalls:
         )
 
     def require_unscaled_once(self, applying: str) -> bool:
-        """Return whether gradients that are applied now are still to be unscaled, and begin a new step.
+        """Return whether the gradients that are applied now still have to be unscaled, and begin a new step.
 
         Args:
             applying: the method that applies them: `apply_gradients`, which either style ends with, or one that only
@@ -116,11 +116,11 @@ class ScalingCalls:
 
 
 def noted_method(call: str, method: Any) -> Any:
-    """Return a method of a user's subclass such that calls of it are noted; what is no function, as it is."""
+    """Wrap a method of a user's subclass to record its calls; anything but a function is returned as it is."""
     if not inspect.isfunction(method):
         return method
 
-    # AutoGraph goes on into the user's code.
+    # functools.wraps lets AutoGraph convert the user's function.
     @functools.wraps(method)
     def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
         _note(self._calls, call)
@@ -130,7 +130,7 @@ def noted_method(call: str, method: Any) -> Any:
 
 
 def noted_function(call: str, function: Callable[..., Any], calls: ScalingCalls) -> Callable[..., Any]:
-    """Return a function, which a user puts in a method's place on one instance, such that calls of it are noted."""
+    """Wrap a function that a user assigns to one instance in place of a method, to record its calls."""
 
     @functools.wraps(function)
     def noting(*args: Any, **kwargs: Any) -> Any:
@@ -164,14 +164,14 @@ def _refuse_mix(calls: set[str], applying: str) -> None:
 
 
 class _Thread:
-    """Stands for a thread, as long as it runs."""
+    """A weakly referenceable stand-in for a running thread."""
 
 
 _threads = threading.local()
 
 
 def _here() -> Any:
-    """Return what stands for the function that is being traced; for the thread in eager mode and on other backends."""
+    """Return the graph that is being built; in eager mode and on other backends, the stand-in for the thread."""
     if not tf.executing_eagerly():
         return tf.compat.v1.get_default_graph()
     here = getattr(_threads, "here", None)

@@ -1,4 +1,4 @@
-"""Configs of the Keras wrappers, of every release: what is in them, checked before anything is made of it."""
+"""Reads the configs of Keras wrappers, of every release, and checks them before anything is created."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def read_config(config: Any, custom_objects: dict[str, type] | None = None) -> t
 
 
 def _refuse_endless_growth(growth_steps: Any) -> None:
-    # Finite ones of a program are let through, and fail at its first step.
+    # Only in configs: a number that a program passes fails at its first step.
     if isinstance(growth_steps, int | float) and 2**63 <= abs(growth_steps) < math.inf:
         subject = f"{_SUBJECT}: dynamic_growth_steps"
         raise ArgumentOverflowError(error_text(subject, "be below 2**63", growth_steps, *_ADVICE))
@@ -115,7 +115,7 @@ def refuse_unknown_keys(constructor: Any, settings: dict[str, Any]) -> None:
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         return
     for key in settings:
-        # The wrapped optimizer has been taken out, so it is not to come a second time.
+        # The inner optimizer is already removed from the settings, so these keys are unknown too.
         if key not in parameters or key in ("self", "inner_optimizer", "optimizer"):
             raise ArgumentTypeError(
                 error_text(
@@ -133,7 +133,7 @@ def _deserialize_loss_scale(config: Any, custom_objects: dict[str, type] | None)
         return deserialize(config if name is None else {**config, "class_name": repr(name)})
     found = (custom_objects or {}).get(name, registered_class(name))
     if found is not None and not (isinstance(found, type) and issubclass(found, NativeLossScale)):
-        # Before anything of it runs.
+        # Check before any of its code runs.
         raise ArgumentValueError(
             error_text(
                 f"{_SUBJECT}: loss_scale: {name}",

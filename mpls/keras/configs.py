@@ -10,7 +10,8 @@ from mpls.formats.configs import WRAPPERS
 from mpls.formats.families import family_of_config
 from mpls.formats.record import Family
 from mpls.keras.families import family, registered_class
-from mpls.upstream import loaded_keras, loaded_tf_keras
+from mpls.upstream.kerases import loaded_keras, loaded_tf_keras
+from mpls.upstream.optimizers import hyperparameters_of
 
 _INNER = "LossScaleOptimizer.from_config: inner_optimizer"
 _WRAPPERS = tuple(map(str.lower, WRAPPERS))
@@ -46,8 +47,8 @@ def deserialize_inner(inner: Any, settings: dict[str, Any], custom_objects: dict
         raise ArgumentValueError(_described(inner, error)) from error
     except (AttributeError, TypeError) as error:
         raise ArgumentTypeError(_described(inner, error)) from error
-    # What legacy optimizers make of a schedule that nobody knows; to read the attribute would create variables.
-    if isinstance(getattr(optimizer, "_hyper", {}).get("learning_rate"), str):
+    # Legacy optimizers keep an unknown schedule as a string. Look in `_hyper`: reading the attribute creates variables.
+    if isinstance(hyperparameters_of(optimizer).get("learning_rate"), str):
         subject = f"{_INNER}: learning_rate"
         rate = inner["config"]["learning_rate"]
         raise ArgumentTypeError(error_text(subject, "be a number, or the config of a schedule", rate, *_ADVICE))
@@ -66,7 +67,7 @@ _ADVICE = (
 
 
 def _require_optimizer(inner: dict[str, Any], custom_objects: dict[str, Any] | None) -> None:
-    """Refuse what would not become an optimizer, before anything of it runs."""
+    """Refuse a config that does not describe an optimizer, before any of its code runs."""
     name = inner.get("class_name")
     if not isinstance(name, str) or not isinstance(inner.get("config"), dict):
         raise ArgumentTypeError(
@@ -85,7 +86,7 @@ def _require_optimizer(inner: dict[str, Any], custom_objects: dict[str, Any] | N
 
 
 def _require_learning_rate(value: Any, custom_objects: dict[str, Any] | None) -> None:
-    """Refuse what is no learning rate; Keras would take it, and fail when it trains."""
+    """Refuse an invalid learning rate; Keras would accept it, and fail in training."""
     subject = f"{_INNER}: learning_rate"
     name = value.get("class_name") if isinstance(value, dict) else None
     if isinstance(value, str | list) or (isinstance(value, dict) and not isinstance(name, str)):
@@ -116,7 +117,7 @@ def _loaded() -> list[Any]:
 
 def _family_of(inner: dict[str, Any], settings: dict[str, Any]) -> Family:
     """Return the family that wrote a config."""
-    # Only wrappers of Keras 3 have a name, and only over its optimizers does the format of TF 2.0 to 2.3 have a module.
+    # Only Keras 3 wrappers have a name. In the format of TF 2.0 to 2.3, only Keras 3 optimizers have a module.
     is_keras_3 = "name" in settings or ("loss_scale" in settings and "module" in inner)
     return family_of_config(inner["config"], is_keras_3=is_keras_3)
 
@@ -126,7 +127,7 @@ def config_of_old(wrapper: Any) -> dict[str, Any]:
     loss_scale = wrapper._loss_scale
     serialized: Any = serialize(loss_scale)
     if type(loss_scale).__module__.startswith("mpls.keras"):
-        # Classes of the families, which stand for public ones.
+        # Write the public class name for the families' own loss scale classes.
         if is_dynamic(loss_scale):
             serialized["class_name"] = "DynamicLossScale"
         elif is_fixed(loss_scale):

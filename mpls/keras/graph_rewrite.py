@@ -1,8 +1,7 @@
-"""How the graph rewrite wraps Keras optimizers; `mpls.v1` asks by name, without importing it."""
+"""How the graph rewrite wraps Keras optimizers, which `mpls.v1` imports when it is given one."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from mpls.core import releases
@@ -14,9 +13,6 @@ from mpls.keras.families import is_keras_optimizer
 __all__ = ["is_wrappable", "is_wrapper", "wrap"]
 
 is_wrappable = is_keras_optimizer
-
-# Imported where a release is asked for that wrapped by it; this package knows nothing of it otherwise.
-_EXPERIMENTAL = "mpls.experimental.optimizer"
 
 
 def is_wrapper(optimizer: Any) -> bool:
@@ -39,8 +35,10 @@ def wrap(optimizer: Any, loss_scale: Any) -> LossScaleOptimizer:
         TypeError: it is of a class of the user's own.
     """
     if releases.current().is_up_to("2.8"):
+        # TF 2.8 and earlier wrapped with the experimental class.
+        from mpls.experimental.optimizer import LossScaleOptimizer as Experimental
+
         with without_deprecations():
-            wrapper: LossScaleOptimizer = import_module(_EXPERIMENTAL).LossScaleOptimizer(optimizer, loss_scale)
-        return wrapper
+            return Experimental(optimizer, loss_scale)
     settings = translate_loss_scale(loss_scale, "enable_mixed_precision_graph_rewrite")
     return LossScaleOptimizer(optimizer, **settings)

@@ -12,17 +12,16 @@ import tf_keras
 from mpls.core.autograph import as_written
 from mpls.core.persistence.savers import watch_savers
 from mpls.core.step import scaled_step
-from mpls.keras.aggregation import as_pairs, own_aggregation
 from mpls.keras.calls import drop_missing_gradients
-from mpls.keras.hyperparameters import legacy_variables
-from mpls.keras.saver_names import scope_of_weights
-from mpls.keras.strategies import require_replica_context, require_supported_strategy
-from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
-from mpls.upstream import Trackable, is_sum_of_keras, native_tf_keras_wrapper
+from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
+from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep, scope_of_weights
+from mpls.upstream import table
+from mpls.upstream.optimizers import aggregated, create_weights, fill_slot, hyperparameters_of, sums_as_keras_does
+from mpls.upstream.tf_keras import native_tf_keras_wrapper
+from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track
 
-# A base for recognition: tf_keras looks for it in `compile`, and its v1 training code for this very class.
-_Native: Any = native_tf_keras_wrapper("LossScaleOptimizer")
-_Legacy: Any = tf_keras.optimizers.legacy.Optimizer
+# A base class for isinstance checks only: `compile` of tf_keras and its v1 training code test for it.
+_Native: Any = native_tf_keras_wrapper(over_new=False)
 
 
 class Family(TfKerasMembers, _Native):
@@ -32,7 +31,7 @@ class Family(TfKerasMembers, _Native):
     _restored_family = "legacy"
     native_module = _Native.__module__
 
-    # `compile` asks whether apply_gradients takes experimental_aggregate_gradients.
+    # tf_keras reads this to learn whether apply_gradients takes experimental_aggregate_gradients.
     _HAS_AGGREGATE_GRAD = True
 
     @staticmethod
@@ -43,7 +42,7 @@ class Family(TfKerasMembers, _Native):
     def _track_inner(self) -> None:
         super()._track_inner()
         watch_savers(self)
-        self._track_trackable(_InnerAtOldPlace(self._optimizer), "base_optimizer")
+        track(self, _InnerAtOldPlace(self._optimizer), "base_optimizer")
 
     @as_written
     def _compute_gradients(
@@ -52,7 +51,8 @@ class Family(TfKerasMembers, _Native):
         tape = tf.GradientTape() if tape is None else tape
         with tape:
             scaled_loss = self.get_scaled_loss(loss)
-        grads_and_vars = self._optimizer._compute_gradients(scaled_loss, var_list, grad_loss, tape=tape)
+        compute_gradients = table.COMPUTE_GRADIENTS.needed_of(self._optimizer)
+        grads_and_vars = compute_gradients(scaled_loss, var_list, grad_loss, tape=tape)
         return self._unscale_pairs(grads_and_vars)
 
     @as_written
@@ -99,14 +99,15 @@ class Family(TfKerasMembers, _Native):
         self._calls.warn_if_forgotten()
         inner = self._optimizer
         if not tf.executing_eagerly() or tf.distribute.has_strategy():
-            # Here, as in a branch they would be the branch's. In eager mode it is known whether the step is applied.
+            # Create variables outside of the conditional, or they would belong to its branch. Eager mode has no branch.
             _create_weights(self, pairs)
         if experimental_aggregate_gradients:
-            # Before the finite check, so that a non-finite gradient reaches every replica.
-            pairs = self._aggregate(inner._transform_unaggregated_gradients(pairs))
+            # Sum before the finite check, so that all replicas see a non-finite gradient.
+            transform = table.TRANSFORM.of(inner)
+            pairs = self._aggregate(pairs if transform is None else transform(pairs))
         args, kwargs = self._second_argument(name)
         kwargs = {**kwargs, "experimental_aggregate_gradients": False}
-        # Only asked where there are replicas: steps in eager mode come here each time.
+        # Skip this check without replicas: every eager step runs it.
         is_summed = experimental_aggregate_gradients and tf.distribute.has_strategy()
         are_same = is_summed and self._sums_as_keras_does()
         step = _LegacyStep(inner, self._behavior, args, kwargs, are_same, lambda: _create_weights(self, pairs))
@@ -123,36 +124,33 @@ class Family(TfKerasMembers, _Native):
 
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         own = own_aggregation(self, Family)
-        return as_pairs(self._optimizer._aggregate_gradients(pairs) if own is None else own(self, pairs), pairs)
+        return as_pairs(aggregated(self._optimizer, pairs) if own is None else own(self, pairs), pairs)
 
     def _sums_as_keras_does(self) -> bool:
-        inner = self._optimizer
-        if type(self)._aggregate_gradients is not Family._aggregate_gradients:
-            return False
-        is_default = getattr(inner._aggregate_gradients, "__func__", None) is _Legacy._aggregate_gradients
-        return is_default and is_sum_of_keras(inner.gradient_aggregator)
+        is_overridden = type(self)._aggregate_gradients is not Family._aggregate_gradients
+        return not is_overridden and sums_as_keras_does(self._optimizer)
 
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
 
-    # Which attributes are the wrapped optimizer's, the public class says, for all families.
+    # The public class decides, for all families, which attributes are read from the wrapped optimizer.
 
     __getattribute__ = object.__getattribute__
     __setattr__ = object.__setattr__
 
     def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), *legacy_variables(vars(self).get("_optimizer"))})
+        return sorted({*object.__dir__(self), *hyperparameters_of(vars(self).get("_optimizer"))})
 
     def _get_hyper(self, name: str, dtype: Any = None) -> Any:
-        return self._optimizer._get_hyper(name, dtype)
+        return table.GET_HYPER.needed_of(self._optimizer)(name, dtype)
 
     def _set_hyper(self, name: str, value: Any) -> None:
-        self._optimizer._set_hyper(name, value)
+        table.SET_HYPER.needed_of(self._optimizer)(name, value)
 
     def _decayed_lr(self, var_dtype: Any) -> Any:
-        return self._optimizer._decayed_lr(var_dtype)
+        return table.DECAYED_RATE.needed_of(self._optimizer)(var_dtype)
 
-    # Weights and slots are the wrapped optimizer's.
+    # Weights and slots belong to the wrapped optimizer.
 
     @property
     def weights(self) -> list[Any]:
@@ -215,23 +213,23 @@ class Family(TfKerasMembers, _Native):
         return self._optimizer.add_slot(var, slot_name, initializer)
 
     def _create_all_weights(self, var_list: Any) -> None:
-        self._optimizer._create_all_weights(var_list)
+        create_weights(self._optimizer, var_list)
         self._create_loss_scale_weights()
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
-        return self._optimizer._aggregate_gradients(grads_and_vars)
+        return aggregated(self._optimizer, grads_and_vars)
 
     def _restore_slot_variable(self, slot_name: str, variable: Any, slot_variable: Any) -> Any:
-        return self._optimizer._restore_slot_variable(slot_name, variable, slot_variable)
+        return table.RESTORE_SLOT.needed_of(self._optimizer)(slot_name, variable, slot_variable)
 
     def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
         self._examine_arriving_slot(slot_variable_position)
-        return self._optimizer._create_or_restore_slot_variable(slot_variable_position, *args, **kwargs)
+        return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)
 
 
 def _create_weights(wrapper: Any, grads_and_vars: list[tuple[Any, Any]]) -> None:
     with scope_of_weights(wrapper), tf.init_scope():
-        wrapper._optimizer._create_all_weights([variable for _, variable in grads_and_vars])
+        create_weights(wrapper._optimizer, [variable for _, variable in grads_and_vars])
 
 
 @dataclass
@@ -266,12 +264,12 @@ class _InnerAtOldPlace(Trackable):
         return names
 
     def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._optimizer._create_or_restore_slot_variable(slot_variable_position, *args, **kwargs)
+        return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)
 
     def _lookup_dependency(self, name: str, *_: Any, **__: Any) -> Any:
-        return self._optimizer._lookup_dependency(name)
+        return part_of(self._optimizer, name)
 
     @property
     def _deferred_dependencies(self) -> Any:
-        # Iterations and hyperparameters may be made after the restore.
-        return self._optimizer._deferred_dependencies
+        # Iterations and hyperparameters may be created after the restore.
+        return awaited_parts_of(self._optimizer)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mpls.core.loss_scale import is_dynamic
 from mpls.keras.arguments import as_loss_scale, growth_steps_of, initial_scale_of
 from mpls.keras.calls import SCALING, ScalingCalls, noted_function
-from mpls.keras.families import is_own
-from mpls.keras.hyperparameters import is_constructing, is_hyperparameter, legacy_variables
+from mpls.keras.classes import is_being_constructed, is_own
+from mpls.upstream import table
+from mpls.upstream.optimizers import hyperparameters_of
 
 if TYPE_CHECKING:
     from mpls.keras.declared import Declared
 else:
-    # What the families define comes in when an optimizer is wrapped.
+    # A family's methods are added when an optimizer is wrapped.
     Declared = object
 from collections.abc import Iterable
 
@@ -53,6 +55,28 @@ class CallableList(list[Any]):
         return self._called
 
 
+# Constructor parameters that are not hyperparameters, or that the wrapper has itself.
+_NO_HYPERPARAMETERS = ("name", "self", "args", "kwargs")
+
+
+def is_hyperparameter(optimizer: Any, name: str) -> bool:
+    """Return whether an attribute of an optimizer is a setting: its constructor takes it, and it is kept by that name.
+
+    Those of legacy optimizers that are variables once they are used are settings too.
+    """
+    if name.startswith("_") or name in _NO_HYPERPARAMETERS:
+        return False
+    if name in hyperparameters_of(optimizer):
+        return True
+    is_kept = name in vars(optimizer) or isinstance(getattr(type(optimizer), name, None), property)
+    return is_kept and name in _parameters(optimizer)
+
+
+def _parameters(optimizer: Any) -> set[str]:
+    constructors = [vars(cls)["__init__"] for cls in type(optimizer).__mro__ if "__init__" in vars(cls)]
+    return {name for each in constructors if inspect.isfunction(each) for name in inspect.signature(each).parameters}
+
+
 class Members(Declared):
     """Properties of the public class."""
 
@@ -62,14 +86,14 @@ class Members(Declared):
     _calls: ScalingCalls
 
     if TYPE_CHECKING:
-        # Defined by a family.
+        # A family defines these.
         _set_iterations: Callable[[Any], None]
         _held: Callable[[Any], Any]
         _track_loss_scale: Callable[[], None]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if "_optimizer" not in vars(self):
-            # Before the constructor of this class there is no family, and nothing that Keras could track.
+            # Until the constructor of this class has run, there is no family, and Keras tracks nothing.
             object.__setattr__(self, name, value)
         elif name == "_loss_scale" and name in vars(self):
             vars(self)[name] = self._held(as_loss_scale(value))
@@ -77,7 +101,7 @@ class Members(Declared):
         elif name in SCALING:
             vars(self)[name] = noted_function(name, value, self._calls)
         elif isinstance(getattr(type(self), name, None), property):
-            # The frameworks would track the value too, as an attribute of the wrapper.
+            # Bypass the frameworks' __setattr__, which would track the value as an attribute of the wrapper.
             object.__setattr__(self, name, value)
         elif self._hands_on(name):
             setattr(self._optimizer, name, value)
@@ -89,7 +113,7 @@ class Members(Declared):
         return f"<{cls.__module__}.{cls.__name__ if is_own(cls) else cls.__qualname__} object at {id(self):#x}>"
 
     def __dir__(self) -> list[str]:
-        # Python looks at the bases of bases too, which may be those of another family.
+        # Python's own `dir` also lists bases of bases, which may belong to another family.
         shown = dir(type(self))
         return [*{*super().__dir__(), *shown} - {*type.__dir__(type(self))}.difference(shown)]
 
@@ -97,13 +121,13 @@ class Members(Declared):
         """Return whether an attribute that is set is a setting of the wrapped optimizer, and not one of this object."""
         if name in vars(self) or hasattr(type(self), name) or not is_hyperparameter(self._optimizer, name):
             return False
-        return name in legacy_variables(self._optimizer) or not is_constructing(self)
+        return name in hyperparameters_of(self._optimizer) or not is_being_constructed(self)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):
-                # A property has failed, and says why.
+                # A property raised AttributeError: let its own message through.
                 return object.__getattribute__(self, name)
             optimizer = vars(self).get("_optimizer")
             if optimizer is not None and is_hyperparameter(optimizer, name):
@@ -131,7 +155,7 @@ class Members(Declared):
     @property
     def dynamic_counter(self) -> Any:
         """Finite steps since the scale last changed, a scalar integer variable; None for a fixed scale."""
-        return self._loss_scale._num_good_steps if self.dynamic else None
+        return table.GOOD_STEPS.of(self._loss_scale) if self.dynamic else None
 
     @property
     def initial_scale(self) -> float:

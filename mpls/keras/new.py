@@ -10,17 +10,18 @@ import tf_keras
 from mpls.core.autograph import as_written
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, UnsupportedGraphError, error_text
-from mpls.keras.aggregation import as_pairs, own_aggregation
+from mpls.keras.arguments import warn_of_ignored_rule
 from mpls.keras.calls import drop_missing_gradients
-from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.members import delegated
 from mpls.keras.state_in_files import wrapped_optimizer_follows
-from mpls.keras.strategies import require_replica_context, require_supported_strategy
+from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
-from mpls.upstream import graph_key, native_tf_keras_wrapper, runs_with_dtensor
+from mpls.upstream.optimizers import fill_slot, runs_with_dtensor
+from mpls.upstream.tensorflow import graph_key
+from mpls.upstream.tf_keras import native_tf_keras_wrapper
 
-# A base for recognition: tf_keras looks for it in `compile` and where it converts optimizers.
-_Native: Any = native_tf_keras_wrapper("LossScaleOptimizerV3")
+# A base class for isinstance checks only: tf_keras tests for it in `compile` and when it converts optimizers.
+_Native: Any = native_tf_keras_wrapper(over_new=True)
 
 
 class Family(TfKerasMembers, _Native):
@@ -110,7 +111,7 @@ class Family(TfKerasMembers, _Native):
         )
         are_same = False
         if not is_aggregated:
-            # Before the finite check, so that a non-finite gradient reaches every replica.
+            # Sum before the finite check, so that all replicas see a non-finite gradient.
             present, are_same = self._aggregate(present)
         args = () if is_bool else (skip_gradients_aggregation,)
         kwargs = {**kwargs, "skip_gradients_aggregation": True}
@@ -174,7 +175,7 @@ class Family(TfKerasMembers, _Native):
         """
         self._optimizer.set_weights(weights)
 
-    # What .keras files hold. The native wrapper fails over those of models that were never trained.
+    # Contents of .keras files. The native wrapper fails on files of models that were never trained.
 
     def save_own_variables(self, store: Any) -> None:
         """Write the wrapped optimizer's variables into a `.keras` file; for tf_keras.
@@ -193,7 +194,7 @@ class Family(TfKerasMembers, _Native):
         if not wrapped_optimizer_follows.is_raised:
             self._optimizer.load_own_variables(store)
 
-    # What code calls that knew legacy optimizers only.
+    # Methods of legacy optimizers, for code written for those.
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
         return self.aggregate_gradients(grads_and_vars)
@@ -206,7 +207,7 @@ class Family(TfKerasMembers, _Native):
 
     def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
         self._examine_arriving_slot(slot_variable_position)
-        return self._optimizer._create_or_restore_slot_variable(slot_variable_position, *args, **kwargs)
+        return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)
 
     use_ema = delegated("use_ema", "Whether the weights are averaged.")
     ema_momentum = delegated("ema_momentum", "The momentum of that average, a float.")

@@ -7,29 +7,64 @@ is the mark in the wrapper's config, which every Keras ignores. Without it, all 
 from __future__ import annotations
 
 import functools
+import threading
 from contextlib import AbstractContextManager
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from mpls.core import releases
 from mpls.flags import Flag
-from mpls.importing.finding import when_loaded
+from mpls.importing.finding import call_off, when_loaded
 from mpls.importing.hooks import are_names_back
-from mpls.keras.callers import is_called_by_keras
+from mpls.keras.families import who_asks
 from mpls.keras.state_in_files import is_marked
 from mpls.patches import Layer
-from mpls.upstream import NATIVE_WRAPPERS_OF_KERAS, NATIVE_WRAPPERS_OF_TF_KERAS
+from mpls.upstream import table
+from mpls.upstream.private import Private
 
-__all__ = ["reading_all_as_ours", "recognise_own_files"]
+__all__ = ["reading_all_as_ours", "recognise_own_files", "recognise_while_installed"]
 
 _reads_all = Flag("_reads_all")
 
 
+# The reasons for which the loaders are patched now.
+_USE, _INSTALL = "a wrapper was made", "mpls.install is in force"
+_reasons: set[str] = set()
+_layers: list[Layer] = []
+_lock = threading.RLock()
+_ROWS = (((table.WRAPPERS, table.WRAPPERS_OVER_NEW), True), ((table.NATIVE_3,), False))
+
+
 def recognise_own_files() -> None:
-    """Have the native wrappers' `from_config` give wrappers of mpls for what mpls has written, once they are loaded."""
-    for (module, names), takes_all in ((NATIVE_WRAPPERS_OF_TF_KERAS, True), (NATIVE_WRAPPERS_OF_KERAS, False)):
-        when_loaded(module, functools.partial(_patch, names, takes_all))
+    """Have the native wrappers' `from_config` give wrappers of mpls for what mpls has written, until the process ends.
+
+    Asked for when a wrapper is made: to import mpls changes nothing. A Keras that is not loaded yet follows when it is.
+    """
+    if _USE not in _reasons:
+        _patch_for(_USE)
+
+
+def recognise_while_installed(is_installed: bool) -> None:
+    """Have them do so as long as old names mean mpls, too."""
+    if is_installed:
+        _patch_for(_INSTALL)
+        return
+    with _lock:
+        _reasons.discard(_INSTALL)
+        if _reasons:
+            return
+        for rows, _ in _ROWS:
+            call_off(rows[0].owner)
+        while _layers:
+            _layers.pop().take_away()
+
+
+def _patch_for(reason: str) -> None:
+    with _lock:
+        if not _reasons:
+            for rows, takes_all in _ROWS:
+                when_loaded(rows[0].owner, functools.partial(_patch, rows, takes_all))
+        _reasons.add(reason)
 
 
 def reading_all_as_ours() -> AbstractContextManager[None]:
@@ -37,19 +72,18 @@ def reading_all_as_ours() -> AbstractContextManager[None]:
     return _reads_all.raised()
 
 
-def _patch(names: tuple[str, ...], takes_all: bool, module: ModuleType) -> None:
-    for name in names:
-        owner = getattr(module, name)
-        Layer(owner, "from_config", functools.partial(_reader, owner, takes_all))
+def _patch(rows: tuple[Private, ...], takes_all: bool, module: ModuleType) -> None:
+    for owner in filter(None, [row.of(module) for row in rows]):
+        _layers.append(Layer(owner, "from_config", functools.partial(_reader, owner, takes_all)))
 
 
 def _reader(owner: Any, takes_all: bool, layer: Layer) -> Any:
-    # Keras looks for the name of the second argument.
+    # Keras inspects the signature for `custom_objects`.
     @functools.wraps(layer.original.__func__)
     def from_config(cls: Any, config: Any, custom_objects: Any = None) -> Any:
-        # Where old names mean mpls, programs go on to call what mpls has, on what they load.
-        means_ours = takes_all and (_reads_all.is_raised or (are_names_back() and is_called_by_keras()))
-        if cls is owner and (means_ours or is_marked(config)):
+        # While mpls.install is in force, programs expect the methods of mpls on what they load.
+        means_ours = takes_all and (_reads_all.is_raised or (are_names_back() and who_asks().is_keras))
+        if layer.is_on and cls is owner and (means_ours or is_marked(config)):
             return _wrapper_class().from_config(config, custom_objects)
         return layer.original.__get__(None, cls)(config, custom_objects)
 
@@ -58,5 +92,10 @@ def _reader(owner: Any, takes_all: bool, layer: Layer) -> Any:
 
 def _wrapper_class() -> Any:
     """Return the public class: the experimental one where a release is asked for that had no other."""
-    package = "mpls.experimental" if releases.current().has_loss_scale_objects else "mpls.keras"
-    return import_module(package).LossScaleOptimizer
+    if releases.current().has_loss_scale_objects:
+        from mpls.experimental.optimizer import LossScaleOptimizer as Experimental
+
+        return Experimental
+    from mpls.keras.base import LossScaleOptimizer
+
+    return LossScaleOptimizer

@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import tensorflow as tf
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.keras.families import ModuleName
+from mpls.keras.classes import ModuleName
 from mpls.names import REMOVED_POLICIES
-from mpls.upstream import (
-    is_graph_rewrite_enabled,
-    loaded_keras,
-    loaded_tf_keras,
-    native_policies,
-    serialize_as_keras_policy,
-    tensorflow_keras,
-)
+from mpls.upstream.keras3 import serialize_as_keras_policy
+from mpls.upstream.kerases import loaded_keras, loaded_tf_keras, native_policies, tensorflow_keras
+from mpls.upstream.rewrite import is_graph_rewrite_enabled
 
 if TYPE_CHECKING:
     from mpls.keras.declared import AnyPolicy
@@ -74,7 +69,7 @@ class Policy(metaclass=PolicyMeta):
         self._name = name
         self._become_native()
 
-    # Asked by `isinstance`, which sees a change only in an answer that differs from the type at that moment.
+    # `isinstance` reads this property, and uses it only if it differs from the type.
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
         return _subclass(type(self)) if self._become_native() else type(self)
@@ -85,7 +80,7 @@ class Policy(metaclass=PolicyMeta):
         if all(issubclass(type(self), native) for native in natives):
             return False
         for native in natives:
-            # What that release's own methods need.
+            # Attributes that this framework's own methods read.
             for name, value in vars(native("float32")).items():
                 vars(self).setdefault(name, value)
         _set_class(self, _concrete_class(self._public_class(), natives))
@@ -127,7 +122,7 @@ class Policy(metaclass=PolicyMeta):
     def __repr__(self) -> str:
         return f'<Policy "{self.name}">'
 
-    # Policies are told apart by identity, as in the originals; those of Keras 3 cannot be keys of dicts.
+    # Policies compare by identity, as in the originals. Keras 3 defines __eq__ without __hash__.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -136,6 +131,9 @@ class Policy(metaclass=PolicyMeta):
 
     def _public_class(self) -> Any:
         return vars(type(self)).get("_made_from", type(self))
+
+    # On the concrete classes of instances: the class that the user called.
+    _made_from: Any
 
 
 Policy.__module__ = ModuleName("mpls.keras", __name__)
@@ -192,7 +190,7 @@ def set_global_policy(policy: AnyPolicy | str | None) -> None:
         'float32'
     """
     if policy is not None and not isinstance(policy, Policy):
-        # It refuses what is no string.
+        # The constructor refuses anything but a string.
         policy = Policy(policy)  # type: ignore[arg-type]
     set_everywhere(policy, "set_global_policy")
 
@@ -237,7 +235,7 @@ def set_everywhere(policy: Any, subject: str) -> None:
     of_tf_keras = tf_keras and _instance_for(tf_keras.mixed_precision.Policy, policy)
     of_keras = keras and _instance_for(keras.DTypePolicy, policy)
     if tf_keras is not None:
-        # Goes first, since it may refuse.
+        # tf_keras goes first: it may refuse the policy.
         tf_keras.mixed_precision.set_global_policy(of_tf_keras)
     if keras is not None:
         keras.config.set_dtype_policy(of_keras or keras.DTypePolicy(keras.config.floatx()))
@@ -281,7 +279,7 @@ def _dtypes_of(name: Any, subject: str) -> tuple[str | None, str | None]:
     if name in ("mixed_float16", "mixed_bfloat16"):
         return name.removeprefix("mixed_"), "float32"
     if name == "_infer":
-        # What tf_keras has where TensorFlow 2 behaviour is disabled.
+        # The policy of tf_keras while TensorFlow 2 behaviour is disabled.
         return None, None
     if name in REMOVED_POLICIES or name.endswith("_float32_vars"):
         constraint = "not be one that TensorFlow removed"

@@ -11,9 +11,9 @@ from mpls.errors import SavedStateError, error_text
 from mpls.flags import Flag
 from mpls.formats.configs import FIXED_STATE, NEVER, STATE_KEY
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
-from mpls.keras.callers import H5_WRITER, is_asked_by_keras, is_asked_for_file
-from mpls.keras.families import is_own
-from mpls.upstream import loaded_tf_keras
+from mpls.keras.classes import is_own
+from mpls.keras.families import Asker, who_asks
+from mpls.upstream.kerases import loaded_tf_keras
 
 # Raised while a file is loaded that holds the wrapped optimizer's variables by themselves too, as the frameworks write
 # them: there they are read.
@@ -26,17 +26,17 @@ class MarkedConfig(dict[str, Any]):
     """A config that mpls has given to Keras, which may put another optimizer into it."""
 
     def __reduce__(self) -> Any:
-        # Copies and pickles are dicts, which load where mpls is not.
+        # Copies and pickles become plain dicts, which load without mpls.
         return dict, (dict(self),)
 
 
 def for_whom(wrapper: Any, config: dict[str, Any]) -> dict[str, Any]:
     """Return a wrapper's config: for Keras with the mark, into a file with the state too; for users as it is."""
-    for_file = is_asked_for_file()
-    if not for_file and not is_asked_by_keras(wrapper):
+    asker = who_asks(wrapper)
+    if not asker.writes_file and not asker.is_keras:
         return config
     if config.get("dynamic", True) or not reads_as_dynamic(wrapper):
-        return _marked(config, _state(wrapper) if for_file else None)
+        return _marked(config, _state(wrapper, asker) if asker.writes_file else None)
     config = {key: value for key, value in config.items() if key != "dynamic"}
     return _marked({**config, "dynamic_growth_steps": NEVER}, dict(FIXED_STATE))
 
@@ -44,7 +44,7 @@ def for_whom(wrapper: Any, config: dict[str, Any]) -> dict[str, Any]:
 def reads_as_dynamic(wrapper: Any) -> bool:
     """Return whether a fixed scale is written as a dynamic one, for a native class that knows no other."""
     cls = type(wrapper)
-    # Classes of users are loaded by their own code, which knows `dynamic`.
+    # A user's subclass is loaded by its own code, which takes `dynamic`.
     return not cls._native_knows_fixed and is_own(cls)
 
 
@@ -68,14 +68,14 @@ def _marked(config: dict[str, Any], state: Any) -> dict[str, Any]:
     return MarkedConfig({**config, key: {**config[key], STATE_KEY: state}})
 
 
-def _state(wrapper: Any) -> dict[str, Any] | None:
+def _state(wrapper: Any, asker: Asker) -> dict[str, Any] | None:
     loss_scale = wrapper._loss_scale
     if not isinstance(loss_scale, DynamicLossScale):
         return None
     if _is_saved_by_keras(loss_scale):
-        if not is_asked_for_file(H5_WRITER):
+        if not asker.writes_h5:
             return None
-        # The variables in H5 files are found again by nobody but mpls.
+        # Only mpls finds the variables in H5 files again, so the config holds the state too.
         state = wrapper.state_dict()
         return {key: state[key] for key in ("scale", "good_steps")}
     weights = loss_scale._weights_here()
@@ -86,7 +86,7 @@ def _state(wrapper: Any) -> dict[str, Any] | None:
 
 
 def _is_saved_by_keras(loss_scale: Any) -> bool:
-    # Keras 3 has the state among its variables.
+    # Keras 3 saves the state among the optimizer's variables.
     return bool(getattr(loss_scale, "is_saved_by_keras", False))
 
 
@@ -94,7 +94,7 @@ def _values(variables: list[Any]) -> Any:
     if tf.executing_eagerly():
         return [variable.numpy() for variable in variables]
     tf_keras: Any = loaded_tf_keras()
-    # By the session that writes the model's weights into the same file.
+    # Read with the session that also writes the model's weights into the file.
     return tf_keras.backend.batch_get_value(variables)
 
 

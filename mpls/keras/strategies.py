@@ -6,13 +6,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.errors import ReplicaContextError, UnsupportedStrategyError
-from mpls.upstream import is_dtensor_strategy_set
+from mpls.errors import ArgumentValueError, ReplicaContextError, UnsupportedStrategyError, error_text
+from mpls.upstream.tf_keras import is_dtensor_strategy_set
 
 _SUBJECT = "LossScaleOptimizer"
 
-# Those with one replica, or with a copy of each variable for each replica. Elsewhere, tf_keras would have gradients
-# unscaled once for each compute replica where they must be unscaled once for each variable replica.
+# Strategies with one replica, or with a copy of each variable per replica. Under others, tf_keras would unscale
+# gradients once per compute replica instead of once per variable replica.
 _SUPPORTED: tuple[Any, ...] = (
     tf.distribute.MirroredStrategy,
     tf.distribute.MultiWorkerMirroredStrategy,
@@ -22,7 +22,7 @@ _SUPPORTED: tuple[Any, ...] = (
     tf.compat.v1.distribute.experimental.MultiWorkerMirroredStrategy,
 )
 
-# With variables on another device than the replica. Keras 3 works there as long as there is one replica.
+# Variables live on another device than the replica. Keras 3 supports this with one replica.
 _PARAMETERS_ELSEWHERE: tuple[Any, ...] = (
     tf.distribute.ParameterServerStrategy,
     tf.distribute.experimental.CentralStorageStrategy,
@@ -75,3 +75,41 @@ def require_replica_context() -> None:
             f"{_SUBJECT}: apply_gradients() must be called in a replica context; got a cross-replica context. "
             "Call it inside the function that strategy.run(step_fn) runs. See MIGRATION.md#strategies"
         )
+
+
+_Pairs = list[tuple[Any, Any]]
+_METHOD = "_aggregate_gradients"
+
+
+def own_aggregation(wrapper: Any, family: Any) -> Any:
+    """Return the `_aggregate_gradients` of a user's subclass, which `fit` called up to TF 2.3; or None."""
+    own = getattr(type(wrapper), _METHOD, None)
+    is_own = wrapper._shows_loss_scale_object and own is not getattr(family, _METHOD, None)
+    return own if is_own else None
+
+
+def as_pairs(aggregated: Any, pairs: _Pairs, method: str = _METHOD) -> _Pairs:
+    """Return pairs of gradient and variable, of which users' methods returned the gradients alone up to TF 2.3.
+
+    Args:
+        aggregated: what the method returned.
+        pairs: what it was given.
+        method: its name, for the error.
+
+    Raises:
+        ValueError: it has returned gradients, and not as many as it was given.
+    """
+    results = list(aggregated)
+    if all(isinstance(each, tuple | list) and len(each) == 2 for each in results):
+        return results
+    if len(results) != len(pairs):
+        raise ArgumentValueError(
+            error_text(
+                f"LossScaleOptimizer: what {method}() returns",
+                f"be pairs, or the gradients of all {len(pairs)} variables",
+                len(results),
+                "Return list(zip(grads, variables))",
+                "all-reduce",
+            )
+        )
+    return [(grad, variable) for grad, (_, variable) in zip(results, pairs, strict=True)]

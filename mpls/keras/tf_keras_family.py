@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,14 +12,18 @@ import tensorflow as tf
 import tf_keras
 
 from mpls.core.gradients import scale_loss, unscale_gradients
-from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic
+from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic, is_loss_scale, never_skips
 from mpls.core.persistence.object_checkpoints import watch_attached
 from mpls.core.persistence.restoring import Restorable
+from mpls.core.persistence.savers import StepNames, watch_savers
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import in_replica_context
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
-from mpls.upstream import Trackable, graph_key, keras_graph_session, track_in_keras_graph
+from mpls.upstream.optimizers import name_of_legacy
+from mpls.upstream.tensorflow import graph_key, weights_of
+from mpls.upstream.tf_keras import keras_graph_session, track_in_keras_graph
+from mpls.upstream.trackables import Trackable, part_of, parts_of, show_in_place_of, track
 
 
 class _GraphTrackedLossScale(DynamicLossScale):
@@ -30,7 +35,7 @@ class _GraphTrackedLossScale(DynamicLossScale):
         return variable
 
 
-# Programs log it.
+# Programs log the class name.
 _GraphTrackedLossScale.__name__ = DynamicLossScale.__name__
 
 
@@ -46,7 +51,7 @@ class TfKerasMembers(Restorable):
     works_with_parameter_servers = False
 
     if TYPE_CHECKING:
-        # Defined by the public class.
+        # The public class defines these.
         get_unscaled_gradients: Callable[[Iterable[Any]], list[Any]]
         _scale_for: Callable[[Any], Any]
 
@@ -69,22 +74,21 @@ class TfKerasMembers(Restorable):
         return _GraphTrackedLossScale(initial_scale, growth_steps, 2.0)
 
     def _held(self, loss_scale: Any) -> Any:
-        # It may be TensorFlow's own, which does not see to it.
+        # The loss scale may be TensorFlow's own class, which does not check checkpoints.
         watch_attached(self)
-        for variable in getattr(loss_scale, "_weights", {}).values():
+        for variable in weights_of(loss_scale) if is_loss_scale(loss_scale) else ():
             track_in_keras_graph(variable)
         return loss_scale
 
     def _track_inner(self) -> None:
-        # A checkpoint sees the wrapped optimizer, with the loss scale as one of its parts. The attribute is that of
-        # TensorFlow's DelegatingTrackableMixin, a base of the native classes; its own __init__ would track it.
-        vars(self)["_trackable"] = self._optimizer
+        # Checkpoints hold the wrapped optimizer in the wrapper's place, with the loss scale as one of its parts.
+        show_in_place_of(self, self._optimizer)
         if isinstance(self._loss_scale, DynamicLossScale) or self._shows_loss_scale_object:
             self._track_loss_scale()
 
     def _track_loss_scale(self) -> None:
         if isinstance(self._loss_scale, Trackable):
-            self._optimizer._track_trackable(self._loss_scale, "loss_scale", overwrite=True)
+            track(self._optimizer, self._loss_scale, "loss_scale", overwrite=True)
 
     def _create_loss_scale_weights(self) -> None:
         """Create the state of the loss scale with that of the optimizer.
@@ -92,15 +96,15 @@ class TfKerasMembers(Restorable):
         A function that creates variables is traced twice, which with this done before its first call it is not.
         """
         if isinstance(self._loss_scale, DynamicLossScale) and not in_replica_context():
-            # The other one is created with it. Steps come here too: where both are there, nothing is done.
+            # This also creates the counter. Every step calls it; if both variables exist, it does nothing.
             self._loss_scale._created_weight("current_loss_scale")
 
     def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         self._examine_arriving()
         inner = self._optimizer
-        children: dict[str, Any] = inner._trackable_children(*args, **kwargs)
-        # New optimizers find theirs once, which may have been before they were wrapped.
-        loss_scale = inner._lookup_dependency("loss_scale")
+        children: dict[str, Any] = parts_of(inner, *args, **kwargs)
+        # New optimizers cache their children, possibly before they were wrapped.
+        loss_scale = part_of(inner, "loss_scale")
         return children if loss_scale is None else {**children, "loss_scale": loss_scale}
 
     def _session_of_state(self, session: Any) -> Any:
@@ -111,7 +115,7 @@ class TfKerasMembers(Restorable):
     def _set_iterations(self, value: Any) -> None:
         self._optimizer.iterations = value
 
-    # Read by users' code.
+    # Users' code reads these.
 
     @property
     def _loss_has_been_scaled(self) -> bool:
@@ -129,7 +133,7 @@ class TfKerasMembers(Restorable):
         return unscaled
 
     def _unscale_pairs(self, grads_and_vars: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-        # By the public method, which users' subclasses override.
+        # Call the public method, which users' subclasses override.
         grads = self.get_unscaled_gradients([grad for grad, _ in grads_and_vars])
         return [(grad, variable) for grad, (_, variable) in zip(grads, grads_and_vars, strict=True)]
 
@@ -187,3 +191,37 @@ class TfKerasStep:
     def skip(self) -> Any:
         """Advance `iterations`: a skipped step counts, as from TF 2.3 on."""
         return self.optimizer.iterations.assign_add(1, read_value=False) if self.behavior.skipped_steps_count else None
+
+
+def scope_of_weights(wrapper: Any) -> AbstractContextManager[Any]:
+    """Return the name scope in which a wrapped legacy optimizer's variables are to be made.
+
+    They are called as without the wrapper. In a graph, what tf_keras' own wrapper would call them is noted too.
+    """
+    inner = wrapper._optimizer
+    name = name_of_legacy(inner)
+    scope: AbstractContextManager[Any]
+    scope = tf.name_scope(name) if tf.executing_eagerly() else _noted(wrapper, name)
+    return scope
+
+
+@contextmanager
+def _noted(wrapper: Any, name: str) -> Iterator[None]:
+    watch_savers(wrapper)
+    is_fixed = never_skips(wrapper._loss_scale)
+    names = StepNames(has_conditional=not is_fixed)
+    before = _global_variables()
+    scope = name
+    if is_fixed:
+        # The wrapped optimizer enters the scope itself, outside of any conditional, which uses up a unique name.
+        scope = tf.compat.v1.get_default_graph().unique_name(name, mark_as_used=False) + "/"
+    with tf.name_scope(scope) as prefix:
+        yield
+    made = {each.op.name for each in _global_variables()} - {each.op.name for each in before}
+    names.note({own: f"{name}/{own.removeprefix(prefix)}" for own in sorted(made) if own.startswith(prefix)})
+
+
+def _global_variables() -> list[Any]:
+    with tf.init_scope():
+        # A tf.function in eager mode has no v1 variable names to record.
+        return [] if tf.executing_eagerly() else list(tf.compat.v1.global_variables())

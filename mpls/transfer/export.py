@@ -11,6 +11,7 @@ from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.transfer.hosts import ANCHOR, Host, Place, as_numpy, host_of
 from mpls.transfer.scales import scale_of
 from mpls.transfer.settings import settings_of
+from mpls.upstream.optimizers import counter_of
 
 
 def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "optimizer") -> OptimizerRecord:
@@ -81,5 +82,5 @@ def _iterations(host: Host) -> int | None:
     if host.family == "v1":
         # They count in `global_step`, which they do not know; the loader reads Adam's powers.
         return None
-    counter = host.inner._iterations
+    counter = counter_of(host.inner)
     return 0 if counter is None else int(as_numpy(counter))

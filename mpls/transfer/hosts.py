@@ -15,7 +15,19 @@ from mpls.formats import algorithms
 from mpls.formats.families import FAMILY_MODULES
 from mpls.formats.record import Family
 from mpls.transfer import formulas
-from mpls.upstream import keras_family_of, native_keras_wrappers
+from mpls.upstream import table
+from mpls.upstream.kerases import keras_family_of, native_keras_wrappers
+from mpls.upstream.optimizers import (
+    counter_of,
+    create_weights,
+    index_of,
+    is_built,
+    name_of_legacy,
+    powers_of,
+    product_of_nadam,
+    settle_counts,
+    trained_variables,
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +91,11 @@ def describe(place: Place) -> Described:
 
 ANCHOR = "my-checkpoints"
 # Of Keras optimizers: not slots, but variables of theirs all the same.
-_COUNTERS = ("_iterations", "_learning_rate", "_current_learning_rate")
+_COUNTERS = (table.NEW_STEPS.name, table.NEW_RATE.name, "_current_learning_rate")
+
+
+# Lists that are not those of a kind of slot.
+_OTHER_LISTS = (table.OWN_VARIABLES.name, "_self_unconditional_checkpoint_dependencies")
 
 
 class Host:
@@ -110,8 +126,8 @@ class Host:
 
     @property
     def iterations(self) -> Any:
-        """The variable that counts its steps; None where it has none."""
-        return self.inner._iterations
+        """The variable that counts its steps; None where it has none, or has not made it yet."""
+        return counter_of(self.inner)
 
     def is_built(self, variables: Sequence[Any] | None) -> bool:
         """Return whether it has slots for these variables, or, for None, for some."""
@@ -191,14 +207,14 @@ class V1Host(_Slotted):
 
     def _by_variable(self) -> dict[Any, dict[str, Any]]:
         found: dict[Any, dict[str, Any]] = {}
-        for name, slots in self.inner._slots.items():
+        for name, slots in table.V1_SLOTS.needed_of(self.inner).items():
             for key, slot in slots.items():
                 found.setdefault(key, {})[name] = slot
         return found
 
     def others(self) -> dict[str, Any]:
         """Return Adam's beta powers by name, and what else is there."""
-        return {name: variable for (name, _), variable in self.inner._non_slot_dict.items()}
+        return {name: variable for (name, _), variable in powers_of(self.inner).items()}
 
 
 class LegacyHost(_Slotted):
@@ -213,22 +229,24 @@ class LegacyHost(_Slotted):
 
     def build(self, variables: Sequence[Any]) -> None:
         """Create slots of those variables that have none; it goes on knowing the others."""
-        with scope_of(variables), tf.name_scope(self.inner._name):
-            self.optimizer._create_all_weights(list(variables))
+        with scope_of(variables), tf.name_scope(name_of_legacy(self.inner)):
+            create_weights(self.optimizer, list(variables))
 
     def _by_variable(self) -> dict[Any, dict[str, Any]]:
-        found: dict[Any, dict[str, Any]] = self.inner._slots
+        found: dict[Any, dict[str, Any]] = table.LEGACY_SLOTS.needed_of(self.inner)
         return found
 
     def is_built(self, variables: Sequence[Any] | None) -> bool:
         """Return whether each of the variables has slots, if it makes any."""
-        without_slots = self.state == "SGD" and not self.inner._momentum
-        return bool(without_slots and self.inner._hypers_created) or super().is_built(variables)
+        without_slots = self.state == "SGD" and not table.MOMENTUM.of(self.inner, True)
+        return bool(without_slots and table.HAS_HYPERS.of(self.inner)) or super().is_built(variables)
 
     def others(self) -> dict[str, Any]:
         """Return variables that they have made with `add_weight`, as Nadam's cache."""
         slots = {id(slot) for slots in self._by_variable().values() for slot in slots.values()}
-        weights = [each for each in self.inner._weights if id(each) not in slots and each is not self.inner._iterations]
+        counter = counter_of(self.inner)
+        made = table.WEIGHTS.needed_of(self.inner)
+        weights = [each for each in made if id(each) not in slots and each is not counter]
         return {str(each.name).partition(":")[0].rpartition("/")[2]: each for each in weights}
 
 
@@ -238,7 +256,7 @@ class _Listed(Host):
     def is_built(self, variables: Sequence[Any] | None) -> bool:
         # At once for all.
         del variables
-        return bool(getattr(self.inner, "_built", False) or getattr(self.inner, "built", False))
+        return is_built(self.inner)
 
     def _index(self, variable: Any) -> int:
         raise NotImplementedError
@@ -252,7 +270,7 @@ class _Listed(Host):
         count = len(self._own())
         lists = {}
         for name, value in vars(self.inner).items():
-            if name in ("_variables", "_self_unconditional_checkpoint_dependencies") or not isinstance(value, list):
+            if name in _OTHER_LISTS or not isinstance(value, list):
                 continue
             # Where a variable has no slot, there is None, or in Adafactor something of no use.
             own = [each if id(each) in known else None for each in value]
@@ -291,8 +309,8 @@ class _Listed(Host):
         known = {id(each) for each in self.inner.variables}
         attributes = vars(self.inner).items()
         found = {name: each for name, each in attributes if id(each) in known and name not in _COUNTERS}
-        product = vars(self.inner).get("_u_product")
-        return found if product is None else {**found, "_u_product": product}
+        product = product_of_nadam(self.inner)
+        return found if product is None else {**found, table.U_PRODUCT.name: product}
 
     def uncounted(self) -> list[str]:
         counted = {id(slot) for slots in self._lists().values() for slot in slots}
@@ -307,10 +325,10 @@ class NewHost(_Listed):
     family = "new"
 
     def _index(self, variable: Any) -> int:
-        return int(self.inner._index_dict[self.inner._var_key(variable)])
+        return index_of(self.inner, variable)
 
     def _own(self) -> list[Any]:
-        return [None] * len(getattr(self.inner, "_index_dict", ()))
+        return [None] * (len(table.INDEX.needed_of(self.inner)) if is_built(self.inner) else 0)
 
     def _name_from(self, variable: Any, slots: Mapping[str, Any]) -> str | None:
         if variable is not None:
@@ -323,10 +341,7 @@ class NewHost(_Listed):
 
     def settle(self, steps: int) -> None:
         """Set Nadam's count, which is a Python number, and the rate that a schedule has now."""
-        if "_u_product_counter" in vars(self.inner):
-            # Nadam's product is that of the steps before this one.
-            self.inner._u_product_counter = steps + 1
-        self.inner._compute_current_learning_rate()
+        settle_counts(self.inner, steps)
 
 
 class Keras3Host(_Listed):
@@ -335,10 +350,10 @@ class Keras3Host(_Listed):
     family = "keras3"
 
     def _index(self, variable: Any) -> int:
-        return int(self.inner._get_variable_index(variable))
+        return index_of(self.inner, variable)
 
     def _own(self) -> list[Any]:
-        return list(self.inner._trainable_variables)
+        return trained_variables(self.inner)
 
 
 _HOSTS: dict[str, type[Host]] = {"legacy": LegacyHost, "new": NewHost, "keras3": Keras3Host}

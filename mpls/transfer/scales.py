@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mpls.core.loss_scale import is_dynamic, is_fixed
 from mpls.formats.record import LossScaleRecord
 from mpls.formats.validity import check_good_steps, check_scale
 from mpls.transfer.hosts import as_numpy
 from mpls.transfer.slots import Plan
+from mpls.upstream import table
+from mpls.upstream.tensorflow import fixed_value_of
 
 
 @dataclass(frozen=True)
@@ -39,20 +42,20 @@ def scale_of(wrapper: Any) -> Scale | None:
         return _native_of_keras_3(wrapper)
     if isinstance(held, int | float):
         return Scale(LossScaleRecord(dynamic=False, scale=float(held), initial_scale=float(held)))
-    fixed = getattr(held, "_loss_scale_value", None)
-    if fixed is not None:
+    if is_fixed(held):
+        fixed = fixed_value_of(held)
         return Scale(LossScaleRecord(dynamic=False, scale=float(fixed), initial_scale=float(fixed)))
-    # Those of mpls over Keras 3 have the variables by these names, tf_keras' own by the next, the rest by the last.
-    for names in (("scale", "counter"), ("current_loss_scale", "counter"), ("_current_loss_scale", "_num_good_steps")):
+    # Those of mpls over Keras 3 have the variables by these names, tf_keras' own by the next.
+    for names in (("scale", "counter"), ("current_loss_scale", "counter")):
         if all(hasattr(held, name) for name in names):
             scale, good_steps = (getattr(held, name) for name in names)
-            settings = (
-                held.initial_loss_scale,
-                held.growth_steps if hasattr(held, "growth_steps") else held.increment_period,
-                held.multiplier,
-            )
-            return _dynamic(scale, good_steps, *settings)
-    return None
+            break
+    else:
+        if not is_dynamic(held):
+            return None
+        scale, good_steps = table.SCALE.of(held), table.GOOD_STEPS.of(held)
+    growth_steps = held.growth_steps if hasattr(held, "growth_steps") else held.increment_period
+    return _dynamic(scale, good_steps, held.initial_loss_scale, growth_steps, held.multiplier)
 
 
 def _native_of_keras_3(wrapper: Any) -> Scale | None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from mpls.formats.algorithms import expected_slots
 from mpls.transfer.hosts import Host
-from mpls.upstream import loaded_keras, loaded_tf_keras
+from mpls.upstream.kerases import loaded_keras, loaded_tf_keras
+from mpls.upstream.optimizers import learning_rate_of, set_legacy_setting
 
 # Settings that say how to step; all others are names, or belong to one process.
 NAMES = (
@@ -161,21 +162,11 @@ def made(host: Host, plan: Mapping[str, Any]) -> dict[str, Any]:
 
 def set_settings(host: Host, values: Mapping[str, Any]) -> None:
     """Set hyperparameters, as `settable` and `made` return them."""
-    inner = host.inner
     for name, value in values.items():
-        if host.family != "legacy":
-            setattr(inner, name, value)
-        elif name in inner._hyper:
-            inner._set_hyper(name, value)
-            if name == "momentum":
-                inner._momentum = value > 0
-            if name == "decay":
-                # Nadam reads it here.
-                inner._initial_decay = value
-        elif not hasattr(type(inner), name) and hasattr(inner, f"_{name}"):
-            setattr(inner, f"_{name}", value)
+        if host.family == "legacy":
+            set_legacy_setting(host.inner, name, value)
         else:
-            setattr(inner, name, value)
+            setattr(host.inner, name, value)
 
 
 def learning_rate_at(host: Host, iterations: int, values: Mapping[str, Any]) -> float:
@@ -189,7 +180,7 @@ def learning_rate_at(host: Host, iterations: int, values: Mapping[str, Any]) -> 
     inner = host.inner
     rate = values.get("learning_rate")
     if rate is None:
-        rate = inner._hyper["learning_rate"] if host.family == "legacy" else inner._learning_rate
+        rate = learning_rate_of(inner)
     if callable(rate) and not hasattr(rate, "numpy"):
         is_schedule = hasattr(rate, "from_config")
         rate = rate(iterations) if is_schedule else rate()

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, Literal, SupportsFloat
 
 import tensorflow as tf
 
 from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.upstream import (
+from mpls.upstream.rewrite import (
     has_session_without_rewrite,
     is_graph_rewrite_enabled,
     is_mixed_policy_set,
-    native_v1_class,
     set_graph_rewrite_enabled,
 )
+from mpls.upstream.tensorflow import native_v1_class
 from mpls.v1.optimizer import MixedPrecisionLossScaleOptimizer
 
 _SUBJECT = "enable_mixed_precision_graph_rewrite"
@@ -24,14 +23,11 @@ _SUBJECT = "enable_mixed_precision_graph_rewrite"
 # Optimizer class -> (function that wraps it, class of what that function returns).
 _registry: dict[type, tuple[Callable[[Any, Any], Any], Any]] = {}
 
-# Asked about optimizers that are not of the v1 family; imported only then, since it knows the Keras families.
-_KERAS_WRAPPERS = "mpls.keras.graph_rewrite"
-
 
 def register_loss_scale_wrapper(
     optimizer_cls: type, wrapper_fn: Callable[[Any, Any], Any], wrapper_cls: type | None = None
 ) -> None:
-    """Say how `enable_mixed_precision_graph_rewrite` wraps optimizers of a class.
+    """Register how `enable_mixed_precision_graph_rewrite` wraps optimizers of a class.
 
     A registration goes before those that come with mpls; a second one for the same class replaces the first.
 
@@ -141,9 +137,11 @@ def _wrap(opt: Any, loss_scale: Any) -> Any:
             return wrapper_fn(opt, loss_scale)
     if isinstance(opt, tf.compat.v1.train.Optimizer):
         return MixedPrecisionLossScaleOptimizer(opt, loss_scale)
-    keras = import_module(_KERAS_WRAPPERS)
-    if keras.is_wrappable(opt):
-        return keras.wrap(opt, loss_scale)
+    # Imported late: it loads the Keras families.
+    from mpls.keras.graph_rewrite import is_wrappable, wrap
+
+    if is_wrappable(opt):
+        return wrap(opt, loss_scale)
     raise ArgumentValueError(
         error_text(
             f"{_SUBJECT}: opt",
@@ -156,6 +154,8 @@ def _wrap(opt: Any, loss_scale: Any) -> Any:
 
 
 def _refuse_wrapped(opt: Any) -> None:
+    from mpls.keras.graph_rewrite import is_wrapper
+
     native = native_v1_class("MixedPrecisionLossScaleOptimizer")
     known = [
         native,
@@ -163,7 +163,7 @@ def _refuse_wrapped(opt: Any) -> None:
         *(wrapper_cls for _, wrapper_cls in _registry.values()),
     ]
     is_wrapped = isinstance(opt, tuple(cls for cls in known if isinstance(cls, type)))
-    is_wrapped = is_wrapped or import_module(_KERAS_WRAPPERS).is_wrapper(opt)
+    is_wrapped = is_wrapped or is_wrapper(opt)
     if is_wrapped:
         raise ArgumentValueError(
             error_text(

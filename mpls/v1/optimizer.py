@@ -17,6 +17,10 @@ from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.scaling import LossScaling
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, ReplicaContextError, error_text
+from mpls.upstream import table
+from mpls.upstream.optimizers import add_slots, inner_of, uses_locking
+from mpls.upstream.tensorflow import id_of_variable
+from mpls.upstream.trackables import parts_of, track
 from mpls.v1.reference_variables import branches_may_capture
 from mpls.v1.saving import NativeWrapper, Restoring, names_of_powers
 from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
@@ -83,13 +87,13 @@ class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
                     "loss-scale-arguments",
                 )
             )
-        _Optimizer.__init__(self, opt._use_locking, opt.get_name())
+        _Optimizer.__init__(self, uses_locking(opt), opt.get_name())
         self._optimizer = opt
         self._loss_scale = scale
         self._ids_with_slots: list[Any] | None = None
-        self._track_trackable(opt, "base_optimizer")
-        self._track_trackable(scale, "loss_scale")
-        # The loss scale may be TensorFlow's own, which does not see to it.
+        track(self, opt, "base_optimizer")
+        track(self, scale, "loss_scale")
+        # The loss scale may be TensorFlow's own class, which does not check checkpoints.
         watch_attached(self)
         watch_savers(self)
 
@@ -173,7 +177,7 @@ class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
             return train_op
         grads_and_vars = tuple(grads_and_vars)
         if is_sync_replicas(self._optimizer):
-            decide_on_mean = MixedPrecisionLossScaleOptimizer(self._optimizer._opt, self._loss_scale)
+            decide_on_mean = MixedPrecisionLossScaleOptimizer(inner_of(self._optimizer), self._loss_scale)
             return apply_through_sync_replicas(self._optimizer, decide_on_mean, grads_and_vars, global_step, name)
         self._require_gradients(grads_and_vars)
         return self._apply_or_skip(grads_and_vars, global_step, self.get_name() if name is None else name)
@@ -194,7 +198,7 @@ class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
 
     @staticmethod
     def _require_gradients(grads_and_vars: tuple[tuple[Any, Any], ...]) -> None:
-        """Refuse before the loss scale is touched what the wrapped optimizer would refuse after it."""
+        """Refuse, before the loss scale changes, pairs without any gradient, as the wrapped optimizer would."""
         if any(grad is not None for grad, _ in grads_and_vars):
             return
         names = [str(getattr(variable, "name", variable)) for _, variable in grads_and_vars]
@@ -209,20 +213,20 @@ class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
         )
 
     def _prepare_inner_slots(self, variables: list[Any]) -> None:
-        # Asking for hundreds of slots in every step of eager mode would take longer than the rest of it.
-        ids = [id(self._optimizer), *(getattr(variable, "_unique_id", None) for variable in variables)]
+        # Remember the variables: looking up hundreds of slots would dominate an eager step.
+        ids = [id(self._optimizer), *(id_of_variable(variable) for variable in variables)]
         if tf.executing_eagerly() and None not in ids and ids == self._ids_with_slots:
             return
 
         def create() -> None:
             self._create_inner_slots(variables)
-            # Not earlier: all replicas have to come here, or none.
+            # Set this last: either all replicas take this path, or none.
             self._ids_with_slots = ids
 
         call_in_cross_replica_context(create)
 
     def _create_inner_slots(self, variables: list[Any]) -> None:
-        """Create what the wrapped optimizer would otherwise create inside the conditional.
+        """Create the wrapped optimizer's slots outside of the conditional.
 
         There, the names would depend on the control flow around it, and with a skipped first step nothing
         would exist in eager mode.
@@ -230,9 +234,8 @@ class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
         opt = self._optimizer
         with tf.init_scope():
             while isinstance(opt, _Optimizer):
-                opt._create_slots(variables)
-                # Where Horovod-like wrappers and TensorFlow's own keep what they wrap.
-                opt = getattr(opt, "_optimizer", None) or getattr(opt, "_opt", None)
+                add_slots(opt, variables)
+                opt = inner_of(opt)
 
     def get_slot(self, var: Any, name: str) -> Any:
         """Return a slot variable of the wrapped optimizer.
@@ -253,12 +256,12 @@ class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
 
     def variables(self) -> list[Any]:
         """Return the variables of the wrapped optimizer, then those of the loss scale, in the current graph."""
-        weights = self._loss_scale._trackable_children()
+        weights = parts_of(self._loss_scale)
         return [*self._optimizer.variables(), *weights.values()]
 
-    # The rest overrides what the recognition base defines; applying single gradients is the wrapped optimizer's.
+    # Override the remaining methods of the native base class. The wrapped optimizer applies single gradients.
 
-    _scale_loss = staticmethod(_Optimizer._scale_loss)
+    _scale_loss = staticmethod(table.SCALE_LOSS.of(_Optimizer))
 
     def _distributed_apply(self, *_: Any, **__: Any) -> NoReturn:
         raise ReplicaContextError(

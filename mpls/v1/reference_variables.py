@@ -13,7 +13,7 @@ from mpls.core.fast.branches import first_control_flow
 
 @contextmanager
 def branches_may_capture(variables: list[Any]) -> Iterator[None]:
-    """Let the conditional capture reference variables, which only TensorFlow's first control flow can do."""
+    """Build conditionals with control flow v1 if they capture reference variables, which v2 cannot."""
     if not any(map(_is_reference, variables)) or not tf.compat.v1.control_flow_v2_enabled():
         yield
         return

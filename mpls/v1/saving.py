@@ -9,7 +9,9 @@ import tensorflow as tf
 
 from mpls.core.persistence.object_checkpoints import is_bare
 from mpls.core.persistence.restoring import Restorable
-from mpls.upstream import native_v1_class
+from mpls.upstream.optimizers import fill_slot, inner_of, powers_of
+from mpls.upstream.tensorflow import native_v1_class
+from mpls.upstream.trackables import awaited_parts_of, part_of
 
 __all__ = ["NativeWrapper", "Restoring"]
 
@@ -17,8 +19,7 @@ if TYPE_CHECKING:
     from mpls.core.declared import Optimizer as NativeWrapper
     from mpls.core.declared import Trackable as _Base
 else:
-    # A base so that `isinstance` checks in TensorFlow and in users' code hold; every method that it defines is
-    # overridden.
+    # A base class for isinstance checks in TensorFlow and in users' code; all of its methods are overridden.
     NativeWrapper = native_v1_class("MixedPrecisionLossScaleOptimizer") or tf.compat.v1.train.Optimizer
     _Base = object
 
@@ -26,7 +27,7 @@ else:
 _Optimizer: Any = tf.compat.v1.train.Optimizer
 
 
-# A class of its own, so that its methods go before those of the recognition base.
+# A separate class, so that its methods precede those of the native base class.
 class Restoring(Restorable, _Base):
     """Object-based checkpoints: those of the native wrapper, and those of the wrapped optimizer alone."""
 
@@ -34,8 +35,8 @@ class Restoring(Restorable, _Base):
     _optimizer: Any
 
     def __dir__(self) -> list[str]:
-        # Object-based checkpoints ask every object that lists this name for its slots. They belong to
-        # `base_optimizer`, which lists them too; found twice, they would be an error.
+        # Object-based checkpoints ask every object that lists this name for its slots. `base_optimizer` already lists
+        # it; finding the slots twice would be an error.
         return [name for name in super().__dir__() if name != "get_slot_names"]
 
     def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -43,27 +44,27 @@ class Restoring(Restorable, _Base):
         children: dict[str, Any] = super()._trackable_children(*args, **kwargs)
         return children
 
-    # A checkpoint of the wrapped optimizer alone has in the wrapper's place what is the wrapped one's.
+    # A checkpoint of a bare optimizer holds that optimizer's parts where the wrapper is now.
 
     def _lookup_dependency(self, name: str, *args: Any, **kwargs: Any) -> Any:
         found = super()._lookup_dependency(name, *args, **kwargs)
         if found is None and is_bare(self, "base_optimizer"):
-            return self._optimizer._lookup_dependency(name)
+            return part_of(self._optimizer, name)
         return found
 
     @property
     def _deferred_dependencies(self) -> Any:
         if is_bare(self, "base_optimizer"):
-            return self._optimizer._deferred_dependencies
+            return awaited_parts_of(self._optimizer)
         return super()._deferred_dependencies
 
     def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
         self._examine_arriving_slot(slot_variable_position)
-        return self._optimizer._create_or_restore_slot_variable(slot_variable_position, *args, **kwargs)
+        return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)
 
 
 def names_of_powers(optimizer: Any) -> dict[str, str]:
-    """Return the names of the variables of an optimizer that belong to no other, Adam's powers, in the current graph.
+    """Return the names of the non-slot variables of an optimizer, Adam's beta powers, in the current graph.
 
     With each is what follows the scopes in it, without the number that makes it unique: that is what names that others
     give it have in common. Those of optimizers that it wraps are among them. In eager mode there are none.
@@ -73,10 +74,10 @@ def names_of_powers(optimizer: Any) -> dict[str, str]:
         return names
     graph = tf.compat.v1.get_default_graph()
     while isinstance(optimizer, _Optimizer):
-        for variable in optimizer._non_slot_dict.values():
+        for variable in powers_of(optimizer).values():
             for each in getattr(variable, "values", (variable,)):
-                # Variables of eager mode, which functions use too, have none.
+                # Eager variables, which functions may use, have no graph.
                 if getattr(each, "graph", None) is graph:
                     names[each.op.name] = re.sub(r"_\d+$", "", each.op.name.rpartition("/")[2])
-        optimizer = getattr(optimizer, "_optimizer", None) or getattr(optimizer, "_opt", None)
+        optimizer = inner_of(optimizer)
     return names

@@ -13,12 +13,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.upstream.optimizers import set_inner
+
 _SyncReplicas: Any = tf.compat.v1.train.SyncReplicasOptimizer
 
 _TAKE_OPS = {
     "AccumulatorTakeGradient": tf.raw_ops.AccumulatorSetGlobalStep,
     "ResourceAccumulatorTakeGradient": tf.raw_ops.ResourceAccumulatorSetGlobalStep,
-    # A sparse accumulator is stepped by the op of the dense one.
+    # The op for dense accumulators also sets the step of sparse ones.
     "SparseAccumulatorTakeGradient": tf.raw_ops.AccumulatorSetGlobalStep,
 }
 
@@ -45,9 +47,9 @@ def apply_through_sync_replicas(
         in `sync`, where they always are.
     """
     collector = copy.copy(sync)
-    collector._opt = decide_on_mean
+    kept = set_inner(collector, decide_on_mean)
     train_op = collector.apply_gradients(list(grads_and_vars), global_step, name)
-    vars(sync).update({key: value for key, value in vars(collector).items() if key != "_opt"})
+    vars(sync).update({key: value for key, value in vars(collector).items() if key != kept})
     return train_op
 
 

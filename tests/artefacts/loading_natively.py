@@ -2,9 +2,9 @@
 
     python loading_natively.py WHEN FOLDER CONFIGS
 
-WHEN: `without` mpls, which cannot be imported then; mpls.keras imported `before` the frameworks, or `after` them, with
-wrappers made; or `installed`. Files are called `<framework>-<what>.<ending>`. Prints a JSON object: by file or config,
-what came of it.
+WHEN: `without` mpls, which cannot be imported then; mpls.keras `imported`, and no more; imported `before` the
+frameworks, or `after` them, with wrappers made; or `installed`. Files are called `<framework>-<what>.<ending>`. Prints
+a JSON object: by file or config, what came of it.
 """
 
 from __future__ import annotations
@@ -106,12 +106,15 @@ def main() -> None:
         sys.meta_path.insert(0, NoMpls())
     elif WHEN == "installed":
         import_module("mpls").install()
-    if WHEN in ("before", "installed"):
+    if WHEN in ("imported", "before", "installed"):
         import_module("mpls.keras")
         assert "tf_keras" not in sys.modules or WHEN == "installed"
     import keras
     import tf_keras
 
+    if WHEN == "before":
+        # One is enough, for both Kerases.
+        import_module("mpls.keras").LossScaleOptimizer(tf_keras.optimizers.legacy.SGD())
     if WHEN == "after":
         wrapper = import_module("mpls.keras").LossScaleOptimizer
         made = [

@@ -29,6 +29,7 @@ EXCEPTIONS = {
     "TensorArgumentError": (TypeError, ValueError),
     "UnsupportedBackendError": (NotImplementedError, ValueError),
     "UnsupportedGraphError": (RuntimeError,),
+    "UnsupportedReleaseError": (RuntimeError,),
     "UnsupportedStrategyError": (ValueError,),
 }
 

@@ -14,7 +14,7 @@ from parameterized import parameterized
 
 import mpls.keras
 import mpls.v1
-from mpls.upstream import native_tf_keras_wrapper
+from mpls.upstream.tf_keras import native_tf_keras_wrapper
 
 v1 = tf.compat.v1
 NATIVE = v1.mixed_precision
@@ -30,11 +30,11 @@ PAIRS: dict[str, tuple[Any, Any]] = {
     "v1 optimizer": (mpls.v1.MixedPrecisionLossScaleOptimizer, NATIVE.MixedPrecisionLossScaleOptimizer),
     "legacy optimizer": (
         type(mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD())),
-        native_tf_keras_wrapper("LossScaleOptimizer"),
+        native_tf_keras_wrapper(over_new=False),
     ),
     "new optimizer": (
         type(mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD())),
-        native_tf_keras_wrapper("LossScaleOptimizerV3"),
+        native_tf_keras_wrapper(over_new=True),
     ),
     "Keras 3 optimizer": (
         type(mpls.keras.LossScaleOptimizer(keras.optimizers.SGD())),

@@ -25,12 +25,12 @@ from tensorflow.python.checkpoint.checkpoint import TrackableSaver
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls import upstream_saving
 from mpls.core.persistence import object_checkpoints
 from mpls.errors import SavedStateError
 from mpls.experimental import compiling
 from mpls.patches import ABSENT, Layer, WhileNeeded
-from mpls.upstream import compile_hooks
+from mpls.upstream import name_savers
+from mpls.upstream.kerases import compile_hooks
 
 v1 = tf.compat.v1
 
@@ -271,7 +271,7 @@ class LifetimeTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         # What other tests have left behind counts no more, and is not looked through again and again.
-        for needed in (object_checkpoints._watch, compiling._while_needed, *upstream_saving._saver_hooks.values()):
+        for needed in (object_checkpoints._watch, compiling._while_needed, *name_savers._saver_hooks.values()):
             needed.undo()
         gc.collect()
         gc.freeze()

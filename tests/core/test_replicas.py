@@ -18,7 +18,7 @@ import mpls.keras
 import mpls.v1
 from mpls.core import replicas
 from mpls.core.loss_scale import DynamicLossScale
-from mpls.upstream import strategy_needs_no_merge_call
+from mpls.upstream.tensorflow import strategy_needs_no_merge_call
 
 INF, NAN = float("inf"), float("nan")
 BAD_STEPS = [([1.0, 2.0], True), ([1.0, INF], False), ([NAN, 1.0], False), ([INF, -INF], False), ([0.0, 0.0], True)]

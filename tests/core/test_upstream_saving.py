@@ -12,9 +12,9 @@ import tf_keras
 
 import mpls.keras
 import mpls.v1
-from mpls import upstream_saving
 from mpls.errors import MplsWarning
-from mpls.upstream_saving import RestorePlace, place_being_restored
+from mpls.upstream import saving as upstream_saving
+from mpls.upstream.saving import RestorePlace, place_being_restored
 
 v1 = tf.compat.v1
 

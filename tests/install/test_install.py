@@ -20,7 +20,7 @@ from mpls.names import NAMES
 
 # Loaded, so that a test adds no modules of TensorFlow and Keras by itself.
 HOLDERS = (tf.train.experimental, tf.keras.mixed_precision, tf.compat.v1.mixed_precision)
-IMPORTED = ("mpls.contrib", "mpls.experimental.private", "mpls.keras", "mpls.v1")
+IMPORTED = ("mpls.contrib", "mpls.experimental.loss_scales", "mpls.keras", "mpls.v1")
 
 
 def snapshot() -> dict[str, dict[str, int]]:

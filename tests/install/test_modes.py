@@ -12,8 +12,8 @@ import pytest
 from parameterized import parameterized
 
 import mpls
-from mpls.importing.keras2 import VARIABLE
-from mpls.upstream import chosen_keras
+from mpls.upstream.kerases import chosen_keras
+from mpls.upstream.modules import KERAS_VARIABLE as VARIABLE
 from tests.install.test_run import Programs
 
 OF_THIS_PROCESS = chosen_keras()

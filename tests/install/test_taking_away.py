@@ -22,15 +22,15 @@ import mpls
 import mpls.keras
 from mpls.importing.finding import Finder
 from mpls.importing.hooks import Hooks, Namespace
-from mpls.importing.keras2 import VARIABLE
 from mpls.importing.overlays import Overlay
 from mpls.importing.places import hosts
 from mpls.install import Installation
 from mpls.names import NAMES, module_of, namespaces
 from mpls.patches import ABSENT, Layer
-from mpls.upstream import chosen_keras
+from mpls.upstream.kerases import chosen_keras
+from mpls.upstream.modules import KERAS_VARIABLE as VARIABLE
 
-IMPORTED = ("mpls.contrib", "mpls.experimental.private", "mpls.keras", "mpls.v1", "tf_keras", "keras")
+IMPORTED = ("mpls.contrib", "mpls.experimental.loss_scales", "mpls.keras", "mpls.v1", "tf_keras", "keras")
 # Modules of Python, of Keras, and one that TensorFlow wraps, with a name that still works, and with one that does not.
 TAKEN = [
     ("wrapped", lambda: tf.compat.v1.mixed_precision, "DynamicLossScale"),

@@ -19,7 +19,7 @@ from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
-from mpls.keras.families import is_twin
+from mpls.keras.classes import is_twin
 from mpls.keras.legacy import Family
 
 OPTIMIZERS: dict[str, Any] = {

@@ -24,7 +24,7 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 from mpls.experimental import compiling
-from mpls.upstream import compile_hooks
+from mpls.upstream.kerases import compile_hooks
 
 FRAMEWORKS = [("tf_keras", tf_keras), ("keras_3", keras)]
 NATIVE_WRAPPERS = {

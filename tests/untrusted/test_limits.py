@@ -20,7 +20,7 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.keras.files import model_limits
-from mpls.upstream_loading import maker_of_ops, makers_of_networks, repeater_of_tf_keras, variable_class_of_keras
+from mpls.upstream.loading import makers_of_networks, makers_of_ops, repeaters_of_tf_keras, variable_class_of_keras
 from tests.untrusted.models import KINDS, Change, Templates, layer, save
 
 HUGE = 200_000_000
@@ -194,9 +194,9 @@ class LimitsTest(unittest.TestCase):
         self.assertTrue(made)
 
     def _targets(self) -> list[tuple[Any, str]]:
-        repeater = repeater_of_tf_keras()
+        (repeater,) = repeaters_of_tf_keras()
         assert repeater is not None
-        return [(variable_class_of_keras(), "__init__"), maker_of_ops(), repeater, *makers_of_networks()]
+        return [(variable_class_of_keras(), "__init__"), *makers_of_ops(), repeater, *makers_of_networks()]
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from tensorflow.python.training.experimental import mixed_precision_global_state
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.upstream import graph_rewrite_state, restore_graph_rewrite
+from mpls.upstream.rewrite import graph_rewrite_state, restore_graph_rewrite
 from mpls.v1 import graph_rewrite
 
 v1 = tf.compat.v1

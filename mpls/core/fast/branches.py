@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.flags import Flag
-from mpls.upstream import first_control_flow_conditional
+from mpls.upstream.tensorflow import first_control_flow_conditional
 
 _in_first_control_flow = Flag("_in_first_control_flow")
 

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.fast import choices
-from mpls.upstream import kinds_of, quick_call
+from mpls.upstream.tensorflow import kinds_of, quick_call
 
 # Tracing takes as long as dozens of calls without it, so only a third call with the same cache key traces.
 _CALLS_BEFORE = 2

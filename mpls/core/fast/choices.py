@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.upstream import elements_of, is_compiled_by_xla, is_recorded
+from mpls.upstream.tensorflow import eager_tensor_class, elements_of, is_compiled_by_xla, is_recorded
 
 # From this many elements a matrix product saves more time in XLA's programs than it takes longer to compile.
 _WORTH_A_PRODUCT = 2**12
@@ -91,7 +91,7 @@ def runs_in_one_call(tensors: list[Any]) -> bool:
     Args:
         tensors: the arguments.
     """
-    if not tf.executing_eagerly() or not all(isinstance(tensor, tf.__internal__.EagerTensor) for tensor in tensors):
+    if not tf.executing_eagerly() or not all(isinstance(tensor, eager_tensor_class()) for tensor in tensors):
         return False
     if len(tensors) < _MANY and all(elements_of(tensor) < _LARGE for tensor in tensors):
         return False

@@ -18,7 +18,7 @@ from mpls.formats.object_graph import STATE, VALUE, Node, ObjectGraph, Slot
 from mpls.formats.record import Family
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
 from mpls.patches import WhileNeeded
-from mpls.upstream_saving import (
+from mpls.upstream.saving import (
     RestorePlace,
     abandon_restore,
     object_graph_of,

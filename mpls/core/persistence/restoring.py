@@ -19,7 +19,7 @@ from mpls.core.persistence.object_checkpoints import (
 from mpls.errors import ArgumentTypeError
 from mpls.formats.object_graph import LOSS_SCALE, STATE
 from mpls.formats.record import Family
-from mpls.upstream import graph_key
+from mpls.upstream.tensorflow import graph_key
 
 __all__ = ["Restorable"]
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from mpls.core.replicas import in_replica_context
 from mpls.errors import ArgumentTypeError, CallOrderError, ReplicaContextError, SavedStateError, error_text
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
-from mpls.upstream import graph_key
+from mpls.upstream.tensorflow import graph_key
 
 _SUBJECT = "load_state_dict"
 

@@ -18,6 +18,7 @@ from mpls.keras.files.graph_parts import LIMIT, has_too_many_parts
 from mpls.keras.files.op_types import ALLOWED, AT_LOAD, SAVERS, TABLE_FROM_FILE
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes
+from mpls.upstream import table
 
 _IN_FUNCTIONS = ALLOWED | SAVERS | {TABLE_FROM_FILE}
 
@@ -49,15 +50,13 @@ def refuse_graph_ops(path: str) -> None:
 
 
 def _only_graph(path: str) -> Any:
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    name = SAVED_MODEL
+    name, message = SAVED_MODEL, table.SAVED_MODEL.needed()
     content = read_bytes(os.path.join(path, name), path)
     with reading_foreign_bytes(path, name, "be whole"):
         if has_too_many_parts(content):
             raise refused(path, name, f"have at most {LIMIT} parts", "more")
     try:
-        graphs = saved_model_pb2.SavedModel.FromString(content).meta_graphs
+        graphs = message.FromString(content).meta_graphs
     except Exception as error:
         # DecodeError, of a package that is TensorFlow's own dependency.
         raise broken(path, name, "be whole", f"{type(error).__name__}: {error}") from error

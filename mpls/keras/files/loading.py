@@ -23,8 +23,8 @@ from mpls.keras.own_files import reading_all_as_ours
 from mpls.keras.state_in_files import wrapped_optimizer_follows
 from mpls.saved.errors import broken
 from mpls.saved.hdf5 import H5Model
-from mpls.upstream import native_keras_wrappers
-from mpls.upstream_loading import OwnObjects, h5_loader_of_keras, has_class
+from mpls.upstream.kerases import native_keras_wrappers
+from mpls.upstream.loading import OwnObjects, h5_loader_of_keras, has_class
 
 
 def load_model(

@@ -18,11 +18,11 @@ from mpls.patches import Layer, Target, WhileNeeded
 from mpls.saved.archives import KerasArchive
 from mpls.saved.errors import broken
 from mpls.saved.hdf5 import H5Model
-from mpls.upstream_loading import (
-    maker_of_ops,
+from mpls.upstream.loading import (
     makers_of_networks,
+    makers_of_ops,
     number_of_outputs,
-    repeater_of_tf_keras,
+    repeaters_of_tf_keras,
     variable_class_of_keras,
 )
 
@@ -229,10 +229,10 @@ def _targets() -> Iterator[Target]:
     variable = variable_class_of_keras()
     if variable is not None:
         yield variable, "__init__", _noting_variables
-    yield *maker_of_ops(), _noting_ops
-    repeater = repeater_of_tf_keras()
-    if repeater is not None:
-        yield *repeater, _noting_repeats
+    for owner, method in makers_of_ops():
+        yield owner, method, _noting_ops
+    for repeater, name in repeaters_of_tf_keras():
+        yield repeater, name, _noting_repeats
     for module, name in makers_of_networks():
         yield module, name, _noting_attempts
 

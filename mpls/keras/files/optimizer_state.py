@@ -19,7 +19,8 @@ from mpls.keras.files.contents import ModelFile
 from mpls.saved.archives import LEGACY_WEIGHTS
 from mpls.saved.errors import reading_foreign_bytes
 from mpls.transfer.load import load_record
-from mpls.upstream import loaded_tf_keras, replace_optimizer
+from mpls.upstream.kerases import loaded_tf_keras, replace_optimizer
+from mpls.upstream.optimizers import create_weights
 
 
 def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
@@ -121,7 +122,7 @@ def _set_legacy_weights(optimizer: Any, file: ModelFile, variables: list[Any]) -
         weights = [arrays[f"arr_{number}"] for number in range(len(arrays))]
     if not weights:
         return
-    inner._create_all_weights(variables)
+    create_weights(inner, variables)
     wanted, given = ([tuple(each.shape) for each in values] for values in (inner.weights, weights))
     if wanted != given or weights[0].dtype.kind not in "iu" or weights[0] < 0:
         raise SavedStateError(

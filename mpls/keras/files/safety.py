@@ -18,7 +18,7 @@ from mpls.keras.files.allowed_functions import INSTANCE_ATTRIBUTES, RAGGED_CLASS
 from mpls.keras.files.allowed_names import CLASSES, FUNCTIONS, TYPE_SPECS, VALUES
 from mpls.keras.files.contents import ModelFile
 from mpls.keras.files.op_types import ALLOWED as ALLOWED_OPS
-from mpls.upstream_loading import OwnObjects
+from mpls.upstream.loading import OwnObjects
 
 __all__ = ["IsKnown", "refuse_unsafe_configs"]
 

@@ -15,7 +15,7 @@ from mpls.formats.validity import ANCHOR
 from mpls.keras.files.moving import bring_to_disk, move, sync
 from mpls.keras.files.optimizer_state import legacy_weights
 from mpls.saved.archives import LEGACY_WEIGHTS
-from mpls.upstream import compile_settings_kept, loaded_keras, loaded_tf_keras
+from mpls.upstream.kerases import compile_settings_kept, loaded_keras, loaded_tf_keras
 
 
 def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:

@@ -13,7 +13,6 @@ from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
-from mpls.keras.aggregation import as_pairs, own_aggregation
 from mpls.keras.calls import GET_SCALED_LOSS, SCALE_LOSS, ScalingCalls, require_gradients
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.refusals import (
@@ -25,11 +24,12 @@ from mpls.keras.keras3.refusals import (
     require_tensorflow,
 )
 from mpls.keras.keras3.state import Keras3Step, overwrites
-from mpls.keras.strategies import require_replica_context, require_supported_strategy
+from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
+from mpls.upstream.optimizers import trained_variables
 
 
 class Applying:
-    """Methods of both calling styles; `calls.py` tells them apart."""
+    """Methods of both calling styles, which `calls.py` distinguishes."""
 
     _optimizer: Any
     _loss_scale: Any
@@ -37,7 +37,7 @@ class Applying:
     _calls: ScalingCalls
 
     if TYPE_CHECKING:
-        # Defined by the public class or by the family.
+        # The public class or the family defines these.
         built: bool
         iterations: Any
         loss_scale: Any
@@ -63,7 +63,7 @@ class Applying:
         return ops.scale_loss(loss, self._scale_for)
 
     def _unscale(self, grads: list[Any]) -> list[Any]:
-        variables = self._optimizer._trainable_variables
+        variables = trained_variables(self._optimizer)
         if not any(map(overwrites, variables)):
             return ops.unscale(grads, self._loss_scale())
         if len(grads) != len(variables):
@@ -196,7 +196,7 @@ class Applying:
                     "None (NoneType). Call opt.apply(grads, variables), or opt.build(variables) before. "
                     "See MIGRATION.md#keras-3"
                 )
-            trainable_variables = self._optimizer._trainable_variables
+            trainable_variables = trained_variables(self._optimizer)
         variables = list(trainable_variables)
         if len(grads) != len(variables):
             raise ArgumentValueError(
@@ -231,24 +231,24 @@ class Applying:
         scaled_step(pairs, self._loss_scale, Keras3Step(self._optimizer, is_summed, self._behavior, args))
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
-        # What subclasses call that are written for legacy optimizers. The wrapped optimizer sums as it applies.
+        # For subclasses written for legacy optimizers. The wrapped optimizer sums gradients when it applies them.
         return grads_and_vars
 
     def _build_outside(self, variables: list[Any]) -> None:
-        # In no replica and in no function: what is made there would belong to it.
+        # Build outside of replicas and functions, which would own the variables.
         with tf.init_scope():
             self.build(variables)
 
     def _unscale_pairs(self, grads_and_vars: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         unscaled = ops.unscale([grad for grad, _ in grads_and_vars], self._loss_scale())
-        # What comes as the gradient of a float8 layer's own variables is their new value.
+        # The "gradient" of a float8 layer's own variables is their new value: do not unscale it.
         return [
             (grad if overwrites(variable) else result, variable)
             for (grad, variable), result in zip(grads_and_vars, unscaled, strict=True)
         ]
 
     def _begin_step(self, method: str) -> bool:
-        """Return whether gradients are still scaled, after a look at the calls of the step."""
+        """Check the scaling calls of the step, and return whether the gradients are still scaled."""
         is_scaled = self._calls.require_unscaled_once(method)
         refuse_factor(self._optimizer)
         if not self._calls.ever & {SCALE_LOSS, GET_SCALED_LOSS} and self._calls.is_first_warning():

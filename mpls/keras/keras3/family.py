@@ -1,4 +1,4 @@
-"""The class of wrappers over Keras 3 optimizers: how Keras sees it, its state, its files."""
+"""The adapter class for Keras 3 optimizers: how Keras sees a wrapper, its state and its files."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ from mpls.core.persistence.restoring import Restorable
 from mpls.core.releases import ReleaseBehavior, of_block, set_block
 from mpls.errors import ArgumentValueError, error_text
 from mpls.formats.object_graph import STATE_OF_KERAS_3
-from mpls.keras.callers import H5_WEIGHTS_WRITER, is_asked_for_file
-from mpls.keras.families import is_own, public_class
-from mpls.keras.ignored_rules import warn_of_ignored_rule
+from mpls.keras.arguments import warn_of_ignored_rule
+from mpls.keras.classes import is_own, public_class
+from mpls.keras.families import who_asks
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.applying import Applying
-from mpls.keras.keras3.native_files import variables_in_files, without_unknown
 from mpls.keras.keras3.refusals import (
     refuse_factor,
     refuse_factor_of_wrapper,
     require_known_backend,
     require_tensorflow_for,
 )
-from mpls.keras.keras3.state import DynamicState, FixedState
+from mpls.keras.keras3.state import DynamicState, FixedState, variables_in_files, without_unknown
 from mpls.keras.members import CallableList, delegated
 from mpls.keras.state_in_files import wrapped_optimizer_follows
-from mpls.upstream import Trackable, track_list
+from mpls.upstream import table
+from mpls.upstream.optimizers import trained_variables
+from mpls.upstream.tensorflow import fixed_value_of
+from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track, track_list
 
-# A base for recognition: `compile` looks for it before it wraps an optimizer by itself.
+# A base class for isinstance checks only: `compile` wraps an optimizer unless it is one of these.
 _Native: Any = keras.optimizers.LossScaleOptimizer
 
 
 class _Blank(keras.optimizers.Optimizer):
-    """Has what Keras wants every optimizer to have, and goes by the name of the native wrapper."""
+    """Initializes the attributes that Keras expects of every optimizer, under the native wrapper's name."""
 
 
 _Blank.__name__ = "LossScaleOptimizer"
@@ -50,14 +52,14 @@ class Family(Restorable, Applying, _Native):
 
     serialized_name = "LossScaleOptimizer"
     _restored_family = "keras3"
-    # Keras looks classes up by module and name, and imports no package but its own. So files name the native wrapper,
-    # and load as one where mpls is not; where it is, the registered name in them is its own.
+    # Keras looks classes up by module and name, and imports no other packages: files name the native wrapper, and load
+    # as one without mpls.
     native_module = "keras.optimizers"
     _native_knows_fixed = False
     works_with_parameter_servers = True
 
     if TYPE_CHECKING:
-        # Defined by the public class.
+        # The public class defines these.
         dynamic: bool
         _behavior: ReleaseBehavior
         _shows_loss_scale_object: bool
@@ -66,62 +68,62 @@ class Family(Restorable, Applying, _Native):
         require_known_backend()
         refuse_factor(inner_optimizer)
         warn_of_ignored_rule(inner_optimizer)
-        # The constructor of Keras would set hyperparameters, which are those of the wrapped optimizer here.
+        # Skip the constructor of Keras' wrapper: it sets hyperparameters, which belong to the wrapped optimizer here.
         self.__dict__.update(vars(_Blank(learning_rate=0.0, name=name)))
 
     def _make_loss_scale(self, initial_scale: float, growth_steps: int | None) -> LossScale:
         if growth_steps is None:
             return FixedState(initial_scale)
-        # In this order, which is that of the native wrapper and so of files.
+        # Create them in the native wrapper's order: files hold variables by position.
         counter = self.add_variable(shape=(), dtype="int", initializer="zeros", name="step_counter")
         initializer = keras.initializers.Constant(initial_scale)
         scale = self.add_variable(shape=(), dtype="float32", initializer=initializer, name="dynamic_scale")
-        # Past Keras' tracking of attributes, which would save them twice.
+        # Bypass Keras' attribute tracking, which would save them twice.
         self.__dict__.update(step_counter=counter, dynamic_scale=scale)
         return DynamicState(initial_scale, growth_steps, scale, counter)
 
     def _held(self, loss_scale: Any) -> Any:
         if keras.backend.backend() == "tensorflow":
-            # It may be TensorFlow's own, which does not see to it.
+            # The loss scale may be TensorFlow's own class, which does not check checkpoints.
             watch_attached(self)
             return loss_scale
         if isinstance(loss_scale, FixedLossScale) and never_skips(loss_scale):
-            return FixedState(loss_scale._loss_scale_value)
+            return FixedState(fixed_value_of(loss_scale))
         require_tensorflow_for(loss_scale)
         return loss_scale
 
     def _track_inner(self) -> None:
         if keras.backend.backend() != "tensorflow":
             return
-        # Object-based checkpoints: the keys of the native wrapper.
-        self._track_trackable(self._optimizer, "inner_optimizer")
+        # Use the native wrapper's keys in object-based checkpoints.
+        track(self, self._optimizer, "inner_optimizer")
         if isinstance(self._loss_scale, DynamicState):
             for name in ("step_counter", "dynamic_scale"):
-                self._track_trackable(getattr(self, name), name)
+                track(self, getattr(self, name), name)
         elif self._shows_loss_scale_object:
             self._track_loss_scale()
 
     def _track_loss_scale(self) -> None:
         if isinstance(self._loss_scale, Trackable):
-            self._track_trackable(self._loss_scale, "loss_scale", overwrite=True)
+            track(self, self._loss_scale, "loss_scale", overwrite=True)
 
     def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         self._examine_arriving()
         children: dict[str, Any] = super()._trackable_children(*args, **kwargs)
         return children
 
-    # A checkpoint of the wrapped optimizer alone has in the wrapper's place what is the wrapped one's; both have
+    # A checkpoint of a bare optimizer holds that optimizer's attributes where the wrapper is now. Both classes have
     # attributes of the same names.
 
     def _lookup_dependency(self, name: str, *args: Any, **kwargs: Any) -> Any:
         if is_bare(self, "inner_optimizer"):
-            return self._optimizer._lookup_dependency(name)
+            return part_of(self._optimizer, name)
         return super()._lookup_dependency(name, *args, **kwargs)
 
     @property
     def _deferred_dependencies(self) -> Any:
         is_inners = is_bare(self, "inner_optimizer")
-        return self._optimizer._deferred_dependencies if is_inners else super()._deferred_dependencies
+        return awaited_parts_of(self._optimizer) if is_inners else super()._deferred_dependencies
 
     def _require_valid_loss_scale(self, node: SavedObject, growth_steps: int) -> bool:
         require_valid_state(node, growth_steps, STATE_OF_KERAS_3)
@@ -130,16 +132,16 @@ class Family(Restorable, Applying, _Native):
         return node.child("dynamic_scale") is not None
 
     def _set_iterations(self, value: Any) -> None:
-        # Its counter is a variable of its own kind, in the list of variables since the optimizer was made.
+        # Assign: the counter has been in the list of variables since the optimizer was constructed.
         steps = self._optimizer.gradient_accumulation_steps or 1
-        self._optimizer._iterations.assign(keras.ops.convert_to_tensor(value) * steps)
+        table.KERAS_3_STEPS.needed_of(self._optimizer).assign(keras.ops.convert_to_tensor(value) * steps)
 
     def __dir__(self) -> list[str]:
-        # Keras saves what it finds here: the wrapped optimizer by its public name.
+        # Keras saves the attributes listed here: list the wrapped optimizer by its public name only.
         return [name for name in super().__dir__() if name != "_optimizer"]
 
     def __reduce__(self) -> Any:
-        # Keras' own archive, and what it leaves out of one for an optimizer that is not in a model.
+        # Keras' own archive, plus the state that it leaves out for an optimizer without a model.
         _, (archive,) = super().__reduce__()
         state = self.state_dict() if hasattr(self._loss_scale, "load_state_dict") else None
         classes = public_class(type(self)), type(self._loss_scale)
@@ -160,7 +162,7 @@ class Family(Restorable, Applying, _Native):
     def _family_config_of_old(self) -> dict[str, Any]:
         return {"optimizer": keras.saving.serialize_keras_object(self._optimizer)}
 
-    # What is the wrapped optimizer's.
+    # Attributes of the wrapped optimizer.
 
     built = delegated("built", "Whether the variables of the wrapped optimizer have been created.")
     weight_decay = delegated("weight_decay", "The weight decay of the wrapped optimizer, a float, or None.")
@@ -182,22 +184,22 @@ class Family(Restorable, Applying, _Native):
             var_list: the variables that will be optimized.
         """
         inner, variables = self._optimizer, list(var_list)
-        # Keras builds what it has loaded from an H5 file without any, after which it could never train.
+        # Keras builds an optimizer from an H5 file with no variables, after which it could never train.
         if not inner.built and variables:
             with keras.name_scope(inner.name, caller=inner):
                 inner.build(variables)
-        if keras.backend.backend() == "tensorflow" and not self._trainable_variables:
-            # Object-based checkpoints of the native wrapper have them here too. Keras would take them for its own.
-            track_list(self, "_trainable_variables", variables)
+        if keras.backend.backend() == "tensorflow" and not trained_variables(self):
+            # The native wrapper's object-based checkpoints have them too. Keras itself must not track them.
+            track_list(self, table.TRAINABLE.name, variables)
 
     @property
     def variables(self) -> CallableList:
-        """The wrapper's own variables, `step_counter` and `dynamic_scale` the last of them, then the wrapped one's.
+        """The wrapper's own variables, ending with the counter and the scale, then those of the wrapped optimizer.
 
         Called, it returns those of the wrapped optimizer alone, `iterations` the first of them.
         """
         inner = self._optimizer.variables
-        own = variables_in_files(self) if is_asked_for_file(H5_WEIGHTS_WRITER) else self._variables
+        own = variables_in_files(self) if who_asks(self).writes_h5_variables else table.OWN_VARIABLES.of(self, [])
         return CallableList([*own, *inner], inner)
 
     @property
@@ -235,7 +237,7 @@ class Family(Restorable, Applying, _Native):
             variable.assign(value)
 
     def save_own_variables(self, store: Any) -> None:
-        """Write the variables into a `.keras` file, those that the native wrapper has too for a fixed scale; for Keras.
+        """Write the variables into a `.keras` file; for a fixed scale, add the native wrapper's two variables.
 
         Args:
             store: where to, as Keras passes it.
@@ -256,7 +258,7 @@ class Family(Restorable, Applying, _Native):
         for index, variable in enumerate(self._variables):
             variable.assign(store[str(index)])
 
-    # What code calls that knew optimizers of Keras 2 only.
+    # Methods of Keras 2 optimizers, for code written for those.
 
     def _decayed_lr(self, var_dtype: Any) -> Any:
         return keras.ops.cast(self._optimizer.learning_rate, keras.backend.standardize_dtype(var_dtype))
@@ -286,7 +288,7 @@ class Family(Restorable, Applying, _Native):
         return ops.all_finite(list(grads))
 
     def update_step(self, *_: Any, **__: Any) -> Any:
-        """Refuse: applying a single gradient is the wrapped optimizer's."""
+        """Refuse: only the wrapped optimizer applies single gradients."""
         raise RuntimeError("LossScaleOptimizer leaves it to the wrapped optimizer to apply a gradient: call apply().")
 
     _stateful_handle_finite_grads = _stateful_handle_non_finite_grads = update_step
@@ -300,10 +302,10 @@ def _unpickled(
     before = of_block()
     set_block(behavior)
     try:
-        # The archive has the native wrapper's name in the place of those of mpls.
+        # The archive names the native wrapper where the class is one of mpls.
         names = [Family.serialized_name if is_own(each) else each.__name__ for each in classes]
         with keras.saving.custom_object_scope(dict(zip(names, classes, strict=True))):
-            optimizer = _Native._unpickle_model(io.BytesIO(archive))
+            optimizer = table.UNPICKLE.needed_of(_Native)(io.BytesIO(archive))
     finally:
         set_block(before)
     if state is not None:

@@ -1,4 +1,4 @@
-"""The arithmetic of loss scaling in Keras' own ops, for backends other than TensorFlow; the rule is the core's."""
+"""The arithmetic of loss scaling in Keras ops, for backends other than TensorFlow; the update rule is in the core."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mpls.core import finite, gradients
 from mpls.core.rule import ScaleState, UpdateRule, next_state
 from mpls.errors import ArgumentValueError
 from mpls.keras.keras3.state import DynamicState, overwrites
+from mpls.upstream.optimizers import trained_variables
 
 
 def scale_loss(loss: Any, scale_for: Callable[[Any], Any]) -> Any:
@@ -26,7 +27,7 @@ def scale_loss(loss: Any, scale_for: Callable[[Any], Any]) -> Any:
 
 
 def unscale(grads: list[Any], scale: Any) -> list[Any]:
-    """Divide gradients by the loss scale, those of half precision in float32; None stays None."""
+    """Divide gradients by the loss scale; half-precision ones are divided in float32, and None stays None."""
     if keras.backend.backend() == "tensorflow":
         unscaled: list[Any] = gradients.unscale_gradients(grads, scale)
         return unscaled
@@ -62,7 +63,7 @@ def stateless_apply(wrapper: Any, optimizer_variables: Any, grads: Any, values: 
         ValueError: the wrapper is not built, or the numbers of values are not those of the variables.
     """
     grads, values, current = list(grads), list(values), list(optimizer_variables)
-    inner, variables = wrapper.inner_optimizer, wrapper._optimizer._trainable_variables
+    inner, variables = wrapper.inner_optimizer, trained_variables(wrapper._optimizer)
     _require_fitting(wrapper, current, grads, values)
     own = len(current) - len(inner.variables)
     loss_scale = wrapper._loss_scale
@@ -92,13 +93,13 @@ def _skipped(wrapper: Any, inner_values: list[Any]) -> list[Any]:
     """Return the values of the wrapped optimizer's variables after a skipped step."""
     if not wrapper._behavior.skipped_steps_count_in_keras_3:
         return inner_values
-    # The first one is the counter.
+    # Variable 0 is the iteration counter.
     return [inner_values[0] + 1, *inner_values[1:]]
 
 
 def apply(wrapper: Any, grads_and_vars: list[tuple[Any, Any]], is_scaled: bool) -> None:
     """Apply gradients or skip the step, and assign what comes out."""
-    built = wrapper._optimizer._trainable_variables
+    built = trained_variables(wrapper._optimizer)
     given = {id(variable): grad for grad, variable in grads_and_vars}
     state = wrapper.variables
     values, state_values = stateless_apply(
@@ -125,7 +126,7 @@ def _require_fitting(wrapper: Any, current: list[Any], grads: list[Any], values:
             "LossScaleOptimizer: stateless_apply() must be called on an optimizer that is built; got one that is not. "
             "Call opt.build(variables). See MIGRATION.md#keras-3"
         )
-    trainable = len(wrapper._optimizer._trainable_variables)
+    trainable = len(trained_variables(wrapper._optimizer))
     expected = {"optimizer_variables": len(wrapper.variables), "grads": trainable, "trainable_variables": trainable}
     for name, given in zip(expected, (current, grads, values), strict=True):
         if len(given) != expected[name]:

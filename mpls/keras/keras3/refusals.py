@@ -1,4 +1,4 @@
-"""What the family of Keras 3 refuses, before anything changes."""
+"""Checks of the Keras 3 family, made before anything changes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from mpls.errors import (
     UnsupportedGraphError,
     error_text,
 )
-from mpls.upstream import graph_key, unknown_variables
+from mpls.upstream.keras3 import unknown_variables
+from mpls.upstream.tensorflow import graph_key
 
 
 def require_known_backend() -> None:
-    """Refuse backends of Keras on which no test has run."""
+    """Refuse backends of Keras on which mpls is not tested."""
     backend = keras.backend.backend()
     if backend not in ("tensorflow", "jax"):
         raise UnsupportedBackendError(
@@ -28,7 +29,7 @@ def require_known_backend() -> None:
 
 
 def require_tensorflow(method: str) -> None:
-    """Refuse a method that needs gradients of TensorFlow."""
+    """Refuse a method that needs TensorFlow's gradients."""
     backend = keras.backend.backend()
     if backend != "tensorflow":
         raise UnsupportedBackendError(
@@ -47,7 +48,7 @@ def require_stateless_backend() -> None:
 
 
 def refuse_factor(inner_optimizer: Any) -> None:
-    """Refuse an optimizer that divides gradients by a factor of its own: they would be unscaled once more."""
+    """Refuse an optimizer with a `loss_scale_factor`: it would unscale the gradients a second time."""
     factor = inner_optimizer.loss_scale_factor
     if factor is not None:
         raise ArgumentValueError(
@@ -62,7 +63,7 @@ def refuse_factor(inner_optimizer: Any) -> None:
 
 
 def refuse_factor_of_wrapper(_: Any, factor: Any) -> None:
-    """Refuse a factor that is set on a wrapper, which has a scale already."""
+    """Refuse to set `loss_scale_factor` on a wrapper, which has a loss scale already."""
     if factor is not None:
         raise ArgumentValueError(
             error_text(
@@ -76,7 +77,7 @@ def refuse_factor_of_wrapper(_: Any, factor: Any) -> None:
 
 
 def refuse_unknown(inner_optimizer: Any, variables: list[Any]) -> None:
-    """Refuse variables that the optimizer was not built with, as it would itself, but after the scale was updated."""
+    """Refuse variables that the optimizer was not built with, before the loss scale is updated."""
     unknown = [str(variable.name) for variable in unknown_variables(inner_optimizer, variables)]
     if unknown:
         raise ArgumentValueError(

@@ -9,12 +9,14 @@ import keras
 import tensorflow as tf
 
 from mpls.core.dynamic import DynamicLossScale
-from mpls.core.loss_scale import FixedLossScale, LossScale
+from mpls.core.loss_scale import FixedLossScale, LossScale, is_fixed
 from mpls.core.releases import ReleaseBehavior
+from mpls.keras.state_in_files import reads_as_dynamic
+from mpls.upstream import table
 
 
 class FixedState(FixedLossScale):
-    """A fixed loss scale on whatever backend Keras runs."""
+    """A fixed loss scale for every backend of Keras."""
 
     def __init__(self, value: float) -> None:
         LossScale.__init__(self)
@@ -43,7 +45,7 @@ class DynamicState(DynamicLossScale):
     def __call__(self) -> Any:
         """Return the scale as a scalar float32 tensor of the backend."""
         if keras.backend.backend() == "tensorflow":
-            # Keras' own conversion would return the variable.
+            # convert_to_tensor of Keras would return the variable itself.
             return super().__call__()
         return keras.ops.convert_to_tensor(self.scale)
 
@@ -66,7 +68,7 @@ class DynamicState(DynamicLossScale):
         return {"current_loss_scale": self.scale, "good_steps": self.counter}[name].value
 
 
-# Programs log them.
+# Programs log the class names.
 FixedState.__name__ = FixedLossScale.__name__
 DynamicState.__name__ = DynamicLossScale.__name__
 
@@ -87,12 +89,12 @@ class Keras3Step:
     behavior: ReleaseBehavior
     args: tuple[Any, ...] = ()
 
-    # Where a user says that they are summed, nobody knows.
+    # Even if the user says that gradients are summed, they may differ between replicas.
     are_same: ClassVar[bool] = False
 
     @property
     def sums_gradients(self) -> bool:
-        """Whether the wrapped optimizer's sum is more than the gradient of one replica."""
+        """Whether the wrapped optimizer sums different gradients of several replicas."""
         return not self.is_summed
 
     def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
@@ -111,11 +113,11 @@ class Keras3Step:
     def skip(self) -> Any:
         """Do nothing, or advance `iterations`."""
         if self.behavior.skipped_steps_count_in_keras_3:
-            self.optimizer._iterations.assign_add(1)
+            table.KERAS_3_STEPS.needed_of(self.optimizer).assign_add(1)
 
 
 def _on_first_replica(grad: Any) -> Any:
-    """Return a gradient there, and zeros on the other replicas: the sum that is still to come is the gradient."""
+    """Return the gradient on the first replica and zeros on others, so that their sum is the gradient."""
     context = tf.distribute.get_replica_context()
     if grad is None or context.num_replicas_in_sync == 1:
         return grad
@@ -125,5 +127,28 @@ def _on_first_replica(grad: Any) -> Any:
 
 
 def overwrites(variable: Any) -> bool:
-    """Return whether what comes as the gradient of a variable is its new value, as with float8 layers."""
+    """Return whether the gradient of a variable is its new value, as in float8 layers."""
     return bool(getattr(variable, "overwrite_with_gradient", False))
+
+
+_NATIVE = 2
+
+
+def variables_in_files(wrapper: Any) -> list[Any]:
+    """Return the wrapper's own variables for a file; for a fixed scale, with the native wrapper's two."""
+    own = list(table.OWN_VARIABLES.of(wrapper, []))
+    if not is_fixed(wrapper._loss_scale) or not reads_as_dynamic(wrapper):
+        return own
+    with keras.name_scope(wrapper.name):
+        counter = keras.Variable(0, dtype="int32", trainable=False, name="step_counter")
+        scale = keras.Variable(wrapper.initial_scale, dtype="float32", trainable=False, name="dynamic_scale")
+    return [*own, counter, scale]
+
+
+def without_unknown(wrapper: Any, store: Any) -> Any:
+    """Return the variables of a `.keras` file without the native wrapper's two, which a fixed scale lacks."""
+    own, known = len(table.OWN_VARIABLES.of(wrapper, [])), len(wrapper.variables)
+    if not is_fixed(wrapper._loss_scale) or len(store) != known + _NATIVE:
+        return store
+    kept = [index for index in range(known + _NATIVE) if not own <= index < own + _NATIVE]
+    return {str(position): store[str(index)] for position, index in enumerate(kept)}

@@ -21,7 +21,7 @@ from mpls.core.persistence.savers.filling import Entry, Filling, fill
 from mpls.core.persistence.savers.graph_state import GraphState, graph_state_of, loss_scale_variables, note_optimizer
 from mpls.core.persistence.savers.scale_variables import Number, names_of_numbers, numbers_in
 from mpls.core.persistence.savers.variable_keys import find_keys
-from mpls.upstream_saving import hook_savers, object_keys_by_name, saved_also_as
+from mpls.upstream.name_savers import hook_savers, object_keys_by_name, saved_also_as
 
 __all__ = ["watch_savers"]
 

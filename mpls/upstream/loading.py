@@ -1,23 +1,26 @@
-"""The parts of Keras' and tf_keras' loaders that are no public API, each in one function."""
+"""How the loaders of tf_keras and Keras 3 make models."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from mpls.upstream import loaded_keras
+import tensorflow as tf
+
+from mpls.upstream import table
+from mpls.upstream.kerases import loaded_keras
+from mpls.upstream.private import Private
 
 __all__ = [
     "OwnObjects",
     "h5_loader_of_keras",
     "has_class",
-    "maker_of_ops",
     "makers_of_networks",
+    "makers_of_ops",
     "number_of_outputs",
-    "repeater_of_tf_keras",
+    "repeaters_of_tf_keras",
     "variable_class_of_keras",
 ]
 
@@ -45,15 +48,15 @@ class OwnObjects:
 
 def has_class(name: str) -> bool:
     """Return whether tf_keras finds a layer or a metric of its own by a class name of a SavedModel."""
-    layers = import_module("tf_keras.src.layers.serialization")
+    builtin_layer = table.BUILTIN_LAYER.load()
     # Metrics are looked up among all that their package has imported.
-    return layers.get_builtin_layer(name) is not None or name in vars(import_module("tf_keras.src.metrics"))
+    is_layer = builtin_layer is not None and builtin_layer(name) is not None
+    return is_layer or hasattr(table.METRICS.load(), name)
 
 
 def h5_loader_of_keras() -> Any:
     """Return the function of Keras 3 (3.0 to 3.15) that loads a model from an open H5 file, None if it has none."""
-    module = sys.modules.get("keras.src.legacy.saving.legacy_h5_format")
-    return getattr(module, "load_model_from_hdf5", None)
+    return table.H5_LOADER.load() if table.H5_LOADER.owner in sys.modules else None
 
 
 def variable_class_of_keras() -> Any:
@@ -69,30 +72,30 @@ def makers_of_networks() -> list[tuple[ModuleType, str]]:
 
     They try until they succeed: tf_keras, and Keras 3 up to some release, for ever.
     """
-    names = (
-        ("tf_keras.src.utils.tf_utils", "convert_inner_node_data"),
-        ("keras.src.models.functional", "deserialize_node"),
-    )
-    found = [(sys.modules.get(module), name) for module, name in names]
-    return [(module, name) for module, name in found if module is not None and hasattr(module, name)]
+    return [found for row in (table.CONNECT, table.CONNECT_3) for found in _in_loaded_module(row)]
 
 
-def maker_of_ops() -> tuple[type, str]:
+def _in_loaded_module(row: Private) -> list[tuple[ModuleType, str]]:
+    if row.framework not in sys.modules:
+        return []
+    return [] if row.load() is None else [(sys.modules[row.owner], row.name)]
+
+
+def makers_of_ops() -> list[tuple[type, str]]:
     """Return the method of graphs that makes each op, as `(class, name)`; its first argument is the op's type."""
-    return import_module("tensorflow.python.framework.ops").Graph, "_create_op_internal"
+    return [] if table.CREATE_OP.of(tf.Graph) is None else [(tf.Graph, table.CREATE_OP.name)]
 
 
-def repeater_of_tf_keras() -> tuple[ModuleType, str] | None:
+def repeaters_of_tf_keras() -> list[tuple[ModuleType, str]]:
     """Return the function of tf_keras that repeats each slice of a tensor, in a list, as `(module, name)`."""
-    module = sys.modules.get("tf_keras.src.backend")
-    return None if module is None else (module, "repeat_elements")
+    return _in_loaded_module(table.REPEAT)
 
 
 def number_of_outputs(make_op: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> int:
     """Return into how many tensors an op is about to split one, 1 if it is not a split.
 
     Args:
-        make_op: the method that `maker_of_ops` names.
+        make_op: the method that `makers_of_ops` names.
         arguments: what it is called with, with the graph.
         keywords: and by name.
     """

@@ -1,0 +1,30 @@
+"""Loss scales by identifier and by config, as the modules `loss_scale` of TensorFlow and Keras had them.
+
+Import from here what code imports from `tensorflow.python.keras.mixed_precision.experimental.loss_scale`, for example.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpls.core.loss_scale import deserialize, get, serialize
+from mpls.upstream.tensorflow import weights_of
+
+__all__ = [
+    "deserialize",
+    "get",
+    "get_loss_scale_weights",
+    "serialize",
+]
+
+
+def get_loss_scale_weights(loss_scale: Any) -> list[Any]:
+    """Return the variables of a loss scale, as `tensorflow.python.training.experimental.loss_scale` did up to TF 2.3.
+
+    Args:
+        loss_scale: a `LossScale`, of mpls or of TensorFlow.
+
+    Returns:
+        Its variables; for a fixed one there are none.
+    """
+    return weights_of(loss_scale)

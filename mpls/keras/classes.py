@@ -1,0 +1,230 @@
+"""Classes of wrappers: their bases, to which a family adds its own, and their names."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from mpls.core import releases
+from mpls.keras.families import who_asks
+from mpls.upstream.kerases import native_keras_wrappers
+
+
+def class_for(cls: Any, family: Any) -> type:
+    """Return the class for an instance of `cls` that wraps an optimizer of a family.
+
+    It is `cls` itself, which gets the methods of the family of the first optimizer that it wraps: the bases of the
+    family join those of the class, after them, so that `type(optimizer) is cls`. If that was one of another family, it
+    is a subclass that has the bases of this family in their place.
+
+    Args:
+        cls: the class that was called.
+        family: the adapter class.
+    """
+    public = public_class(cls)
+    with _settling:
+        if _FAMILY not in vars(public):
+            _settle(public, family)
+        if vars(public)[_FAMILY] is family:
+            return public
+        twins: dict[Any, type] = vars(public)[_TWINS]
+        if family not in twins:
+            twins[family] = _twin(public, family)
+        return twins[family]
+
+
+def public_class(cls: Any) -> type:
+    """Return the class that users call to create instances of this one: that of mpls, or their own."""
+    return next(base for base in cls.__mro__ if not is_twin(base))
+
+
+def is_twin(cls: type) -> bool:
+    """Return whether a class is a twin: a subclass that replaces another class, with the bases of another family."""
+    return _IS_TWIN in vars(cls)
+
+
+def family_of_class(cls: type) -> Any:
+    """Return the adapter class of a wrapper class; None before its first instance."""
+    return vars(cls).get(_FAMILY)
+
+
+_FAMILY, _TWINS, _IS_TWIN = "_family_of_instances", "_twins", "_is_twin"
+
+
+_settling = threading.Lock()
+
+
+_set_class: Any = vars(object)["__class__"].__set__
+
+
+def set_class(instance: Any, cls: type) -> None:
+    """Change the class of an object."""
+    if type(instance) is not cls:
+        _set_class(instance, cls)
+
+
+def _settle(cls: Any, family: Any) -> None:
+    type.__setattr__(cls, _FAMILY, family)
+    try:
+        # The metaclass computes the method resolution order.
+        cls.__bases__ = (*cls.__bases__, family)
+    except TypeError:
+        type.__delattr__(cls, _FAMILY)
+        raise
+    # Stored on the class, so that twins are freed together with it.
+    type.__setattr__(cls, _TWINS, {})
+
+
+def _twin(cls: Any, family: Any) -> type:
+    names = {"__module__": vars(cls)["__module__"], "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    twin: Any = type(cls)(cls.__name__, (cls,), {**names, _IS_TWIN: True})
+    _settle(twin, family)
+    return twin
+
+
+def is_own(cls: Any) -> bool:
+    """Return whether a class is one of mpls, or a twin of one, and not a user's subclass."""
+    return "_is_experimental" in vars(public_class(cls))
+
+
+class ModuleName(str):
+    """The `__module__` of classes that are defined in a private module and exported by a package.
+
+    Some go by the name of a native one in what Keras writes: it looks for the module that its files and configs name,
+    which must be there where mpls is not.
+
+    Args:
+        shown: the package.
+        home: the module, where `inspect` looks for the source.
+    """
+
+    _home: str
+
+    def __new__(cls, shown: str, home: str) -> ModuleName:
+        """Create the string."""
+        name = super().__new__(cls, shown)
+        name._home = home
+        return name
+
+    def __get__(self, instance: Any, owner: Any) -> str:
+        """Return the name for the caller; Python calls this because the metaclass is not `type`."""
+        asker = who_asks()
+        if asker.is_inspect:
+            return self._home
+        family = family_of_class(owner)
+        return family.native_module if family is not None and asker.is_keras else str(self)
+
+
+def other_name(cls: Any, is_for_keras: bool) -> str | None:
+    """Return the name that a class of mpls shows instead of its Python name; None if it shows that.
+
+    Args:
+        cls: any class of wrappers.
+        is_for_keras: whether Keras asks, which finds by it what files say; others see the name that a release gave it.
+    """
+    if not is_own(cls):
+        return None
+    family = family_of_class(cls)
+    native: str | None = None if family is None else family.serialized_name
+    if is_for_keras:
+        return native
+    is_legacy = family is None or family._restored_family == "legacy"
+    return releases.current().wrapper_name(cls._is_experimental, is_legacy) or native
+
+
+# The descriptor behind `__name__` of every class.
+_NAME: Any = vars(type)["__name__"]
+
+
+_IS_CONSTRUCTED = "_is_being_constructed"
+
+
+def is_being_constructed(wrapper: Any) -> bool:
+    """Return whether the constructor of a wrapper is running."""
+    return _IS_CONSTRUCTED in vars(wrapper)
+
+
+class _ConstructorsSignature:
+    """The signature of a class that tools show: that of its constructor, and not of the `__call__` of its metaclass."""
+
+    def __get__(self, cls: Any, owner: Any) -> inspect.Signature:
+        if cls is None:
+            raise AttributeError("__signature__")
+        signature = inspect.signature(cls.__init__)
+        return signature.replace(parameters=[*signature.parameters.values()][1:])
+
+
+class LossScaleOptimizerMeta(type):
+    """Makes the frameworks' own wrappers instances of `LossScaleOptimizer`.
+
+    Classes have the bases of their instances' family after their own, and show the name that a release gave them, where
+    files need another.
+    """
+
+    def mro(cls) -> list[type]:
+        """Return the method resolution order, with the family's classes last."""
+        own, family = _own_bases(cls), family_of_class(cls)
+        return own if family is None else _merged([own, family.__mro__])
+
+    __signature__ = _ConstructorsSignature()
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Create an instance, and mark it while its constructor runs."""
+        instance: Any = cls.__new__(cls, *args, **kwargs)  # type: ignore[arg-type]
+        if type.__subclasscheck__(cls, type(instance)):
+            vars(instance)[_IS_CONSTRUCTED] = True
+            try:
+                type(instance).__init__(instance, *args, **kwargs)
+            finally:
+                vars(instance).pop(_IS_CONSTRUCTED, None)
+        return instance
+
+    def __dir__(cls) -> list[str]:
+        return [*{name for base in cls.__mro__ for name in vars(base)}]
+
+    def _read_name(cls) -> str:
+        # Users get the name that the release had; Keras gets the name that its loader knows.
+        return other_name(cls, who_asks().is_keras) or str(_NAME.__get__(cls))
+
+    def _write_name(cls, name: str) -> None:
+        _NAME.__set__(cls, name)
+
+    __name__ = property(_read_name, _write_name)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return cls.__subclasscheck__(type(instance))
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        if type.__subclasscheck__(cls, subclass):
+            return True
+        return bool(vars(cls).get("_includes_native")) and issubclass(subclass, native_keras_wrappers())
+
+
+def _own_bases(cls: type) -> list[type]:
+    """Return the method resolution order of a class without the families' classes."""
+    if not isinstance(cls, LossScaleOptimizerMeta):
+        return [*cls.__mro__]
+    named = [base for base in cls.__bases__ if base is not family_of_class(cls)]
+    bases = _merged([*map(_own_bases, named), named])
+    # `super(self.__class__, self)`, in a method of the class that a twin stands for, must continue after that class.
+    return [bases[0], cls, *bases[1:]] if is_twin(cls) else [cls, *bases]
+
+
+def _merged(orders: Sequence[Sequence[type]]) -> list[type]:
+    """Merge method resolution orders as Python does.
+
+    Raises:
+        TypeError: there is none.
+    """
+    left, merged = [[*order] for order in orders if order], []
+    while left:
+        firsts = [order[0] for order in left]
+        first = next((each for each in firsts if not any(each in order[1:] for order in left)), None)
+        if first is None:
+            names = ", ".join(f"{each.__module__}.{each.__qualname__}" for each in firsts)
+            raise TypeError(f"no order of bases keeps that of each class: {names}. Put the mixin before the wrapper")
+        merged.append(first)
+        left = [rest for order in left if (rest := [each for each in order if each is not first])]
+    return merged

@@ -1,0 +1,1 @@
+"""What mpls knows of particular TensorFlow and Keras releases, private attributes among it; nothing else asks."""

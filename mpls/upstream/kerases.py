@@ -1,0 +1,153 @@
+"""What tf_keras and Keras 3 have both: optimizers, wrappers, policies, `compile`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.formats.record import Family
+from mpls.upstream import table
+from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2, is_lazily_loaded
+from mpls.upstream.private import Private
+
+__all__ = [
+    "chosen_keras",
+    "compile_hooks",
+    "compile_settings_kept",
+    "keras_family_of",
+    "loaded_keras",
+    "loaded_tf_keras",
+    "native_keras_wrappers",
+    "native_policies",
+    "replace_optimizer",
+    "tensorflow_keras",
+]
+
+
+def loaded_tf_keras() -> ModuleType | None:
+    """Return tf_keras if the process has loaded it: without it, nothing can be an instance of its classes."""
+    return sys.modules.get("tf_keras")
+
+
+def loaded_keras() -> ModuleType | None:
+    """Return Keras 3 if the process has loaded it."""
+    module = sys.modules.get("keras")
+    return module if module is not None and hasattr(module, "version") else None
+
+
+def tensorflow_keras() -> ModuleType:
+    """Return what `tf.keras` is, tf_keras or Keras 3; it is loaded with TensorFlow, or now."""
+    is_legacy = tf.keras.Model.__module__.partition(".")[0] == "tf_keras"
+    return sys.modules["tf_keras" if is_legacy else "keras"]
+
+
+def chosen_keras() -> int:
+    """Return which Keras `tf.keras` is, 2 or 3, without loading it.
+
+    TensorFlow (2.16 to 2.21) chooses by the environment when `tf.keras` is first used.
+    """
+    loader = vars(tf).get("keras")
+    if loader is not None and is_lazily_loaded(loader) is not True:
+        # Imported by that name, the module is called `tensorflow.keras`.
+        return 2 if loader.Model.__module__.partition(".")[0] == "tf_keras" else 3
+    return 2 if is_keras_2(os.environ.get(KERAS_VARIABLE)) else 3
+
+
+def keras_family_of(optimizer: Any) -> Family | None:
+    """Return the family of an optimizer, `'legacy'`, `'new'` or `'keras3'`, by its bases; None for anything else."""
+    # Without its framework loaded, there can be no instance of a class.
+    tf_keras, keras = loaded_tf_keras(), loaded_keras()
+    if tf_keras is not None and isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer):
+        return "legacy"
+    if tf_keras is not None and isinstance(optimizer, tf_keras.optimizers.Optimizer):
+        return "new"
+    if keras is not None and isinstance(optimizer, keras.optimizers.Optimizer):
+        return "keras3"
+    return None
+
+
+def native_keras_wrappers() -> tuple[type, ...]:
+    """Return the loss-scale wrappers of tf_keras and Keras 3, of those that the process has loaded."""
+    tf_keras, keras = loaded_tf_keras(), loaded_keras()
+    wrappers = []
+    if tf_keras is not None:
+        wrappers.append(tf_keras.mixed_precision.LossScaleOptimizer)
+    if keras is not None:
+        wrappers.append(keras.optimizers.LossScaleOptimizer)
+    return tuple(wrappers)
+
+
+def native_policies() -> tuple[type, ...]:
+    """Return the classes of dtype policies of tf_keras and Keras 3, of those that the process has loaded."""
+    tf_keras, keras = loaded_tf_keras(), loaded_keras()
+    classes = []
+    if tf_keras is not None:
+        classes.append(tf_keras.mixed_precision.Policy)
+    if keras is not None:
+        classes.append(keras.DTypePolicy)
+    return tuple(classes)
+
+
+def compile_hooks() -> list[tuple[type, str]]:
+    """Return the methods in which `compile` wraps optimizers, with their classes, of each Keras that is loaded.
+
+    tf_keras has one for v1 graph mode (Keras 2.4, tf_keras 2.16 to 2.21). In Keras 3 it is `compile` itself.
+    """
+    hooks: list[tuple[type, str]] = []
+    if loaded_tf_keras() is not None:
+        hooks += _hook(table.TF_KERAS_COMPILE) + _hook(table.TF_KERAS_COMPILE_V1)
+    if loaded_keras() is not None:
+        trainer = table.COMPILING.load()
+        hooks += [] if trainer is None else [(trainer, "compile")]
+    return hooks
+
+
+def _hook(method: Private) -> list[tuple[type, str]]:
+    module, _, owner = method.owner.partition(":")
+    found = getattr(import_module(module), owner)
+    return [] if method.of(found) is None else [(found, method.name)]
+
+
+def _compiled(model: Any) -> Any:
+    """Return what a model keeps of the arguments of `compile`; None if it is not compiled, or keeps nothing."""
+    keras = loaded_keras()
+    is_keras_3 = keras is not None and isinstance(model, keras.Model)
+    row = table.KERAS_3_COMPILED if is_keras_3 else table.TF_KERAS_COMPILED
+    # Models get it from `compile`; those of tf_keras' v1 graph mode have none.
+    is_compiled = model.compiled if is_keras_3 else getattr(model, "compiled_loss", None) is not None
+    return row.of(model) if is_compiled else None
+
+
+@contextmanager
+def compile_settings_kept(model: Any) -> Iterator[None]:
+    """Keep what a model was compiled with while it is saved.
+
+    Keras 3 (3.6 to 3.15) takes the optimizer out of it when it writes an H5 file, and so leaves it out of what it saves
+    of the model later.
+    """
+    held = _compiled(model)
+    before = None if held is None else dict(held.config)
+    try:
+        yield
+    finally:
+        if held is not None:
+            held.config = before
+
+
+def replace_optimizer(model: Any, optimizer: Any) -> None:
+    """Put an optimizer in the place of the one that a model was compiled with, also for when it is saved.
+
+    `compile` sets the attribute itself (tf_keras 2.16 to 2.21, Keras 3.6 to 3.15), and writes the config of what it was
+    given.
+    """
+    model.optimizer = optimizer
+    held = _compiled(model)
+    if held is not None:
+        held.config["optimizer"] = optimizer

@@ -1,0 +1,234 @@
+"""Private attributes of optimizers of `tf.compat.v1.train`, tf_keras (legacy and new) and Keras 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.upstream import table
+from mpls.upstream.kerases import keras_family_of, loaded_tf_keras
+from mpls.upstream.private import ABSENT, look_up
+
+__all__ = [
+    "add_slots",
+    "aggregated",
+    "counter_of",
+    "create_weights",
+    "fill_slot",
+    "hyperparameters_of",
+    "index_of",
+    "inner_of",
+    "is_built",
+    "is_marked_as_wrapped",
+    "learning_rate_of",
+    "mark_as_wrapped",
+    "name_of_legacy",
+    "powers_of",
+    "product_of_nadam",
+    "runs_with_dtensor",
+    "set_inner",
+    "set_legacy_setting",
+    "settle_counts",
+    "sums_as_keras_does",
+    "trained_variables",
+    "uses_locking",
+]
+
+# tf_keras and mpls read and set it, on any optimizer that has a wrapper.
+_MARK = "_is_wrapped_by_loss_scale_optimizer"
+# Where optimizers of `tf.compat.v1.train` that wrap others keep them: Horovod's and mpls', and TensorFlow's own.
+_INNER = ("_optimizer", "_opt")
+
+
+def mark_as_wrapped(optimizer: Any) -> None:
+    """Mark an optimizer as wrapped."""
+    setattr(optimizer, _MARK, True)
+
+
+def is_marked_as_wrapped(optimizer: Any) -> bool:
+    """Return whether an optimizer has a wrapper, of mpls or of tf_keras."""
+    return bool(getattr(optimizer, _MARK, False))
+
+
+def fill_slot(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    """Have an optimizer create a slot from a checkpoint, and return it; arguments are TensorFlow's."""
+    family = keras_family_of(optimizer)
+    row = {"legacy": table.LEGACY_SLOT, "new": table.NEW_SLOT}.get(str(family), table.V1_SLOT)
+    create = row.of(optimizer)
+    return None if create is None else create(*args, **kwargs)
+
+
+def uses_locking(optimizer: Any) -> bool:
+    """Return the setting `use_locking` of a v1 optimizer."""
+    return bool(table.USE_LOCKING.of(optimizer, False))
+
+
+def inner_of(optimizer: Any) -> Any:
+    """Return the optimizer that a v1 optimizer wraps, None if it wraps none."""
+    kept = [getattr(optimizer, name, None) for name in _INNER]
+    return next((each for each in kept if isinstance(each, tf.compat.v1.train.Optimizer)), None)
+
+
+def set_inner(sync_replicas: Any, optimizer: Any) -> str:
+    """Have a `SyncReplicasOptimizer` apply gradients by another optimizer; return the attribute that has it.
+
+    Raises:
+        UnsupportedReleaseError: TensorFlow keeps it elsewhere.
+    """
+    table.SYNC_INNER.needed_of(sync_replicas)
+    setattr(sync_replicas, table.SYNC_INNER.name, optimizer)
+    return table.SYNC_INNER.name
+
+
+def add_slots(optimizer: Any, variables: list[Any]) -> None:
+    """Create the slots of a v1 optimizer for variables, where they are missing."""
+    create = table.CREATE_SLOTS.of(optimizer)
+    if create is not None:
+        create(variables)
+
+
+def powers_of(optimizer: Any) -> dict[Any, Any]:
+    """Return the non-slot variables of a v1 optimizer, such as Adam's beta powers, by `(name, graph)`."""
+    found: dict[Any, Any] = table.NON_SLOTS.of(optimizer, {})
+    return found
+
+
+def create_weights(optimizer: Any, variables: list[Any]) -> None:
+    """Create the variables of a legacy optimizer of tf_keras, where they are missing."""
+    create = table.CREATE_WEIGHTS.of(optimizer)
+    if create is not None:
+        create(variables)
+
+
+def aggregated(optimizer: Any, grads_and_vars: Any) -> Any:
+    """Return the gradients that a legacy optimizer of tf_keras has aggregated over replicas.
+
+    Raises:
+        UnsupportedReleaseError: there are replicas, and it has no method for it.
+    """
+    if look_up(optimizer, table.AGGREGATE.name) is ABSENT and not tf.distribute.has_strategy():
+        return grads_and_vars
+    return table.AGGREGATE.needed_of(optimizer)(grads_and_vars)
+
+
+def sums_as_keras_does(optimizer: Any) -> bool:
+    """Return whether a legacy optimizer aggregates by default, after which replicas have the same gradients."""
+    tf_keras: Any = loaded_tf_keras()
+    own, default = (look_up(each, table.AGGREGATE.name) for each in (optimizer, tf_keras.optimizers.legacy.Optimizer))
+    if own is ABSENT or getattr(own, "__func__", None) is not default:
+        return False
+    sum_of_keras = table.SUM_OF_KERAS.load()
+    return sum_of_keras is not None and optimizer.gradient_aggregator is sum_of_keras
+
+
+def hyperparameters_of(optimizer: Any) -> dict[str, Any]:
+    """Return the hyperparameters of a legacy optimizer by name; an empty dict for other optimizers and for None."""
+    if keras_family_of(optimizer) != "legacy":
+        return {}
+    # Past its `__getattribute__`, which looks there itself.
+    found: dict[str, Any] | None = vars(optimizer).get(table.HYPER.name)
+    if found is None:
+        table.HYPER.warn_that_it_is_gone()
+    return found or {}
+
+
+def name_of_legacy(optimizer: Any) -> str:
+    """Return the name scope of a legacy optimizer of tf_keras."""
+    return str(table.LEGACY_NAME.of(optimizer) or type(optimizer).__name__)
+
+
+def runs_with_dtensor(optimizer: Any) -> bool:
+    """Return whether a new optimizer of tf_keras works on DTensors, which are aggregated by themselves."""
+    return bool(table.RUNS_WITH_DTENSOR.of(optimizer) or table.MESH.of(optimizer))
+
+
+def trained_variables(optimizer: Any) -> list[Any]:
+    """Return the variables that a Keras 3 optimizer was built with, in order.
+
+    Raises:
+        UnsupportedReleaseError: Keras keeps them elsewhere.
+    """
+    found: list[Any] = table.TRAINABLE.needed_of(optimizer)
+    return found
+
+
+def counter_of(optimizer: Any) -> Any:
+    """Return the iteration counter of a Keras optimizer; None for a legacy one that has not created it yet.
+
+    Raises:
+        UnsupportedReleaseError: it is kept elsewhere.
+    """
+    return _COUNTERS[str(keras_family_of(optimizer))].needed_of(optimizer)
+
+
+_COUNTERS = {"legacy": table.LEGACY_STEPS, "new": table.NEW_STEPS, "keras3": table.KERAS_3_STEPS}
+
+
+def is_built(optimizer: Any) -> bool:
+    """Return whether a new tf_keras or a Keras 3 optimizer has created its variables."""
+    if keras_family_of(optimizer) == "new":
+        # It is there once the optimizer is built, as by its first step.
+        return int(counter_of(optimizer).numpy()) > 0 or look_up(optimizer, table.INDEX.name) is not ABSENT
+    return bool(optimizer.built)
+
+
+def index_of(optimizer: Any, variable: Any) -> int:
+    """Return the index of a variable in the slot lists of a new tf_keras or a Keras 3 optimizer.
+
+    Raises:
+        KeyError: it was not built with the variable.
+        UnsupportedReleaseError: it does not say.
+    """
+    if keras_family_of(optimizer) == "keras3":
+        return int(table.VARIABLE_INDEX.needed_of(optimizer)(variable))
+    return int(table.INDEX.needed_of(optimizer)[table.VARIABLE_KEY.needed_of(optimizer)(variable)])
+
+
+def settle_counts(optimizer: Any, steps: int) -> None:
+    """Set what a new tf_keras optimizer keeps outside of its variables to the state after a number of steps."""
+    tf_keras: Any = loaded_tf_keras()
+    if isinstance(optimizer, tf_keras.optimizers.Nadam) and table.U_COUNTER.of(optimizer) is not None:
+        # Nadam's product is that of the steps before this one.
+        setattr(optimizer, table.U_COUNTER.name, steps + 1)
+    compute = table.COMPUTE_RATE.of(optimizer)
+    if compute is not None:
+        compute()
+
+
+def product_of_nadam(optimizer: Any) -> Any:
+    """Return the variable in which a new Nadam of tf_keras keeps the product of its momenta; None for any other.
+
+    Raises:
+        UnsupportedReleaseError: it is kept elsewhere.
+    """
+    tf_keras: Any = loaded_tf_keras()
+    is_nadam = tf_keras is not None and isinstance(optimizer, tf_keras.optimizers.Nadam)
+    return table.U_PRODUCT.needed_of(optimizer) if is_nadam and is_built(optimizer) else None
+
+
+def set_legacy_setting(optimizer: Any, name: str, value: Any) -> None:
+    """Set a hyperparameter of a legacy optimizer of tf_keras."""
+    if name in hyperparameters_of(optimizer):
+        setattr(optimizer, name, value)
+        # Its constructor derives these two from the value.
+        if name == "momentum" and table.MOMENTUM.of(optimizer, ABSENT) is not ABSENT:
+            setattr(optimizer, table.MOMENTUM.name, value > 0)
+        if name == "decay" and table.INITIAL_DECAY.of(optimizer, ABSENT) is not ABSENT:
+            setattr(optimizer, table.INITIAL_DECAY.name, value)
+    elif not hasattr(type(optimizer), name) and hasattr(optimizer, f"_{name}"):
+        setattr(optimizer, f"_{name}", value)
+    else:
+        setattr(optimizer, name, value)
+
+
+def learning_rate_of(optimizer: Any) -> Any:
+    """Return the learning rate of a Keras optimizer: a number, a variable or a schedule.
+
+    Raises:
+        UnsupportedReleaseError: it is kept elsewhere.
+    """
+    family = keras_family_of(optimizer)
+    if family == "legacy":
+        return hyperparameters_of(optimizer).get("learning_rate", optimizer.learning_rate)
+    return (table.NEW_RATE if family == "new" else table.KERAS_3_RATE).needed_of(optimizer)

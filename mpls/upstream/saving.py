@@ -1,0 +1,177 @@
+"""How TensorFlow restores object-based checkpoints."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.errors import MplsWarning, advise_user
+from mpls.patches import Layer, Target
+from mpls.upstream import table
+from mpls.upstream.trackables import awaited_parts_of
+
+__all__ = [
+    "RestorePlace",
+    "abandon_restore",
+    "object_graph_of",
+    "place_being_restored",
+    "place_of_slot",
+    "restore_of_attached",
+]
+
+
+@dataclass(frozen=True)
+class RestorePlace:
+    """A place in an object-based checkpoint that TensorFlow is restoring.
+
+    Attributes:
+        path: the checkpoint, as the user named it.
+        graph: the `TrackableObjectGraph` proto in it.
+        node: the index of the object in `graph.nodes`.
+        restore: what TensorFlow has of the restore.
+    """
+
+    path: str
+    graph: Any
+    node: int
+    restore: Any = field(repr=False)
+
+
+_RESTORE_MODULE = "tensorflow.python.checkpoint.restore"
+
+
+_RESTORE_FUNCTION = "_queue_children_for_restoration"
+
+
+# Overridden methods call each other; deeper down the call is not about restoring any more.
+_MOST_FRAMES = 12
+
+
+def place_being_restored(owner: Any) -> RestorePlace | None:
+    """Return the place in a checkpoint from which TensorFlow is restoring an object; None if it is not.
+
+    For `_trackable_children`, `_lookup_dependency` and `_deferred_dependencies` of that object. TensorFlow (2.10 to
+    2.21) calls them from one function while it pairs objects with the checkpoint, before it restores any value, and
+    hands on neither the path nor what else is in the file.
+
+    Where TensorFlow has changed, so that the place cannot be told, one warning says so, and it restores as it does.
+
+    Args:
+        owner: the object whose method asks.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            return None
+        if frame.f_globals.get("__name__") == _RESTORE_MODULE:
+            break
+        frame = frame.f_back
+    else:
+        return None
+    position: Any = frame.f_locals.get("checkpoint_position")
+    if frame.f_code.co_name == _RESTORE_FUNCTION and position is not None:
+        return _place(position) if getattr(position, "trackable", owner) is owner else None
+    # Another function of the module may ask in passing, but only while that one is there to do the work.
+    if frame.f_code.co_name == _RESTORE_FUNCTION or not hasattr(sys.modules[_RESTORE_MODULE], _RESTORE_FUNCTION):
+        _warn_of_change(frame.f_code.co_name)
+    return None
+
+
+_has_warned_of_change: set[bool] = set()
+
+
+def _warn_of_change(what: str) -> None:
+    if _has_warned_of_change:
+        return
+    _has_warned_of_change.add(True)
+    advise_user(
+        f"mpls does not know {_RESTORE_MODULE}.{what} of TensorFlow {tf.__version__}: checkpoints are restored as "
+        "TensorFlow does, and not looked at before. Call `mpls inspect PATH` before, and report it, please. "
+        "See MIGRATION.md#refused-files",
+        MplsWarning,
+    )
+
+
+def place_of_slot(owner: Any, slot_position: Any) -> RestorePlace | None:
+    """Return the place from which an optimizer is being restored, given one of its slots; None if unknown.
+
+    Args:
+        owner: the optimizer.
+        slot_position: what `_create_or_restore_slot_variable` gets.
+    """
+    try:
+        found = slot_position.checkpoint.object_by_proto_id
+        ids = [proto_id for proto_id, trackable in list(found.items()) if trackable is owner]
+        return _place(slot_position.create_child_position(ids[0])) if ids else None
+    except AttributeError as error:
+        _warn_of_change(str(error.name))
+        return None
+
+
+def _place(position: Any) -> RestorePlace | None:
+    try:
+        restore = position.checkpoint
+        return RestorePlace(restore.save_path_string, restore.object_graph_proto, position.proto_id, restore)
+    except AttributeError as error:
+        _warn_of_change(str(error.name))
+        return None
+
+
+def abandon_restore(place: RestorePlace) -> None:
+    """Drop the deferred values of a refused restore: objects that are created later would get them."""
+    for trackable in list(place.restore.all_python_objects):
+        deferred = awaited_parts_of(trackable)
+        for name, positions in list(deferred.items()):
+            deferred[name] = [each for each in positions if each.checkpoint is not place.restore]
+            if not deferred[name]:
+                del deferred[name]
+
+
+def object_graph_of(path: str) -> Any:
+    """Return the `TrackableObjectGraph` proto of a checkpoint; None if it cannot be read, or is not object-based."""
+    graph = table.OBJECT_GRAPH.load()
+    if graph is None:
+        return None
+    try:
+        reader = tf.train.load_checkpoint(path)
+        if not reader.has_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"):
+            return None
+        serialized = reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH")
+    except (tf.errors.OpError, RuntimeError, ValueError):
+        # TensorFlow says so itself, when it restores.
+        return None
+    return graph.FromString(serialized)
+
+
+def restore_of_attached(look: Callable[[str, dict[str, Any]], None]) -> list[Target]:
+    """Return what to patch to look at objects that are attached to a root object, before TensorFlow restores that.
+
+    `tf.train.Checkpoint(root, **attached)`, TensorFlow 2.5 to 2.21, restores the root first, and knows no hook.
+
+    Args:
+        look: gets the path and the attached objects by name; what it raises stops the restore.
+    """
+    saver_class = table.TRACKABLE_SAVER.load()
+    if saver_class is None:
+        return []
+
+    def patched(layer: Layer) -> Any:
+        @functools.wraps(layer.original)
+        def restore(saver: Any, save_path: Any, *args: Any, **kwargs: Any) -> Any:
+            view = table.ATTACHED.of(saver)
+            parts = () if view is None else view.attached_dependencies or ()
+            attached = {each.name: each.ref for each in parts if each.name != "root"}
+            if layer.is_on and attached and save_path is not None:
+                look(os.fspath(save_path), attached)
+            return layer.original(saver, save_path, *args, **kwargs)
+
+        return restore
+
+    return [(saver_class, "restore", patched)]

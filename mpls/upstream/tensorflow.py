@@ -1,0 +1,212 @@
+"""Private parts of TensorFlow: graphs, ops, tensors and loss scales."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.upstream import table
+from mpls.upstream.private import look_up
+
+__all__ = [
+    "captured",
+    "eager_tensor_class",
+    "elements_of",
+    "first_control_flow_conditional",
+    "fixed_value_of",
+    "graph_key",
+    "hidden_from_xla",
+    "id_of_variable",
+    "is_compiled_by_xla",
+    "is_recorded",
+    "key_of_graph",
+    "kinds_of",
+    "native_v1_class",
+    "quick_call",
+    "strategy_needs_no_merge_call",
+    "weights_of",
+]
+
+
+@functools.cache
+def eager_tensor_class() -> Any:
+    """Return the class of tensors in eager mode."""
+    found: Any = table.EAGER_TENSOR.of(look_up(tf, "__internal__"))
+    if found is None:
+        with tf.init_scope():
+            found = type(tf.constant(0))
+    return found
+
+
+def native_v1_class(name: str) -> Any:
+    """Return TensorFlow's own class of a name, as a base class for isinstance checks.
+
+    Every release up to 2.21 still has `tf.compat.v1.mixed_precision`; one that drops it leaves None.
+    """
+    return getattr(getattr(tf.compat.v1, "mixed_precision", None), name, None)
+
+
+def graph_key() -> str | None:
+    """Return the key of the current outermost graph; None in eager mode.
+
+    Seen from inside a `tf.function` or a branch it is the key of the outermost graph, where variables live.
+    """
+    if tf.executing_eagerly():
+        return None
+    with tf.init_scope():
+        if tf.executing_eagerly():
+            return None
+        return key_of_graph(tf.compat.v1.get_default_graph())
+
+
+def key_of_graph(graph: Any) -> str:
+    """Return the key that identifies a v1 graph (TensorFlow 1.9 to 2.21)."""
+    key = table.GRAPH_KEY.of(graph)
+    if key is None:
+        # An id could come again for another graph.
+        key = getattr(graph, "_mpls_key", None) or f"mpls-{next(_keys)}"
+        graph._mpls_key = key
+    return str(key)
+
+
+_keys = itertools.count()
+
+
+def is_compiled_by_xla() -> bool:
+    """Return whether the graph that is being built will be compiled by XLA, or is part of one that will be.
+
+    TensorFlow marks such graphs by their control-flow contexts (TensorFlow 1.14 to 2.21).
+    """
+    if tf.executing_eagerly():
+        return False
+    is_in_context = table.XLA_CONTEXT.load()
+    return is_in_context is None or bool(is_in_context(tf.compat.v1.get_default_graph()))
+
+
+def first_control_flow_conditional(
+    condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], name: str | None
+) -> Any:
+    """Build a conditional with control flow v1, whichever version the process uses (TF 1.14 to 2.21).
+
+    To switch it for a moment would switch it for all threads.
+
+    Args:
+        condition: scalar boolean tensor of a graph.
+        if_true: returns an op, or tensors.
+        if_false: the same.
+        name: name of the conditional; by default that of `tf.cond`.
+
+    Returns:
+        An op that does it, or the tensors.
+    """
+    switch, merge, cond_context = (each.load() for each in (table.SWITCH, table.MERGE, table.COND_CONTEXT))
+    if None in (switch, merge, cond_context):
+        return tf.cond(condition, if_true, if_false, name=name)
+    with tf.name_scope(name or "cond"):
+        # Ops without inputs wait for an identity, which runs in its branch only; the switch itself always does.
+        switched = switch(condition, condition)
+        pivots = [tf.identity(each, name=name) for each, name in zip(switched, ("switch_f", "switch_t"), strict=True)]
+        predicate = tf.identity(condition, name="pred_id")
+        results = []
+        for branch, build in enumerate((if_false, if_true)):
+            context = cond_context(predicate, pivots[branch], branch)
+            context.Enter()
+            try:
+                result, flat = context.BuildCondBranch(build)
+            finally:
+                context.Exit()
+            context.ExitResult(flat)
+            results.append((result, flat))
+            tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.COND_CONTEXT, context)
+        (_, of_false), (result, of_true) = results
+        merged = [merge(list(pair))[0] for pair in zip(of_false, of_true, strict=True)]
+        if isinstance(result, tf.Operation):
+            return tf.group(*merged)
+        return tf.nest.pack_sequence_as(result, merged)
+
+
+def is_recorded() -> bool:
+    """Return whether a gradient tape or a forward accumulator watches the ops of this thread (TF 2.13 to 2.21)."""
+    is_recording = table.IS_RECORDING.load()
+    return is_recording is None or bool(is_recording())
+
+
+def elements_of(tensor: Any) -> int:
+    """Return the number of elements of an eager tensor, without making an object of its shape (TF 2.0 to 2.21)."""
+    try:
+        elements: int = tensor._num_elements()
+    except AttributeError:
+        # Asked in each step, so not looked up before.
+        table.ELEMENTS.warn_that_it_is_gone()
+        elements = tensor.shape.num_elements()
+    return elements
+
+
+def kinds_of(tensors: list[Any], varying: Sequence[int] = ()) -> tuple[tuple[int, tuple[int, ...] | None], ...]:
+    """Return a cache key for functions of eager tensors: their dtypes and shapes.
+
+    The public attributes make objects of them, which takes longer than an op on the tensor (TF 2.0 to 2.21).
+
+    Args:
+        tensors: the tensors.
+        varying: places of tensors whose shapes do not matter.
+    """
+    try:
+        kinds: list[Any] = [(tensor._datatype_enum(), tensor._shape_tuple()) for tensor in tensors]
+    except AttributeError as error:
+        (table.DATATYPE if error.name == table.DATATYPE.name else table.SHAPE).warn_that_it_is_gone()
+        kinds = [(tensor.dtype.as_datatype_enum, tuple(tensor.shape)) for tensor in tensors]
+    for place in varying:
+        kinds[place] = kinds[place][0], None
+    return tuple(kinds)
+
+
+def quick_call(function: Any) -> Callable[[list[Any]], list[Any]]:
+    """Return a fast call of a concrete function with eager tensors, without support for tapes and names."""
+    outputs = [tensor.dtype for tensor in function.outputs]
+    return lambda tensors: list(tf.raw_ops.PartitionedCall(args=tensors, Tout=outputs, f=function))
+
+
+def captured(tensors: list[Any]) -> list[Any]:
+    """Capture tensors in the graph that is being built, if it belongs to a function or a branch."""
+    graph = tf.compat.v1.get_default_graph()
+    return [graph.capture(tensor) for tensor in tensors] if hasattr(graph, "capture") else list(tensors)
+
+
+def hidden_from_xla(tensor: Any) -> Any:
+    """Return a tensor behind an XLA optimization barrier, for graphs that XLA compiles (TF 2.12 to 2.21)."""
+    barrier = table.BARRIER.load()
+    return tensor if barrier is None else barrier([tensor])[0]
+
+
+def strategy_needs_no_merge_call() -> bool:
+    """Return whether the current strategy aggregates in replica context and forbids `merge_call`.
+
+    TensorFlow 2.5 introduced it for XLA-compiled replica functions on GPUs.
+    """
+    needs_none = table.NO_MERGE_CALL.of(look_up(look_up(tf, "__internal__"), "distribute"))
+    return needs_none is not None and bool(needs_none())
+
+
+def fixed_value_of(loss_scale: Any) -> Any:
+    """Return the value of a fixed loss scale, of mpls or of TensorFlow itself."""
+    value = table.FIXED_VALUE.of(loss_scale)
+    return loss_scale.get_config()["loss_scale_value"] if value is None else value
+
+
+def weights_of(loss_scale: Any) -> list[Any]:
+    """Return the variables of a loss scale, of mpls or of TensorFlow itself."""
+    return list(table.SCALE_WEIGHTS.of(loss_scale, {}).values())
+
+
+def id_of_variable(variable: Any) -> Any:
+    """Return the unique id of a variable in eager mode; None if it has none."""
+    is_plain = isinstance(variable, tf.Variable) and not isinstance(variable, tf.distribute.DistributedValues)
+    if is_plain and hasattr(variable, "handle"):
+        return table.VARIABLE_ID.of(variable)
+    # Copies on several devices, and reference variables, need not have it.
+    return getattr(variable, table.VARIABLE_ID.name, None)

@@ -1,0 +1,121 @@
+"""What is imported by a name in a string is in the contract on imports too, and who looks at the stack is known."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from mpls.names import NAMES
+
+from .source_tree import called, is_docstring, modules, parsed
+
+IMPORTERS = {"import_module", "_import_module", "__import__", "find_spec", "run_module", "run_path", "when_loaded"}
+FRAMEWORKS = ("tensorflow", "tf_keras", "keras")
+# Modules that import by a name that is no constant, or a framework by its name, and why no statement serves.
+BY_NAME = {
+    "mpls": "its parts, on first access: import mpls loads no TensorFlow",
+    "mpls.cli.running": "the program, where it is a module",
+    "mpls.children": "modules of multiprocessing and joblib, when the program loads them",
+    "mpls.children.site.arriving": "mpls itself, in a process that has not found it yet",
+    "mpls.children.site.sitecustomize": "the module that it stands before",
+    "mpls.hints.keras": "tf_keras, to look for what Keras 3 lacks, after an error",
+    "mpls.importing.finding": "the modules that programs import",
+    "mpls.importing.hooks": "the modules that programs import, and the rows of mpls.names",
+    "mpls.importing.keras2": "the modules of tf_keras, for a program that imports keras",
+    "mpls.importing.legacy_optimizers": "the modules of tf_keras, for a program that imports it",
+    "mpls.importing.tf1": "the modules of TensorFlow, for a program that imports it",
+    "mpls.keras.files.loading": "the framework that wrote a file",
+    "mpls.keras.files.optimizer_state": "tf_keras, which wrote the file",
+    "mpls.keras.own_files": "the Kerases, when the program loads them",
+    "mpls.modes": "whether a Keras is installed",
+    "mpls.run": "the program",
+    "mpls.saved.h5_content": "h5py, which TensorFlow brings",
+    "mpls.upstream.kerases": "the private modules in its table",
+    "mpls.upstream.private": "the private modules in its table",
+}
+# Modules that look at the stack, or at frames, and what for.
+LOOK_AT_FRAMES = {
+    "mpls.children": "whether the fork server asks, which has no main module",
+    "mpls.errors": "the line of the user that a warning is for",
+    "mpls.hints.mentions": "what runs when an error is shown",
+    "mpls.importing.probes": "whether a program reads a name, or a framework",
+    "mpls.importing.redirecting": "whether a program imports, or an installed package",
+    "mpls.keras.families": "whether Keras asks, or a user",
+    "mpls.upstream.saving": "from which checkpoint TensorFlow restores an object",
+}
+
+
+def imports_by_name(tree: ast.Module) -> Iterator[str]:
+    """Yield what a module imports by a name in a string."""
+    for node in ast.walk(tree):
+        name = called(node).rpartition(".")[2]
+        if name in IMPORTERS and isinstance(node, ast.Call) and node.args:
+            yield ast.unparse(node.args[0])
+
+
+def names_own_modules(tree: ast.Module) -> Iterator[str]:
+    """Yield the strings in which a module names another of mpls."""
+    known = set(modules())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not is_docstring(node):
+            yield from {node.value} & known - {"mpls"}
+
+
+def looks_at_frames(tree: ast.Module) -> bool:
+    return any(
+        re.search(r"(_getframe|currentframe|_current_frames|inspect\.stack|f_back)$", ast.unparse(node))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+    )
+
+
+def test_who_imports_by_name_is_known() -> None:
+    found = {name: names for name, tree in modules().items() if (names := list(imports_by_name(tree)))}
+    assert {name: names for name, names in found.items() if name not in BY_NAME} == {}
+    assert set(BY_NAME) - set(found) == set(), "an exception that nobody needs"
+
+
+def test_no_module_of_mpls_is_imported_by_name() -> None:
+    """Where one is, the contract on imports does not see it."""
+    found = {(name, each) for name, tree in modules().items() for each in names_own_modules(tree)}
+    allowed = {
+        # The face: convert_state.
+        ("mpls", "mpls.transfer.convert"),
+        # In a process that has not found mpls yet.
+        ("mpls.children.site.arriving", "mpls.children"),
+    }
+    # They ask whether a program has loaded them, in sys.modules.
+    allowed |= {("mpls.install", "mpls.keras.own_files"), ("mpls.install", "mpls.experimental.compiling")}
+    # Rows of the table, of which the next test knows all; and whose frames do not count as a reader's.
+    allowed |= {("mpls.names", "mpls.experimental.loss_scales"), ("mpls.names", "mpls.experimental.policy")}
+    allowed |= {("mpls.importing.probes", "mpls.importing")}
+    faces = {"mpls.keras", "mpls.experimental", "mpls.contrib", "mpls.v1"}
+    # What classes are called, and names in tables: not imported.
+    called_so = {(name, each) for name, each in found if each in faces}
+    assert found - called_so == allowed
+
+
+def test_old_names_lead_to_public_packages_only() -> None:
+    """mpls.importing imports them by the names in the table."""
+    homes = {name.target.partition(":")[0] for name in NAMES if name.target}
+    public = {"mpls.v1", "mpls.keras", "mpls.experimental", "mpls.contrib"}
+    within = {"mpls.experimental.loss_scales", "mpls.experimental.policy"}
+    # Which TensorFlow has to this day.
+    assert homes == public | within | {"tensorflow.__internal__.train"}
+
+
+def test_who_looks_at_the_stack_is_known() -> None:
+    assert {name for name, tree in modules().items() if looks_at_frames(tree)} == set(LOOK_AT_FRAMES)
+
+
+@pytest.mark.parametrize("line", ["import_module('keras.layers')", "importlib.import_module(name)", "__import__(name)"])
+def test_an_import_by_name_is_seen(line: str) -> None:
+    assert len(list(imports_by_name(parsed(line)))) == 1
+
+
+@pytest.mark.parametrize("line", ["sys._getframe(1)", "inspect.stack()", "inspect.currentframe()", "frame.f_back"])
+def test_a_look_at_the_stack_is_seen(line: str) -> None:
+    assert looks_at_frames(parsed(line))
