@@ -9,7 +9,7 @@ FAMILIES = ("v1", "legacy", "new", "keras3")
 VARIABLES = (1, 10, 100, 300, 1000)
 ELEMENTS = (100, 10_000, 1_000_000, 10_000_000)
 DTYPES = ("float32", "float16", "bfloat16")
-# What a machine with 16 GB holds of variables, slots, coefficients and gradients, for three candidates.
+# A machine with 16 GB holds variables, slots, coefficients and gradients of so many, for three candidates.
 MOST_ELEMENTS = 100_000_000
 
 

@@ -63,7 +63,7 @@ def _mpls_decision(grad: Any, loss_scale: Any, optimizer: _Counter) -> None:
 
 
 def _decision(decide: Callable[[Any, Any, _Counter], None], loss_scale: Any) -> Callable[[], Any]:
-    """Return a step without gradients to speak of: what is left is the update of the scale and the conditional."""
+    """Return a step with one scalar gradient: it is nearly all update of the scale and conditional."""
     grad, optimizer = tf.Variable(1.0), _Counter()
     return tf.function(lambda: decide(grad.read_value(), loss_scale, optimizer), autograph=False)
 

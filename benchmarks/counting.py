@@ -1,4 +1,4 @@
-"""What is counted rather than timed, each candidate in a process of its own.
+"""Counts ops, retraces, host reads and memory, of each candidate in a process of its own.
 
 `python -m benchmarks.counting CELL-AS-JSON CANDIDATE` prints one JSON object.
 """
@@ -31,7 +31,7 @@ def count(cell: Cell, candidate: str) -> dict[str, Any]:
         `ops`: nodes of the graph and of all functions in it, or None in eager mode;
         `retraces`: how often the function was traced again after the first step, or None;
         `host_reads`: how often a step waited for a value on the Python side, in eager mode, or ops that call Python;
-        `peak_bytes`: by how much the peak of the resident memory, in later steps, is above what is held between them.
+        `peak_bytes`: the peak of the resident memory in later steps, above what is resident between them.
     """
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.counting", json.dumps(dataclasses.asdict(cell)), candidate],
@@ -52,7 +52,7 @@ def _main(arguments: list[str]) -> None:
 
     from benchmarks.steps import Training
 
-    # What is loaded at first use counts for nobody.
+    # Load what TensorFlow loads at first use, so that it counts for no candidate.
     tf.function(lambda: tf.constant(1.0) + 1.0)()
     start = time.perf_counter()
     training = Training(cell, candidate)
@@ -63,7 +63,7 @@ def _main(arguments: list[str]) -> None:
     training.step()
     reads.stop()
     result: dict[str, Any] = {"first_step_seconds": first, "ops": None, "retraces": None, "host_reads": reads.count}
-    # What is made once, a while after the first step, is not what steps need.
+    # Let allocations that happen once, some steps after the first, happen before the peak is measured.
     for _ in range(_STEPS):
         training.step()
     held = reset_peak()

@@ -14,7 +14,7 @@ from mpls.upstream.tensorflow import captured
 
 v1 = tf.compat.v1
 
-# Elements that take longer to read than to start an operation.
+# From this many elements, reading a tensor takes longer than starting an op.
 _LARGE = 2**17
 
 
@@ -73,7 +73,7 @@ class Floor:
         values = multiplied(stacks.tensors)
 
         def apply_unpacked() -> Any:
-            # All of them of the branch's graph, as Keras requires of what it sums.
+            # All gradients are captured: Keras sums only tensors of one graph.
             return group(apply(unscaled(stacks.unstacked(captured(values)))))
 
         return one_of(self._are_fine(values), apply_unpacked, lambda: None)

@@ -66,7 +66,7 @@ class Training:
                 stack.enter_context(self.graph.as_default())
             self._strategy = two_replicas() if cell.replicas > 1 else None
             if self._strategy is not None:
-                # It creates the variables of the graph that is the default one here.
+                # The strategy creates variables in the graph that is the default one here.
                 stack.enter_context(self._strategy.scope())
             self._create()
             build(cell.family, self.optimizer, self.variables)
@@ -104,7 +104,7 @@ class Training:
         for variable, (weights, rows) in zip(self.variables, self._inputs, strict=True):
             value = variable.value if self.cell.family == "keras3" else variable
             read = value if rows is None else tf.gather(value, rows)
-            # Graph optimizers know no arithmetic of ReLU: they cannot cancel the scale against its reciprocal.
+            # Graph optimizers do not simplify ReLU, and so cannot cancel the scale against its reciprocal.
             terms.append(tf.reduce_sum(tf.cast(tf.nn.relu(read * weights), tf.float32)))
         return tf.add_n(terms)
 
@@ -148,7 +148,7 @@ class Training:
             return
         for variable in [*self.variables, *(weights for weights, _ in self._inputs), *self.slots()]:
             if variable is None:
-                # Steps that were never run have no slots.
+                # A step that has never run has no slots.
                 continue
             held = variable.value if isinstance(variable, keras.Variable) else variable
             for each in getattr(held, "values", [held]):
@@ -157,7 +157,7 @@ class Training:
 
 def two_replicas() -> Any:
     """Return a strategy of two replicas, on two logical processors."""
-    # The collective ops of one strategy are not to meet those of another, which sums other shapes.
+    # Collective ops of two strategies must not share keys: they sum tensors of other shapes.
     tf.distribute.MirroredStrategy._collective_key_base += 10_000
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
@@ -207,7 +207,7 @@ def build(family: str, optimizer: Any, variables: list[Any]) -> None:
     elif family != "v1":
         inner.build(variables)
     elif inner is not optimizer:
-        # In a branch, TensorFlow would not find them.
+        # TensorFlow would not find slots that are created in a branch.
         inner._create_slots(variables)
 
 

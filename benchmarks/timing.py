@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-# Long enough for the clock, short enough for the noise of the machine to hit all candidates alike.
+# Long enough for the clock; short enough for other work on the machine to slow down all candidates alike.
 _SAMPLE_SECONDS = 0.004
 _WARM_UP_CALLS = 5
 
@@ -103,7 +103,7 @@ def measure(
 def pooled(samples: Sequence[Samples]) -> Samples:
     """Return as one what was measured of the same candidates, built anew each time.
 
-    Where its memory happens to lie makes as much of a difference as there is between candidates.
+    Where its memory lies makes a build differ as much from the next as candidates differ.
     """
     clocks = []
     for clock in ("seconds", "cpu_seconds"):
