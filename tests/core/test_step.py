@@ -177,9 +177,9 @@ class GraphTest(unittest.TestCase):
         op = scaled_step([(tf.constant(1.0), tf.Variable(1.0))], scale, notes)
         self.assertEqual(sorted(notes.calls), ["apply", "skip"])
         session = self.session()
-        for answer, counts in ((True, (1, 0, 1)), (False, (1, 1, 2)), (True, (2, 1, 3))):
+        for updates, answer in enumerate((True, False, True), 1):
             session.run(op, {flag: answer})
-            self.assertEqual(tuple(session.run([notes.applied, notes.skipped, scale.updates])), counts)
+            self.assertEqual(session.run(scale.updates), updates)
 
     def test_a_loss_scale_of_tensorflow_itself(self) -> None:
         grad, variable, notes = v1.placeholder(tf.float32, []), tf.Variable(1.0), Notes()
