@@ -110,13 +110,26 @@ def _measured(cell: Cell, seconds: float, turn: int) -> Samples:
     return samples
 
 
-def _models(families: list[str], seconds: float) -> Iterator[Row]:
-    print("\nTraining steps of small models:")
+def _models(families: list[str], seconds: float, builds: int) -> Iterator[Row]:
+    print(
+        "\nTraining steps of models, in time of all processors together, which other work on the machine disturbs less:"
+    )
     _print_line(report.HEADER)
     for family in families:
-        for name in MODELS:
-            steps = {each: ModelStep(name, family, each).step for each in candidates_of(Cell(family, "function", 1, 1))}
-            yield _step_row(f"{family}/function/{name}", measure(steps, 4 * seconds))
+        for mode, name in _MODEL_STEPS:
+            each_time = []
+            for turn in range(builds):
+                candidates = candidates_of(Cell(family, mode, 1, 1))
+                first = turn % len(candidates)
+                order = candidates[first:] + candidates[:first]
+                steps = {each: ModelStep(name, family, each, mode).step for each in order}
+                each_time.append(measure(steps, 4 * seconds / builds))
+                tf.keras.backend.clear_session()
+            yield _step_row(f"{family}/{mode}/{name}", Samples(pooled(each_time).cpu_seconds))
+
+
+# Small steps first, where loss scaling weighs most.
+_MODEL_STEPS = (("eager", "controller"), ("function", "deep perceptron"), *(("function", name) for name in MODELS))
 
 
 def _ablation(cells: dict[ModelCell, list[str]], seconds: float, builds: int) -> Iterator[Row]:
@@ -169,7 +182,7 @@ def _parts(options: argparse.Namespace, threads: int) -> dict[str, Callable[[], 
     parts: dict[str, Callable[[], Iterator[Row]]] = {
         "costs": lambda: _costs(options.kind, seconds, builds, threads),
         "steps": lambda: _steps(cells, seconds, builds),
-        "models": lambda: _models(families, seconds),
+        "models": lambda: _models(families, seconds, builds),
         "counts": lambda: _counts(to_count, builds),
     }
     return {name: parts[name] for name in PARTS if name in options.parts} if cells or to_count else {}
