@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.resources
 import inspect
-import pathlib
 import pkgutil
 import types
 import unittest
@@ -136,7 +135,3 @@ class ShippedTest(unittest.TestCase):
 
     def test_types_are_shipped(self) -> None:
         self.assertTrue((importlib.resources.files("mpls") / "py.typed").is_file())
-
-    def test_version_is_that_of_the_project_file(self) -> None:
-        project = pathlib.Path(__file__).parents[1] / "pyproject.toml"
-        self.assertIn(f'\nversion = "{mpls.__version__}"\n', project.read_text())
