@@ -87,10 +87,12 @@ class NativeLoadingTest(unittest.TestCase):
             with self.subTest(key=key):
                 self.assertEqual(self.found[when][key], expected)
 
+    @pytest.mark.programs
     def test_to_import_mpls_changes_nothing(self) -> None:
         self.assertEqual(self.found["imported"], self.found["without"])
 
     @parameterized.expand([("before", "before"), ("after", "after"), ("installed", "installed")])
+    @pytest.mark.programs
     def test_what_mpls_has_written_comes_back_as_its_own(self, name: str, when: str) -> None:
         written = [key for key in self.found[when] if "-ours-" in key and " " not in key]
         self.assertEqual(len(written), 14)
@@ -103,6 +105,7 @@ class NativeLoadingTest(unittest.TestCase):
                 self.assertEqual((found["scale"], found["good_steps"]), state)
 
     @parameterized.expand([("before", "before"), ("after", "after"), ("installed", "installed")])
+    @pytest.mark.programs
     def test_classes_of_the_user_go_before(self, name: str, when: str) -> None:
         keys = [key for key in self.found[when] if " custom_objects" in key or " scope" in key]
         own = 0
@@ -116,6 +119,7 @@ class NativeLoadingTest(unittest.TestCase):
                 own += names[0] == "users.Own"
         self.assertGreater(own, 15)
 
+    @pytest.mark.programs
     def test_while_old_names_mean_mpls_so_do_files_of_tf_keras(self) -> None:
         for key, found in self.found["installed"].items():
             if not isinstance(found, dict) or "bases" not in found or " custom" in key or " scope" in key:

@@ -218,6 +218,7 @@ class AblationTest(unittest.TestCase):
             ("barriers for XLA", "v1/xla/controller", "XlaOptimizationBarrier"),
         ]
     )
+    @pytest.mark.matrix
     def test_switches_off_one_way(self, way: str, cell_name: str, op: str) -> None:
         ablation = load("ablation")
         ((cell, ways),) = ablation.ways_in([way], [cell_name]).items()
@@ -254,6 +255,7 @@ class AblationTest(unittest.TestCase):
         full, without = np.array([[1.0, 1.0, 30.0]]), np.array([[2.0, 2.0, 40.0]])
         self.assertEqual(load("ablation").saved(full, without), (0.5, 0.25, 0.5))
 
+    @pytest.mark.matrix
     def test_measures_time_and_time_of_processors(self) -> None:
         ablation = load("ablation")
         cell = ablation.ModelCell("controller", "v1", "session")

@@ -219,7 +219,7 @@ print(status, sum(os.times()[:2]), memory)
 @unittest.skipUnless(sys.platform == "linux", "only Linux says what memory a process has used")
 class CostsTest(unittest.TestCase):
     @parameterized.expand([(case,) for case in CASES])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.matrix
     def test_refused_in_time_and_memory(self, case: str) -> None:
         folder = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, folder)

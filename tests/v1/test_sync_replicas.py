@@ -88,6 +88,7 @@ class SyncReplicasTest(unittest.TestCase):
         self.assertTrue(report["stuck"])
         self.assertEqual([step[1] for step in report["steps"]], [1, 2, 2])
 
+    @pytest.mark.matrix
     def test_the_original_inside_which_it_stood_could_not_start_a_session(self) -> None:
         code, _, err = self.result("original", "inside")
         self.assertNotEqual(code, 0)
