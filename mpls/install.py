@@ -28,17 +28,19 @@ class _StateBefore:
 
         self.replaced: Installation | None = None
         self._rewrite = _rewrite_state()
-        self._of_block = releases.of_block()
+        self._behavior = releases.current()
 
     def enter_block(self, as_of: str | None) -> None:
         from mpls.core import releases
 
-        releases.set_block(releases.behavior_of(as_of))
+        # `install` has changed the block around this one, as it does where it is to last.
+        releases.use_in_block(self._behavior)
+        releases.enter_block(self, releases.behavior_of(as_of))
 
     def leave_block(self) -> None:
         from mpls.core import releases
 
-        releases.set_block(self._of_block)
+        releases.leave_block(self)
 
     def restore_rewrite(self) -> None:
         if _rewrite_state() == self._rewrite:

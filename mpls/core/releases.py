@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.names import RELEASES
 
-__all__ = ["ReleaseBehavior", "behavior_of", "current", "of_block", "set_block", "use", "use_in_block"]
+__all__ = ["ReleaseBehavior", "behavior_of", "current", "enter_block", "leave_block", "use", "use_in_block"]
 
 
 @dataclass(frozen=True)
@@ -115,13 +115,14 @@ def behavior_of(release: str | None) -> ReleaseBehavior:
 
 
 _of_process = ReleaseBehavior()
-_of_block: ContextVar[ReleaseBehavior | None] = ContextVar("_of_block", default=None)
+# The blocks that this thread or asynchronous task is in, each with its behaviour, the innermost last.
+_blocks: ContextVar[tuple[tuple[object, ReleaseBehavior], ...]] = ContextVar("_blocks", default=())
 
 
 def current() -> ReleaseBehavior:
     """Return the behaviour that a wrapper made now gets, and keeps."""
-    found = _of_block.get()
-    return _of_process if found is None else found
+    blocks = _blocks.get()
+    return blocks[-1][1] if blocks else _of_process
 
 
 def use(behavior: ReleaseBehavior) -> None:
@@ -130,20 +131,21 @@ def use(behavior: ReleaseBehavior) -> None:
     _of_process = behavior
 
 
-def of_block() -> ReleaseBehavior | None:
-    """Return the behaviour set by the block that this thread or asynchronous task is in; None outside of any block."""
-    return _of_block.get()
+def enter_block(block: object, behavior: ReleaseBehavior) -> None:
+    """Set the behaviour of wrappers that this thread or asynchronous task makes, until it leaves the block."""
+    _blocks.set((*_blocks.get(), (block, behavior)))
 
 
-def set_block(behavior: ReleaseBehavior | None) -> None:
-    """Begin a block of this thread or asynchronous task that has a behaviour of its own; with None, end it."""
-    _of_block.set(behavior)
+def leave_block(block: object) -> None:
+    """End a block, which need not be the one that was entered last."""
+    _blocks.set(tuple(entry for entry in _blocks.get() if entry[0] is not block))
 
 
 def use_in_block(behavior: ReleaseBehavior) -> None:
-    """Set the behaviour of the block that this thread is in; outside of any block, do nothing."""
-    if _of_block.get() is not None:
-        _of_block.set(behavior)
+    """Set the behaviour of the innermost block that this thread is in; outside of any block, do nothing."""
+    blocks = _blocks.get()
+    if blocks:
+        _blocks.set((*blocks[:-1], (blocks[-1][0], behavior)))
 
 
 def _number(release: str) -> tuple[int, int]:

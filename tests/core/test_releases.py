@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import unittest
 
 from parameterized import parameterized
@@ -56,6 +57,16 @@ class CurrentTest(unittest.TestCase):
         self.assertEqual(releases.current(), ReleaseBehavior())
         releases.use(behavior_of("2.2.3"))
         self.assertEqual(releases.current(), ReleaseBehavior("2.2"))
+
+    @parameterized.expand([(order,) for order in itertools.permutations(("2.2", "2.4", "2.8"))])
+    def test_blocks_end_in_any_order(self, order: tuple[str, ...]) -> None:
+        blocks = {release: object() for release in ("2.2", "2.4", "2.8")}
+        for release, block in blocks.items():
+            releases.enter_block(block, behavior_of(release))
+        for release in order:
+            self.assertEqual(releases.current().release, list(blocks)[-1])
+            releases.leave_block(blocks.pop(release))
+        self.assertIsNone(releases.current().release)
 
     @parameterized.expand([("1.12",), ("2.22",), ("3",), ("",), ("two",), ("2",)])
     def test_there_is_no_such_release(self, release: str) -> None:

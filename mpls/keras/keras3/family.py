@@ -10,7 +10,7 @@ import keras
 from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.persistence.object_checkpoints import SavedObject, is_bare, require_valid_state, watch_attached
 from mpls.core.persistence.restoring import Restorable
-from mpls.core.releases import ReleaseBehavior, of_block, set_block
+from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
 from mpls.errors import ArgumentValueError, error_text
 from mpls.formats.object_graph import STATE_OF_KERAS_3
 from mpls.keras.arguments import warn_of_ignored_rule
@@ -299,15 +299,15 @@ class Family(Restorable, Applying, _Native):
 def _unpickled(
     classes: tuple[type, ...], behavior: ReleaseBehavior, archive: bytes, state: dict[str, Any] | None
 ) -> Any:
-    before = of_block()
-    set_block(behavior)
+    block = object()
+    enter_block(block, behavior)
     try:
         # The archive names the native wrapper where the class is one of mpls.
         names = [Family.serialized_name if is_own(each) else each.__name__ for each in classes]
         with keras.saving.custom_object_scope(dict(zip(names, classes, strict=True))):
             optimizer = table.UNPICKLE.needed_of(_Native)(io.BytesIO(archive))
     finally:
-        set_block(before)
+        leave_block(block)
     if state is not None:
         optimizer.load_state_dict(state)
     return optimizer
