@@ -1,1 +1,1 @@
-"""Says, after the error that a program ends in, which option would have cured it, where that is certain."""
+"""Hints: after an uncaught error, name the option that would have avoided it, if that is certain."""

@@ -1,4 +1,4 @@
-"""Shows hints where errors are shown: after the traceback of an uncaught one, and after a cell of a notebook."""
+"""Prints hints after the traceback of an uncaught error, and after a failed notebook cell."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from mpls.patches import Layer
 __all__ = ["Announcer", "note", "say"]
 
 _AFTER_CELL = "post_run_cell"
-# Attributes of errors, which live no longer than those.
+# Stored as attributes of the error, so they live no longer than it does.
 _SETTINGS, _IS_SAID = "_mpls_settings", "_mpls_is_hint_said"
 
 
 def note(error: BaseException, settings: Mapping[str, Any]) -> None:
-    """Note what was in force where an error arose, as it will not be any more where the error is shown.
+    """Remember the settings under which an error was raised; they no longer apply when the error is shown.
 
     Args:
-        error: an error on its way out of a block.
-        settings: the arguments of `install` that are in force in the block; of several blocks, the first counts.
+        error: an error that is leaving a block.
+        settings: the arguments of `install` that apply in the block; the innermost block wins.
     """
     vars(error).setdefault(_SETTINGS, dict(settings))
 
 
 def say(error: BaseException, settings: Mapping[str, Any] | None, function: Any) -> None:
-    """Print the hint for an error, if there is one, and it has not been printed.
+    """Print the hint for an error, if there is one and it has not been printed yet.
 
     Args:
         error: an error whose traceback has been shown.
-        settings: the arguments of `install` that are in force, None if nothing is; those noted for the error go before.
-        function: `install`, whose arguments are named; None for the options of `mpls run`.
+        settings: the current arguments of `install`, None if nothing is installed; settings noted for the error win.
+        function: `install`, to name its arguments in the hint; None to name the options of `mpls run`.
     """
     settings = vars(error).get(_SETTINGS, settings)
-    # Nothing is missing where somebody stops a program. Importing a module here, which evaluates strings, would also
-    # make Python forget that it is to end the process by the signal.
+    # Stopping a program needs no hint. Importing modules here would also run `exec`, after which Python forgets that
+    # it has to end the process by the signal.
     if settings is None or isinstance(error, KeyboardInterrupt) or vars(error).get(_IS_SAID):
         return
     vars(error)[_IS_SAID] = True
@@ -49,10 +49,10 @@ def say(error: BaseException, settings: Mapping[str, Any] | None, function: Any)
 
 
 class Announcer:
-    """Says hints where errors are shown.
+    """Hooks into the places that show errors, and has hints printed after them.
 
     Args:
-        say: gets an error whose traceback has been shown.
+        say: called with each error whose traceback has been shown.
     """
 
     def __init__(self, say: Callable[[BaseException], None]) -> None:
@@ -61,7 +61,7 @@ class Announcer:
         self._shell: Any = None
 
     def listen(self, is_on: bool) -> None:
-        """Put the hooks in place, or leave them as they were, but for what others have done since."""
+        """Put the hooks in place, or take them away; later changes by others are kept."""
         if is_on is bool(self._layers):
             return
         if is_on:
@@ -69,7 +69,7 @@ class Announcer:
                 Layer(sys, "excepthook", self._hook),
                 Layer(threading, "excepthook", self._hook_of_threads),
             ]
-            # The shell of a notebook, or of IPython, which shows errors itself.
+            # IPython and notebooks show errors themselves, without `sys.excepthook`.
             self._shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
             if self._shell is not None:
                 self._shell.events.register(_AFTER_CELL, self._after_cell)

@@ -1,4 +1,4 @@
-"""What is known of an error that a program ends in."""
+"""The facts about an uncaught error that the hints look at."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _V2_API = "tensorflow._api.v2"
 
 @dataclass(frozen=True)
 class Failure:
-    """An error with what is known of its circumstances.
+    """An error and its circumstances.
 
     Attributes:
-        error: the error; of one in a `tf.function`, that which was raised first.
+        error: the error; for one inside a `tf.function`, the original that TensorFlow rewrote.
         shown: the error as it is shown.
         site: the place in the user's code.
-        settings: the arguments of `install` that are in force.
+        settings: the arguments of `install` that apply.
     """
 
     error: BaseException
@@ -34,13 +34,13 @@ class Failure:
 
     @property
     def missing(self) -> tuple[Any, str]:
-        """The object that lacks an attribute, and the attribute; None and no name for another error."""
+        """The object that lacks an attribute, and the attribute's name; None and "" for any other error."""
         is_missing = isinstance(self.error, AttributeError) and isinstance(self.error.name, str)
         return (self.error.obj, self.error.name) if is_missing else (None, "")  # type: ignore[attr-defined]
 
     @property
     def is_of_the_program(self) -> bool:
-        """Whether the program itself has deleted what is missing: the module's own code makes it."""
+        """Whether the program itself deleted the missing name, which the module's own code binds."""
         holder, attribute = self.missing
         names: tuple[str, ...] = (attribute,)
         if isinstance(self.error, ImportError):
@@ -50,7 +50,7 @@ class Failure:
 
     @property
     def missing_paths(self) -> tuple[str, ...]:
-        """What was not found in TensorFlow, with what would have been read of it, as `tf.contrib.slim.nets`."""
+        """The paths in TensorFlow that were not found, with the rest of the expression: `tf.contrib.slim.nets`."""
         module, names = self.site.imports
         if isinstance(self.error, ImportError):
             name = getattr(self.error, "name", None) or ""
@@ -66,7 +66,7 @@ class Failure:
 
 
 def _made_by(module: ModuleType) -> set[str]:
-    """Return the names that a module's code binds, and keeps."""
+    """Return the names that a module's code binds and does not delete again."""
     spec = vars(module).get("__spec__")
     get_code = getattr(getattr(spec, "loader", None), "get_code", None)
     code = None if spec is None or get_code is None else get_code(spec.name)

@@ -1,4 +1,4 @@
-"""What TensorFlow has removed, and mpls does not put back: who has it now. Nothing here imports TensorFlow."""
+"""Names that TensorFlow removed and mpls does not put back, and where to find them now. Imports no TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ __all__ = ["gone"]
 _SLIM = "the package tf-slim has {}, as {}"
 _ADDONS = "{} went to the package tensorflow-addons, which has ended too: take {} into the program"
 
-# The parts of tf.contrib, without mixed_precision.
+# The parts of tf.contrib, except mixed_precision.
 _CONTRIB = {
     "slim": _SLIM.format("tf.contrib.slim", "tf_slim"),
     "layers": _SLIM.format("tf.contrib.layers", "tf_slim.layers"),
@@ -42,7 +42,7 @@ _ESTIMATOR = (
     "tf.estimator was removed in TF 2.16, and mpls cannot put it back; people use Keras, or a loop with "
     "tf.compat.v1.train.MonitoredTrainingSession, or stay with TF 2.15"
 )
-# Beginnings of paths that neither TF 2 nor tf.compat.v1 has.
+# Prefixes of paths that neither TF 2 nor tf.compat.v1 has.
 _REMOVED = {
     "tf.estimator": _ESTIMATOR,
     "tf.python.estimator": _ESTIMATOR,
@@ -72,10 +72,10 @@ _REMOVED = {
 
 
 def gone(path: str) -> tuple[str, str] | None:
-    """Return what of a path is gone, and a text about it; None if nothing is that is known.
+    """Return the removed prefix of a path, and a text about it; None if no known removal applies.
 
     Args:
-        path: as `tf.contrib.slim.conv2d`, which is in `tf.contrib.slim`.
+        path: a path such as `tf.contrib.slim.conv2d`, whose removed prefix is `tf.contrib.slim`.
     """
     parts = path.split(".")
     if parts[:2] == ["tf", "contrib"] and parts[2:3] != ["mixed_precision"]:

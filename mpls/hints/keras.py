@@ -1,4 +1,4 @@
-"""Causes that lie in the generation of Keras."""
+"""Errors caused by running on Keras 3 instead of Keras 2."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ __all__ = [
     "saves_to_a_folder",
 ]
 
-# How Keras 3 refuses a path, in `save`, `save_weights` and `ModelCheckpoint`.
+# The errors with which `save`, `save_weights` and `ModelCheckpoint` of Keras 3 refuse a path.
 _REFUSED_PATHS = (
     "Invalid filepath extension for saving.",
     "The filename must end in `.weights.h5`.",
     "the filepath provided must end in `.weights.h5`",
     "The filepath provided must end in `.keras`",
 )
-# How Keras 3 is called, where the same in Keras 2 is the rest of the path.
+# Module prefixes of Keras 3; the rest of the path is the same in Keras 2.
 _KERAS_3 = ("keras._tf_keras.keras", "keras.api", "keras", "tensorflow.keras")
 
 
 def needs_keras_2(failure: Failure) -> bool:
-    """Return whether Keras 2 has what Keras 3 lacks, or refuses."""
+    """Return whether the program used something that Keras 3 lacks or refuses, and Keras 2 has."""
     if not _has_no_keras_2(failure):
         return False
     return _is_refused_by_keras_3(failure.error) or any(map(_is_in_keras_2, _paths(failure)))
 
 
 def saves_to_a_folder(failure: Failure) -> bool:
-    """Return whether Keras 3 refuses a path to save to that has no extension, as those of folders have none."""
+    """Return whether Keras 3 refuses to save because the path has no extension, such as a folder's."""
     text = str(failure.error)
     is_refused = _is_by_keras_3(failure.error) and any(each in text for each in _REFUSED_PATHS)
     path = text.rpartition("filepath=")[2].removesuffix(".")
@@ -68,7 +68,7 @@ def _is_by_keras_3(error: BaseException) -> bool:
 
 
 def _paths(failure: Failure) -> list[str]:
-    """Return the dotted names of what is missing in Keras 3."""
+    """Return the dotted names that were not found."""
     holder, attribute = failure.missing
     if isinstance(holder, ModuleType):
         return [f"{holder.__name__}.{attribute}"]

@@ -1,4 +1,4 @@
-"""Whether the program says a word: told from its files, from the code that was running, and from a notebook's cells."""
+"""Whether a word occurs in the program: in its files, in the code that was running, or in a notebook's cells."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _NOT_THE_USERS = ("mpls", "tensorflow", "tf_keras", "keras")
 
 
 def mentions(failure: Failure, words: Sequence[str], *, where_unknown: bool) -> bool:
-    """Return whether a word is anywhere in the program that an error has ended.
+    """Return whether any of some words occurs in the program that an error has ended.
 
     Args:
         failure: the error.
         words: the words.
-        where_unknown: what to return where only a part of the program is known, and has none of them.
+        where_unknown: the answer if only a part of the program's source is known, and that part has none of them.
     """
     pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b")
     frames = [frame for frame in _frames(failure) if _is_users(frame)]
@@ -37,7 +37,7 @@ def mentions(failure: Failure, words: Sequence[str], *, where_unknown: bool) -> 
 
 
 def _frames(failure: Failure) -> Iterator[FrameType]:
-    """Return the frames that an error came through, and those in which the main thread is."""
+    """Yield the frames of an error's tracebacks, and those on the main thread's stack."""
     for error in (failure.shown, failure.error):
         yield from (entry.tb_frame for entry in frames_of(error.__traceback__))
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
@@ -54,7 +54,7 @@ def _is_users(frame: FrameType) -> bool:
 def _is_main(frame: FrameType) -> bool:
     main = sys.modules.get("__main__")
     if hasattr(sys, "ps1"):
-        # Of an interactive session, the frame has one statement.
+        # In an interactive session, the frame has only one statement of the program.
         return False
     return main is not None and frame.f_globals is vars(main) and frame.f_code.co_name == "<module>"
 
@@ -64,15 +64,15 @@ def _is_notebook() -> bool:
 
 
 def _cells() -> Iterator[str]:
-    """Return the lines of what was run from no file and Python shows in tracebacks, as the cells of a notebook."""
-    # Entries that are not loaded yet are of files.
+    """Yield the lines of code that `linecache` knows and no file has, such as the cells of a notebook."""
+    # Entries of another length are lazy ones, which stand for files.
     for _, _, lines, name in [entry for entry in list(linecache.cache.values()) if len(entry) == 4]:
         if is_users_file(name) and not os.path.exists(name):
             yield from lines
 
 
 def _texts(codes: Iterable[CodeType]) -> Iterator[str]:
-    """Return the names and the strings in code, and in the functions and classes that it defines."""
+    """Yield the names and strings in code objects, and in the functions and classes that they define."""
     waiting = list(codes)
     while waiting:
         code = waiting.pop()

@@ -1,4 +1,4 @@
-"""Causes that lie in what optimizers, and wrappers of them, had in one generation of Keras, and have not in another."""
+"""Errors caused by members that optimizers and their wrappers have in one generation of Keras only."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ __all__ = [
 _CLASS = "LossScaleOptimizer"
 _WRAPPERS = (_CLASS, "LossScaleOptimizerV3", "BaseLossScaleOptimizer")
 _SCALING = {"get_scaled_loss", "get_unscaled_gradients"}
-# What each wrapper of TF 2.4 to 2.15 had, and that of Keras 3 has not.
+# Members that every wrapper of TF 2.4 to 2.15 had, and the one of Keras 3 lacks.
 _OF_WRAPPERS = {*_SCALING, "loss_scale", "_loss_scale", "dynamic", "dynamic_counter", "_optimizer"}
-# What every optimizer of Keras 2 has, and none of Keras 3; the last three are called, or arguments of apply_gradients.
+# Members that every optimizer of Keras 2 has, and none of Keras 3. `variables` was a method; the last two are arguments
+# of apply_gradients.
 _OF_KERAS_2 = {
     *("lr", "minimize", "compute_gradients"),
     *("variables", "experimental_aggregate_gradients", "skip_gradients_aggregation"),
 }
-# Settings of the wrapped optimizer that wrappers of TF 2.4 to 2.10 had too.
+# Hyperparameters of the wrapped optimizer that wrappers of TF 2.4 to 2.10 passed on.
 _HYPERPARAMETERS = {
     *("momentum", "beta_1", "beta_2", "rho", "clipnorm", "clipvalue", "global_clipnorm"),
     *("beta", "learning_rate_power", "l1_regularization_strength", "l2_regularization_strength"),
 }
-# What optimizers of TF 2.10 had, and neither those of Keras 3 nor the new ones of tf_keras; mpls has these:
+# Members of optimizers up to TF 2.10 that neither Keras 3's nor tf_keras' new optimizers have. mpls' wrappers have
+# these of them:
 _WEIGHTS = {"weights", "get_weights", "set_weights", "_create_all_weights"}
 _OF_LEGACY_OPTIMIZERS = {
     *_WEIGHTS,
@@ -42,12 +44,12 @@ _OF_LEGACY_OPTIMIZERS = {
     *("_create_slots", "_create_hypers", "_prepare_local", "_fallback_apply_state"),
     *("add_slot", "get_slot", "get_slot_names", "get_updates", "get_gradients"),
 }
-# Wrappers had none of these.
+# Members of optimizers up to TF 2.10 that wrappers never had.
 _OF_LEGACY_OPTIMIZERS_ALONE = {"_decayed_lr", "_get_hyper", "_set_hyper", "_serialize_hyperparameter"}
 
 
 def needs_wrapper_of_mpls(failure: Failure) -> bool:
-    """Return whether the program has wrapped an optimizer by a class of Keras that lacks what the one of then had."""
+    """Return whether the program uses Keras' own LossScaleOptimizer, which lacks a member that TF 2.4's had."""
     holder, name = _asked(failure)
     home = _home_of_wrapper(holder)
     lacks = {"keras": _OF_WRAPPERS | _OF_KERAS_2 | _WEIGHTS, "tf_keras": _WEIGHTS}.get(home, set())
@@ -57,7 +59,10 @@ def needs_wrapper_of_mpls(failure: Failure) -> bool:
 
 
 def subclasses_wrapper_of_keras_2(failure: Failure) -> bool:
-    """Return whether a subclass of the public class of Keras 2 calls its constructor, which takes nothing."""
+    """Return whether a subclass of Keras 2's public LossScaleOptimizer passes arguments to its constructor.
+
+    The public class makes objects of other classes, and its own constructor takes no arguments.
+    """
     is_refused = isinstance(failure.error, TypeError) and str(failure.error).startswith(
         "object.__init__() takes exactly one argument"
     )
@@ -66,26 +71,26 @@ def subclasses_wrapper_of_keras_2(failure: Failure) -> bool:
 
 
 def scales_with_wrapper_of_compile(failure: Failure) -> bool:
-    """Return whether Keras 3 has wrapped an optimizer by itself, and the program calls it as that of Keras 2."""
+    """Return whether `compile` of Keras 3 wrapped an optimizer, and the program uses it like Keras 2's wrapper."""
     holder, name = _asked(failure)
     is_known = name in _OF_WRAPPERS | _OF_KERAS_2 and _home_of_wrapper(holder) == "keras"
     return is_known and _has_no_keras_2(failure) and _is_by_compile(failure, holder)
 
 
 def needs_keras_2_for_optimizers(failure: Failure) -> bool:
-    """Return whether the program needs what optimizers have in Keras 2, on one of Keras 3."""
+    """Return whether the program uses a member of Keras 2's optimizers on an optimizer of Keras 3."""
     holder, name = _asked(failure)
     is_optimizer = _has_optimizer_of("keras", holder) and not _is_wrapper(holder)
     return name in _OF_KERAS_2 and _has_no_keras_2(failure) and is_optimizer
 
 
 def needs_legacy_optimizers(failure: Failure) -> bool:
-    """Return whether the program needs what optimizers had up to TF 2.10, on Keras 3."""
+    """Return whether the program uses, on Keras 3, a member that optimizers had up to TF 2.10."""
     return _has_no_keras_2(failure) and _lacks_of_legacy(failure, "keras")
 
 
 def needs_legacy_optimizers_of_keras_2(failure: Failure) -> bool:
-    """Return whether the program needs what optimizers had up to TF 2.10, on Keras 2."""
+    """Return whether the program uses, on Keras 2, a member that optimizers had up to TF 2.10."""
     return not failure.settings.get("legacy_optimizers") and _lacks_of_legacy(failure, "tf_keras")
 
 
@@ -99,7 +104,7 @@ def _lacks_of_legacy(failure: Failure, package: str) -> bool:
 
 
 def _asked(failure: Failure) -> tuple[Any, str]:
-    """Return of whom something was asked that it has not, and what: an attribute, a call, an argument."""
+    """Return the object that lacks a member, and the member's name: an attribute, a method or an argument."""
     holder, name = failure.missing
     text = str(failure.error)
     if name or not isinstance(failure.error, TypeError):
@@ -128,7 +133,7 @@ def _is_wrapper(value: Any) -> bool:
 
 
 def _home_of_wrapper(value: Any) -> str:
-    """Return the package of the Keras whose own wrapper a value is; nothing for those of mpls and for all else."""
+    """Return the Keras package whose own wrapper a value is; "" for wrappers of mpls and any other value."""
     homes = {each.__module__.partition(".")[0] for each in type(value).__mro__ if each.__name__ in _WRAPPERS}
     found = homes & {"keras", "tf_keras"}
     return "" if "mpls" in homes or not found else found.pop()
@@ -143,7 +148,7 @@ def _has_no_keras_2(failure: Failure) -> bool:
 
 
 def _is_by_program(failure: Failure, wrapper: Any) -> bool:
-    """Return whether it is certain that the program has made a wrapper, by the name that Keras 2 had too."""
+    """Return whether the program certainly made the wrapper itself, by the name that Keras 2 had too."""
     here = _source(failure)
     is_of_keras_3 = f"optimizers.{_CLASS}" in here or f"optimizers import {_CLASS}" in here
     is_named = _CLASS in here or mentions(failure, [_CLASS], where_unknown=False)
@@ -160,13 +165,13 @@ def _is_by_compile(failure: Failure, wrapper: Any) -> bool:
 def _source(failure: Failure) -> str:
     """Return the source of the module where the error arose."""
     frame = failure.site.frame
-    # What AutoGraph makes of a function is in a file of its own.
+    # Code that AutoGraph generates is in a file of its own.
     files = {frame.f_code.co_filename, str(frame.f_globals.get("__file__"))}
     return "".join(line for file in files for line in linecache.getlines(file))
 
 
 def _made_by_compile(wrapper: Any) -> bool | None:
-    """Return whether `compile` has wrapped the optimizer that it was given; None where no model says so."""
+    """Return whether `compile` made the wrapper, around the optimizer that it was given; None if no model tells."""
     for model in gc.get_objects():
         if not any(each.__name__ == "Model" for each in type(model).__mro__):
             continue

@@ -1,4 +1,4 @@
-"""Where in the user's code an error arose, and what that code was reading there: told from frames, not from texts."""
+"""Where in the user's code an error arose, and what that code was reading: found from frames, not from messages."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _NAMES = (
     "LOAD_FAST_BORROW",
 )
 _CALLS = ("CALL", "CALL_FUNCTION", "CALL_METHOD", "PRECALL")
-# What stands between them, and does nothing to speak of.
+# Opcodes between the reads that have no effect on what is read.
 _SHUFFLES = ("CACHE", "EXTENDED_ARG", "PUSH_NULL", "PRECALL", "KW_NAMES", "NOP", "RESUME", "COPY", "SWAP")
 _MISSING: Any = object()
 
 
 @dataclass(frozen=True)
 class Site:
-    """The place in the user's code that an error came through last.
+    """The innermost place in the user's code that an error passed through.
 
     Attributes:
         frame: its frame.
-        reads: the attributes that are read here, one from the other, with those that would have been read next: of
-            `tf.contrib.slim.x`, all of `"contrib", "slim", "x"`.
-        base: what the first of them is read from; None where that is no plain variable.
+        offset: the bytecode offset at which the frame was.
+        reads: the chain of attributes that is read here, including those after the failed one: for
+            `tf.contrib.slim.x`, `("contrib", "slim", "x")`.
+        base: the object that the first of them is read from; None if that is not a plain variable.
         is_call: whether the last of them was being called, without arguments.
-        imports: the module that is imported here, and the names from it; of none, and no names, where nothing is.
-        offset: where in its code the frame was.
+        imports: the module that is imported here, and the names imported from it; `("", ())` if there is no import.
     """
 
     frame: FrameType
@@ -51,19 +51,19 @@ class Site:
     imports: tuple[str, tuple[str, ...]] = ("", ())
 
     def owner(self, attribute: str) -> Any:
-        """Return the object that an attribute is read from here; None where it is not, or the object is not known."""
+        """Return the object that an attribute is read from here; None if it is not read, or the object is unknown."""
         if attribute not in self.reads or self.base is None:
             return None
         return _followed(self.base, self.reads[: self.reads.index(attribute)])
 
     @property
     def this(self) -> Any:
-        """The first argument of the function that the place is in, as `self`; None where it has none."""
+        """The first argument of the enclosing function, such as `self`; None if it has no arguments."""
         code = self.frame.f_code
         return self.frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
 
     def owner_of_call(self, method: str) -> Any:
-        """Return the object of which a method was called here, or last before that; None where it is not known."""
+        """Return the object whose method was called here, or most recently before; None if it is unknown."""
         before = self._instructions()
         at = next((at for at in reversed(range(len(before))) if _reads(before[at], method)), None)
         if at is None:
@@ -75,7 +75,10 @@ class Site:
         return _followed(value, [str(each.argval) for each in before[first:at]])
 
     def key_is_read_of(self, key: str, method: str) -> Any:
-        """Return what a key is read of here: the value of a variable, or, of what a method has just returned, True."""
+        """Return the object that a key is read from here, if it is a variable's value; else None.
+
+        For a key that is read directly from the result of the method, called without arguments, return True.
+        """
         before = self._instructions()
         if len(before) < 4 or not before[-1].opname.startswith("BINARY_") or before[-2].argval != key:
             return None
@@ -88,13 +91,13 @@ class Site:
 
 
 def original(error: BaseException) -> BaseException:
-    """Return what was raised in a `tf.function`, for the error that TensorFlow makes of it; another as it is."""
+    """Return the original error, for one that TensorFlow rewrote in a `tf.function`; any other error as it is."""
     is_rewritten = hasattr(error, "ag_error_metadata") or str(error).startswith("in user code:")
     return error.__context__ if is_rewritten and error.__context__ is not None else error
 
 
 def site_of(error: BaseException) -> Site | None:
-    """Return the place in the user's code that an error came through last; None if there is none."""
+    """Return the innermost place in the user's code that an error passed through; None if there is none."""
     entries = frames_of(error.__traceback__)
     for entry in reversed(entries):
         module = str(entry.tb_frame.f_globals.get("__name__", ""))
@@ -122,7 +125,7 @@ def _described(frame: FrameType, offset: int) -> Site:
 
 
 def _first_of_chain(instructions: list[dis.Instruction], last: int) -> int:
-    """Return where attributes begin to be read one from the other, up to the last."""
+    """Return the index of the first read in the chain of attribute reads that ends at `last`."""
     first = last
     while first > 0 and instructions[first - 1].opname in _ATTRIBUTES:
         first -= 1
@@ -135,7 +138,7 @@ def _reads(instruction: dis.Instruction, attribute: str) -> bool:
 
 
 def _is_super(instruction: dis.Instruction) -> bool:
-    # Of `super().method` and `super(Class, self).method`, the call.
+    # The call in `super().method` or `super(Class, self).method`.
     return instruction.opname in _CALLS and instruction.arg in (0, 2)
 
 
@@ -146,12 +149,12 @@ def _followed(value: Any, attributes: Sequence[str]) -> Any:
 
 
 def _called(instructions: list[dis.Instruction], at: int) -> tuple[bool, int]:
-    """Return whether something is called without arguments, and which instruction has read what is or is called."""
+    """Return whether an instruction calls something without arguments, and the index of the last read before it."""
     if instructions[at].opname not in _CALLS:
         return False, at
     if not instructions[at].arg:
         return True, at - 1
-    # AutoGraph's call of a function has its arguments, of which there are none, keywords and the scope behind it.
+    # AutoGraph calls `ag__.converted_call(function, args, kwargs, scope)`; here, without args and kwargs.
     arguments = [each.argval for each in instructions[max(at - 3, 0) : at]]
     return (True, at - 4) if arguments[:2] == [(), None] else (False, at)
 
@@ -163,7 +166,7 @@ def _instructions(code: CodeType) -> list[dis.Instruction]:
             continue
         found.append(each)
         if each.opname in _CALLS and [one.argval for one in found[-4:-2]] == ["ag__", "ld"]:
-            # AutoGraph's way to read a variable.
+            # AutoGraph reads a variable by `ag__.ld(variable)`.
             found[-4:] = [found[-2]]
     return found
 
@@ -181,10 +184,10 @@ def _imports(instructions: list[dis.Instruction], at: int) -> tuple[str, tuple[s
 
 
 def _value(frame: FrameType, instruction: dis.Instruction) -> Any:
-    """Return what an instruction has put on the stack, if it is the value of a variable; else None."""
+    """Return the value that an instruction loads, if it loads a variable; else None."""
     if not instruction.opname.startswith(_NAMES):
         return None
-    # Newer Pythons read two variables at once.
+    # Newer Pythons have instructions that load two variables at once.
     name = instruction.argval[-1] if isinstance(instruction.argval, tuple) else instruction.argval
     for scope in (frame.f_locals, frame.f_globals):
         value = scope.get(name, _MISSING)

@@ -1,4 +1,4 @@
-"""What the errors mean that programs of an earlier TensorFlow end in: a row for each cause that is certain."""
+"""The known causes of errors in programs for earlier TensorFlow releases: one row for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpls.hints.gone import gone
 
 __all__ = ["ROWS", "Row"]
 
-# Attributes that the LossScale object had which `opt.loss_scale` was up to TF 2.3, and that no tensor ever had.
+# Up to TF 2.3, `opt.loss_scale` was a LossScale object with these attributes; no tensor ever had them.
 _OF_LOSS_SCALES = {
     *("_current_loss_scale", "_num_good_steps", "_increment_period", "_initial_loss_scale", "_multiplier"),
     *("increment_period", "initial_loss_scale", "multiplier", "update", "get_config"),
@@ -24,11 +24,11 @@ _OF_LOSS_SCALES = {
 
 @dataclass(frozen=True)
 class Row:
-    """A cause.
+    """A known cause of errors.
 
     Attributes:
-        applies: returns whether it is the cause; or a text about it, which takes the place of `says`.
-        says: what there is to know, in a sentence.
+        applies: returns whether it caused a failure; or a text, which replaces `says`.
+        says: the explanation, in a sentence.
         option: the option of `mpls run` that helps; empty if none does.
         anchor: the heading of MIGRATION.md that says more.
     """
@@ -62,7 +62,7 @@ def _reads_of_a_loss_scale(failure: Failure) -> bool:
     holder, name = failure.missing
     if failure.settings.get("as_of") is not None or name not in _OF_LOSS_SCALES:
         return False
-    # Nothing else had the private ones; but the program may have something of its own called loss_scale.
+    # Only LossScale objects had the private ones, but `loss_scale` in the expression may be the program's own.
     is_private = name.startswith("_") and "loss_scale" not in failure.site.reads
     is_certain = is_private or _is_experimental_wrapper(failure.site.owner("loss_scale"))
     return isinstance(holder, _tensors()) and is_certain
@@ -90,13 +90,13 @@ def _needs_v1(failure: Failure) -> bool:
     tf = sys.modules.get("tensorflow")
     v1 = None if tf is None else getattr(tf.compat, "v1", None)
     paths = failure.missing_paths
-    # Where TensorFlow is imported as TF 1, its private package is an attribute, as it was.
+    # With `--v1`, `tf.python` is an attribute, as in TF 1.
     is_private = isinstance(failure.error, AttributeError) and failure.missing == (tf, "python")
     return is_private or any(v1 is not None and _is_in(v1, path.split(".")[1:]) for path in paths)
 
 
 def _is_in(v1: Any, parts: list[str]) -> bool:
-    """Return whether TF 1 has what a path names, or, where the path goes on into an object, its first part."""
+    """Return whether TF 1 has a path; beyond the first object that is not a module, attributes may be missing."""
     if not parts or parts[0] in ("keras", "python", "compat", "contrib"):
         return False
     value = v1

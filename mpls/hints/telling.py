@@ -1,4 +1,4 @@
-"""Finds the hint for an error. It is imported when one has come, since what it needs takes time to load."""
+"""Finds the hint for an error. Imported only after an error, since its own imports take time."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["hint_of"]
 
 
 def hint_of(error: BaseException, settings: Mapping[str, Any], function: Any = None) -> str | None:
-    """Return a line about the cause of an error; None where that is not known for certain.
+    """Return a line about the cause of an error; None if the cause is not certain.
 
     Args:
-        error: the error that a program has ended in.
-        settings: the arguments of `install` that are in force.
+        error: the error that ended a program.
+        settings: the arguments of `install` that apply.
         function: `install`, for programs that call it; None for `mpls run`.
     """
-    # To look for a cause must not be one.
+    # A failure while looking for the hint must not hide the program's own error.
     try:
         first = original(error)
         site = site_of(first)
