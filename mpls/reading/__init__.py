@@ -1,4 +1,4 @@
-"""What a program needs, told from its source: nothing of it runs, and no framework is imported."""
+"""Finds out what a program needs from its source alone; runs none of it, and imports no framework."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ __all__ = [
 
 
 class Reading:
-    """What is in the source of a program.
+    """The analysed source of a program.
 
     Args:
         program: its files.
 
     Attributes:
         program: its files.
-        uses: what it uses.
-        signs: what its lines tell.
+        uses: the names and attributes that it uses.
+        signs: the lines that show which options it needs.
     """
 
     def __init__(self, program: Program) -> None:
@@ -50,10 +50,10 @@ class Reading:
         self.signs = [*signs_of(self.uses), *pins_of(program)]
 
     def decide(self, keras: int | None = None) -> Decision:
-        """Decide which options it needs; none if it is larger than what is read.
+        """Decide which options the program needs; none if it was too large to be read as a whole.
 
         Args:
-            keras: the generation of Keras that the user has asked for; None to decide that too.
+            keras: the generation of Keras that the user asked for; None to decide that too.
         """
         if not self.program.is_whole or not self.program.sources:
             return Decision()

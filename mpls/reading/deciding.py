@@ -1,4 +1,4 @@
-"""Which options follow from the signs, where they leave no doubt."""
+"""Decides which options a program needs, where its signs leave no doubt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mpls.reading.uses import Uses
 __all__ = ["Choice", "Decision", "Disagreement", "decide"]
 
 _LAST_OF_TF_1: Release = (1, 15)
-# What makes wrappers, or has compile make them.
+# Names that make wrappers, or have `compile` make them.
 _OF_KERAS = tuple(
     f"mpls.experimental:{name}" for name in ("LossScaleOptimizer", "Policy", "global_policy", "set_policy")
 )
@@ -35,7 +35,7 @@ class Choice:
 
     Attributes:
         option: its name: v1, contrib, keras, legacy_optimizers, as_of or replace_existing.
-        value: True, the generation of Keras, or the release.
+        value: True; for `keras` its generation, for `as_of` a release.
         sign: the line that decided it.
     """
 
@@ -45,38 +45,38 @@ class Choice:
 
     @property
     def flag(self) -> str:
-        """What to give to `mpls run`."""
+        """The option as it is given to `mpls run`."""
         name = _flag(self.option)
         return name if self.value is True else f"{name} {self.value}"
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """An option that is left alone because two lines disagree about it."""
+    """An option that is not chosen because two lines disagree about it."""
 
     option: str
     signs: tuple[Sign, Sign]
 
     @property
     def flag(self) -> str:
-        """The option, as `mpls run` takes it, without a value."""
+        """The option as it is given to `mpls run`, without a value."""
         return _flag(self.option)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What follows from a program's source.
+    """The options for a program.
 
     Attributes:
         choices: the options that it needs.
-        disagreements: those that it may need.
+        disagreements: options that it may need.
     """
 
     choices: tuple[Choice, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
 
     def value(self, option: str) -> bool | int | str | None:
-        """Return what is chosen for an option; None for nothing."""
+        """Return the value chosen for an option; None if it is not chosen."""
         return next((choice.value for choice in self.choices if choice.option == option), None)
 
 
@@ -95,7 +95,7 @@ class _Deciding:
 
     def decide(self) -> Decision:
         v1 = self._about("v1")
-        # What the main file does without a doubt, helpers of both generations do not change.
+        # A main file that is certainly for TF 1 decides alone: its helper modules may be written for TF 1 and TF 2.
         of_main = [sign for sign in v1 if sign.where.file == self._main]
         self._choose("v1", of_main if any(sign.value for sign in of_main) else v1, False)
         self._choose("contrib", self._about("contrib"))
@@ -105,14 +105,14 @@ class _Deciding:
         if keras == 2:
             self._choose_legacy_optimizers(last)
         self._choose_release(last)
-        # Of Keras 2, mpls' wrapper is what both of its kinds of optimizers had, and not its last one alone.
+        # With Keras 2, replace its wrapper only for members that its last wrapper, for new optimizers, lacks.
         about = "wrapper" if keras == 2 else "replace_existing"
         if keras != 2 or self._given_keras is None:
             self._choose("replace_existing", self._about(about))
         return Decision(tuple(self.choices), tuple(self.disagreements))
 
     def _choose(self, option: str, signs: Iterable[Sign], nothing: object = None) -> Sign | None:
-        """Choose what signs agree on, unless that is what holds anyway; return the sign that decided."""
+        """Choose the value that all signs agree on, unless it is the default; return the sign that decided."""
         signs = list(signs)
         if not signs:
             return None
@@ -129,7 +129,7 @@ class _Deciding:
         return next((choice.sign for choice in self.choices if choice.option == "v1"), None)
 
     def _last_release(self) -> Sign | None:
-        """Return the sign of the last release that the program can be for; None if its signs disagree."""
+        """Return the sign that gives the newest release the program can be for; None if the signs disagree."""
         signs = self._about("release", *(("release of wrappers",) if self._has_wrappers else ()))
         v1 = self._is_v1()
         if v1 is not None:
@@ -177,21 +177,21 @@ def decide(uses: Uses, signs: Sequence[Sign], main: str, keras: int | None = Non
     """Decide which options a program needs.
 
     Args:
-        uses: what it uses.
-        signs: what its source tells.
+        uses: the names and attributes that it uses.
+        signs: the signs found in its source.
         main: the file that runs as `__main__`.
-        keras: the generation of Keras that the user has asked for; None to decide that too.
+        keras: the generation of Keras that the user asked for; None to decide that too.
     """
     return _Deciding(uses, signs, main, keras).decide()
 
 
 def _has_keras_wrappers(uses: Uses, has_optimizers: bool) -> bool:
-    """Return whether a program makes what behaves as an old release if asked to."""
+    """Return whether a program makes Keras wrappers, whose behaviour `--as-of` can set."""
     for use in uses.uses:
         row = named(use.path)
         if row is None or not row.target.startswith("mpls."):
             continue
-        # The graph rewrite wraps optimizers of Keras too.
+        # The graph rewrite makes such wrappers too, if the optimizer is one of Keras.
         if row.target in _OF_KERAS or (kind_of(use.path) == EXPERIMENTAL_WRAPPER and has_optimizers):
             return True
     return False

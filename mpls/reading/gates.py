@@ -1,4 +1,4 @@
-"""Which code of a program depends on what is installed: what stands behind such a test says nothing for sure."""
+"""Finds tests for the installed release (gates). Code behind a gate may never run, so it proves nothing."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = [
     "version_of_2",
 ]
 
-# What is asked for a version, and what asks whether something is there.
+# Attributes that hold a version, and functions that probe whether something exists.
 _VERSIONS = ("__version__", "VERSION", "version_info", "__version_info__", "__dict__")
 _PROBES = ("hasattr", "callable", "find_spec", "dir", "vars", "find_loader", "executing_eagerly", "enabled")
-# What programs call the answers, where those come from other modules.
+# Names that programs commonly give to the result of such a test, for results imported from other modules.
 _ANSWERS = re.compile(
     r"(tf|tensorflow|keras)_?v?[123]|version|^_?has_|^_?have_|available|installed|legacy|compat", re.I
 )
@@ -35,7 +35,7 @@ _MISSING = (
     "BaseException",
 )
 _REFUSALS = ("ValueError", "AssertionError", "Exception", "BaseException")
-# The oldest and the newest release that the names are put back on, as strings compare.
+# The TensorFlow releases that mpls runs on; programs compare such versions as strings.
 _RELEASES = ("2.16.1", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
 _COMPARISONS: dict[type[ast.cmpop], Callable[[str, str], bool]] = {
     ast.Lt: operator.lt,
@@ -48,11 +48,11 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[str, str], bool]] = {
 
 
 def is_gate(test: ast.expr, names: Iterable[str]) -> bool:
-    """Return whether a test asks which release runs, or whether it has something.
+    """Return whether a condition tests the release, or whether the release has something.
 
     Args:
         test: the expression.
-        names: those that stand for the answer to such a test.
+        names: variables and functions that hold or return the result of such a test.
     """
     if isinstance(test, ast.Constant):
         return False
@@ -74,7 +74,7 @@ def _last_name(node: ast.AST) -> str:
 
 
 def gate_names(tree: ast.Module) -> set[str]:
-    """Return the names of variables and functions of a file that stand for the answer to such a test."""
+    """Return the names of a file's variables and functions that hold or return the result of such a test."""
     names: set[str] = set()
     for node in _statements(tree):
         if isinstance(node, ast.Assign) and is_gate(node.value, names) and _is_answer(node.value):
@@ -95,7 +95,7 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_answer(value: ast.expr) -> bool:
-    # What is called with the answer, or chosen by it, is none itself.
+    # A value that is selected by the result (`a if test else b`, `getattr` with a default) is not the result itself.
     return not isinstance(value, ast.IfExp) and not (
         isinstance(value, ast.Call) and _last_name(value.func) == "getattr"
     )
@@ -115,12 +115,12 @@ def _constants(statement: ast.Try) -> Iterator[str]:
 
 
 def catches_missing_names(handler: ast.ExceptHandler) -> bool:
-    """Return whether a handler catches that a module or an attribute is not there."""
+    """Return whether a handler catches the error for a missing module or attribute."""
     return _catches(handler, _MISSING)
 
 
 def catches_refusals(handler: ast.ExceptHandler) -> bool:
-    """Return whether a handler catches that a value is refused, or that an assertion does not hold."""
+    """Return whether a handler catches the error for a refused value or a failed assertion."""
     return _catches(handler, _REFUSALS)
 
 
@@ -132,21 +132,21 @@ def _catches(handler: ast.ExceptHandler, names: tuple[str, ...]) -> bool:
 
 
 def expects_error(node: ast.stmt) -> bool:
-    """Return whether what is in a statement, a `with` of a test, is there to fail."""
+    """Return whether a `with` statement expects its body to fail, such as `with pytest.raises(...)`."""
     items = getattr(node, "items", ())
     called = [item.context_expr.func for item in items if isinstance(item.context_expr, ast.Call)]
     return any(_last_name(each).startswith(("raises", "assertRaises", "suppress")) for each in called)
 
 
 def leaves(body: list[ast.stmt]) -> bool:
-    """Return whether what stands after a body does not run once the body has, though the program goes on."""
+    """Return whether a body ends in `return`, `continue` or `break`, so that the statements after it are skipped."""
     return bool(body) and isinstance(body[-1], ast.Return | ast.Continue | ast.Break)
 
 
 def arm_of_every_release(test: ast.expr) -> bool | None:
-    """Return what a test gives on every release: a comparison of `tf.__version__` with a string, or a constant.
+    """Return the result of a condition that is the same on every release; None if it may differ.
 
-    None for anything else.
+    Known are constants, and comparisons of `tf.__version__` with a string.
     """
     constant = is_constant(test)
     if constant is not None:
@@ -159,14 +159,14 @@ def arm_of_every_release(test: ast.expr) -> bool | None:
 
 
 def is_constant(test: ast.expr) -> bool | None:
-    """Return what a test gives that is the same in every run, as `False` and `TYPE_CHECKING`; None for another."""
+    """Return the result of a constant condition, such as `False` or `TYPE_CHECKING`; None for any other."""
     if isinstance(test, ast.Constant):
         return bool(test.value)
     return False if _last_name(test) == "TYPE_CHECKING" else None
 
 
 def version_of_2(test: ast.expr) -> ast.expr | None:
-    """Return the version of which a test holds from 2 on only; None if it is another test."""
+    """Return the expression that a condition requires to be version 2 or later; None for any other condition."""
     if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and test.func.attr == "startswith":
         version, texts = test.func.value, test.args
     elif isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.GtE | ast.Gt):
@@ -178,9 +178,9 @@ def version_of_2(test: ast.expr) -> ast.expr | None:
 
 
 def holds_for_every_release(comparison: ast.Compare) -> bool | None:
-    """Return what a comparison of a version with a string gives on every release that mpls runs on.
+    """Return the result of comparing a version with a string, if it is the same on all releases that mpls runs on.
 
-    None if the releases differ, or if it compares something else than strings.
+    None if the releases differ, or if the version is not compared with a string.
     """
     right = comparison.comparators[0]
     compare = _COMPARISONS.get(type(comparison.ops[0]))

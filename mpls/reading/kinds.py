@@ -1,4 +1,4 @@
-"""Which of a program's own variables, classes and functions are optimizers, wrappers or policies, told by name."""
+"""Finds, by name, which of a program's variables, classes and functions are optimizers, wrappers or policies."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _OPTIMIZERS = {f"keras.optimizers.{name}" for name in OPTIMIZERS}
 _MODELS = {f"keras.{name}" for name in ("Model", "Sequential", "models.Model", "models.Sequential")}
 _MODELS |= {f"keras.models.{name}" for name in ("load_model", "clone_model", "model_from_json")}
 _LEGACY = {f"keras.optimizers.legacy.{name}" for name in OPTIMIZERS}
-# A program's functions return what other functions return, so deep at most.
+# Functions that return the results of other functions are followed this deep.
 _ROUNDS = 4
 
 
 def keras_path(path: str) -> str:
-    """Return a path of Keras as `keras.…`, whichever package it goes through; "" for what is not Keras'."""
+    """Return a path in Keras as `keras.…`, whether spelled with `tf` or not; "" for a path outside Keras."""
     for root in ("tf.compat.v1.", "tf.compat.v2.", "tf."):
         if path.startswith(root):
             path = path.removeprefix(root)
@@ -61,10 +61,10 @@ def keras_path(path: str) -> str:
 
 @functools.cache
 def kind_of(path: str) -> str:
-    """Return what calling a path gives; "" for nothing of interest."""
+    """Return the kind of object that calling a path returns; "" for none of these kinds."""
     row = named(path)
     if row is not None and row.target in _OF_TARGET:
-        # Who calls tf_keras by its name gets its wrapper.
+        # `tf_keras.….LossScaleOptimizer` is tf_keras' own wrapper.
         is_theirs = path.startswith("tf_keras.") and _OF_TARGET[row.target] == NEW_WRAPPER
         return "" if is_theirs else _OF_TARGET[row.target]
     within = path.replace("tf.optimizers.", "tf.keras.optimizers.", 1)
@@ -76,7 +76,7 @@ def kind_of(path: str) -> str:
 
 
 class Kinds:
-    """What the names of a program's own things tell of them.
+    """The kinds of a program's own variables, classes and functions, by name.
 
     Args:
         uses: what the program uses.
@@ -93,7 +93,7 @@ class Kinds:
                 self._variables.setdefault(kind, set()).add(name)
 
     def receiver_is(self, member: Member, kind: str) -> bool:
-        """Return whether a member is taken of something of a kind, and of nothing else."""
+        """Return whether the object that a member is read from is of a kind, and no policy."""
         if len(member.chain) < 2:
             return False
         receiver = member.chain[-2]
@@ -102,7 +102,7 @@ class Kinds:
         return receiver in self._variables.get(kind, ()) and receiver not in self._variables.get(POLICY, ())
 
     def is_of_models_optimizer(self, member: Member) -> bool:
-        """Return whether a member is taken of a model's optimizer: of `self.model.optimizer`, or of a name of it."""
+        """Return whether a member is read from a model's optimizer: `self.model.optimizer`, or a variable for it."""
         if self.receiver_is(member, MODELS_OPTIMIZER):
             return not any(self.receiver_is(member, kind) for kind in self._variables if kind != MODELS_OPTIMIZER)
         holder = Member(member.chain[:-1], member.where, member.is_certain, within=member.within)
@@ -114,7 +114,7 @@ class Kinds:
         return member.chain[-2] == "model" or self.is_only(member, MODEL)
 
     def is_only(self, member: Member, kind: str) -> bool:
-        """Return whether a member is taken of something of a kind, wherever the program makes what is called so."""
+        """Return whether every object that the program assigns to the name a member is read from is of a kind."""
         receiver = member.chain[-2] if len(member.chain) > 1 else ""
         if receiver == "self":
             return self.receiver_is(member, kind)
@@ -137,7 +137,7 @@ class Kinds:
                     yield kind, name
 
     def is_unknown(self, member: Member) -> bool:
-        """Return whether nothing tells of what a member is taken."""
+        """Return whether the kind of the object that a member is read from is unknown."""
         receiver = member.chain[-2] if len(member.chain) > 1 else ""
         return receiver not in ("", "self") and not any(receiver in names for names in self._variables.values())
 

@@ -1,4 +1,4 @@
-"""The Python of a notebook: its code cells one after another, with the lines in their places."""
+"""Extracts the Python code of a notebook: its code cells in order, with line numbers kept."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mpls.reading.sources import parse
 
 __all__ = ["MAX_NOTEBOOK_BYTES", "Notebook", "notebook"]
 
-# Most of a notebook are the pictures that its cells have shown.
+# Large, since notebooks contain the images that their cells have shown.
 MAX_NOTEBOOK_BYTES = 100_000_000
 
 _BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
 _MAGIC = re.compile(r"(\s*)(?:%{1,2}[A-Za-z]|!|\?|[\w.]+\?{1,2}\s*$)")
 _ASSIGNED = re.compile(r"(\s*[\w., ]+=\s*)(?:%[A-Za-z]|!)")
-# What runs the rest of its cell as Python.
+# Cell magics that run the rest of the cell as Python.
 _AROUND_PYTHON = re.compile(r"%%(?:time|timeit|capture|prun|python3?|pypy)\b")
 
 
@@ -28,9 +28,9 @@ class Notebook:
     """The code of a notebook.
 
     Attributes:
-        text: the code cells, with something without an effect where magics and commands of the shell were.
-        starts: the line of the text that each code cell starts on.
-        unread: the numbers of cells that are no Python even so, with the reasons; the text has nothing of them.
+        text: the code cells, with no-ops in place of magics and shell commands.
+        starts: the line of the text on which each code cell starts.
+        unread: the numbers of cells that are still not Python, with the reasons; the text has blank lines for them.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Notebook:
     unread: tuple[tuple[int, str], ...]
 
     def place(self, line: int) -> tuple[int, int]:
-        """Return in which code cell a line of the text is, the first being 1, and which line of that cell it is."""
+        """Return the number of the code cell that a line of the text is in, and its line in that cell, both from 1."""
         cell = bisect(self.starts, line)
         return cell, line - self.starts[cell - 1] + 1
 
@@ -47,7 +47,7 @@ def notebook(content: bytes) -> Notebook:
     """Read a notebook, of any version of the format.
 
     Raises:
-        ValueError: it is none, or none in Python, and why.
+        ValueError: it is not a notebook, or not one in Python; the message says why.
     """
     try:
         whole = json.loads(content.decode("utf-8-sig"))
@@ -70,7 +70,7 @@ def notebook(content: bytes) -> Notebook:
 
 def _cells_of(whole: Any) -> list[str]:
     """Return the sources of the code cells."""
-    # Up to version 3, cells were in worksheets, and had an `input`.
+    # Up to version 3 of the format, cells were in worksheets, and their source was called `input`.
     sheets = whole.get("worksheets", [whole]) if isinstance(whole, dict) else None
     cells: list[str] = []
     for sheet in sheets if isinstance(sheets, list) else [None]:
@@ -97,7 +97,10 @@ def _language_of(whole: dict[str, Any]) -> str:
 
 
 def _python(cell: str) -> tuple[str, str | None]:
-    """Return a cell as Python of as many lines, and why it is none, in which case the lines are empty."""
+    """Return a cell as Python with the same number of lines, and None; blank lines and the reason if it is not Python.
+
+    Cells that a cell magic hands to something else than Python become blank lines without a reason.
+    """
     if _why_broken(cell) is None:
         return cell, None
     nothing = "\n" * cell.count("\n")

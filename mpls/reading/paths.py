@@ -1,4 +1,4 @@
-"""What is known of the paths that a program saves to, and loads from."""
+"""Finds calls that save or load a model at a path without an extension of Keras 3."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from mpls.reading.scopes import Scope
 
 __all__ = ["is_without_extension"]
 
-# What Keras 3 saves to.
+# The extensions that Keras 3 saves to.
 _EXTENSIONS = (".keras", ".h5", ".hdf5")
-# Keras 3 saves there by itself.
+# Keras 3 saves to such addresses without an extension.
 _HUB = "hf://"
-# The calls that are given a path of a model, with its position.
+# The calls that take a model's path, with the position of the argument.
 _GIVEN = {"save": 0, "save_model": 1, "load_model": 0, "ModelCheckpoint": 0}
-# Names of names are followed so far.
+# Variables that are assigned other variables are followed this deep.
 _DEPTH = 5
 
 
 def is_without_extension(call: ast.Call, scope: Scope) -> bool:
-    """Return whether a call, if it saves or loads a model, has a path that has none of the extensions of Keras 3."""
+    """Return whether a call, if it saves or loads a model, is given a path without an extension of Keras 3."""
     path = _given_to(call)
     return path is not None and _is_without_extension(path, scope)
 
@@ -36,12 +36,13 @@ def _given_to(call: ast.Call) -> ast.expr | None:
 
 
 def _is_without_extension(node: ast.expr, scope: Scope, depth: int = 0) -> bool:
-    """Return whether a path, given by an expression in a scope, ends in no extension of Keras, whatever it begins with.
+    """Return whether an expression certainly gives a path that ends in no extension of Keras 3.
 
     Args:
-        node: a text, or `os.path.join`, `/`, `+`, an f-string that end in one; a new temporary folder; a name of these.
+        node: known are a string; `os.path.join`, `/`, `+` and f-strings that end in one; `tempfile.mkdtemp()`; and
+            variables bound to any of these.
         scope: where the expression is evaluated.
-        depth: how many names it went through.
+        depth: how many variables were followed to get here.
     """
     if isinstance(node, ast.Constant):
         text = node.value if isinstance(node.value, str) else ""
@@ -62,7 +63,7 @@ def _is_without_extension(node: ast.expr, scope: Scope, depth: int = 0) -> bool:
 
 
 def _last(node: ast.expr) -> ast.expr | None:
-    """Return the last part of a path; None for what has no parts, or unknown ones."""
+    """Return the last part of an expression that puts a path together; None for any other expression."""
     if isinstance(node, ast.Call) and _is_called(node, "path", "join") and not node.keywords:
         return node.args[-1] if len(node.args) > 1 else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Div):
@@ -74,7 +75,7 @@ def _is_ending(node: ast.expr) -> bool:
     if not isinstance(node, ast.Constant):
         last = _last(node)
         return last is not None and _is_ending(last)
-    # Of an extension, a part may stand before it.
+    # `name + "5"` may end in an extension whose beginning is in `name`.
     text = node.value
     return isinstance(text, str) and not text.endswith(_EXTENSIONS) and not any(e.endswith(text) for e in _EXTENSIONS)
 

@@ -1,4 +1,4 @@
-"""Which TensorFlow the files beside a program ask for: requirements.txt and its like."""
+"""Reads which TensorFlow releases a program's requirements.txt and similar files ask for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FILES = (
     "Pipfile",
 )
 _SPEC = r"(?:===?|<=?|>=?|~=|=)\s*[\"']?\d[\d.]*(?:\.\*)?"
-# A requirement, without one for an environment, after a semicolon, or for an extra.
+# A requirement of TensorFlow, except one with an environment marker after a semicolon.
 _PIN = re.compile(
     rf"(?<![\w./-])tensorflow(?:-gpu|-cpu)?(?:\[[\w,-]+\])?[\"']?\s*({_SPEC}(?:\s*,\s*{_SPEC})*)(?![^\"'\n]*;)", re.I
 )
@@ -31,7 +31,7 @@ _RELEASES: tuple[Release, ...] = tuple((int(a), int(b)) for a, b in (each.split(
 
 
 def pins_of(program: Program) -> list[Sign]:
-    """Return the releases that the files beside a program pin; nothing if they contradict each other."""
+    """Return signs of the releases that files beside a program pin; none if the pins contradict each other."""
     signs = []
     for folder in program.sources[0].roots if program.sources else ():
         for name in _FILES:

@@ -1,4 +1,4 @@
-"""Where a program's files are, by what `python` is given to run it."""
+"""Finds a program's files from the way `python` is called to run it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_THE_USERS = ("__pycache__", "node_modules", "site-packages", "dist-packages
 def script(path: str, *, max_bytes: int = MAX_BYTES) -> Program:
     """Return the program that `python PATH` runs: a file, or a folder or zip file with a `__main__`."""
     program = Program(max_bytes=max_bytes)
-    # A link stands for what it leads to, beside which Python looks for modules.
+    # Python resolves a link, and looks for modules beside the file that it points to.
     path = os.path.realpath(path)
     if os.path.isdir(path):
         folder = Folder(path)
@@ -42,7 +42,7 @@ def module(name: str, *, max_bytes: int = MAX_BYTES) -> Program:
         program.add_file(folder, f"{path}/{_MAIN}", name, (folder,))
     else:
         program.add_file(folder, f"{path}.py", package, (folder,))
-    # They run before it.
+    # The `__init__.py` files of its packages run before it.
     parts = path.split("/")
     for count in range(1, len(parts)):
         program.add_file(folder, f"{'/'.join(parts[:count])}/__init__.py", ".".join(parts[:count]), (folder,))
@@ -50,14 +50,20 @@ def module(name: str, *, max_bytes: int = MAX_BYTES) -> Program:
 
 
 def code(text: bytes | str, shown: str, *, max_bytes: int = MAX_BYTES) -> Program:
-    """Return the program that `python -c TEXT` runs, or a notebook with that code."""
+    """Return the program that `python -c TEXT` runs.
+
+    Args:
+        text: the code.
+        shown: how the code is called in messages.
+        max_bytes: how much of the program is read at most.
+    """
     program, folder = Program(max_bytes=max_bytes), Folder(os.getcwd())
     program.add_code(text, shown, (folder,))
     return program
 
 
 def beside(path: str, text: str) -> Program:
-    """Return the program of code that is taken from a file, and runs in the folder of the file."""
+    """Return the program for code that was extracted from a file, such as a notebook, and runs in its folder."""
     where, name = os.path.split(os.path.abspath(path))
     program, folder = Program(), Folder(where)
     program.add_code(text, folder.shown(name), (folder,))
@@ -65,12 +71,12 @@ def beside(path: str, text: str) -> Program:
 
 
 def scripts(folder: str) -> Iterator[tuple[str, Program]]:
-    """Yield the programs in a folder and those within: files that ask for `__main__`, or that no other imports.
+    """Yield the programs in a folder and its subfolders: files that test for `__main__`, or that no other imports.
 
     Args:
         folder: a path.
     """
-    # Those further up first: they import the others, which need not be read as programs then.
+    # Outer folders first: their files import those further down, which then need not be read as programs.
     paths = sorted(files(folder, ".py"), key=lambda path: (path.count(os.sep), path))
     mains = [path for path in paths if _is_main(path)]
     imported: set[str] = set()
@@ -83,7 +89,7 @@ def scripts(folder: str) -> Iterator[tuple[str, Program]]:
         program = script(path)
         if name == "__init__.py" and not any(source.scopes.imports for source in program.sources[:1]):
             continue
-        # A package's modules import it too.
+        # A file does not count as imported because modules that it imports import it back.
         imported.update(source.shown for source in program.sources[1:] if source.shown != shown)
         found[shown] = path, program
     for shown, (path, program) in sorted(found.items()):
@@ -92,11 +98,11 @@ def scripts(folder: str) -> Iterator[tuple[str, Program]]:
 
 
 def files(folder: str, ending: str) -> Iterator[str]:
-    """Yield the files in a folder, and in the folders in it, but for hidden ones, installed packages, environments.
+    """Yield the files in a folder and its subfolders, except hidden folders, installed packages and environments.
 
     Args:
         folder: a path.
-        ending: how the names of the files end.
+        ending: the end of the files' names.
     """
     for where, folders, names in os.walk(folder):
         folders[:] = [
@@ -115,21 +121,21 @@ def _is_main(path: str) -> bool:
 
 
 def _is_archive(path: str) -> bool:
-    # To open a pipe would take from the program what is in it.
+    # Opening a pipe would consume the data that the program wants to read.
     if not os.path.isfile(path):
         return False
-    # As Python tells: by the end of the file, since lines of a shell may stand before it.
+    # Look at the end of the file, as Python does: a zip file may begin with lines of shell.
     return zipfile.is_zipfile(path)
 
 
 def _package_of(folder: Folder, top: Folder) -> str:
-    """Return the package that the files of a folder are in, by the folder in which the outermost package is."""
+    """Return the dotted name of the package that a folder is, given the folder that holds the outermost package."""
     relative = os.path.relpath(folder.path, top.path)
     return "" if relative == os.curdir else relative.replace(os.sep, ".")
 
 
 def _roots(folder: Folder) -> tuple[Folder, ...]:
-    """Return where a script's imports are looked for: beside it, and beside the package that it is in."""
+    """Return the folders in which a script's imports are looked for: its own, and the one that holds its package."""
     top = folder.path
     while os.path.isfile(os.path.join(top, "__init__.py")) and os.path.dirname(top) != top:
         top = os.path.dirname(top)

@@ -1,4 +1,4 @@
-"""What the names in a program stand for: paths like `tf.keras.optimizers.SGD`, through all aliases."""
+"""Resolves the names in a program to paths like `tf.keras.optimizers.SGD`, through all aliases."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from mpls.reading.sources import Source
 
 __all__ = ["Found", "Resolver", "attribute_of", "chain_of", "expressions_in"]
 
-# A path into a file of the program itself starts with this.
+# Prefix of paths into the program's own files.
 _OWN = "@"
 _ROOTS = {"tensorflow": "tf", "keras": "keras", "tf_keras": "tf_keras"}
-# Aliases of aliases are followed so far.
+# Aliases of aliases are followed this deep.
 _DEPTH = 20
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a name may stand for.
+    """A path that a name may stand for.
 
     Attributes:
-        path: the path, `tf` for the package tensorflow.
-        is_certain: whether it is that on every release.
+        path: the path, with `tf` for the package tensorflow.
+        is_certain: whether the name stands for it on every release.
     """
 
     path: str
@@ -33,7 +33,7 @@ class Found:
 
 
 class Resolver:
-    """Finds what names stand for.
+    """Resolves names to paths.
 
     Args:
         sources: the files of the program.
@@ -46,7 +46,7 @@ class Resolver:
         self._known: dict[tuple[Scope, str], list[Found]] = {}
 
     def find(self, node: ast.expr, scope: Scope, depth: int = 0) -> list[Found]:
-        """Return what an expression in a scope stands for: nothing, one path, or several that are uncertain."""
+        """Return the paths that an expression in a scope may stand for: none, one, or several uncertain ones."""
         if depth > _DEPTH:
             return []
         if isinstance(node, ast.Name):
@@ -63,7 +63,7 @@ class Resolver:
         return found
 
     def imported(self, source: Source, imported: Import) -> list[Found]:
-        """Return what an import binds."""
+        """Return the paths that an import binds."""
         module = source.absolute(imported.module)
         top, _, rest = module.partition(".")
         if module in source.modules:
@@ -83,7 +83,7 @@ class Resolver:
     def _name(self, name: str, scope: Scope, depth: int) -> list[Found]:
         key = (scope, name)
         if key not in self._known:
-            # Names may be bound to each other in a circle.
+            # Set first, because names may be bound to each other in a cycle.
             self._known[key] = []
             bindings = scope.find(name)
             self._known[key] = self._starred(name, scope, depth) if bindings is None else self._bound(bindings, depth)
@@ -92,7 +92,7 @@ class Resolver:
     def _bound(self, bindings: list[Binding], depth: int) -> list[Found]:
         each_found = [self._value(binding, depth) for binding in bindings]
         found = [each for some in each_found for each in some]
-        # What is bound to something else too, it may be instead.
+        # A name with several bindings may stand for any of them.
         is_certain = all(each_found) and len({each.path for each in found}) == 1
         return _merged(found, is_certain)
 
@@ -111,7 +111,7 @@ class Resolver:
             if module is not None:
                 found = self._name(name, module.scopes.module, depth + 1)
             else:
-                # Of what others export, this much is known.
+                # The only known exports of other packages are the historical names.
                 whole = self.imported(source, Import(star.module, None, star.is_certain))
                 found = [
                     Found(f"{each.path}.{name}", True) for each in whole if named(f"{each.path}.{name}") is not None
@@ -143,7 +143,10 @@ def _merged(found: list[Found], is_certain: bool) -> list[Found]:
 
 
 def attribute_of(node: ast.AST) -> tuple[ast.expr | None, str]:
-    """Return of what an expression takes an attribute, and which; by `getattr` and `object.__getattribute__` too."""
+    """Return the object and the attribute that an expression reads, also by `getattr` or `object.__getattribute__`.
+
+    None and "" for any other expression.
+    """
     if isinstance(node, ast.Attribute):
         return node.value, node.attr
     if isinstance(node, ast.Call) and len(node.args) in (2, 3) and not node.keywords:
@@ -155,18 +158,18 @@ def attribute_of(node: ast.AST) -> tuple[ast.expr | None, str]:
 
 
 def chain_of(node: ast.AST) -> tuple[str, ...]:
-    """Return the names of a chain of attributes, the outermost last: `("self", "opt")`; "" for what has no name."""
+    """Return the names in a chain of attribute reads: `("self", "opt")`; "" for a part that has no name."""
     value, attribute = attribute_of(node)
     if value is not None:
         return (*chain_of(value), attribute)
     if isinstance(node, ast.Subscript):
-        # What holds things of a kind has the name of each.
+        # An item of a container goes by the container's name.
         return chain_of(node.value)
     return (node.id if isinstance(node, ast.Name) else "",)
 
 
 def expressions_in(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the expressions that another is made of."""
+    """Yield the direct subexpressions of a node."""
     for _, value in ast.iter_fields(node):
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, ast.expr):
