@@ -2,12 +2,12 @@
 
 The API lives in the subpackages, which load TensorFlow when they are imported; this package does not:
 
-* `mpls.v1`: graph mode, what `tf.compat.v1.train.experimental` and `tf.compat.v1.mixed_precision` held;
+* `mpls.v1`: the API for graph mode, formerly `tf.compat.v1.train.experimental` and `tf.compat.v1.mixed_precision`;
 * `mpls.keras`: `LossScaleOptimizer` for the optimizers of tf_keras and Keras 3, and the policies;
 * `mpls.experimental`: the deprecated forms, `LossScaleOptimizer(optimizer, loss_scale)` among them;
 * `mpls.contrib`: the managers of TF 1.x and their optimizer;
-* `mpls.convert_state`: the state of an optimizer into one of another Keras;
-* `mpls.install`, `mpls.uninstall`, `mpls.installed`: the historical names at their old places;
+* `mpls.convert_state`: copies the state of an optimizer into one of another Keras;
+* `mpls.install`, `mpls.uninstall`, `mpls.installed`: put the historical names back at their old places;
 * `mpls.names`: the table of those names;
 * `mpls.errors`: every exception and warning class that mpls itself raises.
 """
@@ -21,7 +21,7 @@ from mpls.install import install, installed, uninstall
 __version__ = "0.2.0"
 
 _SUBPACKAGES = ("contrib", "experimental", "keras", "v1")
-# Functions that load TensorFlow, and the modules that they are in.
+# Functions whose modules load TensorFlow, with these modules.
 _FUNCTIONS = {"convert_state": "mpls.transfer.convert"}
 
 __all__ = [
@@ -40,20 +40,20 @@ __all__ = [
 
 
 def load_ipython_extension(shell: Any) -> None:  # noqa: ARG001
-    """Do what `install()` does, for `%load_ext mpls`; where names are back already, they stay as they are.
+    """Call `install()`, for `%load_ext mpls`; do nothing if mpls is installed already.
 
     Args:
-        shell: IPython's.
+        shell: the shell of IPython.
     """
     if installed() is None:
         install()
 
 
 def unload_ipython_extension(shell: Any) -> None:  # noqa: ARG001
-    """Do what `uninstall()` does, for `%unload_ext mpls`.
+    """Call `uninstall()`, for `%unload_ext mpls`.
 
     Args:
-        shell: IPython's.
+        shell: the shell of IPython.
     """
     uninstall()
 
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Import a subpackage, or a function, on first access, so that `import mpls` alone stays free of TensorFlow."""
+        """Import a subpackage or function on first access, so that `import mpls` alone does not load TensorFlow."""
         if name in _SUBPACKAGES:
             return _import_module(f"{__name__}.{name}")
         if name in _FUNCTIONS:

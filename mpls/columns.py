@@ -1,4 +1,4 @@
-"""Tables for the terminal."""
+"""Formats tables for the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mpls doctor`: what a program needs, told from its source."""
+"""`mpls doctor`: finds out from a program's source what it needs."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ __all__ = ["describe", "doctor", "text_of"]
 
 WHOLE, GONE, UNREAD = 0, 1, 2
 
-# Lines that are shown of one name; JSON has all.
+# The most lines that the text shows for one name; JSON has all.
 _MANY = 4
 
 
 def doctor(paths: Sequence[str], *, as_json: bool = False) -> tuple[int, str, list[str]]:
-    """Say what programs need to run today. They are read only: no code in them runs.
+    """Report what programs need to run today. Their source is only read: no code in them runs.
 
     Args:
         paths: scripts, notebooks and folders of them.
-        as_json: whether to return what `describe` does, as JSON.
+        as_json: whether to return the result of `describe` as JSON instead of text for people.
 
     Returns:
-        The exit status, the text, and what is to be said of paths that could not be read; nothing with `as_json`, since
-        the text has it. The status is 0; 1 if a program uses what no option brings back; 2 if a path is not there or
-        cannot be read, is no Python 3, or is a file of more than 1 MB, a notebook of more than 100 MB.
+        The exit status, the text, and a list of messages about paths that could not be read; the list is empty with
+        `as_json`, where the text contains them. The status is 0; 1 if a program uses a name that no option brings back;
+        2 if a path does not exist, cannot be read, is no Python 3, or is a file of more than 1 MB or a notebook of more
+        than 100 MB.
     """
     description = describe(paths)
     if as_json:
@@ -46,25 +47,26 @@ def describe(paths: Sequence[str]) -> dict[str, Any]:
         paths: as with `doctor`.
 
     Returns:
-        These keys, always all of them. Paths of files are relative to the current directory if they are in there, and
-        escaped as `repr` escapes. A place is `{"file": str, "cell": int, "line": int, "certain": bool}`: `cell` is
-        the number of a code cell of a notebook, in which the line is, else null; `certain` is whether the line runs on
-        every release, false behind a test for one, and in functions that nothing mentions.
+        These keys, always all of them. Paths of files are relative to the current directory if they are inside it, and
+        escaped as by `repr`. A place is `{"file": str, "cell": int, "line": int, "certain": bool}`: `cell` is the
+        number of the notebook's code cell that contains the line, null outside notebooks; `certain` is whether the line
+        runs on every release: false behind a test for a release, and in functions that nothing mentions.
 
         * `status`: the exit status: 0, 1 or 2.
-        * `unread`: what could not be read, a list of `{"path": str, "reason": str}`.
+        * `unread`: paths that could not be read, a list of `{"path": str, "reason": str}`.
         * `programs`: a list of objects:
 
-          * `path`: its file.
+          * `path`: its main file.
           * `kind`: `'script'` or `'notebook'`.
-          * `is_whole`: whether all of it was read; if it is too large for that, no option is chosen.
-          * `options`: what it needs, a list of `{"option": str, "value": true, int or str, "flag": str, "because":
-            {"place": place, "what": str}}`; `flag` is for the command line, `option` and `value` for `mpls.install`.
+          * `is_whole`: whether all of it was read; false if it is too large, and then no option is chosen.
+          * `options`: options that it needs, a list of `{"option": str, "value": true, int or str, "flag": str,
+            "because": {"place": place, "what": str}}`; `flag` is for the command line, `option` and `value` are for
+            `mpls.install`.
           * `disagreements`: options that it may need, a list of `{"option": str, "flag": str, "because": [...]}` with
             two lines that contradict each other.
           * `names`: historical names that it uses, a list of `{"name": str, "releases": str, "today": str,
-            "places": [...]}`; `today` is what to write, null where mpls has nothing better.
-          * `gone`: what no option brings back, a list of `{"name": str, "today": str, "places": [...]}`.
+            "places": [...]}`; `today` is the replacement to write, null if mpls has nothing better.
+          * `gone`: names that no option brings back, a list of `{"name": str, "today": str, "places": [...]}`.
           * `unread`: parts of it that could not be read, as above.
     """
     programs: list[dict[str, Any]] = []
@@ -121,7 +123,7 @@ def _place(found: Found, where: Where, is_certain: bool) -> dict[str, Any]:
 
 
 def _names(found: Found, uses: Sequence[Use]) -> list[dict[str, Any]]:
-    """Return the historical names that a program uses, and removed namespaces that it uses and no name of is known."""
+    """Return the historical names that a program uses, and removed namespaces of which it uses no known name."""
     read = [(use, row) for use in uses if (row := _row(use.path)) is not None]
     used = {row.path for _, row in read if not row.is_namespace}
     kept = [
@@ -136,7 +138,7 @@ def _names(found: Found, uses: Sequence[Use]) -> list[dict[str, Any]]:
 
 
 def _row(path: str) -> Name | None:
-    """Return the row of what a path is, or is in."""
+    """Return the row of a path, or of the nearest namespace that contains it."""
     while path:
         row = named(path)
         if row is not None:
@@ -165,12 +167,12 @@ def _what_is_gone(use: Use) -> tuple[str, str] | None:
         if path.startswith(root):
             path = f"{short}{path.removeprefix(root)}"
             break
-    # Of the whole of it, something may be there.
+    # `tf.contrib` alone does not tell which part the program uses.
     return None if path == "tf.contrib" else gone(path)
 
 
 def _by_line(found: Found, read: Sequence[tuple[Use, Any]]) -> dict[Any, list[dict[str, Any]]]:
-    """Return the places of each thing that is used, in the order of the lines; a line once."""
+    """Return the places of each thing that is used, in the order of the lines; each line once."""
     certain: dict[tuple[Any, Where], bool] = {}
     for use, what in read:
         certain[what, use.where] = certain.get((what, use.where), False) or use.is_certain
@@ -181,7 +183,7 @@ def _by_line(found: Found, read: Sequence[tuple[Use, Any]]) -> dict[Any, list[di
 
 
 def text_of(description: dict[str, Any]) -> str:
-    """Return what `describe` returned for people; what a terminal would act on is escaped."""
+    """Return the result of `describe` as text for people; control characters are escaped."""
     return "\n\n".join("\n".join(map(printable, _lines(program))) for program in description["programs"])
 
 
@@ -224,7 +226,7 @@ def _places(each: dict[str, Any]) -> str:
 
 
 def _shown(places: Sequence[dict[str, Any]]) -> str:
-    """Return the addresses of lines; those in the same file or cell as the one before by the line alone."""
+    """Return the addresses of lines; only the line number if the file and cell are the same as for the one before."""
     parts, before = [], ""
     for place in places:
         cell = "" if place["cell"] is None else f"cell {place['cell']}:"

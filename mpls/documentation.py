@@ -1,4 +1,4 @@
-"""The sections of MIGRATION.md, which messages point at, for `mpls docs`."""
+"""The sections of MIGRATION.md, which messages refer to, for `mpls docs`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Section:
     """A section of MIGRATION.md.
 
     Attributes:
-        anchor: what links and messages call it.
+        anchor: its name in links and messages.
         title: its heading.
-        level: the depth of the heading, 1 for that of the document.
-        lines: its lines, with the heading and with the sections within.
+        level: the level of the heading; 1 is the document's title.
+        lines: its lines, including the heading and nested sections.
     """
 
     anchor: str
@@ -32,14 +32,14 @@ class Section:
 
 
 def sections() -> list[Section]:
-    """Return all sections, in their order.
+    """Return all sections, in the order of the document.
 
     Example:
         >>> from mpls.documentation import sections
         >>> [section.title for section in sections() if section.anchor == "as-of"]
         ['as-of']
     """
-    # In a wheel it is in the package, in a source tree beside it.
+    # A wheel has MIGRATION.md inside the package, a source tree beside it.
     path = next(path for path in (_HERE / _NAME, _HERE.parent / _NAME) if path.exists())
     lines = path.read_text(encoding="utf-8").splitlines()
     headings = []
@@ -57,17 +57,17 @@ def sections() -> list[Section]:
 
 
 def section_text(name: str) -> str | None:
-    """Return the text of a section; None if there is none of the name.
+    """Return the text of a section; None if there is no such section.
 
     Args:
-        name: its anchor, as messages have it: `"as-of"`, `"#as-of"` or `"MIGRATION.md#as-of"`.
+        name: its anchor, as in messages: `"as-of"`, `"#as-of"` or `"MIGRATION.md#as-of"`.
     """
     anchor = _plain(name)
     return next(("\n".join(each.lines).rstrip() for each in sections() if each.anchor == anchor), None)
 
 
 def nearest(name: str) -> Sequence[str]:
-    """Return the anchors that a name may have been meant for, the nearest first."""
+    """Return the anchors that are similar to a name, the most similar first."""
     anchors = [each.anchor for each in sections()]
     name = _plain(name)
     within = [anchor for anchor in anchors if name and name in anchor]

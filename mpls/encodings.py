@@ -1,4 +1,4 @@
-"""Errors in the encoding of a program's source, as `python` has them for files; `compile` has others."""
+"""Raises the errors that `python` raises for a file's encoding; `compile` raises different ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def check_encoding(source: bytes, file: str) -> None:
     """Check that a source can be decoded.
 
     Args:
-        source: what is in the file.
+        source: the contents of the file.
         file: its name, for the error.
 
     Raises:
-        SyntaxError: it is in no encoding that it declares, or declares none and is not in UTF-8.
+        SyntaxError: the source is not in the encoding that it declares; or declares none, and is not in UTF-8.
     """
     name = _declared(source)
     try:
@@ -30,7 +30,7 @@ def check_encoding(source: bytes, file: str) -> None:
                 f"Non-UTF-8 code starting with '\\x{source[error.start]:02x}' in file {file} on line {line}, but no "
                 "encoding declared; see https://peps.python.org/pep-0263/ for details"
             ) from None
-        # That error has a line of the program, which `compile` finds.
+        # For UTF-8, the error has a line of the program, which `compile` finds.
         if not name.lower().replace("_", "-").startswith("utf-8"):
             raise SyntaxError(f"encoding problem: {name}") from None
     except LookupError:
@@ -38,7 +38,7 @@ def check_encoding(source: bytes, file: str) -> None:
 
 
 def _declared(source: bytes) -> str | None:
-    """Return the encoding that one of the first two lines declares; the second only if there is no code before it."""
+    """Return the encoding that one of the first two lines declares; the second counts only if the first has no code."""
     for line in source.split(b"\n", 2)[:2]:
         found = _DECLARATION.match(line)
         if found:

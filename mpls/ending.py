@@ -1,4 +1,4 @@
-"""Ends a program as `python` does: with its exit status, or its error shown, without the frames of what ran it."""
+"""Ends a program as `python` does: with its exit status, or with its traceback, without the frames of mpls."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from mpls.tracebacks import clean
 
 __all__ = ["OnFailure", "exit_status_of"]
 
-# What to do with the error that a program ends in, once its traceback has been shown.
+# Called with the error that ended a program, once its traceback has been shown.
 OnFailure = Callable[[BaseException], None]
-# In the place of an attribute that is not there.
+# Stands for a missing attribute.
 _MISSING: Any = object()
 
 
 def exit_status_of(program: Callable[[], object], on_failure: OnFailure, not_its_own: type[Exception]) -> int:
-    """Run a program, and show the error that it ends in, if it ends in one.
+    """Run a program, and show its traceback if it ends in an error.
 
     Args:
-        program: it.
-        on_failure: gets that error.
-        not_its_own: errors of what runs it, which are raised.
+        program: the function that runs it.
+        on_failure: called with that error.
+        not_its_own: the class of errors of mpls itself, which are raised.
 
     Returns:
         The exit status.
@@ -35,7 +35,7 @@ def exit_status_of(program: Callable[[], object], on_failure: OnFailure, not_its
     except not_its_own:
         raise
     except BaseException as error:
-        # Left to Python, which ends the process by a signal once the traceback is shown, or goes on to its prompt.
+        # Leave these to Python, which shows the traceback and then ends the process by a signal, or opens a prompt.
         if isinstance(error, KeyboardInterrupt) or _has_prompt():
             clean(error)
             _show_in_its_turn(error, on_failure)
@@ -44,7 +44,7 @@ def exit_status_of(program: Callable[[], object], on_failure: OnFailure, not_its
     if isinstance(failure, SystemExit):
         return _status(failure)
     clean(failure)
-    # Here, where it is not being handled: an error of the hook itself has nothing to do with it.
+    # Outside the `except` block, so that an error of the hook does not get this one as its context.
     try:
         _show(failure)
     except SystemExit as stop:
@@ -54,7 +54,7 @@ def exit_status_of(program: Callable[[], object], on_failure: OnFailure, not_its
 
 
 def _has_prompt() -> bool:
-    """Return whether Python goes on to its prompt after the program, by -i or PYTHONINSPECT."""
+    """Return whether Python opens a prompt after the program, because of -i or PYTHONINSPECT."""
     return bool(sys.flags.inspect or os.environ.get("PYTHONINSPECT"))
 
 
@@ -66,23 +66,23 @@ def _status(stop: SystemExit) -> int:
 
 
 def _show(error: BaseException) -> None:
-    """Do what Python does about an error that nobody has caught.
+    """Handle an uncaught error as Python does.
 
     Raises:
-        SystemExit: the user's hook has raised it.
+        SystemExit: the user's `sys.excepthook` raised it.
     """
     _remember(error)
     hook = getattr(sys, "excepthook", _MISSING)
     try:
         sys.audit("sys.excepthook", None if hook is _MISSING else hook, type(error), error, error.__traceback__)
     except RuntimeError:
-        # So an audit hook says that it is not to be shown.
+        # An audit hook raises RuntimeError to prevent that the error is shown.
         return
     _call_hook(hook, error)
 
 
 def _remember(error: BaseException) -> None:
-    """Have what debuggers look for in `sys`."""
+    """Set the attributes of `sys` that debuggers look for."""
     values: dict[str, Any] = {"last_type": type(error), "last_value": error, "last_traceback": error.__traceback__}
     if sys.version_info >= (3, 12):
         values["last_exc"] = error
@@ -90,7 +90,7 @@ def _remember(error: BaseException) -> None:
 
 
 def _call_hook(hook: Any, error: BaseException) -> None:
-    """Call what a program has made of `sys.excepthook`, which may be anything."""
+    """Call the program's `sys.excepthook`, which may be any object."""
     if hook is _MISSING:
         _print("sys.excepthook is missing")
         _display(error)
@@ -103,7 +103,7 @@ def _call_hook(hook: Any, error: BaseException) -> None:
     except BaseException as raised:
         second = raised
     _print("Error in sys.excepthook:")
-    # The line here that called it is none of the user's.
+    # Without the frame of this function, which called the hook.
     _display(second.with_traceback(second.__traceback__ and second.__traceback__.tb_next))
     _print("\nOriginal exception was:")
     _display(error)
@@ -114,11 +114,11 @@ def _display(error: BaseException) -> None:
 
 
 def _show_in_its_turn(error: BaseException, on_failure: OnFailure) -> None:
-    """Have an error that is raised again shown with the traceback that it has now."""
+    """Have an error that is raised again shown with its current traceback, without further frames."""
     users, hook = error.__traceback__, getattr(sys, "excepthook", _MISSING)
 
     def show(_: type[BaseException], raised: BaseException, __: TracebackType | None) -> None:
-        # What comes after is the user's: a prompt.
+        # A prompt that follows uses the user's own hook.
         del sys.excepthook
         if hook is not _MISSING:
             sys.excepthook = hook
@@ -131,7 +131,7 @@ def _show_in_its_turn(error: BaseException, on_failure: OnFailure) -> None:
 
 
 def _print(text: str) -> None:
-    """Print where Python itself writes errors to, whatever the program has made of `sys.stderr`."""
+    """Print to `sys.stderr`; if the program has removed or closed it, to the original standard error."""
     for stream in (getattr(sys, "stderr", None), sys.__stderr__):
         if stream is not None and not getattr(stream, "closed", False):
             print(text, file=stream)

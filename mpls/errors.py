@@ -44,36 +44,36 @@ class MplsError(Exception):
     """Base class of every exception that mpls raises itself."""
 
     if not TYPE_CHECKING:
-        # AutoGraph raises an error inside a tf.function again with its own class only if it is constructed like this.
+        # AutoGraph keeps the class of an error from a tf.function only if the class has the constructor of Exception.
         __init__ = Exception.__init__
 
 
 class ArgumentValueError(MplsError, ValueError):
-    """An argument has the right type and a value that cannot work."""
+    """An argument has the right type, but an invalid value."""
 
 
 class ArgumentOverflowError(MplsError, OverflowError):
-    """An argument is a number too large to be represented."""
+    """An argument is a number that is too large to be represented."""
 
 
 class ArgumentTypeError(MplsError, TypeError):
-    """An argument has a type that cannot work."""
+    """An argument has an invalid type."""
 
 
 class TensorArgumentError(ArgumentTypeError, ArgumentValueError):
-    """A tensor where a number is needed; the originals raised TypeError in eager mode and ValueError in a graph."""
+    """A tensor was given where a number is needed; the originals raised TypeError eagerly, ValueError in a graph."""
 
 
 class ArgumentKeyError(MplsError, KeyError):
-    """A dict lacks a key that it needs."""
+    """A dict lacks a required key."""
 
     def __str__(self) -> str:
-        # KeyError shows the repr of its argument, as if the message were the key.
+        # KeyError would show the repr of the message, as if it were the key.
         return str(self.args[0])
 
 
 class CallOrderError(MplsError, RuntimeError):
-    """Calls that exclude each other were made in one step, or one that the step needs was not."""
+    """Calls that exclude each other were made in one step, or a call that the step needs is missing."""
 
 
 class MissingFileError(MplsError, FileNotFoundError):
@@ -85,7 +85,7 @@ class MissingPackageError(MplsError, ImportError):
 
 
 class NotPicklableError(MplsError, pickle.PicklingError):
-    """An optimizer is pickled that holds what cannot be pickled."""
+    """An optimizer cannot be pickled, because it holds objects that cannot."""
 
 
 class ReplicaContextError(MplsError, ValueError):
@@ -93,15 +93,15 @@ class ReplicaContextError(MplsError, ValueError):
 
 
 class SavedStateError(MplsError, ValueError):
-    """A file is broken, holds state that no optimizer can have, or state of another kind than the optimizer's."""
+    """A file is broken, or holds state that is invalid or of another kind than the optimizer's."""
 
 
 class GraphStateError(MplsError, NotImplementedError):
-    """What is in the variables of a v1 graph is asked for where there is no session that knows it."""
+    """The values of variables in a v1 graph are needed, but there is no session that has them."""
 
 
 class UnsupportedGraphError(MplsError, RuntimeError):
-    """An optimizer is used in a kind of graph in which it does nothing."""
+    """An optimizer is used in a kind of graph in which it has no effect."""
 
 
 class UnsupportedReleaseError(MplsError, RuntimeError):
@@ -117,11 +117,11 @@ class UnsupportedBackendError(MplsError, NotImplementedError, ValueError):
 
 
 class MplsWarning(UserWarning):
-    """Something is probably not as the user meant it."""
+    """Something is probably not what the user meant."""
 
 
 class MplsDeprecationWarning(FutureWarning):
-    """A deprecated form was used; shown by default, since it is end users who have to act on it."""
+    """A deprecated form was used; a FutureWarning, so that Python shows it to end users by default."""
 
 
 def error_text(subject: str, constraint: str, got: object, advice: str, anchor: str) -> str:
@@ -129,12 +129,12 @@ def error_text(subject: str, constraint: str, got: object, advice: str, anchor: 
 
     Args:
         subject: the public name, and the argument after a colon: `"FixedLossScale: loss_scale_value"`.
-        constraint: what must hold, after the word "must": `"be at least 1"`.
+        constraint: the condition, as it follows the word "must": `"be at least 1"`.
         got: the offending value; its repr and type are shown.
-        advice: what to do, as code.
+        advice: the remedy, as code.
         anchor: the heading of MIGRATION.md that explains it.
     """
-    # The repr of an array, and advice, may be of several lines.
+    # The repr of an array, and the advice, may have several lines.
     shown, advice = ("\n".join(map(printable, each.split("\n"))) for each in (_short_repr(got), advice))
     return (
         f"{printable(subject)} must {printable(constraint)}; got {shown} ({type(got).__name__}). {advice}. "
@@ -143,9 +143,9 @@ def error_text(subject: str, constraint: str, got: object, advice: str, anchor: 
 
 
 def printable(text: str) -> str:
-    """Return a text with what `repr` escapes escaped.
+    """Return a text in which all characters are escaped that `repr` would escape.
 
-    Names and paths of others then neither steer a terminal nor turn the direction of writing, and can be encoded.
+    Foreign names and paths then cannot control a terminal or change the writing direction, and can be encoded.
     """
     if text.isprintable():
         return text
@@ -164,21 +164,22 @@ _nobody_wrote_the_call = Flag("_nobody_wrote_the_call")
 
 
 def without_deprecations() -> AbstractContextManager[None]:
-    """Have deprecated forms used without a warning in a block, of this thread: mpls itself makes the calls."""
+    """Suppress warnings about deprecated forms in a block, for this thread, when mpls itself makes the calls."""
     return _nobody_wrote_the_call.raised()
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn, and point at the user's line: the first frame outside mpls and the frameworks that called it."""
+    """Warn, and point at the user's line: the innermost frame outside mpls and the frameworks."""
     if issubclass(category, MplsDeprecationWarning) and _nobody_wrote_the_call.is_raised:
         return
     warnings.warn(message, category, stacklevel=_user_stacklevel())
 
 
 def advise_user(message: str, category: type[Warning]) -> None:
-    """Warn of what the originals said in the log: where all warnings are errors, say it there too.
+    """Warn about something that the originals logged; where all warnings are errors, log it instead of raising.
 
-    `python -W error` did not break a program on them. Filters that name a class of mpls, a text or a module are obeyed.
+    The originals' log message did not end a program under `python -W error`. Filters that name a class of mpls, a text
+    or a module are obeyed.
     """
     if issubclass(category, MplsDeprecationWarning) and _nobody_wrote_the_call.is_raised:
         return
@@ -190,7 +191,7 @@ def advise_user(message: str, category: type[Warning]) -> None:
 
 
 def _is_error_like_all(message: str, category: type[Warning], frame: FrameType) -> bool:
-    """Return whether a warning would be raised, by a filter that knows nothing of it in particular."""
+    """Return whether a general filter, not one for this warning in particular, turns a warning into an error."""
     where = str(frame.f_globals.get("__name__"))
     filters: Any = warnings.filters
     for action, text, kind, module, line in filters:
@@ -208,17 +209,17 @@ def _matches(pattern: Any, text: str) -> bool:
     return pattern.match(text) is not None
 
 
-# Replicas of a strategy run in threads, whose outermost frames are Python's own.
+# `threading` is included since replicas of a strategy run in threads, whose outermost frames are Python's own.
 _NOT_THE_USERS = ("mpls", "tensorflow", "tf_keras", "keras", "threading")
 
 
 def _user_stacklevel() -> int:
-    # 1 would be warn_user itself.
+    # Level 1 is warn_user itself.
     level, frame, generated_level = 1, sys._getframe(1), 0
     while True:
         module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if module not in _NOT_THE_USERS:
-            # AutoGraph runs the user's functions from generated files; whoever called them is a better address.
+            # AutoGraph runs the user's functions from generated files; their caller is a better line to show.
             if not os.path.basename(frame.f_code.co_filename).startswith("__autograph_generated_file"):
                 return level
             generated_level = generated_level or level

@@ -1,4 +1,4 @@
-"""Flags that a block sets for its own thread: what it asks for, other threads do not get."""
+"""Flags that a `with` block sets for its own thread only."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["Flag"]
 
 
 class Flag:
-    """A flag that is false but in blocks that raise it, each of one thread or asynchronous task.
+    """A flag that is true only in blocks that raise it, in their own thread or asynchronous task.
 
     Args:
-        name: the name, for those who debug.
+        name: a name for debugging.
     """
 
     def __init__(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""`mpls inspect`: what a file holds."""
+"""`mpls inspect`: describes the contents of a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["describe", "inspect", "text_of"]
 
 WHOLE, BROKEN, NOTHING = 0, 1, 2
 
-# What reads a format into the family that wrote it.
+# The call that reads each format into the family that wrote it.
 _READERS: dict[Format, str] = {
     "object checkpoint": "tf.train.Checkpoint.restore",
     "v1 checkpoint": "tf.compat.v1.train.Saver.restore",
@@ -31,16 +31,17 @@ _READERS: dict[Format, str] = {
 
 
 def inspect(path: str, *, as_json: bool = False) -> tuple[int, str]:
-    """Say what a file holds, and whether mpls can restore it.
+    """Describe the contents of a file, and whether mpls can restore it.
 
-    Nothing that the file holds is run, nothing outside it is opened, and nothing is written.
+    No code in the file is run, no other file is opened, and nothing is written.
 
     Args:
         path: a checkpoint, a SavedModel, an H5 file, a `.keras` file or a config in JSON.
-        as_json: whether to return what `describe` does, as JSON.
+        as_json: whether to return the result of `describe` as JSON instead of text for people.
 
     Returns:
-        The exit status and the text: 0; 1 if it is broken; 2 if there is nothing, or nothing that any release wrote.
+        The exit status and the text. The status is 0; 1 if the file is broken; 2 if it does not exist, or is not of a
+        format that any release wrote.
     """
     description = describe(path)
     text = json.dumps(description, indent=2, allow_nan=False) if as_json else text_of(description)
@@ -48,32 +49,32 @@ def inspect(path: str, *, as_json: bool = False) -> tuple[int, str]:
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what a file holds as a JSON-able dict.
+    """Return the contents of a file as a JSON-able dict.
 
     Args:
         path: as with `inspect`.
 
     Returns:
-        These keys, always all of them. NaN and infinity stand as the strings `'nan'`, `'inf'` and `'-inf'`.
+        These keys, always all of them. NaN and infinity are the strings `'nan'`, `'inf'` and `'-inf'`.
 
         * `path`: as given.
-        * `status`: `'ok'`; `'broken'`, which mpls refuses to restore; or `'unknown'`, nothing that any release wrote.
-        * `reason`: what is wrong, a text; null if all is well.
+        * `status`: `'ok'`; `'broken'`: mpls refuses to restore it; or `'unknown'`: no release wrote such a file.
+        * `reason`: what is wrong, a string; null if the status is `'ok'`.
         * `format`: `'object checkpoint'`, `'v1 checkpoint'`, `'SavedModel'`, `'H5'`, `'.keras'` or `'config'`; or null.
         * `written_by`: the releases that write it, in words; or null.
         * `optimizers`: a list of objects:
 
           * `key`: where it is in the file.
           * `family`: `'v1'`, `'legacy'`, `'new'` or `'keras3'`.
-          * `algorithm`: its class in Keras, as `'Adam'`; or null.
+          * `algorithm`: its class in Keras, such as `'Adam'`; or null.
           * `iterations`: its steps, an int; or null.
           * `hyperparameters`: an object.
           * `slots`: `{"names": [...], "variables": int, "numbers": int}`, the last over all slots.
           * `other_state`: the names of other state.
           * `loss_scale`: null if it has none, or `{"dynamic": bool, "scale": float, "good_steps": int,
-            "initial_scale": float, "growth_steps": int, "multiplier": float}`, null for what the file does not say.
-          * `restores_into`: a list of `{"family": str, "by": str, "state": bool}`: what it can go into, by which call,
-            and whether steps and slots come along or only settings.
+            "initial_scale": float, "growth_steps": int, "multiplier": float}`, with null for values not in the file.
+          * `restores_into`: a list of `{"family": str, "by": str, "state": bool}`: the family of optimizers that it can
+            be restored into, the call that does it, and whether that restores steps and slots or only settings.
     """
     result: dict[str, Any] = {
         "path": os.fspath(path),
@@ -133,7 +134,7 @@ def _targets(record: FileRecord, optimizer: OptimizerRecord) -> list[dict[str, A
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as strict JSON can hold it."""
+    """Return a value in a form that strict JSON allows."""
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -144,7 +145,7 @@ def _plain(value: Any) -> Any:
 
 
 def text_of(description: dict[str, Any]) -> str:
-    """Return what `describe` returned for people; what a terminal would act on is escaped."""
+    """Return the result of `describe` as text for people; control characters are escaped."""
     path, reason = description["path"], description["reason"]
     if description["status"] == "unknown":
         return printable(str(reason))

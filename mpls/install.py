@@ -21,7 +21,7 @@ _OnTouch = Callable[[Name, tuple[str, int]], None]
 
 
 class _StateBefore:
-    """What there was before an installation, beside the names."""
+    """The state before an installation, apart from the names."""
 
     def __init__(self) -> None:
         from mpls.core import releases
@@ -47,22 +47,22 @@ class _StateBefore:
             return
         from mpls.upstream.rewrite import is_graph_rewrite_set_by_mpls, restore_graph_rewrite
 
-        # The program may have set it by TensorFlow's own means.
+        # Leave it if the program has set it by TensorFlow's own API.
         if is_graph_rewrite_set_by_mpls():
             restore_graph_rewrite(self._rewrite)
 
 
 @dataclass(frozen=True, repr=False)
 class Installation:
-    """What `mpls.install` did; as a context manager, it is undone at the end of the block.
+    """The result of `mpls.install`; as a context manager, it undoes the installation at the end of the block.
 
     Attributes:
         as_of: the release that wrappers behave as, `"2.2"`; None for the default.
         contrib: whether `tf.contrib.mixed_precision` is back.
-        replace_existing: whether names that still work stand for the objects of mpls too.
-        v1: whether `import tensorflow` is `tensorflow.compat.v1`, in the user's own code.
-        keras: the Keras that `tf.keras` is, 2 or 3; None for what it is without mpls.
-        legacy_optimizers: whether `tf.keras.optimizers` has those of TF 2.10, for the user's own code.
+        replace_existing: whether names that still work are replaced by the objects of mpls too.
+        v1: whether `import tensorflow` gives `tensorflow.compat.v1` in the user's own code.
+        keras: the generation of Keras that `tf.keras` is, 2 or 3; None if mpls does not choose it.
+        legacy_optimizers: whether `tf.keras.optimizers` has the classes of TF 2.10 in the user's own code.
         names: the historical paths that have been put back, `"tf.keras.mixed_precision.experimental.Policy"` and so on.
     """
 
@@ -78,7 +78,7 @@ class Installation:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The arguments of `install` that make another like it."""
+        """The arguments of `install` that make an equal installation."""
         arguments = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
         return {name: getattr(self, name) for name in arguments}
 
@@ -106,7 +106,7 @@ class Installation:
             place = _state.place(self)
             if place is not None:
                 del _state.stack[place]
-                # What was installed to last in the block goes with it.
+                # Also undo what was installed without a block inside this block.
                 while place < len(_state.stack) and _state.lasts(_state.stack[place]):
                     _state.stack.pop(place)._state_before.restore_rewrite()
                 self._state_before.restore_rewrite()
@@ -118,14 +118,14 @@ class Installation:
 @dataclass
 class _State:
     lock: threading.RLock = field(default_factory=threading.RLock)
-    # Those in force; the names are those of the last. Blocks of several threads end in any order.
+    # The current installations; the last one decides the names. Blocks of different threads end in any order.
     stack: list[Installation] = field(default_factory=list)
-    # The ids of those that last as long as a block, which holds them.
+    # The ids of installations that belong to a `with` block, which keeps them alive.
     in_blocks: set[int] = field(default_factory=set)
     hooks: Any = None
     hooked_for: tuple[Any, ...] | None = None
     announcer: Announcer = field(default_factory=lambda: Announcer(lambda error: _say(error)))
-    # Whether the process is one of `mpls run`, and hints name its options.
+    # Whether `mpls run` runs this process, so that hints name its options.
     is_run: bool = False
     modes: Modes = field(default_factory=Modes)
 
@@ -151,33 +151,34 @@ def install(
 ) -> Installation:
     """Put the removed names of TensorFlow's loss-scaling API back: as attributes, and as modules to import.
 
-    Names that still work are left alone, unless asked otherwise. TensorFlow need not be imported yet; if it is not, it
-    gets the names when it is. To call it again changes the settings.
+    Names that still work are left alone, unless `replace_existing` is set. TensorFlow need not be imported yet; it gets
+    the names when it is. Calling `install` again changes the settings.
 
-    It holds for the process. In a `with` block, the names are there for the process as long as the block lasts, and
-    `as_of` is what the thread of the block, or the asynchronous task, wants; other threads behave as before.
+    An installation applies to the process. In a `with` block, the process has the names until the block ends, and
+    `as_of` applies to the block's thread or asynchronous task only; other threads behave as before.
 
     Args:
-        as_of: a TensorFlow release, a string, `"2.2"`: experimental Keras wrappers that are made from now on behave as
-            they did there, where releases differ. By default as in the last release that had them.
-        contrib: whether to put `tf.contrib.mixed_precision` back too. `tf.contrib` goes on to look absent:
+        as_of: a TensorFlow release as a string, `"2.2"`: experimental Keras wrappers made from now on behave as they
+            did in that release, where releases differ. By default, they behave as in the last release that had them.
+        contrib: whether to put `tf.contrib.mixed_precision` back too. `tf.contrib` still looks absent otherwise:
             `hasattr(tf, "contrib")` is False, and nothing else can be imported from it.
-        replace_existing: whether names that still work stand for the objects of mpls too.
-        v1: whether the user's own code gets `tensorflow.compat.v1` for `tensorflow`, with the behaviour of TF 2 off;
-            that goes off once, when it first imports TensorFlow. What it turns on after that stays on, as eager mode.
-        keras: the Keras that `tf.keras` is. 2 is tf_keras, for child processes too, and in the user's own code
-            `import keras` is tf_keras then, as it was up to TF 2.15. None leaves it to the environment variable
-            `TF_USE_LEGACY_KERAS`. Once TensorFlow is loaded, its Keras stays.
+        replace_existing: whether names that still work are replaced by the objects of mpls too.
+        v1: whether the user's own code gets `tensorflow.compat.v1` for `tensorflow`, with TF 2 behaviour disabled.
+            It is disabled once, when that code first imports TensorFlow; what the program enables later, such as eager
+            mode, stays enabled.
+        keras: the generation of Keras that `tf.keras` is. With 2, it is tf_keras, in child processes too, and
+            `import keras` in the user's own code gives tf_keras, as up to TF 2.15. None leaves the choice to the
+            environment variable `TF_USE_LEGACY_KERAS`. Once TensorFlow is loaded, its Keras cannot be changed.
         legacy_optimizers: whether `tf.keras.optimizers` has the classes of `tf.keras.optimizers.legacy` in the user's
-            own code, as up to TF 2.10, and their names mean them in `compile`. It needs Keras 2.
+            own code, as up to TF 2.10; `compile` then makes them for strings such as `"adam"`. It needs Keras 2.
 
     Returns:
-        What was done. It can be used as a context manager, which puts back what was there before.
+        The installation. It can be used as a context manager, which restores the previous state.
 
     Raises:
-        ValueError: there is no such release, or no such Keras; or `legacy_optimizers` without Keras 2.
-        TypeError: a setting that is a bool is none, or a release no string.
-        RuntimeError: TensorFlow is loaded already, with the behaviour of TF 2 for `v1`, with another Keras for `keras`.
+        ValueError: the release or the Keras does not exist, or `legacy_optimizers` is set without Keras 2.
+        TypeError: a setting that must be a bool is none, or the release is no string.
+        RuntimeError: TensorFlow is loaded already: with TF 2 behaviour for `v1`, or with another Keras for `keras`.
         ImportError: that Keras is not installed.
 
     Reproduces:
@@ -214,7 +215,7 @@ def install(
             chosen.release, contrib, replace_existing, v1, keras, legacy_optimizers, names, _on_touch
         )
         if last is not None and _state.lasts(last):
-            # It comes back at the end of a block, and what it has replaced itself never will.
+            # The end of a block may restore this one; the one that it replaced is not needed any more.
             last._state_before.replaced = None
             installation._state_before.replaced = _state.stack.pop()
         _state.stack.append(installation)
@@ -224,9 +225,9 @@ def install(
 
 
 def uninstall() -> None:
-    """Undo `install`: names, modules, the release that wrappers behave as, the graph rewrite's state.
+    """Undo `install`: the names, modules, the release that wrappers behave as, and the state of the graph rewrite.
 
-    Objects that code has got meanwhile go on to work. Without an installation, it does nothing.
+    Objects that code has already obtained keep working. Without an installation, it does nothing.
 
     Example:
         >>> import mpls
@@ -248,16 +249,16 @@ def uninstall() -> None:
 
 
 def installed() -> Installation | None:
-    """Return what `install` did last; None if nothing is installed."""
+    """Return the current installation; None if nothing is installed."""
     with _state.lock:
         return _state.stack[-1] if _state.stack else None
 
 
 def _settle(*, is_error_leaving: bool = False) -> None:
-    """Have the names of the last installation in modules, and the process behave as the last that is of no block.
+    """Put the names of the last installation into modules, and the settings of the last one outside blocks in force.
 
     Args:
-        is_error_leaving: whether a block ends by an error, which is shown later.
+        is_error_leaving: whether a block is ending with an error, which is shown later.
     """
     from mpls.core import releases
 
@@ -290,7 +291,7 @@ def _say(error: BaseException) -> None:
 
 
 def is_run() -> None:
-    """Have hints name the options of `mpls run`, as the program did not call `install` itself."""
+    """Have hints name the options of `mpls run`, since the program did not call `install` itself."""
     _state.is_run = True
 
 

@@ -1,4 +1,4 @@
-"""What a process runs as: TF 1 or TF 2, Keras 2 or Keras 3. It is chosen before TensorFlow is imported."""
+"""Chooses TF 1 or TF 2, and Keras 2 or Keras 3, for the process, before TensorFlow is imported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PACKAGES = {2: ("tf_keras", "tf-keras"), 3: ("keras", "keras")}
 
 
 class Modes:
-    """Has the process run as the last installation says, as far as that can be chosen."""
+    """Makes the process run as the last installation says, as far as that can still be chosen."""
 
     def __init__(self) -> None:
         self._variable = KerasVariable()
@@ -32,13 +32,13 @@ class Modes:
         self._redirected: tuple[str, ...] = ()
 
     def check(self, v1: bool, keras: int | None, legacy_optimizers: bool) -> None:
-        """Check that the process can run as `install` is told.
+        """Check that the process can run with these arguments of `install`.
 
         Args:
-            v1: whether as TF 1.
-            keras: with which Keras, 2, 3, or None for what the environment says; another choice than that is told by a
-                warning.
-            legacy_optimizers: whether with the optimizers of TF 2.10.
+            v1: whether it is to run as TF 1.
+            keras: the generation of Keras, 2 or 3; None for the one that the environment chooses. A choice that
+                contradicts the environment gets a warning.
+            legacy_optimizers: whether it is to have the optimizers of TF 2.10.
 
         Raises:
             ArgumentValueError: there is no such Keras, or the optimizers are not in it.
@@ -64,7 +64,7 @@ class Modes:
             )
 
     def choose(self, v1: bool, keras: int | None) -> None:
-        """Have the user's imports mean TF 1 or not, and `tf.keras` a Keras."""
+        """Set whether the user's imports of TensorFlow mean TF 1, and which Keras `tf.keras` is."""
         self._variable.choose(keras)
         wanted = (*["tensorflow"] * v1, *["keras"] * (keras == 2))
         if wanted == self._redirected:

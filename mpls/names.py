@@ -1,7 +1,7 @@
-"""Every name that TensorFlow's loss-scaling API ever had: the one table that all else reads.
+"""Every name that TensorFlow's loss-scaling API ever had: the one table that all other code reads.
 
-`install` puts names back, `run --report` prints what a script touched, MIGRATION.md's tables are generated, and the API
-tests compare with the census of the real packages, from the same rows. Nothing here imports TensorFlow.
+`install` puts its names back, `run --report` prints those that a program read, MIGRATION.md's tables are generated from
+it, and the API tests compare it with the names of the real packages. Nothing here imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 __all__ = ["NAMES", "RELEASES", "REMOVED_POLICIES", "Name", "module_of", "named", "namespaces"]
 
-# Every release that had one of the names, oldest first.
+# Every TensorFlow release that had one of the names, oldest first.
 RELEASES = (
     *(f"1.{minor}" for minor in range(13, 16)),
     *(f"2.{minor}" for minor in range(22)),
 )
-# Names of policies of TF 1.14 to 2.2, and what to write instead.
+# Names of policies of TF 1.14 to 2.2, and their replacements.
 REMOVED_POLICIES = {
     "infer": "Policy('float32'), or leave the policy out",
     "float16_with_float32_vars": "Policy('mixed_float16'), with which compile() scales the loss",
@@ -30,12 +30,12 @@ class Name:
     """A historical name.
 
     Attributes:
-        path: as code spells it, with `tf` for the package tensorflow.
-        target: the object that stands for it, `"mpls.v1:LossScale"`; empty for a namespace.
+        path: the path as code spells it, with `tf` for the package tensorflow.
+        target: the object of mpls that replaces it, `"mpls.v1:LossScale"`; empty for a namespace.
         first: the first release that had it.
-        last: the last one; None if the newest has it still.
-        needs_keras_3: whether it is there only where `tf.keras` is Keras 3.
-        is_private: whether it was never documented, and real code imports it all the same.
+        last: the last one; None if the newest release still has it.
+        needs_keras_3: whether it exists only if `tf.keras` is Keras 3.
+        is_private: whether it was never documented, but real code imports it.
     """
 
     path: str
@@ -52,22 +52,22 @@ class Name:
 
     @property
     def parent(self) -> str:
-        """The path of the namespace that it is in."""
+        """The path of the namespace that contains it."""
         return self.path.rpartition(".")[0]
 
     @property
     def attribute(self) -> str:
-        """Its last part."""
+        """The last part of its path."""
         return self.path.rpartition(".")[2]
 
     @property
     def is_contrib(self) -> bool:
-        """Whether it is in `tf.contrib`, which is put back only if asked for."""
+        """Whether it is in `tf.contrib`, which is put back only on request."""
         return self.path.startswith("tf.contrib.")
 
     @property
     def replacement(self) -> str:
-        """What to write today, `"mpls.v1.LossScale"`; empty for a namespace, and where mpls has nothing better."""
+        """The replacement to write today, `"mpls.v1.LossScale"`; empty for a namespace, or if mpls has none."""
         return self.target.replace(":", ".") if self.target.startswith("mpls.") else ""
 
     @property
@@ -77,24 +77,24 @@ class Name:
 
     @property
     def fate(self) -> str:
-        """What became of it."""
+        """Whether and when it was removed, in words."""
         if self.last is not None:
             return "removed"
         return "Keras 3 only" if self.needs_keras_3 else "still there"
 
 
 def module_of(path: str) -> str:
-    """Return the dotted name under which a path is imported: `tf.keras` is `tensorflow.keras`."""
+    """Return the dotted name by which a path is imported: `tensorflow.keras` for `tf.keras`."""
     return f"tensorflow{path[2:]}" if path == "tf" or path.startswith("tf.") else path
 
 
 def named(path: str) -> Name | None:
-    """Return the row of a path, spelled with `tf` or `tensorflow`; None if it is no historical name."""
+    """Return the row of a path, spelled with `tf` or `tensorflow`; None if it is not a historical name."""
     return _BY_MODULE.get(module_of(path))
 
 
 def namespaces() -> dict[str, tuple[Name, ...]]:
-    """Return the rows by the namespace that they are in, those of namespaces within it included."""
+    """Return the rows in each namespace, by its path; a nested namespace is a row too."""
     members: dict[str, list[Name]] = {}
     for name in NAMES:
         members.setdefault(name.parent, []).append(name)
@@ -162,7 +162,7 @@ def _keras_names() -> Iterator[Name]:
     yield from _rows("tf_keras.mixed_precision", "mpls.keras", members, "2.16")
     yield from _namespace("keras.mixed_precision", "2.5")
     yield from _rows("keras.mixed_precision", "mpls.keras", members, "2.9")
-    # Modules that the package keras did not hide.
+    # Private modules that the package keras did not hide.
     yield from _namespace("keras.mixed_precision.get_layer_policy", "2.6", "2.8")
     yield from _namespace("keras.mixed_precision.loss_scale", "2.5", "2.8")
     yield from _keras_3_names()
@@ -172,7 +172,7 @@ def _keras_3_names() -> Iterator[Name]:
     tf_roots = ("tf.keras", "tf.compat.v1.keras", "tf.compat.v2.keras")
     for root in ("keras", *tf_roots):
         yield from _rows(f"{root}.optimizers", "mpls.keras", (_OPTIMIZER,), "2.16", needs_keras_3=True)
-        # What Keras 3 calls policies; it has them, and mpls.keras.Policy works as one.
+        # Keras 3's own names for policies; mpls.keras.Policy works as one.
         yield Name(f"{root}.mixed_precision.DTypePolicy", "mpls.keras:Policy", "2.16", needs_keras_3=True)
         for member, target in (("dtype_policy", "global_policy"), ("set_dtype_policy", "set_global_policy")):
             path = f"{root}.mixed_precision.{member}"
@@ -221,8 +221,8 @@ def _private_names() -> Iterator[Name]:
     for root, first, last in ((core_keras, "2.4", None), ("keras.mixed_precision", "2.5", "2.8")):
         path = f"{root}.loss_scale"
         yield from _rows(path, _BY_IDENTIFIER, ("get", "serialize", "deserialize"), first, last, is_private=True)
-    # The modules of TF 2.4 on. tensorflow.python.keras is a copy that takes no optimizer of tf_keras or Keras 3; the
-    # others are of the packages keras and tf_keras.
+    # The modules since TF 2.4. tensorflow.python.keras is a copy of Keras that accepts no optimizer of tf_keras or
+    # Keras 3; the others are in the packages keras and tf_keras.
     for root, first, last in (
         ("tf.python.keras", "2.4", None),
         ("keras", "2.5", "2.12"),
@@ -259,7 +259,7 @@ def _private_experimental_names() -> Iterator[Name]:
 
 
 def _unique(names: Iterator[Name]) -> tuple[Name, ...]:
-    # The namespace of two groups of members comes twice.
+    # A namespace with two groups of members is generated twice.
     return tuple({name.path: name for name in reversed([*names])}.values())[::-1]
 
 

@@ -1,4 +1,4 @@
-"""What `mpls run --report` prints: the historical names that a program has read."""
+"""`mpls run --report`: the historical names that a program has read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEADER = ("where", "historical name", "releases", "today")
 
 
 class Report:
-    """The historical names that a program has read, each with the lines that did."""
+    """The historical names that a program has read, each with the lines that read it."""
 
     def __init__(self) -> None:
         self._touched: dict[tuple[str, int, str], Name] = {}
@@ -25,7 +25,7 @@ class Report:
         self._touched[file.removeprefix(self._here), line, name.path] = name
 
     def lines(self) -> list[str]:
-        """Return the table, a line for each line of the program and name."""
+        """Return the lines of the table, which has a row for each name and line of the program."""
         if not self._touched:
             return ["mpls run: no historical name was read"]
         rows = [

@@ -1,4 +1,4 @@
-"""Runs a program as `python` would, with the historical names back."""
+"""Runs a program as `python` would, with the historical names put back."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["CannotRun", "run_code", "run_module", "run_script", "run_standard_in
 
 
 class CannotRun(Exception):
-    """There is nothing to run under the name that was given.
+    """There is no program under the given name.
 
     Attributes:
-        status: the exit status of `python` there.
+        status: the exit status that `python` has in this case.
     """
 
     def __init__(self, message: str, status: int = 1) -> None:
@@ -37,7 +37,7 @@ def run_script(path: str, args: Sequence[str], on_failure: OnFailure) -> int:
     """Run a script, or a directory or zip file with a `__main__` module, as `python PATH ARGS` does.
 
     Args:
-        path: the file; or, where there is none, the name of a command that is a Python script, as `jupyter-execute` is.
+        path: the file; if there is none, the name of a command that is a Python script, such as `jupyter-execute`.
         args: what the program finds in `sys.argv` after its own name.
         on_failure: gets the error that the program ends in, if it ends in one.
 
@@ -51,7 +51,7 @@ def run_script(path: str, args: Sequence[str], on_failure: OnFailure) -> int:
         path = _command(path)
     sys.argv = [path, *args]
     file = _absolute(path)
-    # A directory or a zip file has its main module within.
+    # A directory or zip file runs its `__main__` module.
     spec = PathFinder.find_spec("__main__", [file])
     if spec is not None:
         _set_path(file, even_if_safe=True)
@@ -59,7 +59,7 @@ def run_script(path: str, args: Sequence[str], on_failure: OnFailure) -> int:
     if os.path.isdir(path):
         raise CannotRun(f"no __main__ module in the directory {path}. Give the path of a Python file in it")
     content = _read(path)
-    # The modules beside the file that a link leads to are found, not those beside the link.
+    # For a link, Python finds the modules beside the file that it points to.
     _set_path(os.path.dirname(os.path.realpath(file)))
     if path.endswith(".pyc") or content.startswith(MAGIC_NUMBER):
         return _run_compiled(file, content, on_failure)
@@ -86,7 +86,7 @@ def run_module(name: str, args: Sequence[str], on_failure: OnFailure) -> int:
 
 
 def run_code(source: str, args: Sequence[str], on_failure: OnFailure) -> int:
-    """Run code that is given as a text, as `python -c SOURCE ARGS` does.
+    """Run code that is given as a string, as `python -c SOURCE ARGS` does.
 
     Args:
         source: the code.
@@ -101,7 +101,7 @@ def run_code(source: str, args: Sequence[str], on_failure: OnFailure) -> int:
 
     def execute() -> None:
         code = _compile(source, "<string>")
-        # From Python 3.13 on, tracebacks show the lines of such code; 3.13.0 looks for them by its name.
+        # From Python 3.13 on, tracebacks show the lines of such code; 3.13.0 looks them up by the file name.
         key = code if hasattr(linecache, "_interactive_cache") else "<string>"
         getattr(linecache, "_register_code", _no_lines)(key, source, "<string>")
         _execute(code, None, None)
@@ -110,10 +110,10 @@ def run_code(source: str, args: Sequence[str], on_failure: OnFailure) -> int:
 
 
 def run_standard_input(source: bytes, args: Sequence[str], on_failure: OnFailure) -> int:
-    """Run what has come from standard input, as `python - ARGS` does with a file or a pipe there.
+    """Run code read from standard input, as `python - ARGS` does if that is a file or a pipe.
 
     Args:
-        source: what was there.
+        source: the code that was read.
         args: what the program finds in `sys.argv` after `-`.
         on_failure: gets the error that the program ends in, if it ends in one.
 
@@ -153,8 +153,8 @@ def _no_lines(*_: object) -> None:
 
 
 def _set_path(folder: str, *, even_if_safe: bool = False) -> None:
-    """Have modules looked for in the program's folder first, in the place of that of mpls."""
-    # With -P neither is there, but for a directory or a zip file that is run.
+    """Replace the folder of mpls by the program's own at the start of `sys.path`."""
+    # With -P, `sys.path` has neither, except when a directory or zip file is run.
     if not _is_path_safe():
         sys.path[0] = folder
     elif even_if_safe:
@@ -162,8 +162,8 @@ def _set_path(folder: str, *, even_if_safe: bool = False) -> None:
 
 
 def _is_path_safe() -> bool:
-    """Return whether Python was told not to look for modules in the program's folder, nor in that of mpls."""
-    # Before Python 3.11, -I alone says so.
+    """Return whether Python was told not to look for modules in the program's folder (-P, -I)."""
+    # Before Python 3.11, there is only -I.
     return bool(getattr(sys.flags, "safe_path", sys.flags.isolated))
 
 
@@ -214,7 +214,7 @@ def _spec_of(name: str) -> ModuleSpec | None:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             return None
-        # A package that it is in needs another module.
+        # A parent package of the module failed to import another module.
         raise
     except ValueError:
         return None
@@ -228,7 +228,7 @@ def _spec_of(name: str) -> ModuleSpec | None:
 
 
 def _warn_if_loaded(name: str) -> None:
-    """Warn, in the words of `python -m`, of a module that its package has imported: it runs a second time."""
+    """Warn, in the words of `python -m`, that the module was already imported by its package and runs twice."""
     package = name.rpartition(".")[0]
     if package and sys.modules.get(name) is not None:
         message = (
@@ -246,7 +246,7 @@ def _code_of(spec: ModuleSpec) -> Any:
 
 def _compile(source: str | bytes, file: str) -> CodeType:
     if isinstance(source, bytes) and b"\0" in source:
-        # `compile` does not say where; up to Python 3.11.3, `python` drops the rest of such lines.
+        # `compile` does not say where the null byte is; up to Python 3.11.3, `python` drops the rest of such lines.
         before = source[: source.index(b"\0")]
         line = before.rpartition(b"\n")[2].decode(errors="replace")
         where = (file, before.count(b"\n") + 1, None, line)
@@ -265,7 +265,7 @@ def _execute(code: Any, file: str | None, spec: ModuleSpec | None, loader: Any =
     else:
         main.__dict__.update(__file__=file, __cached__=None if spec is None else spec.cached)
         main.__loader__ = loader or (SourceFileLoader("__main__", file) if spec is None else spec.loader)
-    # It stays there for what runs at exit.
+    # It is left there for functions that run at exit.
     sys.modules["__main__"] = main
     exec(code, main.__dict__)
 

@@ -1,4 +1,4 @@
-"""Tracebacks as `python` would show them: without the frames of what runs the program and puts names back."""
+"""Tracebacks as `python` would show them: without the frames of mpls that run the program and put names back."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from types import TracebackType
 __all__ = ["clean", "frames_of"]
 
 _HERE = os.path.join(Path(__file__).parent, "")
-# What stands between the program and what it asked for. Other frames of mpls help to understand an error of mpls.
+# Files of mpls whose frames are hidden: they run the program, or serve its imports and attribute reads. Other frames of
+# mpls stay, since they help to understand its errors.
 _BETWEEN = tuple(_HERE + name for name in ("importing", "cli", "children", "patches.py", "run.py"))
 _FROZEN_IMPORTS = "<frozen importlib._bootstrap"
 _IMPORT_MODULE = importlib.__file__
 
 
 def clean(error: BaseException) -> None:
-    """Take what led to the program, and what puts names back, out of the traceback of an error and of its causes."""
+    """Remove the frames of mpls that run the program or put names back from the tracebacks of an error and its causes."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -48,7 +49,7 @@ def _cleaned(traceback: TracebackType | None) -> TracebackType | None:
     is_between = False
     for entry in entries:
         file = _file_of(entry)
-        # Python drops the frames of its import system itself, unless there are others among them.
+        # Python hides the frames of its import system itself, but not if frames of mpls are among them.
         is_import = file.startswith(_FROZEN_IMPORTS) or (is_between and file == _IMPORT_MODULE)
         is_between = is_import or file.startswith(_BETWEEN)
         if not is_between:

@@ -1,4 +1,4 @@
-"""Has the Python processes that a program starts get the names too, with the same settings."""
+"""Puts the names back in the Python processes that a program starts too, with the same settings."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from mpls.patches import Layer
 
 __all__ = ["ENVIRONMENT", "begin", "begin_here", "hand_down_to_all"]
 
-# Holds the settings, for processes that know of their parent by the environment only.
+# Environment variable with the settings, for child processes that get nothing else from their parent.
 ENVIRONMENT = "MPLS_CHILDREN"
 _HERE = Path(__file__).parent
-# The modules by which a parent says to a child what it needs to know; joblib brings its own.
+# The modules whose `get_preparation_data` a parent sends to its children; joblib has its own copy.
 _PREPARING = ("multiprocessing.spawn", "loky.backend.spawn", "joblib.externals.loky.backend.spawn")
 _FORK_SERVER = "multiprocessing.forkserver"
 
 
 def begin(settings: Mapping[str, Any], **for_this_process: Any) -> None:
-    """Put the names back in this process, and have workers that `multiprocessing` or joblib starts do the same.
+    """Put the names back in this process, and in workers that `multiprocessing` or joblib starts.
 
     Args:
-        settings: arguments of `install`, which JSON can hold.
-        for_this_process: more arguments of `install`.
+        settings: arguments of `install` that JSON can hold.
+        for_this_process: further arguments of `install`, for this process only.
     """
     install(**settings, **for_this_process)
     for name in _PREPARING:
@@ -39,28 +39,28 @@ def begin(settings: Mapping[str, Any], **for_this_process: Any) -> None:
 
 
 def begin_here(settings: Mapping[str, Any]) -> None:
-    """Do what `begin` does in a process that was started by one where it was done; a second time, nothing."""
+    """Do what `begin` does in a child process; do nothing if it has been done already."""
     if settings not in _begun:
         _begun.append(settings)
         if settings["v1"]:
-            # A pickle may import tensorflow.compat.v1, by that name, before any module of the program is there.
+            # Unpickling may import tensorflow.compat.v1, by that name, before any module of the program is loaded.
             when_loaded("tensorflow", lambda _: behave_as_v1())
         begin(settings)
 
 
-# What has begun in this process, which may hear of it in two ways.
+# The settings that `begin_here` has applied: a process may get them both by its environment and by a pickle.
 _begun: list[Mapping[str, Any]] = []
 
 
 def hand_down_to_all(settings: Mapping[str, Any]) -> None:
-    """Have every Python process of the same installation begin like this one, by the environment that it inherits."""
+    """Have every child process that runs this Python installation begin too, by the environment that it inherits."""
     os.environ[ENVIRONMENT] = json.dumps({"prefix": sys.prefix, "settings": settings})
     paths = [str(_HERE / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
 
 class _Arrival:
-    """Has the process that unpickles it begin. Only what is in Python itself need be found there."""
+    """Calls `begin_here` in the process that unpickles it, which at first need only find modules of Python itself."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = dict(settings)
@@ -75,9 +75,9 @@ def _add_to_preparation(module: ModuleType, settings: Mapping[str, Any]) -> None
             data = layer.original(*args, **kwargs)
             caller = sys._getframe(1).f_globals.get("__name__")
             if caller == _FORK_SERVER:
-                # It would import the main module itself, without the names, before it starts processes that have them.
+                # The fork server itself has no names, so it must not import the main module for its workers.
                 return {key: value for key, value in data.items() if not key.startswith(("init_main", "main"))}
-            # It is unpickled before the main module is imported.
+            # The child unpickles this before it imports the main module.
             return {**data, "mpls": _Arrival(settings)}
 
         return get_preparation_data

@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _inspect(options)
     if options.command == "doctor":
         return _doctor(options)
-    # What one command needs is not loaded for another: programs start with what `python` has loaded, or nearly.
+    # Each command imports only what it needs, so that programs start with nearly the same modules as under `python`.
     if options.command == "docs":
         from mpls.cli.documentation import docs
 
@@ -46,7 +46,7 @@ def _inspect(options: argparse.Namespace) -> int:
     except OSError as error:
         _print(f"mpls inspect: {printable(str(error))}", sys.stderr)
         return USAGE_ERROR
-    # What is not there is a wrong argument, a broken file is an answer.
+    # A missing file is a usage error; a broken file is a result.
     is_error = status == USAGE_ERROR and not options.json
     _print(f"mpls inspect: {text}" if is_error else text, sys.stderr if is_error else sys.stdout)
     return status
@@ -64,6 +64,6 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _print(text: str, stream: TextIO) -> None:
-    """Print a text with the names of others in it, those characters escaped that the stream cannot write."""
+    """Print a text, and escape characters that the stream cannot encode."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)

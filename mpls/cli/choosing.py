@@ -1,4 +1,4 @@
-"""The options that `mpls run` chooses by itself, by what the source of a program tells."""
+"""Chooses options of `mpls run` automatically from a program's source."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2
 
 __all__ = ["MAX_BYTES", "choose"]
 
-# What is read before a program runs takes no more than three tenths of a second.
+# Reading this much before a program runs takes at most 0.3 seconds.
 MAX_BYTES = 500_000
 
 
 def choose(options: argparse.Namespace) -> None:
-    """Set the options that a program needs and the user has not given, and say which on standard error.
+    """Set the options that a program needs and the user has not given, and print them on standard error.
 
-    A program that comes by standard input is not read, nor one with `--no-auto`.
+    Nothing is read with `--no-auto`, or if the program comes from standard input.
 
     Args:
-        options: what the command line has; the options are set there.
+        options: the parsed command line; changed in place.
     """
     if options.no_auto or options.script == "-":
         return
@@ -57,7 +57,7 @@ def _reading(options: argparse.Namespace) -> Reading:
 
 @contextlib.contextmanager
 def _without_collecting() -> Iterator[None]:
-    """Keep the garbage collector from going through the syntax trees, of which none is garbage."""
+    """Turn the garbage collector off for a block; traversing the syntax trees would take time and free nothing."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -14,7 +14,7 @@ __all__ = ["docs"]
 
 
 def docs(anchor: str | None) -> int:
-    """Show a section of MIGRATION.md, or which there are, and return the exit status."""
+    """Show a section of MIGRATION.md, or the list of sections, and return the exit status."""
     text = _contents() if anchor is None else section_text(anchor)
     if text is None:
         near = nearest(anchor or "")
@@ -24,7 +24,7 @@ def docs(anchor: str | None) -> int:
     try:
         _show(text)
     except BrokenPipeError:
-        # Whoever reads it has seen enough; Python is to close the stream without a word.
+        # The reader closed the pipe; keep Python from complaining about it when it flushes standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
@@ -40,7 +40,7 @@ def _show(text: str) -> None:
         print(text, flush=True)
         return
     if "NO_COLOR" not in os.environ and "PAGER" not in os.environ and "MANPAGER" not in os.environ:
-        # For less, which would show the codes.
+        # Without -R, `less` would show the escape codes.
         os.environ.setdefault("LESS", "-RF")
         text = re.sub(r"^#+ .+$", "\033[1m\\g<0>\033[0m", text, flags=re.MULTILINE)
     pydoc.pager(text)

@@ -1,4 +1,4 @@
-"""What the command line takes."""
+"""The options and arguments of the command line."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _NAME_A_PROGRAM = ("-m", "-c")
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Split what is for mpls from what is for the program, which starts after its name."""
+    """Split the arguments into those of mpls, up to the program's name, and those of the program after it."""
     if arguments[:1] != ["run"]:
         return arguments, []
     position = 1
     while position < len(arguments):
         argument = arguments[position]
         if argument.startswith(_NAME_A_PROGRAM):
-            # -mMODULE is -m MODULE.
+            # The value may be attached, as in -mMODULE.
             position += 2 if argument in _NAME_A_PROGRAM else 1
             return arguments[:position], arguments[position:]
         if argument in _run_options().values:
@@ -43,9 +43,9 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def options_of_mpls(program_arguments: list[str]) -> list[str]:
-    """Return those of a program's arguments that look like options of `mpls run`, as a shell takes them.
+    """Return those of a program's arguments that look like options of `mpls run`, quoted for a shell.
 
-    An option that needs a value has it: `"--as-of 2.3"`.
+    An option that takes a value includes it: `"--as-of 2.3"`.
     """
     options = _run_options()
     ours = {*options.values, *options.flags} - {*_NAME_A_PROGRAM, "-h", "--help"}
@@ -64,8 +64,8 @@ class _Options(NamedTuple):
 
 @cache
 def _run_options() -> _Options:
-    """Return the options of `mpls run`: those that a value follows, and the others."""
-    # Its own name would be looked for in `sys.argv`, which is the program's.
+    """Return the options of `mpls run`: those that take a value, and the others."""
+    # By default, argparse takes the name from `sys.argv`, which belongs to the program.
     run = argparse.ArgumentParser(prog="mpls run")
     _add_run_options(run)
     actions = [action for action in run._actions if action.option_strings]
@@ -102,7 +102,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description=_DESCRIPTION,
         allow_abbrev=False,
     )
-    # Whose usage is shown with an error.
+    # Errors show the usage of this parser.
     run.set_defaults(parser=run)
     _add_run_options(run)
 

@@ -20,10 +20,10 @@ from mpls.run import CannotRun, run_code, run_module, run_script, run_standard_i
 
 __all__ = ["run"]
 
-# The options that processes share.
+# The options that child processes get too.
 _SETTINGS = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
 _STARTS_KERNELS = ("jupyter", "nbclient", "nbconvert", "notebook", "papermill")
-# Whatever reads the arguments of a program is called by one of these.
+# A program that reads its arguments mentions one of these names.
 _READERS_OF_ARGUMENTS = (
     *("argv", "orig_argv", "argparse", "optparse", "getopt", "ArgumentParser", "parse_args"),
     *("absl", "app", "flags", "FLAGS", "click", "typer", "fire", "docopt", "hydra", "simple_parsing", "tap"),
@@ -31,7 +31,7 @@ _READERS_OF_ARGUMENTS = (
 
 
 def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
-    """Run a program with the names back, and return its exit status."""
+    """Run a program with the names put back, and return its exit status."""
     if sum(each is not None for each in (options.script, options.module, options.code)) != 1:
         print(
             "mpls run: give a script, -m and the name of a module, -c and code, or - for standard input; "
@@ -90,9 +90,9 @@ def _run_program(options: argparse.Namespace, source: bytes | None, arguments: l
 def _say_if_misplaced(
     options: argparse.Namespace, source: str | None, program_arguments: list[str], status: int
 ) -> None:
-    """Point out options of mpls that went to a program which had no use for them."""
+    """Point out options of mpls that were placed after the program's name, if the program does not use them."""
     misplaced = options_of_mpls(program_arguments)
-    # A program that ends with another status has understood them.
+    # A program that reads its arguments and does not end with status 1 or 2 has accepted them.
     if not misplaced or (status not in (1, USAGE_ERROR) and may_mention(_READERS_OF_ARGUMENTS, source=source)):
         return
     program = options.script or (f"-m {options.module}" if options.module else "-c ...")
@@ -103,7 +103,7 @@ def _say_if_misplaced(
 
 
 def _tell(text: str) -> None:
-    """Print a text on standard error, if the program has left it there."""
+    """Print a text on standard error, unless the program has closed or removed it."""
     stream = _stream("stderr")
     if stream is not None:
         print(text, file=stream)

@@ -105,7 +105,7 @@ class _Deciding:
         if keras == 2:
             self._choose_legacy_optimizers(last)
         self._choose_release(last)
-        # With Keras 2, replace its wrapper only for members that its last wrapper, for new optimizers, lacks.
+        # With Keras 2, replace its wrapper only if the program needs more than its last one, for new optimizers, has.
         about = "wrapper" if keras == 2 else "replace_existing"
         if keras != 2 or self._given_keras is None:
             self._choose("replace_existing", self._about(about))
