@@ -77,7 +77,7 @@ class Name:
 
     @property
     def fate(self) -> str:
-        """Whether and when it was removed, in words."""
+        """Whether it was removed: `"removed"`, `"Keras 3 only"` or `"still there"`."""
         if self.last is not None:
             return "removed"
         return "Keras 3 only" if self.needs_keras_3 else "still there"

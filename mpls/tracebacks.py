@@ -18,7 +18,7 @@ _IMPORT_MODULE = importlib.__file__
 
 
 def clean(error: BaseException) -> None:
-    """Remove the frames of mpls that run the program or put names back from the tracebacks of an error and its causes."""
+    """Remove the frames of mpls that run programs or put names back, from the tracebacks of an error and its causes."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:

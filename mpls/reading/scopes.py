@@ -1,4 +1,4 @@
-"""What the names of a file are bound to, scope by scope."""
+"""Collects the bindings of a file's names, scope by scope."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Import:
     """An import of a module, or of a name from one.
 
     Attributes:
-        module: the dotted name; with a dot in front for each level of a relative one.
-        name: what is imported from it; None for the module, and `*` for all.
+        module: the dotted name; a relative one begins with a dot for each level.
+        name: the name that is imported from it; None for the module itself, `*` for all names.
         is_certain: whether it runs on every release.
     """
 
@@ -28,10 +28,10 @@ class Import:
 
 @dataclass(frozen=True)
 class Binding:
-    """What a name is bound to.
+    """A binding of a name.
 
     Attributes:
-        value: an expression, an import, or None for what says nothing of names.
+        value: an expression or an import; None for anything else, such as a function or a loop variable.
         scope: where the expression is evaluated.
         is_certain: whether it is bound on every release.
     """
@@ -61,20 +61,20 @@ class Scope:
 
     @property
     def module(self) -> Scope:
-        """The scope of the module that it is in."""
+        """The scope of the module that contains it."""
         return self if self.parent is None else self.parent.module
 
 
 class Scopes:
-    """The scopes of a file, and what it imports.
+    """The scopes of a file, and its imports.
 
     Args:
         tree: the parsed file.
 
     Attributes:
         module: the scope of the whole file.
-        gates: names that stand for the answer to a test for a release.
-        imports: all imports, wherever they stand.
+        gates: names that hold or return the result of a test for a release.
+        imports: all imports, in functions and classes too.
     """
 
     def __init__(self, tree: ast.Module) -> None:

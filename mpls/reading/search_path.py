@@ -1,4 +1,4 @@
-"""Where else a program has modules looked for: the folders that it adds to `sys.path`, told from its source."""
+"""Finds the folders that a program adds to `sys.path`, from its source."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 __all__ = ["folders_added"]
 
 _PARENT = {"pardir": os.pardir, "curdir": os.curdir}
-# What leaves a path as it is, or makes it absolute, which all are in the end.
+# Functions and methods that keep a path or make it absolute; all paths are made absolute in the end.
 _SAME = ("abspath", "realpath", "normpath", "str", "Path", "PosixPath", "PurePath", "fspath", "expanduser")
 _SAME_METHODS = ("resolve", "absolute", "as_posix", "expanduser", "__str__")
 
 
 def folders_added(tree: ast.Module, file: str) -> list[str]:
-    """Return the folders that a file adds to `sys.path` when it is imported, as far as its source tells.
+    """Return the folders that a file adds to `sys.path` when it is imported, as far as its source shows them.
 
     Args:
         tree: the parsed file.
@@ -56,7 +56,7 @@ class _Reading:
             yield from filter(None, map(self._path, values))
 
     def _path(self, node: ast.expr) -> str | None:
-        """Return the path that an expression stands for; None if the source does not tell."""
+        """Return the path that an expression evaluates to; None if the source does not show it."""
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, str) else None
         if isinstance(node, ast.Name):
@@ -74,7 +74,7 @@ class _Reading:
         return self._called(node) if isinstance(node, ast.Call) else None
 
     def _of_parents(self, node: ast.Subscript) -> str | None:
-        """Return what `path.parents[2]` stands for."""
+        """Return the path that an expression like `path.parents[2]` evaluates to; None if it is unknown."""
         count = node.slice.value if isinstance(node.slice, ast.Constant) else None
         if not isinstance(node.value, ast.Attribute) or node.value.attr != "parents" or not isinstance(count, int):
             return None
@@ -96,6 +96,6 @@ class _Reading:
         if name == "join":
             return os.path.join(*map(str, parts))
         if name == "dirname":
-            # What is relative is so to the current directory.
+            # Relative paths are relative to the current directory.
             return os.path.dirname(os.path.abspath(str(parts[0])))
         return parts[0] if name in _SAME and len(parts) == 1 else None

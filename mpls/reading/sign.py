@@ -1,4 +1,4 @@
-"""A line of a program that tells something."""
+"""Signs: lines of a program that show which options it needs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Release = tuple[int, int]
 
 @dataclass(frozen=True)
 class Sign:
-    """A line that tells something.
+    """A line that shows something about a program.
 
     Attributes:
-        about: what of: an option, or "release" for the releases that the program was written for.
-        value: what it tells; of releases, the first and the last.
+        about: its subject: an option, or "release" for the releases that the program was written for.
+        value: the value for that subject; for releases, the first and the last.
         where: the line.
-        what: what the line does, after its address: "uses tf.placeholder".
+        what: what the line does, as text that follows its address: "uses tf.placeholder".
     """
 
     about: str
@@ -30,7 +30,7 @@ class Sign:
 
 
 def keywords_of(use: Use | Member) -> list[str | None]:
-    """Return the names of the arguments that a call is given; None for those of a dict that is not written there."""
+    """Return the names of a call's keyword arguments; None for `**arguments` whose dict is not a literal."""
     found: list[str | None] = []
     for keyword in () if use.call is None else use.call.keywords:
         keys = keyword.value.keys if keyword.arg is None and isinstance(keyword.value, ast.Dict) else []

@@ -1,4 +1,4 @@
-"""What in a program tells which options it needs: each sign with the line that it is on."""
+"""Finds the signs in a program: the lines that show which options it needs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ __all__ = [
 
 FIRST: Release = (1, 13)
 LAST: Release = (2, 99)
-# The last releases in which tf.keras was Keras 2, and in which its optimizers were those that are called legacy.
+# The last releases in which tf.keras was Keras 2, in which its optimizers were those now called legacy, and in which
+# `loss_scale` of wrappers was an object.
 LAST_WITH_KERAS_2: Release = (2, 15)
 LAST_WITH_LEGACY: Release = (2, 10)
 LAST_WITH_LOSS_SCALE_OBJECTS: Release = (2, 3)
@@ -61,18 +62,18 @@ _OF_LOSS_SCALES = (
 )
 _OF_KERAS_2_MODELS = ("fit_generator", "evaluate_generator", "predict_generator")
 _KEYWORDS_OF_KERAS_2 = {"save": "save_format", "save_weights": "save_format", "compile": "experimental_run_tf_function"}
-# What models' optimizers have in Keras 2 alone.
+# Members that models' optimizers have in Keras 2 only.
 _OF_MODELS_OPTIMIZERS = ("lr", "decay", "loss_scale", "dynamic", "weights", "get_weights", "set_weights")
 _SAVING = {"keras.models.save_model", "keras.saving.save_model", "keras.callbacks.ModelCheckpoint"}
 _SAVING |= {"keras.models.load_model", "keras.saving.load_model"}
 _KEYWORDS_OF_NEW_OPTIMIZERS = ("weight_decay", "use_ema", "ema_momentum", "jit_compile")
-# Names of policies that went away before the API did, with the last release that had them.
+# Names of policies that were removed before the API was, with the last release that had them.
 _OLD_POLICIES = {"infer": (2, 2), "infer_float32_vars": (2, 0), "infer_with_float32_vars": (2, 0)}
 _OLD_POLICIES |= {f"{dtype}_with_float32_vars": (2, 0) for dtype in ("float16", "bfloat16")}
 
 
 def signs_of(uses: Uses) -> list[Sign]:
-    """Return what the program's source tells, in the order of its files and lines."""
+    """Return the signs in a program's source."""
     kinds = Kinds(uses)
     signs: list[Sign] = []
     is_eager_tf_1 = any(use.path in ("tf.enable_eager_execution", "tf.enable_v2_behavior") for use in uses.uses)
@@ -117,7 +118,7 @@ def _has_multiplier(use: Use) -> bool:
 
 
 def old_policy(use: Use) -> str:
-    """Return the name of a policy, given to a call of the API, that went away before it; "" if there is none."""
+    """Return the policy name in a call of the API, if that name was removed before the API was; else ""."""
     is_policy = use.path.rpartition(".")[2] in ("Policy", "set_policy") and named(use.path) is not None
     first = use.call.args[0] if is_policy and use.call is not None and use.call.args else None
     return first.value if isinstance(first, ast.Constant) and first.value in _OLD_POLICIES else ""
@@ -130,7 +131,7 @@ def _of_keras(use: Use, uses: Uses) -> Iterator[Sign]:
         about = "keras" if path.startswith("tf.compat.v1.") else "keras of v1"
         yield Sign(about, 2, where, f"uses {is_in(path, KERAS_2_OF_TF_1)}")
     if is_in(path, {"tf_keras"}):
-        # Who calls Keras 2 by its name knows that `keras` and `tf.keras` are another.
+        # A program that imports tf_keras by name expects `keras` and `tf.keras` to be Keras 3.
         yield Sign("tf_keras", 3, where, f"uses {path}")
     if not within:
         return
@@ -187,7 +188,7 @@ def _of_member(member: Member, uses: Uses, kinds: Kinds) -> Iterator[Sign]:
 
 
 def _of_keras_2(member: Member, kinds: Kinds) -> str:
-    """Return what is done with a member that only models, optimizers and wrappers of Keras 2 have; "" for nothing."""
+    """Return what a line does with a member that only objects of Keras 2 have: "uses .lr of an optimizer"; else ""."""
     name = member.chain[-1]
     verb = "sets" if member.is_set else "uses"
     if name in _OF_MODELS_OPTIMIZERS and kinds.is_of_models_optimizer(member):
@@ -208,7 +209,7 @@ def _of_keras_2(member: Member, kinds: Kinds) -> str:
 def _is_experimental_wrapper(member: Member, uses: Uses, kinds: Kinds) -> bool:
     if kinds.receiver_is(member, EXPERIMENTAL_WRAPPER):
         return True
-    # An argument that is called so is one, in a program that makes no others.
+    # An unknown object named like an optimizer counts as one, in a program that makes experimental wrappers.
     is_called_so = len(member.chain) > 1 and "opt" in member.chain[-2].lower() and kinds.is_unknown(member)
     return is_called_so and any(kind_of(use.path) == EXPERIMENTAL_WRAPPER and use.is_certain for use in uses.uses)
 
@@ -218,13 +219,13 @@ def _is_called_without_arguments(member: Member) -> bool:
 
 
 def _is_optimizer(member: Member, kinds: Kinds) -> bool:
-    # Who asks for a legacy optimizer by its name has what it needs.
+    # A program that uses `optimizers.legacy` explicitly needs no option for it.
     is_one = any(kinds.receiver_is(member, kind) for kind in (OPTIMIZER, EXPERIMENTAL_WRAPPER))
     return is_one and not kinds.receiver_is(member, LEGACY_OPTIMIZER)
 
 
 def _of_same(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
-    """Yield signs of assertions that a wrapper has the very object that it was given; since TF 2.4 it has a tensor."""
+    """Yield signs for `assert opt.loss_scale is scale`, which fails since TF 2.4, where `loss_scale` is a tensor."""
     for member in uses.same:
         is_scale = member.chain[-1] == "loss_scale" and member.is_certain and "loss_scale" not in uses.defined
         if is_scale and _is_experimental_wrapper(member, uses, kinds):

@@ -16,7 +16,7 @@ from mpls.reading.search_path import folders_added
 
 __all__ = ["MAX_BYTES", "MAX_FILES", "Archive", "Folder", "Program", "Source", "parse"]
 
-# What is read at most, of a program and of one file: bounds by count, not by time, for the same answer every time.
+# Limits for a program and for one file: counts rather than time, so that the result is always the same.
 MAX_FILES = 400
 MAX_BYTES = 1_500_000
 MAX_FILE_BYTES = 1_000_000
@@ -32,9 +32,9 @@ class Folder:
         self.path = path
 
     def read(self, relative: str) -> bytes | None:
-        """Return what is in a file, up to what is read of one and a byte; None if there is no such regular file."""
+        """Return up to MAX_FILE_BYTES + 1 bytes of a file; None if there is no such regular file."""
         path = os.path.join(self.path, relative)
-        # Others, pipes above all, are the program's to read.
+        # Reading a pipe would consume the data that the program wants to read.
         if not os.path.isfile(path):
             return None
         try:
@@ -44,7 +44,7 @@ class Folder:
             return None
 
     def shown(self, relative: str) -> str:
-        """Return the path of a file as users see it: from the current directory, if it is in there."""
+        """Return the path of a file to show to users: relative to the current directory, if it is inside it."""
         path = os.path.join(self.path, relative)
         here = os.path.join(os.getcwd(), "")
         return printable(os.path.abspath(path).removeprefix(here))
@@ -54,7 +54,7 @@ class Archive(Folder):
     """A zip file in which modules are looked for."""
 
     def read(self, relative: str) -> bytes | None:
-        """Return what is in a file, up to what is read of one and a byte; None if there is none."""
+        """Return up to MAX_FILE_BYTES + 1 bytes of a file in the archive; None if it cannot be read."""
         try:
             with zipfile.ZipFile(self.path) as archive, archive.open(relative) as file:
                 return file.read(MAX_FILE_BYTES + 1)
@@ -67,13 +67,13 @@ class Source:
     """A file of the program.
 
     Attributes:
-        shown: its path, for users.
-        content: what is in it.
-        tree: the same, parsed.
-        package: the dotted name of the package that it is in.
-        roots: where the modules that it imports are looked for.
+        shown: its path as shown to users.
+        content: its text, in bytes.
+        tree: its syntax tree.
+        package: the dotted name of the package that contains it.
+        roots: the folders in which its imports are looked for.
         is_certain: whether it is imported on every release.
-        modules: the program's own files by the names that it imports them by.
+        modules: the program's own files that it imports, by absolute module name.
     """
 
     shown: str
@@ -88,7 +88,7 @@ class Source:
         self.scopes = Scopes(self.tree)
 
     def absolute(self, module: str) -> str:
-        """Return the absolute name of a module by the name that it is imported by."""
+        """Return the absolute name of a module that this file imports by a possibly relative name."""
         level = len(module) - len(module.lstrip("."))
         if level == 0:
             return module
@@ -97,10 +97,10 @@ class Source:
 
 
 def parse(content: bytes | str) -> ast.Module:
-    """Parse a file, without what Python has to say of its style.
+    """Parse a file, without the warnings of Python's parser.
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: it is no Python.
+        SyntaxError, ValueError, RecursionError, MemoryError: it is not valid Python.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -112,10 +112,10 @@ class Program:
     """The files of a program.
 
     Attributes:
-        sources: those that were read, the main one first.
-        unread: the paths of those that are no Python, or too large, each with the reason.
-        is_whole: whether all were read but for those.
-        max_bytes: what is read at most.
+        sources: the files that were read, the main one first.
+        unread: the paths of files that are not valid Python or too large, each with the reason.
+        is_whole: whether all other files were read; false if the program exceeds the limits.
+        max_bytes: how many bytes are read at most.
     """
 
     sources: list[Source] = field(default_factory=list)
@@ -130,7 +130,7 @@ class Program:
         self._queue: deque[Source] = deque()
 
     def add_file(self, root: Folder, relative: str, package: str, roots: tuple[Folder, ...]) -> bool:
-        """Add a main file, and what it imports; return whether there is one."""
+        """Add a main file and the files that it imports; return whether the main file exists."""
         content = root.read(relative)
         if content is None or (root.path, relative) in self._known:
             return content is not None
@@ -139,7 +139,7 @@ class Program:
         return True
 
     def add_code(self, content: bytes | str, shown: str, roots: tuple[Folder, ...]) -> None:
-        """Add code that is in no file of its own, and what it imports."""
+        """Add code that has no file of its own, and the files that it imports."""
         content = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
         self._add(content, "", shown, "", roots, True)
         self._follow()
@@ -193,7 +193,7 @@ class Program:
                     return self._add(content, *key, package, source.roots, is_certain)
                 found = self._known[key]
                 if found is not None and is_certain and not found.is_certain:
-                    # It is imported elsewhere too, and so is all that it imports.
+                    # This import is certain, unlike earlier ones; so are those in the file, which is followed again.
                     found.is_certain = True
                     self._queue.append(found)
                 return found
@@ -205,11 +205,11 @@ def _is_library(root: Folder) -> bool:
 
 
 def _modules_of(source: Source, imported: Import) -> Iterator[str]:
-    """Yield the names of the modules that an import loads, and of those that it may."""
+    """Yield the names of the modules that an import loads or may load."""
     name = source.absolute(imported.module)
     parts = name.split(".")
     if parts[0] == "mpls":
-        # Where it is no installed package, it is no part of the program either.
+        # mpls is not part of the program, even if it runs from a source tree.
         return
     for count in range(1, len(parts) + 1 if name else 1):
         yield ".".join(parts[:count])

@@ -1,4 +1,4 @@
-"""Names that tell for which TensorFlow or Keras a program was written. The tests compare them with the frameworks."""
+"""Names that show for which TensorFlow or Keras a program was written. Tests compare them with the frameworks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _names(root: str, names: str) -> frozenset[str]:
 
 
 def is_in(path: str, names: Set[str]) -> str:
-    """Return the name of a table that a path is, or is in; "" if there is none."""
+    """Return the name in a table that a path equals or lies below; "" if there is none."""
     end = len(path)
     while end > 0:
         if path[:end] in names:
@@ -33,7 +33,7 @@ def is_in(path: str, names: Set[str]) -> str:
     return ""
 
 
-# In tf up to TF 1.15, and never in that of TF 2.
+# Names in `tf` up to TF 1.15, and never in TF 2.
 TF_1 = _names(
     "tf",
     """
@@ -75,7 +75,7 @@ TF_1 = _names(
     """,
 )
 
-# In tf from TF 2.0 on, and never in that of TF 1.
+# Names in `tf` since TF 2.0, and never in TF 1.
 TF_2 = _names(
     "tf",
     """
@@ -90,7 +90,7 @@ TF_2 = _names(
     """,
 )
 
-# In the Keras of tf.keras up to TF 2.15, and in tf_keras, and not in Keras 3.
+# Names in tf.keras up to TF 2.15 and in tf_keras, but not in Keras 3.
 KERAS_2 = _names(
     "keras",
     """
@@ -103,7 +103,7 @@ KERAS_2 = _names(
     """,
 )
 
-# Private modules of Keras 2, which other packages import; with mpls' Keras 2, they are there.
+# Private modules of Keras 2 that other packages import; `--keras 2` has them.
 KERAS_2_PRIVATE = _names(
     "keras",
     """
@@ -111,7 +111,7 @@ KERAS_2_PRIVATE = _names(
     """,
 )
 
-# The same in a program of TF 1: what tf.compat.v1 has only with Keras 2.
+# Names in TF 1 that tf.compat.v1 has only with Keras 2.
 KERAS_2_OF_TF_1 = frozenset(
     (
         "tf.layers",
@@ -128,7 +128,7 @@ KERAS_2_OF_TF_1 = frozenset(
     )
 )
 
-# In Keras 3, and never in Keras 2.
+# Names in Keras 3, and never in Keras 2.
 KERAS_3 = _names(
     "keras",
     """
@@ -139,7 +139,7 @@ KERAS_3 = _names(
     """,
 )
 
-# Optimizers that each generation has had.
+# Optimizers in every generation of Keras.
 OPTIMIZERS = (
     "Adadelta",
     "Adagrad",
@@ -153,10 +153,10 @@ OPTIMIZERS = (
     "get",
     "deserialize",
 )
-# Optimizers that came with those which are not called legacy.
+# Optimizers that exist only since the new ones of TF 2.11, not among the legacy ones.
 LATER_THAN_2_10 = ("AdamW", "Adafactor", "Lion", "Lamb", "Muon", "experimental")
 
-# What subclasses of legacy optimizers override, and what they and their users call; the others have none of it.
+# Methods that subclasses of legacy optimizers override, and members that they and other code use; new ones have none.
 LEGACY_METHODS = (
     "_resource_apply_dense",
     "_resource_apply_sparse",

@@ -1,4 +1,4 @@
-"""The programs that a path stands for: a script, a notebook, or those of a folder."""
+"""Finds the programs at a path: a script, a notebook, or all those in a folder."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NOTEBOOK = ".ipynb"
 
 
 class Unread(NamedTuple):
-    """What could not be read.
+    """A path that could not be read.
 
     Attributes:
         path: its path.
-        reason: why, after the path: "is not there".
+        reason: why, as text that follows the path: "is not there".
     """
 
     path: str
@@ -33,21 +33,21 @@ class Found(NamedTuple):
 
     Attributes:
         program: its files.
-        cells: the notebook that its main file is; None for another.
+        cells: the notebook that is its main file; None for a script.
     """
 
     program: Program
     cells: Notebook | None = None
 
     def place(self, where: Where) -> tuple[int | None, int]:
-        """Return in which cell a line is, None for none, and which line it is there."""
+        """Return the cell that a line is in, None outside notebooks, and the line's number in it."""
         if self.cells is not None and where.file == self.program.sources[0].shown:
             return self.cells.place(where.line)
         return None, where.line
 
 
 def found_at(path: str) -> Iterator[Found | Unread]:
-    """Yield the programs that a path stands for."""
+    """Yield the programs at a path, and what could not be read there."""
     if not os.path.exists(path):
         yield Unread(path, "is not there")
     elif os.path.isdir(path):

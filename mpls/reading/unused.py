@@ -1,4 +1,4 @@
-"""Which functions and classes of a program nothing mentions: what stands in them does not run."""
+"""Finds functions and classes of a program that nothing mentions, so that their bodies do not run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mpls.reading.sources import Source
 __all__ = ["Mentions"]
 
 _WORDS = re.compile(rb"\w+")
-# What finds functions by names that are made while it runs.
+# Ways to find functions by names that are computed at run time.
 _LOOKUPS = {b"globals", b"locals", b"vars", b"eval", b"exec", b"fire", b"Fire", b"run_module", b"run_path"}
 _LOOKUP = re.compile(rb"""getattr\(\s*[\w.\[\]]+\s*,\s*(?!["'])""")
-# What tf.app.run, and tools for tests, call by name.
+# Prefixes of functions that Python, tf.app.run and test tools call by name.
 _CALLED = ("main", "test", "setup", "setUp", "teardown", "tearDown", "__")
 _DEFINING = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
 
@@ -38,12 +38,12 @@ class Mentions:
             self._counts.update(words)
 
     def is_unused(self, name: str) -> bool:
-        """Return whether the definition of a function or class is all that there is of it."""
+        """Return whether nothing but its definition mentions a function or class."""
         return self._is_known and self._counts[name.encode()] == 1 and not name.startswith(_CALLED)
 
 
 def _does_something(tree: ast.Module) -> bool:
-    """Return whether a file is more than definitions, for others to use."""
+    """Return whether a file has statements other than definitions, so that it is a program and not a library."""
     return any(
         not isinstance(each, _DEFINING) and not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
         for each in tree.body

@@ -1,4 +1,4 @@
-"""What a program does with the names of TensorFlow and Keras, and with attributes of its own objects."""
+"""Records of how a program uses names of TensorFlow and Keras, and attributes of its own objects."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Use:
     """A place where a program uses a name of TensorFlow or Keras.
 
     Attributes:
-        path: what it is, `tf.keras.optimizers.SGD`.
+        path: the path of the name, `tf.keras.optimizers.SGD`.
         where: the line.
-        is_certain: whether the line uses that on every release.
+        is_certain: whether the line uses it on every release.
         call: the call, if it is called there.
-        target: the last name of what the call is assigned to.
+        target: the last name of the variable or attribute that the result is assigned to.
     """
 
     path: str
@@ -42,16 +42,16 @@ class Use:
 
 @dataclass(frozen=True)
 class Member:
-    """A place where a program takes an attribute of an object.
+    """A place where a program reads or sets an attribute of an object.
 
     Attributes:
-        chain: the names, `("self", "opt", "loss_scale")`; the first is "" for what has no name.
+        chain: the names, `("self", "opt", "loss_scale")`; the first is "" for an object without a name.
         where: the line.
         is_certain: whether the line runs on every release.
         call: the call, if it is called there.
-        within: the class that it is in.
+        within: the class that contains the line.
         is_set: whether the attribute is assigned.
-        target: the last name of what the call is assigned to.
+        target: the last name of the variable or attribute that the result is assigned to.
     """
 
     chain: tuple[str, ...]
@@ -69,8 +69,8 @@ class Class:
 
     Attributes:
         name: its name.
-        bases: the last names of the bases; paths for those of TensorFlow and Keras.
-        methods: what it defines.
+        bases: the last names of its bases; paths for those of TensorFlow and Keras.
+        methods: the methods that it defines.
         arguments: the names of all their arguments.
         where: the line.
         is_certain: whether it is defined on every release.
@@ -92,12 +92,12 @@ class Uses:
         uses: names of TensorFlow and Keras.
         members: attributes of other objects.
         classes: its own classes.
-        returns: for each function, by name, what it returns, with what that stands for.
+        returns: for each function, by name, the expressions that it returns, with the paths that they stand for.
         defined: the names of its own functions and methods.
-        checked: the last names of what `isinstance` asks, each with a class of TensorFlow or Keras that it asks for.
-        type_is: classes of TensorFlow or Keras that `type(…) is` asks for, each with the line.
-        same: attributes that have to be an object that the program has, by `assert a.b is c`.
-        unextended: calls that are given a path of a model that ends in no extension of Keras.
+        checked: the last names of objects that `isinstance` tests, each with the class of TensorFlow or Keras.
+        type_is: classes of TensorFlow or Keras in `type(…) is` comparisons, each with the line.
+        same: attributes that are asserted to be a certain object, by `assert a.b is c`.
+        unextended: calls that save or load a model at a path without an extension of Keras.
         for_tf_2: lines that assert that TensorFlow is 2.
         too_deep: files that are nested too deeply to be read to the end.
     """

@@ -1,4 +1,4 @@
-"""Goes through the files of a program, and notes what they use."""
+"""Walks the syntax trees of a program's files, and records what they use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def uses_of(program: Program) -> Uses:
 
 
 class _Walk:
-    """Goes through a file."""
+    """Walks the syntax tree of one file."""
 
     def __init__(
         self, into: Uses, source: Source, resolver: Resolver, gates: frozenset[str], mentions: Mentions
@@ -54,7 +54,7 @@ class _Walk:
         self._may_fail = False
 
     def run(self) -> None:
-        """Go through it."""
+        """Walk the file."""
         try:
             self._body(self._source.tree.body)
         except RecursionError:
@@ -81,7 +81,7 @@ class _Walk:
         self._is_certain = before
 
     def _if(self, node: ast.If) -> bool:
-        """Go through an `if`, and return whether what stands after it is reached."""
+        """Walk an `if`, and return whether the statements after it may be reached."""
         answer = self._answer(node.test)
         self._expression(node.test)
         if answer is not None:
@@ -96,7 +96,7 @@ class _Walk:
         return True
 
     def _answer(self, test: ast.expr, depth: int = 0) -> bool | None:
-        """Return what a test for a release gives on every release that mpls runs on; None if that is not known."""
+        """Return the result of a condition that is the same on all releases that mpls runs on; None if unknown."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             answer = self._answer(test.operand, depth)
             return None if answer is None else not answer
@@ -200,7 +200,7 @@ class _Walk:
         self._scope, self._function, self._is_certain = before
 
     def _is_unused(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
-        # Frameworks call methods, and what is decorated or derived may be found elsewhere.
+        # Frameworks may call methods, and decorators or base classes may register a function or class.
         is_plain = not node.decorator_list and not getattr(node, "bases", ()) and not getattr(node, "keywords", ())
         return is_plain and not self._scope.is_class and self._mentions.is_unused(node.name)
 
@@ -264,7 +264,7 @@ class _Walk:
             self._expression(each)
 
     def _compared(self, node: ast.expr) -> None:
-        """Note which classes are compared with the type of something, if it is a comparison."""
+        """Record the classes that a comparison compares with `type(…)`."""
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
         types = [each for each in sides if isinstance(each, ast.Call) and chain_of(each.func) == ("type",)]
         for side in sides if types and self._is_certain else ():

@@ -1,4 +1,4 @@
-"""Signs of wrappers of Keras 2 by a name that Keras 3 gave to a class of its own."""
+"""Finds signs that a program needs the LossScaleOptimizer of Keras 2, whose name Keras 3 gave to another class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mpls.reading.uses import Member, Uses
 
 __all__ = ["NOT_OF_THE_LAST", "of_wrappers"]
 
-# What wrappers of Keras 2 have of their own, and take from the optimizers that they wrap.
+# Members of Keras 2's wrappers, and hyperparameters that they pass on from the optimizers that they wrap.
 _OF_WRAPPERS = ("loss_scale", "dynamic", "weights", "get_weights", "set_weights", "_optimizer")
 _HYPERPARAMETERS = (
     "amsgrad",
@@ -25,20 +25,20 @@ _HYPERPARAMETERS = (
     "nesterov",
     "rho",
 )
-# What the last wrapper of Keras 2, the one for new optimizers, has no longer.
+# Members that the last wrapper of Keras 2, the one for new optimizers, no longer has.
 NOT_OF_THE_LAST = {*_HYPERPARAMETERS, "weights", "get_weights"} - {"lr"}
 _CALLS_OF_WRAPPERS = ("get_scaled_loss", "get_unscaled_gradients", "minimize", "variables")
-# What apply_gradients took up to TF 2.10.
+# An argument of apply_gradients up to TF 2.10.
 _ARGUMENT_OF_LEGACY = "experimental_aggregate_gradients"
 
 
 def of_wrappers(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
-    """Yield what a program's lines tell."""
+    """Yield these signs."""
     made = {kind_of(use.path) for use in uses.uses if use.is_certain}
     for member in uses.members:
         if member.chain[-1] in uses.defined or not member.is_certain:
             continue
-        # What is not known cannot be another wrapper if the program makes none.
+        # An unknown object can only be this kind of wrapper if the program makes no other kind.
         can_be = NEW_WRAPPER in made and EXPERIMENTAL_WRAPPER not in made and kinds.is_unknown(member)
         is_one = kinds.receiver_is(member, NEW_WRAPPER)
         # Names like `optimizer` may be given to several things.
@@ -77,7 +77,7 @@ def _of_subclasses(uses: Uses) -> Iterator[Sign]:
 
 
 def _of_wrapper(member: Member, can_be: bool, is_only: bool) -> str:
-    """Return what is done with a member that wrappers of Keras 2 have, and Keras 3's have not; "" for nothing."""
+    """Return what a line does with a member that only wrappers of Keras 2 have: "sets .lr of a wrapper"; else ""."""
     name = member.chain[-1]
     if name in ("get_scaled_loss", "get_unscaled_gradients"):
         return f"calls .{name}()" if member.call is not None and can_be else ""
