@@ -1,1 +1,1 @@
-"""What code gets when it imports a module or reads an attribute; nothing here imports TensorFlow."""
+"""Import hooks and module attributes that put the names back; nothing here imports TensorFlow."""

@@ -1,4 +1,4 @@
-"""Modules seen when they are loaded, whoever finds them."""
+"""An import hook that calls a function when a module has been loaded, whichever finder found it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["Finder", "call_off", "when_loaded"]
 
 
 class Finder(MetaPathFinder):
-    """Finds modules where the other finders do, and tells when they have been loaded.
+    """Finds modules through the other finders, and calls a function when they have been loaded.
 
     Args:
-        names: the modules to look for; others are left to the other finders.
-        on_loaded: gets each of them once it is loaded.
-        find_own: returns a spec for one that the other finders are not to be asked for, else None.
-        find_missing: returns a spec, or None, for one that no other finder finds.
+        names: returns the names of the modules to watch; other modules are left to the other finders.
+        on_loaded: called with each of them once it is loaded.
+        find_own: returns a spec for a module that the other finders must not be asked for, else None.
+        find_missing: returns a spec for a module that no other finder finds, or None.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class Finder(MetaPathFinder):
         self._asking = threading.local()
 
     def put(self) -> None:
-        """Begin, before all other finders."""
+        """Put this finder before all others in `sys.meta_path`."""
         self._is_on = True
         sys.meta_path.insert(0, self)
 
     def take_away(self) -> None:
-        """End, wherever it is by now; a finder that has taken it in goes on without."""
+        """Remove this finder from `sys.meta_path`; a finder that wraps it gets no more modules from it."""
         self._is_on = False
         with suppress(ValueError):
             sys.meta_path.remove(self)
@@ -52,8 +52,8 @@ class Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return what the other finders find; its loader tells of the module."""
-        # Another finder that asks all others asks this one too.
+        """Return the spec that the other finders find, with a loader that reports the loaded module."""
+        # Avoid recursion: another finder that asks all finders asks this one too.
         if not self._is_on or fullname not in self._names() or getattr(self._asking, "name", None) == fullname:
             return None
         own = self._find_own(fullname)
@@ -71,7 +71,7 @@ class Finder(MetaPathFinder):
         return spec
 
     def tell(self, module: ModuleType) -> None:
-        """Tell of a module that is loaded; nothing, once this finder has been taken away."""
+        """Report a loaded module, unless this finder has been taken away."""
         if self._is_on:
             self._on_loaded(module)
 
@@ -84,7 +84,7 @@ class Finder(MetaPathFinder):
 
 
 class _TellingLoader(Loader):
-    """Loads a module as its own loader does, and tells of it then."""
+    """Loads a module by its own loader, and then reports it."""
 
     def __init__(self, loader: Any, tell: Callable[[ModuleType], None]) -> None:
         self._loader = loader
@@ -99,7 +99,7 @@ class _TellingLoader(Loader):
         assert spec is not None
         spec.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        # Modules of TensorFlow may put another into their place.
+        # Modules of TensorFlow may replace themselves in `sys.modules`.
         self._tell(sys.modules.get(spec.name, module))
 
     def __getattr__(self, name: str) -> Any:
@@ -110,11 +110,11 @@ _waiting: dict[str, Callable[[ModuleType], None]] = {}
 
 
 def when_loaded(name: str, call: Callable[[ModuleType], None]) -> None:
-    """Call a function with a module: now, if it is loaded, or when it is.
+    """Call a function with a module: now if it is loaded, else as soon as it is.
 
     Args:
         name: the module's name.
-        call: the function; one for each name, the last.
+        call: the function; a later one for the same name replaces it.
     """
     if name in sys.modules:
         call(sys.modules[name])
@@ -125,7 +125,7 @@ def when_loaded(name: str, call: Callable[[ModuleType], None]) -> None:
 
 
 def call_off(name: str) -> None:
-    """Forget what `when_loaded` was to call with a module that is not loaded yet."""
+    """Cancel the call by `when_loaded` for a module that is not loaded yet."""
     if _waiting.pop(name, None) is not None and not _waiting:
         _finder.take_away()
 

@@ -1,4 +1,4 @@
-"""Puts names back into modules: those that are loaded, and those that will be. Nothing here imports TensorFlow."""
+"""Puts names back into modules, now or when they are loaded. Nothing here imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from mpls.upstream.modules import inner_module
 __all__ = ["Hooks", "Settings", "are_names_back"]
 
 _CONTRIB_MODULE = "tensorflow.contrib"
-# The paths whose attribute `contrib` was TF 1.x's package.
+# The paths of the modules that had `contrib` as an attribute in TF 1.x.
 _CONTRIB_HOLDERS = {"tf", "tf.compat.v1"}
-# Packages that TF 1.15 had beside its API, as attributes of tensorflow.
+# Packages outside the API that TF 1.15 had as attributes of tensorflow.
 _BESIDE_TF1 = ("core", "python", "tools")
 
 
@@ -38,11 +38,11 @@ class Settings:
 
     Attributes:
         contrib: whether to put `tf.contrib.mixed_precision` back.
-        replace_existing: whether names that still work stand for the objects of mpls too.
+        replace_existing: whether names that still work are replaced by the objects of mpls too.
         v1: whether the user's `tensorflow` is `tensorflow.compat.v1`.
-        legacy_optimizers: whether the user's `tf.keras.optimizers` has those of TF 2.10.
-        on_touch: told about each historical name that code reads, with file name and line; None to let names that
-            still work alone.
+        legacy_optimizers: whether the user's `tf.keras.optimizers` has the classes of TF 2.10.
+        on_touch: called with each historical name that code reads, and its file name and line; None to leave names
+            that still work alone.
     """
 
     contrib: bool = False
@@ -53,40 +53,40 @@ class Settings:
 
 
 class Namespace(ModuleType):
-    """A module that has been put back."""
+    """A removed module that has been put back."""
 
     __reduce__ = by_name
 
 
 class Hooks:
-    """The names that are put back, in all modules that have or should have them.
+    """Puts the names back, in all modules that have or should have them.
 
     Args:
-        settings: which.
+        settings: which names to put back.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # What has been done to modules, each of which is hooked once.
+        # The modules that are hooked, each once, and how to undo it.
         self._hooked: list[ModuleType] = []
         self._undo: list[Callable[[], None]] = []
         self._found = _Found()
         self._finder = Finder(hosts, self.hook, self._find_within, self._find_removed)
 
     def put_back(self) -> None:
-        """Hook the modules that are loaded, and have those that will be loaded hooked."""
+        """Hook the modules that are loaded now, and others as soon as they are loaded."""
         self._finder.put()
         _there.append(self)
         for name in [name for name in sys.modules if name in hosts()]:
             self.hook(sys.modules[name])
         if self._settings.contrib:
-            # Imported, it would become an attribute of tensorflow, for which code probes.
+            # An import would make it an attribute of tensorflow, and `hasattr(tf, "contrib")` must stay False.
             module = self.create(ModuleSpec(_CONTRIB_MODULE, None, is_package=True))
             sys.modules[_CONTRIB_MODULE] = module
             self.hook(module)
 
     def take_away(self) -> None:
-        """Leave every module as it was, but for what others have done to it since."""
+        """Restore every module; later changes by others are kept."""
         self._finder.take_away()
         _there.remove(self)
         while self._undo:
@@ -95,19 +95,19 @@ class Hooks:
         self._found.forget()
 
     def create(self, spec: ModuleSpec) -> ModuleType:
-        """Return an empty module to put back."""
+        """Return an empty module for a namespace to put back."""
         module = Namespace(spec.name, "Names of an earlier TensorFlow, put back by mpls.")
         module.__spec__, module.__path__ = spec, []
         self._found.note(spec.name, module)
         return module
 
     def find(self, name: str, existing: ModuleType) -> None:
-        """Have a module that is there found under another name too."""
+        """Make an existing module importable under another name too."""
         self._found.note(name, existing)
         self._found.existing[name] = sys.modules[name] = existing
 
     def _find_within(self, name: str) -> ModuleSpec | None:
-        # By the path of a module under its other name, Python would load what is in it a second time.
+        # Python would load the submodules of a module a second time under its other name.
         parent, _, attribute = name.rpartition(".")
         holder = self._found.existing.get(parent)
         if holder is None or not isinstance(vars(holder).get(attribute), ModuleType):
@@ -120,7 +120,7 @@ class Hooks:
         return ModuleSpec(name, _NamespaceLoader(self), is_package=True)
 
     def hook(self, module: ModuleType) -> None:
-        """Have a module serve the historical names that it lacks, and answer for those that it has."""
+        """Make a module serve the historical names that it lacks, and overlay those that it has."""
         name = module.__name__ if isinstance(module, Namespace) else _name_of(module)
         rows = {key: row for key, row in members(name).items() if self._settings.contrib or not row.is_contrib}
         if any(hooked is module for hooked in self._hooked):
@@ -135,7 +135,7 @@ class Hooks:
             self._undo += [overlay.take_away for overlay in legacy_overlays(module)]
         if answers:
             self._undo.append(Overlay(module, answers).take_away)
-        # What is there, and somebody deletes, is to be gone.
+        # Names that the module has now are not served, so that they are gone if somebody deletes them.
         served = {key: row for key, row in rows.items() if _is_served(row, vars(inner))}
         if served or not _CONTRIB_HOLDERS.isdisjoint(hosts().get(name, ())):
             listed = [key for key, row in served.items() if is_listed(row)]
@@ -144,7 +144,7 @@ class Hooks:
             self._undo.append(Layer(inner, "__getattr__", serve).take_away)
 
     def _served(self, name: str, module: ModuleType, rows: dict[str, Name]) -> dict[str, Serve]:
-        """Return what a module serves, by attribute; some of it to some readers only."""
+        """Return the functions that serve a module's attributes, by name; some serve certain readers only."""
         paths = hosts().get(name, ())
         served: dict[str, Serve] = {key: partial(self._resolve, name, row) for key, row in rows.items()}
 
@@ -167,14 +167,14 @@ class Hooks:
         return served
 
     def _takes_over(self, module: ModuleType, row: Name) -> bool:
-        """Return whether reads of a name that still works must be seen."""
+        """Return whether reads of a name that still works must be intercepted."""
         is_there = row.attribute in vars(module) and not row.is_namespace and not row.needs_keras_3
         is_asked_for = self._settings.replace_existing or self._settings.on_touch is not None
         return is_there and row.replacement != "" and is_asked_for
 
     def _answer(self, row: Name, native: Any) -> Answer:
         def answer(value: Any) -> Any:
-            # Frameworks go on to get their own, and mpls what it is compatible with; what others have set stays.
+            # Frameworks and mpls itself get the native object, and an object that others have set stays.
             if value is not native or users_line() is None:
                 return value
             self._touch(row)
@@ -199,7 +199,7 @@ def _target(row: Name) -> Any:
     try:
         return getattr(import_module(home), attribute)
     except AttributeError as error:
-        # As an AttributeError, it would say that the name is not there.
+        # An AttributeError would say that the module lacks the name.
         raise ImportError(f"{row.path}: {home} cannot be loaded: {error}", name=home) from error
 
 
@@ -208,20 +208,20 @@ def _is_served(row: Name, there: Container[str]) -> bool:
     return row.is_namespace or is_object
 
 
-# Those whose names are back now: none or one.
+# The hooks that are in place now: none or one.
 _there: list[Hooks] = []
 
 
 def are_names_back() -> bool:
-    """Return whether old names mean mpls in this process."""
+    """Return whether the historical names are put back in this process."""
     return bool(_there)
 
 
 class _Found:
-    """Modules that are found under names where nothing was before.
+    """Modules that have been made importable under new names.
 
     Attributes:
-        existing: those of them that were there under another name.
+        existing: those of them that already existed under another name.
     """
 
     def __init__(self) -> None:
@@ -229,13 +229,13 @@ class _Found:
         self._noted: list[tuple[str, ModuleType, ModuleType | None, Any]] = []
 
     def note(self, name: str, module: ModuleType) -> None:
-        """Note one that is about to be found, with what stands in the module that it is in."""
+        """Record a module before it is put in place, with its parent's attribute of that name."""
         holder, attribute = _holder_of(name)
         before = ABSENT if holder is None else vars(holder).get(attribute, ABSENT)
         self._noted.append((name, module, holder, before))
 
     def forget(self) -> None:
-        """Have them found no longer, where nobody has put something else since."""
+        """Remove the modules again, unless others have replaced them since."""
         self.existing.clear()
         while self._noted:
             name, module, holder, before = self._noted.pop()
@@ -269,7 +269,7 @@ class _NamespaceLoader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         existing = _attribute_module(module.__name__)
         if existing is not None:
-            # It is an attribute of what it is in, as tf.compat.v2.keras is, but no package has it.
+            # The module is an attribute of its parent, as tf.compat.v2.keras is, but cannot be imported by that name.
             self._hooks.find(module.__name__, existing)
         self._hooks.hook(existing or module)
 
@@ -279,7 +279,7 @@ def _attribute_module(name: str) -> ModuleType | None:
     found = vars(import_module(parent)).get(attribute)
     if not isinstance(found, ModuleType):
         return None
-    # Lazily loaded ones have their names only then.
+    # `dir` makes lazily loaded modules load.
     dir(found)
     return import_module(found.__name__)
 

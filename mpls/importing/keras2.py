@@ -1,4 +1,4 @@
-"""Has `tf.keras`, and `import keras` in the user's own code, mean Keras 2. It is imported when it is asked for."""
+"""Makes `tf.keras`, and `import keras` in the user's own code, mean Keras 2. Imported only on request."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Keras2:
         self._views: dict[str, ModuleType] = {}
 
     def find(self, name: str, names: Sequence[str] = ()) -> ModuleType | None:
-        """Return a module of it; None for one that mpls has put back.
+        """Return a module of the package; None for one that mpls has put back.
 
         A module of the user's own that is called `keras` is left alone.
 
         Args:
             name: its name.
-            names: what is imported from it.
+            names: the names that are imported from it.
 
         Raises:
-            ModuleNotFoundError: there was none.
+            ModuleNotFoundError: the package had no such module.
         """
         del names
         if _is_users_own():
@@ -48,7 +48,7 @@ class Keras2:
         return view
 
     def view(self, name: str) -> ModuleType | None:
-        """Return a module of it, None if there was none."""
+        """Return a module of the package; None if it had no such module."""
         within = name.partition(".")[2]
         if name not in self._views:
             names = [".".join(filter(None, (root, within))) for root in ("tf_keras", "tf_keras.src")]
@@ -60,10 +60,10 @@ class Keras2:
 
 
 class _View(ModuleType):
-    """A module of the package `keras` as it was, when its sources and its API were one: what tf_keras has in two."""
+    """A module of the old package `keras`, which held both API and sources; tf_keras has them in two modules."""
 
     def __init__(self, package: Keras2, name: str, modules: list[ModuleType]) -> None:
-        # Under its own name, Python would look for what it lacks in Keras 3.
+        # With `keras…` as its name, Python would look for submodules that it lacks in Keras 3.
         super().__init__(modules[0].__name__, modules[0].__doc__)
         vars(self).update(_package=package, _path=name, _modules=modules)
 
@@ -101,7 +101,7 @@ def _exists(name: str) -> bool:
     try:
         return name in sys.modules or find_spec(name) is not None
     except ModuleNotFoundError:
-        # What it would be in is none.
+        # The parent module does not exist.
         return False
 
 
@@ -111,7 +111,7 @@ def _is_users_own() -> bool:
 
 
 class KerasVariable:
-    """The variable of the environment by which TensorFlow chooses its Keras; child processes see it too."""
+    """The environment variable by which TensorFlow chooses its Keras; child processes inherit it."""
 
     def __init__(self) -> None:
         self._outer: str | None = None
@@ -119,14 +119,14 @@ class KerasVariable:
 
     @property
     def outer(self) -> str | None:
-        """What others have set it to."""
+        """The value that others have set."""
         value = os.environ.get(KERAS_VARIABLE)
         return value if self._set is None or value != self._set else self._outer
 
     def choose(self, keras: int | None) -> None:
-        """Set it for a Keras, 2 or 3; for None, to what it was.
+        """Set the variable for Keras 2 or 3; None restores its old value.
 
-        TensorFlow reads it bit by bit: once it is loaded, the variable stays as it is.
+        TensorFlow reads the variable several times: once TensorFlow is loaded, the variable is not changed any more.
         """
         if "tensorflow" in sys.modules and keras is None:
             return

@@ -1,4 +1,4 @@
-"""Has `tf.keras.optimizers` be that of TF 2.10 and earlier for the user's own code. Nothing here imports TensorFlow."""
+"""Gives the user's own code the `tf.keras.optimizers` of TF 2.10 and earlier. Nothing here imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _PATHS = {
     "tf.compat.v1.keras.optimizers",
     "tf.compat.v2.keras.optimizers",
 }
-# Those that make an optimizer of a string or of a config.
+# Functions that make an optimizer from a string or a config.
 _MAKERS = ("deserialize", "get")
 _CLASSES = ("Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "Optimizer", "RMSprop", "SGD")
 
 
 def legacy_overlays(module: ModuleType) -> list[Overlay]:
-    """Have the lazily loaded module of optimizers that TensorFlow has in a module read what it loads.
+    """Make a module's lazily loaded `optimizers` read its attributes from the module that it loads.
 
-    It has a dictionary of its own.
+    The lazy module has a dictionary of its own, which would hide the answers.
     """
     loader = vars(module).get("optimizers")
     if not isinstance(loader, ModuleType) or is_lazily_loaded(loader) is None:
@@ -42,7 +42,7 @@ def legacy_overlays(module: ModuleType) -> list[Overlay]:
 
 
 def legacy_answers(name: str, module: ModuleType) -> dict[str, Answer]:
-    """Return what the user's code gets for what a module has: nothing, but for those of optimizers.
+    """Return the answers by which the user's code gets legacy optimizers; none for other modules than `optimizers`.
 
     Args:
         name: the name of the module.
@@ -60,12 +60,12 @@ def _is_of_keras_2(module: ModuleType) -> bool:
 
 
 def patch_compile(name: str, module: ModuleType) -> list[Layer]:
-    """Have `compile` of tf_keras understand the names of optimizers as it did, where the user's code calls it."""
+    """Make `compile` of tf_keras take optimizer strings for legacy optimizers, if the user's code calls it."""
     return [Layer(module.Model, "compile", _compile)] if name == "tf_keras" else []
 
 
 def _answer(native: Any, legacy: Any) -> Answer:
-    # What others have set stays.
+    # An object that others have set stays.
     return lambda value: legacy if value is native and users_line() is not None else value
 
 

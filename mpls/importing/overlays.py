@@ -1,4 +1,4 @@
-"""Answers to the reads of attributes that a module has, which leave the module's dictionary alone."""
+"""Intercepts reads of attributes that a module has, without changing the module's dictionary."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mpls.upstream.modules import is_wrapped
 
 __all__ = ["Answer", "Overlay", "by_name"]
 
-# Gets what the module has, and returns what the reader gets.
+# Called with the module's own value; returns the value that the reader gets.
 Answer = Callable[[Any], Any]
-# Past the __setattr__ of modules that TensorFlow wraps.
+# Sets the class without the `__setattr__` of modules that TensorFlow wraps.
 _class = vars(object)["__class__"]
-# Methods of modules that TensorFlow wraps; they keep their methods, too.
+# The cache methods of modules that TensorFlow wraps; the cache holds methods too.
 _OVERLAY = "_mpls_overlay"
 _KEEPERS = (table.KEEP.name, table.DROP.name)
 
 
 class Overlay:
-    """A class that a module gets, derived from its own, with a property for each attribute that is answered.
+    """Gives a module a subclass of its own class, with a property for each intercepted attribute.
 
-    Reads of others, and of those that the module lacks, run no code of mpls. The functions of the module read their
-    globals in its dictionary, where nothing changes.
+    Reads of other attributes run no code of mpls. The module's own functions read their globals from its dictionary,
+    which does not change.
 
     Args:
         module: the module.
-        answers: by attribute.
+        answers: the answers by attribute.
     """
 
     def __init__(self, module: ModuleType, answers: Mapping[str, Answer]) -> None:
@@ -43,14 +43,14 @@ class Overlay:
             _forget(module, self._before, (*answers, *_KEEPERS))
 
     def take_away(self) -> None:
-        """Give the module its class back; where it has got another one by now, ours beneath passes on."""
+        """Restore the module's class; if others have changed it since, our class stays as a base and does nothing."""
         self.is_on = False
         if type(self._module) is self._ours:
             _class.__set__(self._module, _beneath_ours(self._before))
 
 
 def _beneath_ours(cls: type[Any]) -> type[Any]:
-    """Return the class beneath classes of overlays that do nothing any more."""
+    """Return the first base class that is not one of an overlay that has been taken away."""
     while _OVERLAY in vars(cls) and not vars(cls)[_OVERLAY].is_on:
         cls = vars(cls)[_OVERLAY]._before
     return cls
@@ -60,7 +60,7 @@ def _answering(overlay: Overlay, base: type[Any], answers: Mapping[str, Answer])
     attributes: dict[str, Any] = {name: _property(overlay, name, answer) for name, answer in answers.items()}
     attributes |= {"__module__": base.__module__, _OVERLAY: overlay}
     if base is ModuleType:
-        # What pickles functions with the modules that they use knows modules by their very class.
+        # cloudpickle and the like handle only modules whose class is exactly ModuleType.
         attributes["__reduce__"] = by_name
     if is_wrapped(base):
         attributes |= _forgetful(base, answers)
@@ -70,7 +70,7 @@ def _answering(overlay: Overlay, base: type[Any], answers: Mapping[str, Answer])
 def _property(overlay: Overlay, name: str, answer: Answer) -> property:
     def read(module: ModuleType) -> Any:
         if name not in vars(module):
-            # Python goes on to the module's `__getattr__`, and to its own error.
+            # Python then calls the module's `__getattr__`, or raises its own error.
             raise AttributeError
         value = vars(module)[name]
         return answer(value) if overlay.is_on else value
@@ -87,7 +87,7 @@ def _property(overlay: Overlay, name: str, answer: Answer) -> property:
 
 
 def _forgetful(base: type[Any], answers: Mapping[str, Answer]) -> dict[str, Any]:
-    """Return the methods by which such a module keeps what is read and set, but for what depends on the reader."""
+    """Return cache methods for a module that TensorFlow wraps, which do not cache the intercepted attributes."""
 
     def insert(self: ModuleType, name: str, value: Any) -> None:
         if name not in answers and name not in _KEEPERS:
@@ -108,12 +108,12 @@ def _forgetful(base: type[Any], answers: Mapping[str, Answer]) -> dict[str, Any]
 
 
 def _forget(module: ModuleType, base: type[Any], names: Iterable[str]) -> None:
-    # What it keeps is found by the very object that Python has for a name.
+    # The cache finds names by identity, so they must be interned.
     for name in map(sys.intern, names):
         if table.KEEPS.needed_of(base)(module, name):
             table.DROP.needed_of(base)(module, name)
 
 
 def by_name(module: ModuleType) -> tuple[Callable[[str], ModuleType], tuple[str]]:
-    """Return what pickles a module: it is imported where it arrives."""
+    """Return the value of `__reduce__` for a module: it is pickled by name, and imported when unpickled."""
     return import_module, (module.__name__,)

@@ -1,4 +1,4 @@
-"""Where modules of the historical API are today: one namespace has several modules, and a module several names."""
+"""Maps modules of today to the historical namespaces: a namespace has several modules, and a module several names."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["CONTRIB", "hosts", "is_listed", "is_namespace", "members"]
 
 CONTRIB = "tf.contrib"
 
-# The name of a module begins with -> the path of what it holds begins with. Of tf.keras there is a module for each
-# spelling, and Keras 3 and tf_keras have those that their own users import.
+# Prefixes of module names, and the prefixes of the paths that the modules stand for. tf.keras has a module for each
+# spelling; Keras 3 and tf_keras also have the modules that their own users import.
 _PREFIXES = (
     ("tensorflow", "tf"),
     ("tensorflow._api.v2", "tf"),
@@ -43,9 +43,9 @@ def _ancestors(path: str) -> list[str]:
 
 @cache
 def hosts() -> dict[str, tuple[str, ...]]:
-    """Return, by the name of a module, the paths of the namespaces that it stands for, most specific spelling first.
+    """Return the paths of the namespaces that each module stands for, by module name, most specific spelling first.
 
-    Modules that hold no historical name, but a namespace that does, are among them.
+    Parents of namespaces are included, even if they hold no historical name themselves.
     """
     paths = {ancestor: None for name in NAMES for ancestor in _ancestors(name.path)}
     paths.update({name.path: None for name in NAMES if name.is_namespace})
@@ -58,7 +58,7 @@ def hosts() -> dict[str, tuple[str, ...]]:
 
 @cache
 def members(module: str) -> dict[str, Name]:
-    """Return the rows of what a module has, by attribute."""
+    """Return the rows of a module's historical names, by attribute."""
     rows = namespaces()
     found: dict[str, Name] = {}
     for path in hosts().get(module, ()):
@@ -68,12 +68,12 @@ def members(module: str) -> dict[str, Name]:
 
 
 def is_namespace(module: str, with_contrib: bool) -> bool:
-    """Return whether a module is one that may be put back: a namespace, or what it is in."""
+    """Return whether a module may be put back: it is a namespace, or contains one."""
     return any(with_contrib or not _is_in(path, CONTRIB) for path in hosts().get(module, ()))
 
 
 def is_listed(name: Name) -> bool:
-    """Return whether what a name was in listed it: private modules in public ones were found by imports only."""
+    """Return whether `dir` of the parent listed a name: private modules in public ones could only be imported."""
     return not (name.is_private and name.is_namespace and name.parent in _public_parents())
 
 

@@ -1,4 +1,4 @@
-"""What the code that reads an attribute is about to do, told from its frame."""
+"""Finds out from its frame which code reads an attribute, and what it reads next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpls.upstream.modules import MAKERS
 
 __all__ = ["goes_on_to", "users_line"]
 
-# Whose frames are between the code that reads an attribute and ours.
+# Modules whose frames are between the code that reads an attribute and this one.
 _BETWEEN = (
     "mpls.importing",
     "importlib",
@@ -20,21 +20,21 @@ _BETWEEN = (
 )
 _FRAMEWORKS = ("mpls", "tensorflow", "keras", "tf_keras")
 _READS = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")
-# What stands between the parts of `import a.b.c as d`.
+# Opcodes between the reads of `import a.b.c as d`.
 _SHUFFLES = ("SWAP", "ROT_TWO", "POP_TOP", "CACHE", "EXTENDED_ARG")
 
 
 def goes_on_to(attribute: str, next_attribute: str) -> bool:
-    """Return whether the user's code is in the middle of `something.attribute.next_attribute`.
+    """Return whether the calling code is evaluating `something.attribute.next_attribute`.
 
-    `hasattr(something, "attribute")` is not, nor is a name that gets `something.attribute` for later.
+    False for `hasattr(something, "attribute")`, and if `something.attribute` is assigned to a name.
     """
     frame = _users_frame()
     return frame is not None and _reads_both(frame.f_code, frame.f_lasti, attribute, next_attribute)
 
 
 def users_line() -> tuple[str, int] | None:
-    """Return the file name and the line of the code that reads an attribute; None if that is a framework's."""
+    """Return the file name and line of the code that reads an attribute; None if it belongs to a framework."""
     frame = _users_frame()
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 

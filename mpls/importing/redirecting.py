@@ -1,4 +1,4 @@
-"""Has the user's own code get another module than the one that it imports."""
+"""Redirects imports in the user's own code to other modules."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Find = Callable[[str, Sequence[str]], "ModuleType | None"]
 
 
 class Redirection:
-    """What is imported under the names of some packages, while this is in place.
+    """Redirects imports of some packages while it is in place.
 
-    Statements, `__import__` and `importlib.import_module` are redirected, in the user's own code; installed packages go
-    on to get what they were written for.
+    It redirects import statements, `__import__` and `importlib.import_module` in the user's own code; installed
+    packages still get the modules that they were written for.
 
     Args:
-        finds: by the name of a package, what finds it and the modules in it: gets a dotted name, and the names that are
-            imported from it, and returns the module; None where the import is to go on as usual.
+        finds: by package name, a function that finds the package and the modules in it. It is called with a dotted
+            name, and the names that are imported from it, and returns the module; None to import it as usual.
     """
 
     def __init__(self, finds: Mapping[str, Find]) -> None:
@@ -39,7 +39,7 @@ class Redirection:
         ]
 
     def take_away(self) -> None:
-        """Have imports mean again what they did."""
+        """Restore the imports."""
         for layer in self._layers:
             layer.take_away()
 
@@ -84,7 +84,7 @@ class Redirection:
 
 def _is_users(namespace: Mapping[str, Any] | None, frame: FrameType | None) -> bool:
     if namespace is None or "__name__" not in namespace:
-        # Code that runs in a namespace without a name belongs to whoever runs it.
+        # Code in a namespace without `__name__`, run by `exec`, belongs to the module that runs it.
         while frame is not None and "__name__" not in frame.f_globals:
             frame = frame.f_back
         namespace = {} if frame is None else frame.f_globals
@@ -98,6 +98,6 @@ def _is_users(namespace: Mapping[str, Any] | None, frame: FrameType | None) -> b
 
 
 def _main_package() -> str | None:
-    # What is run with -m is the user's own, installed or not.
+    # A program that is run with -m is the user's own, even if it is an installed package.
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return None if spec is None else str(spec.name).partition(".")[0]

@@ -1,4 +1,4 @@
-"""What serves attributes that a module lacks; what it does not find, Python misses by itself, without a frame of it."""
+"""Serves attributes that a module lacks; for others, Python raises its own error, without a frame of mpls."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from mpls.patches import ABSENT, Layer
 
 __all__ = ["Serve", "lister", "server"]
 
-# Returns what is served; ABSENT for nothing, to this reader.
+# Returns the value of an attribute; ABSENT if this reader gets none.
 Serve = Callable[[], Any]
-# Where Python itself looks for them, in a module's dictionary, is no answer to who reads them.
+# Python itself reads these attributes in the module's dictionary.
 _FOR_PYTHON = ("__getattr__", "__name__", "__spec__")
 _OURS = ("__dir__", "__getattr__")
 
 
 def server(module: ModuleType, served: Mapping[str, Serve]) -> Callable[[Layer], Any]:
-    """Return what makes the `__getattr__` of a module, which serves attributes that the module lacks.
+    """Return a factory of a module's `__getattr__`, which serves attributes that the module lacks.
 
-    It runs no Python code for other attributes: their AttributeError is that of a module without a `__getattr__`, with
-    the same text and traceback. For them, it asks the `__getattr__` that was there before, if there was one.
+    It runs no Python code for other attributes: their AttributeError has the same text and traceback as without a
+    `__getattr__`. If the module had a `__getattr__` before, that one is asked for them.
 
     Args:
         module: the module.
-        served: by attribute.
+        served: the functions that return the values, by attribute.
     """
 
     def make(layer: Layer) -> Any:
         members = dict.fromkeys(_FOR_PYTHON, property(_decline))
         members |= {attribute: property(_reader(layer, serve)) for attribute, serve in served.items()}
-        # The reads of a module's attributes are C code, which goes on where a property declines.
+        # Reads of a module's attributes are C code, which goes on to its own error if a property raises AttributeError.
         stand_in = type("module", (ModuleType,), members)("")
         vars(stand_in).clear()
         vars(stand_in).update({key: vars(module)[key] for key in ("__name__", "__spec__") if key in vars(module)})
@@ -56,11 +56,11 @@ def _decline(_: Any = None) -> Any:
 
 
 def lister(module: ModuleType, listed: list[str]) -> Callable[[Layer], Any]:
-    """Return what makes the `__dir__` of a module, which lists attributes that the module serves, too.
+    """Return a factory of a module's `__dir__`, which also lists attributes that are served.
 
     Args:
         module: the module.
-        listed: the attributes.
+        listed: the served attributes to list.
     """
 
     def make(layer: Layer) -> Any:

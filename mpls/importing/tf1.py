@@ -1,4 +1,4 @@
-"""Has `import tensorflow` mean `tensorflow.compat.v1` in the user's own code."""
+"""Makes `import tensorflow` mean `tensorflow.compat.v1` in the user's own code."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["behave_as_v1", "find_v1", "leave_as_is"]
 
 
 def find_v1(name: str, names: Sequence[str] = ()) -> ModuleType | None:
-    """Return what TF 1 had under the name of a module; None for one that is not in its API, as `tensorflow.python`.
+    """Return the module that TF 1 had under a name; None for one outside its API, such as `tensorflow.python`.
 
-    The behaviour of TF 2 has been turned off then.
+    It disables TF 2 behaviour first.
 
     Args:
-        name: the name.
-        names: what is imported from it.
+        name: the module's name.
+        names: the names that are imported from it.
     """
     module: Any = _v1()
     for attribute in name.split(".")[1:]:
@@ -27,19 +27,19 @@ def find_v1(name: str, names: Sequence[str] = ()) -> ModuleType | None:
         if not isinstance(module, ModuleType):
             return None
     if names and module is not _v1():
-        # Modules that are put back are attributes too once they are asked for.
+        # Modules that are put back become attributes only when they are imported.
         __import__(module.__name__, fromlist=names)
     found: ModuleType = module
     return found
 
 
 def behave_as_v1() -> None:
-    """Turn the behaviour of TF 2 off, of TensorFlow, which is loaded, whoever has imported it."""
+    """Disable TF 2 behaviour of TensorFlow, which must be loaded, whichever code imported it."""
     _v1()
 
 
 def leave_as_is() -> None:
-    """Have TensorFlow, which is loaded and behaves as TF 1, go on to behave as the program says."""
+    """Leave TensorFlow, which is loaded and behaves as TF 1, to the program's own settings from now on."""
     _behaviour.is_settled = True
 
 
@@ -50,7 +50,7 @@ def _v1() -> Any:
 
 
 class _Behaviour:
-    """The behaviour of TF 2, which goes off once in a process; what the program turns on after that stays on.
+    """Disables TF 2 behaviour once in a process; what the program enables later stays enabled.
 
     Attributes:
         is_settled: whether that is done.
@@ -59,11 +59,11 @@ class _Behaviour:
     def __init__(self) -> None:
         self.is_settled = False
         self._lock = threading.Lock()
-        # Each thread has an eager mode of its own; those that were there before may have it on still.
+        # Threads that existed before; eager mode is set per thread, and may still be on in them.
         self._older: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
     def settle(self, v1: Any) -> None:
-        """Turn it off, in the process once, and in each thread that was there before once."""
+        """Disable it once in the process, and once in each thread that existed before."""
         thread = threading.current_thread()
         if self.is_settled and thread not in self._older:
             return
@@ -75,14 +75,14 @@ class _Behaviour:
                 self._turn_off(v1, upstream)
             if thread in self._older:
                 self._older.discard(thread)
-                # Where it is the default again, the program has enabled it.
+                # If eager mode is the default again, the program has enabled it.
                 if not upstream.is_eager_by_default():
                     v1.disable_eager_execution()
 
     def _turn_off(self, v1: Any, upstream: Any) -> None:
         if upstream.is_v2_behavior_on():
             self._older.update(threading.enumerate())
-            # It logs that it is deprecated itself.
+            # Hide the log message that the function called here is deprecated.
             logger = v1.get_logger()
             level = logger.level
             logger.setLevel("ERROR")

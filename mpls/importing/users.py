@@ -1,4 +1,4 @@
-"""Which code is the program's own."""
+"""Tells the program's own code from installed packages."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["is_users_file", "may_mention"]
 
 
 def is_users_file(file: str) -> bool:
-    """Return whether a file is of the program, and of no installed package."""
+    """Return whether a file belongs to the program, not to Python or an installed package."""
     return not os.path.abspath(file).startswith(_library_directories())
 
 
 def may_mention(
     words: Iterable[str], *, where_unknown: bool = True, also_in: Sequence[str] = (), source: str | None = None
 ) -> bool:
-    """Return whether a word is in the source of any module of the program.
+    """Return whether any of some words is in the source of a module of the program.
 
     Args:
         words: the words.
-        where_unknown: what to return where the main module has no source.
-        also_in: files that need not be those of modules.
-        source: that of the main module, where it is in no file.
+        where_unknown: the answer if the source of the main module is not available.
+        also_in: further files to look in.
+        source: the source of the main module, if it is in no file.
     """
     pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b")
     main = getattr(sys.modules.get("__main__"), "__file__", None)
