@@ -38,16 +38,15 @@ def main(path: pathlib.Path) -> None:
 
     conftest.split_cpu()
     from meta.faults import FAULTS
-    from mpls.core import finite, gradients
+    from mpls.core import gradients
 
     results = {"no fault": run(sorted({test for fault in FAULTS for test in fault.tests}))}
     for fault in FAULTS:
         with contextlib.ExitStack() as stack:
             for target, attribute, replacement in fault.patches():
                 stack.enter_context(unittest.mock.patch.object(target, attribute, replacement))
-            # Functions that were traced without the fault.
-            for function in (finite._check, gradients._multiply_eagerly, gradients._divide_eagerly):
-                function._functions.clear()
+            # The functions traced without the fault.
+            gradients._unscale_in_one_call._functions.clear()
             results[fault.name] = run(fault.tests)
     path.write_text(json.dumps(results), encoding="utf-8")
 
