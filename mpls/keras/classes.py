@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpls.core import releases
 from mpls.keras.families import who_asks
@@ -170,16 +170,19 @@ class LossScaleOptimizerMeta(type):
 
     __signature__ = _ConstructorsSignature()
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Create an instance, and mark it while its constructor runs."""
-        instance: Any = cls.__new__(cls, *args, **kwargs)  # type: ignore[arg-type]
-        if type.__subclasscheck__(cls, type(instance)):
-            vars(instance)[_IS_CONSTRUCTED] = True
-            try:
-                type(instance).__init__(instance, *args, **kwargs)
-            finally:
-                vars(instance).pop(_IS_CONSTRUCTED, None)
-        return instance
+    # Pyright would check calls of the classes against this one, and not against their constructors.
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            """Create an instance, and mark it while its constructor runs."""
+            instance: Any = cls.__new__(cls, *args, **kwargs)
+            if type.__subclasscheck__(cls, type(instance)):
+                vars(instance)[_IS_CONSTRUCTED] = True
+                try:
+                    type(instance).__init__(instance, *args, **kwargs)
+                finally:
+                    vars(instance).pop(_IS_CONSTRUCTED, None)
+            return instance
 
     def __dir__(cls) -> list[str]:
         return [*{name for base in cls.__mro__ for name in vars(base)}]
