@@ -68,6 +68,7 @@ class QuickRunTest(unittest.TestCase):
         self.assertEqual(first, second)
         self.assertRegex(first["checksum of weights"], "^[0-9a-f]{8}$")
 
+    @pytest.mark.programs
     def test_damaged_batches_of_one_replica_are_skipped(self) -> None:
         outcome = quick()
         self.assertIn("Damaged batches, all of the last replica: 3", outcome.stdout)

@@ -60,6 +60,7 @@ class SyncReplicasTest(unittest.TestCase):
         self.assertEqual(len(lines), len(run) - 1)
         return json.loads(lines[run.index(order) - 1])
 
+    @pytest.mark.matrix
     def test_finite_steps_are_those_of_the_bare_optimizer(self) -> None:
         bare = [step[:2] for step in self.report("bare", "mpls")["steps"]]
         self.assertEqual([step for _, step in bare], [1, 2, 3, 4])
