@@ -96,6 +96,9 @@ WAYS: dict[str, Way] = {
         _cells("eager session function", "half_perceptron wide_half_perceptron", "legacy new keras3")
         + _cells("eager function", "half_perceptron wide_half_perceptron", "legacy new", is_dynamic=False),
     ),
+    "sums": Way(
+        ((choices, "is_read_by_sums", _never),), _cells("eager session function", "perceptron wide_perceptron")
+    ),
     "squares": Way(
         ((choices, "is_bounded_by_squares", _never),),
         _cells("eager function", "perceptron wide_perceptron", "v1 keras3", replicas=2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -44,7 +45,20 @@ def _are_finite(tensors: list[Any], factor: int) -> Any:
     stacked = Stacks(tensors).tensors
     if factor != 1:
         stacked = [tensor * tf.cast(factor, tensor.dtype) for tensor in stacked]
-    return _all([_is_finite(tensor) for tensor in stacked])
+    summed = [tensor for tensor in stacked if choices.is_read_by_sums(tensor)]
+    others = [tensor for tensor in stacked if not choices.is_read_by_sums(tensor)]
+    return _all([_is_finite(tensor) for tensor in others] + ([_have_finite_sums(summed)] if summed else []))
+
+
+def _have_finite_sums(tensors: list[Any]) -> Any:
+    """Return whether tensors of a graph are finite: they are if the sum of all is; otherwise look at each element."""
+    total = tf.add_n([tf.cast(tf.reduce_sum(tensor), tf.float32) for tensor in tensors])
+    return _unless(tf.math.is_finite(total), lambda: _all([_is_finite(tensor) for tensor in tensors]))
+
+
+def _unless(are_finite: Any, look: Callable[[], Any]) -> Any:
+    """Return true if a first look found it so; what another look finds, in a conditional, if it did not."""
+    return value_of(are_finite, lambda: tf.constant(True), look, "are_finite")
 
 
 def _stay_finite(tensors: list[Any], factor: int) -> Any:
@@ -54,8 +68,7 @@ def _stay_finite(tensors: list[Any], factor: int) -> Any:
         return _are_finite(tensors, factor)
     # If the sum of squares is finite, no element is near the largest number, and the products need not be computed.
     squares = tf.add_n([tf.cast(tf.nn.l2_loss(tensor), tf.float32) for tensor in large])
-    are_small = tf.math.is_finite(squares)
-    checks = [value_of(are_small, lambda: tf.constant(True), lambda: _are_finite(large, factor), "are_finite")]
+    checks = [_unless(tf.math.is_finite(squares), lambda: _are_finite(large, factor))]
     others = [tensor for tensor in tensors if not choices.is_bounded_by_squares(tensor)]
     if others:
         checks.append(_are_finite(others, factor))

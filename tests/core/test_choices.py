@@ -70,6 +70,34 @@ class ChoicesTest(unittest.TestCase):
         types = op_types(all_finite, [np.ones(5, np.float32), np.ones(7, np.float16)])
         self.assertEqual((types.count("IsFinite"), types.count("StatelessIf")), (2, 0))
 
+    @parameterized.expand([("float32", 0, True), ("float64", 0, True), ("float32", -1, False), ("float16", 0, False)])
+    def test_large_ones_are_summed(self, dtype: str, more: int, expected: bool) -> None:
+        arrays = [np.ones(choices._WORTH_A_SUM + more, dtype)] * 2
+        types = op_types(all_finite, arrays)
+        self.assertEqual((types.count("Sum"), types.count("StatelessIf")), (2, 1) if expected else (0, 0))
+        # Each element is looked at in the conditional only.
+        self.assertEqual(types.count("IsFinite"), 1 if expected else 2)
+
+    def test_but_not_those_that_xla_compiles_or_that_eager_mode_looks_at(self) -> None:
+        arrays = [np.ones(choices._WORTH_A_SUM, np.float32)]
+        self.assertNotIn("Sum", op_types(all_finite, arrays, xla=True))
+        with patched(with_gpu()):
+            self.assertIn("Sum", op_types(all_finite, arrays))
+        with mock.patch.object(tf, "reduce_sum") as called:
+            self.assertTrue(bool(all_finite([tf.constant(array) for array in arrays])))
+        called.assert_not_called()
+
+    @parameterized.expand([("finite", 1.0, 1.0, True), ("too large", 3e38, 3e38, True), ("one", 3e38, np.inf, False)])
+    def test_those_whose_sum_is_not_finite_are_looked_at(
+        self, name: str, value: float, last: float, expected: bool
+    ) -> None:
+        array = np.full(choices._WORTH_A_SUM, value, np.float32)
+        array[-1] = last
+        check = tf.function(all_finite, autograph=False)
+        for grads in ([array], [array, -array], [array, np.ones(3, np.float16)]):
+            self.assertEqual(bool(check([tf.constant(grad) for grad in grads])), expected)
+        self.assertFalse(bool(check([tf.constant(array), tf.constant([np.nan])])))
+
     def test_small_ones_are_stacked(self) -> None:
         types = op_types(all_finite, STACKED_AND_ONE)
         self.assertEqual((types.count("Pack"), types.count("IsFinite")), (1, 2))

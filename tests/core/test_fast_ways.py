@@ -93,6 +93,7 @@ class Ways(unittest.TestCase):
             mock.patch.object(gradients._unscale_in_one_call, "_functions", OrderedDict()),
             mock.patch.object(choices, "_WORTH_A_RECIPROCAL", LARGE),
             mock.patch.object(choices, "_WORTH_SQUARES", LARGE),
+            mock.patch.object(choices, "_WORTH_A_SUM", LARGE),
         ):
             replaced.start()
             self.addCleanup(replaced.stop)

@@ -16,6 +16,8 @@ from mpls.upstream.tensorflow import eager_tensor_class, elements_of, is_compile
 
 # From this many elements a matrix product saves more time in XLA's programs than it takes longer to compile.
 _WORTH_A_PRODUCT = 2**12
+# From this many elements a sum saves more time than the conditional takes that comes with it.
+_WORTH_A_SUM = 2**14
 # From this many elements a sum of squares is quicker than a product with a factor, which is written and read again.
 _WORTH_SQUARES = 2**12
 # From this many elements copying a tensor in float32 takes longer than a conditional.
@@ -44,6 +46,20 @@ def is_read_by_products(tensor: Any) -> bool:
     if is_small or not tensor.dtype.is_floating:
         return False
     return is_compiled_by_xla() and _device_kinds(tensor.device) == {"CPU"}
+
+
+def is_read_by_sums(tensor: Any) -> bool:
+    """Return whether to sum a tensor of a graph to prove that it is finite, and look at each element if that fails.
+
+    The sum reads the tensor with all processors and writes nothing, where a look at each element writes and reads
+    booleans. Sums of half-precision numbers are infinite too soon.
+
+    Args:
+        tensor: a dense tensor of any dtype.
+    """
+    if tf.executing_eagerly() or uses_plain_ways() or tensor.dtype not in (tf.float32, tf.float64):
+        return False
+    return (tensor.shape.num_elements() or 0) >= _WORTH_A_SUM
 
 
 def is_bounded_by_squares(tensor: Any) -> bool:
