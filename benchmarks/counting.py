@@ -8,19 +8,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import resource
-import subprocess
 import sys
 import time
 from typing import Any
 
 from benchmarks.cells import Cell
+from benchmarks.processes import peak, reset_peak, result_of
 
 _STEPS = 5
 # Ops that run Python in the middle of a graph.
 _HOST_OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
-# Of memory that is kept for later, by oneDNN's allocator or by that of C, the kernel knows no peak.
-_NO_POOLS = {"TF_ENABLE_ONEDNN_OPTS": "0", "MALLOC_MMAP_THRESHOLD_": "131072"}
 
 
 def count(cell: Cell, candidate: str) -> dict[str, Any]:
@@ -33,17 +30,7 @@ def count(cell: Cell, candidate: str) -> dict[str, Any]:
         `host_reads`: how often a step waited for a value on the Python side, in eager mode, or ops that call Python;
         `peak_bytes`: the peak of the resident memory in later steps, above what is resident between them.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.counting", json.dumps(dataclasses.asdict(cell)), candidate],
-        env={**os.environ, **_NO_POOLS},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"counting {cell.name} with {candidate} failed:\n{done.stderr[-3000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return result_of("benchmarks.counting", json.dumps(dataclasses.asdict(cell)), candidate)
 
 
 def _main(arguments: list[str]) -> None:
@@ -110,21 +97,6 @@ class _HostReads:
     def stop(self) -> None:
         for name, method in self._before.items():
             setattr(self._cls, name, method)
-
-
-def reset_peak() -> int:
-    """Have the kernel forget the peak of the resident memory, and return the memory that is resident now."""
-    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-        file.write("5")
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
-def peak() -> int:
-    """Return the peak of the resident memory since `reset_peak`."""
-    with open("/proc/self/status", encoding="ascii") as file:
-        line = next(line for line in file if line.startswith("VmHWM"))
-    return int(line.split()[1]) * 1024
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import fnmatch
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from benchmarks.counting import peak, reset_peak
+from benchmarks.processes import peak, reset_peak, result_of
 
 LOADERS = ("framework", "mpls")
 # By framework, format and optimizer; legacy optimizers are those of tf_keras.
@@ -98,18 +97,7 @@ def _size(path: str) -> int:
 
 
 def _in_process(job: Job) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.loading", json.dumps(vars(job))],
-        # Of memory that C keeps for later, the kernel knows no peak.
-        env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072", "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{job} failed:\n{done.stderr[-3000:]}")
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return result_of("benchmarks.loading", json.dumps(vars(job)))
 
 
 def _optimizer(keras: Any, name: str) -> Any:

@@ -82,7 +82,7 @@ def _mark_all_but_pairs(items: list[pytest.Item]) -> None:
         mark = item.get_closest_marker("pairwise")
         if mark is None:
             continue
-        product, values = _product_and_values(item, **mark.kwargs)
+        product, values = _product_and_values(item, mark.kwargs.get("by"), mark.kwargs.get("of"))
         is_always_run = mark.kwargs.get("always", _never)(item)
         sizes[product] = mark.kwargs.get("size", 2)
         if values is not None:
@@ -105,10 +105,8 @@ def _never(item: pytest.Item) -> bool:
 
 def _product_and_values(
     item: pytest.Item,
-    by: Callable[..., tuple[Any, ...]] | None = None,
-    of: Callable[[pytest.Item], tuple[Any, ...] | None] | None = None,
-    always: Callable[[pytest.Item], bool] = _never,
-    size: int = 2,
+    by: Callable[..., tuple[Any, ...]] | None,
+    of: Callable[[pytest.Item], tuple[Any, ...] | None] | None,
 ) -> tuple[str, tuple[Any, ...] | None]:
     """Return the name of the cross product that a test is of, and the values that meet in it, None if it has none.
 
@@ -116,8 +114,6 @@ def _product_and_values(
         item: the test.
         by: gets the arguments of a case of a parameterized test, and returns the values; else those are the values.
         of: gets a test, and returns the values, or None; the tests of a module are one product then.
-        always: gets a test, and returns whether it always runs.
-        size: 2 if each pair of values is to meet, 1 if each value is to be there.
     """
     if of is not None:
         return item.nodeid.partition("::")[0], of(item)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
@@ -75,24 +75,20 @@ def keras_family_of(optimizer: Any) -> Family | None:
 
 def native_keras_wrappers() -> tuple[type, ...]:
     """Return the loss-scale wrappers of tf_keras and Keras 3, of those that the process has loaded."""
-    tf_keras, keras = loaded_tf_keras(), loaded_keras()
-    wrappers = []
-    if tf_keras is not None:
-        wrappers.append(tf_keras.mixed_precision.LossScaleOptimizer)
-    if keras is not None:
-        wrappers.append(keras.optimizers.LossScaleOptimizer)
-    return tuple(wrappers)
+    return _of_loaded(
+        lambda tf_keras: tf_keras.mixed_precision.LossScaleOptimizer,
+        lambda keras: keras.optimizers.LossScaleOptimizer,
+    )
 
 
 def native_policies() -> tuple[type, ...]:
     """Return the classes of dtype policies of tf_keras and Keras 3, of those that the process has loaded."""
-    tf_keras, keras = loaded_tf_keras(), loaded_keras()
-    classes = []
-    if tf_keras is not None:
-        classes.append(tf_keras.mixed_precision.Policy)
-    if keras is not None:
-        classes.append(keras.DTypePolicy)
-    return tuple(classes)
+    return _of_loaded(lambda tf_keras: tf_keras.mixed_precision.Policy, lambda keras: keras.DTypePolicy)
+
+
+def _of_loaded(of_tf_keras: Callable[[Any], type], of_keras: Callable[[Any], type]) -> tuple[type, ...]:
+    modules = ((loaded_tf_keras(), of_tf_keras), (loaded_keras(), of_keras))
+    return tuple(find(module) for module, find in modules if module is not None)
 
 
 def compile_hooks() -> list[tuple[type, str]]:

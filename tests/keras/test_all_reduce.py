@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import unittest
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -16,8 +13,9 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.experimental
-from mpls.core import releases
-from mpls.errors import MplsDeprecationWarning, MplsError
+from mpls.errors import MplsError
+
+from .behavior import behaving_as
 
 LEGACY, NEW, KERAS_3 = "legacy", "new", "keras3"
 FRAMEWORKS: dict[str, Any] = {LEGACY: tf_keras, NEW: tf_keras, KERAS_3: keras}
@@ -30,17 +28,6 @@ RELEASES = ("2.2", "2.3", "2.4", None)
 # What the class of the library does with the gradients of this process.
 BARE, PAIRS, COMPUTING = "bare", "pairs", "computing"
 INF = float("inf")
-
-
-@contextmanager
-def behaving_as(release: str | None) -> Iterator[None]:
-    releases.use(releases.behavior_of(release))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MplsDeprecationWarning)
-            yield
-    finally:
-        releases.use(releases.ReleaseBehavior())
 
 
 def average(grads: Any) -> list[Any]:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import types
 import unittest
-import warnings
 from typing import Any
 from unittest import mock
 
@@ -25,7 +24,8 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 from mpls.core import releases
-from mpls.errors import MplsDeprecationWarning
+
+from .behavior import ReleaseTest
 
 HERE = pathlib.Path(__file__).parent
 
@@ -67,17 +67,7 @@ def agree(one: Any, other: Any, tolerance: float = 1e-6) -> bool:
 TOLERANCES = {"legacy": 1e-6, "new": 5e-6, "keras3": 5e-6}
 
 
-class _AsOf(unittest.TestCase):
-    """Has wrappers behave as those of a release for one test."""
-
-    def use(self, release: str | None) -> None:
-        releases.use(releases.behavior_of(release))
-        self.addCleanup(releases.use, releases.ReleaseBehavior())
-        caught = warnings.catch_warnings()
-        caught.__enter__()
-        self.addCleanup(caught.__exit__, None, None, None)
-        warnings.simplefilter("ignore", MplsDeprecationWarning)
-
+class _Comparing(ReleaseTest):
     def assert_agree(self, one: Any, other: Any, family: str = "legacy") -> None:
         self.assertTrue(agree(one, other, TOLERANCES[family]), f"\n{one}\n{other}")
 
@@ -92,7 +82,7 @@ CASES = [
 ]
 
 
-class RecordedTest(_AsOf):
+class RecordedTest(_Comparing):
     @parameterized.expand(CASES)
     def test_trace(self, case: str, release: str, family: str, name: str, value: Any, expected: Any) -> None:
         self.use(release)
@@ -157,7 +147,7 @@ class RecordedTest(_AsOf):
 NOTHING: list[Any] = [["not given", []]]
 
 
-class SecondArgumentTest(_AsOf):
+class SecondArgumentTest(_Comparing):
     @parameterized.expand(
         [
             ("default_nothing", None, "nothing", NOTHING),
@@ -205,7 +195,7 @@ class SecondArgumentTest(_AsOf):
         self.assertEqual((int(optimizer.iterations), variable.numpy().tolist()), (0, [1.0, 2.0]))
 
 
-class DefaultTest(_AsOf):
+class DefaultTest(_Comparing):
     """What the releases differ in, without as_of."""
 
     @parameterized.expand([("legacy", 2), ("new", 2), ("keras3", 1)])
@@ -294,7 +284,7 @@ class DefaultTest(_AsOf):
         self.assertEqual((int(optimizer.iterations), float(optimizer.loss_scale())), (0, 2.0**14))
 
 
-class FilesTest(_AsOf):
+class FilesTest(_Comparing):
     """What Keras writes of a wrapper with a loss scale object, other releases read."""
 
     @parameterized.expand([("legacy", "2.3"), ("new", "2.3"), ("legacy", "2.4"), ("new", "2.4")])
@@ -445,7 +435,7 @@ _ASKED = (mpls.experimental.LossScaleOptimizer, _Direct, _Further, _Decorated, _
 _OLD, _NEW = {"optimizer", "loss_scale"}, {"inner_optimizer", "initial_scale", "dynamic_growth_steps"}
 
 
-class WhoAsksTest(_AsOf):
+class WhoAsksTest(_Comparing):
     """Keras gets the format that every release reads, through a subclass too; users get that of the release."""
 
     @parameterized.expand([(f"{family}_{cls.__name__}", family, cls) for family in OPTIMIZERS for cls in _ASKED])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import tempfile
-import unittest
 import warnings
 from typing import Any
 
@@ -18,8 +17,8 @@ from tensorflow.python.training.experimental import loss_scale as tf_loss_scale
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.core import releases
-from mpls.errors import MplsDeprecationWarning
+
+from .behavior import ReleaseTest
 
 INF = float("inf")
 OPTIMIZERS: dict[str, Any] = {
@@ -31,15 +30,7 @@ RELEASES = (None, "2.2", "2.3", "2.4")
 EVERYWHERE = [(f"{family}_{release}", family, release) for family in OPTIMIZERS for release in (None, "2.3")]
 
 
-class _Speaking(unittest.TestCase):
-    def use(self, release: str | None) -> None:
-        releases.use(releases.behavior_of(release))
-        self.addCleanup(releases.use, releases.ReleaseBehavior())
-        caught = warnings.catch_warnings()
-        caught.__enter__()
-        self.addCleanup(caught.__exit__, None, None, None)
-        warnings.simplefilter("ignore", MplsDeprecationWarning)
-
+class _Stepping(ReleaseTest):
     def scaled_grads(self, optimizer: Any, variable: Any, factor: float) -> list[Any]:
         with tf.GradientTape() as tape:
             loss = optimizer.get_scaled_loss(tf.reduce_sum(variable) * factor)
@@ -96,7 +87,7 @@ class Reading(mpls.experimental.LossScaleOptimizer):
         return self._optimizer
 
 
-class SubclassTest(_Speaking):
+class SubclassTest(_Stepping):
     @parameterized.expand(EVERYWHERE)
     def test_reduced_gradients(self, case: str, family: str, release: str | None) -> None:
         self.use(release)
@@ -220,7 +211,7 @@ def distributed(optimizer: Any, members: Any = Distributed) -> Any:
     return cls.from_config(optimizer.get_config())
 
 
-class AllReduceLibraryTest(_Speaking):
+class AllReduceLibraryTest(_Stepping):
     @parameterized.expand(
         [(f"{f}_{r}_{s}", f, r, s) for f in OPTIMIZERS for r in RELEASES for s in ("dynamic", 8, 0.5)]
     )
@@ -308,7 +299,7 @@ class FromScratch(mpls.experimental.DynamicLossScale):
         self._num_good_steps = self._add_weight("counter", 0, tf.int64)
 
 
-class LossScaleSubclassTest(_Speaking):
+class LossScaleSubclassTest(_Stepping):
     @parameterized.expand([(f"{f}_{r}", f, r) for f in OPTIMIZERS for r in ("2.2", "2.3")])
     def test_with_tensorflows_helpers(self, case: str, family: str, release: str) -> None:
         self.use(release)
@@ -357,7 +348,7 @@ class LossScaleSubclassTest(_Speaking):
         np.testing.assert_array_equal(variable, [0.0, 1.0])
 
 
-class ReplicasTest(_Speaking):
+class ReplicasTest(_Stepping):
     """Two replicas, as of a release; tests/conftest.py has split the CPU for them."""
 
     def strategy(self) -> Any:
@@ -402,7 +393,7 @@ class ReplicasTest(_Speaking):
         np.testing.assert_array_equal(variable, [-0.5, 0.5])
 
 
-class ReadsTest(_Speaking):
+class ReadsTest(_Stepping):
     """Reads and writes of members that code got used to."""
 
     def wrapper(self, family: str, release: str | None, loss_scale: Any = "dynamic") -> tuple[Any, Any, Any]:

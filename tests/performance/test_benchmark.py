@@ -213,6 +213,7 @@ class AblationTest(unittest.TestCase):
             ("stacks", "v1/session/deep perceptron", "Pack"),
             ("counting in a branch", "v1/session/controller", "If"),
             ("half-precision reciprocals", "legacy/session/half perceptron", "StatelessIf"),
+            ("sums", "v1/session/perceptron", "Sum"),
             ("squares", "v1/function/perceptron/2 replicas", "L2Loss"),
             ("products for XLA", "v1/xla/perceptron", "MatMul"),
             ("barriers for XLA", "v1/xla/controller", "XlaOptimizationBarrier"),

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal
@@ -86,30 +87,35 @@ def load_model(
     """
     objects = _own_objects(custom_objects)
     with opened_model(os.fspath(path)) as file:
-        model = _load(file, _framework(file, keras), objects, compile, safe_mode, kwargs)
+        model = _load(file, _Request(_framework(file, keras), objects, compile, safe_mode, kwargs))
         if file.pinned is not None:
             file.pinned.require_unchanged()
     return model
 
 
-def _load(
-    file: ModelFile,
-    framework: Framework,
-    custom_objects: dict[str, Any],
-    with_compile: bool,
-    safe_mode: bool,
-    kwargs: dict[str, Any],
-) -> Any:
+@dataclass(frozen=True)
+class _Request:
+    """What `load_model` was asked for, with the framework that was found."""
+
+    framework: Framework
+    custom_objects: dict[str, Any]
+    with_compile: bool
+    safe_mode: bool
+    others: dict[str, Any]
+
+
+def _load(file: ModelFile, request: _Request) -> Any:
     """Look at all of a file, then have the framework make the model, and restore the optimizer."""
+    framework, safe_mode = request.framework, request.safe_mode
     names_own = False
     if safe_mode:
-        own = OwnObjects(import_module(framework), custom_objects)
-        names_own = refuse_unsafe_configs(file, own, has_class, with_compile)
+        own = OwnObjects(import_module(framework), request.custom_objects)
+        names_own = refuse_unsafe_configs(file, own, has_class, request.with_compile)
         refuse_too_many_layers(file)
         if file.format == "SavedModel":
             refuse_graph_ops(file.path)
     # Before the model is made: what cannot be restored is refused.
-    record: FileRecord | None = file.record() if with_compile else None
+    record: FileRecord | None = file.record() if request.with_compile else None
     with warnings.catch_warnings():
         # Said of the state that is read below.
         warnings.filterwarnings("ignore", "Skipping variable loading for optimizer", UserWarning)
@@ -117,7 +123,7 @@ def _load(
             _any_error_as_ours(file, "the model", framework),
             limited(file, with_own=names_own) if safe_mode else nullcontext(),
         ):
-            model = _load_natively(file, framework, custom_objects, with_compile, safe_mode, kwargs)
+            model = _load_natively(file, request)
     if file.format != "SavedModel" and not isinstance(model, import_module(framework).Model):
         raise broken(file.path, "the file", "hold a model", model)
     if record is not None:
@@ -168,19 +174,12 @@ def _framework(file: ModelFile, asked: Any) -> Framework:
     return known
 
 
-def _load_natively(
-    file: ModelFile,
-    framework: Framework,
-    custom_objects: dict[str, Any],
-    with_compile: bool,
-    safe_mode: bool,
-    kwargs: dict[str, Any],
-) -> Any:
-    module = import_module(framework)
-    # Who hands the native wrapper over means what it is called here.
+def _load_natively(file: ModelFile, request: _Request) -> Any:
+    framework, module = request.framework, import_module(request.framework)
+    # Users who pass the native wrapper mean the class of that name, which here is that of mpls.
     natives = native_keras_wrappers()
-    custom_objects = {name: each for name, each in custom_objects.items() if each not in natives}
-    compiles_here = with_compile and framework == "keras" and file.format == "H5"
+    custom_objects = {name: each for name, each in request.custom_objects.items() if each not in natives}
+    compiles_here = request.with_compile and framework == "keras" and file.format == "H5"
     # Keras 3 takes no open H5 file but there.
     load_h5 = h5_loader_of_keras() if framework == "keras" else module.models.load_model
     load = load_h5 if load_h5 is not None and file.format == "H5" else module.models.load_model
@@ -192,9 +191,9 @@ def _load_natively(
         model = load(
             source,
             custom_objects=custom_objects,
-            compile=with_compile and not compiles_here,
-            **({"safe_mode": safe_mode} if file.format == ".keras" else {}),
-            **kwargs,
+            compile=request.with_compile and not compiles_here,
+            **({"safe_mode": request.safe_mode} if file.format == ".keras" else {}),
+            **request.others,
         )
     if compiles_here:
         from mpls.keras.files.h5_compiling import compile_from_h5
