@@ -14,8 +14,7 @@ from parameterized import parameterized
 
 import mpls.experimental
 from mpls.errors import MplsError
-
-from .behavior import behaving_as
+from tests.core.behavior import behaving_as
 
 LEGACY, NEW, KERAS_3 = "legacy", "new", "keras3"
 FRAMEWORKS: dict[str, Any] = {LEGACY: tf_keras, NEW: tf_keras, KERAS_3: keras}

@@ -24,8 +24,7 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 from mpls.core import releases
-
-from .behavior import ReleaseTest
+from tests.core.behavior import ReleaseTest
 
 HERE = pathlib.Path(__file__).parent
 

@@ -17,8 +17,7 @@ from tensorflow.python.training.experimental import loss_scale as tf_loss_scale
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-
-from .behavior import ReleaseTest
+from tests.core.behavior import ReleaseTest
 
 INF = float("inf")
 OPTIMIZERS: dict[str, Any] = {
