@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import stat
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import Window
@@ -203,11 +205,18 @@ class Archive:
 
 
 def _checksum(window: Window) -> int:
-    """Return the checksum of a member that is not packed; into one buffer, which stays in the processor's cache."""
-    buffer = memoryview(bytearray(_BUFFER))
+    """Return the checksum of a member that is not packed: a thread computes it while the next bytes are read."""
+    # Small buffers stay in the processor's cache.
+    buffers = itertools.cycle([memoryview(bytearray(_BUFFER)) for _ in range(2)])
     crc = 0
-    while size := window.readinto(buffer):
-        crc = zlib.crc32(buffer[:size], crc)
+    pending: Future[int] | None = None
+    with ThreadPoolExecutor(1) as thread:
+        for buffer in buffers:
+            size = window.readinto(buffer)
+            crc = pending.result() if pending else 0
+            if not size:
+                break
+            pending = thread.submit(zlib.crc32, buffer[:size], crc)
     return crc
 
 

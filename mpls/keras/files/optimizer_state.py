@@ -39,8 +39,11 @@ def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
     if optimizer is None or found is None:
         return
     wanted = _wrapped(optimizer, found)
-    if wanted is not optimizer:
+    is_replaced = wanted is not optimizer
+    if is_replaced:
         replace_optimizer(model, wanted)
+    # A native one goes, with its slots, before another is built.
+    del optimizer
     missing: list[str] = []
     if file.legacy_weights is not None:
         _set_legacy_weights(wanted, file, model.trainable_variables)
@@ -48,7 +51,7 @@ def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
         # Of a legacy optimizer, .keras files never hold it; others do, unless it was not there yet.
         if file.format == ".keras" and found.family == "legacy":
             missing.append("the optimizer's iterations and slots")
-    elif _is_to_be_loaded(found) or wanted is not optimizer or not _keeps_optimizers(file):
+    elif _is_to_be_loaded(found) or is_replaced or not _keeps_optimizers(file):
         subject = f"{file.path}: {found.key}"
         load_record(
             _with_scale(found, wanted),
