@@ -1,4 +1,4 @@
-"""`mpls doctor`: finds out from a program's source what it needs."""
+"""`mpls doctor`: finds in a program's source what it needs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mpls.columns import columns
 from mpls.errors import printable
 from mpls.hints.gone import gone
 from mpls.names import REMOVED_POLICIES, Name, named
-from mpls.reading import Choice, Disagreement, Found, Reading, Sign, Unread, Use, Where, found_at, old_policy
+from mpls.reading import (
+    MAX_BYTES_OF_RUN,
+    Choice,
+    Disagreement,
+    Found,
+    Reading,
+    Sign,
+    Unread,
+    Use,
+    Where,
+    found_at,
+    old_policy,
+)
+from mpls.report import HISTORICAL_NAMES, columns
 
 __all__ = ["describe", "doctor", "text_of"]
 
@@ -21,7 +33,7 @@ _MANY = 4
 
 
 def doctor(paths: Sequence[str], *, as_json: bool = False) -> tuple[int, str, list[str]]:
-    """Report what programs need to run today. Their source is only read: no code in them runs.
+    """Report what programs show that they need to run today. Their source is only read: no code in them runs.
 
     Args:
         paths: scripts, notebooks and folders of them.
@@ -59,9 +71,12 @@ def describe(paths: Sequence[str]) -> dict[str, Any]:
           * `path`: its main file.
           * `kind`: `'script'` or `'notebook'`.
           * `is_whole`: whether all of it was read; false if it is too large, and then no option is chosen.
-          * `options`: options that it needs, a list of `{"option": str, "value": true, int or str, "flag": str,
+          * `options`: options that its lines show it needs; empty if none was found, which does not prove that it needs
+            none. A list of `{"option": str, "value": true, int or str, "flag": str,
             "because": {"place": place, "what": str}}`; `flag` is for the command line, `option` and `value` are for
             `mpls.install`.
+          * `is_chosen`: whether `mpls run` chooses these options by itself; false for notebooks, and for programs of
+            more than 500 kB.
           * `disagreements`: options that it may need, a list of `{"option": str, "flag": str, "because": [...]}` with
             two lines that contradict each other.
           * `names`: historical names that it uses, a list of `{"name": str, "releases": str, "today": str,
@@ -88,11 +103,13 @@ def _described(found: Found) -> dict[str, Any]:
         *program.unread,
         *((file, "is nested too deeply to be read to the end") for file in reading.uses.too_deep),
     ]
+    is_script = found.cells is None
     return {
         "path": program.sources[0].shown,
-        "kind": "script" if found.cells is None else "notebook",
+        "kind": "script" if is_script else "notebook",
         "is_whole": program.is_whole,
         "options": [_option(found, choice) for choice in decision.choices],
+        "is_chosen": is_script and program.is_whole and program.bytes_read <= MAX_BYTES_OF_RUN,
         "disagreements": [_disagreement(found, each) for each in decision.disagreements],
         "names": _names(found, reading.uses.uses),
         "gone": _gone(found, reading.uses.uses),
@@ -189,10 +206,12 @@ def text_of(description: dict[str, Any]) -> str:
 
 def _lines(program: dict[str, Any]) -> Iterator[str]:
     flags = " ".join(option["flag"] for option in program["options"])
-    needs = f"needs {flags or 'no option'}"
+    needs = f"needs {flags}" if flags else _nothing_found(program)
     yield f"{program['path']}: {needs if program['is_whole'] else 'too large to say which options it needs'}"
     if flags and program["kind"] == "notebook":
         yield f"  mpls run --children {flags} -m jupyter execute NOTEBOOK"
+    elif flags and not program["is_chosen"]:
+        yield f"  mpls run reads at most {MAX_BYTES_OF_RUN // 1000} kB, and chooses none of them: give them to it"
     tables: list[tuple[Sequence[str], list[tuple[str, ...]]]] = [
         (("option", "because"), [(option["flag"], _reason(option["because"])) for option in program["options"]]),
         (
@@ -200,7 +219,7 @@ def _lines(program: dict[str, Any]) -> Iterator[str]:
             [(each["flag"], ", but ".join(map(_reason, each["because"]))) for each in program["disagreements"]],
         ),
         (
-            ("where", "historical name", "releases", "today"),
+            HISTORICAL_NAMES,
             [(_places(each), each["name"], each["releases"], each["today"] or "") for each in program["names"]],
         ),
         (
@@ -213,6 +232,10 @@ def _lines(program: dict[str, Any]) -> Iterator[str]:
         if rows:
             yield ""
             yield from (f"  {line}" for line in columns(header, rows))
+
+
+def _nothing_found(program: dict[str, Any]) -> str:
+    return "its lines disagree about options" if program["disagreements"] else "nothing found that needs an option"
 
 
 def _reason(because: dict[str, Any]) -> str:

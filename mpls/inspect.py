@@ -9,9 +9,9 @@ from typing import Any
 
 from mpls.errors import SavedStateError, printable
 from mpls.formats.algorithms import state_of
-from mpls.formats.families import FAMILY_MODULES
+from mpls.formats.families import FAMILY_MODULES, Family
 from mpls.formats.file_kinds import Format
-from mpls.formats.record import Family, FileRecord, LossScaleRecord, OptimizerRecord
+from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.saved.errors import NotAnArtefactError
 from mpls.saved.reading import read
 

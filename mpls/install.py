@@ -11,45 +11,13 @@ from typing import Any, Literal
 
 from mpls.errors import ArgumentTypeError, error_text
 from mpls.hints.announcing import Announcer, note, say
-from mpls.modes import Modes
+from mpls.modes import Modes, StateBefore
 from mpls.names import NAMES, Name
 
 __all__ = ["Installation", "install", "installed", "uninstall"]
 
 
 _OnTouch = Callable[[Name, tuple[str, int]], None]
-
-
-class _StateBefore:
-    """The state before an installation, apart from the names."""
-
-    def __init__(self) -> None:
-        from mpls.core import releases
-
-        self.replaced: Installation | None = None
-        self._rewrite = _rewrite_state()
-        self._behavior = releases.current()
-
-    def enter_block(self, as_of: str | None) -> None:
-        from mpls.core import releases
-
-        # `install` has changed the block around this one, as it does where it is to last.
-        releases.use_in_block(self._behavior)
-        releases.enter_block(self, releases.behavior_of(as_of))
-
-    def leave_block(self) -> None:
-        from mpls.core import releases
-
-        releases.leave_block(self)
-
-    def restore_rewrite(self) -> None:
-        if _rewrite_state() == self._rewrite:
-            return
-        from mpls.upstream.rewrite import is_graph_rewrite_set_by_mpls, restore_graph_rewrite
-
-        # Leave it if the program has set it by TensorFlow's own API.
-        if is_graph_rewrite_set_by_mpls():
-            restore_graph_rewrite(self._rewrite)
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,7 +42,7 @@ class Installation:
     legacy_optimizers: bool
     names: tuple[str, ...]
     _on_touch: _OnTouch | None = field(default=None, compare=False)
-    _state_before: _StateBefore = field(default_factory=_StateBefore, compare=False)
+    _state_before: StateBefore = field(default_factory=StateBefore, compare=False)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -300,14 +268,6 @@ def _is_put_back(name: Name, contrib: bool, replace_existing: bool) -> bool:
         return False
     is_replaced = replace_existing and name.replacement != "" and not name.needs_keras_3
     return name.last is not None or is_replaced
-
-
-def _rewrite_state() -> tuple[bool, bool | None]:
-    if "tensorflow" not in sys.modules:
-        return False, None
-    from mpls.upstream.rewrite import graph_rewrite_state
-
-    return graph_rewrite_state()
 
 
 def _tell_loaded_parts(*, is_installed: bool) -> None:

@@ -1,9 +1,10 @@
-"""Chooses TF 1 or TF 2, and Keras 2 or Keras 3, for the process, before TensorFlow is imported."""
+"""The modes of the process: TF 1 or TF 2, Keras 2 or 3, the release that wrappers behave as, the graph rewrite."""
 
 from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
+from typing import Any
 
 from mpls.errors import (
     ArgumentValueError,
@@ -18,13 +19,13 @@ from mpls.importing.redirecting import Redirection
 from mpls.importing.tf1 import find_v1, leave_as_is
 from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2
 
-__all__ = ["Modes"]
+__all__ = ["Modes", "StateBefore"]
 
 _PACKAGES = {2: ("tf_keras", "tf-keras"), 3: ("keras", "keras")}
 
 
 class Modes:
-    """Makes the process run as the last installation says, as far as that can still be chosen."""
+    """Chooses TF 1 or TF 2, and Keras 2 or 3, as the last installation says, if TensorFlow is not imported yet."""
 
     def __init__(self) -> None:
         self._variable = KerasVariable()
@@ -85,8 +86,8 @@ def _check_loaded(v1: bool, keras: int | None) -> None:
                 "MIGRATION.md#keras-2"
             )
         return
-    from mpls.upstream.behavior import is_v2_behavior_on
     from mpls.upstream.kerases import chosen_keras
+    from mpls.upstream.tensorflow import is_v2_behavior_on
 
     if v1 and is_v2_behavior_on():
         raise CallOrderError(
@@ -122,3 +123,49 @@ def _keras_of_process(variable: str | None) -> int:
 
         return chosen_keras()
     return 2 if is_keras_2(variable) else 3
+
+
+class StateBefore:
+    """The release that wrappers behaved as, and the graph rewrite, before an installation.
+
+    Attributes:
+        replaced: the installation that this one replaced, which the end of a block restores; None if it replaced none.
+    """
+
+    def __init__(self) -> None:
+        from mpls.core import releases
+
+        self.replaced: Any = None
+        self._rewrite = _rewrite_state()
+        self._behavior = releases.current()
+
+    def enter_block(self, as_of: str | None) -> None:
+        """Have wrappers that this thread or asynchronous task makes behave as a release, until it leaves the block."""
+        from mpls.core import releases
+
+        # `install` has changed the block around this one, as it does where it is to last.
+        releases.use_in_block(self._behavior)
+        releases.enter_block(self, releases.behavior_of(as_of))
+
+    def leave_block(self) -> None:
+        """End that block."""
+        from mpls.core import releases
+
+        releases.leave_block(self)
+
+    def restore_rewrite(self) -> None:
+        """Restore the graph rewrite, unless the program has set it by TensorFlow's own API."""
+        if _rewrite_state() == self._rewrite:
+            return
+        from mpls.upstream.rewrite import is_graph_rewrite_set_by_mpls, restore_graph_rewrite
+
+        if is_graph_rewrite_set_by_mpls():
+            restore_graph_rewrite(self._rewrite)
+
+
+def _rewrite_state() -> tuple[bool, bool | None]:
+    if "tensorflow" not in sys.modules:
+        return False, None
+    from mpls.upstream.rewrite import graph_rewrite_state
+
+    return graph_rewrite_state()

@@ -101,7 +101,8 @@ CHANGES = (
         "never, after a wrapper was made; `uninstall` of what `install` did",
     ),
     Change(
-        "`__init__` of Keras 3's variables, what makes ops in graphs, what connects layers",
+        "what makes Keras 3's variables, symbolic tensors, ops in graphs, and constants of Normalization layers;"
+        " what connects layers; what looks policies up",
         ("keras.files.model_limits",),
         "`mpls.keras.load_model`",
         "the load ends",
@@ -114,7 +115,7 @@ CHANGES = (
     ),
     Change(
         "the names that Keras 3 writes for classes of policies",
-        ("upstream.keras3",),
+        ("upstream.kerases",),
         "a policy of mpls is made",
         "never: no name of Keras' own is among it",
     ),
@@ -127,7 +128,7 @@ CHANGES = (
     Change("`sys.path`, `sys.modules['sitecustomize']`", ("children.site",), "a process that `mpls run` starts", _ENDS),
     Change("`sys.argv`, `sys.path`, `__main__`, `linecache`", ("run", "__main__"), "`mpls run`, as Python does", _ENDS),
     Change("`sys.excepthook`", ("ending",), "a program of `mpls run` ends by an error", _ENDS),
-    Change("standard output", ("cli.documentation",), "whoever reads what `mpls docs` prints stops", _ENDS),
+    Change("standard output", ("documentation",), "whoever reads what `mpls docs` prints stops", _ENDS),
 )
 
 

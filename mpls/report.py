@@ -1,15 +1,16 @@
-"""`mpls run --report`: the historical names that a program has read."""
+"""What `mpls run --report` prints, and tables for the terminal."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 
-from mpls.columns import columns
 from mpls.names import Name
 
-__all__ = ["Report"]
+__all__ = ["HISTORICAL_NAMES", "Report", "columns"]
 
-_HEADER = ("where", "historical name", "releases", "today")
+# The header of tables of historical names.
+HISTORICAL_NAMES = ("where", "historical name", "releases", "today")
 
 
 class Report:
@@ -32,4 +33,11 @@ class Report:
             (f"{file}:{line}", path, name.releases, name.replacement)
             for (file, line, path), name in sorted(self._touched.items())
         ]
-        return columns(_HEADER, rows)
+        return columns(HISTORICAL_NAMES, rows)
+
+
+def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table, its columns two spaces apart."""
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines]

@@ -12,11 +12,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
 from importlib.util import MAGIC_NUMBER, find_spec
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
-from mpls.encodings import check_encoding
 from mpls.ending import OnFailure, exit_status_of
+from mpls.source_code import compile_source
 
 __all__ = ["CannotRun", "run_code", "run_module", "run_script", "run_standard_input"]
 
@@ -63,7 +63,7 @@ def run_script(path: str, args: Sequence[str], on_failure: OnFailure) -> int:
     _set_path(os.path.dirname(os.path.realpath(file)))
     if path.endswith(".pyc") or content.startswith(MAGIC_NUMBER):
         return _run_compiled(file, content, on_failure)
-    return _exit_status_of(lambda: _execute(_compile(content, file), file, None), on_failure)
+    return _exit_status_of(lambda: _execute(compile_source(content, file), file, None), on_failure)
 
 
 def run_module(name: str, args: Sequence[str], on_failure: OnFailure) -> int:
@@ -100,7 +100,7 @@ def run_code(source: str, args: Sequence[str], on_failure: OnFailure) -> int:
     _set_path("")
 
     def execute() -> None:
-        code = _compile(source, "<string>")
+        code = compile_source(source, "<string>")
         # From Python 3.13 on, tracebacks show the lines of such code; 3.13.0 looks them up by the file name.
         key = code if hasattr(linecache, "_interactive_cache") else "<string>"
         getattr(linecache, "_register_code", _no_lines)(key, source, "<string>")
@@ -122,7 +122,9 @@ def run_standard_input(source: bytes, args: Sequence[str], on_failure: OnFailure
     """
     sys.argv = ["-", *args]
     _set_path("")
-    return _exit_status_of(lambda: _execute(_compile(source, "<stdin>"), "<stdin>", None, BuiltinImporter), on_failure)
+    return _exit_status_of(
+        lambda: _execute(compile_source(source, "<stdin>"), "<stdin>", None, BuiltinImporter), on_failure
+    )
 
 
 def _command(name: str) -> str:
@@ -242,18 +244,6 @@ def _warn_if_loaded(name: str) -> None:
 def _code_of(spec: ModuleSpec) -> Any:
     get_code = getattr(spec.loader, "get_code", None)
     return None if get_code is None else get_code(spec.name)
-
-
-def _compile(source: str | bytes, file: str) -> CodeType:
-    if isinstance(source, bytes) and b"\0" in source:
-        # `compile` does not say where the null byte is; up to Python 3.11.3, `python` drops the rest of such lines.
-        before = source[: source.index(b"\0")]
-        line = before.rpartition(b"\n")[2].decode(errors="replace")
-        where = (file, before.count(b"\n") + 1, None, line)
-        raise SyntaxError("source code cannot contain null bytes", where)
-    if isinstance(source, bytes):
-        check_encoding(source, file)
-    return compile(source, file, "exec", dont_inherit=True)
 
 
 def _execute(code: Any, file: str | None, spec: ModuleSpec | None, loader: Any = None) -> None:

@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if "gpu" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="needs a GPU, and TensorFlow sees none"))
-    _mark_all_but_pairs(items)
+    _mark_all_but_some(items)
     # An expression says by itself what runs.
     if config.getoption("-m"):
         return
@@ -73,12 +73,21 @@ def _is_named(item: pytest.Item, named: list[str]) -> bool:
     return any(item.nodeid.startswith(each.removeprefix("./")) for each in named)
 
 
-def _mark_all_but_pairs(items: list[pytest.Item]) -> None:
-    """Mark as `matrix` what adds no pair of values to what else runs of a cross product, marked as `pairwise`."""
+def _mark_all_but_some(items: list[pytest.Item]) -> None:
+    """Mark as `matrix` all but some cases of tests that are marked.
+
+    Of `pairwise`, those stay in which each pair of values of a cross product meets; of `one_case`, the first.
+    """
     products: dict[str, dict[tuple[Any, ...], list[pytest.Item]]] = {}
     given: dict[str, set[tuple[Any, ...]]] = {}
     sizes: dict[str, int] = {}
+    seen: set[str] = set()
     for item in items:
+        if item.get_closest_marker("one_case"):
+            test = _test_and_arguments(item)[0]
+            if test in seen:
+                item.add_marker("matrix")
+            seen.add(test)
         mark = item.get_closest_marker("pairwise")
         if mark is None:
             continue
@@ -117,11 +126,16 @@ def _product_and_values(
     """
     if of is not None:
         return item.nodeid.partition("::")[0], of(item)
+    test, arguments = _test_and_arguments(item)
+    return test, tuple(map(_hashable, arguments if by is None else by(*arguments)))
+
+
+def _test_and_arguments(item: pytest.Item) -> tuple[str, tuple[Any, ...]]:
+    """Return the name of the test that `parameterized.expand` has made one of, and the arguments that it has."""
     assert isinstance(item, pytest.Function)
-    # What the function that `parameterized.expand` has made calls: `func`, with the arguments `p`.
+    # What the function that it has made calls: `func`, with the arguments `p`.
     case = inspect.getclosurevars(item.function).nonlocals
-    values = case["p"].args if by is None else by(*case["p"].args)
-    return f"{item.nodeid.rpartition('::')[0]}::{case['func'].__name__}", tuple(map(_hashable, values))
+    return f"{item.nodeid.rpartition('::')[0]}::{case['func'].__name__}", case["p"].args
 
 
 def _hashable(value: Any) -> Any:

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _doctor(options)
     # Each command imports only what it needs, so that programs start with nearly the same modules as under `python`.
     if options.command == "docs":
-        from mpls.cli.documentation import docs
+        from mpls.documentation import docs
 
         return docs(options.anchor)
     from mpls.cli.running import run

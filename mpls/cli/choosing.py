@@ -10,17 +10,14 @@ import sys
 from collections.abc import Iterator
 
 from mpls.errors import printable
-from mpls.reading import Choice, Decision, Reading, code, module, script
+from mpls.reading import MAX_BYTES_OF_RUN, Choice, Decision, Reading, code, module, script
 from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2
 
-__all__ = ["MAX_BYTES", "choose"]
-
-# Reading this much before a program runs takes at most 0.3 seconds.
-MAX_BYTES = 500_000
+__all__ = ["choose"]
 
 
 def choose(options: argparse.Namespace) -> None:
-    """Set the options that a program needs and the user has not given, and print them on standard error.
+    """Set the options that a program shows it needs and the user has not given, and print them on standard error.
 
     Nothing is read with `--no-auto`, or if the program comes from standard input.
 
@@ -49,10 +46,10 @@ def choose(options: argparse.Namespace) -> None:
 
 def _reading(options: argparse.Namespace) -> Reading:
     if options.module is not None:
-        return Reading(module(options.module, max_bytes=MAX_BYTES))
+        return Reading(module(options.module, max_bytes=MAX_BYTES_OF_RUN))
     if options.code is not None:
-        return Reading(code(options.code, "-c", max_bytes=MAX_BYTES))
-    return Reading(script(options.script, max_bytes=MAX_BYTES))
+        return Reading(code(options.code, "-c", max_bytes=MAX_BYTES_OF_RUN))
+    return Reading(script(options.script, max_bytes=MAX_BYTES_OF_RUN))
 
 
 @contextlib.contextmanager

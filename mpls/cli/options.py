@@ -155,9 +155,10 @@ def _release(text: str) -> str:
 def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     doctor = commands.add_parser(
         "doctor",
-        help="say what programs need to run today: options, names to replace, and what is gone for good",
-        description="Say what programs need to run today. They are only read: no code in them runs. The exit status is "
-        "0, or 1 if one uses what no option brings back, or 2 if a path is not there, is no Python 3, or is too large.",
+        help="find what programs need to run today: options, names to replace, and what is gone for good",
+        description="Find what programs need to run today. They are only read: no code in them runs. The exit status "
+        "is 0, or 1 if one uses what no option brings back, or 2 if a path is not there, is no Python 3, or is too "
+        "large.",
     )
     doctor.set_defaults(parser=doctor)
     doctor.add_argument("paths", nargs="+", metavar="PATH", help="a script, a notebook, or a folder of them")

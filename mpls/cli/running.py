@@ -13,7 +13,7 @@ from mpls.cli.options import USAGE_ERROR, options_of_mpls
 from mpls.ending import OnFailure
 from mpls.errors import MplsError, printable
 from mpls.hints.announcing import say
-from mpls.importing.users import may_mention
+from mpls.importing.user_code import may_mention
 from mpls.install import is_run
 from mpls.report import Report
 from mpls.run import CannotRun, run_code, run_module, run_script, run_standard_input

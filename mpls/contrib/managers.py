@@ -1,4 +1,4 @@
-"""What decides on the loss scale of a contrib optimizer: managers, which users subclass."""
+"""Loss scale managers, which decide on the scale of a contrib optimizer; users may subclass them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mpls.formats.validity import check_good_steps, check_scale, is_number
 
 
 class LossScaleManager(metaclass=abc.ABCMeta):
-    """Base class of loss scale managers; subclass it to write one's own.
+    """Base class of loss scale managers; subclass it to write your own.
 
     Reproduces:
         `tf.contrib.mixed_precision.LossScaleManager`, TF 1.13 to 1.15.
@@ -59,7 +59,7 @@ class LossScaleManager(metaclass=abc.ABCMeta):
         """
 
     def state_dict(self, session: Any = None) -> dict[str, Any]:
-        """Return the state as a small dict that `json` can write; managers of users may define it.
+        """Return the state as a small dict that `json` can write; your own subclasses may override it.
 
         Args:
             session: in a v1 graph, the session that has the variables; by default the default one.
@@ -70,7 +70,7 @@ class LossScaleManager(metaclass=abc.ABCMeta):
             `'shrink_steps'` and `'shrink_ratio'` for one that adapts. Floats are exact.
 
         Raises:
-            NotImplementedError: it is of a user's class that does not define it.
+            NotImplementedError: the manager is of a user's class that does not override it.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
 
         Example:
@@ -86,19 +86,19 @@ class LossScaleManager(metaclass=abc.ABCMeta):
         return self._read_state_dict(session)
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
-        """Set the state to what `state_dict` returned; nothing changes unless all of it is right.
+        """Restore what `state_dict` returned; the whole dict is checked before any variable is set.
 
-        Settings must be those of this manager; a dict without them is taken as it is.
+        Settings in the dict must equal those of this manager, except for `'initial_scale'`; they may be left out.
 
         Args:
             state: what `state_dict` of the same kind of manager returned; it is not changed.
             session: in a v1 graph, the session that has the variables; by default the default one.
 
         Raises:
-            ValueError: it has other keys, belongs to another kind of manager, or holds numbers that none can have; or
+            ValueError: it has other keys or settings, belongs to another kind of manager, or holds invalid numbers; or
                 the call is made in a replica context.
             TypeError: it is no dict.
-            NotImplementedError: the manager is of a user's class that does not define it.
+            NotImplementedError: the manager is of a user's class that does not override it.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
         """
         self._write_state_dict(state, session)
@@ -111,7 +111,7 @@ class LossScaleManager(metaclass=abc.ABCMeta):
 
 
 class FixedLossScaleManager(LossScaleManager):
-    """A loss scale that never changes. The optimizer skips steps with non-finite gradients all the same.
+    """A loss scale that does not change. The optimizer skips steps with non-finite gradients nevertheless.
 
     Args:
         loss_scale: the scale, from 1 to 2**126; a Python or NumPy number.
@@ -168,9 +168,9 @@ class FixedLossScaleManager(LossScaleManager):
 class ExponentialUpdateLossScaleManager(LossScaleManager):
     """A loss scale that grows after steps with finite gradients, and shrinks after several without.
 
-    After `incr_every_n_steps` finite steps in a row it is multiplied by `incr_ratio`, unless that leaves float32. After
-    `decr_every_n_nan_or_inf` non-finite steps it is multiplied by `decr_ratio`, not below 1; the steps need not be in a
-    row, but growth starts their count again.
+    After `incr_every_n_steps` finite steps in a row it is multiplied by `incr_ratio`, unless the product exceeds the
+    range of float32. After `decr_every_n_nan_or_inf` non-finite steps it is multiplied by `decr_ratio`, but not below
+    1; these steps need not be in a row, but when growth is due, their count starts again from 0.
 
     Args:
         init_loss_scale: the scale to start from, positive.
@@ -222,14 +222,14 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         return self._loss_scale
 
     def update_loss_scale(self, finite_grads: Any) -> Any:
-        """Count the step, and let the scale grow or shrink if that is due.
+        """Count the step, and multiply the scale if growing or shrinking is due.
 
         Args:
             finite_grads: scalar boolean tensor, whether all gradients of the step are finite.
 
         Returns:
-            In a graph, a scalar boolean tensor that does it when it is computed, and is true where the scale was due to
-            grow or to shrink; in eager mode None.
+            In a graph, a scalar boolean tensor whose evaluation updates the state, and which is true if growing or
+            shrinking was due; in eager mode None.
         """
         variables = AccumulatingState(self._loss_scale, self._num_good_steps, self._num_bad_steps)
         rule = UpdateRule(
@@ -238,7 +238,7 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
             shrink_ratio=self._decr_ratio,
             shrink_steps=self._decr_every_n_nan_or_inf,
         )
-        # In eager mode, what is read is what the next step of another thread has to see written.
+        # In eager mode, another thread must not read the state between this read and the assignments.
         with self._lock:
             before = AccumulatingState(*(tf.convert_to_tensor(variable) for variable in variables))
             after = next_state(before, finite_grads, rule, select)
@@ -278,7 +278,7 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         }
 
     def _saved_numbers(self) -> list[tuple[Any, float, Callable[[Any, str], float]]]:
-        """Return the variables, each with what it starts from and a check of what a file holds for it."""
+        """Return the variables, each with its initial value and the function that checks a value from a file."""
         initial = {"scale": self._init_loss_scale, "good_steps": 0, "bad_steps": 0}
         return [(each, initial[name], self._checks()[name]) for name, each in self._variables().items()]
 

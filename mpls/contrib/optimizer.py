@@ -1,4 +1,4 @@
-"""The contrib optimizer: a manager in place of a loss scale."""
+"""The contrib optimizer, whose loss scale a manager decides on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 
 class Manager(Protocol):
-    """What decides on the scale: a `LossScaleManager`, or any object that has its two methods."""
+    """A `LossScaleManager`, or any object that has its two methods."""
 
     def get_loss_scale(self) -> Any:
         """Return the current loss scale."""
@@ -39,16 +39,16 @@ class LossScaleOptimizer(_Base):
 
     Args:
         opt: the optimizer to wrap.
-        loss_scale_manager: what decides on the scale.
+        loss_scale_manager: the manager that decides on the scale.
 
     Raises:
         ValueError: `opt` is no `tf.compat.v1.train.Optimizer`.
         TypeError: `loss_scale_manager` has no `get_loss_scale` and `update_loss_scale`.
 
     Reproduces:
-        `tf.contrib.mixed_precision.LossScaleOptimizer`, TF 1.13 to 1.15, which took every value for either argument,
-        and failed later; of which `get_name`, `variables` and `get_slot_names` were AttributeErrors; and which created
-        the wrapped optimizer's variables inside of a conditional.
+        `tf.contrib.mixed_precision.LossScaleOptimizer`, TF 1.13 to 1.15. The original did not check its arguments, and
+        failed later; its `get_name`, `variables` and `get_slot_names` raised AttributeError; and it created the wrapped
+        optimizer's variables inside of a conditional.
 
     Example:
         >>> import tensorflow as tf
@@ -120,7 +120,7 @@ class LossScaleOptimizer(_Base):
             name: name of the returned op.
 
         Returns:
-            In a graph, the op that does it; in eager mode None.
+            In a graph, the op that applies the step; in eager mode None.
 
         Raises:
             ValueError: there is no pair or no gradient.
@@ -154,12 +154,12 @@ class LossScaleOptimizer(_Base):
             What the manager's `state_dict` returns.
 
         Raises:
-            NotImplementedError: the manager is of a user's class that does not define it.
+            NotImplementedError: the manager is of a user's class that does not define `state_dict`.
         """
         return dict(_of_manager(self._loss_scale_manager, "state_dict")(session))
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
-        """Set the state of the manager; see `LossScaleManager.load_state_dict`.
+        """Restore the state of the manager; see `LossScaleManager.load_state_dict`.
 
         Args:
             state: what `state_dict` returned; it is not changed.
@@ -168,7 +168,7 @@ class LossScaleOptimizer(_Base):
         Raises:
             ValueError: it is not the state of such a manager.
             TypeError: it is no dict.
-            NotImplementedError: the manager is of a user's class that does not define it.
+            NotImplementedError: the manager is of a user's class that does not define `load_state_dict`.
         """
         _of_manager(self._loss_scale_manager, "load_state_dict")(state, session)
 
@@ -185,7 +185,7 @@ def _of_manager(manager: Any, method: str) -> Any:
 
 
 class _ManagedLossScale(LossScale):
-    """A loss scale that asks a manager."""
+    """A manager as the `LossScale` that the v1 wrapper takes."""
 
     def __init__(self, manager: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The deprecated forms of TF 1.14 to 2.8, for code that has not moved on yet.
+"""The deprecated API of TF 1.14 to 2.8, for code that still uses it.
 
 Import from here what code imports from `tf.keras.mixed_precision.experimental` or `tf.mixed_precision.experimental`.
 """
@@ -8,7 +8,7 @@ from mpls.experimental import loss_scales as loss_scales
 from mpls.experimental.optimizer import LossScaleOptimizer
 from mpls.experimental.policy import Policy, get_layer_policy, global_policy, set_policy
 
-# The name by which files hold wrappers over new optimizers, as tf_keras' own; not for users.
+# The class name that files have for wrappers over new optimizers, as with tf_keras' own; not for users.
 LossScaleOptimizerV3 = LossScaleOptimizer
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""How `compile` wraps the optimizers of models whose policy has a loss scale."""
+"""Patches `compile`, so that it wraps the optimizers of models whose policy has a loss scale."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["patch_compile", "restore_compile"]
 
 
 def patch_compile(policy: Any, policy_class: type) -> None:
-    """Have `compile`, in each Keras that is loaded, wrap with the loss scale of the model's policy.
+    """Patch `compile` of each Keras that is loaded, so that it wraps with the loss scale of the model's policy.
 
-    Models whose policy is of another class are left to what Keras does by itself.
+    Models whose policy is of another class are compiled by Keras as usual.
 
     Args:
-        policy: a policy that has a loss scale; until it is gone, and all others, `compile` is patched.
-        policy_class: the class of policies that have one.
+        policy: a policy with a loss scale; `compile` stays patched until all of them have been freed.
+        policy_class: the class of policies with a loss scale.
     """
     _policy_classes.add(policy_class)
     _while_needed.hold_for(policy)
@@ -60,13 +60,13 @@ def _hook(replacement: Callable[..., Any]) -> Callable[[Layer], Any]:
 
 
 def _get_optimizer(original: Any, model: Any, optimizer: Any) -> Any:
-    """Do what `_get_optimizer` of tf_keras does."""
+    """Replace `_get_optimizer` of tf_keras' models: look up the optimizers, and wrap them."""
     del original
     return tf.nest.map_structure(lambda each: _wrap(_of_tf_keras(each), model), optimizer)
 
 
 def _set_optimizer(original: Any, model: Any, optimizer: Any) -> None:
-    """Do what `_set_optimizer` of tf_keras' models in v1 graph mode does."""
+    """Replace `_set_optimizer` of tf_keras' models in v1 graph mode, in the same way."""
     del original
     if isinstance(optimizer, list | tuple):
         model.optimizer = [_wrap(_of_tf_keras(each), model) for each in optimizer]
@@ -80,7 +80,7 @@ def _of_tf_keras(optimizer: Any) -> Any:
 
 
 def _compile(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
-    """Do what `compile` of Keras 3 does."""
+    """Replace `compile` of Keras 3: wrap the optimizer, and keep `compile` from wrapping it itself."""
     keras: Any = loaded_keras()
     call = inspect.signature(original).bind(model, *args, **kwargs)
     call.apply_defaults()

@@ -1,4 +1,4 @@
-"""The experimental Keras wrapper: the arguments of TF 1.14 to 2.8, translated."""
+"""The experimental Keras wrapper, which translates the constructor arguments of TF 1.14 to 2.8."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SUBJECT = "mpls.experimental.LossScaleOptimizer"
 class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
     """Wrap a Keras optimizer, with one argument for the loss scale; deprecated.
 
-    It is a `mpls.keras.LossScaleOptimizer` that is constructed differently, and behaves the same in every other way;
-    the warning that it gives holds the call that replaces it.
+    It is a `mpls.keras.LossScaleOptimizer` with another constructor. The deprecation warning that it gives contains the
+    call that replaces it.
 
-    After `mpls.install(as_of="2.3")`, or of an older release, it keeps the very `LossScale` object that it is given, of
-    any class, whose `update` decides on each step. `loss_scale` is that object then, and the config has the format of
-    that time.
+    After `mpls.install(as_of="2.3")`, or an older release, it keeps the `LossScale` object that it is given, of any
+    class, and `update` of that object decides on each step. The attribute `loss_scale` is then that object, and the
+    config has the format of that release.
 
     Args:
         optimizer: the optimizer to wrap, of tf_keras, legacy or new, or of Keras 3.
@@ -40,8 +40,8 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
 
     Reproduces:
         `tf.keras.mixed_precision.experimental.LossScaleOptimizer`, TF 1.14 to 2.8, as it was from TF 2.4 on: its
-        `loss_scale` attribute is a tensor, its config that of the non-experimental class. Releases before took other
-        multipliers, loss scales of users' own classes, and no clipping optimizers.
+        `loss_scale` attribute is a tensor, its config that of the non-experimental class. Earlier releases accepted
+        other multipliers and loss scales of users' own classes, and refused optimizers that clip gradients.
 
     Example:
         >>> import tensorflow as tf
@@ -78,7 +78,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         else:
             settings = translate_loss_scale(given, _SUBJECT)
             super().__init__(optimizer, **settings)
-            # Its variables are there, as in TF 2.4 to 2.8, and Savers have to know them.
+            # As in TF 2.4 to 2.8, the variables of that object exist too, and Savers have to know them.
             vars(self)["_replaced_loss_scale"] = loss_scale if isinstance(loss_scale, loss_scales.LossScale) else None
         advise_user(
             f"{_SUBJECT} is deprecated. {_replacement(settings)}. See MIGRATION.md#experimental",
@@ -89,7 +89,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
     def _from_settings(cls, inner_optimizer: Any, settings: dict[str, Any]) -> Any:
         if cls.__init__ is not LossScaleOptimizer.__init__:
             return cls._from_arguments(inner_optimizer, settings)
-        # A config has the settings of the other class, and nobody wrote a deprecated call.
+        # Configs have the settings of mpls.keras.LossScaleOptimizer; no deprecated call was made, so do not warn.
         optimizer = cls.__new__(cls)
         known = {key: value for key, value in settings.items() if key != "loss_scale"}
         refuse_unknown_keys(mpls.keras.LossScaleOptimizer.__init__, known)
@@ -99,7 +99,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
                 check_settings(*(known.get(name, name == "dynamic" or None) for name in names))
             loss_scale = _loss_scale_of(settings)
             if not loss_scales.is_loss_scale(loss_scale):
-                # Configs of later releases may hold one below 1.
+                # In configs of later releases, a fixed scale may be below 1.
                 loss_scale = loss_scales.FixedLossScale._unbounded(float(loss_scale))
             optimizer._wrap_with_object(inner_optimizer, loss_scale, settings.get("name"))
         else:
@@ -121,7 +121,7 @@ LossScaleOptimizer.__module__ = ModuleName("mpls.experimental", __name__)
 
 
 def _object(loss_scale: Any) -> Any:
-    """Return the loss scale that an argument of TF 2.0 to 2.3 stands for; `'dynamic'` as it is."""
+    """Return the loss scale for an argument of TF 2.0 to 2.3; `'dynamic'` is returned unchanged."""
     if isinstance(loss_scale, str) and loss_scale == "dynamic":
         return loss_scale
     found = loss_scales.get(loss_scale, f"{_SUBJECT}: loss_scale")

@@ -39,14 +39,14 @@ _Self = TypeVar("_Self", bound="Policy")
 
 
 class Policy(mpls.keras.Policy):
-    """A `mpls.keras.Policy` with a loss scale, which `compile` wraps the model's optimizer with; deprecated.
+    """A `mpls.keras.Policy` with a loss scale, by which `compile` wraps the model's optimizer; deprecated.
 
-    A model that is made while the policy is the global one, or that is given it, gets from `compile` an optimizer
-    wrapped as `mpls.experimental.LossScaleOptimizer` with the policy's loss scale; or not wrapped, if that is None. An
-    optimizer that is wrapped already stays as it is. It works so in tf_keras and in Keras 3, whose `compile` is patched
-    for it as long as there are such policies; `compile` of models with other policies does what it does otherwise.
+    If a model has this policy, because it was the global one when the model was made or was passed to the model,
+    `compile` wraps the optimizer in `mpls.experimental.LossScaleOptimizer` with the policy's loss scale; if that is
+    None, it does not wrap. An optimizer that is wrapped already stays as it is. This works in tf_keras and in Keras 3:
+    `compile` of both is patched as long as such policies exist, and works as usual for models with other policies.
 
-    Keras drops the loss scale from files that it saves layers in.
+    A model that is loaded from a file has a policy of Keras' own, without the loss scale.
 
     Args:
         name: as for `mpls.keras.Policy`.
@@ -59,8 +59,8 @@ class Policy(mpls.keras.Policy):
 
     Reproduces:
         `tf.keras.mixed_precision.experimental.Policy`, TF 1.15 to 2.8, with `should_cast_variables`, which was there up
-        to TF 2.3. As from TF 2.4 on the wrapper copies the settings of the loss scale, `policy.loss_scale` itself then
-        stays as it is while a model trains.
+        to TF 2.3. As from TF 2.4 on, the wrapper copies the settings of the loss scale, so `policy.loss_scale` itself
+        does not change while a model trains.
 
     Example:
         >>> import tf_keras, mpls.experimental
@@ -100,18 +100,18 @@ class Policy(mpls.keras.Policy):
 
     @property
     def loss_scale(self) -> LossScale | None:
-        """The `LossScale` object, the same each time; or None."""
+        """The policy's `LossScale` object; or None."""
         return self._loss_scale
 
     @property
     def should_cast_variables(self) -> bool:
-        """Whether layers cast variables to compute with them: a mixed policy."""
+        """Whether layers cast variables before they compute with them, as with a mixed policy."""
         return self.variable_dtype != self.compute_dtype
 
     def get_config(self) -> dict[str, Any]:
         """Return `{'name': str, 'loss_scale': dict or None}`, without the latter if it is the default."""
         config = super().get_config()
-        # Keras 3 puts it in files, and its own class, which loads them, takes the name only.
+        # Keras 3 writes the config to files and loads it with its own class, which takes the name only.
         if not self._is_default and who_asks(self).package != "keras":
             config["loss_scale"] = loss_scales.serialize(self.loss_scale)
         return config
@@ -168,7 +168,7 @@ def set_policy(policy: AnyPolicy | str | None) -> None:
         >>> mpls.experimental.set_policy("float32")
     """
     if policy is not None and not isinstance(policy, mpls.keras.Policy):
-        # It refuses what is no string.
+        # Policy raises the TypeError for anything but a string.
         policy = Policy(policy)  # type: ignore[arg-type]
     if isinstance(policy, Policy):
         patch_compile(policy, Policy)
@@ -179,12 +179,12 @@ def global_policy() -> Policy:
     """Return the policy of layers and models that are made without one; deprecated.
 
     Returns:
-        The very object that was set, if it is one of mpls. Else, as for the default policy and one that was set by
-        Keras' own functions, a `Policy` of that name with the default loss scale.
+        If a policy of Keras' own classes is set, as by default and by Keras' own functions, a `Policy` of that name
+        with the default loss scale. Any other policy is returned unchanged: those of mpls, and quantized ones.
 
     Reproduces:
-        `tf.keras.mixed_precision.experimental.global_policy`, TF 1.15 to 2.8, as it was up to TF 2.3: what it returns
-        has a `loss_scale`.
+        `tf.keras.mixed_precision.experimental.global_policy`, TF 1.15 to 2.8. As up to TF 2.3, what it returns has a
+        `loss_scale`, except for a `mpls.keras.Policy` and a quantized policy.
 
     Example:
         >>> import mpls.experimental
@@ -202,14 +202,15 @@ def get_layer_policy(layer: Any) -> Policy:
         layer: the layer.
 
     Returns:
-        Its policy object, if it is one of mpls. Else a `Policy` of that name with the default loss scale.
+        If its policy is of Keras' own classes, a `Policy` of that name with the default loss scale. Any other policy is
+        returned unchanged: those of mpls, and quantized ones.
 
     Raises:
         ValueError: it is no layer.
 
     Reproduces:
-        `tf.keras.mixed_precision.experimental.get_layer_policy`, TF 2.2 to 2.8; what it returns has a `loss_scale`, as
-        up to TF 2.3.
+        `tf.keras.mixed_precision.experimental.get_layer_policy`, TF 2.2 to 2.8. As up to TF 2.3, what it returns has a
+        `loss_scale`, except for a `mpls.keras.Policy` and a quantized policy.
 
     Example:
         >>> import tf_keras, mpls.experimental
@@ -249,16 +250,16 @@ def policy_scope(policy: Any) -> Iterator[None]:
 
 
 def log_device_compatibility_check(*_: Any, **__: Any) -> None:
-    """Do nothing: programs replace it, to keep TensorFlow from logging which GPUs are fast in float16."""
+    """Do nothing. Programs replace this function to keep TensorFlow from logging which GPUs are fast in float16."""
 
 
-# The policy of a framework that was seen last, and its counterpart: asked again, it is the same loss scale.
+# The last policy of Keras itself that was asked for, and the Policy made for it: asking again gives the same object.
 _counterpart: tuple[Any, Any] = (None, None)
 
 
 def _with_loss_scale(policy: Any) -> Any:
     global _counterpart
-    # Policies of mpls, and Keras' quantized ones, which have no counterpart, are of subclasses.
+    # Policies of mpls, and Keras' quantized ones, for which there is no Policy, are of subclasses.
     if type(policy) not in native_policies():
         return policy
     if _counterpart[0] is not policy:

@@ -1,1 +1,1 @@
-"""What is written to files and configs, by every release: names, forms and valid numbers. Imports no framework."""
+"""What files and configs of every release hold: their names, forms and valid numbers. Imports no framework."""

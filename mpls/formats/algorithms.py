@@ -1,29 +1,69 @@
-"""The algorithms of optimizers: what each family calls them and their slots, and in which order it creates those."""
+"""The algorithms of optimizers and their state: the names of slots in each family, and the order of their creation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mpls.formats.record import Family
+from mpls.formats.families import Family
+
+__all__ = [
+    "ACCUMULATOR",
+    "AVERAGE",
+    "BETA_1_POWER",
+    "BETA_POWERS",
+    "COMMON",
+    "MOMENTUM_PRODUCTS",
+    "PRODUCT",
+    "SLOTS",
+    "V1_OPTIMIZERS",
+    "Slot",
+    "expected_slots",
+    "is_beta_power",
+    "is_momentum_product",
+    "layout",
+    "slot_called",
+    "slot_names",
+    "state_of",
+    "unused_slots",
+    "v1_slots",
+]
 
 PRODUCT = "momentum product"
 AVERAGE = "average"
 ACCUMULATOR = "gradient accumulator"
 
+# The variables of Adam in v1 that hold powers of its betas, and the settings that they are powers of.
+BETA_1_POWER = "beta1_power"
+BETA_POWERS: Mapping[str, str] = {BETA_1_POWER: "beta_1", "beta2_power": "beta_2"}
+# The variable of Nadam that holds the product of its momentums, as files name it; `tf.compat.v1.train` has no Nadam.
+MOMENTUM_PRODUCTS: Mapping[Family, str] = {"legacy": "momentum_cache", "new": "_u_product", "keras3": "_u_product"}
+# The last one is the attribute of legacy optimizers.
+_PRODUCTS = {name.lstrip("_") for name in MOMENTUM_PRODUCTS.values()} | {"m_cache"}
+
+
+def is_momentum_product(name: str) -> bool:
+    """Return whether a variable that is no slot is Nadam's momentum product, by its name."""
+    return name.lstrip("_") in _PRODUCTS
+
+
+def is_beta_power(name: str) -> bool:
+    """Return whether a variable that is no slot is a beta power of v1's Adam, by its name, scopes included."""
+    return name.rpartition("/")[2] in BETA_POWERS
+
 
 @dataclass(frozen=True)
 class Slot:
-    """A slot, under the name that each family gives it; None where the family does not have it.
+    """A slot and its name in each family; None for a family that does not have it.
 
     Attributes:
-        name: its name here.
-        v1: in `tf.compat.v1.train`.
-        legacy: in legacy optimizers of tf_keras.
-        new: in new optimizers of tf_keras.
-        keras3: in Keras 3.
-        attributes: the lists of new optimizers and those of Keras 3 in which its variables are.
+        name: the name that mpls uses for all families.
+        v1: the name in `tf.compat.v1.train`.
+        legacy: the name in legacy optimizers of tf_keras.
+        new: the name in new optimizers of tf_keras.
+        keras3: the name in Keras 3.
+        attributes: the attributes of new and Keras 3 optimizers that are lists of its variables.
     """
 
     name: str
@@ -34,7 +74,7 @@ class Slot:
     attributes: tuple[str, ...]
 
     def names(self, family: Family) -> set[str]:
-        """Return the names by which it may go in a record of a family, without underscores before them."""
+        """Return the names that it may have in a record of a family, without leading underscores."""
         own = getattr(self, family)
         if own is None:
             return set()
@@ -76,19 +116,16 @@ SLOTS: Mapping[str, tuple[Slot, ...]] = {
     "Lion": (Slot("m", None, None, "m", "momentum", ("momentums", "_momentums")),),
 }
 
-# What the optimizers of new and of Keras 3 have whatever their algorithm is.
+# Slots that new and Keras 3 optimizers of every algorithm may have.
 COMMON = (
     Slot(AVERAGE, None, None, "average", "average", ("_model_variables_moving_average",)),
     Slot(ACCUMULATOR, None, None, None, "gradient_accumulator", ("_accumulated_gradients",)),
 )
 
-# Beside the algorithms above, those that files may name.
-ALGORITHMS = (*SLOTS, "AdamW", "Adafactor", "Lamb", "Muon")
-_BY_LOWER_CASE = {name.lower(): name for name in ALGORITHMS}
-# Those with the slots of Adam, in the families that have them.
+# Algorithms with the slots of Adam, and the families in which they have them.
 _AS_ADAM: dict[str, tuple[Family, ...]] = {"AdamW": ("new", "keras3"), "Lamb": ("keras3",)}
 
-# The names of TensorFlow's v1 optimizers, which their slots have in checkpoints, and the classes of Keras.
+# The names of v1 optimizers, which are also those of their slots in checkpoints, and the class names in Keras.
 V1_OPTIMIZERS = {
     "Adam": "Adam",
     "Momentum": "SGD",
@@ -98,12 +135,6 @@ V1_OPTIMIZERS = {
     "Adadelta": "Adadelta",
     "Ftrl": "Ftrl",
 }
-
-# The slots of new optimizers begin the names of their variables, those of Keras 3 end them; r and c are Adafactor's.
-_EVERY_SLOT = [slot for slots in (*SLOTS.values(), COMMON) for slot in slots]
-_NEW_WORDS = {slot.new for slot in _EVERY_SLOT if slot.new is not None} | {"r", "c"}
-# The longer first, as some end with others.
-_KERAS_3_WORDS = sorted({slot.keras3 for slot in _EVERY_SLOT if slot.keras3 is not None}, key=len, reverse=True)
 
 _SAME_STATE = {
     "adamw": "Adam",
@@ -115,86 +146,15 @@ _SAME_STATE = {
 
 
 def state_of(algorithm: str | None) -> str | None:
-    """Return the algorithm whose state one has, by its class name in any family; None if it is not one of these."""
+    """Return the entry of `SLOTS` whose state an optimizer has, by its class name in any family; None if there is none.
+
+    AdamW, for example, has the state of Adam.
+    """
     return _SAME_STATE.get((algorithm or "").removesuffix("Optimizer").lower())
 
 
-def keras_release(version: object) -> str:
-    """Return which Keras a file comes from that holds this version: from 2.16 on, those before 3 are tf_keras."""
-    if not isinstance(version, str) or not version:
-        return "Keras"
-    numbers = version.split(".")
-    is_tf_keras = numbers[0] == "2" and numbers[1:] and numbers[1].isdecimal() and int(numbers[1]) >= 16
-    return f"{'tf_keras' if is_tf_keras else 'Keras'} {version}"
-
-
-def algorithm_named(name: str | None) -> str | None:
-    """Return the Keras class that a name stands for, as `'Adam'` for `'adam_1'` and `'Custom>Adam'`; or None."""
-    if name is None:
-        return None
-    base = name.rpartition(">")[2]
-    head, _, number = base.rpartition("_")
-    if number.isdecimal():
-        base = head
-    # Keras 3 calls AdamW adam_w.
-    return _BY_LOWER_CASE.get(base.lower().replace("_", ""))
-
-
-def algorithm_of_legacy(hyperparameters: Iterable[str], slots: Iterable[str], others: Iterable[str]) -> str | None:
-    """Return which legacy optimizer has this state, if it is only one."""
-    has, kinds = set(hyperparameters), set(slots)
-    if "momentum_cache" in others:
-        return "Nadam"
-    if "rho" in has:
-        return "RMSprop" if "momentum" in has else "Adadelta"
-    if "linear" in kinds:
-        return "Ftrl"
-    if "vhat" in kinds:
-        return "Adam"
-    if "momentum" in has:
-        return "SGD"
-    return "Adagrad" if "accumulator" in kinds else None
-
-
-def algorithm_of_lists(names: Iterable[str]) -> str | None:
-    """Return which new or Keras 3 optimizer has these attributes, if it is only one, AdamW counting as Adam."""
-    has = {name.lstrip("_") for name in names}
-    if "u_product" in has:
-        return "Nadam"
-    if {"m", "u"} <= has:
-        return "Adamax"
-    if {"r", "c", "v"} <= has:
-        return "Adafactor"
-    if "accumulated_delta_vars" in has:
-        return "Adadelta"
-    if "accumulators" in has:
-        return "Ftrl" if "linears" in has else "Adagrad"
-    if "velocities" in has:
-        return "RMSprop" if "average_gradients" in has else "Adam"
-    return "SGD" if "momentums" in has else None
-
-
-def slot_and_variable(family: Family, full_name: str) -> tuple[str | None, str | None]:
-    """Split a slot variable's name, as `'Adam/m/dense/kernel'` or `'adam/dense_kernel_momentum'`.
-
-    Returns:
-        `(slot, variable)`; in Keras 3 the slashes of the variable's name are underscores. `(None, None)` if the name
-        tells nothing.
-    """
-    parts = full_name.split("/")
-    if family == "keras3":
-        for word in _KERAS_3_WORDS:
-            if parts[-1].endswith(f"_{word}"):
-                return word, parts[-1].removesuffix(f"_{word}")
-        return None, None
-    for position, part in enumerate(parts[:-1]):
-        if part in _NEW_WORDS:
-            return part, "/".join(parts[position + 1 :])
-    return None, None
-
-
 def slot_called(algorithm: str | None, family: Family, name: str) -> str:
-    """Return what a slot of a record is called here; a name that nobody knows stays as it is."""
+    """Return mpls' name for a slot of a record; an unknown name is returned without leading underscores."""
     plain = name.lstrip("_")
     for slot in (*SLOTS.get(algorithm or "", ()), *COMMON):
         if plain in slot.names(family):
@@ -203,17 +163,17 @@ def slot_called(algorithm: str | None, family: Family, name: str) -> str:
 
 
 def slot_names(algorithm: str, family: Family) -> dict[str, str]:
-    """Return the names of an algorithm's slots in a family, by the names here."""
+    """Return the names of an algorithm's slots in a family, by mpls' names."""
     slots = (*SLOTS[algorithm], *COMMON)
     return {slot.name: name for slot in slots if (name := getattr(slot, family)) is not None}
 
 
 def v1_slots(optimizer: str, count: int) -> tuple[str, tuple[str, ...]]:
-    """Return the class of Keras that a v1 optimizer is, and its slots in the order of their creation.
+    """Return the class name in Keras of a v1 optimizer, and its slots in the order of their creation.
 
     Args:
-        optimizer: its name, one of `V1_OPTIMIZERS`.
-        count: how many slots a variable has.
+        optimizer: its name, a key of `V1_OPTIMIZERS`.
+        count: the number of slots that a variable has, which tells a centered RMSProp.
     """
     algorithm = V1_OPTIMIZERS[optimizer]
     if algorithm == "RMSprop" and count == 3:
@@ -224,23 +184,24 @@ def v1_slots(optimizer: str, count: int) -> tuple[str, tuple[str, ...]]:
 
 
 def expected_slots(algorithm: str, family: Family, config: Mapping[str, Any]) -> set[str]:
-    """Return the slots that an optimizer of a family creates with these settings, by the names here."""
+    """Return the slots that an optimizer of a family creates with these settings, by mpls' names."""
     return {slot.name for slot in _created(algorithm, family, config)}
 
 
 def layout(family: Family, algorithm: str | None, config: Mapping[str, Any]) -> list[tuple[str, ...]] | None:
-    """Return in which order an optimizer without names creates its slots, or None if that is not known.
+    """Return the order in which an optimizer creates its slots; None if it is not known.
 
     Args:
-        family: its family.
-        algorithm: its class name.
+        family: the optimizer's family.
+        algorithm: its class name in Keras.
         config: its settings.
 
     Returns:
-        Groups of slots by the names of the family: one of each for each variable, then the next group.
+        Groups of slots, by the family's names. The optimizer creates the slots of the first group for one variable
+        after another, then those of the second group, and so on.
     """
     if family == "v1":
-        # Its slots have names.
+        # Files hold slots of v1 optimizers by name.
         return None
     if family not in _AS_ADAM.get(algorithm or "", (family,)):
         return None
@@ -274,15 +235,15 @@ def _created(algorithm: str, family: Family, config: Mapping[str, Any]) -> list[
 
 
 def _setting_of(slot: Slot, algorithm: str, family: Family) -> str | None:
-    """Return the setting with which an optimizer creates a slot; None if it always does."""
-    # A new SGD has the slot whether it uses it or not.
+    """Return the setting that makes an optimizer create a slot; None if it creates the slot with any settings."""
+    # A new SGD creates the slot even if its momentum is 0.
     if slot.name == "momentum":
         return "momentum" if (algorithm, family) != ("SGD", "new") else None
     return _SETTINGS.get(slot.name)
 
 
 def unused_slots(algorithm: str | None, config: Mapping[str, Any]) -> set[str]:
-    """Return the slots that have no effect with these settings."""
+    """Return the slots, by mpls' names, that do not affect training with these settings."""
     if algorithm in ("SGD", "RMSprop") and config.get("momentum") in (0, 0.0):
         return {"momentum"}
     return set()

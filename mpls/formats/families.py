@@ -1,4 +1,4 @@
-"""Which family of optimizers, and which Keras, has written something: told by a config, or by a version."""
+"""The four families of optimizers: their modules and writers, and how a config or a version tells one from another."""
 
 from __future__ import annotations
 
@@ -6,37 +6,53 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from mpls.formats.record import Family
+__all__ = [
+    "FAMILY_MODULES",
+    "FAMILY_NAMES",
+    "FAMILY_WRITERS",
+    "Family",
+    "Framework",
+    "family_of_config",
+    "framework_of_version",
+    "keras_release",
+]
 
-__all__ = ["FAMILY_MODULES", "FAMILY_NAMES", "Framework", "family_of_config", "framework_of_version"]
+# The optimizers of `tf.compat.v1.train`; legacy and new ones of tf_keras, and of the Keras in TF 1.15 to 2.15; Keras 3.
+Family = Literal["v1", "legacy", "new", "keras3"]
+# The packages that write model files.
+Framework = Literal["tf_keras", "keras"]
 
-# Where the classes of a family are.
+# The public module of each family's classes.
 FAMILY_MODULES: Mapping[Family, str] = {
     "v1": "tf.compat.v1.train",
     "legacy": "tf_keras.optimizers.legacy",
     "new": "tf_keras.optimizers",
     "keras3": "keras.optimizers",
 }
-# The packages that write model files.
-Framework = Literal["tf_keras", "keras"]
-
 FAMILY_NAMES: Mapping[Family, str] = {
     "v1": "a tf.compat.v1.train optimizer",
     "legacy": "a legacy optimizer of tf_keras",
     "new": "a new optimizer of tf_keras",
     "keras3": "a Keras 3 optimizer",
 }
+# The releases that write each family's state, in words.
+FAMILY_WRITERS: Mapping[Family, str] = {
+    "v1": "TF 1, or tf.compat.v1",
+    "legacy": "TF 1.14 or later",
+    "new": "TF 2.11 to 2.15, or tf_keras",
+    "keras3": "Keras 3",
+}
 
 
 def family_of_config(config: Mapping[str, Any], module: Any = None, *, is_keras_3: bool = False) -> Family:
-    """Return the family of an optimizer, without a wrapper, by its config.
+    """Return the family of a bare optimizer, told by its config.
 
     Args:
-        config: its settings.
-        module: what the serialized config has beside them as module; None if there is none.
-        is_keras_3: whether what is around it is Keras 3's.
+        config: the optimizer's settings, as `get_config` returned them.
+        module: the `module` entry of the serialized config; None if it has none.
+        is_keras_3: whether the surrounding config is of Keras 3.
     """
-    # New ones of tf_keras say so, from TF 2.11 on.
+    # From TF 2.11 on, configs of new optimizers have one of these two keys.
     if "is_legacy_optimizer" in config:
         return "legacy" if config["is_legacy_optimizer"] else "new"
     if "jit_compile" in config:
@@ -47,8 +63,23 @@ def family_of_config(config: Mapping[str, Any], module: Any = None, *, is_keras_
 
 
 def framework_of_version(version: object) -> Framework | None:
-    """Return which Keras writes this version into its files, tf_keras standing for all before 3; None if it is none."""
+    """Return the package that writes this Keras version into its files; None if it is not a version.
+
+    `'tf_keras'` stands for every Keras before 3.
+    """
     major = re.match(r"([0-9]{1,4})\.", version) if isinstance(version, str) else None
     if major is None:
         return None
     return "keras" if int(major[1]) >= 3 else "tf_keras"
+
+
+def keras_release(version: object) -> str:
+    """Return which Keras wrote a file with this version, in words, as `'tf_keras 2.18.0'` or `'Keras 3.6.0'`.
+
+    Keras 2.16 and later is tf_keras; 2.15 and earlier is the Keras in TensorFlow.
+    """
+    if not isinstance(version, str) or not version:
+        return "Keras"
+    numbers = version.split(".")
+    is_tf_keras = numbers[0] == "2" and numbers[1:] and numbers[1].isdecimal() and int(numbers[1]) >= 16
+    return f"{'tf_keras' if is_tf_keras else 'Keras'} {version}"

@@ -1,21 +1,75 @@
-"""What kinds of files hold the state of training, and how they are told apart."""
+"""The kinds of files that hold training state: the names of their parts, and the first bytes that tell them apart."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["INDEX", "LATEST", "SAVED_MODEL", "Format", "ModelFormat", "kind_of_bytes"]
+__all__ = [
+    "ARCHIVE_CONFIG",
+    "ARCHIVE_METADATA",
+    "COMPILED_OPTIMIZER",
+    "COMPILE_CONFIG",
+    "INDEX",
+    "KERAS_METADATA",
+    "LATEST",
+    "SAVED_MODEL",
+    "TRAINING_CONFIG",
+    "TRAINING_OPTIMIZER",
+    "VARIABLES",
+    "Format",
+    "ModelFormat",
+    "checkpoint_prefixes",
+    "data_file",
+    "is_data_file",
+    "kind_of_bytes",
+]
 
-# What holds a whole model, and which forms state comes in at all.
+# The formats that hold a whole model.
 ModelFormat = Literal["SavedModel", "H5", ".keras"]
+# The formats that hold the state of an optimizer.
 Format = Literal["object checkpoint", "v1 checkpoint", "SavedModel", "H5", ".keras", "config"]
-# The file that makes a folder a SavedModel; the one that names the latest checkpoint of a folder; what the name of a
-# checkpoint's index has at the end.
-SAVED_MODEL, LATEST, INDEX = "saved_model.pb", "checkpoint", ".index"
+
+# In a SavedModel folder: the graph, Keras' metadata (from TF 2.5 on), and the name of the checkpoint and of its folder.
+SAVED_MODEL, KERAS_METADATA, VARIABLES = "saved_model.pb", "keras_metadata.pb", "variables"
+# In a `.keras` archive: the model's config, and the versions of Keras and of the format.
+ARCHIVE_CONFIG, ARCHIVE_METADATA = "config.json", "metadata.json"
+# The key of the arguments of `compile`, and the keys that lead to the optimizer's config: in the config of a `.keras`
+# file, and in H5 files and Keras' metadata.
+COMPILE_CONFIG, TRAINING_CONFIG = "compile_config", "training_config"
+COMPILED_OPTIMIZER, TRAINING_OPTIMIZER = (COMPILE_CONFIG, "optimizer"), (TRAINING_CONFIG, "optimizer_config")
+# The file in a folder of checkpoints that names the latest one.
+LATEST = "checkpoint"
+# A checkpoint is an index, `<prefix>.index`, and data files, `<prefix>.data-00000-of-00001` and so on.
+INDEX = ".index"
+_DATA = ".data-"
+
+
+def data_file(prefix: str, shard: int, shards: int) -> str:
+    """Return the path of one data file of a checkpoint that has `shards` of them."""
+    return f"{prefix}{_DATA}{shard:05d}-of-{shards:05d}"
+
+
+def is_data_file(name: str, prefix: str) -> bool:
+    """Return whether a file in the checkpoint's folder is one of its data files."""
+    return name.startswith(f"{prefix}{_DATA}")
+
+
+def checkpoint_prefixes(path: str) -> list[str]:
+    """Return the prefixes of the checkpoint that a path may stand for: a prefix, an index or a data file."""
+    prefixes = [path]
+    if path.endswith(INDEX):
+        prefixes.append(path.removesuffix(INDEX))
+    head, separator, rest = path.rpartition(_DATA)
+    if separator and rest.replace("-of-", "").isdecimal():
+        prefixes.append(head)
+    return prefixes
 
 
 def kind_of_bytes(start: bytes) -> Literal["H5", ".keras", "config", "list of checkpoints"] | None:
-    """Return what a file is by its first bytes, of which some hundred tell; None if it is of no kind that has state."""
+    """Return the kind of a file, told by its first bytes; None if it is no kind that holds state.
+
+    A text may start with blanks, so pass some hundred bytes.
+    """
     if start.startswith(b"\x89HDF\r\n\x1a\n"):
         return "H5"
     if start.startswith(b"PK"):

@@ -1,7 +1,7 @@
-"""The objects in a checkpoint: how they hold each other, which are optimizers and whose, where a loss scale is.
+"""The object graph of a checkpoint: which objects are optimizers, of which family, and where their loss scales are.
 
-A node is made of the bytes of a file (`mpls/saved/graphs.py`), or of what TensorFlow has parsed while it restores
-(`mpls/core/persistence/object_checkpoints.py`); what it means is told here.
+`mpls/saved/graphs.py` makes the nodes from the bytes of a file, `mpls/core/persistence/object_checkpoints.py` from the
+proto that TensorFlow has parsed while it restores.
 """
 
 from __future__ import annotations
@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mpls.formats.record import Family
+from mpls.formats.algorithms import BETA_1_POWER
+from mpls.formats.families import Family
+from mpls.formats.wrapper_state import LOSS_SCALE, STATE, STATE_OF_KERAS_3, WRAPPED
 
-__all__ = ["GRAPH_KEY", "LOSS_SCALE", "STATE", "STATE_OF_KERAS_3", "VALUE", "WRAPPED", "Node", "ObjectGraph", "Slot"]
+__all__ = ["GRAPH_KEY", "VALUE", "VALUE_SUFFIX", "Node", "ObjectGraph", "Slot"]
 
-# The key of the graph in a checkpoint, and the name of a variable's value among the attributes of its node.
+# The checkpoint key of the graph, the attribute of a variable's node that holds its value, and the end of the value's
+# checkpoint key.
 GRAPH_KEY, VALUE = "_CHECKPOINTABLE_OBJECT_GRAPH", "VARIABLE_VALUE"
-# Under which names wrappers hold the optimizer, and the loss scale; those over Keras 3 hold the latter's two variables.
-WRAPPED, LOSS_SCALE = ("base_optimizer", "inner_optimizer"), "loss_scale"
-STATE, STATE_OF_KERAS_3 = ("current_loss_scale", "good_steps"), ("dynamic_scale", "step_counter")
+VALUE_SUFFIX = f"/.ATTRIBUTES/{VALUE}"
 
 
 @dataclass(frozen=True)
 class Slot:
-    """That a node has a variable beside another one: their numbers, and the slot's name."""
+    """A slot of an optimizer: the number of the trained variable, the slot's name, the number of the slot variable."""
 
     variable: int
     name: str
@@ -31,13 +32,13 @@ class Slot:
 
 @dataclass(frozen=True)
 class Node:
-    """An object.
+    """An object in a checkpoint.
 
     Attributes:
         children: the numbers of the objects that it tracks, by local name.
-        full_name: a variable's name; None for anything else.
-        checkpoint_key: under which a variable's value is saved; None for anything else.
-        slots: its slots, if it is an optimizer that does not hold them as children.
+        full_name: a variable's name; None for other objects.
+        checkpoint_key: the key under which a variable's value is saved; None for other objects.
+        slots: the slots of an optimizer that does not track them as children.
     """
 
     children: Mapping[str, int] = field(default_factory=dict)
@@ -47,49 +48,50 @@ class Node:
 
 
 class ObjectGraph:
-    """The objects of a checkpoint, of which the first is the root.
+    """The objects of a checkpoint. Methods take and return their numbers, which are their positions in `nodes`.
 
     Args:
-        nodes: the objects.
+        nodes: the objects; the first is the root.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
 
     def child(self, number: int, *names: str) -> int | None:
-        """Return the object that another one tracks under a name, or under these, further down; None if none is."""
+        """Return the object at a path of local names below an object; None if there is none."""
         found: int | None = number
         for name in names:
             found = None if found is None else self.nodes[found].children.get(name)
         return found
 
     def wrapped_by(self, number: int) -> int | None:
-        """Return the optimizer that a wrapper wraps; None if the object is no wrapper."""
+        """Return the optimizer that a wrapper wraps; None if the object is not a wrapper."""
         found = (self.child(number, name) for name in WRAPPED)
         return next((each for each in found if each is not None), None)
 
     def holder_of_state(self, number: int) -> int:
-        """Return the object that has the state of an optimizer.
+        """Return the object that tracks the state of an optimizer, wrapped or not.
 
-        That is the wrapped one of a wrapper; but from TF 2.3 on a wrapper over a legacy one has its state itself.
+        For a wrapper, that is the wrapped optimizer. But from TF 2.3 on, a wrapper over a legacy optimizer tracks the
+        optimizer's state itself.
         """
         wrapped = self.wrapped_by(number)
         return number if wrapped is None or self.own_family_at(wrapped) is None else wrapped
 
     def family_at(self, number: int) -> Family | None:
-        """Return the family of an optimizer, wrapped or not; None for what is no optimizer, or does not say.
+        """Return the family of an optimizer, wrapped or not; None for other objects, and where it cannot be told.
 
-        It does not say if nothing but plain SGD is saved, or an optimizer of a user's own.
+        It cannot be told from a v1 optimizer without slots, such as plain SGD, nor from many optimizers of users.
         """
         return self.own_family_at(self.holder_of_state(number))
 
     def own_family_at(self, number: int) -> Family | None:
-        """Return the same of an object by itself, whatever it wraps."""
+        """Return the family told by an object's own children and slots; None as for `family_at`."""
         node = self.nodes[number]
         return _family_of_children(node.children, has_slots=bool(node.slots))
 
     def scale_and_counter(self, number: int) -> tuple[int | None, int | None]:
-        """Return the variables of a wrapper's dynamic loss scale; None for one that is not there."""
+        """Return the two variables of a wrapper's dynamic loss scale, each None if it is not there."""
         if self.child(number, "inner_optimizer") is not None:
             scale, counter = (self.child(number, name) for name in STATE_OF_KERAS_3)
         else:
@@ -97,10 +99,10 @@ class ObjectGraph:
         return scale, counter
 
     def shortest_paths(self, spend: Callable[[int], object] = lambda _: None) -> dict[int, str]:
-        """Return where each object is, as TensorFlow names it: by the shortest way from the root.
+        """Return the path of each reachable object from the root: a shortest one, written as in checkpoint keys.
 
         Args:
-            spend: gets the number of letters of each path before the next one is made.
+            spend: called with the length of each path; it may raise, to stop a graph whose paths are too long.
         """
         paths = {0: ""} if len(self.nodes) else {}
         queue = list(paths)
@@ -114,12 +116,12 @@ class ObjectGraph:
 
 
 def _family_of_children(children: Collection[str], *, has_slots: bool) -> Family | None:
-    # Slots beside it have those that do not hold them themselves, as new ones and those of Keras 3 do.
+    # New and Keras 3 optimizers track their slots as children; legacy and v1 optimizers have slot entries instead.
     if "_iterations" in children and "_variables" in children:
         return "keras3" if "_trainable_variables" in children else "new"
     if "iter" in children:
         return "legacy"
-    return "v1" if has_slots or "beta1_power" in children else None
+    return "v1" if has_slots or BETA_1_POWER in children else None
 
 
 def _escaped(name: str) -> str:

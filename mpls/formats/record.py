@@ -1,27 +1,26 @@
-"""Records of saved optimizers, between the readers of files and those that put state into optimizers."""
+"""Records of saved optimizers: what the readers of files return, and what is loaded into live optimizers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
+from mpls.formats.families import Family
 from mpls.formats.file_kinds import Format
-
-Family = Literal["v1", "legacy", "new", "keras3"]
 
 
 @dataclass(frozen=True)
 class LossScaleRecord:
-    """A loss scale as a file holds it; None stands for what the file does not say.
+    """A loss scale in a file, or of a live wrapper; an attribute is None if the file does not say it.
 
     Attributes:
-        dynamic: whether it adapts.
+        dynamic: whether the scale changes in training.
         scale: the current scale, positive and finite.
-        good_steps: finite steps since it last changed; None for a fixed one.
-        initial_scale: the scale at the start.
-        growth_steps: finite steps in a row after which it grows; None for a fixed one.
-        multiplier: the factor by which it grows and shrinks; None for a fixed one.
+        good_steps: finite steps since the scale last changed; None for a fixed scale.
+        initial_scale: the scale at the start of training.
+        growth_steps: finite steps in a row after which the scale grows; None for a fixed scale.
+        multiplier: the factor by which the scale grows and shrinks; None for a fixed scale.
     """
 
     dynamic: bool
@@ -37,9 +36,10 @@ class VariableRecord:
     """The slots of one variable.
 
     Attributes:
-        key: the variable's key in the file, as `'model/layer_with_weights-0/kernel'`; None where the file has none.
-        name: the variable's name when it was saved, as `'dense/kernel'`; None where the file does not say.
-        slots: NumPy arrays of the variable's shape, by the names that the family itself gives them.
+        key: the variable's key in the file, as `'model/layer_with_weights-0/kernel'`; None if the file has none.
+        name: the variable's name when it was saved, as `'dense/kernel'`; None if the file does not say.
+        slots: arrays of the variable's shape, by the names that the family gives to slots: NumPy arrays, or what NumPy
+            reads as one (`mpls.saved.arrays.StoredArray`).
     """
 
     key: str | None
@@ -49,18 +49,17 @@ class VariableRecord:
 
 @dataclass(frozen=True)
 class OptimizerRecord:
-    """An optimizer, without the loss scaling around it.
+    """A saved optimizer.
 
     Attributes:
         key: where in the file it is, as `'optimizer'`.
-        family: who wrote it: TensorFlow's v1 optimizers, legacy or new ones of tf_keras (and of the Keras in TF 1.15
-            to 2.15), or Keras 3.
+        family: the family that saved it.
         algorithm: the class name in Keras, as `'Adam'`; None if the file does not say.
         iterations: the number of steps; None if the file does not say.
-        hyperparameters: what the file says, as `{'learning_rate': 0.1}`; a schedule is its config.
+        hyperparameters: the settings that the file says, as `{'learning_rate': 0.1}`; a schedule is its config.
         variables: the slots, in the order of the file.
-        others: other state by name, as Nadam's momentum product and the beta powers of v1's Adam.
-        loss_scale: the loss scale around it; None if it was saved without.
+        others: other state by name, such as Nadam's momentum product and the beta powers of v1's Adam.
+        loss_scale: the loss scale of its wrapper; None if it was saved without a wrapper.
     """
 
     key: str
@@ -75,13 +74,13 @@ class OptimizerRecord:
 
 @dataclass(frozen=True)
 class FileRecord:
-    """A file, or a folder, with the optimizers that it holds.
+    """A file or a folder, and the optimizers in it.
 
     Attributes:
         path: as the caller named it.
-        format: `'object checkpoint'`, `'v1 checkpoint'`, `'SavedModel'`, `'H5'`, `'.keras'` or `'config'`.
-        written_by: the releases that write this format, in words, as `'TF 1.15 to 2.2'`.
-        optimizers: what it holds; empty if there are none.
+        format: the format of the file.
+        written_by: the releases that may have written it, in words, as `'TF 1.15 to 2.2'`.
+        optimizers: the optimizers in it; empty if it holds none.
     """
 
     path: str

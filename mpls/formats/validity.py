@@ -1,11 +1,9 @@
-"""Which numbers can be a loss scale and its state. All who take one, from users, files and configs, ask here.
+"""The rules for valid loss scales and counters, which hold for arguments of users, files and configs alike.
 
-The rules:
+* A scale is one real number, positive and finite in float32; a fixed scale is at most 2**126.
+* The count of good steps is one whole number from 0 to the growth steps; growth steps below 1 count as 1.
 
-* a scale is one real number, positive and finite in float32 (a fixed one at most 2**126);
-* the count of good steps is one whole number from 0 to the growth steps, which count as at least 1.
-
-The checks return the plain Python number, or raise a `SavedStateError` that names where it was found.
+The checks return a plain Python number, or raise a `SavedStateError` that names the place of the number.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from mpls.errors import SavedStateError, error_text
 __all__ = [
     "ANCHOR",
     "LARGEST_FIXED_SCALE",
+    "SEE_MIGRATION",
     "can_be_scale",
     "check_good_steps",
     "check_scale",
@@ -27,14 +26,16 @@ __all__ = [
     "most_good_steps",
 ]
 
+# The section of MIGRATION.md about saved state, and the end of errors that point to it.
 ANCHOR = "my-checkpoints"
-# The reciprocal of a larger power of two is denormal. Graph optimizers turn the division by a constant into the
-# multiplication by its reciprocal, and kernels flush that to zero.
+SEE_MIGRATION = f"See MIGRATION.md#{ANCHOR}"
+# The reciprocal of a larger power of two is a denormal float32. TensorFlow's graph optimizer turns a division by a
+# constant into a multiplication by its reciprocal, and kernels flush denormals to zero.
 LARGEST_FIXED_SCALE = 2.0**126
 
 
 def is_number(value: object) -> bool:
-    """Return whether the value is a Python or NumPy real number, a 0-d array included."""
+    """Return whether a value is a real number of Python or NumPy. 0-d arrays and bools of Python are."""
     if isinstance(value, int | float):
         return True
     if isinstance(value, np.ndarray):
@@ -43,13 +44,13 @@ def is_number(value: object) -> bool:
 
 
 def can_be_scale(value: float) -> bool:
-    """Return whether a number is positive and finite as float32."""
+    """Return whether a number is positive and finite in float32."""
     with np.errstate(over="ignore", under="ignore"):
         return bool(0 < np.float32(value) < math.inf)
 
 
 def most_good_steps(growth_steps: int) -> int:
-    """Return the largest count of good steps that a scale with these growth steps has."""
+    """Return the largest valid count of good steps of a scale with these growth steps."""
     return max(int(growth_steps), 1)
 
 
@@ -57,12 +58,13 @@ def check_scale(value: Any, subject: str, *, is_fixed: bool = False) -> float:
     """Return a scale as a Python float.
 
     Args:
-        value: what was found: a Python or NumPy number, a 0-d array included.
-        subject: where, for the error: `"ckpt-1: optimizer/loss_scale/current_loss_scale"`.
-        is_fixed: whether the scale never changes.
+        value: the value: a Python or NumPy number, or a 0-d array.
+        subject: its place, for the error, as `"ckpt-1: optimizer/loss_scale/current_loss_scale"`.
+        is_fixed: whether the scale is a fixed one.
 
     Raises:
-        SavedStateError: it is no number, or none that such a scale can be: zero, negative, NaN, infinite.
+        SavedStateError: it is not a number; it is zero, negative, NaN or infinite in float32; or it is a fixed scale
+            above 2**126.
     """
     scale = _float_or_nan(value)
     if not can_be_scale(scale):
@@ -78,12 +80,12 @@ def check_good_steps(value: Any, subject: str, growth_steps: int | None) -> int:
     """Return a count of good steps as a Python int.
 
     Args:
-        value: what was found: a Python or NumPy integer, a 0-d array included.
-        subject: where, for the error.
-        growth_steps: finite steps in a row after which the scale grows; None where nobody knows.
+        value: the value: a Python or NumPy integer, or a 0-d array.
+        subject: its place, for the error.
+        growth_steps: finite steps in a row after which the scale grows; None if not known.
 
     Raises:
-        SavedStateError: it is no whole number, negative, or larger than `growth_steps`.
+        SavedStateError: it is not of an integer type, negative, or larger than the growth steps.
     """
     is_whole = is_number(value) and not _is_bool(value) and np.asarray(value).dtype.kind in "iu"
     most = 2**63 - 1 if growth_steps is None else most_good_steps(growth_steps)

@@ -41,7 +41,7 @@ def say(error: BaseException, settings: Mapping[str, Any] | None, function: Any)
     if settings is None or isinstance(error, KeyboardInterrupt) or vars(error).get(_IS_SAID):
         return
     vars(error)[_IS_SAID] = True
-    from mpls.hints.telling import hint_of
+    from mpls.hints.causes import hint_of
 
     hint = hint_of(error, settings, function)
     if hint is not None:

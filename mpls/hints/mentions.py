@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, FrameType
 
 from mpls.hints.failures import Failure
-from mpls.importing.users import is_users_file, may_mention
+from mpls.importing.user_code import is_users_file, may_mention
 from mpls.tracebacks import frames_of
 
 __all__ = ["mentions"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import linecache
 import re
+import sys
 from typing import Any
 
+import mpls.optimizer_members as members
 from mpls.hints.failures import Failure
 from mpls.hints.mentions import mentions
 
@@ -21,31 +23,17 @@ __all__ = [
 
 _CLASS = "LossScaleOptimizer"
 _WRAPPERS = (_CLASS, "LossScaleOptimizerV3", "BaseLossScaleOptimizer")
-_SCALING = {"get_scaled_loss", "get_unscaled_gradients"}
-# Members that every wrapper of TF 2.4 to 2.15 had, and the one of Keras 3 lacks.
-_OF_WRAPPERS = {*_SCALING, "loss_scale", "_loss_scale", "dynamic", "dynamic_counter", "_optimizer"}
-# Members that every optimizer of Keras 2 has, and none of Keras 3. `variables` was a method; the last two are arguments
-# of apply_gradients.
-_OF_KERAS_2 = {
-    *("lr", "minimize", "compute_gradients"),
-    *("variables", "experimental_aggregate_gradients", "skip_gradients_aggregation"),
-}
+# Members that both wrappers of Keras 2 have, and the one of Keras 3 lacks.
+_OF_WRAPPERS = {*members.SCALING_METHODS, *members.WRAPPER_ATTRIBUTES}
+# Members of optimizers of Keras 2 that those of Keras 3 lack; there, `variables` is no method.
+_OF_KERAS_2 = {*members.OF_KERAS_2, "variables", members.AGGREGATION_OF_LEGACY, members.AGGREGATION_OF_NEW}
 # Hyperparameters of the wrapped optimizer that wrappers of TF 2.4 to 2.10 passed on.
-_HYPERPARAMETERS = {
-    *("momentum", "beta_1", "beta_2", "rho", "clipnorm", "clipvalue", "global_clipnorm"),
-    *("beta", "learning_rate_power", "l1_regularization_strength", "l2_regularization_strength"),
-}
-# Members of optimizers up to TF 2.10 that neither Keras 3's nor tf_keras' new optimizers have. mpls' wrappers have
-# these of them:
-_WEIGHTS = {"weights", "get_weights", "set_weights", "_create_all_weights"}
-_OF_LEGACY_OPTIMIZERS = {
-    *_WEIGHTS,
-    *("decay", "add_weight", "_compute_gradients", "_resource_apply_dense", "_resource_scatter_add"),
-    *("_create_slots", "_create_hypers", "_prepare_local", "_fallback_apply_state"),
-    *("add_slot", "get_slot", "get_slot_names", "get_updates", "get_gradients"),
-}
-# Members of optimizers up to TF 2.10 that wrappers never had.
-_OF_LEGACY_OPTIMIZERS_ALONE = {"_decayed_lr", "_get_hyper", "_set_hyper", "_serialize_hyperparameter"}
+_HYPERPARAMETERS = {*members.HYPERPARAMETERS, *members.HYPERPARAMETERS_OF_FTRL, *members.CLIPPING}
+# mpls' wrappers have these members of legacy optimizers:
+_WEIGHTS = {*members.WEIGHTS, "_create_all_weights"}
+# Methods of legacy optimizers that fail on wrappers over them, and the members that both have.
+_OF_LEGACY_OPTIMIZERS_ALONE = {*members.HYPERPARAMETER_METHODS, "_serialize_hyperparameter"}
+_OF_LEGACY_OPTIMIZERS = {*_WEIGHTS, *members.LEGACY_USES, *members.LEGACY_INTERNALS} - _OF_LEGACY_OPTIMIZERS_ALONE
 
 
 def needs_wrapper_of_mpls(failure: Failure) -> bool:
@@ -59,15 +47,29 @@ def needs_wrapper_of_mpls(failure: Failure) -> bool:
 
 
 def subclasses_wrapper_of_keras_2(failure: Failure) -> bool:
-    """Return whether a subclass of Keras 2's public LossScaleOptimizer passes arguments to its constructor.
+    """Return whether a subclass of Keras 2's public LossScaleOptimizer is given arguments, or passes them on.
 
     The public class makes objects of other classes, and its own constructor takes no arguments.
     """
-    is_refused = isinstance(failure.error, TypeError) and str(failure.error).startswith(
-        "object.__init__() takes exactly one argument"
-    )
-    is_replaced = bool(failure.settings.get("replace_existing"))
-    return is_refused and not is_replaced and _home_of_wrapper(failure.site.this) == "tf_keras"
+    if failure.settings.get("replace_existing") or not isinstance(failure.error, TypeError):
+        return False
+    text = str(failure.error)
+    if text.startswith("object.__init__() takes exactly one argument"):
+        return _home_of_wrapper(failure.site.this) == "tf_keras"
+    refused = re.fullmatch(r"(\w+)\(\) takes no arguments", text)
+    return refused is not None and refused[1] in _subclasses_of_wrapper()
+
+
+def _subclasses_of_wrapper() -> set[str]:
+    """Return the names of the classes that a program has derived from Keras 2's public LossScaleOptimizer."""
+    precision = getattr(sys.modules.get("tf_keras"), "mixed_precision", None)
+    waiting = [] if precision is None else [getattr(precision, _CLASS)]
+    names: set[str] = set()
+    while waiting:
+        found = type.__subclasses__(waiting.pop())
+        names.update(each.__name__ for each in found if each.__module__.partition(".")[0] != "tf_keras")
+        waiting += found
+    return names
 
 
 def scales_with_wrapper_of_compile(failure: Failure) -> bool:

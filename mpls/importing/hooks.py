@@ -17,8 +17,8 @@ from mpls.importing.finding import Finder
 from mpls.importing.legacy_optimizers import legacy_answers, legacy_overlays, patch_compile
 from mpls.importing.overlays import Answer, Overlay, by_name
 from mpls.importing.places import hosts, is_listed, is_namespace, members
-from mpls.importing.probes import goes_on_to, users_line
 from mpls.importing.serving import Serve, lister, server
+from mpls.importing.user_code import goes_on_to, users_line
 from mpls.names import Name
 from mpls.patches import ABSENT, Layer
 from mpls.upstream.modules import inner_module

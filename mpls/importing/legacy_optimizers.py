@@ -9,7 +9,7 @@ from typing import Any
 
 from mpls.importing.overlays import Answer, Overlay
 from mpls.importing.places import hosts
-from mpls.importing.probes import users_line
+from mpls.importing.user_code import users_line
 from mpls.patches import Layer
 from mpls.upstream.modules import is_lazily_loaded
 

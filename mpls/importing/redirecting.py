@@ -11,7 +11,7 @@ from importlib.util import resolve_name
 from types import FrameType, ModuleType
 from typing import Any
 
-from mpls.importing.users import is_users_file
+from mpls.importing.user_code import is_users_file
 from mpls.patches import Layer
 
 __all__ = ["Find", "Redirection"]

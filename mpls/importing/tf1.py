@@ -68,7 +68,7 @@ class _Behaviour:
         if self.is_settled and thread not in self._older:
             return
         # It imports TensorFlow, which is loaded by now.
-        from mpls.upstream import behavior as upstream
+        from mpls.upstream import tensorflow as upstream
 
         with self._lock:
             if not self.is_settled:

@@ -18,11 +18,10 @@ from mpls.errors import (
     warn_user,
 )
 from mpls.formats.validity import is_number
+from mpls.formats.wrapper_state import DEFAULT_GROWTH_STEPS, DEFAULT_INITIAL_SCALE
 from mpls.upstream.optimizers import is_marked_as_wrapped
 from mpls.upstream.tensorflow import fixed_value_of
 
-DEFAULT_INITIAL_SCALE = 2.0**15
-DEFAULT_GROWTH_STEPS = 2000
 _SUBJECT = "LossScaleOptimizer"
 
 

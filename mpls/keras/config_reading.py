@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import inspect
-import math
 from typing import Any
 
 from mpls.core.abstract import NativeLossScale
 from mpls.core.loss_scale import deserialize
 from mpls.errors import (
     ArgumentKeyError,
-    ArgumentOverflowError,
     ArgumentTypeError,
     ArgumentValueError,
     MplsError,
     error_text,
 )
-from mpls.formats.configs import BASE_ARGUMENTS
+from mpls.formats.wrapper_state import BASE_ARGUMENTS
 from mpls.keras.families import registered_class
 
 _SUBJECT = "LossScaleOptimizer.from_config"
@@ -63,15 +61,7 @@ def read_config(config: Any, custom_objects: dict[str, type] | None = None) -> t
                 *_ADVICE,
             )
         )
-    _refuse_endless_growth(settings.get("dynamic_growth_steps"))
     return settings.pop(key), settings
-
-
-def _refuse_endless_growth(growth_steps: Any) -> None:
-    # Only in configs: a number that a program passes fails at its first step.
-    if isinstance(growth_steps, int | float) and 2**63 <= abs(growth_steps) < math.inf:
-        subject = f"{_SUBJECT}: dynamic_growth_steps"
-        raise ArgumentOverflowError(error_text(subject, "be below 2**63", growth_steps, *_ADVICE))
 
 
 def _without_base_arguments(config: dict[str, Any]) -> dict[str, Any]:

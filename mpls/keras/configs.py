@@ -6,9 +6,8 @@ from typing import Any
 
 from mpls.core.loss_scale import is_dynamic, is_fixed, serialize
 from mpls.errors import ArgumentKeyError, ArgumentTypeError, ArgumentValueError, MplsError, error_text
-from mpls.formats.configs import WRAPPERS
-from mpls.formats.families import family_of_config
-from mpls.formats.record import Family
+from mpls.formats.families import Family, family_of_config
+from mpls.formats.wrapper_state import WRAPPERS
 from mpls.keras.families import family, registered_class
 from mpls.upstream.kerases import loaded_keras, loaded_tf_keras
 from mpls.upstream.optimizers import hyperparameters_of

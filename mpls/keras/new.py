@@ -16,9 +16,9 @@ from mpls.keras.members import delegated
 from mpls.keras.state_in_files import wrapped_optimizer_follows
 from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
+from mpls.upstream.kerases import native_tf_keras_wrapper
 from mpls.upstream.optimizers import fill_slot, runs_with_dtensor
 from mpls.upstream.tensorflow import graph_key
-from mpls.upstream.tf_keras import native_tf_keras_wrapper
 
 # A base class for isinstance checks only: tf_keras tests for it in `compile` and when it converts optimizers.
 _Native: Any = native_tf_keras_wrapper(over_new=True)

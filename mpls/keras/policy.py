@@ -10,8 +10,13 @@ import tensorflow as tf
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.keras.classes import ModuleName
 from mpls.names import REMOVED_POLICIES
-from mpls.upstream.keras3 import serialize_as_keras_policy
-from mpls.upstream.kerases import loaded_keras, loaded_tf_keras, native_policies, tensorflow_keras
+from mpls.upstream.kerases import (
+    loaded_keras,
+    loaded_tf_keras,
+    native_policies,
+    serialize_as_keras_policy,
+    tensorflow_keras,
+)
 from mpls.upstream.rewrite import is_graph_rewrite_enabled
 
 if TYPE_CHECKING:

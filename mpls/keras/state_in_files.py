@@ -9,8 +9,8 @@ import tensorflow as tf
 from mpls.core.loss_scale import DynamicLossScale
 from mpls.errors import SavedStateError, error_text
 from mpls.flags import Flag
-from mpls.formats.configs import FIXED_STATE, NEVER, STATE_KEY
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
+from mpls.formats.wrapper_state import FIXED_STATE, NEVER, STATE_KEY
 from mpls.keras.classes import is_own
 from mpls.keras.families import Asker, who_asks
 from mpls.upstream.kerases import loaded_tf_keras

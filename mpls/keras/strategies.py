@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import ArgumentValueError, ReplicaContextError, UnsupportedStrategyError, error_text
-from mpls.upstream.tf_keras import is_dtensor_strategy_set
+from mpls.upstream.kerases import is_dtensor_strategy_set
 
 _SUBJECT = "LossScaleOptimizer"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from mpls.reading.deciding import Choice, Decision, Disagreement, decide
 from mpls.reading.pins import pins_of
 from mpls.reading.programs import code, module, script
-from mpls.reading.sign import Sign
 from mpls.reading.signs import old_policy, signs_of
-from mpls.reading.sources import Program
+from mpls.reading.sources import MAX_BYTES_OF_RUN, Program
 from mpls.reading.targets import Found, Unread, found_at
-from mpls.reading.uses import Use, Uses, Where
+from mpls.reading.uses import Sign, Use, Uses, Where
 from mpls.reading.walking import uses_of
 
 __all__ = [
+    "MAX_BYTES_OF_RUN",
     "Choice",
     "Decision",
     "Disagreement",
@@ -50,7 +50,7 @@ class Reading:
         self.signs = [*signs_of(self.uses), *pins_of(program)]
 
     def decide(self, keras: int | None = None) -> Decision:
-        """Decide which options the program needs; none if it was too large to be read as a whole.
+        """Decide which options the source shows that the program needs; none if it was too large to be read as a whole.
 
         Args:
             keras: the generation of Keras that the user asked for; None to decide that too.

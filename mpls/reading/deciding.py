@@ -6,15 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mpls.names import named
-from mpls.reading.kinds import EXPERIMENTAL_WRAPPER, keras_path, kind_of
-from mpls.reading.sign import Release, Sign
+from mpls.reading.objects import EXPERIMENTAL_WRAPPER, keras_path, kind_of
 from mpls.reading.signs import (
     FIRST,
     LAST_WITH_KERAS_2,
     LAST_WITH_LEGACY,
     LAST_WITH_LOSS_SCALE_OBJECTS,
 )
-from mpls.reading.uses import Uses
+from mpls.reading.uses import Release, Sign, Uses
 
 __all__ = ["Choice", "Decision", "Disagreement", "decide"]
 

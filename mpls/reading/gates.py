@@ -14,6 +14,7 @@ __all__ = [
     "holds_for_every_release",
     "is_constant",
     "is_gate",
+    "is_tried",
     "leaves",
     "version_of_2",
 ]
@@ -112,6 +113,16 @@ def _constants(statement: ast.Try) -> Iterator[str]:
         for node in body:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
                 yield from filter(None, map(_last_name, node.targets))
+
+
+def is_tried(test: ast.expr) -> bool | None:
+    """Return whether a condition is true, or false, if there is an `experimental` namespace; None for any other."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        answer = is_tried(test.operand)
+        return None if answer is None else not answer
+    name = test.args[1] if isinstance(test, ast.Call) and len(test.args) == 2 else None
+    is_probe = isinstance(test, ast.Call) and _last_name(test.func) == "hasattr"
+    return True if is_probe and getattr(name, "value", None) == "experimental" else None
 
 
 def catches_missing_names(handler: ast.ExceptHandler) -> bool:

@@ -3,76 +3,19 @@
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Iterable, Iterator
 
-from mpls.names import named
-from mpls.reading.resolving import Found, chain_of
-from mpls.reading.tables import OPTIMIZERS, is_in
+from mpls.reading.alternatives import Found
+from mpls.reading.objects import LEGACY_OPTIMIZER, MODEL, NEW_WRAPPER, OPTIMIZER, POLICY, kind_of
+from mpls.reading.resolving import chain_of
 from mpls.reading.uses import Member, Uses
 
-__all__ = [
-    "EXPERIMENTAL_WRAPPER",
-    "LEGACY_OPTIMIZER",
-    "MODEL",
-    "MODELS_OPTIMIZER",
-    "NEW_WRAPPER",
-    "OPTIMIZER",
-    "POLICY",
-    "Kinds",
-    "keras_path",
-    "kind_of",
-]
+__all__ = ["MODELS_OPTIMIZER", "Kinds"]
 
-OPTIMIZER = "optimizer"
-LEGACY_OPTIMIZER = "legacy optimizer"
-EXPERIMENTAL_WRAPPER = "experimental wrapper"
-NEW_WRAPPER = "new wrapper"
-POLICY = "policy"
-MODEL = "model"
 MODELS_OPTIMIZER = "model's optimizer"
-
-_OF_TARGET = {
-    "mpls.experimental:LossScaleOptimizer": EXPERIMENTAL_WRAPPER,
-    "mpls.v1:enable_mixed_precision_graph_rewrite": EXPERIMENTAL_WRAPPER,
-    "mpls.keras:LossScaleOptimizer": NEW_WRAPPER,
-    "mpls.experimental:Policy": POLICY,
-    "mpls.experimental:global_policy": POLICY,
-    "mpls.experimental:get_layer_policy": POLICY,
-    "mpls.keras:Policy": POLICY,
-    "mpls.keras:global_policy": POLICY,
-}
-_OPTIMIZERS = {f"keras.optimizers.{name}" for name in OPTIMIZERS}
-_MODELS = {f"keras.{name}" for name in ("Model", "Sequential", "models.Model", "models.Sequential")}
-_MODELS |= {f"keras.models.{name}" for name in ("load_model", "clone_model", "model_from_json")}
-_LEGACY = {f"keras.optimizers.legacy.{name}" for name in OPTIMIZERS}
 # Functions that return the results of other functions are followed this deep.
 _ROUNDS = 4
-
-
-def keras_path(path: str) -> str:
-    """Return a path in Keras as `keras.…`, whether spelled with `tf` or not; "" for a path outside Keras."""
-    for root in ("tf.compat.v1.", "tf.compat.v2.", "tf."):
-        if path.startswith(root):
-            path = path.removeprefix(root)
-            return path if path == "keras" or path.startswith("keras.") else ""
-    return path if path == "keras" or path.startswith("keras.") else ""
-
-
-@functools.cache
-def kind_of(path: str) -> str:
-    """Return the kind of object that calling a path returns; "" for none of these kinds."""
-    row = named(path)
-    if row is not None and row.target in _OF_TARGET:
-        # `tf_keras.….LossScaleOptimizer` is tf_keras' own wrapper.
-        is_theirs = path.startswith("tf_keras.") and _OF_TARGET[row.target] == NEW_WRAPPER
-        return "" if is_theirs else _OF_TARGET[row.target]
-    within = path.replace("tf.optimizers.", "tf.keras.optimizers.", 1)
-    if is_in(keras_path(within), _LEGACY):
-        return LEGACY_OPTIMIZER
-    if is_in(keras_path(within), _MODELS):
-        return MODEL
-    return OPTIMIZER if is_in(keras_path(within), _OPTIMIZERS) else ""
+_UNWRAPPED = {OPTIMIZER, LEGACY_OPTIMIZER}
 
 
 class Kinds:
@@ -86,10 +29,15 @@ class Kinds:
         self._uses = uses
         self._variables: dict[str, set[str]] = {}
         self._makers: dict[str, set[str]] = {}
+        self._of_call: dict[ast.Call, set[str]] = {}
+        for use in uses.uses:
+            if use.call is not None:
+                self._of_call.setdefault(use.call, set()).add(kind_of(use.path))
+        self._wrapped = set(self._found_wrapped())
         for _ in range(_ROUNDS):
             for kind, name in self._found_makers():
                 self._makers.setdefault(kind, set()).add(name)
-            for kind, name in self._found_variables():
+            for kind, name in (*self._found_variables(), *self._found_passed()):
                 self._variables.setdefault(kind, set()).add(name)
 
     def receiver_is(self, member: Member, kind: str) -> bool:
@@ -97,6 +45,8 @@ class Kinds:
         if len(member.chain) < 2:
             return False
         receiver = member.chain[-2]
+        if receiver == "":
+            return member.maker is not None and kind in self._of_value(member.maker)[1]
         if receiver == "self":
             return member.within in self._makers.get(kind, ())
         return receiver in self._variables.get(kind, ()) and receiver not in self._variables.get(POLICY, ())
@@ -114,15 +64,47 @@ class Kinds:
         return member.chain[-2] == "model" or self.is_only(member, MODEL)
 
     def is_only(self, member: Member, kind: str) -> bool:
-        """Return whether every object that the program assigns to the name a member is read from is of a kind."""
+        """Return whether every object that the program assigns to the name a member is read from is of a kind.
+
+        For wrappers, the optimizer that a name had before it got the wrapper around it does not count.
+        """
         receiver = member.chain[-2] if len(member.chain) > 1 else ""
         if receiver == "self":
             return self.receiver_is(member, kind)
-        made = [{kind_of(use.path)} for use in self._uses.uses if use.call is not None and use.target == receiver]
+        if receiver == "" and member.maker is not None:
+            return self._of_value(member.maker)[1] == {kind}
+        made = [
+            (receiver, {kind_of(use.path)})
+            for use in self._uses.uses
+            if use.call is not None and use.target == receiver
+        ]
         for each in self._uses.members:
             if each.call is not None and each.target == receiver:
-                made.append(set(self._of_found([Found(each.chain[-1], True)])))
-        return bool(made) and all(kinds == {kind} for kinds in made)
+                made.append((each.chain[-1], set(self._of_found([Found(each.chain[-1], True)]))))
+        if kind == NEW_WRAPPER:
+            made += [self._of_value(value) for target, value in self._uses.passed if target == receiver]
+        may_be = {name: {kind} | (_UNWRAPPED if name in self._wrapped else set()) for name, _ in made}
+        return any(kind in kinds for _, kinds in made) and all(kinds and kinds <= may_be[name] for name, kinds in made)
+
+    def _of_value(self, value: ast.expr) -> tuple[str, set[str]]:
+        """Return the name of a variable or of what is called, and the kinds that its value may be of."""
+        if isinstance(value, ast.Call):
+            name = chain_of(value.func)[-1]
+            kinds = self._of_call.get(value)
+            return name, kinds or set(self._of_found([Found(name, True)]))
+        name = chain_of(value)[-1]
+        return name, {kind for kind, names in self._variables.items() if name in names}
+
+    def _found_wrapped(self) -> Iterator[str]:
+        """Yield variables that get a wrapper around their own value, and functions that return them."""
+        wrapped: set[str] = set()
+        for use in self._uses.uses:
+            if use.call is not None and use.target and kind_of(use.path) == NEW_WRAPPER:
+                wrapped.update(chain_of(each)[-1] for each in use.call.args if chain_of(each)[-1] == use.target)
+        yield from wrapped
+        for name, returned in self._uses.returns.items():
+            if any(chain_of(value)[-1] in wrapped for value, _ in returned):
+                yield name
 
     def _found_makers(self) -> Iterator[tuple[str, str]]:
         for each in self._uses.classes:
@@ -156,6 +138,11 @@ class Kinds:
             if member.call is not None and member.target:
                 for kind in self._of_found([Found(member.chain[-1], True)]):
                     yield kind, member.target
+
+    def _found_passed(self) -> Iterator[tuple[str, str]]:
+        for target, value in self._uses.passed:
+            if NEW_WRAPPER in self._of_value(value)[1]:
+                yield NEW_WRAPPER, target
 
     def _of_found(self, found: Iterable[Found]) -> Iterator[str]:
         for each in found:

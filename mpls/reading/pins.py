@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from mpls.names import RELEASES
-from mpls.reading.sign import Release, Sign
 from mpls.reading.signs import FIRST, LAST
 from mpls.reading.sources import Program
-from mpls.reading.uses import Where
+from mpls.reading.uses import Release, Sign, Where
 
 __all__ = ["pins_of"]
 

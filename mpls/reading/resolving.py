@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from mpls.names import named
+from mpls.reading.alternatives import Branch, Found, merged, of_today, on_branch
+from mpls.reading.gates import is_gate, is_tried
+from mpls.reading.objects import NEW_WRAPPER, kind_of
 from mpls.reading.scopes import Binding, Import, Scope
 from mpls.reading.sources import Source
 
-__all__ = ["Found", "Resolver", "attribute_of", "chain_of", "expressions_in"]
+__all__ = ["Resolver", "attribute_of", "chain_of", "expressions_in", "maker_of"]
 
 # Prefix of paths into the program's own files.
 _OWN = "@"
 _ROOTS = {"tensorflow": "tf", "keras": "keras", "tf_keras": "tf_keras"}
 # Aliases of aliases are followed this deep.
 _DEPTH = 20
-
-
-@dataclass(frozen=True)
-class Found:
-    """A path that a name may stand for.
-
-    Attributes:
-        path: the path, with `tf` for the package tensorflow.
-        is_certain: whether the name stands for it on every release.
-    """
-
-    path: str
-    is_certain: bool
 
 
 class Resolver:
@@ -47,20 +36,40 @@ class Resolver:
 
     def find(self, node: ast.expr, scope: Scope, depth: int = 0) -> list[Found]:
         """Return the paths that an expression in a scope may stand for: none, one, or several uncertain ones."""
+        return of_today(self._find(node, scope, depth))
+
+    def _find(self, node: ast.expr, scope: Scope, depth: int) -> list[Found]:
         if depth > _DEPTH:
             return []
         if isinstance(node, ast.Name):
             return self._name(node.id, scope, depth)
-        if isinstance(node, ast.IfExp):
-            arms = [*self.find(node.body, scope, depth + 1), *self.find(node.orelse, scope, depth + 1)]
-            return _merged(arms, False)
+        if isinstance(node, ast.IfExp | ast.BoolOp):
+            return self._one_of(node, scope, depth)
         value, attribute = attribute_of(node)
         if value is None:
             return []
         found = [each for base in self.find(value, scope, depth + 1) for each in self._within(base, attribute, depth)]
         if isinstance(node, ast.Call) and len(node.args) == 3:
-            return _merged([*found, *self.find(node.args[2], scope, depth + 1)], False)
+            default = self.find(node.args[2], scope, depth + 1)
+            return merged([*on_branch(found, Branch.TRIED), *on_branch(default, Branch.GATED)], False)
         return found
+
+    def _one_of(self, node: ast.IfExp | ast.BoolOp, scope: Scope, depth: int) -> list[Found]:
+        """Return what an expression stands for that is one of its parts: `a if test else b`, `a or b`."""
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+            return []
+        first, *others = node.values if isinstance(node, ast.BoolOp) else (node.body, node.orelse)
+        test = first if isinstance(node, ast.BoolOp) else node.test
+        branches = [Branch.NONE] * (len(others) + 1)
+        if is_gate(test, self._of_scope[id(scope.module)].scopes.gates):
+            is_first = isinstance(node, ast.BoolOp) or is_tried(test)
+            branches = [Branch.TRIED if is_first else Branch.GATED, *[Branch.GATED] * len(others)]
+            if is_tried(test) is False:
+                branches[-1] = Branch.TRIED
+        parts = zip((first, *others), branches, strict=True)
+        return merged(
+            [each for part, branch in parts for each in on_branch(self.find(part, scope, depth + 1), branch)], False
+        )
 
     def imported(self, source: Source, imported: Import) -> list[Found]:
         """Return the paths that an import binds."""
@@ -86,7 +95,8 @@ class Resolver:
             # Set first, because names may be bound to each other in a cycle.
             self._known[key] = []
             bindings = scope.find(name)
-            self._known[key] = self._starred(name, scope, depth) if bindings is None else self._bound(bindings, depth)
+            found = self._starred(name, scope, depth) if bindings is None else self._bound(bindings, depth)
+            self._known[key] = of_today(found)
         return self._known[key]
 
     def _bound(self, bindings: list[Binding], depth: int) -> list[Found]:
@@ -94,15 +104,19 @@ class Resolver:
         found = [each for some in each_found for each in some]
         # A name with several bindings may stand for any of them.
         is_certain = all(each_found) and len({each.path for each in found}) == 1
-        return _merged(found, is_certain)
+        if is_certain and len(bindings) > 1 and all(each.branch for each in found):
+            # All branches of a test for the release bind it to the same.
+            return [Found(found[0].path, kind_of(found[0].path) == NEW_WRAPPER, Branch.GATED)]
+        return merged(found, is_certain)
 
     def _value(self, binding: Binding, depth: int) -> list[Found]:
         if isinstance(binding.value, Import):
-            return self.imported(self._of_scope[id(binding.scope.module)], binding.value)
+            found = self.imported(self._of_scope[id(binding.scope.module)], binding.value)
+            return on_branch(found, binding.branch)
         if binding.value is None:
             return []
         found = self.find(binding.value, binding.scope, depth + 1)
-        return [Found(each.path, each.is_certain and binding.is_certain) for each in found]
+        return on_branch(found, binding.branch)
 
     def _starred(self, name: str, scope: Scope, depth: int) -> list[Found]:
         source = self._of_scope[id(scope.module)]
@@ -117,12 +131,12 @@ class Resolver:
                     Found(f"{each.path}.{name}", True) for each in whole if named(f"{each.path}.{name}") is not None
                 ]
             if found:
-                return _merged(found, star.is_certain)
+                return merged(found, star.is_certain)
         return []
 
     def _within(self, base: Found, attribute: str, depth: int) -> list[Found]:
         if not base.path.startswith(_OWN):
-            return [Found(f"{base.path}.{attribute}", base.is_certain)]
+            return [Found(f"{base.path}.{attribute}", base.is_certain, base.branch)]
         source = self._sources[int(base.path[1:])]
         if depth > _DEPTH:
             return []
@@ -132,14 +146,7 @@ class Resolver:
         )
         if not found and submodule is not None:
             found = [Found(f"{_OWN}{self._numbers[id(submodule)]}", True)]
-        return _merged(found, base.is_certain)
-
-
-def _merged(found: list[Found], is_certain: bool) -> list[Found]:
-    merged: dict[str, bool] = {}
-    for each in found:
-        merged[each.path] = merged.get(each.path, True) and each.is_certain and is_certain
-    return [Found(path, certain) for path, certain in merged.items()]
+        return merged(on_branch(found, base.branch), base.is_certain)
 
 
 def attribute_of(node: ast.AST) -> tuple[ast.expr | None, str]:
@@ -166,6 +173,14 @@ def chain_of(node: ast.AST) -> tuple[str, ...]:
         # An item of a container goes by the container's name.
         return chain_of(node.value)
     return (node.id if isinstance(node, ast.Name) else "",)
+
+
+def maker_of(node: ast.AST) -> ast.Call | None:
+    """Return the call whose result a chain of attribute reads begins with, `make()` in `make().opt.loss_scale`."""
+    value = attribute_of(node)[0]
+    while value is not None:
+        node, value = value, attribute_of(value)[0]
+    return node if isinstance(node, ast.Call) else None
 
 
 def expressions_in(node: ast.AST) -> Iterator[ast.expr]:

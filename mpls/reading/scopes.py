@@ -6,7 +6,15 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from mpls.reading.gates import arm_of_every_release, catches_missing_names, gate_names, is_gate, leaves
+from mpls.reading.alternatives import Branch
+from mpls.reading.gates import (
+    arm_of_every_release,
+    catches_missing_names,
+    gate_names,
+    is_gate,
+    is_tried,
+    leaves,
+)
 
 __all__ = ["Binding", "Import", "Scope", "Scopes", "argument_names"]
 
@@ -33,12 +41,17 @@ class Binding:
     Attributes:
         value: an expression or an import; None for anything else, such as a function or a loop variable.
         scope: where the expression is evaluated.
-        is_certain: whether it is bound on every release.
+        branch: on which branch of a test for the release it is bound.
     """
 
     value: ast.expr | Import | None
     scope: Scope
-    is_certain: bool
+    branch: Branch
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the name is bound on every release."""
+        return self.branch is Branch.NONE
 
 
 @dataclass(eq=False)
@@ -82,78 +95,79 @@ class Scopes:
         self.imports: list[Import] = []
         self._of: dict[ast.AST, Scope] = {}
         self.module = Scope(None)
-        self._body(tree.body, self.module, True)
+        self._body(tree.body, self.module, Branch.NONE)
 
     def of(self, node: ast.AST) -> Scope:
         """Return the scope of a function or a class."""
         return self._of[node]
 
-    def _body(self, body: Iterable[ast.stmt], scope: Scope, is_certain: bool) -> None:
+    def _body(self, body: Iterable[ast.stmt], scope: Scope, branch: Branch) -> None:
         for statement in body:
-            self._statement(statement, scope, is_certain)
+            self._statement(statement, scope, branch)
             if isinstance(statement, ast.If) and leaves(statement.body):
                 arm = arm_of_every_release(statement.test)
                 if arm is not None or is_gate(statement.test, self.gates):
-                    is_certain = is_certain and arm is False
+                    branch = branch if arm is False else Branch.GATED.within(branch)
 
-    def _statement(self, node: ast.stmt, scope: Scope, is_certain: bool) -> None:
+    def _statement(self, node: ast.stmt, scope: Scope, branch: Branch) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            self._import(node, scope, is_certain)
+            self._import(node, scope, branch)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            _bind(scope, node.name, None, is_certain)
+            _bind(scope, node.name, None, branch)
             self._of[node] = within = Scope(scope)
             for name in argument_names(node.args):
-                _bind(within, name, None, True)
-            self._body(node.body, within, is_certain)
+                _bind(within, name, None, Branch.NONE)
+            self._body(node.body, within, branch)
         elif isinstance(node, ast.ClassDef):
-            _bind(scope, node.name, None, is_certain)
+            _bind(scope, node.name, None, branch)
             self._of[node] = within = Scope(scope, is_class=True)
-            self._body(node.body, within, is_certain)
+            self._body(node.body, within, branch)
         elif isinstance(node, ast.Assign):
             for target in node.targets:
-                _bind_target(scope, target, node.value, is_certain)
+                _bind_target(scope, target, node.value, branch)
         elif isinstance(node, ast.AnnAssign | ast.AugAssign):
-            _bind_target(scope, node.target, node.value if isinstance(node, ast.AnnAssign) else None, is_certain)
+            _bind_target(scope, node.target, node.value if isinstance(node, ast.AnnAssign) else None, branch)
         else:
-            self._compound(node, scope, is_certain)
+            self._compound(node, scope, branch)
 
-    def _compound(self, node: ast.stmt, scope: Scope, is_certain: bool) -> None:
+    def _compound(self, node: ast.stmt, scope: Scope, branch: Branch) -> None:
         if isinstance(node, ast.For | ast.AsyncFor):
-            _bind_target(scope, node.target, None, is_certain)
+            _bind_target(scope, node.target, None, branch)
         elif isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
                 if item.optional_vars is not None:
-                    _bind_target(scope, item.optional_vars, None, is_certain)
+                    _bind_target(scope, item.optional_vars, None, branch)
         arm = arm_of_every_release(node.test) if isinstance(node, ast.If) else None
         if isinstance(node, ast.If) and arm is not None:
-            self._body(node.body if arm else node.orelse, scope, is_certain)
+            self._body(node.body if arm else node.orelse, scope, branch)
             return
         for body in _bodies(node):
-            self._body(body, scope, is_certain and not self._depends(node, body))
+            self._body(body, scope, self._branch(node, body).within(branch))
 
-    def _depends(self, node: ast.stmt, body: list[ast.stmt]) -> bool:
-        """Return whether a body of a statement runs on some releases only."""
-        if isinstance(node, ast.If):
-            return is_gate(node.test, self.gates)
+    def _branch(self, node: ast.stmt, body: list[ast.stmt]) -> Branch:
+        """Return which branch a body of a statement is, if it runs on some releases only."""
+        if isinstance(node, ast.If) and is_gate(node.test, self.gates):
+            return Branch.TRIED if is_tried(node.test) is (body is node.body) else Branch.GATED
         if isinstance(node, ast.Try) and body is not node.finalbody:
-            is_handler = body is not node.body and body is not node.orelse
-            return is_handler or any(map(catches_missing_names, node.handlers))
-        return False
+            if body is not node.body and body is not node.orelse:
+                return Branch.FALLBACK
+            return Branch.TRIED if any(map(catches_missing_names, node.handlers)) else Branch.NONE
+        return Branch.NONE
 
-    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope, is_certain: bool) -> None:
+    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope, branch: Branch) -> None:
         for alias in node.names:
             if isinstance(node, ast.ImportFrom):
-                found = Import("." * node.level + (node.module or ""), alias.name, is_certain)
+                found = Import("." * node.level + (node.module or ""), alias.name, branch is Branch.NONE)
             else:
-                found = Import(alias.name, None, is_certain)
+                found = Import(alias.name, None, branch is Branch.NONE)
             self.imports.append(found)
             if alias.name == "*":
                 scope.stars.append(found)
             elif alias.asname is None and isinstance(node, ast.Import):
                 top = alias.name.partition(".")[0]
-                _bind(scope, top, Import(top, None, is_certain), is_certain)
+                _bind(scope, top, Import(top, None, branch is Branch.NONE), branch)
             else:
-                _bind(scope, alias.asname or alias.name, found, is_certain)
+                _bind(scope, alias.asname or alias.name, found, branch)
 
 
 def _bodies(node: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -163,16 +177,16 @@ def _bodies(node: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield each.body
 
 
-def _bind(scope: Scope, name: str, value: ast.expr | Import | None, is_certain: bool) -> None:
-    scope.bindings.setdefault(name, []).append(Binding(value, scope, is_certain))
+def _bind(scope: Scope, name: str, value: ast.expr | Import | None, branch: Branch) -> None:
+    scope.bindings.setdefault(name, []).append(Binding(value, scope, branch))
 
 
-def _bind_target(scope: Scope, target: ast.expr, value: ast.expr | None, is_certain: bool) -> None:
+def _bind_target(scope: Scope, target: ast.expr, value: ast.expr | None, branch: Branch) -> None:
     if isinstance(target, ast.Name):
-        _bind(scope, target.id, value, is_certain)
+        _bind(scope, target.id, value, branch)
     elif isinstance(target, ast.Tuple | ast.List):
         for element in target.elts:
-            _bind_target(scope, element, None, is_certain)
+            _bind_target(scope, element, None, branch)
 
 
 def argument_names(arguments: ast.arguments) -> Iterator[str]:

@@ -6,29 +6,20 @@ import ast
 from collections.abc import Iterator
 
 from mpls.names import named
-from mpls.reading.kinds import (
-    EXPERIMENTAL_WRAPPER,
-    LEGACY_OPTIMIZER,
-    MODEL,
-    OPTIMIZER,
-    Kinds,
-    keras_path,
-    kind_of,
-)
-from mpls.reading.sign import Release, Sign, keywords_of
+from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES, LEGACY_METHODS, LEGACY_USES, WEIGHTS
+from mpls.reading.kinds import Kinds
+from mpls.reading.objects import EXPERIMENTAL_WRAPPER, LEGACY_OPTIMIZER, MODEL, OPTIMIZER, keras_path, kind_of
 from mpls.reading.tables import (
     KERAS_2,
     KERAS_2_OF_TF_1,
     KERAS_2_PRIVATE,
     KERAS_3,
     LATER_THAN_2_10,
-    LEGACY_METHODS,
-    LEGACY_USES,
     TF_1,
     TF_2,
     is_in,
 )
-from mpls.reading.uses import Member, Use, Uses
+from mpls.reading.uses import Member, Release, Sign, Use, Uses, keywords_of
 from mpls.reading.wrappers import of_wrappers
 
 __all__ = [
@@ -50,20 +41,10 @@ LAST_WITH_KERAS_2: Release = (2, 15)
 LAST_WITH_LEGACY: Release = (2, 10)
 LAST_WITH_LOSS_SCALE_OBJECTS: Release = (2, 3)
 
-_OF_LOSS_SCALES = (
-    "_current_loss_scale",
-    "_num_good_steps",
-    "_increment_period",
-    "_initial_loss_scale",
-    "_multiplier",
-    "increment_period",
-    "initial_loss_scale",
-    "multiplier",
-)
 _OF_KERAS_2_MODELS = ("fit_generator", "evaluate_generator", "predict_generator")
 _KEYWORDS_OF_KERAS_2 = {"save": "save_format", "save_weights": "save_format", "compile": "experimental_run_tf_function"}
 # Members that models' optimizers have in Keras 2 only.
-_OF_MODELS_OPTIMIZERS = ("lr", "decay", "loss_scale", "dynamic", "weights", "get_weights", "set_weights")
+_OF_MODELS_OPTIMIZERS = ("lr", "decay", "loss_scale", "dynamic", *WEIGHTS)
 _SAVING = {"keras.models.save_model", "keras.saving.save_model", "keras.callbacks.ModelCheckpoint"}
 _SAVING |= {"keras.models.load_model", "keras.saving.load_model"}
 _KEYWORDS_OF_NEW_OPTIMIZERS = ("weight_decay", "use_ema", "ema_momentum", "jit_compile")
@@ -172,8 +153,8 @@ def _of_member(member: Member, uses: Uses, kinds: Kinds) -> Iterator[Sign]:
     if name in ("loss_scale", "_loss_scale") and _is_called_without_arguments(member):
         if _is_experimental_wrapper(member, uses, kinds):
             yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, f"calls .{name}()")
-    elif name in _OF_LOSS_SCALES and member.chain[-2:-1] in (("loss_scale",), ("_loss_scale",)):
-        of_wrapper = Member(member.chain[:-1], where, True, within=member.within)
+    elif name in ATTRIBUTES_OF_LOSS_SCALES and member.chain[-2:-1] in (("loss_scale",), ("_loss_scale",)):
+        of_wrapper = Member(member.chain[:-1], where, True, within=member.within, maker=member.maker)
         if "loss_scale" not in uses.defined and _is_experimental_wrapper(of_wrapper, uses, kinds):
             yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, f"reads .{member.chain[-2]}.{name}")
     elif name in LEGACY_USES and not member.is_set and _is_optimizer(member, kinds):

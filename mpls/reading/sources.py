@@ -14,12 +14,14 @@ from mpls.errors import printable
 from mpls.reading.scopes import Import, Scopes
 from mpls.reading.search_path import folders_added
 
-__all__ = ["MAX_BYTES", "MAX_FILES", "Archive", "Folder", "Program", "Source", "parse"]
+__all__ = ["MAX_BYTES", "MAX_BYTES_OF_RUN", "MAX_FILES", "Archive", "Folder", "Program", "Source", "parse"]
 
 # Limits for a program and for one file: counts rather than time, so that the result is always the same.
 MAX_FILES = 400
 MAX_BYTES = 1_500_000
 MAX_FILE_BYTES = 1_000_000
+# `mpls run` reads this much before a program runs, which takes at most 0.3 seconds.
+MAX_BYTES_OF_RUN = 500_000
 
 _LIBRARIES = ("site-packages", "dist-packages")
 _BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError, UnicodeError, LookupError)
@@ -116,17 +118,18 @@ class Program:
         unread: the paths of files that are not valid Python or too large, each with the reason.
         is_whole: whether all other files were read; false if the program exceeds the limits.
         max_bytes: how many bytes are read at most.
+        bytes_read: how many bytes have been read.
     """
 
     sources: list[Source] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)
     is_whole: bool = True
     max_bytes: int = MAX_BYTES
+    bytes_read: int = 0
 
     def __post_init__(self) -> None:
         self._known: dict[tuple[str, str], Source | None] = {}
         self._absent: set[tuple[str, str]] = set()
-        self._bytes = 0
         self._queue: deque[Source] = deque()
 
     def add_file(self, root: Folder, relative: str, package: str, roots: tuple[Folder, ...]) -> bool:
@@ -152,10 +155,10 @@ class Program:
         if len(content) > MAX_FILE_BYTES:
             self.unread.append((shown, f"is larger than {MAX_FILE_BYTES} bytes"))
             return None
-        if len(self.sources) >= MAX_FILES or self._bytes + len(content) > self.max_bytes:
+        if len(self.sources) >= MAX_FILES or self.bytes_read + len(content) > self.max_bytes:
             self.is_whole = False
             return None
-        self._bytes += len(content)
+        self.bytes_read += len(content)
         try:
             source = Source(shown, content, parse(content), package, roots, is_certain)
         except _BROKEN as error:

@@ -10,8 +10,6 @@ __all__ = [
     "KERAS_2_PRIVATE",
     "KERAS_3",
     "LATER_THAN_2_10",
-    "LEGACY_METHODS",
-    "LEGACY_USES",
     "OPTIMIZERS",
     "TF_1",
     "TF_2",
@@ -155,27 +153,3 @@ OPTIMIZERS = (
 )
 # Optimizers that exist only since the new ones of TF 2.11, not among the legacy ones.
 LATER_THAN_2_10 = ("AdamW", "Adafactor", "Lion", "Lamb", "Muon", "experimental")
-
-# Methods that subclasses of legacy optimizers override, and members that they and other code use; new ones have none.
-LEGACY_METHODS = (
-    "_resource_apply_dense",
-    "_resource_apply_sparse",
-    "_create_slots",
-    "_prepare_local",
-    "_create_all_weights",
-    "_aggregate_gradients",
-    "get_updates",
-)
-LEGACY_USES = (
-    "_set_hyper",
-    "_get_hyper",
-    "_decayed_lr",
-    "_create_hypers",
-    "_create_all_weights",
-    "add_slot",
-    "get_slot",
-    "get_slot_names",
-    "get_gradients",
-    "get_updates",
-    "get_weights",
-)

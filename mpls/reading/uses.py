@@ -1,13 +1,15 @@
-"""Records of how a program uses names of TensorFlow and Keras, and attributes of its own objects."""
+"""Records of the names and attributes that a program uses, and of the lines that show which options it needs."""
 
 from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
 
-from mpls.reading.resolving import Found
+from mpls.reading.alternatives import Found
 
-__all__ = ["Class", "Member", "Use", "Uses", "Where"]
+__all__ = ["Class", "Member", "Release", "Sign", "Use", "Uses", "Where", "keywords_of"]
+
+Release = tuple[int, int]
 
 
 @dataclass(frozen=True, order=True)
@@ -52,6 +54,7 @@ class Member:
         within: the class that contains the line.
         is_set: whether the attribute is assigned.
         target: the last name of the variable or attribute that the result is assigned to.
+        maker: the call that returns the object without a name.
     """
 
     chain: tuple[str, ...]
@@ -61,6 +64,7 @@ class Member:
     within: str = ""
     is_set: bool = False
     target: str = ""
+    maker: ast.Call | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,8 @@ class Uses:
         same: attributes that are asserted to be a certain object, by `assert a.b is c`.
         unextended: calls that save or load a model at a path without an extension of Keras.
         for_tf_2: lines that assert that TensorFlow is 2.
+        passed: the last names of variables, attributes and parameters that are given a value, with the value; empty for
+            programs without the public wrapper.
         too_deep: files that are nested too deeply to be read to the end.
     """
 
@@ -112,4 +118,31 @@ class Uses:
     same: list[Member] = field(default_factory=list)
     unextended: set[ast.Call] = field(default_factory=set)
     for_tf_2: list[Where] = field(default_factory=list)
+    passed: list[tuple[str, ast.expr]] = field(default_factory=list)
     too_deep: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A line that shows something about a program.
+
+    Attributes:
+        about: its subject: an option, or "release" for the releases that the program was written for.
+        value: the value for that subject; for releases, the first and the last.
+        where: the line.
+        what: what the line does, as text that follows its address: "uses tf.placeholder".
+    """
+
+    about: str
+    value: bool | int | tuple[Release, Release]
+    where: Where
+    what: str
+
+
+def keywords_of(use: Use | Member) -> list[str | None]:
+    """Return the names of a call's keyword arguments; None for `**arguments` whose dict is not a literal."""
+    found: list[str | None] = []
+    for keyword in () if use.call is None else use.call.keywords:
+        keys = keyword.value.keys if keyword.arg is None and isinstance(keyword.value, ast.Dict) else []
+        found += [getattr(key, "value", None) for key in keys] or [keyword.arg]
+    return found

@@ -5,21 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from mpls.reading.gates import (
-    catches_missing_names,
-    catches_refusals,
-    expects_error,
-    holds_for_every_release,
-    is_constant,
-    is_gate,
-    leaves,
-    version_of_2,
-)
+from mpls.reading.alternatives import Found
+from mpls.reading.gates import catches_missing_names, catches_refusals, expects_error, leaves, version_of_2
+from mpls.reading.objects import NEW_WRAPPER, kind_of
+from mpls.reading.passing import passed
 from mpls.reading.paths import is_without_extension
-from mpls.reading.resolving import Found, Resolver, attribute_of, chain_of, expressions_in
+from mpls.reading.reachability import Reachability
+from mpls.reading.resolving import Resolver, attribute_of, chain_of, expressions_in, maker_of
 from mpls.reading.scopes import Import, Scope, argument_names
 from mpls.reading.sources import Program, Source
-from mpls.reading.unused import Mentions
 from mpls.reading.uses import Class, Member, Use, Uses, Where
 
 __all__ = ["uses_of"]
@@ -28,24 +22,22 @@ __all__ = ["uses_of"]
 def uses_of(program: Program) -> Uses:
     """Return everything that a program uses."""
     uses, resolver = Uses(), Resolver(program.sources)
-    gates = frozenset(name for source in program.sources for name in source.scopes.gates)
-    mentions = Mentions(program.sources)
+    reachability = Reachability(program.sources, resolver)
     for source in program.sources:
-        _Walk(uses, source, resolver, gates, mentions).run()
+        _Walk(uses, source, resolver, reachability).run()
+    if any(kind_of(use.path) == NEW_WRAPPER for use in uses.uses):
+        uses.passed = list(passed(program.sources))
     return uses
 
 
 class _Walk:
     """Walks the syntax tree of one file."""
 
-    def __init__(
-        self, into: Uses, source: Source, resolver: Resolver, gates: frozenset[str], mentions: Mentions
-    ) -> None:
+    def __init__(self, into: Uses, source: Source, resolver: Resolver, reachability: Reachability) -> None:
         self._into = into
         self._source = source
         self._resolver = resolver
-        self._gates = gates
-        self._mentions = mentions
+        self._reachability = reachability
         self._scope = source.scopes.module
         self._is_certain = source.is_certain
         self._within = ""
@@ -82,38 +74,18 @@ class _Walk:
 
     def _if(self, node: ast.If) -> bool:
         """Walk an `if`, and return whether the statements after it may be reached."""
-        answer = self._answer(node.test)
+        answer = self._reachability.result_of(node.test, self._scope)
         self._expression(node.test)
         if answer is not None:
             taken = node.body if answer else node.orelse
             self._body(taken)
             return not leaves(taken)
-        gated = is_gate(node.test, self._gates)
+        gated = self._reachability.is_gate(node.test)
         self._uncertain(node.body, not gated)
         self._uncertain(node.orelse, not gated)
         if gated and leaves(node.body):
             self._is_certain = False
         return True
-
-    def _answer(self, test: ast.expr, depth: int = 0) -> bool | None:
-        """Return the result of a condition that is the same on all releases that mpls runs on; None if unknown."""
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            answer = self._answer(test.operand, depth)
-            return None if answer is None else not answer
-        constant = is_constant(test)
-        if constant is not None:
-            return constant
-        if isinstance(test, ast.Name) and depth < 5:
-            bindings = self._scope.find(test.id) or []
-            value = bindings[0].value if len(bindings) == 1 else None
-            return None if value is None or isinstance(value, Import) else self._answer(value, depth + 1)
-        if isinstance(test, ast.Compare) and self._is_version(test.left):
-            return holds_for_every_release(test)
-        return None
-
-    def _is_version(self, node: ast.expr) -> bool:
-        found = self._resolver.find(node, self._scope)
-        return [each.path for each in found] in (["tf.__version__"], ["tf.version.VERSION"])
 
     def _statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -175,7 +147,7 @@ class _Walk:
         if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is):
             self._same([test.left, *test.comparators])
         version = version_of_2(test)
-        if version is not None and self._is_version(version) and self._is_certain:
+        if version is not None and self._reachability.is_version(version, self._scope) and self._is_certain:
             self._into.for_tf_2.append(self._where(test))
 
     def _any(self, each: object) -> None:
@@ -194,15 +166,10 @@ class _Walk:
             if each is not None:
                 self._expression(each)
         before = self._scope, self._function, self._is_certain
-        self._is_certain = self._is_certain and not self._is_unused(node)
+        self._is_certain = self._is_certain and not self._reachability.is_unused(node, self._scope)
         self._scope, self._function = self._source.scopes.of(node), node.name
         self._body(node.body)
         self._scope, self._function, self._is_certain = before
-
-    def _is_unused(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
-        # Frameworks may call methods, and decorators or base classes may register a function or class.
-        is_plain = not node.decorator_list and not getattr(node, "bases", ()) and not getattr(node, "keywords", ())
-        return is_plain and not self._scope.is_class and self._mentions.is_unused(node.name)
 
     def _class(self, node: ast.ClassDef) -> None:
         bases = []
@@ -215,7 +182,7 @@ class _Walk:
         arguments = frozenset(name for each in methods for name in argument_names(each.args))
         self._into.classes.append(Class(node.name, tuple(bases), names, arguments, self._where(node), self._is_certain))
         before = self._scope, self._within, self._is_certain
-        self._is_certain = self._is_certain and not self._is_unused(node)
+        self._is_certain = self._is_certain and not self._reachability.is_unused(node, self._scope)
         self._scope, self._within = self._source.scopes.of(node), node.name
         self._body(node.body)
         self._scope, self._within, self._is_certain = before
@@ -290,13 +257,13 @@ class _Walk:
             self._into.checked.extend((chain_of(call.args[0])[-1], path) for path in found)
 
     def _conditional(self, node: ast.IfExp | ast.BoolOp, target: str) -> None:
-        answer = self._answer(node.test) if isinstance(node, ast.IfExp) else None
+        answer = self._reachability.result_of(node.test, self._scope) if isinstance(node, ast.IfExp) else None
         if answer is not None and isinstance(node, ast.IfExp):
             self._target = target
             self._expression(node.body if answer else node.orelse)
             return
         parts = [node.test, node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
-        is_gated = any(is_gate(part, self._gates) for part in parts[: 1 if isinstance(node, ast.IfExp) else -1])
+        is_gated = any(self._reachability.is_gate(part) for part in parts[: 1 if isinstance(node, ast.IfExp) else -1])
         before, self._is_certain = self._is_certain, self._is_certain and not is_gated
         for part in parts:
             self._target = target
@@ -324,5 +291,5 @@ class _Walk:
             self._into.uses.append(Use(found.path, self._where(node), is_certain, call, target))
 
     def _member(self, node: ast.AST, call: ast.Call | None, is_set: bool = False, target: str = "") -> None:
-        where, chain = self._where(node), chain_of(node)
-        self._into.members.append(Member(chain, where, self._is_certain, call, self._within, is_set, target))
+        where, chain, maker = self._where(node), chain_of(node), maker_of(node)
+        self._into.members.append(Member(chain, where, self._is_certain, call, self._within, is_set, target, maker))

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpls.reading.kinds import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, Kinds, kind_of
-from mpls.reading.sign import Sign, keywords_of
-from mpls.reading.uses import Member, Uses
+from mpls.optimizer_members import (
+    AGGREGATION_OF_LEGACY,
+    HYPERPARAMETERS,
+    OPTIONS,
+    SCALING_METHODS,
+    WEIGHTS,
+    WRAPPER_ATTRIBUTES,
+)
+from mpls.reading.kinds import Kinds
+from mpls.reading.objects import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, kind_of
+from mpls.reading.uses import Member, Sign, Uses, keywords_of
 
 __all__ = ["NOT_OF_THE_LAST", "of_wrappers"]
 
-# Members of Keras 2's wrappers, and hyperparameters that they pass on from the optimizers that they wrap.
-_OF_WRAPPERS = ("loss_scale", "dynamic", "weights", "get_weights", "set_weights", "_optimizer")
-_HYPERPARAMETERS = (
-    "amsgrad",
-    "beta_1",
-    "beta_2",
-    "centered",
-    "decay",
-    "epsilon",
-    "initial_accumulator_value",
-    "lr",
-    "momentum",
-    "nesterov",
-    "rho",
-)
+# Members of Keras 2's wrappers; mpls.reading.signs looks for the two that are left out here.
+_OF_WRAPPERS = {*WRAPPER_ATTRIBUTES, *WEIGHTS} - {"_loss_scale", "dynamic_counter"}
+# Hyperparameters that the wrapper of mpls passes on from a wrapped optimizer that has them.
+_HYPERPARAMETERS = {*HYPERPARAMETERS, *OPTIONS, "decay", "lr"}
 # Members that the last wrapper of Keras 2, the one for new optimizers, no longer has.
 NOT_OF_THE_LAST = {*_HYPERPARAMETERS, "weights", "get_weights"} - {"lr"}
-_CALLS_OF_WRAPPERS = ("get_scaled_loss", "get_unscaled_gradients", "minimize", "variables")
-# An argument of apply_gradients up to TF 2.10.
-_ARGUMENT_OF_LEGACY = "experimental_aggregate_gradients"
+_CALLS_OF_WRAPPERS = (*SCALING_METHODS, "minimize", "variables")
 
 
 def of_wrappers(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
@@ -70,8 +65,8 @@ def _of_subclasses(uses: Uses) -> Iterator[Sign]:
         paths = [base.path for base in each.bases if base.is_certain and kind_of(base.path) == NEW_WRAPPER]
         for path in paths if each.is_certain else ():
             yield Sign("wrapper", True, each.where, f"derives from {path}")
-            if _ARGUMENT_OF_LEGACY in each.arguments:
-                what = f"takes {_ARGUMENT_OF_LEGACY} in a subclass of {path}"
+            if AGGREGATION_OF_LEGACY in each.arguments:
+                what = f"takes {AGGREGATION_OF_LEGACY} in a subclass of {path}"
                 yield Sign("legacy_optimizers", True, each.where, what)
                 yield Sign("replace_existing", True, each.where, what)
 
@@ -79,14 +74,14 @@ def _of_subclasses(uses: Uses) -> Iterator[Sign]:
 def _of_wrapper(member: Member, can_be: bool, is_only: bool) -> str:
     """Return what a line does with a member that only wrappers of Keras 2 have: "sets .lr of a wrapper"; else ""."""
     name = member.chain[-1]
-    if name in ("get_scaled_loss", "get_unscaled_gradients"):
+    if name in SCALING_METHODS:
         return f"calls .{name}()" if member.call is not None and can_be else ""
     if not is_only:
         return ""
     if name in _CALLS_OF_WRAPPERS:
         return f"calls .{name}() of a wrapper" if member.call is not None else ""
-    if name == "apply_gradients" and _ARGUMENT_OF_LEGACY in keywords_of(member):
-        return f"gives .apply_gradients() {_ARGUMENT_OF_LEGACY}="
+    if name == "apply_gradients" and AGGREGATION_OF_LEGACY in keywords_of(member):
+        return f"gives .apply_gradients() {AGGREGATION_OF_LEGACY}="
     if name in _OF_WRAPPERS or name in _HYPERPARAMETERS:
         return f"{'sets' if member.is_set else 'uses'} .{name} of a wrapper"
     return ""

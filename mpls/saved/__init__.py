@@ -1,1 +1,1 @@
-"""What files hold of optimizers and their loss scales, whatever release and framework wrote them."""
+"""Readers of the optimizers and loss scales in files, of every release and framework."""

@@ -1,4 +1,4 @@
-"""`.keras` files, read where they lie: nothing is unpacked to the disk."""
+"""`.keras` files: the configs, the weights and the optimizer in the archive, which is not unpacked to disk."""
 
 from __future__ import annotations
 
@@ -8,49 +8,50 @@ from dataclasses import replace
 from io import FileIO
 from typing import Any
 
-from mpls.formats.algorithms import keras_release
-from mpls.formats.families import framework_of_version
-from mpls.formats.record import Family, FileRecord, OptimizerRecord
-from mpls.saved.arrays import read_arrays
+from mpls.formats.algorithms import MOMENTUM_PRODUCTS
+from mpls.formats.families import Family, framework_of_version, keras_release
+from mpls.formats.file_kinds import ARCHIVE_CONFIG, ARCHIVE_METADATA, COMPILED_OPTIMIZER
+from mpls.formats.record import FileRecord, OptimizerRecord
+from mpls.saved.arrays import in_order, read_arrays
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.h5_content import Content, content_of
 from mpls.saved.h5_vetting import check_h5
 from mpls.saved.hdf5 import WRAPPED, slots_by_order, with_weights
 from mpls.saved.memory_limits import unpacked_limit
-from mpls.saved.optimizer_configs import read_optimizer
+from mpls.saved.optimizer_configs import read_optimizer, value_at
 from mpls.saved.plain_numbers import count_of_variable
 from mpls.saved.texts import parse_json
 from mpls.saved.zips import Archive
 
 WEIGHTS = "model.weights.h5"
-# What Keras reads where there is no H5 file.
+# The member that Keras reads if there is no H5 file.
 _ARRAYS = "model.weights.npz"
-# What mpls.keras.save_model adds, since tf_keras leaves the weights of legacy optimizers out.
+# The member that mpls.keras.save_model adds: tf_keras does not save the weights of legacy optimizers.
 LEGACY_WEIGHTS = "optimizer_weights.npz"
-_CONFIG, _METADATA = "config.json", "metadata.json"
 
 
 class KerasArchive:
-    """A `.keras` file, open, and all of it looked at: its texts, its weights, every checksum.
+    """An open `.keras` file; the constructor checks all of it: the JSON texts, the weights, and every checksum.
 
     Args:
-        path: what errors call it.
-        file: the file, open, without a buffer. It stays open.
-        lazily: whether its arrays are read when they are asked for their numbers, while it is open.
+        path: the path, for errors.
+        file: the file, open and unbuffered. It stays open.
+        lazily: whether arrays are `StoredArray`s, which read the file each time that their numbers are needed.
 
     Attributes:
-        names: those of its members.
-        size: its bytes.
-        unpacked: those of its members, unpacked.
-        config: what `config.json` says; None if it is missing.
-        metadata: what `metadata.json` says; None if it is missing.
-        version: the Keras that wrote it, as it says; None if it does not.
-        arrays: how many arrays the H5 file in it holds; None if there is none.
-        has_wrapped: whether the variables of a wrapped optimizer are there by themselves.
-        legacy_weights: the arrays that `mpls.keras.save_model` has added; None if it has not.
+        names: the names of its members.
+        size: its size in bytes.
+        unpacked: the size of its members in bytes, unpacked.
+        config: the value of `config.json`; None if it is missing.
+        metadata: the value of `metadata.json`; None if it is missing.
+        version: the version of the Keras that wrote it; None if the file does not say.
+        arrays: the number of arrays in its H5 file; None if it has no H5 file.
+        has_wrapped: whether the H5 file holds the variables of a wrapped optimizer apart from those of the wrapper.
+        legacy_weights: the weights of a legacy optimizer that `mpls.keras.save_model` has added, by name; None if it
+            has not.
 
     Raises:
-        SavedStateError: it is broken, or packed such that it would take more memory than files of its size do.
+        SavedStateError: it is broken, or would take far more memory than its size allows.
     """
 
     def __init__(self, path: str, file: FileIO, *, lazily: bool = False) -> None:
@@ -63,11 +64,11 @@ class KerasArchive:
             archive = Archive(path, file)
             self.names, self.size, self.unpacked = archive.names, archive.size, archive.unpacked
             texts: dict[str, Any] = {}
-            # What is left of what the file may become.
+            # The bytes that compressed datasets may still unpack to.
             left = unpacked_limit(archive.size) - archive.unpacked
             for name in archive.names:
                 place = f"{path}/{name}"
-                if name in (_CONFIG, _METADATA):
+                if name in (ARCHIVE_CONFIG, ARCHIVE_METADATA):
                     texts[name] = parse_json(path, name, archive.read(name), archive.stored_size(name))
                 elif name == WEIGHTS:
                     source = archive.open(name)
@@ -81,7 +82,7 @@ class KerasArchive:
                     read_arrays(place, archive.open(name), left, lazily=True)
                 else:
                     archive.check(name)
-            self.config, self.metadata = texts.get(_CONFIG), texts.get(_METADATA)
+            self.config, self.metadata = texts.get(ARCHIVE_CONFIG), texts.get(ARCHIVE_METADATA)
             self._stack = stack.pop_all()
         version = self.metadata.get("keras_version") if isinstance(self.metadata, Mapping) else None
         self.version = version if isinstance(version, str) else None
@@ -93,20 +94,19 @@ class KerasArchive:
         self._stack.close()
 
     def record(self) -> FileRecord:
-        """Return the optimizer in it.
+        """Return a record of the file and of its optimizer.
 
         Raises:
-            SavedStateError: there is no config, or it holds state that no optimizer can have.
+            SavedStateError: `config.json` is missing, or the state of the optimizer is not valid.
         """
         path, written_by = self._path, keras_release(self.version)
         if self.config is None:
-            raise broken(path, _CONFIG, "be in the file", "nothing", "Name a file that Model.save has written")
-        compiled = self.config.get("compile_config") if isinstance(self.config, Mapping) else None
-        described = compiled.get("optimizer") if isinstance(compiled, Mapping) else None
+            raise broken(path, ARCHIVE_CONFIG, "be in the file", "nothing", "Name a file that Model.save has written")
+        described = value_at(self.config, COMPILED_OPTIMIZER)
         if described is None:
             return FileRecord(path, ".keras", written_by, ())
         family: Family | None = "keras3" if framework_of_version(self.version) == "keras" else None
-        record = read_optimizer(path, "config.json/compile_config/optimizer", described, family).optimizer
+        record = read_optimizer(path, "/".join((ARCHIVE_CONFIG, *COMPILED_OPTIMIZER)), described, family).optimizer
         if self._content is not None:
             record = with_weights(f"{path}/{WEIGHTS}", self._content, record)
         if record.family == "legacy" and self.legacy_weights is not None:
@@ -115,13 +115,14 @@ class KerasArchive:
 
 
 def _with_legacy_weights(arrays: dict[str, Any], path: str, optimizer: OptimizerRecord) -> OptimizerRecord:
-    """Return a legacy optimizer with the weights that `get_weights` has returned: its iterations, then its slots."""
+    """Return a legacy optimizer with the arrays that its `get_weights` returned: iterations, Nadam's product, slots."""
     if not arrays:
         return optimizer
-    names = [f"arr_{number}" for number in range(len(arrays))]
     with reading_foreign_bytes(path, "the arrays", "be numbered"):
-        arrays = {name: arrays[name] for name in names}
-    iterations = count_of_variable(path, "arr_0", arrays.pop("arr_0"))
-    cache = {"momentum_cache": arrays.pop("arr_1")} if optimizer.algorithm == "Nadam" and "arr_1" in arrays else {}
+        arrays = in_order(arrays)
+    first, *names = arrays
+    iterations = count_of_variable(path, first, arrays.pop(first))
+    has_product = optimizer.algorithm == "Nadam" and len(names) > 0
+    product = {MOMENTUM_PRODUCTS["legacy"]: arrays.pop(names[0])} if has_product else {}
     variables, others = slots_by_order(optimizer, arrays)
-    return replace(optimizer, iterations=iterations, variables=variables, others={**others, **cache})
+    return replace(optimizer, iterations=iterations, variables=variables, others={**others, **product})

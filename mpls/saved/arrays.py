@@ -1,9 +1,9 @@
-"""Arrays in files that are read when somebody asks for their numbers, and NumPy's `.npz` files of them."""
+"""Arrays that stay in an open file until their numbers are needed, and the arrays in `.npz` files of NumPy."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,12 @@ from mpls.saved.zips import Archive
 
 
 class StoredArray:
-    """An array in an open file: NumPy reads it each time that it asks for the numbers, and nobody keeps them.
+    """An array in an open file. `np.asarray` reads the numbers from the file, each time anew.
 
     Args:
         shape: its shape.
-        dtype: its dtype.
-        read: returns it.
+        dtype: its NumPy dtype.
+        read: reads and returns the array.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, read: Callable[[], Any]) -> None:
@@ -28,25 +28,35 @@ class StoredArray:
         self._read = read
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Return the numbers, in an array that nobody else has."""
+        """Return the numbers in a new array."""
         array = self._read()
         return array if dtype is None else array.astype(dtype, copy=False)
 
 
 def read_arrays(path: str, source: Window, limit: int, *, lazily: bool = False) -> dict[str, Any]:
-    """Return the arrays of an `.npz` file by their names.
+    """Return the arrays of an `.npz` file by name.
 
     Args:
-        path: what errors call the file.
+        path: the path, for errors.
         source: the file.
-        limit: how many bytes they may have.
-        lazily: whether they are read when they are asked for their numbers, while the file is open.
+        limit: the most bytes that the arrays may have together.
+        lazily: whether arrays other than scalars are `StoredArray`s, which need the file to stay open.
 
     Raises:
-        SavedStateError: it is broken, or holds anything else than plain arrays of numbers.
+        SavedStateError: it is broken, or holds something else than arrays of numbers or bools in C order.
     """
     archive = Archive(path, source, limit)
     return {name.removesuffix(".npy"): _array(path, name, archive, lazily) for name in archive.names}
+
+
+def in_order(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arrays that `np.savez` has named `arr_0`, `arr_1` and so on, in this order.
+
+    Raises:
+        KeyError: they have other names.
+    """
+    names = [f"arr_{number}" for number in range(len(arrays))]
+    return {name: arrays[name] for name in names}
 
 
 def _array(path: str, name: str, archive: Archive, lazily: bool) -> Any:
@@ -69,10 +79,16 @@ def _values(path: str, name: str, source: Window, start: int, shape: tuple[int, 
 
 
 def read_values(source: Window, start: int, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return an array that lies in a file in one piece.
+    """Return an array whose bytes are in one piece in a file, in C order.
+
+    Args:
+        source: the file.
+        start: the position of its first byte.
+        shape: its shape.
+        dtype: its NumPy dtype.
 
     Raises:
-        ValueError: the file has become shorter.
+        ValueError: the file has become too short.
     """
     array = np.empty(shape, dtype)
     source.seek(start)

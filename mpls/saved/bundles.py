@@ -1,7 +1,7 @@
-"""TensorFlow's checkpoint files: an index, which is a sorted table, and shards of raw tensors.
+"""TensorFlow's checkpoint files: an index, which is a sorted table, and data files with the bytes of the tensors.
 
-They are read without TensorFlow: its reader trusts sizes that a file declares, and can end the process over a broken
-one.
+They are read without TensorFlow, whose reader trusts the sizes that a file declares, and can end the process if the
+file is broken.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from mpls.formats.file_kinds import INDEX
+from mpls.formats.file_kinds import INDEX, data_file, is_data_file
 from mpls.saved.arrays import StoredArray
 from mpls.saved.checksums import masked_crc32c
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes, read_range, size_of
 from mpls.saved.memory_limits import Budget, tensor_limit
-from mpls.saved.protobuf import Value, as_bytes, as_int, as_signed, fields, read_varint
+from mpls.saved.protobuf import EMPTY, Value, as_bytes, as_int, as_signed, fields, read_varint
 from mpls.saved.slices import Extents, extents_of, place_of, slice_key
 from mpls.saved.sorted_tables import read_table
 
-# On average; a tensor of five dimensions has twenty.
+# The most fields of an index entry, on average. A tensor of five dimensions has twenty.
 _FIELDS_PER_ENTRY = 64
+# Dtypes by their numbers in TensorFlow's DataType; NumPy's names.
 _STRING = 7
 _BFLOAT16 = 14
 _DTYPES: dict[int, str] = {
@@ -49,16 +50,16 @@ _DTYPES: dict[int, str] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a tensor is.
+    """The index entry of a tensor.
 
     Attributes:
-        dtype: its number in TensorFlow.
+        dtype: the number of its dtype in TensorFlow.
         shape: its shape.
-        shard: the number of the data file.
-        offset: where it starts there.
-        size: its bytes there.
-        crc: their checksum.
-        slices: the parts in which it is saved under other keys, as partitioned variables are; empty if it is not.
+        shard: the number of the data file that holds it.
+        offset: the position of its first byte in the data file.
+        size: the number of its bytes.
+        crc: the masked CRC-32C of its bytes.
+        slices: the slices of a partitioned variable, each saved under a key of its own; empty for other tensors.
     """
 
     dtype: int
@@ -71,20 +72,21 @@ class Entry:
 
     @property
     def is_sliced(self) -> bool:
-        """Whether it is saved in parts."""
+        """Whether the tensor is saved in slices."""
         return len(self.slices) > 0
 
 
 class Bundle:
-    """A checkpoint.
+    """A checkpoint: its index is read at once, its tensors on request.
 
     Args:
-        prefix: its path without `.index`.
-        inside: the folder that its files must be in, links resolved; by default that of the prefix.
-        lazily: whether tensors are read, and their checksums looked at, each time that somebody asks for their numbers.
+        prefix: the path of the checkpoint, without `.index`.
+        inside: the folder that must hold its files, links resolved; by default the folder of the prefix.
+        lazily: whether tensors other than scalars are `StoredArray`s, which read the file and check the checksum each
+            time that their numbers are needed.
 
     Raises:
-        SavedStateError: its index is broken, or a file is missing.
+        SavedStateError: the index is broken, a file is missing, or tensors are outside their data file or overlap.
     """
 
     def __init__(self, prefix: str, inside: str | None = None, *, lazily: bool = False) -> None:
@@ -105,7 +107,7 @@ class Bundle:
         self._check_places(found)
 
     def _check_places(self, entries: Mapping[bytes, Entry]) -> None:
-        """Refuse tensors that are not in the data files, and such that share their bytes there."""
+        """Refuse tensors that end after their data file, or that are together larger than it."""
         used: dict[int, int] = {}
         for raw, entry in entries.items():
             if entry.is_sliced:
@@ -117,7 +119,7 @@ class Bundle:
                 raise broken(path, key, "have bytes of its own", "bytes of other tensors")
 
     def _require_place(self, key: str, entry: Entry) -> str:
-        path = f"{self.path}.data-{entry.shard:05d}-of-{self._shards:05d}"
+        path = data_file(self.path, entry.shard, self._shards)
         if entry.shard not in self._sizes:
             self._sizes[entry.shard] = size_of(path, self._folder)
         if entry.offset + entry.size > self._sizes[entry.shard]:
@@ -133,10 +135,10 @@ class Bundle:
         return self.entries[key].shape
 
     def text(self, key: str) -> bytes:
-        """Return a scalar of dtype string.
+        """Return the bytes of a scalar string tensor.
 
         Raises:
-            SavedStateError: it is none, or broken.
+            SavedStateError: it is missing, of another dtype or shape, or broken.
         """
         entry = self._require(key)
         if entry.dtype != _STRING or entry.shape != ():
@@ -153,10 +155,11 @@ class Bundle:
         return text
 
     def tensor(self, key: str) -> Any:
-        """Return a tensor as a NumPy array, or as what NumPy reads as one; always the same one.
+        """Return a tensor as a NumPy array or a `StoredArray`; the same object at each call.
 
         Raises:
-            SavedStateError: it is missing, of a dtype that is no number, or broken.
+            SavedStateError: it is missing, not of a numeric or bool dtype, or broken. Reading the numbers of a
+                `StoredArray` raises it too.
         """
         if key not in self._tensors:
             self._tensors[key] = self._tensor(key)
@@ -225,7 +228,7 @@ class Bundle:
 def _size_of_data(prefix: str) -> int:
     folder, name = os.path.split(prefix)
     with os.scandir(folder or ".") as files:
-        return sum(file.stat().st_size for file in files if file.name.startswith(f"{name}.data-") and file.is_file())
+        return sum(file.stat().st_size for file in files if is_data_file(file.name, name) and file.is_file())
 
 
 def _number_of_shards(header: bytes | memoryview, budget: Budget) -> int:
@@ -241,7 +244,7 @@ def _number_of_shards(header: bytes | memoryview, budget: Budget) -> int:
 def _entry(data: memoryview, budget: Budget) -> Entry:
     parts = list(fields(data, budget))
     values: dict[int, Value] = dict(parts)
-    shape = _shape(as_bytes(values.get(2, memoryview(b""))), budget)
+    shape = _shape(as_bytes(values.get(2, EMPTY)), budget)
     return Entry(
         dtype=as_int(values.get(1, 0)),
         shape=shape,

@@ -1,4 +1,4 @@
-"""Checkpoints that `tf.train.Checkpoint` writes, and that saved models hold."""
+"""Optimizers in object-based checkpoints: those that `tf.train.Checkpoint` writes, and those in SavedModels."""
 
 from __future__ import annotations
 
@@ -6,26 +6,34 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from mpls.formats.algorithms import algorithm_named, algorithm_of_legacy, algorithm_of_lists, slot_and_variable
-from mpls.formats.object_graph import LOSS_SCALE, STATE_OF_KERAS_3, WRAPPED
-from mpls.formats.record import Family, LossScaleRecord, OptimizerRecord, VariableRecord
+from mpls.formats.algorithm_names import (
+    algorithm_named,
+    algorithm_of_legacy,
+    algorithm_of_lists,
+    algorithm_of_v1,
+    slot_and_variable,
+)
+from mpls.formats.algorithms import MOMENTUM_PRODUCTS
+from mpls.formats.families import Family
+from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
+from mpls.formats.wrapper_state import LOSS_SCALE, STATE_OF_KERAS_3, WRAPPED
 from mpls.saved.bundles import Bundle
 from mpls.saved.graphs import StoredGraph
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, scale_of_variable
 
-# Other children of legacy optimizers are hyperparameters.
-_LEGACY_STATE = ("iter", "momentum_cache")
+# Variables of legacy optimizers that are neither slots nor hyperparameters.
+_LEGACY_STATE = ("iter", MOMENTUM_PRODUCTS["legacy"])
 _WRAPPING = (LOSS_SCALE, *WRAPPED)
 
 
 class ObjectCheckpoint:
-    """A checkpoint with an object graph, and what its optimizers are.
+    """The optimizers in a checkpoint with an object graph.
 
     Args:
         bundle: the checkpoint.
 
     Raises:
-        SavedStateError: it is broken.
+        SavedStateError: its object graph is broken.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -34,19 +42,22 @@ class ObjectCheckpoint:
         self._numbers = {path: number for number, path in self.graph.paths.items()}
 
     def optimizers(self) -> list[OptimizerRecord]:
-        """Return the optimizers, those that wrappers wrap once.
+        """Return the optimizers, in the order of the object graph; one record for a wrapper and its optimizer.
 
         Raises:
-            SavedStateError: state in it is broken, or none that an optimizer can have.
+            SavedStateError: the state of one is broken or not valid.
         """
         wrapped = {inner for number in self._reachable() if (inner := self.graph.wrapped_by(number)) is not None}
         found = [self._read(number) for number in self._reachable() if number not in wrapped]
         return [record for record in found if record is not None]
 
     def is_old_layout(self, key: str) -> bool:
-        """Return whether the optimizer of a record is saved inside a wrapper, as up to TF 2.2."""
+        """Return whether the wrapped optimizer tracks the state of a record itself, as up to TF 2.2.
+
+        Args:
+            key: the key of a record of a legacy optimizer. In later releases, its wrapper tracks the state.
+        """
         number = self._numbers.get(key)
-        # Later ones have the state in the wrapper, and that of Keras 3 is another kind.
         return number is not None and self.graph.holder_of_state(number) != number
 
     def _reachable(self) -> Iterator[int]:
@@ -130,7 +141,7 @@ class ObjectCheckpoint:
         return OptimizerRecord(
             key=key,
             family="v1",
-            algorithm=_v1_algorithm(names, kinds),
+            algorithm=algorithm_of_v1(names, kinds),
             iterations=iterations,
             variables=self._slots(number),
             others=others,
@@ -149,51 +160,21 @@ class ObjectCheckpoint:
         )
 
 
-def _v1_algorithm(slot_names: list[str], kinds: set[str]) -> str | None:
-    """Tell a v1 optimizer by the ends of its slots' names, as in `'dense/kernel/Adam_1'`, or by the kinds of slots."""
-    named = {algorithm_named(_KERAS_OF_V1.get(_without_number(name), None)) for name in slot_names}
-    if len(named) == 1 and None not in named:
-        return named.pop()
-    for algorithm, slots in _KINDS_OF_V1:
-        if kinds and slots == kinds:
-            return algorithm
-    return None
-
-
-def _without_number(name: str) -> str:
-    last = name.rpartition("/")[2]
-    head, _, number = last.rpartition("_")
-    return head if number.isdecimal() else last
-
-
-_KERAS_OF_V1 = {"Adam": "Adam", "Momentum": "SGD", "RMSProp": "RMSprop"} | {
-    name: name for name in ("Adagrad", "Adadelta", "Ftrl")
-}
-_KINDS_OF_V1 = [
-    ("Adam", {"m", "v"}),
-    ("SGD", {"momentum"}),
-    ("RMSprop", {"rms", "momentum"}),
-    ("RMSprop", {"rms", "mg", "momentum"}),
-    ("Adagrad", {"accumulator"}),
-    ("Adadelta", {"accum", "accum_update"}),
-    ("Ftrl", {"accum", "linear"}),
-]
-
-
+# Children of new and Keras 3 optimizers that are lists, but not of slots.
 _BOOKKEEPING = ("_variables", "_trainable_variables", "_trainable_variables_indices", "_index_dict")
-# Hyperparameters, or what follows from them, and the state of a wrapper.
-_NO_STATE = ("_iterations", "_learning_rate", "_current_learning_rate", *STATE_OF_KERAS_3)
+# Variables of the optimizer that are no slots, and the state of a wrapper.
+_NO_SLOTS = ("_iterations", "_learning_rate", "_current_learning_rate", *STATE_OF_KERAS_3)
 
 
 def read_new(bundle: Bundle, graph: StoredGraph, number: int, key: str, family: Family) -> OptimizerRecord:
-    """Return the optimizer that an object is.
+    """Return the record of a new or Keras 3 optimizer, without its loss scale.
 
     Args:
         bundle: the checkpoint.
-        graph: the objects in it.
-        number: that of the object.
-        key: where it is, for the record.
-        family: its family, `'new'` or `'keras3'`.
+        graph: its object graph.
+        number: the number of the optimizer in the graph.
+        key: the key of the record.
+        family: the family of the optimizer, `'new'` or `'keras3'`.
 
     Raises:
         SavedStateError: its state is broken.
@@ -219,7 +200,7 @@ class _NewOptimizer:
         scalars = {
             name: self._value(child)
             for name, child in self.children.items()
-            if name not in (*_BOOKKEEPING, *_NO_STATE) and self.graph.value_key(child) is not None
+            if name not in (*_BOOKKEEPING, *_NO_SLOTS) and self.graph.value_key(child) is not None
         }
         return OptimizerRecord(
             key=key,
@@ -263,7 +244,7 @@ class _NewOptimizer:
             group = variable if place is None else place[1]
             slot = slot or (self._full_name(member) if place is None else place[0]).lstrip("_")
             taken = slots.setdefault(group, {})
-            # Keras 3's Adafactor gives two the same name.
+            # In Keras 3, two slot variables of an Adafactor have the same name.
             taken[slot if slot not in taken else f"{slot}_{len(taken)}"] = self._value(member)
             names.setdefault(group, variable)
         return [self._variable(group, names[group], values) for group, values in slots.items()]

@@ -1,4 +1,4 @@
-"""The checksums in TensorFlow's checkpoints, which no library that is there anyway computes from Python."""
+"""CRC-32C, the checksum in TensorFlow's checkpoints, computed with NumPy: Python has no function for it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+# The polynomial of CRC-32C, bits reversed.
 _POLYNOMIAL = 0x82F63B78
 _ALL_ONES = 0xFFFFFFFF
-# In a row; below one, bytes are taken one after another.
+# Words of four bytes that are processed at once. Less data than one such row is processed byte by byte.
 _LANES = 1 << 12
 _SMALL = 4 * _LANES
 _HALF, _HALF_BITS = np.uint32(0xFFFF), np.uint32(16)
@@ -29,7 +30,7 @@ _TABLE_ARRAY = np.array(_TABLE, np.uint32)
 
 
 def masked_crc32c(*chunks: bytes) -> int:
-    """Return the checksum of the chunks, one after the other, rotated and shifted as LevelDB's formats store it."""
+    """Return the CRC-32C of the concatenated chunks, masked as LevelDB's formats store it: rotated, plus a constant."""
     state = _ALL_ONES
     for chunk in chunks:
         state = _advance(state, chunk)
@@ -48,9 +49,11 @@ def _advance(state: int, data: bytes) -> int:
 
 
 def _advance_rows(state: int, rows: Any) -> int:
-    """Add up rows of words, column by column, and then the columns: all steps are linear in the bits.
+    """Return the state after whole rows of 32-bit words, given the state before them.
 
-    A step over a whole row is looked up for each half of a column's state.
+    A CRC is linear in the bits of state and data. So each column of words is reduced to one word first, all columns at
+    once, and the columns are combined pairwise afterwards. The step from one row to the next is a table lookup for each
+    half of a word.
     """
     low, high = _row_tables()
     columns = rows[0].copy()
@@ -66,13 +69,13 @@ def _advance_rows(state: int, rows: Any) -> int:
 
 @functools.cache
 def _row_tables() -> tuple[Any, Any]:
-    """Return what a row of zero bytes does to each lower and each upper half of a state."""
+    """Return, for each lower and each upper half of a state, the state after a row of zero bytes."""
     halves, shift = np.arange(1 << 16, dtype=np.uint32), _shift_by(4 * _LANES)
     return _apply(shift, halves), _apply(shift, halves << _HALF_BITS)
 
 
 def _shift_by(length: int) -> Any:
-    """Return what `length` zero bytes do to each of the 32 bits of a state."""
+    """Return the matrix of `length` zero bytes: for each bit of a state, the state after them. 32 uint32 numbers."""
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
     power = _TABLE_ARRAY[bits & np.uint32(0xFF)] ^ bits >> np.uint32(8)
     result = bits

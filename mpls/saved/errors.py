@@ -1,4 +1,4 @@
-"""The errors that say what is wrong with a file."""
+"""Errors about files: how they are made, and the advice that several of them give."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from mpls.formats.validity import ANCHOR
 
 COPY_AGAIN = "Copy the file again, or use an earlier one"
 FROM_WRITER = "Ask the program that wrote the file, or use an earlier one"
+IF_TRUSTED = "If you trust whoever wrote the file, pass safe_mode=False"
 
-# What the standard library, NumPy and h5py raise over bytes that are not what they should be.
+# The exceptions that the standard library, NumPy and h5py raise over broken bytes.
 _SYMPTOMS: tuple[type[BaseException], ...] = (
     OSError,
     ValueError,
@@ -35,18 +36,18 @@ _SYMPTOMS: tuple[type[BaseException], ...] = (
 
 
 class NotAnArtefactError(SavedStateError):
-    """A path leads to nothing, or to something of a kind that no release has written."""
+    """A path does not exist, or what is there is of no format that a release has written."""
 
 
 def broken(path: str, key: str, constraint: str, got: object, advice: str = COPY_AGAIN) -> SavedStateError:
-    """Return the error for a file, to be raised.
+    """Return the `SavedStateError` for a broken file; the caller raises it.
 
     Args:
         path: the file, as the user named it.
-        key: what in it is wrong.
-        constraint: what must hold, after the word "must".
+        key: the part of the file that is wrong.
+        constraint: the condition, as it follows the word "must": `"be at least 0"`.
         got: the offending value.
-        advice: what to do.
+        advice: the remedy.
     """
     error: SavedStateError = SavedStateError(error_text(f"{path}: {key}", constraint, got, advice, ANCHOR))
     return error
@@ -54,7 +55,13 @@ def broken(path: str, key: str, constraint: str, got: object, advice: str = COPY
 
 @contextmanager
 def reading_foreign_bytes(path: str, key: str, constraint: str) -> Iterator[None]:
-    """Have what libraries raise over broken bytes be a SavedStateError that names the file and the key."""
+    """Turn the exceptions of libraries over broken bytes, raised in the block, into a `SavedStateError`.
+
+    Args:
+        path: the file, as the user named it.
+        key: the part of the file that is read.
+        constraint: the condition that it does not meet if an exception is raised.
+    """
     try:
         yield
     except MplsError:

@@ -1,4 +1,4 @@
-"""Files of an artefact, opened so that nothing outside it is."""
+"""Files of a checkpoint or model, opened only if they are regular and inside its folder; parts of them as files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from mpls.saved.errors import broken
 
-# A JSON text, a graph or an index beyond this is none that a training run has written.
+# In bytes. JSON texts, graphs and indices that training runs write are smaller.
 TEXT_LIMIT = 1 << 30
 
 
@@ -18,10 +18,10 @@ def size_of(path: str, inside: str | None = None) -> int:
 
     Args:
         path: the file.
-        inside: the folder that it must lie in, links resolved; None for a file that the user has named.
+        inside: the folder that must hold it, links resolved; None for a file that the user has named.
 
     Raises:
-        SavedStateError: it is missing, no regular file, or a link to a place outside the folder.
+        SavedStateError: it is missing, not a regular file, or outside the folder.
     """
     if inside is not None:
         folder, real = os.path.realpath(inside), os.path.realpath(path)
@@ -37,10 +37,10 @@ def size_of(path: str, inside: str | None = None) -> int:
 
 
 def read_bytes(path: str, inside: str | None = None, limit: int = TEXT_LIMIT) -> bytes:
-    """Return a file's content.
+    """Return the content of a file; arguments as with `size_of`.
 
     Raises:
-        SavedStateError: as `size_of`, or it is larger than `limit`.
+        SavedStateError: as with `size_of`, or the file is larger than `limit` bytes.
     """
     size = size_of(path, inside)
     if size > limit:
@@ -50,29 +50,32 @@ def read_bytes(path: str, inside: str | None = None, limit: int = TEXT_LIMIT) ->
 
 
 def read_range(path: str, offset: int, size: int) -> bytes:
-    """Return `size` bytes of a file that `size_of` has accepted, fewer if it has shrunk."""
+    """Return `size` bytes of a file from `offset` on, fewer if the file ends before.
+
+    It does not check the file: `size_of` must have accepted it.
+    """
     with open(path, "rb") as file:
         file.seek(offset)
         return file.read(size)
 
 
 def open_file(path: str) -> io.FileIO:
-    """Open a regular file that the user has named, without a buffer.
+    """Open a regular file that the user has named, unbuffered.
 
     Raises:
-        SavedStateError: as `size_of`.
+        SavedStateError: as with `size_of`.
     """
     size_of(path)
     return io.FileIO(path)
 
 
 class Window(io.RawIOBase):
-    """A part of an open file as a file of its own, so that what is in an archive is read where it lies.
+    """A part of an open file as a file of its own, such as a member of an archive that is not compressed.
 
     Args:
-        file: the file, without a buffer, or in memory.
-        start: where the part starts.
-        size: how many bytes it has.
+        file: the file, unbuffered or in memory.
+        start: the position of the part's first byte.
+        size: the number of its bytes.
     """
 
     def __init__(self, file: Any, start: int, size: int) -> None:
@@ -91,31 +94,31 @@ class Window(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return the place in the part."""
+        """Return the position in the part."""
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place in the part, and return it."""
+        """Move to a position in the part, and return it."""
         self._position = max(offset + {os.SEEK_CUR: self._position, os.SEEK_END: self.size}.get(whence, 0), 0)
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer from the place on, as far as the part and the file go; return how many bytes those are."""
+        """Fill a buffer from the position on, as far as part and file reach; return the number of bytes."""
         view = memoryview(buffer).cast("B")
         wanted, found = max(min(len(view), self.size - self._position), 0), 0
         self._file.seek(self._start + self._position)
-        # The system gives two gigabytes at once at most.
+        # One read of the system returns at most 2 GiB.
         while found < wanted and (number := self._file.readinto(view[found:wanted])):
             found += number
         self._position += found
         return found
 
     def at(self, position: int, size: int) -> bytes:
-        """Return some bytes, fewer where the part ends."""
+        """Return `size` bytes at a position, fewer if the part ends before."""
         self.seek(position)
         return self.read(size) or b""
 
 
 def whole(file: Any) -> Window:
-    """Return all of an open file."""
+    """Return a window on the whole of an open file."""
     return Window(file, 0, file.seek(0, os.SEEK_END))

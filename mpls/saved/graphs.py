@@ -1,26 +1,29 @@
-"""The graph of objects that a checkpoint holds."""
+"""The object graph of a checkpoint, read from its bytes."""
 
 from __future__ import annotations
 
-from mpls.formats.object_graph import GRAPH_KEY, VALUE, Node, ObjectGraph, Slot
+from mpls.formats.object_graph import GRAPH_KEY, VALUE, VALUE_SUFFIX, Node, ObjectGraph, Slot
 from mpls.saved.bundles import Bundle
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.memory_limits import Budget, field_budget
-from mpls.saved.protobuf import as_bytes, as_int, as_text, fields, messages
+from mpls.saved.protobuf import EMPTY, as_bytes, as_int, as_text, fields, messages
 
+# Letters in all paths of a small checkpoint, and parts of objects that may be gone through in it.
 _LETTERS = 32 << 20
-_SMALLEST = 100_000
-_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+_VISITS = 100_000
 
 
 class StoredGraph(ObjectGraph):
-    """The objects of a checkpoint, in a file from a stranger: no more is read of them than it has.
+    """The objects of a checkpoint of unknown origin; what reading them costs is limited.
 
     Args:
         bundle: a checkpoint with an object graph.
 
+    Attributes:
+        paths: the path from the root of each object that can be reached from it.
+
     Raises:
-        SavedStateError: the graph is broken.
+        SavedStateError: the graph is broken, or its paths are too long.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -32,12 +35,10 @@ class StoredGraph(ObjectGraph):
             budget = field_budget(bundle.size)
             super().__init__([_node(node, budget) for node in messages(data, 1, budget)])
             self._check()
-            # Objects may follow each other in a long row.
+            # In a long chain of objects, the paths grow with the square of its length.
             self.paths = self.shortest_paths(Budget(_LETTERS + 16 * bundle.size, "letters in paths").spend)
-        # Optimizers that share their parts could have few of them read often.
-        self._visits = Budget(
-            4 * sum(_parts(node) for node in self.nodes) + _SMALLEST, "optimizers on the same objects"
-        )
+        # Many optimizers may share the same objects, each of which is then read again for each optimizer.
+        self._visits = Budget(4 * sum(_parts(node) for node in self.nodes) + _VISITS, "optimizers on the same objects")
 
     def _check(self) -> None:
         count = len(self.nodes)
@@ -49,19 +50,19 @@ class StoredGraph(ObjectGraph):
                 raise ValueError("it names objects that are not there")
 
     def value_key(self, number: int) -> str | None:
-        """Return the key of a variable's value, if the object is a variable with one."""
+        """Return the checkpoint key of a variable's value; None if the object is not a variable."""
         return self.nodes[number].checkpoint_key
 
     def variable_key(self, number: int) -> str | None:
-        """Return a variable's key without what all have at the end."""
+        """Return the checkpoint key of a variable without the suffix that all have; None if it is not a variable."""
         key = self.nodes[number].checkpoint_key
-        return None if key is None else key.removesuffix(_SUFFIX)
+        return None if key is None else key.removesuffix(VALUE_SUFFIX)
 
     def members(self, number: int) -> dict[int, int]:
-        """Return the objects of a tracked list by their position.
+        """Return the objects of a tracked list by their positions.
 
         Raises:
-            SavedStateError: far more is read of the graph than it has.
+            SavedStateError: as with `visit`.
         """
         self.visit(number)
         if number not in self._members:
@@ -72,16 +73,16 @@ class StoredGraph(ObjectGraph):
         return self._members[number]
 
     def visit(self, number: int) -> None:
-        """Note that all parts of an object are gone through.
+        """Note that all children and slots of an object are read.
 
         Raises:
-            SavedStateError: far more is read of the graph than it has.
+            SavedStateError: together far more objects have been read than the graph has.
         """
         with reading_foreign_bytes(self._bundle.path, GRAPH_KEY, "be a graph of a model"):
             self._visits.spend(_parts(self.nodes[number]))
 
     def named(self, full_name: str | None) -> list[int]:
-        """Return the variables of a name that the root leads to."""
+        """Return the variables with a full name, among the objects that can be reached from the root."""
         if self._named is None:
             self._named = {}
             for number in sorted(self.paths):
@@ -89,10 +90,14 @@ class StoredGraph(ObjectGraph):
         return self._named.get(full_name, [])
 
     def require(self, number: int, key: str) -> str:
-        """Return the key of a variable's value.
+        """Return the checkpoint key of a variable's value.
+
+        Args:
+            number: the variable.
+            key: its path, for the error.
 
         Raises:
-            SavedStateError: the object is no variable.
+            SavedStateError: the object is not a variable.
         """
         found = self.nodes[number].checkpoint_key
         if found is None:
@@ -105,7 +110,7 @@ def _parts(node: Node) -> int:
 
 
 def _node(data: memoryview, budget: Budget) -> Node:
-    # An object of Python takes as long as several fields.
+    # Making a Python object takes as long as reading several fields.
     budget.spend(4)
     children: dict[str, int] = {}
     slots: list[Slot] = []
@@ -115,12 +120,9 @@ def _node(data: memoryview, budget: Budget) -> Node:
             continue
         parts = dict(fields(as_bytes(value), budget))
         if number == 1:
-            children[as_text(parts.get(2, _EMPTY))] = as_int(parts.get(1, 0))
-        elif number == 2 and as_text(parts.get(1, _EMPTY)) == VALUE:
-            full_name, checkpoint_key = as_text(parts.get(2, _EMPTY)), as_text(parts.get(3, _EMPTY))
+            children[as_text(parts.get(2, EMPTY))] = as_int(parts.get(1, 0))
+        elif number == 2 and as_text(parts.get(1, EMPTY)) == VALUE:
+            full_name, checkpoint_key = as_text(parts.get(2, EMPTY)), as_text(parts.get(3, EMPTY))
         elif number == 3:
-            slots.append(Slot(as_int(parts.get(1, 0)), as_text(parts.get(2, _EMPTY)), as_int(parts.get(3, 0))))
+            slots.append(Slot(as_int(parts.get(1, 0)), as_text(parts.get(2, EMPTY)), as_int(parts.get(3, 0))))
     return Node(children, full_name, checkpoint_key, slots)
-
-
-_EMPTY = memoryview(b"")

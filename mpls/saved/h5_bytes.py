@@ -1,7 +1,7 @@
-"""The parts of H5 files as they lie in the bytes, of those kinds that h5py writes unless told otherwise.
+"""The low-level structures of H5 files, parsed without HDF5: superblock, object headers, links, heaps and B-trees.
 
-HDF5 itself believes much of what a file says: it follows what goes round in a circle, and takes the memory that a text
-claims.
+Only the variants that h5py writes by default are read. HDF5 itself is not used here, since it follows cycles without
+end, and allocates the memory that a file claims for a text.
 """
 
 from __future__ import annotations
@@ -13,33 +13,38 @@ from dataclasses import dataclass
 from mpls.saved.files import Window
 from mpls.saved.memory_limits import Budget
 
+# HDF5's "undefined address".
 UNDEFINED = 2**64 - 1
+# The kinds of header messages that mean something here.
 SPACE, LINK_INFO, TYPE, LINK, EXTERNAL, LAYOUT, FILTERS, ATTRIBUTE = 0x1, 0x2, 0x3, 0x6, 0x7, 0x8, 0xB, 0xC
 CONTINUATION, TABLE, ATTRIBUTE_INFO = 0x10, 0x11, 0x15
-# Beside these: nothing, fill values, how groups are stored, comments, times and the number of links.
+# The other known kinds: NIL, fill values, group info, comments, modification times and reference counts.
 _KNOWN = {SPACE, LINK_INFO, TYPE, LINK, EXTERNAL, LAYOUT, FILTERS, ATTRIBUTE, CONTINUATION, TABLE, ATTRIBUTE_INFO}
 _KNOWN |= {0x0, 0x4, 0x5, 0xA, 0xD, 0xE, 0x12, 0x16}
+# Kinds that an object header may have only once.
 _ONCE = {SPACE, TYPE, LAYOUT, FILTERS, TABLE, LINK_INFO, ATTRIBUTE_INFO}
+# The flag of a shared message.
 _SHARED = 0x2
+# Cache types of a symbol table entry.
 _IS_GROUP, _IS_LINK = 1, 2
-# Names of groups with all that are above them are shorter.
+# In bytes: the longest name of a group or dataset, and how much of it is read at once.
 _LONGEST_TEXT, _PART_OF_TEXT = 4096, 512
-# Places in the names and the header, what is kept of it, and that.
+# A symbol table entry: the name's offset in the heap, the object header's address, the cache type; 20 more bytes.
 _ENTRY = struct.Struct("<QQI20x")
+# The start of a message in an object header of version 1: kind, size, flags.
 _OLD_MESSAGE = struct.Struct("<2HB3x")
 
-
-# Read at once, and how many of these are kept: headers are small and lie side by side.
+# Headers are small and close together, so the file is read in blocks: their size, and how many are kept.
 _BLOCK = 1 << 13
 _BLOCKS = 512
 
 
 class Bytes:
-    """The content of an H5 file; whoever reads after its end gets a ValueError.
+    """The bytes of an H5 file. Methods that read raise a ValueError after its end, or when the budget is used up.
 
     Args:
         source: the file.
-        budget: how many parts may be read of it.
+        budget: the number of parts that may still be read.
     """
 
     def __init__(self, source: Window, budget: Budget) -> None:
@@ -49,10 +54,10 @@ class Bytes:
         self.budget = budget
 
     def at(self, position: int, size: int) -> bytes:
-        """Return some bytes."""
+        """Return `size` bytes at a position."""
         if position + size > self.size:
             raise ValueError(f"{size} bytes at {position} are after the end")
-        # Parts may lie over each other.
+        # Parts may overlap, so the size of the file is no limit for what is read.
         self.budget.spend(size >> 10)
         number, start = divmod(position, _BLOCK)
         part = (self._blocks.get(number) or self._read_block(number))[start : start + size]
@@ -69,7 +74,7 @@ class Bytes:
         return block
 
     def text_at(self, position: int, end: int) -> bytes:
-        """Return what is before the next zero, which must come before the end, and soon."""
+        """Return the bytes before the next zero byte, which must come before `end` and within 4096 bytes."""
         text = b""
         while position < end and len(text) < _LONGEST_TEXT:
             part = self.at(position, min(end - position, _PART_OF_TEXT))
@@ -81,12 +86,16 @@ class Bytes:
         raise ValueError("a name does not end")
 
     def number(self, position: int, size: int) -> int:
-        """Return a number without a sign."""
+        """Return the unsigned little-endian number of `size` bytes at a position."""
         return number(self.at(position, size), 0, size)
 
 
 def number(data: bytes, position: int, size: int) -> int:
-    """Return a number in a part of a file."""
+    """Return the unsigned little-endian number of `size` bytes at a position in `data`.
+
+    Raises:
+        ValueError: `data` ends before.
+    """
     part = data[position : position + size]
     if len(part) != size:
         raise ValueError("a part of it is too short")
@@ -95,14 +104,18 @@ def number(data: bytes, position: int, size: int) -> int:
 
 @dataclass(frozen=True)
 class Message:
-    """A part of an object's header: its kind and its bytes."""
+    """A message of an object header: its kind and its bytes."""
 
     kind: int
     data: bytes
 
 
 def root_of(file: Bytes) -> tuple[int, bytes]:
-    """Return where the root group's header is, and what is noted of the group beside that."""
+    """Return the address of the root group's object header, and its symbol table entry (zeros if there is none).
+
+    Raises:
+        ValueError: the superblock is broken or of an unusual layout.
+    """
     version = file.number(8, 1)
     if version in (0, 1):
         start, sizes = (24 if version == 0 else 28), file.at(13, 2)
@@ -121,7 +134,11 @@ def root_of(file: Bytes) -> tuple[int, bytes]:
 
 
 def messages_at(file: Bytes, position: int) -> list[Message]:
-    """Return all parts of an object's header."""
+    """Return the messages of the object header at an address.
+
+    Raises:
+        ValueError: it is broken, has unknown or shared messages, or a message twice that must be there once.
+    """
     if file.at(position, 4) == b"OHDR":
         found = list(_new_messages(file, position))
     elif file.number(position, 1) == 1:
@@ -182,7 +199,18 @@ def _message(file: Bytes, kind: int, flags: int, data: bytes) -> Message:
 
 
 def links_in(file: Bytes, messages: list[Message], noted: bytes) -> Iterator[tuple[bytes, int | None, bytes]]:
-    """Yield what a group holds: the name, where its header is, or None if it is elsewhere, and what else is noted."""
+    """Yield the members of a group: name, address of the object header, symbol table entry.
+
+    The address is None for soft and external links. The entry is zeros where the group has none.
+
+    Args:
+        file: the file.
+        messages: the messages of the group's object header.
+        noted: the group's own symbol table entry.
+
+    Raises:
+        ValueError: the group is broken, or stored in a way that h5py does not use by default.
+    """
     for message in messages:
         if message.kind == LINK:
             yield _link(message.data)
@@ -191,7 +219,7 @@ def links_in(file: Bytes, messages: list[Message], noted: bytes) -> Iterator[tup
             if number(message.data, start, 8) != UNDEFINED:
                 raise ValueError("a group is stored as h5py does with track_order or libver='latest' only")
         elif message.kind == TABLE:
-            # A copy, which HDF5 may take in place of it.
+            # The entry may have a copy of the two addresses, which HDF5 may use instead.
             if number(noted, 16, 4) == _IS_GROUP and noted[24:40] != message.data[:16]:
                 raise ValueError("a group is in two places")
             yield from _table(file, number(message.data, 0, 8), number(message.data, 8, 8))
@@ -228,7 +256,17 @@ def _table(file: Bytes, tree: int, heap: int) -> Iterator[tuple[bytes, int | Non
 
 
 def leaves(file: Bytes, root: int, kind: int, key_size: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the lowest entries of a tree: the key, and where what it stands for is."""
+    """Yield the leaf entries of a version 1 B-tree: key and address.
+
+    Args:
+        file: the file.
+        root: the address of the root node.
+        kind: the node type, 0 for groups and 1 for chunks.
+        key_size: the number of bytes in a key.
+
+    Raises:
+        ValueError: the tree is broken or has a cycle.
+    """
     stack: list[tuple[int, int | None]] = [(root, None)]
     step = key_size + 8
     while stack:

@@ -1,4 +1,4 @@
-"""Plain access to what is in an H5 file, once its structure has been looked at: it follows no link."""
+"""Datasets and attributes of an H5 file, read by h5py after `check_h5` has accepted the file."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Content:
     """Datasets and attributes of an H5 file.
 
     Args:
-        path: what errors call the file.
-        file: the file, open.
-        structure: what is in it.
-        source: its bytes.
-        lazily: whether arrays are read when they are asked for their numbers, while the file is open.
+        path: the path, for errors.
+        file: the open `h5py.File`.
+        structure: the structure that `check_h5` has returned.
+        source: the bytes of the file.
+        lazily: whether arrays other than scalars are `StoredArray`s, which need the file to stay open.
 
     Attributes:
-        file: the file, open.
+        file: the open `h5py.File`.
         datasets: the datasets by name.
     """
 
@@ -48,11 +48,11 @@ class Content:
         return reading_foreign_bytes(self._path, key, "be whole")
 
     def has_group(self, name: str) -> bool:
-        """Return whether there is a group of that name."""
+        """Return whether there is a group with a name."""
         return name in self._structure.groups
 
     def name_of(self, group: str) -> str | None:
-        """Return the name that Keras 3 has given to a group, if it has."""
+        """Return the attribute `name` of a group, which Keras 3 writes; None if it is missing or no text."""
         with self._guard(group):
             item = self.file[group] if self.has_group(group) else None
             value = None if item is None or "name" not in item.attrs else item.attrs["name"]
@@ -62,7 +62,7 @@ class Content:
         """Return the shape of a dataset.
 
         Raises:
-            SavedStateError: it is missing.
+            SavedStateError: there is no such dataset.
         """
         return self._require(name).shape
 
@@ -72,10 +72,10 @@ class Content:
         return self.datasets[name]
 
     def array(self, name: str) -> Any:
-        """Return a dataset.
+        """Return a dataset as a NumPy array or a `StoredArray`.
 
         Raises:
-            SavedStateError: it is missing, broken, or of no numeric dtype.
+            SavedStateError: it is missing, broken, or not of a numeric or bool dtype.
         """
         known = self._require(name)
         with self._guard(name):
@@ -93,10 +93,10 @@ class Content:
             return read_values(self._source, offset, dataset.shape, dataset.dtype)
 
     def text(self, name: str) -> str | None:
-        """Return a text attribute of the file, or None.
+        """Return a text attribute of the file; None if it is missing.
 
         Raises:
-            SavedStateError: it is no text.
+            SavedStateError: it is not text, or broken.
         """
         with self._guard(name):
             if name not in self.file.attrs:
@@ -109,7 +109,11 @@ class Content:
             return value
 
     def names(self, group: str, attribute: str) -> list[str]:
-        """Return an attribute that is a list of different names; long ones are saved in chunks."""
+        """Return an attribute of a group that is a list of names; Keras saves a long list in several attributes.
+
+        Raises:
+            SavedStateError: it is broken, or a name is in it twice.
+        """
         with self._guard(f"{group}/{attribute}"):
             item = self.file[group]
             found = [attribute] if attribute in item.attrs else []
@@ -127,13 +131,16 @@ class Content:
 
 @contextmanager
 def content_of(path: str, source: Window, structure: Structure, *, lazily: bool) -> Iterator[Content]:
-    """Open an H5 file for reading, once its structure has been looked at.
+    """Open an H5 file for reading in a block; `check_h5` must have accepted it.
 
     Args:
-        path: what errors call it.
+        path: the path, for errors.
         source: the file.
-        structure: what `check_h5` has returned.
-        lazily: whether arrays are read when they are asked for their numbers, while the file is open.
+        structure: the structure that `check_h5` has returned.
+        lazily: whether arrays other than scalars are `StoredArray`s, which need the block not to have ended.
+
+    Raises:
+        SavedStateError: h5py cannot open or close it.
     """
     with reading_foreign_bytes(path, "the file", "be a whole H5 file"):
         file = _h5py().File(source, "r")

@@ -1,4 +1,4 @@
-"""Where the values of a dataset are, and that they are as many as it says."""
+"""Storage of datasets in H5 files: where the values are, and whether they have the size that the dataset declares."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from mpls.saved.h5_bytes import FILTERS, LAYOUT, SPACE, TYPE, UNDEFINED, Bytes, 
 from mpls.saved.h5_types import item_size, shape_of
 from mpls.saved.memory_limits import PACK_AGAIN, Budget
 
+# Layout classes, and filters.
 _COMPACT, _CONTIGUOUS, _CHUNKED, _VIRTUAL = 0, 1, 2, 3
 _GZIP, _SHUFFLE, _CHECKSUM = 1, 2, 3
 _CHECKSUM_SIZE = 4
-# What gzip makes of zeros; no dataset unpacks to more.
+# The most bytes that a byte of gzip can stand for, rounded up: gzip packs zeros to 1 / 1032.
 _BEST_COMPRESSION = 1100
 _SLACK = 1 << 20
 _PIECE = 1 << 20
@@ -26,9 +27,9 @@ class Dataset:
     """A dataset.
 
     Attributes:
-        shape: its shape.
-        offset: where its values are, if they are in one piece.
-        size: how many bytes those are.
+        shape: its shape; `()` for a dataset without values.
+        offset: the position of its values in the file; None if they are not in one piece, or there are none.
+        size: the size of its values in bytes, unpacked.
     """
 
     shape: tuple[int, ...]
@@ -37,12 +38,13 @@ class Dataset:
 
 
 class Values:
-    """Checks datasets, and that all of them are no more than the file may become.
+    """Checks datasets one by one, and that all of them together stay within limits.
 
     Args:
-        path: what errors call the file.
+        path: the path, for errors.
         file: the file.
-        limit: how many bytes compressed ones may have.
+        limit: the most bytes that chunked datasets may have together, unpacked. The
+            contiguous ones may have as many as the file.
     """
 
     def __init__(self, path: str, file: Bytes, limit: int) -> None:
@@ -53,10 +55,16 @@ class Values:
         self._plain = Budget(file.size, "values")
 
     def check(self, name: str, messages: Sequence[Message]) -> Dataset:
-        """Return a dataset.
+        """Check a dataset, and return what is known of it.
+
+        Args:
+            name: its name.
+            messages: the messages of its object header.
 
         Raises:
-            SavedStateError: it is broken, of a kind that Keras does not write, or claims more than there is.
+            SavedStateError: its values are in another file, it declares more of them than are stored, or chunked
+                datasets are together too large.
+            ValueError: it is broken, or stored in a way that Keras does not use.
         """
         parts = {message.kind: message.data for message in messages}
         if SPACE not in parts or TYPE not in parts:
@@ -110,7 +118,7 @@ class Values:
             self._check_chunk(chunk, kinds, number(key, 0, 4), number(key, 4, 4), offset)
 
     def _check_chunk(self, size: int, kinds: Sequence[int], stored: int, mask: int, offset: int) -> None:
-        """Check what a chunk unpacks to, which HDF5 would have in memory whatever its size."""
+        """Check that a chunk unpacks to `size` bytes; HDF5 would allocate whatever it unpacks to."""
         if offset + stored > self._file.size:
             raise ValueError("a chunk is after the end")
         used = [kind for position, kind in enumerate(kinds) if not mask >> position & 1]
@@ -128,6 +136,7 @@ class Values:
 
 
 def _inflated_size(file: Bytes, offset: int, packed: int, wanted: int) -> int:
+    """Return the unpacked size of zlib data; -1 if the data are cut off, or unpack to more than `wanted` bytes."""
     stream = zlib.decompressobj()
     size, start, rest = 0, 0, b""
     while size <= wanted and not stream.eof:
@@ -142,7 +151,11 @@ def _inflated_size(file: Bytes, offset: int, packed: int, wanted: int) -> int:
 
 
 def _filters(data: bytes | None) -> list[int]:
-    """Return how chunks are packed, in order."""
+    """Return the filters of a chunked dataset, in the order in which a writer applies them.
+
+    Raises:
+        ValueError: there are others than gzip, shuffle and checksum, or one is there twice.
+    """
     if data is None:
         return []
     version, count = number(data, 0, 1), number(data, 1, 1)

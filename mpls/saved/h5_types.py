@@ -1,4 +1,4 @@
-"""What datasets and attributes of H5 files may be made of, the texts in them, and the heaps where those are."""
+"""Shapes and dtypes in H5 files, attributes and the texts in them, and the global heaps that hold those texts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import math
 from mpls.saved.errors import broken
 from mpls.saved.h5_bytes import UNDEFINED, Bytes, number
 
+# Datatype classes.
 _INTEGER, _FLOAT, _STRING, _OPAQUE, _COMPOUND, _ENUM, _VARIABLE = 0, 1, 3, 5, 6, 8, 9
+# In bytes.
 _LARGEST_NUMBER = 16
 
 
 def shape_of(data: bytes) -> tuple[int, ...] | None:
-    """Return a shape; None where there is no value at all."""
+    """Return the shape in a dataspace message; None if it is a null dataspace, without values.
+
+    Raises:
+        ValueError: it is of an unknown version, or has more than 32 dimensions.
+    """
     version, rank, kind = data[0], number(data, 1, 1), number(data, 3, 1)
     if version not in (1, 2) or rank > 32:
         raise ValueError(f"a shape is of the unknown version {version}, or has {rank} dimensions")
@@ -23,17 +29,17 @@ def shape_of(data: bytes) -> tuple[int, ...] | None:
 
 
 def item_size(data: bytes) -> int:
-    """Return the size of the numbers or texts in a dataset.
+    """Return the size in bytes of one item of a datatype message.
 
     Raises:
-        ValueError: they are of a kind that Keras does not write.
+        ValueError: the datatype is of a kind that Keras does not write.
     """
     kind, size = _kind(data), number(data, 4, 4)
     if kind in (_INTEGER, _FLOAT, _ENUM):
-        # h5py has an enumeration for bools.
+        # h5py stores bools as an enumeration.
         is_known = 0 < size <= _LARGEST_NUMBER and (kind != _ENUM or _kind(data[8:]) == _INTEGER)
     elif kind == _OPAQUE:
-        # Small floats, of which HDF5 knows nothing.
+        # bfloat16 and float8, which HDF5 does not know.
         is_known = 0 < size <= 2
     else:
         is_known = size > 0 and (kind == _STRING or (kind == _COMPOUND and _is_complex(data, size)))
@@ -47,7 +53,7 @@ def _kind(data: bytes) -> int:
 
 
 def _is_complex(data: bytes, size: int) -> bool:
-    """Return whether it is the pair of floats, `r` and `i`, that h5py has for complex numbers."""
+    """Return whether a compound is the pair of floats, `r` and `i`, as which h5py stores a complex number."""
     starts = (8, 68)
     members = [(data[start : start + 2], number(data, start + 40, 1)) for start in starts]
     return (
@@ -59,10 +65,10 @@ def _is_complex(data: bytes, size: int) -> bool:
 
 
 class Texts:
-    """Checks attributes, and that the texts in them take no more than the file has.
+    """Checks attributes one by one, and that their texts are together no longer than the file.
 
     Args:
-        path: what errors call the file.
+        path: the path, for errors.
         file: the file.
     """
 
@@ -73,12 +79,16 @@ class Texts:
         self._heaps: dict[int, dict[int, int]] = {}
 
     def check(self, data: bytes) -> str:
-        """Return the name of an attribute.
+        """Check an attribute, and return its name.
+
+        Args:
+            data: the attribute message.
 
         Raises:
-            SavedStateError: it is broken, of a kind that Keras does not write, or claims more than there is.
+            SavedStateError: a text of it is not in its heap, or the heap is broken.
+            ValueError: it is broken, of a kind that Keras does not write, or claims more bytes than it has.
         """
-        # It takes as long as several others.
+        # An attribute takes as long as several other parts.
         self._file.budget.spend(4)
         version, flags = number(data, 0, 1), number(data, 1, 1)
         sizes = [number(data, position, 2) for position in (2, 4, 6)]
@@ -124,15 +134,15 @@ _HEADER = 16
 
 
 def heap_at(path: str, file: Bytes, start: int) -> dict[int, int]:
-    """Return the sizes of the objects in a heap by their numbers.
+    """Return the sizes in bytes of the objects in a global heap, by their numbers.
 
     Args:
-        path: what errors call the file.
+        path: the path, for errors.
         file: the file.
-        start: where the heap is.
+        start: the address of the heap.
 
     Raises:
-        SavedStateError: the objects in it do not follow each other to its end, or that is after the end of the file.
+        SavedStateError: its end is after the end of the file, or its objects do not fill it one after the other.
     """
     key = f"the heap at byte {start}"
     end = start + file.number(start + 8, 8)
@@ -143,7 +153,7 @@ def heap_at(path: str, file: Bytes, start: int) -> dict[int, int]:
     while position + _HEADER <= end:
         file.budget.spend()
         index, size = file.number(position, 2), file.number(position + 8, 8)
-        # Object 0 is the free space, whose size includes its header; others fill up to the next eighth byte.
+        # Object 0 is the free space, whose size includes its header. The others are padded to multiples of 8 bytes.
         needed = size if index == 0 else _HEADER + -(-size // 8) * 8
         if needed < _HEADER or position + needed > end or index in sizes:
             raise broken(path, key, "be whole", f"an object of {size} bytes at {position}")

@@ -1,4 +1,4 @@
-"""A look at the whole structure of an H5 file before HDF5 itself opens it."""
+"""The check of an H5 file's whole structure, before HDF5 itself opens the file."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from mpls.saved.h5_data import Dataset, Values
 from mpls.saved.h5_types import Texts
 from mpls.saved.memory_limits import Budget, object_limit, unpacked_limit
 
-# Of links, header parts, texts and blocks of 1 KiB to each object; Keras has about ten.
+# The most links, header messages, texts and blocks of 1 KiB for each object, on average. Keras has about ten.
 _PARTS = 16
 _LONGEST_NAME = 2048
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What is in an H5 file, by name: every object once, under the first one."""
+    """The names of the groups and datasets in an H5 file. An object with several names has only the one found first."""
 
     groups: set[str] = field(default_factory=set)
     datasets: dict[str, Dataset] = field(default_factory=dict)
 
 
 def check_h5(path: str, source: Window, limit: int | None = None, size: int | None = None) -> Structure:
-    """Refuse an H5 file with anything in it that HDF5 should not be shown.
+    """Refuse an H5 file that HDF5 cannot open safely.
 
-    That are references to other files and places, in links, datasets and attributes; what claims more memory than the
-    file allows, or never ends; and kinds of values and ways of storing them that Keras does not use.
+    Refused are soft and external links, external and virtual datasets; sizes that the file could not hold; B-trees
+    with cycles; and dtypes and ways of storing values that Keras does not use.
 
     Args:
-        path: what errors call the file.
+        path: the path, for errors.
         source: the file.
-        limit: how many bytes its compressed datasets may have together; by default what its size allows.
-        size: how many bytes of a file it takes, where it is packed there.
+        limit: the most bytes that its chunked datasets may have together; by default what its size allows.
+        size: the bytes that the file takes in an archive, if it is packed in one; by default its size.
 
     Returns:
-        Its structure.
+        The names of the groups and datasets in it.
 
     Raises:
-        SavedStateError: there is some, or it is broken.
+        SavedStateError: it is refused, or broken.
     """
     size = source.size if size is None else size
     with reading_foreign_bytes(path, "the file", "be a whole H5 file"):
@@ -63,6 +63,8 @@ def check_h5(path: str, source: Window, limit: int | None = None, size: int | No
 
 
 class _Walk:
+    """A walk over all objects of an H5 file that can be reached from the root group."""
+
     def __init__(self, path: str, source: Window, limit: int, items: int) -> None:
         self._path = path
         self._file = Bytes(source, Budget(_PARTS * items, "parts"))
@@ -80,14 +82,14 @@ class _Walk:
             with reading_foreign_bytes(self._path, name or "the root", "be whole, and of what Keras writes"):
                 links = self._visit(name, position, noted)
             for link, target, target_noted in links:
-                # In a circle, or a second name.
+                # A seen target is a second name of an object, or the end of a cycle.
                 if target not in seen:
                     seen.add(target)
                     stack.append((link, target, target_noted))
         return self._found
 
     def _visit(self, name: str, position: int, noted: bytes) -> list[tuple[str, int, bytes]]:
-        """Check an object, and return what it links to."""
+        """Check an object, and return its links: name, address of the target, symbol table entry."""
         self._objects.spend()
         messages = messages_at(self._file, position)
         kinds = {message.kind for message in messages}

@@ -1,4 +1,4 @@
-"""H5 files of models, and optimizers' weights by number in them."""
+"""The optimizer in H5 files of models, and in the weight files of Keras, which number the optimizer's variables."""
 
 from __future__ import annotations
 
@@ -8,38 +8,44 @@ from dataclasses import replace
 from io import FileIO
 from typing import Any
 
-from mpls.formats.algorithms import algorithm_named, keras_release, layout, slot_and_variable
-from mpls.formats.families import framework_of_version
+from mpls.formats.algorithm_names import algorithm_named, slot_and_variable
+from mpls.formats.algorithms import MOMENTUM_PRODUCTS, layout
+from mpls.formats.families import Family, framework_of_version, keras_release
+from mpls.formats.file_kinds import TRAINING_CONFIG, TRAINING_OPTIMIZER
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord, VariableRecord
+from mpls.formats.wrapper_state import STATE_OF_KERAS_3
 from mpls.saved.errors import broken
 from mpls.saved.files import whole
 from mpls.saved.h5_content import Content, content_of
 from mpls.saved.h5_vetting import check_h5
-from mpls.saved.optimizer_configs import read_optimizer
+from mpls.saved.memory_limits import MOST_SCOPES
+from mpls.saved.optimizer_configs import read_optimizer, value_at
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, scale_of_variable
 from mpls.saved.texts import parse_json
 
-_MOST_SCOPES = 100
-# Where variables are by number: those of the optimizer, and of what it wraps.
+# The groups of numbered variables: of the optimizer, or of a wrapper; and of the optimizer in a wrapper.
 _OPTIMIZER, WRAPPED = "optimizer/vars", "optimizer/inner_optimizer/vars"
+_SCALE, _GOOD_STEPS = STATE_OF_KERAS_3
+_PRODUCT = MOMENTUM_PRODUCTS["keras3"]
 
 
 class H5Model:
-    """An H5 file of a model, open, and looked at as a whole.
+    """An open H5 file of a model, whose whole structure the constructor checks.
 
     Args:
-        path: what errors call it.
-        file: the file, open, without a buffer. It stays open.
-        lazily: whether its arrays are read when they are asked for their numbers, while it is open.
+        path: the path, for errors.
+        file: the file, open and unbuffered. It stays open.
+        lazily: whether arrays other than scalars are `StoredArray`s, which read the file each time that their numbers
+            are needed.
 
     Attributes:
-        file: what h5py makes of it.
-        size: its bytes.
-        version: the Keras that wrote it, as it says; None if it does not.
-        arrays: how many arrays it holds.
+        file: the open `h5py.File`.
+        size: its size in bytes.
+        version: the version of the Keras that wrote it; None if the file does not say.
+        arrays: the number of arrays in it.
 
     Raises:
-        SavedStateError: it is broken.
+        SavedStateError: it is refused by `check_h5`, or broken.
     """
 
     def __init__(self, path: str, file: FileIO, *, lazily: bool = False) -> None:
@@ -62,14 +68,14 @@ class H5Model:
         self._stack.close()
 
     def has_config(self, key: str) -> bool:
-        """Return whether an attribute has a text."""
+        """Return whether the file has an attribute with a JSON text."""
         return self._content.text(key) is not None
 
     def config(self, key: str) -> Any:
-        """Return what the JSON text of an attribute says, always the same object; None if there is none.
+        """Return the value of an attribute with a JSON text, the same object at each call; None if it is missing.
 
         Raises:
-            SavedStateError: it is no JSON.
+            SavedStateError: the text is not JSON.
         """
         if key not in self._configs:
             text = self._content.text(key)
@@ -77,31 +83,32 @@ class H5Model:
         return self._configs[key]
 
     def record(self) -> FileRecord:
-        """Return the optimizer in it.
+        """Return a record of the file and of its optimizer.
 
         Raises:
-            SavedStateError: it holds state that no optimizer can have.
+            SavedStateError: the optimizer's config or state is not valid.
         """
-        return _read(self._path, self._content, self.version, self.config("training_config"))
+        return _read(self._path, self._content, self.version, self.config(TRAINING_CONFIG))
 
 
 def _read(path: str, content: Content, version: str | None, training: Any) -> FileRecord:
     written_by = keras_release(version)
-    if not isinstance(training, Mapping) or training.get("optimizer_config") is None:
+    config = value_at(training, TRAINING_OPTIMIZER[1:])
+    if config is None:
         if content.has_group("optimizer_weights"):
-            raise broken(path, "training_config", "describe the optimizer whose weights the file holds", training)
+            raise broken(path, TRAINING_CONFIG, "describe the optimizer whose weights the file holds", training)
         alone = read_weights_only(path, content)
         return FileRecord(path, "H5", written_by, () if alone is None else [alone])
     is_keras_3 = framework_of_version(version) == "keras"
-    key = "training_config/optimizer_config"
-    record = read_optimizer(path, key, training["optimizer_config"], "keras3" if is_keras_3 else None).optimizer
+    family: Family | None = "keras3" if is_keras_3 else None
+    record = read_optimizer(path, "/".join(TRAINING_OPTIMIZER), config, family).optimizer
     if content.has_group("optimizer_weights"):
         record = _Weights(path, content, record).record()
     return FileRecord(path, "H5", written_by, [replace(record, key="optimizer_weights")])
 
 
 class _Weights:
-    """The weights of an optimizer, by name."""
+    """The weights of an optimizer in a model's H5 file, which has them by name."""
 
     def __init__(self, path: str, content: Content, optimizer: OptimizerRecord) -> None:
         self.path = path
@@ -111,7 +118,7 @@ class _Weights:
         self.model = self._model_weights()
 
     def _model_weights(self) -> dict[str, str]:
-        """Return the keys of the model's weights by their names, slashes as underscores in Keras 3."""
+        """Return the keys of the model's weights by their names; in Keras 3, with underscores instead of slashes."""
         found = {}
         for key in self.content.datasets:
             if key.startswith("model_weights/") and key.count("/") > 1:
@@ -130,20 +137,20 @@ class _Weights:
             plain, array = name.partition(":")[0], self.content.array(f"optimizer_weights/{name}")
             last = plain.rpartition("/")[2]
             if last in ("iter", "iteration"):
-                # In Keras 3 the wrapper's own come first.
+                # In Keras 3, the wrapper has a counter too. It comes first, and the optimizer's replaces it here.
                 iterations = count_of_variable(self.path, f"optimizer_weights/{name}", array)
-            elif last == "dynamic_scale":
+            elif last == _SCALE:
                 scale = scale_of_variable(self.path, f"optimizer_weights/{name}", array)
-            elif last == "step_counter":
+            elif last == _GOOD_STEPS:
                 good_steps = good_steps_of_variable(self.path, f"optimizer_weights/{name}", array, self._growth_steps())
             elif last == "learning_rate" and array.shape == ():
                 hyperparameters["learning_rate"] = float(array)
             else:
                 slot, variable = self._slot(plain)
                 if slot is None or variable is None:
-                    # The product of Keras 3's Nadam has no name of its own.
+                    # In Keras 3, the variable of Nadam's product has the default name.
                     is_product = self.optimizer.algorithm == "Nadam" and last.partition("_")[0] == "variable"
-                    others["_u_product" if is_product else last] = array
+                    others[_PRODUCT if is_product else last] = array
                 else:
                     slots.setdefault(variable, {})[slot] = array
         return replace(
@@ -163,8 +170,8 @@ class _Weights:
             return slot_and_variable(self.optimizer.family, name)
         variable, _, slot = name.rpartition("/")
         parts = variable.split("/")
-        # After the optimizer's name, which the user may have chosen.
-        for start in range(max(len(parts) - _MOST_SCOPES, 0), len(parts)):
+        # The optimizer's name comes first, which the user may have chosen.
+        for start in range(max(len(parts) - MOST_SCOPES, 0), len(parts)):
             if "/".join(parts[start:]) in self.model:
                 return slot, "/".join(parts[start:])
         for start, part in enumerate(parts[:-1], 1):
@@ -180,7 +187,7 @@ class _Weights:
 
     def _loss_scale(self, scale: float | None, good_steps: int | None) -> LossScaleRecord | None:
         known = self.optimizer.loss_scale
-        # Beside a fixed scale they are there for Keras alone.
+        # A fixed scale has these variables too, because Keras expects them; they have no meaning.
         if scale is None or (known is not None and not known.dynamic):
             return known
         known = known or LossScaleRecord(dynamic=True)
@@ -188,10 +195,15 @@ class _Weights:
 
 
 def with_weights(path: str, content: Content, optimizer: OptimizerRecord) -> OptimizerRecord:
-    """Return an optimizer with the weights that a file holds by number.
+    """Return an optimizer with its numbered weights in a `.keras` or `.weights.h5` file.
+
+    Args:
+        path: the path, for errors.
+        content: the H5 file.
+        optimizer: the optimizer, as the file's config describes it.
 
     Raises:
-        SavedStateError: they are none that it can have.
+        SavedStateError: the number of steps or the loss scale in them is not valid.
     """
     outer, inner = _numbered(content, _OPTIMIZER), _numbered(content, WRAPPED)
     loss_scale = optimizer.loss_scale
@@ -222,29 +234,29 @@ def with_weights(path: str, content: Content, optimizer: OptimizerRecord) -> Opt
 
 
 def read_weights_only(path: str, content: Content) -> OptimizerRecord | None:
-    """Return the optimizer in a `.weights.h5` file, which tells neither its settings nor which slots it has.
+    """Return the optimizer in a `.weights.h5` file, which says neither its settings nor its slots; None if it has none.
 
     Raises:
-        SavedStateError: as `with_weights`.
+        SavedStateError: as with `with_weights`.
     """
     names = _numbered(content, _OPTIMIZER)
     if not names:
         return None
     called = content.name_of(WRAPPED if content.has_group(WRAPPED) else _OPTIMIZER)
-    # Only Keras 3 names optimizers there, and has the learning rate among their variables.
+    # Keras 3, unlike tf_keras, writes the optimizer's name, and its learning rate as a variable.
     is_keras_3 = called is not None or (len(names) > 1 and content.shape(names[1]) == ())
     record = with_weights(path, content, OptimizerRecord("optimizer", "keras3" if is_keras_3 else "new"))
     return replace(record, algorithm=algorithm_named(called))
 
 
 def _numbered(content: Content, group: str) -> list[str]:
-    """Return the names of the datasets `0`, `1`, ... of a group."""
+    """Return the names of the datasets `0`, `1` and so on of a group, as many as the group has datasets."""
     count = sum(name.rpartition("/")[0] == group for name in content.datasets)
     return [f"{group}/{number}" for number in range(count)]
 
 
 def _loss_scale(path: str, content: Content, names: list[str], settings: LossScaleRecord) -> LossScaleRecord:
-    # The iterations and the learning rate of the wrapper come first, and mean nothing.
+    # The first two variables are the iterations and the learning rate of the wrapper, which have no meaning.
     if len(names) < 4:
         raise broken(path, _OPTIMIZER, "hold the state of the loss scale", f"{len(names)} variables")
     good_steps, scale = names[2], names[3]
@@ -258,9 +270,16 @@ def _loss_scale(path: str, content: Content, names: list[str], settings: LossSca
 def slots_by_order(
     optimizer: OptimizerRecord, arrays: Mapping[str, Any]
 ) -> tuple[list[VariableRecord], dict[str, Any]]:
-    """Return the slots, as the algorithm creates them one after the other, and what is left over.
+    """Return the slots in a list of arrays, by the order in which the algorithm creates them, and the other arrays.
 
-    Nothing is taken for a slot where the number of arrays, or their shapes, are not those of the algorithm.
+    If the number of arrays or their shapes do not fit the algorithm, there are no slots, and all arrays are others.
+
+    Args:
+        optimizer: the optimizer, with its settings.
+        arrays: its variables by name, in the order of their creation, without iterations and learning rate.
+
+    Returns:
+        `(slots, others)`: a record for each variable, without its key and name; and the other arrays by name.
     """
     groups = layout(optimizer.family, optimizer.algorithm, optimizer.hyperparameters)
     kinds = sum(len(group) for group in groups or ())
@@ -274,7 +293,7 @@ def slots_by_order(
                 values[slot] = next(remaining)[1]
     others = dict(remaining)
     if optimizer.algorithm == "Nadam" and len(others) == 1:
-        others = {"_u_product": others.popitem()[1]}
+        others = {_PRODUCT: others.popitem()[1]}
     elif others or any(len({value.shape for value in values.values()}) > 1 for values in slots):
         return [], dict(arrays)
     return [VariableRecord(None, None, values) for values in slots], others

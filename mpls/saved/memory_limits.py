@@ -1,4 +1,4 @@
-"""How much a file from strangers may become in memory, by its size: more than training runs need, less than hurts."""
+"""Limits of the memory and time that reading a file of unknown origin may take, in proportion to the file's size."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 PACK_AGAIN = "If you trust whoever wrote the file, pack it again without compression; Keras writes none"
 
+# Each limit is a number for any file, and a part in proportion to the file's size in bytes.
+# Frameworks take a second for 10 MB of an array that does not fit the model.
 _BYTES_FREE = 16 << 20
 _BYTES_FACTOR = 4
 _TENSORS_FREE = 16_000
@@ -14,49 +16,51 @@ _OBJECTS_FREE = 24_000
 _OBJECT_SIZE = 768
 _FIELDS_FREE = 200_000
 _FIELD_SIZE = 64
+# Scopes of a name that are tried until a variable is found.
+MOST_SCOPES = 100
 
 
 def unpacked_limit(size: int) -> int:
-    """Return how many bytes may come out of a file with compressed parts.
+    """Return the most bytes that the compressed parts of a file of `size` bytes may have unpacked.
 
-    Fresh slots of an optimizer are zeros, of which gzip leaves nothing: three for each weight, beside the weight, is
-    the most that algorithms have. Frameworks take a second for each ten megabytes of an array that does not fit.
+    New slots of an optimizer are zeros, which gzip packs to nearly nothing. With up to three slots for each weight, a
+    file may unpack to four times its size.
     """
     return _BYTES_FREE + _BYTES_FACTOR * size
 
 
 def tensor_limit(size: int) -> int:
-    """Return how many tensors a checkpoint may have; in large models the average one has many numbers."""
+    """Return the most tensors that a checkpoint of `size` bytes may have."""
     return _TENSORS_FREE + size // _TENSOR_SIZE
 
 
 def object_limit(size: int) -> int:
-    """Return how many groups and datasets an H5 file may have; those of scalars take some 500 bytes each."""
+    """Return the most groups and datasets that an H5 file of `size` bytes may have; a scalar takes some 500 bytes."""
     return _OBJECTS_FREE + size // _OBJECT_SIZE
 
 
 def field_budget(size: int) -> Budget:
-    """Return how many fields the graphs and the metadata in a file may have."""
+    """Return the budget for the protobuf fields in a file of `size` bytes."""
     return Budget(_FIELDS_FREE + size // _FIELD_SIZE, "fields")
 
 
 @dataclass
 class Budget:
-    """How many small parts may be read, by a reader in Python that takes microseconds for each.
+    """A number of small parts that may be read; a reader in Python takes microseconds for each.
 
     Attributes:
-        left: how many still may.
-        what: what they are, for errors.
+        left: the number that may still be read.
+        what: what the parts are, for errors.
     """
 
     left: int
     what: str
 
     def spend(self, number: int = 1) -> None:
-        """Count some.
+        """Count parts that are about to be read.
 
         Raises:
-            ValueError: there are too many.
+            ValueError: there are more than the budget allows.
         """
         self.left -= number
         if self.left < 0:

@@ -1,4 +1,4 @@
-"""Checkpoints that `tf.compat.v1.train.Saver` writes: tensors by the names of variables."""
+"""Optimizers in the checkpoints of `tf.compat.v1.train.Saver`, which hold tensors under the names of variables."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from mpls.formats.algorithms import ALGORITHMS, V1_OPTIMIZERS, v1_slots
+from mpls.formats.algorithm_names import ALGORITHMS
+from mpls.formats.algorithms import BETA_POWERS, MOMENTUM_PRODUCTS, V1_OPTIMIZERS, v1_slots
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
+from mpls.formats.wrapper_state import BAD_STEPS, STATE, STATE_OF_MANAGERS
 from mpls.saved.bundles import Bundle
 from mpls.saved.errors import broken
+from mpls.saved.memory_limits import MOST_SCOPES
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, scale_of_variable
 
 _NUMBERED = re.compile(r"^(?P<base>.*?)(_(?P<number>[1-9][0-9]{0,3}))?$", re.DOTALL)
 _CONDITIONAL = re.compile(r"(?<![^/])cond(_\d+)?/")
-_SCALES = ("current_loss_scale", "loss_scale")
-_MOST_SCOPES = 100
-# Each is looked for among all variables.
+# Reading takes time in proportion to the number of optimizers times that of variables.
 _MOST_OPTIMIZERS = 100
 _MOST_COPIES = 16
-_BETA_POWERS = ("beta1_power", "beta2_power")
-# Averages of variables look like slots.
+# Last parts of names that have the form of a slot's name, such as those of moving averages, but are none.
 _NO_SLOTS = ("ExponentialMovingAverage", "Assign", "read", "avg")
 
 
 def read_names(bundle: Bundle) -> list[OptimizerRecord]:
-    """Return the optimizers that names of variables tell of.
+    """Return the optimizers in a checkpoint, told by the names of its variables.
 
-    A loss scale goes to the optimizer where there is one of each; otherwise it has a record of its own, whose key is
-    its name, since the names do not say which belongs to which.
+    The names do not say which loss scale belongs to which optimizer. If there is one of each, the record of the
+    optimizer has the loss scale. Otherwise each loss scale gets a record of its own, whose key is the name of its
+    variable.
 
     Raises:
-        SavedStateError: state is broken, or none that an optimizer can have.
+        SavedStateError: the state of one is broken or not valid.
     """
     scales = {name: scale for name in bundle.entries if (scale := _loss_scale(bundle, name)) is not None}
-    powers = {name: bundle.tensor(name) for name in bundle.entries if _split(name)[1] in _BETA_POWERS}
+    powers = {name: bundle.tensor(name) for name in bundle.entries if _split(name)[1] in BETA_POWERS}
     slots = _slots(bundle, allows_unknown=bool(scales or powers))
     iterations = _global_step(bundle)
     records = _legacy(bundle)
@@ -64,7 +65,7 @@ def read_names(bundle: Bundle) -> list[OptimizerRecord]:
 
 
 def _split(name: str) -> tuple[str, str, int]:
-    """Return the scope, the last part without the number that makes it unique, and that number."""
+    """Split `'scope/base_2'` into the scope, the base and the number; the number is 0 if the name has none."""
     scope, _, last = name.rpartition("/")
     match = _NUMBERED.match(last)
     base, number = (last, None) if match is None else (match["base"], match["number"])
@@ -76,11 +77,12 @@ def _joined(scope: str, base: str, number: int) -> str:
 
 
 def _loss_scale(bundle: Bundle, name: str) -> LossScaleRecord | None:
+    """Return the loss scale that a variable holds, or None: of a v1 wrapper, or of a manager of tf.contrib."""
     scope, base, number = _split(name)
-    good_steps = _joined(scope, "good_steps", number)
-    if base not in _SCALES or good_steps not in bundle:
+    counter = dict((STATE, STATE_OF_MANAGERS)).get(base)
+    if counter is None or (good_steps := _joined(scope, counter, number)) not in bundle:
         return None
-    if base == "loss_scale" and _joined(scope, "bad_steps", number) not in bundle:
+    if base == STATE_OF_MANAGERS[0] and _joined(scope, BAD_STEPS, number) not in bundle:
         return None
     return LossScaleRecord(
         dynamic=True,
@@ -90,7 +92,12 @@ def _loss_scale(bundle: Bundle, name: str) -> LossScaleRecord | None:
 
 
 def _slots(bundle: Bundle, allows_unknown: bool) -> dict[str, dict[str, list[str]]]:
-    """Return by the optimizer's name and by variable the names of its slots, in the order of their creation."""
+    """Return `{optimizer's name: {variable: names of its slot variables, in the order of their creation}}`.
+
+    Args:
+        bundle: the checkpoint.
+        allows_unknown: whether optimizers with names other than TensorFlow's are among them.
+    """
     found: dict[str, dict[str, list[str]]] = {}
     for name in sorted(bundle.entries, key=lambda name: (_split(name)[2], name)):
         scope, base, _ = _split(name)
@@ -103,8 +110,8 @@ def _slots(bundle: Bundle, allows_unknown: bool) -> dict[str, dict[str, list[str
 
 
 def _variable_of(bundle: Bundle, scope: str) -> str:
-    """Return whose slots have names in a scope: a variable, before whose name that of the current scope may stand."""
-    for _ in range(_MOST_SCOPES):
+    """Return the variable whose slots are in a scope; further scopes may stand before its name. Else an empty text."""
+    for _ in range(MOST_SCOPES):
         if not scope or scope in bundle:
             return scope
         scope = scope.partition("/")[2]
@@ -112,7 +119,7 @@ def _variable_of(bundle: Bundle, scope: str) -> str:
 
 
 def _layout(optimizer: str, variables: Mapping[str, list[str]], has_powers: bool) -> tuple[str | None, tuple[str, ...]]:
-    """Return an optimizer's class in Keras, and its slots in the order of their creation."""
+    """Return an optimizer's class name in Keras, and its slots in the order of their creation; None if unknown."""
     most = max(len(names) for names in variables.values())
     if optimizer in V1_OPTIMIZERS:
         return v1_slots(optimizer, most)
@@ -124,7 +131,7 @@ def _layout(optimizer: str, variables: Mapping[str, list[str]], has_powers: bool
 def _variable(bundle: Bundle, variable: str, names: list[str], slots: tuple[str, ...]) -> VariableRecord:
     values = {}
     for position, name in enumerate(names):
-        # Further optimizers of that name on the same variable count on.
+        # The names of a second optimizer of that class go on with the next number.
         slot = slots[position] if position < len(slots) else name.rpartition("/")[2]
         values[slot] = bundle.tensor(name)
     return VariableRecord(variable, variable, values)
@@ -138,7 +145,7 @@ def _global_step(bundle: Bundle) -> int | None:
 
 
 def _legacy(bundle: Bundle) -> list[OptimizerRecord]:
-    """Return the Keras optimizers in a Saver's checkpoint, as `'training/Adam/iter'` tells."""
+    """Return the legacy optimizers of Keras, told by the names of their counters, as `'training/Adam/iter'`."""
     scopes = {}
     ordered = sorted(bundle.entries)
     for name in ordered:
@@ -157,10 +164,14 @@ def _legacy(bundle: Bundle) -> list[OptimizerRecord]:
 
 
 def _copies(bundle: Bundle, scopes: list[str]) -> set[str]:
-    """Return what is in the file a second time, under the names that TensorFlow's own wrapper gives it.
+    """Return the names under which TensorFlow's own wrapper has saved the state of an optimizer a second time.
 
-    With the first control flow it adds a scope to the names, with the second it leaves out the scopes, and numbers the
-    last parts.
+    Its conditionals rename variables. With control flow v1 (`tf.cond` as ops), the name gets a `cond` scope. With
+    control flow v2 (`tf.cond` as functions), the name loses its scopes, and its last part gets a number.
+
+    Args:
+        bundle: the checkpoint.
+        scopes: the scopes of all optimizers, copies included.
     """
     copies: set[str] = set()
     ordered = sorted(bundle.entries)
@@ -172,7 +183,7 @@ def _copies(bundle: Bundle, scopes: list[str]) -> set[str]:
         places = [
             (other, 0) for other in in_conditionals.get(_joined(scope, optimizer, 0), ()) if _CONDITIONAL.search(other)
         ]
-        # Where there is no scope to leave out, only a number tells a copy from an optimizer of its own.
+        # Without a scope that could be lost, only a number tells a copy from another optimizer.
         if optimizer != original:
             places += [(optimizer, number) for number in _numbers(bundle, optimizer) if scope or number]
         parts = [name[len(original) + 1 :] for name in _under(ordered, original)]
@@ -191,14 +202,14 @@ def _numbers(bundle: Bundle, scope: str) -> Iterator[int]:
 
 
 def _under(ordered: Sequence[str], scope: str) -> Sequence[str]:
-    """Return the names in a scope, of all in their order."""
+    """Return the names in a scope, from a sorted list of names."""
     return ordered[bisect_left(ordered, f"{scope}/") : bisect_left(ordered, f"{scope}0")]
 
 
 def _numbered(bundle: Bundle, name: str, number: int) -> str:
     scope, _, last = name.rpartition("/")
     numbered = _joined(scope, last, number)
-    # Slots of different variables have different names already.
+    # A slot variable whose name is unique without the number has none.
     return numbered if numbered in bundle else name
 
 
@@ -219,7 +230,7 @@ def _legacy_optimizer(
         variable, _, slot = rest.rpartition("/")
         if variable in bundle:
             slots.setdefault(variable, {})[slot] = bundle.tensor(name)
-        elif not variable and rest != "momentum_cache" and bundle.shape(name) == ():
+        elif not variable and rest != MOMENTUM_PRODUCTS["legacy"] and bundle.shape(name) == ():
             hyperparameters[rest] = float(bundle.tensor(name))
         else:
             others[rest] = bundle.tensor(name)

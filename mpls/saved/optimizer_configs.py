@@ -1,55 +1,69 @@
-"""Configs of optimizers, of whatever release, read as plain JSON: no class is looked up and no code runs."""
+"""Configs of optimizers and wrappers of every release, read as plain JSON; no class is looked up, no code is run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from mpls.formats.algorithms import algorithm_named
-from mpls.formats.configs import BASE_ARGUMENTS, FIXED_STATE, NEVER, SETTINGS, STATE_KEY, WRAPPERS
-from mpls.formats.families import family_of_config
-from mpls.formats.record import Family, LossScaleRecord, OptimizerRecord
+from mpls.formats.algorithm_names import algorithm_named
+from mpls.formats.families import FAMILY_WRITERS, Family, family_of_config
+from mpls.formats.record import LossScaleRecord, OptimizerRecord
+from mpls.formats.wrapper_state import (
+    BASE_ARGUMENTS,
+    DEFAULT_GROWTH_STEPS,
+    DEFAULT_INITIAL_SCALE,
+    DEFAULT_MULTIPLIER,
+    FIXED_STATE,
+    NEVER,
+    SETTINGS,
+    STATE_KEY,
+    WRAPPERS,
+)
 from mpls.saved.errors import FROM_WRITER, broken
 from mpls.saved.plain_numbers import good_steps_of_variable, growth_steps_of_config, number_of_config
 
-_MULTIPLIER = 2.0
 _ROOT = "the config"
+# Entries of an optimizer's config that are not hyperparameters.
 _NO_HYPERPARAMETERS = ("name", "is_legacy_optimizer", "jit_compile")
 
 
 @dataclass(frozen=True)
 class ConfigRecord:
-    """What a config says.
+    """The optimizer in a config.
 
     Attributes:
         optimizer: the optimizer, without slots.
-        written_by: the releases that write such configs.
+        written_by: the releases that write such configs, in words.
     """
 
     optimizer: OptimizerRecord
     written_by: str
 
 
+def value_at(content: Any, keys: Iterable[str]) -> Any:
+    """Return the value at nested keys of a JSON object; None if one of them is missing."""
+    for key in keys:
+        content = content.get(key) if isinstance(content, Mapping) else None
+    return content
+
+
 def read_optimizer(path: str, key: str, config: Any, family: Family | None = None) -> ConfigRecord:
-    """Read a config of an optimizer or of a wrapper: serialized, or what its `get_config` returned.
+    """Read the config of an optimizer or of a wrapper: a serialized object, or the result of `get_config`.
 
     Args:
         path: the file, for errors.
-        key: where in it the config is, as `'training_config/optimizer_config'`; empty if it is the whole file.
+        key: the place of the config in the file, as `'training_config/optimizer_config'`; `''` if it is the whole file.
         config: the config.
-        family: who wrote it, if that is known already.
-
-    Returns:
-        What it says.
+        family: the family that wrote it; None to tell it from the config.
 
     Raises:
-        SavedStateError: it is none, or says what cannot be.
+        SavedStateError: it is not the config of an optimizer, or a value in it is not valid.
     """
     if isinstance(config, str):
-        # Keras 3 keeps what was given to compile.
-        return ConfigRecord(OptimizerRecord(key, family or "keras3", algorithm_named(config)), "Keras 3")
+        # Keras 3 saves the argument of `compile`, which may be a name.
+        return ConfigRecord(OptimizerRecord(key, family or "keras3", algorithm_named(config)), FAMILY_WRITERS["keras3"])
     content = _dict(path, key, config)
     if "class_name" in content:
         name = _text(path, _at(key, "class_name"), content["class_name"])
@@ -85,15 +99,13 @@ def _read_wrapper(
     if family is None and name == "LossScaleOptimizerV3":
         family = "new"
     bare = _read_bare(path, inner_place, inner, family, is_keras_3="name" in settings).optimizer
-    # None where there is no such state, or it is among the variables.
+    # The entry may be there and None.
     if inner.get(STATE_KEY) == FIXED_STATE:
         loss_scale = _fixed(path, place, settings)
     elif inner.get(STATE_KEY) is not None:
         loss_scale = _with_state(path, f"{inner_place}/{STATE_KEY}", inner[STATE_KEY], loss_scale)
-    if bare.family == "keras3":
-        written_by = "Keras 3"
-    elif bare.family == "new":
-        written_by = "TF 2.11 to 2.15, or tf_keras"
+    if bare.family in ("keras3", "new"):
+        written_by = FAMILY_WRITERS[bare.family]
     elif name == "LossScaleOptimizerV1":
         written_by = "TF 2.4 to 2.8 (experimental)"
     record = OptimizerRecord(
@@ -115,8 +127,8 @@ def _read_bare(
         raise broken(path, _ROOT, "be a config of an optimizer", name, FROM_WRITER)
     family = family or family_of_config(config, content.get("module"), is_keras_3=bool(is_keras_3))
     hyperparameters = {each: value for each, value in config.items() if each not in _NO_HYPERPARAMETERS}
-    written_by = {"legacy": "TF 1.14 or later", "new": "TF 2.11 to 2.15, or tf_keras"}.get(family, "Keras 3")
-    return ConfigRecord(OptimizerRecord(key, family, algorithm_named(name), None, hyperparameters), written_by)
+    record = OptimizerRecord(key, family, algorithm_named(name), None, hyperparameters)
+    return ConfigRecord(record, FAMILY_WRITERS[family])
 
 
 def _read_settings(path: str, place: str, settings: Mapping[str, Any]) -> LossScaleRecord:
@@ -127,7 +139,7 @@ def _read_settings(path: str, place: str, settings: Mapping[str, Any]) -> LossSc
     scale = None if initial is None else number_of_config(path, _at(place, "initial_scale"), initial)
     steps = None if growth is None else growth_steps_of_config(path, _at(place, "dynamic_growth_steps"), growth)
     if dynamic:
-        return LossScaleRecord(True, initial_scale=scale, growth_steps=steps, multiplier=_MULTIPLIER)
+        return LossScaleRecord(True, initial_scale=scale, growth_steps=steps, multiplier=DEFAULT_MULTIPLIER)
     if steps is not None:
         raise broken(path, _at(place, "dynamic_growth_steps"), "be null for a fixed scale", growth, FROM_WRITER)
     if scale is None:
@@ -155,17 +167,18 @@ def _read_loss_scale(path: str, place: str, config: Any) -> LossScaleRecord:
         constraint = "be the class name of a loss scale, 'FixedLossScale' or 'DynamicLossScale'"
         raise broken(path, place.removesuffix("/config") + "/class_name", constraint, name, FROM_WRITER)
     _refuse_unknown(path, place, settings, ("initial_loss_scale", "increment_period", "multiplier"))
-    initial = settings.get("initial_loss_scale", 2.0**15)
+    initial = settings.get("initial_loss_scale", DEFAULT_INITIAL_SCALE)
+    growth = settings.get("increment_period", DEFAULT_GROWTH_STEPS)
     return LossScaleRecord(
         True,
         initial_scale=number_of_config(path, f"{place}/initial_loss_scale", initial),
-        growth_steps=growth_steps_of_config(path, f"{place}/increment_period", settings.get("increment_period", 2000)),
-        multiplier=number_of_config(path, f"{place}/multiplier", settings.get("multiplier", _MULTIPLIER)),
+        growth_steps=growth_steps_of_config(path, f"{place}/increment_period", growth),
+        multiplier=number_of_config(path, f"{place}/multiplier", settings.get("multiplier", DEFAULT_MULTIPLIER)),
     )
 
 
 def _with_state(path: str, place: str, state: Any, loss_scale: LossScaleRecord) -> LossScaleRecord:
-    """Add the state that files written under mpls have beside the settings."""
+    """Return a loss scale with the state that mpls writes beside the settings."""
     content = _dict(path, place, state)
     _refuse_unknown(path, place, content, ("scale", "good_steps"))
     scale = number_of_config(path, f"{place}/scale", content.get("scale"))
@@ -179,7 +192,7 @@ def _with_state(path: str, place: str, state: Any, loss_scale: LossScaleRecord) 
 
 
 def with_state(settings: LossScaleRecord, scale: float | None, good_steps: int | None) -> LossScaleRecord:
-    """Return a loss scale with its settings and its state."""
+    """Return a loss scale with its state; the scale stays if `scale` is None, a fixed one has no counter."""
     return LossScaleRecord(
         settings.dynamic,
         scale if scale is not None else settings.scale,

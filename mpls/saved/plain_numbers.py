@@ -1,4 +1,4 @@
-"""Numbers that files hold: each is returned as a plain number, or the error names the file and the key."""
+"""Checks of the numbers in files. They return a plain Python number, or raise an error that names file and key."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = [
 
 
 def scale_of_variable(path: str, key: str, value: Any) -> float:
-    """Return the current scale that a variable holds.
+    """Return the loss scale in a variable.
 
     Raises:
-        SavedStateError: it is no scalar of a float dtype, or not positive and finite.
+        SavedStateError: the variable is not a scalar of a float dtype, or not positive and finite in float32.
     """
     array = np.asarray(value)
     if array.shape != () or array.dtype.kind != "f":
@@ -32,10 +32,10 @@ def scale_of_variable(path: str, key: str, value: Any) -> float:
 
 
 def number_of_config(path: str, key: str, value: Any) -> float:
-    """Return a scale or a multiplier that a config holds.
+    """Return a scale or a multiplier in a config.
 
     Raises:
-        SavedStateError: it is no number, or not positive and finite.
+        SavedStateError: it is not a number, or not positive and finite in float32.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise broken(path, key, "be a number", value, FROM_WRITER)
@@ -49,10 +49,10 @@ def number_of_config(path: str, key: str, value: Any) -> float:
 
 
 def count_of_variable(path: str, key: str, value: Any) -> int:
-    """Return a number of steps.
+    """Return the number of steps in a variable.
 
     Raises:
-        SavedStateError: it is no scalar of an integer dtype, or negative.
+        SavedStateError: the variable is not a scalar of an integer dtype, or negative.
     """
     array = np.asarray(value)
     if array.shape != () or array.dtype.kind not in "iu":
@@ -63,10 +63,10 @@ def count_of_variable(path: str, key: str, value: Any) -> int:
 
 
 def growth_steps_of_config(path: str, key: str, value: Any) -> int:
-    """Return the period of a dynamic loss scale; the originals took 0 and less for 1.
+    """Return the growth steps in a config as they are: 0 and negative numbers are valid, and count as 1.
 
     Raises:
-        SavedStateError: it is no whole number.
+        SavedStateError: it is not a whole number of 64 bits.
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -76,10 +76,16 @@ def growth_steps_of_config(path: str, key: str, value: Any) -> int:
 
 
 def good_steps_of_variable(path: str, key: str, value: Any, growth_steps: int | None) -> int:
-    """Return a number of finite steps since the scale changed.
+    """Return the number of finite steps since the scale last changed, from a variable.
+
+    Args:
+        path: the file, for errors.
+        key: the place of the variable in the file.
+        value: the variable's value.
+        growth_steps: finite steps in a row after which the scale grows; None if not known.
 
     Raises:
-        SavedStateError: it is no scalar of an integer dtype, negative, or above the period.
+        SavedStateError: the variable is not a scalar of an integer dtype, negative, or above the growth steps.
     """
     good_steps = count_of_variable(path, key, value)
     period = None if growth_steps is None else most_good_steps(growth_steps)

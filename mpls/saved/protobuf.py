@@ -1,6 +1,6 @@
-"""The wire format of protocol buffers, as far as checkpoints and saved models need it.
+"""The wire format of protocol buffers, as far as checkpoints and SavedModels need it.
 
-TensorFlow's own reader would cost seconds to import, and trusts sizes that a file declares.
+TensorFlow's generated messages would take seconds to import, and parse a message without a limit on its fields.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from collections.abc import Iterator
 from mpls.saved.memory_limits import Budget
 
 Value = int | memoryview
+# The value of a string or message field that a message does not have.
+EMPTY = memoryview(b"")
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def read_varint(data: memoryview | bytes, position: int) -> tuple[int, int]:
-    """Return a varint of at most 64 bits and the position after it.
+    """Return the varint at a position, modulo 2**64, and the position after it.
 
     Raises:
-        ValueError: it does not end.
+        ValueError: it has more than ten bytes, or ends after the data.
     """
     result = 0
     if position < len(data) and data[position] < 0x80:
@@ -35,14 +37,16 @@ def read_varint(data: memoryview | bytes, position: int) -> tuple[int, int]:
 
 
 def fields(data: memoryview | bytes, budget: Budget) -> Iterator[tuple[int, Value]]:
-    """Yield the fields of a message: `(number, value)`, an int or the bytes of a string or a message.
+    """Yield the fields of a message as `(number, value)`.
+
+    A value is an int, or the bytes of a string or message.
 
     Args:
         data: the message.
-        budget: how many may be read.
+        budget: the number of fields that may still be read.
 
     Raises:
-        ValueError: the bytes are no message, or one of too many fields.
+        ValueError: the bytes are not a message, or the budget is used up.
     """
     view = memoryview(data)
     position = 0
@@ -68,17 +72,21 @@ def fields(data: memoryview | bytes, budget: Budget) -> Iterator[tuple[int, Valu
 
 
 def messages(data: memoryview | bytes, wanted: int, budget: Budget) -> Iterator[memoryview]:
-    """Yield the messages in the fields of one number."""
+    """Yield the bytes of the messages in all fields of one number.
+
+    Raises:
+        ValueError: as with `fields`, or such a field holds a number.
+    """
     for number, value in fields(data, budget):
         if number == wanted:
             yield as_bytes(value)
 
 
 def as_bytes(value: Value) -> memoryview:
-    """Return the bytes of a field.
+    """Return the bytes in a field.
 
     Raises:
-        ValueError: it is a number.
+        ValueError: the field holds a number.
     """
     if isinstance(value, int):
         raise ValueError("a number stands where text or a message belongs")
@@ -86,10 +94,10 @@ def as_bytes(value: Value) -> memoryview:
 
 
 def as_int(value: Value) -> int:
-    """Return the number of a field.
+    """Return the unsigned number in a field.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the field holds text or a message.
     """
     if not isinstance(value, int):
         raise ValueError("text or a message stands where a number belongs")
@@ -97,11 +105,19 @@ def as_int(value: Value) -> int:
 
 
 def as_text(value: Value) -> str:
-    """Return the text of a field."""
+    """Return the text in a field.
+
+    Raises:
+        ValueError: the field holds a number, or bytes that are not UTF-8.
+    """
     return bytes(as_bytes(value)).decode("utf-8")
 
 
 def as_signed(value: Value) -> int:
-    """Return the number of a field that may be negative."""
+    """Return the number in a field as a signed 64-bit number.
+
+    Raises:
+        ValueError: the field holds text or a message.
+    """
     number = as_int(value)
     return number - 2**64 if number >= 2**63 else number

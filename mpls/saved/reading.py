@@ -1,7 +1,7 @@
-"""Read what any release has saved: checkpoints, models and configs.
+"""`read`: the optimizers in a checkpoint, model or config of any release.
 
-`read` is the only function here that others need. It imports neither TensorFlow nor Keras, runs nothing that a file
-holds, opens nothing outside the path, and raises `mpls.errors.SavedStateError` over whatever is broken.
+It imports neither TensorFlow nor Keras, runs no code from the file, opens no file outside the path, and raises
+`mpls.errors.SavedStateError` if the file is broken.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from mpls.errors import error_text
-from mpls.formats.file_kinds import INDEX, LATEST, SAVED_MODEL, kind_of_bytes
+from mpls.formats.families import FAMILY_WRITERS
+from mpls.formats.file_kinds import (
+    COMPILED_OPTIMIZER,
+    INDEX,
+    LATEST,
+    SAVED_MODEL,
+    TRAINING_OPTIMIZER,
+    checkpoint_prefixes,
+    kind_of_bytes,
+)
 from mpls.formats.object_graph import GRAPH_KEY
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
@@ -23,7 +32,7 @@ from mpls.saved.errors import FROM_WRITER, NotAnArtefactError, broken
 from mpls.saved.files import open_file, read_bytes
 from mpls.saved.hdf5 import H5Model
 from mpls.saved.name_checkpoints import read_names
-from mpls.saved.optimizer_configs import read_optimizer
+from mpls.saved.optimizer_configs import read_optimizer, value_at
 from mpls.saved.saved_models import SavedModel
 from mpls.saved.texts import parse_json
 
@@ -36,25 +45,25 @@ _KINDS = (
 
 
 def read(path: str | os.PathLike[str]) -> FileRecord:
-    """Return which optimizers, slots and loss scales a file or a folder holds.
+    """Return the optimizers, slots and loss scales in a file or folder.
 
     Args:
-        path: a checkpoint (its prefix as `'run/ckpt-1'`, its `.index` file, or the folder, whose latest one is taken),
-            of `tf.train.Checkpoint` or of `tf.compat.v1.train.Saver`; a SavedModel folder; an H5 file; a `.keras` file;
-            or a JSON file with a config of an optimizer, of training or of a model.
+        path: a checkpoint of `tf.train.Checkpoint` or of `tf.compat.v1.train.Saver` (its prefix as `'run/ckpt-1'`, its
+            `.index` file, or its folder, which stands for the latest checkpoint); a SavedModel folder; an H5 file; a
+            `.keras` file; or a JSON file with a config of an optimizer, of training or of a model.
 
     Returns:
         Plain numbers and NumPy arrays. What the file does not say is None, empty or missing: object-based checkpoints
-        hold no settings of a loss scale, and H5 and `.keras` files of tf_keras no current scale. `algorithm` is the
-        Keras class, also for v1 optimizers (`'SGD'` for `MomentumOptimizer`). Slots have the names of the family:
-        `'m'`, `'v'` and `'momentum'` in legacy and v1 optimizers, `'m'`, `'v'` or `'velocity'` in new ones,
-        `'momentum'` and `'velocity'` in Keras 3. `others` holds `'momentum_cache'` of a legacy and `'_u_product'` of
-        another Nadam, and the beta powers of v1's Adam by their full names. `.keras` files name no variables: theirs
-        have neither key nor name, and come in the order in which the optimizer was built.
+        have no settings of a loss scale, and H5 and `.keras` files of tf_keras have no current scale. `algorithm` is
+        the class name in Keras, also for v1 optimizers (`'SGD'` for `MomentumOptimizer`). Slots have the names of the
+        family: `'m'`, `'v'` and `'momentum'` in legacy and v1 optimizers, `'m'`, `'v'` or `'velocity'` in new ones,
+        `'momentum'` and `'velocity'` in Keras 3. `others` has `'momentum_cache'` of a legacy Nadam, `'_u_product'` of
+        another Nadam, and the beta powers of v1's Adam by their full names. `.keras` files do not name variables:
+        their records have neither key nor name, and are in the order in which the optimizer was built.
 
     Raises:
-        SavedStateError: what is there is broken, or cannot be the state of an optimizer. A subclass,
-            `mpls.saved.errors.NotAnArtefactError`, if there is nothing, or nothing of these kinds.
+        SavedStateError: the file is broken, or the state of an optimizer in it is not valid. The subclass
+            `mpls.saved.errors.NotAnArtefactError` if the path does not exist, or leads to none of these formats.
 
     Example:
         >>> import json, pathlib, tempfile
@@ -69,7 +78,7 @@ def read(path: str | os.PathLike[str]) -> FileRecord:
     text = os.fspath(path)
     if os.path.isdir(text):
         return _read_folder(text)
-    for prefix in _prefixes(text):
+    for prefix in checkpoint_prefixes(text):
         if os.path.lexists(prefix + INDEX):
             return replace(_read_checkpoint(prefix), path=text)
     if not os.path.exists(text):
@@ -95,16 +104,6 @@ def _not_one(path: str, got: str) -> NotAnArtefactError:
     return error
 
 
-def _prefixes(path: str) -> list[str]:
-    prefixes = [path]
-    if path.endswith(INDEX):
-        prefixes.append(path.removesuffix(INDEX))
-    head, separator, rest = path.rpartition(".data-")
-    if separator and rest.replace("-of-", "").isdecimal():
-        prefixes.append(head)
-    return prefixes
-
-
 def _read_folder(path: str) -> FileRecord:
     if os.path.lexists(os.path.join(path, SAVED_MODEL)):
         return SavedModel(path).record()
@@ -120,7 +119,7 @@ def _read_folder(path: str) -> FileRecord:
 
 
 def _latest(folder: str) -> str:
-    """Return the prefix that a folder's `checkpoint` file names; it may have been written when it lay elsewhere."""
+    """Return the prefix that a folder's `checkpoint` file names. Of its path, only the name counts: folders move."""
     path = os.path.join(folder, LATEST)
     key = "model_checkpoint_path"
     for line in read_bytes(path, folder, 1 << 22).decode("utf-8", "replace").splitlines():
@@ -137,7 +136,7 @@ def _read_checkpoint(prefix: str) -> FileRecord:
     bundle = Bundle(prefix)
     if GRAPH_KEY not in bundle:
         records = read_names(bundle)
-        return FileRecord(prefix, "v1 checkpoint", "TF 1, or tf.compat.v1", records)
+        return FileRecord(prefix, "v1 checkpoint", FAMILY_WRITERS["v1"], records)
     checkpoint = ObjectCheckpoint(bundle)
     records = checkpoint.optimizers()
     return FileRecord(prefix, "object checkpoint", _writers(checkpoint, records), records)
@@ -145,17 +144,13 @@ def _read_checkpoint(prefix: str) -> FileRecord:
 
 def _writers(checkpoint: ObjectCheckpoint, records: list[OptimizerRecord]) -> str:
     families = {record.family for record in records}
-    if families == {"keras3"}:
-        return "Keras 3"
-    if families == {"new"}:
-        return "TF 2.11 to 2.15, or tf_keras"
-    if families == {"v1"}:
-        return "TF 1, or tf.compat.v1"
-    if families == {"legacy"}:
-        if any(checkpoint.is_old_layout(record.key) for record in records):
-            return "TF 1.15 to 2.2"
-        return "TF 2.3 or later" if any(record.loss_scale for record in records) else "TF 1.14 or later"
-    return "TF 1.14 or later, or Keras 3"
+    if len(families) != 1:
+        return f"{FAMILY_WRITERS['legacy']}, or {FAMILY_WRITERS['keras3']}"
+    family = families.pop()
+    if family == "legacy" and any(record.loss_scale for record in records):
+        is_old = any(checkpoint.is_old_layout(record.key) for record in records)
+        return "TF 1.15 to 2.2" if is_old else "TF 2.3 or later"
+    return FAMILY_WRITERS[family]
 
 
 def _read_json(path: str) -> FileRecord:
@@ -172,17 +167,18 @@ def _read_json(path: str) -> FileRecord:
 
 
 def _optimizer_in(content: Mapping[str, Any]) -> tuple[str | None, Any]:
-    """Return where in a config one of an optimizer is, and that; None where it is one of a model without any."""
+    """Return the place of an optimizer's config in a JSON object, and the config itself.
+
+    The result is `(None, None)` for a model's config without an optimizer, and `('', content)` for other objects.
+    """
     for way in (
         ("serialized",),
         ("get_config",),
-        ("compile_config", "optimizer"),
-        ("training_config", "optimizer_config"),
-        ("optimizer_config",),
+        COMPILED_OPTIMIZER,
+        TRAINING_OPTIMIZER,
+        TRAINING_OPTIMIZER[1:],
     ):
-        value: Any = content
-        for key in way:
-            value = value.get(key) if isinstance(value, Mapping) else None
+        value = value_at(content, way)
         if value is not None:
             return "/".join(way), value
     settings = content.get("config")

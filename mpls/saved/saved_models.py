@@ -1,13 +1,12 @@
-"""SavedModel folders of Keras models: a checkpoint, and the settings in the metadata."""
+"""The optimizers in SavedModel folders of Keras: their state in a checkpoint, their settings in metadata."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from mpls.formats.file_kinds import INDEX, SAVED_MODEL
+from mpls.formats.file_kinds import INDEX, KERAS_METADATA, SAVED_MODEL, TRAINING_OPTIMIZER, VARIABLES
 from mpls.formats.object_graph import GRAPH_KEY
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.saved.bundles import Bundle
@@ -15,29 +14,29 @@ from mpls.saved.checkpoints import ObjectCheckpoint
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes
 from mpls.saved.memory_limits import Budget, field_budget
-from mpls.saved.optimizer_configs import read_optimizer, with_state
+from mpls.saved.optimizer_configs import read_optimizer, value_at, with_state
 from mpls.saved.plain_numbers import good_steps_of_variable
-from mpls.saved.protobuf import as_text, fields, messages
+from mpls.saved.protobuf import EMPTY, as_text, fields, messages
 from mpls.saved.texts import parse_json
 
+# The kinds of the root object in Keras' metadata that are models.
 _MODELS = ("_tf_keras_network", "_tf_keras_model", "_tf_keras_sequential")
-_METADATA = "keras_metadata.pb"
 _ROOT = "root"
-_KEY = "training_config/optimizer_config"
 
 
 class SavedModel:
-    """A SavedModel folder, its graph and the metadata of Keras parsed.
+    """A SavedModel folder, whose graph and Keras metadata the constructor parses.
 
     Args:
         path: the folder.
-        lazily: whether arrays are read when they are asked for their numbers.
+        lazily: whether arrays other than scalars are `StoredArray`s, which read the file each time that their numbers
+            are needed.
 
     Attributes:
         path: the folder.
 
     Raises:
-        SavedStateError: it is broken.
+        SavedStateError: the graph or the metadata are broken.
     """
 
     def __init__(self, path: str, *, lazily: bool = False) -> None:
@@ -45,29 +44,29 @@ class SavedModel:
         self._lazily = lazily
         self._graph = _read_graph(path)
         texts = _keras_texts(path)
-        # Up to TF 2.4 they are in the graph.
+        # Up to TF 2.4, Keras' metadata are in the graph.
         self._has_metadata = texts is not None
         self._texts = self._graph.texts if texts is None else texts
 
     def texts(self) -> dict[str, str]:
-        """Return what Keras has written of each of its objects, as JSON, by where they are."""
+        """Return the metadata of each Keras object, a JSON text, by the object's place in the model."""
         found: dict[str, str] = {}
         for number, (key, _, text) in enumerate(self._texts):
             found[f"{key} ({number})" if key in found else key] = text
         return found
 
     def record(self) -> FileRecord:
-        """Return the optimizers in it.
+        """Return a record of the folder and of its optimizers.
 
         Raises:
-            SavedStateError: it is broken, or holds state that no optimizer can have.
+            SavedStateError: the checkpoint is broken, or the state of an optimizer is not valid.
         """
         path = self.path
         metadata = next((text for key, kind, text in self._texts if key == _ROOT and kind in _MODELS), None)
         if metadata is None and self._has_metadata:
-            raise broken(path, _METADATA, "be whole", "no description of a model")
+            raise broken(path, KERAS_METADATA, "be whole", "no description of a model")
         written_by = f"TF {self._graph.version}" if self._graph.version else "TF 2"
-        prefix = os.path.join(path, "variables", "variables")
+        prefix = os.path.join(path, VARIABLES, VARIABLES)
         if not os.path.lexists(prefix + INDEX) and not self._graph.has_variables:
             return FileRecord(path, "SavedModel", written_by, ())
         bundle = Bundle(prefix, path, lazily=self._lazily)
@@ -80,12 +79,12 @@ class SavedModel:
 
 @dataclass
 class _Graph:
-    """What is of interest in `saved_model.pb`.
+    """What is read of `saved_model.pb`.
 
     Attributes:
-        version: that of TensorFlow.
-        texts: what releases up to 2.4 have put there of Keras' objects: the place, the kind and the text.
-        has_variables: whether it says that there are files with their values.
+        version: the version of TensorFlow that wrote it.
+        texts: the Keras metadata of releases up to TF 2.4, for each object: its place, its kind and a JSON text.
+        has_variables: whether the folder must have a checkpoint.
     """
 
     version: str = ""
@@ -99,7 +98,7 @@ def _read_graph(path: str) -> _Graph:
     budget = field_budget(len(content))
     graph = _Graph()
     with reading_foreign_bytes(graph_path, "the graph", "be a whole SavedModel"):
-        # All of them, to see that none is cut off.
+        # Read the list to its end, so that a file that is cut off is refused.
         meta_graphs = list(messages(content, 2, budget))
         if not meta_graphs:
             raise ValueError("it has no graph")
@@ -110,10 +109,10 @@ def _read_graph(path: str) -> _Graph:
                 if number == 1 and position == 0:
                     graph.version = next((as_text(each) for part, each in fields(value, budget) if part == 5), "")
                 elif number == 4:
-                    # The collections of TF 1.
+                    # A collection of TF 1.
                     graph.has_variables |= _first_text(value, budget) in ("variables", "trainable_variables")
                 elif number == 7:
-                    # TF 2 writes values with every graph of objects, that graph itself if nothing else.
+                    # An object graph. TF 2 writes a checkpoint with each, even if it holds no variables.
                     graph.has_variables |= len(value) > 0
                     graph.texts += _object_texts(value, budget)
     return graph
@@ -127,14 +126,14 @@ def _object_texts(object_graph: memoryview, budget: Budget) -> Iterator[tuple[st
     for position, node in enumerate(messages(object_graph, 1, budget)):
         for user_object in messages(node, 4, budget):
             values = dict(fields(user_object, budget))
-            kind = as_text(values.get(1, _EMPTY))
+            kind = as_text(values.get(1, EMPTY))
             if kind.startswith("_tf_keras_"):
-                yield _ROOT if position == 0 else f"node {position}", kind, as_text(values.get(3, _EMPTY))
+                yield _ROOT if position == 0 else f"node {position}", kind, as_text(values.get(3, EMPTY))
 
 
 def _keras_texts(path: str) -> list[tuple[str, str, str]] | None:
-    """Return what `keras_metadata.pb` says, or None if there is none."""
-    keras_path = os.path.join(path, _METADATA)
+    """Return the texts in `keras_metadata.pb`, as in `_Graph.texts`; None if the file is missing."""
+    keras_path = os.path.join(path, KERAS_METADATA)
     if not os.path.lexists(keras_path):
         return None
     content = read_bytes(keras_path, path)
@@ -142,24 +141,19 @@ def _keras_texts(path: str) -> list[tuple[str, str, str]] | None:
     texts = []
     with reading_foreign_bytes(keras_path, "the metadata", "be whole"):
         for node in messages(content, 1, budget):
-            # What is made of it takes longer than a field.
+            # Parsing an object takes as long as several fields.
             budget.spend(4)
             values = dict(fields(node, budget))
-            key, kind, text = (as_text(values.get(number, _EMPTY)) for number in (3, 4, 5))
+            key, kind, text = (as_text(values.get(number, EMPTY)) for number in (3, 4, 5))
             texts.append((key or str(values.get(2, 0)), kind, text))
     return texts
-
-
-_EMPTY = memoryview(b"")
 
 
 def _training_optimizer(path: str, metadata: str) -> OptimizerRecord | None:
     if not metadata:
         return None
-    content: Any = parse_json(path, "the metadata", metadata)
-    training = content.get("training_config") if isinstance(content, Mapping) else None
-    config = training.get("optimizer_config") if isinstance(training, Mapping) else None
-    return None if config is None else read_optimizer(path, _KEY, config).optimizer
+    config = value_at(parse_json(path, "the metadata", metadata), TRAINING_OPTIMIZER)
+    return None if config is None else read_optimizer(path, "/".join(TRAINING_OPTIMIZER), config).optimizer
 
 
 def _merged(path: str, state: OptimizerRecord, settings: OptimizerRecord) -> OptimizerRecord:

@@ -1,4 +1,4 @@
-"""Parts of tensors, as checkpoints of partitioned variables hold them, and the keys under which they are."""
+"""Slices of partitioned variables in a checkpoint, and their keys."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from mpls.saved.memory_limits import Budget
 from mpls.saved.protobuf import as_bytes, as_signed, fields
 
-# Of each dimension the start and the length; -1 for all of it.
+# The start and the length of a slice in each dimension; the length -1 stands for the whole dimension.
 Extents = Sequence[tuple[int, int]]
 
 
 def extents_of(data: memoryview, budget: Budget) -> Extents:
-    """Return which part a message describes.
+    """Return the slice that a TensorSliceProto describes.
 
     Raises:
-        ValueError: it describes none.
+        ValueError: it is broken.
     """
     found = []
     for number, value in fields(data, budget):
@@ -26,10 +26,10 @@ def extents_of(data: memoryview, budget: Budget) -> Extents:
 
 
 def place_of(extents: Extents, shape: tuple[int, ...]) -> tuple[slice, ...]:
-    """Return where in a tensor a part is.
+    """Return the index of a slice in a tensor of a shape.
 
     Raises:
-        ValueError: it is not in it.
+        ValueError: the slice is of another rank, or not inside the tensor.
     """
     places = []
     for (start, length), side in zip(extents, shape, strict=True):
@@ -41,7 +41,7 @@ def place_of(extents: Extents, shape: tuple[int, ...]) -> tuple[slice, ...]:
 
 
 def slice_key(name: str, extents: Extents) -> bytes:
-    """Return the key of a part: numbers and texts such that their bytes have their order."""
+    """Return the key of a slice: name and numbers in TensorFlow's OrderedCode, whose bytes sort as the values do."""
     text = name.encode("utf-8").replace(b"\xff", b"\xff\1").replace(b"\0", b"\0\xff").replace(b"\xff\1", b"\xff\0")
     key = b"\0" + text + b"\0\1" + _number(len(extents))
     return key + b"".join(_signed(start) + _signed(length) for start, length in extents)
@@ -53,7 +53,7 @@ def _number(value: int) -> bytes:
 
 
 def _signed(value: int) -> bytes:
-    """Return a number whose first bits tell its length, in ones, or in zeros where it is negative."""
+    """Return a signed number in OrderedCode: the count of leading ones, or zeros if negative, tells its length."""
     size = 1
     while not -(1 << 7 * size - 1) <= value < 1 << 7 * size - 1:
         size += 1

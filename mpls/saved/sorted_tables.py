@@ -1,4 +1,4 @@
-"""Sorted tables, the format of the index of a checkpoint."""
+"""Sorted string tables of LevelDB: the format of a checkpoint's index."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from mpls.saved.protobuf import read_varint
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
 _TRAILER = 5
-# The part of the index for each tensor; keys share their beginnings.
+# In bytes, on average, with the key; in the file, keys share prefixes.
 _LARGEST_ENTRY = 256
 
 
 def read_table(data: memoryview, limit: int) -> dict[bytes, memoryview]:
-    """Return keys and values of a sorted table.
+    """Return the values of a sorted table by their keys.
 
     Args:
-        data: the file.
-        limit: how many there may be.
+        data: the content of the file.
+        limit: the most entries that it may have.
 
     Raises:
-        ValueError: it is broken, or has more.
+        ValueError: it is broken, or has more entries.
     """
     if len(data) < _FOOTER or int.from_bytes(data[-8:], "little") != _MAGIC:
         raise ValueError("the end of the table is missing")
@@ -36,7 +36,7 @@ def read_table(data: memoryview, limit: int) -> dict[bytes, memoryview]:
         _, position = read_varint(footer, position)
     _, position = read_varint(footer, 0)
     _, position = read_varint(footer, position)
-    # Keys share prefixes, and blocks could lie over each other, with which a small file could ask for much memory.
+    # Keys share prefixes, and blocks may overlap, so a small file can stand for a large table. `blocks` counts bytes.
     blocks = Budget(2 * len(data), "blocks")
     entries, letters = Budget(limit, "tensors"), Budget(64 * len(data) + (1 << 20), "letters in its keys")
     table: dict[bytes, memoryview] = {}
@@ -54,7 +54,7 @@ def _block(data: memoryview, handle: memoryview, blocks: Budget, entries: Budget
     size, _ = read_varint(handle, position)
     if offset + size + _TRAILER > len(data):
         raise ValueError("a block ends after the file")
-    # The checksum takes that long.
+    # The checksum is the cost of a block.
     blocks.spend(size + _TRAILER)
     block, trailer = data[offset : offset + size], data[offset + size : offset + size + _TRAILER]
     if masked_crc32c(bytes(block), bytes(trailer[:1])) != int.from_bytes(trailer[1:], "little"):

@@ -1,4 +1,4 @@
-"""JSON texts from strangers: what they cost is known before they are parsed, what they hold can be walked and shown."""
+"""JSON texts of unknown origin: refused if they would take too much memory, nest too deeply, or cannot be shown."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from typing import Any
 from mpls.saved.errors import FROM_WRITER, broken, reading_foreign_bytes
 
 _DEPTH = 200
-# Bytes that Python takes for a list, a dict with its first keys, half a text, a key, and a place with a number.
+# Bytes of memory for each: a list; a dict with its first keys; half a text (two quotes); a key; an item, a number.
 _COSTS = {b"[": 80, b"{": 240, b'"': 32, b":": 80, b",": 50}
-# A file of n bytes may become this and eight times n, or fourteen times n: a list of short words takes thirteen times.
+# In bytes: a text of n bytes may take `_SLACK` and 8 n, or 14 n, whichever is more. A list of short words takes 13 n.
 _SLACK = 112 << 20
 _FACTOR = 8
 _FACTOR_OF_LARGE = 14
 _NESTED = (dict, list)
+# An escaped surrogate, half of a pair.
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def parse_json(path: str, key: str, text: bytes | str, size: int | None = None) -> Any:
-    """Return the value that a JSON text holds.
+    """Return the value of a JSON text.
 
     Args:
         path: the file, for errors.
-        key: where in it the text is.
+        key: the place of the text in the file.
         text: the text, in UTF-8 if it is bytes.
-        size: how many bytes of a file it takes, where it is packed there.
+        size: the bytes that the text takes in an archive, if it is packed in one; by default its length.
 
     Raises:
-        SavedStateError: it is no JSON, is nested deeply, would take far more memory than texts of its size do, or has
-            halves of characters in it, which no encoding can write.
+        SavedStateError: it is not JSON, is nested more than 200 times, would take far more memory than other texts of
+            its size, or holds lone surrogates, which UTF-8 cannot encode.
     """
     with reading_foreign_bytes(path, key, "be JSON"):
         raw = text.encode("utf-8") if isinstance(text, str) else bytes(text)
@@ -47,10 +48,10 @@ def parse_json(path: str, key: str, text: bytes | str, size: int | None = None) 
 
 
 def _check(path: str, key: str, value: Any, may_have_halves: bool) -> None:
-    """Refuse what functions that call themselves could not walk through, and texts that cannot be written."""
+    """Refuse a value that is nested too deeply for recursive functions, and lone surrogates."""
     if may_have_halves:
         _check_texts([value])
-    # Of millions of numbers no second list is made.
+    # Lists hold the nested values only, since a list of millions of numbers should not be copied.
     nested = [value] if type(value) in _NESTED else []
     for _ in range(_DEPTH):
         if not nested:

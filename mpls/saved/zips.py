@@ -1,4 +1,4 @@
-"""Zip files from strangers: all that their directory claims is checked before anything is unpacked."""
+"""Zip files of unknown origin: the directory and all headers are checked before a member is unpacked."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import Window
 from mpls.saved.memory_limits import PACK_AGAIN, unpacked_limit
 
+# Signatures and sizes of the records of a zip file.
 _END, _END_64, _LOCATOR_64, _LOCAL = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07", b"PK\x03\x04"
 _END_SIZE, _END_64_SIZE, _LOCATOR_SIZE, _LOCAL_SIZE = 22, 56, 20, 30
-# Models have three members and their assets.
+# A model has three members, and its assets.
 _MOST_MEMBERS = 10_000
-# The directory's part of each is at least this long; names and what systems add are short.
+# The most bytes of a member's entry in the directory, on average.
 _MOST_PER_MEMBER = 4096
 _PIECE, _BUFFER = 1 << 20, 1 << 18
-# How hard it was packed, that sizes follow the data, and that names are in UTF-8.
+# General purpose flags: compression level (two bits), sizes after the data, names in UTF-8.
 _KNOWN_FLAGS = 0x2 | 0x4 | 0x8 | 0x800
 _SIZES_FOLLOW = 0x8
-# Another name beside the name, which some programs take in its place.
+# The extra field with a Unicode path, which some programs use instead of the name.
 _OTHER_NAME = 0x7075
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class Archive:
-    """A zip file in which every reader finds the same members, and of which no more is unpacked than it declares.
+    """A zip file whose directory and headers agree, so that other readers find the same members.
 
     Args:
-        path: what errors call it.
-        source: the file, open: without a buffer, or in memory. It stays open.
-        limit: how many bytes all members may have unpacked; by default what the file's size allows.
+        path: the path, for errors.
+        source: the file, open: unbuffered or in memory. It stays open.
+        limit: the most bytes that all members may have together, unpacked; by default what the file's size allows.
 
     Attributes:
-        names: the members, without folders.
-        size: the size of the file itself.
-        unpacked: the bytes that all members have together.
+        names: the names of the members, without folders.
+        size: the size of the file in bytes.
+        unpacked: the size of all members in bytes, unpacked.
 
     Raises:
-        SavedStateError: it is broken, ambiguous, encrypted or packed in an unusual way, or would unpack to more.
+        SavedStateError: it is broken, ambiguous, encrypted or packed in an unusual way, or would unpack to more bytes.
     """
 
     def __init__(self, path: str, source: io.RawIOBase, limit: int | None = None) -> None:
@@ -68,20 +69,20 @@ class Archive:
         return name in self._members
 
     def read(self, name: str) -> bytes:
-        """Return a member's content.
+        """Return the content of a member.
 
         Raises:
-            SavedStateError: it is missing, broken, or not as long as the directory says.
+            SavedStateError: it is missing, has another checksum, or is not as long as the directory says.
         """
         if name not in self._members:
             raise broken(self.path, name, "be in the file", "nothing", "Name a file that Model.save has written")
         return self._unpacked(name).getvalue()
 
     def open(self, name: str) -> Window:
-        """Return a member as a file, its checksum looked at: where it lies, or in memory if it is packed.
+        """Return a member as a file, after checking its checksum. A compressed member is unpacked into memory.
 
         Raises:
-            SavedStateError: as `read`.
+            SavedStateError: as with `read`.
         """
         info = self._members[name]
         if info.compress_type != zipfile.ZIP_STORED:
@@ -90,14 +91,14 @@ class Archive:
         return Window(self._file, self._starts[name], info.file_size)
 
     def stored_size(self, name: str) -> int:
-        """Return how many bytes of the file a member takes."""
+        """Return the bytes that a member takes in the archive."""
         return self._members[name].compress_size
 
     def check(self, name: str) -> None:
-        """Unpack a member to nowhere, for its checksum.
+        """Check the checksum and the size of a member.
 
         Raises:
-            SavedStateError: as `read`.
+            SavedStateError: as with `read`.
         """
         info = self._members[name]
         if info.compress_type != zipfile.ZIP_STORED:
@@ -118,7 +119,7 @@ class Archive:
         info = self._members[name]
         with reading_foreign_bytes(self.path, name, "be whole"), self._zip.open(info) as file:
             missing = info.file_size
-            # The checksum is looked at only at the end.
+            # zipfile compares the checksum at the end only.
             while piece := file.read(_PIECE):
                 missing -= len(piece)
                 yield piece
@@ -126,7 +127,10 @@ class Archive:
                 raise ValueError(f"{missing} bytes are missing")
 
     def _check_end(self) -> int:
-        """Check the end of the directory, where readers differ in what they look for; return the directory's start."""
+        """Check the records after the directory, and return the position of the directory.
+
+        Programs differ in where they look for these records, so they must be at the very end of the file.
+        """
         end = self.size - _END_SIZE
         content = self._at(end, _END_SIZE)
         if content[:4] != _END or content[-2:] != b"\0\0":
@@ -175,7 +179,7 @@ class Archive:
             raise ValueError("a member lies where the directory does")
 
     def _data_start(self, info: zipfile.ZipInfo) -> int:
-        """Return where a member's data start, after a header that must say what the directory says."""
+        """Return the position of a member's data, after checking that its local header agrees with the directory."""
         header = self._at(info.header_offset, _LOCAL_SIZE)
         mark, flags, method, crc, packed, size, name_size, more = struct.unpack("<4s2x2H4x3L2H", header)
         name = self._at(info.header_offset + _LOCAL_SIZE, name_size)
@@ -183,7 +187,7 @@ class Archive:
         if (mark, flags, method, name.decode(encoding)) != (_LOCAL, info.flag_bits, info.compress_type, info.filename):
             raise ValueError(f"{info.filename!r} is another one where it lies")
         found, wanted = (crc, packed, size), (info.CRC, info.compress_size, info.file_size)
-        # Large files have their sizes elsewhere, and those that were written to a pipe, after their data.
+        # A large member has its sizes in an extra field, and one that was written to a pipe has them after its data.
         unknown = (0, 0xFFFFFFFF) if flags & _SIZES_FOLLOW else (0xFFFFFFFF,)
         for each, expected in zip(found, wanted, strict=True):
             if each != expected and each not in unknown:
@@ -205,8 +209,8 @@ class Archive:
 
 
 def _checksum(window: Window) -> int:
-    """Return the checksum of a member that is not packed: a thread computes it while the next bytes are read."""
-    # Small buffers stay in the processor's cache.
+    """Return the CRC-32 of a member that is not compressed: a thread computes it while the next bytes are read."""
+    # Small buffers stay in the CPU's cache.
     buffers = itertools.cycle([memoryview(bytearray(_BUFFER)) for _ in range(2)])
     crc = 0
     pending: Future[int] | None = None
@@ -221,7 +225,7 @@ def _checksum(window: Window) -> int:
 
 
 def _check_member(info: zipfile.ZipInfo) -> None:
-    # Python cuts names at a zero, and takes what separates folders on a system for a slash.
+    # zipfile cuts names at a zero byte, and turns the system's path separator into a slash.
     if info.filename != info.orig_filename or "\\" in info.filename or not info.filename:
         raise ValueError(f"{info.orig_filename!r} is no name in the archive")
     if info.flag_bits & ~_KNOWN_FLAGS or info.compress_type not in _METHODS:

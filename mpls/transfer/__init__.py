@@ -1,4 +1,4 @@
-"""State of optimizers on its way: from live ones and from records of files, into live ones of any Keras family.
+"""Moving the state of optimizers: from live optimizers or records of files into live optimizers of any Keras family.
 
-For code in this package and its siblings: `load.load_record(record, optimizer, variables)`.
+`convert_state` in `convert.py` is for users, `load_record` in `load.py` for other packages of mpls.
 """

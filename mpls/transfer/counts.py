@@ -1,4 +1,4 @@
-"""Steps: how many there have been, as the source counts and as the target does; and what else follows from them."""
+"""The number of steps: as the source and as the target count it, and Nadam's product, which follows from it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,23 @@ from mpls.errors import SavedStateError
 from mpls.formats import algorithms
 from mpls.formats.algorithms import ACCUMULATOR
 from mpls.formats.record import OptimizerRecord
+from mpls.formats.validity import SEE_MIGRATION
 from mpls.transfer import formulas
-
-_POWERS = {"beta1_power": "beta_1", "beta2_power": "beta_2"}
-_PRODUCTS = ("momentum_cache", "m_cache", "u_product")
 
 
 def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, Any], subject: str) -> int | None:
-    """Return the number of steps that a record has; None where it does not say and no step depends on it.
+    """Return the number of steps in a record; None if it is unknown and the algorithm does not depend on it.
 
-    In v1, a step of Adam depends on its beta powers, whatever `global_step` is.
+    A step of Adam in v1 depends on its beta powers and not on `global_step`, so the powers count if they fit exactly.
 
     Args:
         record: the source.
-        state: the algorithm.
-        config: the target's settings, for those that the record does not say.
-        subject: where the record is from, for errors.
+        state: the algorithm, in `algorithms.SLOTS`, or None.
+        config: the target's settings, for the betas that the record does not say.
+        subject: the origin of the record, for errors.
 
     Raises:
-        SavedStateError: it does not say, and has to; or it is none that can be.
+        SavedStateError: the algorithm depends on an unknown number of steps, or the number is not valid.
     """
     found = _steps_of_powers(record, config)
     steps = record.iterations
@@ -39,21 +37,21 @@ def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, An
         raise SavedStateError(
             f"{subject}: the source must say how many steps there have been, on which {state} depends; got none. "
             "Save the optimizer's iterations, or tf.compat.v1.train.get_or_create_global_step(), with it; or give the "
-            "target the betas of the source. See MIGRATION.md#my-checkpoints"
+            f"target the betas of the source. {SEE_MIGRATION}"
         )
     if steps is not None and not 0 <= steps < 2**63:
         raise SavedStateError(
             f"{subject}: the number of steps must be from 0 to 2**63; got {steps}. The file is broken: restore an "
-            "older one. See MIGRATION.md#my-checkpoints"
+            f"older one. {SEE_MIGRATION}"
         )
     return steps
 
 
 def _steps_of_powers(record: OptimizerRecord, config: Mapping[str, Any]) -> formulas.Steps | None:
-    """Return the steps that the beta powers tell of; None if there are none, or they tell of different numbers."""
+    """Return the steps told by the beta powers; None if there are none, or if they contradict each other."""
     found = []
     for name, value in record.others.items():
-        beta = _POWERS.get(name.rpartition("/")[2])
+        beta = algorithms.BETA_POWERS.get(name.rpartition("/")[2])
         if beta is not None:
             steps = formulas.steps_of_power(value, float(record.hyperparameters.get(beta, config.get(beta, 0.0))))
             found += [steps] if steps is not None else []
@@ -63,9 +61,9 @@ def _steps_of_powers(record: OptimizerRecord, config: Mapping[str, Any]) -> form
 
 
 def gradient_steps(record: OptimizerRecord, config: Mapping[str, Any]) -> tuple[int, int]:
-    """Return over how many steps source and target accumulate gradients; 1 if they do not.
+    """Return the steps over which source and target accumulate gradients, 1 for each that does not.
 
-    A file that does not say, and has accumulated gradients, is taken to do as the target does.
+    If a source has accumulated gradients, but does not say over how many steps, the target's number is taken for it.
     """
     target = int(config.get("gradient_accumulation_steps") or 1)
     has_gradients = any(
@@ -80,20 +78,16 @@ def gradient_steps(record: OptimizerRecord, config: Mapping[str, Any]) -> tuple[
 
 
 def product_of(record: OptimizerRecord, steps: int, config: Mapping[str, Any]) -> tuple[float, bool]:
-    """Return Nadam's product of momentums, and whether it had to be computed, as files of new optimizers lack it."""
+    """Return Nadam's momentum product, and whether it was computed because the record does not have it.
+
+    Args:
+        record: the source.
+        steps: the number of updates.
+        config: the target's settings, for a beta that the record does not say.
+    """
     for name, value in record.others.items():
-        if name.lstrip("_") in _PRODUCTS:
+        if algorithms.is_momentum_product(name):
             return float(np.asarray(value)), False
     beta_1 = float(record.hyperparameters.get("beta_1", config.get("beta_1", 0.9)))
-    exponent = record.hyperparameters.get("decay", 0.004) if record.family == "legacy" else 1.0
+    exponent = record.hyperparameters.get("decay", formulas.SCHEDULE_DECAY) if record.family == "legacy" else 1.0
     return formulas.momentum_product(steps, beta_1, float(exponent)), True
-
-
-def is_product(name: str) -> bool:
-    """Return whether other state of this name is Nadam's product."""
-    return name.lstrip("_") in _PRODUCTS
-
-
-def is_power(name: str) -> bool:
-    """Return whether other state of this name is one of Adam's powers in v1, which the number of steps stands for."""
-    return name.rpartition("/")[2] in _POWERS

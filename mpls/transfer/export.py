@@ -1,4 +1,4 @@
-"""Live optimizers into records."""
+"""`export`: the record of a live optimizer."""
 
 from __future__ import annotations
 
@@ -8,31 +8,33 @@ from typing import Any
 from mpls.errors import ArgumentValueError, SavedStateError, error_text
 from mpls.formats import algorithms
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
-from mpls.transfer.hosts import ANCHOR, Host, Place, as_numpy, host_of
+from mpls.formats.validity import ANCHOR, SEE_MIGRATION
+from mpls.transfer.hosts import Host, Place, as_numpy
 from mpls.transfer.scales import scale_of
 from mpls.transfer.settings import settings_of
+from mpls.transfer.unwrapping import host_of
 from mpls.upstream.optimizers import counter_of
 
 
 def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "optimizer") -> OptimizerRecord:
-    """Return a record of a live optimizer's state, and of its wrapper's loss scale.
+    """Return a record of the state of a live optimizer, and of its wrapper's loss scale.
 
     Args:
-        optimizer: of tf_keras, legacy or new, of Keras 3 or of `tf.compat.v1.train`; bare or wrapped.
-        variables: those that it trains, in the order that the record is to have; by default its own order.
-        key: what the record calls the optimizer.
+        optimizer: an optimizer of tf_keras, legacy or new, of Keras 3 or of `tf.compat.v1.train`; bare or wrapped.
+        variables: the variables that it trains, in the order for the record; by default in the optimizer's order.
+        key: the key of the record.
 
     Raises:
-        TypeError: it is no optimizer.
+        TypeError: it is not an optimizer.
         ValueError: it does not know one of the variables.
-        SavedStateError: it has state that a record cannot hold.
+        SavedStateError: it is of an unknown algorithm, with variables outside of lists of slots.
     """
     host = host_of(optimizer, "convert_state: source", takes_v1=True)
     unknown = host.uncounted() if host.state is None else []
     if unknown:
         raise SavedStateError(
             f"convert_state: source must keep its state in lists, one element for each variable; {host} has "
-            f"{', '.join(unknown)} elsewhere. Save and restore it with tf.train.Checkpoint. See MIGRATION.md#{ANCHOR}"
+            f"{', '.join(unknown)} elsewhere. Save and restore it with tf.train.Checkpoint. {SEE_MIGRATION}"
         )
     if host.is_built(None) and variables is not None and host.state is not None:
         _require_slots(host, host.places(variables))
@@ -53,7 +55,7 @@ def _loss_scale(host: Host) -> LossScaleRecord | None:
     if host.wrapper is None:
         return None
     scale = scale_of(host.wrapper)
-    # Of a user's own class nobody knows more than that it is there.
+    # A user's own class of loss scale has no state that mpls knows.
     return LossScaleRecord(dynamic=True) if scale is None else scale.record
 
 
@@ -80,7 +82,7 @@ def _require_slots(host: Host, places: Sequence[Place]) -> None:
 
 def _iterations(host: Host) -> int | None:
     if host.family == "v1":
-        # They count in `global_step`, which they do not know; the loader reads Adam's powers.
+        # The program counts in `global_step`. `load_record` counts by the beta powers of an Adam.
         return None
     counter = counter_of(host.inner)
     return 0 if counter is None else int(as_numpy(counter))

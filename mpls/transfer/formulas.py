@@ -1,4 +1,4 @@
-"""Where what the families mean by the state of an algorithm differs, and what follows from a number of steps."""
+"""Differences between the families' formulas for one algorithm, and state that follows from the number of steps."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from mpls.formats.algorithms import state_of
-from mpls.formats.record import Family
+from mpls.formats.families import Family
 
-# Their steps depend on how many there have been.
+# Algorithms whose step depends on the number of steps before.
 COUNTING = ("Adam", "Adamax", "Nadam")
+# The default of `schedule_decay`, a setting of legacy Nadams that their configs call `decay`.
+SCHEDULE_DECAY = 0.004
 
 
 def algorithm_of(optimizer: Any) -> str:
-    """Return an optimizer's class name, or for a user's subclass that of the class that it derives from."""
+    """Return the class name of an optimizer; for a user's subclass, that of the framework's class it derives from."""
     frameworks = ("tensorflow", "tf_keras", "keras")
     for cls in type(optimizer).__mro__:
         if cls.__module__.partition(".")[0] in frameworks and state_of(cls.__name__):
@@ -26,9 +28,9 @@ def algorithm_of(optimizer: Any) -> str:
 
 
 def accumulates_gradients(algorithm: str | None, family: Family) -> bool:
-    """Return whether the momentum slot holds gradients, to be multiplied by the learning rate at each step.
+    """Return whether a family's momentum slot holds a sum of gradients, which a step multiplies by the learning rate.
 
-    In the Keras families the learning rate, with a minus, is in the slot already.
+    The Keras families multiply each gradient by minus the learning rate before they add it to the slot.
     """
     return algorithm == "SGD" and family == "v1"
 
@@ -36,21 +38,17 @@ def accumulates_gradients(algorithm: str | None, family: Family) -> bool:
 def formula_differences(
     algorithm: str | None, source: Family, target: Family, source_config: Mapping[str, Any], config: Mapping[str, Any]
 ) -> list[str]:
-    """Return, in words, where two families compute an algorithm's step differently with the same settings."""
+    """Return, in words, the differences between two families' steps of an algorithm with these settings."""
     found = []
     ours, theirs = _epsilon_at(algorithm, source, source_config), _epsilon_at(algorithm, target, config)
     if ours != theirs:
         found.append(f"epsilon: {ours}, {theirs}")
     if algorithm == "Nadam" and "legacy" in (source, target) and source != target:
-        decay = (source_config if source == "legacy" else config).get("decay", _SCHEDULE_DECAY)
+        decay = (source_config if source == "legacy" else config).get("decay", SCHEDULE_DECAY)
         if decay != 1.0:
             ours, theirs = (f"{decay:g}" if each == "legacy" else "1" for each in (source, target))
             found.append(f"schedule of the momentum, schedule_decay: {ours}, {theirs}")
     return found
-
-
-# The default of legacy optimizers.
-_SCHEDULE_DECAY = 0.004
 
 
 def _epsilon_at(algorithm: str | None, family: Family, config: Mapping[str, Any]) -> str | None:
@@ -63,12 +61,12 @@ def _epsilon_at(algorithm: str | None, family: Family, config: Mapping[str, Any]
 
 
 def momentum_product(iterations: int, beta_1: float, exponent: float = 1.0) -> float:
-    """Return Nadam's product of momentums after a number of steps, none of them skipped.
+    """Return Nadam's momentum product after a number of steps, if no step was skipped.
 
     Args:
         iterations: the number of steps.
         beta_1: the setting.
-        exponent: legacy optimizers' `schedule_decay`; the others have 1.
+        exponent: the setting `schedule_decay` of legacy optimizers; 1 for the others.
     """
     product = 1.0
     for step in range(1, iterations + 1):
@@ -84,7 +82,7 @@ class Steps:
 
     Attributes:
         steps: the number.
-        is_exact: whether it gives what was found to the last bit.
+        is_exact: whether the power of this number is bit for bit the one that was found.
     """
 
     steps: int
@@ -92,17 +90,17 @@ class Steps:
 
 
 def steps_of_power(power: Any, beta: float) -> Steps | None:
-    """Return after how many steps a beta power of v1's Adam, `beta ** (steps + 1)`, has its value; None if none fits.
+    """Return the number of steps told by a beta power of v1's Adam, `beta ** (steps + 1)`; None if no number fits.
 
     Args:
-        power: the value, a number or an array of one.
+        power: the power in float32, a number or an array of one.
         beta: the setting.
     """
     value = np.asarray(power, np.float32).item()
     if not (0.0 < beta < 1.0 and float(np.finfo(np.float32).tiny) <= value <= beta * (1 + 1e-6)):
         return None
     length = round(math.log(value) / math.log(beta)) + 1000
-    # Multiplied as the optimizer does, so that the rounding is the same.
+    # Multiply step by step in float32, as the optimizer does, for the same rounding.
     powers = np.multiply.accumulate(np.full(length, beta, np.float32))
     nearest = int(np.argmin(np.abs(powers - np.float32(value))))
     is_exact = bool(powers[nearest] == np.float32(value))

@@ -1,9 +1,8 @@
-"""Records of optimizers into live optimizers, and what is told of it."""
+"""`load_record`: loads the record of an optimizer into a live optimizer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,61 +12,16 @@ from mpls.core.replicas import in_replica_context
 from mpls.errors import ArgumentValueError, MplsWarning, SavedStateError, UnsupportedGraphError, warn_user
 from mpls.formats import algorithms
 from mpls.formats.record import OptimizerRecord
+from mpls.formats.validity import SEE_MIGRATION
 from mpls.transfer import counts, formulas
-from mpls.transfer.hosts import Host, dtype_of, host_of
+from mpls.transfer.hosts import Host, dtype_of
 from mpls.transfer.matching import given_variables
 from mpls.transfer.scales import ScalePlan, plan_scale, set_scale
 from mpls.transfer.settings import differences, learning_rate_at, made, set_settings, settable, settings_of
-from mpls.transfer.slots import Plan, Transfer, plan_slots
+from mpls.transfer.slots import Transfer, plan_slots
 from mpls.transfer.target_optimizers import Target, assign_slots, target_of
-
-
-@dataclass(frozen=True)
-class TransferReport:
-    """What has been carried over, and what has not.
-
-    Attributes:
-        source: where the state comes from, in words.
-        target: where it went.
-        iterations: the number of steps that the target has now; None if the source did not say, and it was left alone.
-        slots: the variables' names, each with the names of its slots that were set, as the target calls them.
-        others: other state that was set, as Nadam's momentum product.
-        loss_scale: the scale that was set, and the counter of finite steps; None if there was none to set.
-        left_out: state of the source that the target does not have, and why.
-        started: state of the target that the source does not have, and what it starts from.
-        changed: what had to be computed on the way, as a momentum in other units.
-        differences: settings that differ, or were set, each as `name: source's value, target's value`.
-    """
-
-    source: str
-    target: str
-    iterations: int | None
-    slots: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    others: tuple[str, ...] = ()
-    loss_scale: tuple[float, int | None] | None = None
-    left_out: tuple[str, ...] = ()
-    started: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    differences: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        """Return it as lines of text."""
-        lines = [f"{self.source} -> {self.target}"]
-        lines.append("iterations: " + ("not known, left alone" if self.iterations is None else str(self.iterations)))
-        lines += [f"slots of {name}: {', '.join(slots) or 'none'}" for name, slots in self.slots]
-        if self.others:
-            lines.append(f"also set: {', '.join(self.others)}")
-        if self.loss_scale is not None:
-            scale, good_steps = self.loss_scale
-            lines.append(f"loss scale: {scale:g}" + ("" if good_steps is None else f", finite steps: {good_steps}"))
-        for heading, entries in (
-            ("left out", self.left_out),
-            ("started", self.started),
-            ("changed", self.changed),
-            ("settings that differ", self.differences),
-        ):
-            lines += [f"{heading}: {entry}" for entry in entries]
-        return "\n".join(lines)
+from mpls.transfer.transfer_report import Plan, TransferReport
+from mpls.transfer.unwrapping import host_of
 
 
 def load_record(
@@ -79,28 +33,29 @@ def load_record(
     subject: str | None = None,
     goes_by_order: bool = False,
 ) -> TransferReport:
-    """Put a record into a live optimizer, of the same family as the record's or of another.
+    """Load a record into a live optimizer, of the record's family or of another.
 
-    Everything is checked before anything is assigned. An optimizer that is not built yet is built with the variables.
+    All checks come before the first assignment. An optimizer that is not built yet is built with the variables.
 
     Args:
-        record: what is to go in; its loss scale goes into a wrapper's, if both are dynamic.
-        optimizer: of tf_keras, legacy or new, or of Keras 3; bare, or in a wrapper of mpls or of its own Keras.
-        variables: the variables that it trains; or a dict of them by the key, or the name, in the record. By default
-            those that it is built with. A list is matched with the record by name, and by order where names do not
-            tell.
-        hyperparameters: whether to set learning rate and the like from the record, where the optimizer has them.
-        subject: where the record is from, for errors and the report; by default its key.
-        goes_by_order: whether the variables are in the order of the record, whatever they are called.
+        record: the record; its loss scale is loaded into the wrapper's if both are dynamic.
+        optimizer: an optimizer of tf_keras, legacy or new, or of Keras 3; bare, or in a wrapper of mpls or of its own
+            Keras.
+        variables: the variables that the optimizer trains, or a dict of them by their key or name in the record. By
+            default those that it is built with. A list is matched with the record by name; where the names differ, by
+            order or by shape.
+        hyperparameters: whether to set learning rate, betas and so on from the record, where the optimizer has them.
+        subject: the origin of the record, for errors and the report; by default its key.
+        goes_by_order: whether the variables are in the order of the record, whatever their names are.
 
     Returns:
-        What was carried over, and what was not.
+        The report of what was set, and what was not.
 
     Raises:
-        SavedStateError: variables, slots, shapes or dtypes do not fit, or the algorithm is another; the optimizer is
+        SavedStateError: variables, slots, shapes or dtypes do not fit, or the algorithm is another. The optimizer stays
             as it was.
-        ValueError: the optimizer is not built, and there are no variables.
-        TypeError: it is no Keras optimizer.
+        ValueError: the optimizer is not built, and no variables are given; or it is called in a replica context.
+        TypeError: it is not a Keras optimizer.
         RuntimeError: it is called in a graph.
     """
     require_eager()
@@ -110,13 +65,13 @@ def load_record(
     given, keys = given_variables(variables)
     own, theirs = settings_of(host), dict(record.hyperparameters)
     if state == "Nadam" and record.family != host.family:
-        # Its schedule of the momentum, which is no setting elsewhere.
+        # `decay` of a legacy Nadam is its momentum schedule; in other families it would be the decay of the rate.
         theirs.pop("decay", None)
     plan = Plan()
     chosen = made(host, settable(host, theirs, is_built=host.is_built(given))) if hyperparameters else {}
     config = {**own, **{name: theirs[name] for name in chosen}}
-    plan.differences += [f"set: {each}" for each in differences(theirs, own) if _names(each, chosen)]
-    plan.differences += differences(theirs, config)
+    plan.differences += [f"set: {each}" for each in differences(theirs, own, record.family) if _names(each, chosen)]
+    plan.differences += differences(theirs, config, record.family)
     families = record.family, host.family
     plan.differences += formulas.formula_differences(state, *families, record.hyperparameters, config)
     target = target_of(host, given, config, chosen, is_part=keys is not None)
@@ -130,7 +85,7 @@ def _names(difference: str, chosen: Mapping[str, Any]) -> bool:
 
 
 class _Loading:
-    """A record on its way into a target: first all checks, then all assignments."""
+    """A record that is loaded into a target: `check` first, then `assign`."""
 
     def __init__(
         self,
@@ -150,7 +105,11 @@ class _Loading:
         self._scale = ScalePlan()
 
     def check(self, keys: Sequence[str] | None, goes_by_order: bool) -> None:
-        """Work out what will be assigned, or raise."""
+        """Compute what will be assigned.
+
+        Raises:
+            SavedStateError: the record does not fit the target.
+        """
         record, host, plan = self._record, self._host, self._plan
         keeps_accumulators = self._count_steps()
         momentum_factor = 1.0
@@ -175,7 +134,14 @@ class _Loading:
         self._scale = plan_scale(record.loss_scale, host.wrapper, plan, self._subject)
 
     def _count_steps(self) -> bool:
-        """Count steps as the target does; return whether accumulated gradients fit it."""
+        """Compute the target's number of steps, and the number of updates.
+
+        Returns:
+            Whether source and target accumulate gradients over the same number of steps.
+
+        Raises:
+            SavedStateError: the number of steps is not valid, or too large for the target's counter.
+        """
         record, plan = self._record, self._plan
         steps = counts.steps_of(record, self._state, self._config, self._subject)
         if steps is not None and record.iterations not in (None, steps):
@@ -193,19 +159,19 @@ class _Loading:
         if self._steps > np.iinfo(_counter_dtype(self._host)).max:
             raise SavedStateError(
                 f"{self._subject}: the number of steps must fit the optimizer's counter; got {self._steps}. "
-                "See MIGRATION.md#my-checkpoints"
+                f"{SEE_MIGRATION}"
             )
         return source == target
 
     def _learning_rate(self) -> float:
-        """Return the rate of the target's next step, which the momentum of v1 is multiplied by at that step."""
+        """Return the learning rate of the target's next step, by which a v1 momentum is to be multiplied."""
         rate = learning_rate_at(self._host, self._steps or 0, self._chosen)
         has_momentum = any(np.any(value) for each in self._record.variables for value in each.slots.values())
         if rate == 0.0 and has_momentum:
             raise SavedStateError(
                 f"{self._subject}: the momentum of tf.compat.v1.train.MomentumOptimizer is multiplied by the learning "
                 f"rate, which must not be 0; got 0 at step {self._steps}. Convert it before the schedule is at 0. "
-                "See MIGRATION.md#my-checkpoints"
+                f"{SEE_MIGRATION}"
             )
         if has_momentum:
             self._plan.changed.append(f"momentum: times -{rate:g}, the learning rate, as {self._host} keeps it")
@@ -215,7 +181,7 @@ class _Loading:
         record, plan = self._record, self._plan
         there = {name.lstrip("_"): value for name, value in record.others.items()}
         for name in self._target.others:
-            if self._state == "Nadam" and counts.is_product(name):
+            if self._state == "Nadam" and algorithms.is_momentum_product(name):
                 self._others[name], is_computed = counts.product_of(record, self._applied, self._config)
                 if is_computed:
                     plan.started.append(f"{algorithms.PRODUCT}: computed from the number of steps")
@@ -224,15 +190,17 @@ class _Loading:
             elif self._state is None:
                 raise SavedStateError(
                     f"{self._subject}: the source must have {name.lstrip('_')!r}, which {self._host} needs; got "
-                    f"{sorted(there)}. See MIGRATION.md#my-checkpoints"
+                    f"{sorted(there)}. {SEE_MIGRATION}"
                 )
         for name in there:
-            is_known = counts.is_power(name) or (self._state == "Nadam" and counts.is_product(name))
+            is_known = algorithms.is_beta_power(name) or (
+                self._state == "Nadam" and algorithms.is_momentum_product(name)
+            )
             if not is_known and name not in {each.lstrip("_") for each in self._target.others}:
                 plan.leave_out(f"{name}: {self._host} has none")
 
     def assign(self) -> TransferReport:
-        """Assign what was worked out; nothing fails from here on."""
+        """Assign what `check` has computed, warn of state that is lost, and return the report."""
         host, plan = self._host, self._plan
         set_settings(host, self._chosen)
         slots = assign_slots(self._target, plan.slots, starts_averages=plan.averaged)
@@ -267,37 +235,46 @@ class _Loading:
 
 
 def _counter_dtype(host: Host) -> Any:
-    # Legacy optimizers make it when it is asked for, an int64.
+    # Legacy optimizers create the counter, an int64, when it is read first.
     return np.int64 if host.family == "legacy" else dtype_of(host.iterations).as_numpy_dtype
 
 
 def require_eager() -> None:
-    """Refuse graphs and replica contexts, in which values are not known."""
+    """Refuse graphs and replica contexts, in which variables have no values that can be read.
+
+    Raises:
+        RuntimeError: in a graph.
+        ValueError: in a replica context.
+    """
     if not tf.executing_eagerly():
         raise UnsupportedGraphError(
             "convert_state: it must be called in eager mode, outside of tf.function; got a graph. Save what is in the "
-            "graph with tf.compat.v1.train.Saver, and convert the file. See MIGRATION.md#my-checkpoints"
+            f"graph with tf.compat.v1.train.Saver, and convert the file. {SEE_MIGRATION}"
         )
     if in_replica_context():
         raise ArgumentValueError(
             "convert_state: it must be called outside of strategy.run; got a replica context. Convert before training. "
-            "See MIGRATION.md#my-checkpoints"
+            f"{SEE_MIGRATION}"
         )
 
 
 def _require_same_algorithm(record: OptimizerRecord, host: Host, subject: str) -> str | None:
-    """Return the algorithm whose state both have, of those that every family knows; None for others."""
+    """Return the entry of `algorithms.SLOTS` whose state both have; None for an algorithm without an entry.
+
+    Raises:
+        SavedStateError: the algorithms differ; or there is no entry, and the families differ.
+    """
     source = algorithms.state_of(record.algorithm)
     is_same = source == host.state if record.algorithm is not None else host.state is not None
     if host.state is None:
         is_same = record.family == host.family and record.algorithm == host.algorithm
-    if record.algorithm is None and host.state != "Nadam" and any(map(counts.is_product, record.others)):
+    if record.algorithm is None and host.state != "Nadam" and any(map(algorithms.is_momentum_product, record.others)):
         is_same = False
     if not is_same:
         family = " of another family, which only the usual algorithms can change"
         raise SavedStateError(
             f"{subject}: the source must be of the target's algorithm, {host.algorithm}; got "
             f"{record.algorithm or 'Nadam'}{family if record.algorithm == host.algorithm else ''}. "
-            "Use an optimizer of the source's algorithm. See MIGRATION.md#my-checkpoints"
+            f"Use an optimizer of the source's algorithm. {SEE_MIGRATION}"
         )
     return host.state

@@ -1,4 +1,4 @@
-"""Which variable of a source is which of the target."""
+"""Which variable of the target corresponds to which variable of the source."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from mpls.errors import ArgumentTypeError, SavedStateError, error_text
 from mpls.formats.record import VariableRecord
+from mpls.formats.validity import SEE_MIGRATION
 
 Shape = tuple[int, ...]
 
@@ -25,14 +26,14 @@ def match(
 
     Args:
         sources: the variables of the source.
-        names: the names of the target's.
-        shapes: the shapes of their slots.
-        is_ordered: whether the order of the sources means something.
-        goes_by_order: whether it is all that counts, since the user has put them in the same order.
-        subject: where the sources are from, for the error.
+        names: the names of the target's variables.
+        shapes: for each target variable, the set of the shapes of its slots.
+        is_ordered: whether the sources are in the order in which the optimizer got them.
+        goes_by_order: whether sources and targets are in the same order, so that names do not matter.
+        subject: the origin of the sources, for the error.
 
     Raises:
-        SavedStateError: it cannot be told.
+        SavedStateError: the numbers of variables differ, or neither names nor order nor shapes tell the pairs.
     """
     problem = None
     if len(sources) != len(names):
@@ -57,23 +58,23 @@ def match(
     raise SavedStateError(
         f"{subject}: the source must {problem}. The source has {_listed(sources)}. The target has "
         f"{_listed_target(names, shapes)}. Say which is which: variables={{key of the source: variable}}. "
-        "See MIGRATION.md#my-checkpoints"
+        f"{SEE_MIGRATION}"
     )
 
 
 def match_keys(
     sources: Sequence[VariableRecord], names: Sequence[str | None], keys: Sequence[str], subject: str
 ) -> list[int]:
-    """Return the index of the source of each target variable whose key in the source the user has given.
+    """Return the index of each target variable's source, if the user has given the keys of the sources.
 
     Args:
         sources: the variables of the source.
-        names: the names of the target's, for the error.
-        keys: the key, or the name, of the source of each of them.
-        subject: where the sources are from, for the error.
+        names: the names of the target's variables, for the error.
+        keys: the key or the name of each target variable's source.
+        subject: the origin of the sources, for the error.
 
     Raises:
-        SavedStateError: a key is not there, or two variables have it.
+        SavedStateError: a key is not that of one source, or two keys are of the same source.
     """
     found = []
     for key in keys:
@@ -83,7 +84,7 @@ def match_keys(
             raise SavedStateError(
                 f"{subject}: the keys of `variables` must each be the key or the name of one variable of the source; "
                 f"got {key!r}. The source has {_listed(sources)}. The target has {', '.join(map(str, names))}. "
-                "See MIGRATION.md#my-checkpoints"
+                f"{SEE_MIGRATION}"
             )
         found += indices
     return found
@@ -97,7 +98,7 @@ def _by_name(own: Sequence[str | None], names: Sequence[str | None]) -> list[int
 
 
 def _plain(names: Sequence[str | None]) -> Sequence[str | None] | None:
-    """Return names without the scopes that all of them have; None if one has no name."""
+    """Return names without the leading scopes that all of them share; None if a name is missing."""
     parts = [_tidy(name).split("/") for name in names if name]
     if len(parts) != len(names):
         return None
@@ -119,7 +120,7 @@ def _shapes_of(source: VariableRecord) -> set[Shape]:
 
 
 def _contradiction(own: Sequence[str | None], names: Sequence[str | None]) -> str | None:
-    """Return a name that one variable of each side has, at different places; None if there is none."""
+    """Return a name that is unique on both sides but at different positions; None if there is none."""
     sides = [_plain(side) or [_tidy(name) if name else None for name in side] for side in (own, names)]
     ours, theirs = sides
     once = Counter(ours)
@@ -150,18 +151,19 @@ def _shown(shapes: Any) -> str:
 
 
 def is_ordered(family: str, sources: Sequence[VariableRecord]) -> bool:
-    """Return whether the order of a record's variables is that in which the optimizer got them.
+    """Return whether the variables of a record are in the order in which the optimizer got them.
 
-    New optimizers and those of Keras 3 number them. A file of the others that has names for them has them in any order.
+    Those of new and Keras 3 optimizers are, since files number them. Those of other families are in any order if they
+    have keys.
     """
     return family in ("new", "keras3") or all(each.key is None for each in sources)
 
 
 def given_variables(variables: Sequence[Any] | Mapping[str, Any] | None) -> tuple[list[Any] | None, list[str] | None]:
-    """Return the variables that a user has passed, and their keys in the source if they came as a dict.
+    """Return the variables that a user has passed as a list, and their keys in the source if they are a dict.
 
     Raises:
-        ArgumentTypeError: it is one variable, or nothing that holds variables.
+        ArgumentTypeError: it is a single variable, or cannot be iterated over.
     """
     if variables is None:
         return None, None

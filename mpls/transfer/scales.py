@@ -1,15 +1,16 @@
-"""The loss scale of a wrapper, of mpls or of a framework, read and set; what becomes of one in a transfer."""
+"""Loss scales of wrappers, of mpls and of the frameworks: reading them, setting them, and transferring them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from mpls.core.loss_scale import is_dynamic, is_fixed
 from mpls.formats.record import LossScaleRecord
-from mpls.formats.validity import check_good_steps, check_scale
+from mpls.formats.validity import check_good_steps, check_scale, most_good_steps
+from mpls.formats.wrapper_state import DEFAULT_MULTIPLIER, STATE, STATE_OF_KERAS_3
 from mpls.transfer.hosts import as_numpy
-from mpls.transfer.slots import Plan
+from mpls.transfer.transfer_report import Plan
 from mpls.upstream import table
 from mpls.upstream.tensorflow import fixed_value_of
 
@@ -19,9 +20,9 @@ class Scale:
     """A wrapper's loss scale.
 
     Attributes:
-        record: what it is now.
-        scale: the variable that holds it; None for a fixed one, and where there is none yet.
-        good_steps: the variable that counts finite steps; None likewise.
+        record: its kind, settings and current state.
+        scale: the variable that holds the current scale; None for a fixed scale, and if it is not created yet.
+        good_steps: the variable that counts finite steps; None as for `scale`.
     """
 
     record: LossScaleRecord
@@ -30,10 +31,10 @@ class Scale:
 
 
 def scale_of(wrapper: Any) -> Scale | None:
-    """Return a wrapper's loss scale; None for one of a user's own class.
+    """Return the loss scale of a wrapper; None if it is of a user's own class.
 
     Args:
-        wrapper: one of mpls, of TensorFlow, of tf_keras or of Keras 3.
+        wrapper: a wrapper of mpls, of TensorFlow, of tf_keras or of Keras 3.
     """
     if "_loss_scale_manager" in vars(wrapper):
         return _of_manager(vars(wrapper)["_loss_scale_manager"])
@@ -45,8 +46,8 @@ def scale_of(wrapper: Any) -> Scale | None:
     if is_fixed(held):
         fixed = fixed_value_of(held)
         return Scale(LossScaleRecord(dynamic=False, scale=float(fixed), initial_scale=float(fixed)))
-    # Those of mpls over Keras 3 have the variables by these names, tf_keras' own by the next.
-    for names in (("scale", "counter"), ("current_loss_scale", "counter")):
+    # The attributes of the loss scale of mpls over Keras 3, and of that in tf_keras' own wrapper.
+    for names in (("scale", "counter"), (STATE[0], "counter")):
         if all(hasattr(held, name) for name in names):
             scale, good_steps = (getattr(held, name) for name in names)
             break
@@ -61,17 +62,17 @@ def scale_of(wrapper: Any) -> Scale | None:
 def _native_of_keras_3(wrapper: Any) -> Scale | None:
     if not hasattr(wrapper, "dynamic_growth_steps"):
         return None
-    scale, good_steps = getattr(wrapper, "dynamic_scale", None), getattr(wrapper, "step_counter", None)
-    return _dynamic(scale, good_steps, wrapper.initial_scale, wrapper.dynamic_growth_steps, 2.0)
+    scale, good_steps = (getattr(wrapper, name, None) for name in STATE_OF_KERAS_3)
+    return _dynamic(scale, good_steps, wrapper.initial_scale, wrapper.dynamic_growth_steps, DEFAULT_MULTIPLIER)
 
 
 def _of_manager(manager: Any) -> Scale | None:
     try:
         state = manager.state_dict()
     except NotImplementedError:
-        # Of a user's class.
+        # A user's own class of manager.
         return None
-    names = ("dynamic", "scale", "good_steps", "initial_scale", "growth_steps", "multiplier")
+    names = [each.name for each in fields(LossScaleRecord)]
     return Scale(LossScaleRecord(**{name: state[name] for name in names if name in state}))
 
 
@@ -88,32 +89,33 @@ def _dynamic(scale: Any, good_steps: Any, initial_scale: float, growth_steps: in
 
 
 def state_for_target(record: LossScaleRecord, target: LossScaleRecord, subject: str) -> tuple[float, int]:
-    """Return the scale and the counter that a dynamic loss scale gets from a record of another.
+    """Return the scale and the counter for a dynamic loss scale that gets the state of another.
 
     Args:
-        record: that of the source.
-        target: that of the target.
-        subject: where the record is from, for the error.
+        record: the source.
+        target: the target.
+        subject: the origin of the source, for the error.
 
     Raises:
-        SavedStateError: they are none that a loss scale can have.
+        SavedStateError: the source's scale or counter is not valid.
     """
     scale = target.scale if record.scale is None else check_scale(record.scale, f"{subject}: the loss scale")
     good_steps = check_good_steps(record.good_steps or 0, f"{subject}: the count of good steps", record.growth_steps)
-    # At the end of its period the target grows at the next finite step, however long the period of the source is.
-    period = max(target.growth_steps or 1, 1)
+    # If the source has counted as many steps as the target's growth steps or more, the target grows at its next finite
+    # step.
+    period = most_good_steps(target.growth_steps or 1)
     return float(scale or 1.0), min(good_steps, period - 1)
 
 
 @dataclass(frozen=True)
 class ScalePlan:
-    """What a wrapper's loss scale will be.
+    """The loss scale that a wrapper will get.
 
     Attributes:
-        is_set: whether it is set; else it stays as it is.
+        is_set: whether it is set; otherwise the wrapper's stays as it is.
         scale: the scale.
         good_steps: finite steps since it last changed.
-        warning: what to warn of.
+        warning: the text of a warning for the user, or None.
     """
 
     is_set: bool = False
@@ -123,16 +125,16 @@ class ScalePlan:
 
 
 def plan_scale(record: LossScaleRecord | None, wrapper: Any, plan: Plan, subject: str) -> ScalePlan:
-    """Decide what becomes of a target's loss scale.
+    """Return the loss scale that the target will get: it is set if source and target have dynamic ones.
 
     Args:
-        record: the source's; None without.
-        wrapper: the target's wrapper; None without.
-        plan: where to note what does not go along.
-        subject: where the source is from, for errors.
+        record: the loss scale of the source; None if it is not wrapped.
+        wrapper: the wrapper of the target; None if it is not wrapped.
+        plan: the plan of the transfer, which gets lines for the report.
+        subject: the origin of the source, for errors.
 
     Raises:
-        SavedStateError: the source's is none that can be.
+        SavedStateError: the source's scale or counter is not valid.
     """
     target = None if wrapper is None else scale_of(wrapper)
     if target is None:
@@ -170,7 +172,7 @@ def _differences(source: LossScaleRecord, target: LossScaleRecord) -> list[str]:
 
 
 def set_scale(wrapper: Any, plan: ScalePlan) -> None:
-    """Set a wrapper's loss scale; the native one of Keras 3 has its variables once it is built."""
+    """Set the loss scale of a wrapper; a native wrapper of Keras 3 must be built."""
     if hasattr(wrapper, "load_state_dict"):
         wrapper.load_state_dict({"dynamic": True, "scale": plan.scale, "good_steps": plan.good_steps})
         return

@@ -1,4 +1,4 @@
-"""Hyperparameters: what they are, how two optimizers differ in them, and how they are set."""
+"""Hyperparameters of live optimizers: reading, comparing and setting them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpls.transfer.hosts import Host
 from mpls.upstream.kerases import loaded_keras, loaded_tf_keras
 from mpls.upstream.optimizers import learning_rate_of, set_legacy_setting
 
-# Settings that say how to step; all others are names, or belong to one process.
+# The settings that determine a step. Others, such as `name` and `jit_compile`, are not transferred.
 NAMES = (
     "learning_rate",
     "decay",
@@ -42,6 +42,7 @@ NAMES = (
     "gradient_accumulation_steps",
 )
 
+# The attributes of v1 optimizers, and the names of the same settings in Keras.
 _V1_NAMES = {
     "_learning_rate": "learning_rate",
     "_lr": "learning_rate",
@@ -51,25 +52,27 @@ _V1_NAMES = {
     "_beta2": "beta_2",
     **{f"_{name}": name for name in NAMES if name not in ("learning_rate", "decay", "beta_1", "beta_2")},
 }
-# What the absence of a setting means.
+# Settings that optimizers of TF 1 and legacy ones do not have, with the value that does the same as to lack them.
+_LATER = {"weight_decay": None, "use_ema": False, "gradient_accumulation_steps": None}
+# Values without an effect. An optimizer that lacks a setting does the same as one that has such a value.
 _NEUTRAL = (None, 0, 0.0, False)
 
 
 def settings_of(host: Host) -> dict[str, Any]:
-    """Return a live optimizer's hyperparameters as plain values; a schedule is its config."""
+    """Return the hyperparameters of a live optimizer as plain Python values; a schedule is its config."""
     if host.family == "v1":
         found = {name: vars(host.inner)[each] for each, name in _V1_NAMES.items() if each in vars(host.inner)}
         return {name: plain for name, each in found.items() if (plain := _plain(each)) is not None}
     try:
         config = host.inner.get_config()
     except NotImplementedError:
-        # Users' own need not have one.
+        # A user's optimizer need not define it.
         return {}
     return {name: _plain(config[name]) for name in NAMES if name in config}
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as a Python number where it is one."""
+    """Return the Python value of a variable, tensor or NumPy value; None for a callable; other values as they are."""
     if hasattr(value, "numpy"):
         value = value.numpy()
     if isinstance(value, np.generic | np.ndarray):
@@ -77,9 +80,18 @@ def _plain(value: Any) -> Any:
     return None if callable(value) else value
 
 
-def differences(source: Mapping[str, Any], target: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the settings in which two optimizers differ, in words; those that the source does not say are left out."""
+def differences(source: Mapping[str, Any], target: Mapping[str, Any], family: str) -> tuple[str, ...]:
+    """Return the settings in which two optimizers differ, in words, among those that are known of the source.
+
+    Args:
+        source: the settings that the source says.
+        target: those of the target.
+        family: the family of the source.
+    """
     found = []
+    if family in ("v1", "legacy"):
+        lacking = {name: none for name, none in _LATER.items() if target.get(name) not in _NEUTRAL}
+        source = {**lacking, **source}
     is_averaging = source.get("use_ema") or target.get("use_ema")
     for name in NAMES:
         if name not in source or (name.startswith("ema_") and not is_averaging):
@@ -93,7 +105,7 @@ def differences(source: Mapping[str, Any], target: Mapping[str, Any]) -> tuple[s
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Return whether two values of a setting are the same, up to float32."""
+    """Return whether two values of a setting are equal, numbers up to a relative error of 1e-6."""
     if isinstance(one, Mapping) or isinstance(other, Mapping):
         return isinstance(one, Mapping) and isinstance(other, Mapping) and _schedule(one) == _schedule(other)
     if isinstance(one, int | float) and isinstance(other, int | float):
@@ -114,10 +126,15 @@ def _words(value: Any) -> str:
 
 
 def settable(host: Host, source: Mapping[str, Any], *, is_built: bool) -> dict[str, Any]:
-    """Return the settings of a source that a target can take over, each of which the target has and says otherwise.
+    """Return the settings of a source that the target has with another value, and that can be set.
 
-    One that would need other slots than the target has already is not among them, nor is a schedule of a class that is
-    not its Keras' own, nor a rate in the place of a schedule.
+    Left out are settings that need other slots than a built target has, schedules of classes that the target's Keras
+    does not have, and a number where a new or Keras 3 target has a schedule.
+
+    Args:
+        host: the target.
+        source: the settings of the source.
+        is_built: whether the target has its slots.
     """
     own = settings_of(host)
     plan = {
@@ -151,17 +168,17 @@ def _schedule_class(host: Host, config: Mapping[str, Any]) -> Any:
 
 
 def made(host: Host, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan with its schedule as an object."""
+    """Return settings with the schedule of the learning rate, if there is one, created from its config."""
     rate = plan.get("learning_rate")
     if not isinstance(rate, Mapping):
         return dict(plan)
-    # The name is an op's, and Keras 3 takes no None for it.
+    # Without the name of the schedule: it names an op only, and may be None, which Keras 3 refuses.
     config = _schedule(rate)[1]
     return {**plan, "learning_rate": _schedule_class(host, rate).from_config(config)}
 
 
 def set_settings(host: Host, values: Mapping[str, Any]) -> None:
-    """Set hyperparameters, as `settable` and `made` return them."""
+    """Set hyperparameters of the target, as `settable` and `made` return them."""
     for name, value in values.items():
         if host.family == "legacy":
             set_legacy_setting(host.inner, name, value)
@@ -170,12 +187,12 @@ def set_settings(host: Host, values: Mapping[str, Any]) -> None:
 
 
 def learning_rate_at(host: Host, iterations: int, values: Mapping[str, Any]) -> float:
-    """Return the learning rate that a target has after a number of steps.
+    """Return the learning rate of a target after a number of steps, with its schedule or decay.
 
     Args:
         host: the target.
-        iterations: that number, as its schedule counts.
-        values: the settings that it will get.
+        iterations: the number of steps.
+        values: the settings that the target will get.
     """
     inner = host.inner
     rate = values.get("learning_rate")

@@ -1,9 +1,9 @@
-"""Which slots of a source go where, their values fitted to the variables, and what becomes of the others."""
+"""The slots of a transfer: which are set, left out or started, and their values in the target's dtypes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,55 +13,28 @@ from mpls.errors import SavedStateError
 from mpls.formats import algorithms
 from mpls.formats.algorithms import ACCUMULATOR, AVERAGE
 from mpls.formats.record import OptimizerRecord, VariableRecord
+from mpls.formats.validity import SEE_MIGRATION
 from mpls.saved.arrays import StoredArray
 from mpls.transfer.hosts import Described
 from mpls.transfer.matching import is_ordered, match, match_keys
-
-
-@dataclass
-class Plan:
-    """What will be assigned, and what the report will say.
-
-    Attributes:
-        slots: the values of each target variable's slots, by the names of `algorithms`.
-        averaged: whether averages start from the variables.
-        left_out: what the target does not have.
-        lost: those of them that have an effect on training.
-        started: what the source does not have.
-        changed: what is not as it was in the source.
-        differences: settings that differ, or are set.
-    """
-
-    slots: list[dict[str, Any]] = field(default_factory=list)
-    averaged: bool = False
-    left_out: list[str] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-    started: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    differences: list[str] = field(default_factory=list)
-
-    def leave_out(self, what: str, *, has_effect: bool = True) -> None:
-        """Note what does not go along."""
-        self.left_out.append(what)
-        if has_effect:
-            self.lost.append(what)
+from mpls.transfer.transfer_report import Plan
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What slots are carried between.
+    """Source and target of a transfer of slots.
 
     Attributes:
         record: the source.
         targets: the variables of the target.
         state: the algorithm, in `algorithms.SLOTS`, or None.
         target: the target in words.
-        config: its settings, as they will be.
-        keys: the source's key of each target variable, where the user has given them.
-        goes_by_order: whether the user has put both in the same order.
-        subject: where the source is from, for errors.
-        momentum_factor: what momentum is multiplied by.
-        keeps_accumulators: whether accumulated gradients fit.
+        config: the target's settings after the transfer.
+        keys: the key of each target variable's source, if the user has given them; or None.
+        goes_by_order: whether the variables of source and target are in the same order.
+        subject: the origin of the source, for errors.
+        momentum_factor: the factor from the source's momentum to the target's.
+        keeps_accumulators: whether both accumulate gradients over the same number of steps.
     """
 
     record: OptimizerRecord
@@ -77,7 +50,7 @@ class Transfer:
 
 
 def plan_slots(transfer: Transfer, plan: Plan) -> None:
-    """Fill in the slots of a plan.
+    """Add the slots that will be set to a plan, and lines for the report.
 
     Raises:
         SavedStateError: variables, slots, shapes or dtypes do not fit.
@@ -117,7 +90,7 @@ def _value(transfer: Transfer, source: Mapping[str, Any], index: int, name: str)
         raise SavedStateError(
             f"{_subject(transfer, index, name)} must be there, as for other variables; the source has "
             f"{sorted(source) or 'no slots'}. Pass the variables that have it, as a dict: "
-            "variables={key of the source: variable}. See MIGRATION.md#my-checkpoints"
+            f"variables={{key of the source: variable}}. {SEE_MIGRATION}"
         )
     value = source[name]
     if name == "momentum" and transfer.momentum_factor != 1.0:
@@ -143,7 +116,7 @@ def _require_slots(transfer: Transfer, missing: set[str], plan: Plan) -> None:
         raise SavedStateError(
             f"{transfer.subject}: the source must have the slots {sorted(needed)}, which {transfer.target} needs with "
             "its settings; got none. Give the target the settings of the source, or start it anew. "
-            "See MIGRATION.md#my-checkpoints"
+            f"{SEE_MIGRATION}"
         )
 
 
@@ -151,7 +124,7 @@ def _note_left_out(transfer: Transfer, sources: Sequence[Mapping[str, Any]], ext
     settings = transfer.record.hyperparameters
     unused = algorithms.unused_slots(transfer.state, settings)
     if "momentum" not in settings:
-        # Optimizers of v1, and the new SGD, have the slot even where they do not use it.
+        # The source does not say its momentum: v1 optimizers and a new SGD have the slot even if it is 0.
         unused = unused | {"momentum"}
     for name in sorted(extra):
         plan.leave_out(f"slot {name!r}: {transfer.target} has none with its settings", has_effect=name not in unused)
@@ -177,35 +150,33 @@ def _matched(transfer: Transfer, plan: Plan) -> list[int]:
     )
 
 
-_ANCHOR = "See MIGRATION.md#my-checkpoints"
-
-
 def fitted(value: Any, shape: tuple[int, ...], dtype: Any, subject: str) -> Any:
-    """Return a value as an array that can be assigned to a variable.
+    """Return a value as an array of a variable's shape and dtype.
 
-    Floats may become floats of another precision, as long as none becomes infinite.
+    Floats may be rounded to another precision, but not become infinite; integers keep their values.
 
     Args:
-        value: an array, also one in a file, which is not read where it fits as it is; or a number.
+        value: an array or a number. A `StoredArray` that fits as it is stays one, and is not read.
         shape: the variable's shape.
-        dtype: its dtype, one of TensorFlow.
-        subject: what the value is, for the error.
+        dtype: the variable's dtype, a `tf.DType`.
+        subject: the value in words, for the error.
 
     Raises:
-        SavedStateError: shape or dtype do not fit.
+        SavedStateError: the shape differs, or the numbers do not fit the dtype.
     """
     array = _unread(value)
     if tuple(array.shape) != tuple(shape):
         raise SavedStateError(
             f"{subject} must have the shape {list(shape)}; got {list(array.shape)}. Match the variables by a dict: "
-            f"variables={{key of the source: variable}}. {_ANCHOR}"
+            f"variables={{key of the source: variable}}. {SEE_MIGRATION}"
         )
     target = dtype.as_numpy_dtype
     if array.dtype == target:
         return array
     if not _is_same_kind(array.dtype, dtype):
         raise SavedStateError(
-            f"{subject} must be {dtype.name}; got {array.dtype}. Is it of another variable, or another file? {_ANCHOR}"
+            f"{subject} must be {dtype.name}; got {array.dtype}. Is it of another variable, or another file? "
+            f"{SEE_MIGRATION}"
         )
     array = np.asarray(array)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -214,13 +185,13 @@ def fitted(value: Any, shape: tuple[int, ...], dtype: Any, subject: str) -> Any:
     if np.any(is_lost):
         raise SavedStateError(
             f"{subject} must fit into {dtype.name}; got {np.max(np.abs(array))}. Use variables of "
-            f"{array.dtype}. {_ANCHOR}"
+            f"{array.dtype}. {SEE_MIGRATION}"
         )
     return converted
 
 
 def _unread(value: Any) -> Any:
-    """Return a value as what has a shape and a dtype."""
+    """Return a value as an array, without reading a `StoredArray`."""
     return value if isinstance(value, StoredArray) else np.asarray(value)
 
 
@@ -233,6 +204,6 @@ def _is_same_kind(dtype: Any, target: Any) -> bool:
 
 
 def is_rounded(value: Any, converted: Any) -> bool:
-    """Return whether a conversion has made floats less precise."""
+    """Return whether a conversion was to a smaller dtype."""
     array = _unread(value)
     return bool(array.dtype.itemsize > converted.dtype.itemsize)

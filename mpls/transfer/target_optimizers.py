@@ -1,4 +1,4 @@
-"""What a target has or, before it is built, will have; and how it gets its values."""
+"""Targets of transfers: the slots that they have, or will have once they are built, and assigning them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Any
 import numpy as np
 
 from mpls.errors import ArgumentValueError, error_text
-from mpls.formats.algorithms import AVERAGE, expected_slots
-from mpls.transfer.hosts import ANCHOR, Described, Host, describe, dtype_of, name_of
+from mpls.formats.algorithms import AVERAGE, MOMENTUM_PRODUCTS, expected_slots
+from mpls.formats.validity import ANCHOR
+from mpls.transfer.hosts import Described, Host, describe, dtype_of, name_of
 from mpls.transfer.settings import set_settings
 
 
 @dataclass(frozen=True)
 class Target:
-    """A live optimizer that is to get state.
+    """A live optimizer that will get state.
 
     Attributes:
         host: the optimizer.
-        variables: those that the user has passed; None for all that it is built with.
+        variables: the variables that the user has passed; None for all that it is built with.
         is_built: whether it has its slots.
-        described: its variables.
-        others: the names of its other state.
+        described: its variables and their slots.
+        others: the names of its other variables.
     """
 
     host: Host
@@ -36,17 +37,17 @@ class Target:
 def target_of(
     host: Host, variables: Sequence[Any] | None, config: Mapping[str, Any], values: Mapping[str, Any], *, is_part: bool
 ) -> Target:
-    """Say what a target has, without changing it.
+    """Return a target with the slots that it has or will have; the optimizer stays as it is.
 
     Args:
         host: the optimizer.
-        variables: those that the user has passed, or None.
-        config: its settings, as they will be.
-        values: those of them that will be set.
-        is_part: whether the variables may be some of those that it has.
+        variables: the variables that the user has passed, or None.
+        config: its settings after the transfer.
+        values: those of these settings that will be set.
+        is_part: whether the variables may be a part of those that it is built with.
 
     Raises:
-        ValueError: it needs variables to be built, or the variables are not those that it is built with.
+        ValueError: it is not built and there are no variables, or the variables are not those that it is built with.
     """
     is_built = host.is_built(variables)
     if not is_built and variables is None:
@@ -65,7 +66,8 @@ def target_of(
             Described(name_of(each), {name: (tuple(each.shape), dtype_of(each)) for name in slots}) for each in given
         ]
         return Target(host, given, False, described, _others(host))
-    # Nobody but itself knows what it will have, and an error must leave it alone: so another one is asked.
+    # A user's class says its slots only by building them, and an error must leave the optimizer as it was. So build a
+    # copy.
     copied = _copy_of(host)
     set_settings(copied, values)
     copied.build(given)
@@ -87,7 +89,7 @@ def _copy_of(host: Host) -> Host:
 def _others(host: Host) -> list[str]:
     if host.state != "Nadam":
         return []
-    return ["momentum_cache" if host.family == "legacy" else "_u_product"]
+    return [MOMENTUM_PRODUCTS[host.family]]
 
 
 def _require_all(host: Host, variables: Sequence[Any]) -> None:
@@ -101,7 +103,16 @@ def _require_all(host: Host, variables: Sequence[Any]) -> None:
 
 
 def assign_slots(target: Target, slots: Sequence[Mapping[str, Any]], *, starts_averages: bool) -> list[tuple[str, ...]]:
-    """Build a target if it is not, and assign its slots; return the names of those that were, by variable."""
+    """Build a target if it is not built, and assign its slots.
+
+    Args:
+        target: the target.
+        slots: the values of each variable's slots, by the names in `mpls.formats.algorithms`.
+        starts_averages: whether the averages of variables are set to the variables' values.
+
+    Returns:
+        For each variable, the sorted names of its slots that got values of `slots`.
+    """
     if not target.is_built:
         target.host.build(list(target.variables or ()))
     assigned = []

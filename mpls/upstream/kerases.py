@@ -1,4 +1,4 @@
-"""What tf_keras and Keras 3 have both: optimizers, wrappers, policies, `compile`."""
+"""Private parts of tf_keras and Keras 3: which is loaded, wrappers, policies, `compile`; not those of optimizers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.formats.record import Family
+from mpls.formats.families import Family
 from mpls.upstream import table
 from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2, is_lazily_loaded
 from mpls.upstream.private import Private
@@ -21,13 +21,19 @@ __all__ = [
     "chosen_keras",
     "compile_hooks",
     "compile_settings_kept",
+    "is_dtensor_strategy_set",
     "keras_family_of",
+    "keras_graph_session",
     "loaded_keras",
     "loaded_tf_keras",
     "native_keras_wrappers",
     "native_policies",
+    "native_tf_keras_wrapper",
     "replace_optimizer",
+    "serialize_as_keras_policy",
     "tensorflow_keras",
+    "track_in_keras_graph",
+    "unknown_variables",
 ]
 
 
@@ -147,3 +153,53 @@ def replace_optimizer(model: Any, optimizer: Any) -> None:
     held = _compiled(model)
     if held is not None:
         held.config["optimizer"] = optimizer
+
+
+def native_tf_keras_wrapper(*, over_new: bool) -> Any:
+    """Return tf_keras' concrete wrapper over legacy or new optimizers; only their base class has a public name.
+
+    tf_keras tests for the base class in `Model.compile`, for the concrete legacy class in its v1 training code, and for
+    the other concrete class where it turns new optimizers into legacy ones (Keras 2.9, tf_keras 2.16 to 2.21).
+    """
+    return (table.WRAPPERS_OVER_NEW if over_new else table.WRAPPERS).needed()
+
+
+def track_in_keras_graph(variable: Any) -> None:
+    """Have the session of tf_keras' v1 graph mode initialize a variable; nothing to do in eager mode."""
+    track_variable = table.TRACK_VARIABLE.load()
+    if track_variable is not None:
+        track_variable(variable)
+
+
+def keras_graph_session() -> Any:
+    """Return the session of tf_keras' v1 graph mode, in which it has initialized what it tracks."""
+    get_session = table.GET_SESSION.load()
+    return None if get_session is None else get_session()
+
+
+def is_dtensor_strategy_set() -> bool:
+    """Return whether the current strategy is one of DTensor's, which tf_keras supports."""
+    if loaded_tf_keras() is None:
+        return False
+    is_dtensor = table.IS_DTENSOR.load()
+    return is_dtensor is not None and bool(is_dtensor())
+
+
+def serialize_as_keras_policy(cls: type) -> None:
+    """Have files of Keras 3 name its own policy instead of a class of ours, so that it loads them without mpls.
+
+    Layers need only the name of a policy that is loaded (Keras 3.6 to 3.15). tf_keras goes by the name of the class.
+    """
+    if loaded_keras() is not None:
+        table.KERAS_NAMES.load({})[cls] = "keras.DTypePolicy"
+
+
+def unknown_variables(optimizer: Any, variables: list[Any]) -> list[Any]:
+    """Return the variables that a Keras 3 optimizer was not built with; it refuses them when it applies gradients.
+
+    Its own check tells by a ValueError, whose text cannot be made inside of a function before Keras 3.13.
+    """
+    key_of, indices = table.KERAS_3_KEY.of(optimizer), table.INDICES.of(optimizer)
+    if None in (key_of, indices):
+        return []
+    return [each for each in variables if key_of(each) not in indices]

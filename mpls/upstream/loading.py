@@ -14,12 +14,15 @@ from mpls.upstream.kerases import loaded_keras
 from mpls.upstream.private import Private
 
 __all__ = [
+    "OpArguments",
     "OwnObjects",
+    "classes_of_symbolic_tensors",
     "h5_loader_of_keras",
     "has_class",
     "makers_of_networks",
     "makers_of_ops",
-    "number_of_outputs",
+    "normalizations",
+    "policy_maps",
     "repeaters_of_tf_keras",
     "variable_class_of_keras",
 ]
@@ -91,13 +94,49 @@ def repeaters_of_tf_keras() -> list[tuple[ModuleType, str]]:
     return _in_loaded_module(table.REPEAT)
 
 
-def number_of_outputs(make_op: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> int:
-    """Return into how many tensors an op is about to split one, 1 if it is not a split.
+class OpArguments:
+    """The arguments with which the method that `makers_of_ops` names is called.
 
     Args:
-        make_op: the method that `makers_of_ops` names.
+        make_op: the method.
         arguments: what it is called with, with the graph.
         keywords: and by name.
     """
-    attributes = inspect.signature(make_op).bind(*arguments, **keywords).arguments.get("attrs") or {}
-    return max((int(attributes[name].i) for name in ("num_split", "num") if name in attributes), default=1)
+
+    def __init__(self, make_op: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        self._make_op = make_op
+        self._arguments = arguments
+        self._keywords = keywords
+
+    def _bound(self, name: str) -> Any:
+        return inspect.signature(self._make_op).bind(*self._arguments, **self._keywords).arguments.get(name)
+
+    def number_of_outputs(self) -> int:
+        """Return into how many tensors the op splits one, 1 if it is not a split."""
+        attributes = self._bound("attrs") or {}
+        names = ("num_split", "num", "num_partitions")
+        return max((int(attributes[name].i) for name in names if name in attributes), default=1)
+
+    def rank_of_input(self, number: int) -> int | None:
+        """Return the number of dimensions of an input, None if it is not known."""
+        rank: int | None = self._bound("inputs")[number].shape.rank
+        return rank
+
+
+def classes_of_symbolic_tensors() -> list[type]:
+    """Return the classes of the tensors between the layers of functional models, of each Keras that is loaded."""
+    keras = loaded_keras()
+    found = table.KERAS_TENSOR.load() if "tf_keras" in sys.modules else None
+    return [each for each in (found, None if keras is None else keras.KerasTensor) if each is not None]
+
+
+def normalizations() -> list[type]:
+    """Return the classes of layers that make constants of a shape that their input has."""
+    return [each.layers.Normalization for each in (sys.modules.get("tf_keras"), loaded_keras()) if each is not None]
+
+
+def policy_maps() -> list[type]:
+    """Return the class of Keras 3 (3.7 to 3.15) that looks policies up among regular expressions."""
+    keras = loaded_keras()
+    found = None if keras is None else getattr(keras.dtype_policies, "DTypePolicyMap", None)
+    return [] if found is None else [found]

@@ -253,6 +253,7 @@ BUILTIN_LAYER = Private(
 METRICS = Private("tf_keras.src", "metrics", "SavedModels with metrics are refused by load_model")
 SAVED_MODEL = Private("tensorflow.core.protobuf.saved_model_pb2", "SavedModel", "load_model refuses SavedModels")
 CONNECT = Private("tf_keras.src.utils.tf_utils", "convert_inner_node_data", _NO_LIMIT.format("work"))
+KERAS_TENSOR = Private("tf_keras.__internal__", "KerasTensor", _NO_LIMIT.format("number of tensors"))
 REPEAT = Private("tf_keras.src.backend", "repeat_elements", _NO_LIMIT.format("number of operations"))
 
 # Keras 3.

@@ -21,7 +21,7 @@ from mpls.upstream import table
 from mpls.upstream.optimizers import add_slots, inner_of, uses_locking
 from mpls.upstream.tensorflow import id_of_variable
 from mpls.upstream.trackables import parts_of, track
-from mpls.v1.reference_variables import branches_may_capture
+from mpls.v1.applying import InnerStep, branches_may_capture, publish_train_op, train_ops
 from mpls.v1.saving import NativeWrapper, Restoring, names_of_powers
 from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
 
@@ -188,12 +188,12 @@ class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
         names = StepNames(has_conditional=True)
         self._prepare_inner_slots(with_gradient)
         names.note(names_of_powers(self._optimizer))
-        train_ops_before = _train_ops()
-        hooks = _ApplyInner(self._optimizer, global_step, f"{name}-wrapped")
+        train_ops_before = train_ops()
+        hooks = InnerStep(self._optimizer, global_step, f"{name}-wrapped")
         with branches_may_capture([*with_gradient, global_step]):
             step = scaled_step(grads_and_vars, self._loss_scale, hooks)
         train_op = group(step, restore_accumulator_steps(grads_and_vars, global_step, after=step), name=name)
-        _publish_train_op(train_op, train_ops_before)
+        publish_train_op(train_op, train_ops_before)
         return train_op
 
     @staticmethod
@@ -277,30 +277,3 @@ class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
 
     _unscale_grads = _scale_grad = _apply_gradients = _refuse
     _apply_dense = _apply_sparse = _resource_apply_dense = _resource_apply_sparse = _refuse
-
-
-class _ApplyInner:
-    """Step hooks of the v1 family: a skipped step leaves `global_step` alone."""
-
-    sums_gradients, are_same = True, False
-
-    def __init__(self, optimizer: Any, global_step: Any, name: str) -> None:
-        self._optimizer = optimizer
-        self._global_step = global_step
-        self._name = name
-
-    def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
-        return self._optimizer.apply_gradients(grads_and_vars, self._global_step, self._name)
-
-    def skip(self) -> Any:
-        return tf.no_op()
-
-
-def _train_ops() -> list[Any]:
-    return list(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TRAIN_OP))
-
-
-def _publish_train_op(op: Any, before: list[Any]) -> None:
-    """Leave in `GraphKeys.TRAIN_OP` the op that a session can run, not the one inside the conditional."""
-    if not tf.executing_eagerly():
-        tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TRAIN_OP)[:] = [*before, op]

@@ -25,7 +25,7 @@ SETTERS = {
 OF_OBJECTS = {
     "mpls.core.persistence.savers.graph_state": "what belongs to a graph is kept by the graph, under a name of mpls",
     "mpls.core.weights": "the same",
-    "mpls.v1.optimizer": "the collection of train ops of a graph",
+    "mpls.v1.applying": "the collection of train ops of a graph",
     "mpls.upstream.optimizers": "settings of optimizers that a program sets, and the mark of one that is wrapped",
     "mpls.upstream.name_savers": "a saver while it is built",
     "mpls.transfer.settings": "settings of the target of convert_state",

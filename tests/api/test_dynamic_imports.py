@@ -41,7 +41,7 @@ LOOK_AT_FRAMES = {
     "mpls.children": "whether the fork server asks, which has no main module",
     "mpls.errors": "the line of the user that a warning is for",
     "mpls.hints.mentions": "what runs when an error is shown",
-    "mpls.importing.probes": "whether a program reads a name, or a framework",
+    "mpls.importing.user_code": "whether a program reads a name, or a framework",
     "mpls.importing.redirecting": "whether a program imports, or an installed package",
     "mpls.keras.families": "whether Keras asks, or a user",
     "mpls.upstream.saving": "from which checkpoint TensorFlow restores an object",
@@ -91,7 +91,7 @@ def test_no_module_of_mpls_is_imported_by_name() -> None:
     allowed |= {("mpls.install", "mpls.keras.own_files"), ("mpls.install", "mpls.experimental.compiling")}
     # Rows of the table, of which the next test knows all; and whose frames do not count as a reader's.
     allowed |= {("mpls.names", "mpls.experimental.loss_scales"), ("mpls.names", "mpls.experimental.policy")}
-    allowed |= {("mpls.importing.probes", "mpls.importing")}
+    allowed |= {("mpls.importing.user_code", "mpls.importing")}
     faces = {"mpls.keras", "mpls.experimental", "mpls.contrib", "mpls.v1"}
     # What classes are called, and names in tables: not imported.
     called_so = {(name, each) for name, each in found if each in faces}

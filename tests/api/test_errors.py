@@ -58,16 +58,17 @@ def is_not_ours(expression: str) -> bool:
 CASES = list(read_cases())
 
 
-# One in so many is evaluated in the default run; odd, since the modes take turns.
-SAMPLED = 41
+# One in so many of this mode is evaluated in the default run.
+SAMPLED, SAMPLED_MODE = 21, "v2"
+SAMPLE = [case for case in CASES if case.mode == SAMPLED_MODE][::SAMPLED]
 
 
 @functools.cache
 def processes(is_sample: bool) -> dict[str, subprocess.Popen[str]]:
-    """Start the evaluation in both modes, side by side."""
+    """Start the evaluation, in both modes side by side."""
     package_root = str(pathlib.Path(mpls.__file__).parents[1])
     path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
-    pattern = "|".join(re.escape(case.key) for case in CASES[::SAMPLED]) if is_sample else ""
+    pattern = "|".join(re.escape(case.key) for case in SAMPLE) if is_sample else ""
     return {
         mode: subprocess.Popen(
             [sys.executable, str(HERE / "evaluate.py"), mode, "mpls", pattern],
@@ -76,7 +77,7 @@ def processes(is_sample: bool) -> dict[str, subprocess.Popen[str]]:
             text=True,
             env={**os.environ, "PYTHONPATH": path},
         )
-        for mode in MODES
+        for mode in ((SAMPLED_MODE,) if is_sample else MODES)
     }
 
 
@@ -381,7 +382,7 @@ class RecordedTest(unittest.TestCase):
     def test_differs_on_purpose(self, label: str, case: Case) -> None:
         self.assert_different(case, evaluated(case.mode)[case.key])
 
-    @parameterized.expand(named(CASES[::SAMPLED]))
+    @parameterized.expand(named(SAMPLE))
     def test_sample(self, label: str, case: Case) -> None:
         check = self.assert_same if difference_of(case) is None else self.assert_different
         check(case, evaluated(case.mode, is_sample=True)[case.key])

@@ -180,9 +180,9 @@ class ImportTest(unittest.TestCase):
             print(sorted({"argparse", "asyncio", "json", "multiprocessing", "socket", "unittest"} & set(sys.modules)))
         """
         needed = ("errors", "flags", "hints", "hints.announcing", "importing", "importing.keras2", "importing.places")
-        needed += ("importing.redirecting", "importing.tf1", "importing.users", "install", "modes", "names", "patches")
-        # The table is short, and what knows TensorFlow's variable of the environment needs it.
-        needed += ("upstream", "upstream.modules", "upstream.private", "upstream.table")
+        needed += ("importing.redirecting", "importing.tf1", "importing.user_code", "install", "modes", "names")
+        # The table of private names is short, and what knows TensorFlow's variable of the environment needs it.
+        needed += ("patches", "upstream", "upstream.modules", "upstream.private", "upstream.table")
         self.assertEqual(run_python(code), f"{sorted(f'mpls.{name}' for name in needed)}\n[]\n")
 
     def test_importing_a_part_prints_nothing_and_changes_nothing(self) -> None:
@@ -190,6 +190,7 @@ class ImportTest(unittest.TestCase):
         code = WATCH + f"\nprint(json.dumps({{part: watch(part) for part in {PARTS!r}}}))"
         self.assertEqual(json.loads(run_python(code)), dict.fromkeys(PARTS, QUIET))
 
+    @pytest.mark.programs
     def test_what_waits_for_the_other_keras_goes_when_it_is_loaded(self) -> None:
         code = """
             import sys

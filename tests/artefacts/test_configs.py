@@ -152,7 +152,6 @@ HOSTILE: list[tuple[str, Any, type[Exception], str]] = [
     ("growth_text", {**NEW, "dynamic_growth_steps": "x"}, ValueError, "dynamic_growth_steps must be a whole number"),
     ("growth_list", {**NEW, "dynamic_growth_steps": []}, TypeError, "dynamic_growth_steps must be a whole number"),
     ("growth_inf", {**NEW, "dynamic_growth_steps": float("inf")}, OverflowError, "dynamic_growth_steps must be"),
-    ("growth_huge", {**NEW, "dynamic_growth_steps": 10**30}, OverflowError, "dynamic_growth_steps must be below"),
     ("inner_none", {**NEW, "inner_optimizer": None}, TypeError, "inner_optimizer must be an optimizer"),
     ("inner_text", {**NEW, "inner_optimizer": "sgd"}, TypeError, "inner_optimizer must be an optimizer"),
     ("inner_list", {**NEW, "inner_optimizer": [SGD]}, TypeError, "inner_optimizer must be an optimizer"),

@@ -263,7 +263,7 @@ class TestCross:
             assert_near(made.state(session), expected, exact=True)
 
     @parameterized.expand([(writer, second) for writer in ("native", "public") for second in (False, True)])
-    @pytest.mark.pairwise
+    @pytest.mark.pairwise(size=1)
     def test_dynamic_and_fixed_together(self, writer: str, second: bool) -> None:
         spec = Spec(scopes=("", ""), second=second)
         with program(mixed(WRAPS[writer]), spec) as (made, session):
@@ -339,6 +339,7 @@ class TestKindsOfSavers:
                     assert got[key] == value, key
 
     @parameterized.expand([("native",), ("public",), ("bare",)])
+    @pytest.mark.one_case
     def test_in_a_monitored_session(self, writer: str) -> None:
         spec = Spec("Adam", "minimize", scopes=("a",))
         with graph(spec), v1.Session() as session:
@@ -420,7 +421,7 @@ class TestInspection:
     @parameterized.expand(
         [(how, second, count) for how in ("gradients", "model") for second in (False, True) for count in (1, 2)]
     )
-    @pytest.mark.pairwise
+    @pytest.mark.pairwise(by=lambda how, second, count: (how, second), size=1)
     def test_sees_each_optimizer_once(self, how: str, second: bool, count: int) -> None:
         spec = Spec("Adam", how, second=second, scopes=("",) * count)
         path, states = saved_by(public, spec, self.folder)

@@ -269,6 +269,7 @@ class BareOptimizersTest(TemporaryFolderTestCase):
             for suffix in (".h5", ".keras", "")
         ]
     )
+    @pytest.mark.matrix
     def test_they_stay_bare_and_keep_their_state(self, name: str, optimizers: Any, suffix: str) -> None:
         model, path = small_model(tf_keras, optimizers.Adam(0.0625)), self.folder / f"model{suffix}"
         with warnings.catch_warnings():

@@ -98,6 +98,7 @@ class TestScaled:
         cross([each for each in SCALED if each.run in SAMPLE]),
         name_func=named,
     )
+    @pytest.mark.matrix
     def test_on_two_replicas(self, artefact: Artefact) -> None:
         strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
         with strategy.scope():
@@ -147,7 +148,7 @@ class TestPlain:
         training = training_of(artefact)
         if when == "built":
             training.build()
-        with pytest.warns(mpls.errors.MplsWarning, match="holds no loss scale.*fresh, at") as caught:
+        with pytest.warns(mpls.errors.MplsWarning, match="holds no loss scale.*stays at") as caught:
             status = training.checkpoint().restore(artefact.prefix)
         (warning,) = caught
         assert artefact.prefix in str(warning.message)

@@ -116,6 +116,7 @@ class TestSaver:
                 assert_goes_on(training, session)
 
     @parameterized.expand([(each, v2) for each in PLAIN for v2 in (False, True)], name_func=named)
+    @pytest.mark.pairwise(size=1)
     def test_starts_a_fresh_scale_for_what_was_saved_without(self, artefact: Artefact, v2: bool) -> None:
         with graph(v2=v2):
             training = graph_training_of(artefact)
@@ -432,6 +433,7 @@ class TestHostileState:
 
 class TestObjectBased:
     @parameterized.expand([(each, v2) for each in artefacts("v1_object") for v2 in (False, True)], name_func=named)
+    @pytest.mark.pairwise(by=lambda artefact, v2: (artefact.id, v2), size=1)
     def test_restores_what_any_release_wrote(self, artefact: Artefact, v2: bool) -> None:
         with graph(v2=v2), v1.Session() as session:
             training = graph_training_of(artefact)

@@ -149,6 +149,7 @@ class PlainSavingTest(TemporaryFolderTestCase):
                     self.assertEqual(float(loaded.optimizer.loss_scale), 8.0)
 
     @parameterized.expand([(family, family) for family in ("legacy", "new")])
+    @pytest.mark.one_case
     def test_the_state_is_in_files_only(self, name: str, family: str) -> None:
         model = trained_model(family)
         optimizer = model.optimizer
@@ -165,6 +166,7 @@ class PlainSavingTest(TemporaryFolderTestCase):
         self.assertEqual(inner["loss_scale_state"], {"scale": 16.0, "good_steps": 1})
 
     @parameterized.expand([(family, family) for family in ("legacy", "new")])
+    @pytest.mark.one_case
     def test_under_a_strategy(self, name: str, family: str) -> None:
         with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
             model = trained_model(family)
@@ -286,6 +288,7 @@ class AtomicSavingTest(TemporaryFolderTestCase):
         self.assertEqual(sorted(os.listdir(self.folder)), sorted(f"{name}{suffix}" for name, _, suffix in CASES))
 
     @parameterized.expand([("keras", ".keras", "keras3"), ("h5", ".h5", "new"), ("saved_model", "", "new")])
+    @pytest.mark.one_case
     def test_a_failure_leaves_what_was_there(self, name: str, suffix: str, family: str) -> None:
         path = self.folder / f"model{suffix}"
         with quiet_about_h5():

@@ -27,8 +27,8 @@ from .record import HERE, environment, lines_of, path_of, releases_of
 ROOT = HERE.parents[1]
 
 FIRST = [name for name in PROGRAMS if name not in {*HINTED, *UNTOLD, *CANNOT}]
-# In the default run: one of TF 1, and one that needs another Keras and has a library beside it.
-QUICK = ("graph_decay", "hvd_keras_fit")
+# In the default run.
+QUICK = ("graph_decay",)
 
 
 def _run(name: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -31,7 +31,7 @@ class RecordedTest(unittest.TestCase):
         self.addCleanup(v1.enable_control_flow_v2 if v1.control_flow_v2_enabled() else v1.disable_control_flow_v2)
 
     @parameterized.expand([("first", v1.disable_control_flow_v2), ("second", v1.enable_control_flow_v2)])
-    @pytest.mark.pairwise(by=lambda *_: ("recorded",), size=1)
+    @pytest.mark.one_case
     def test_traces(self, name: str, set_control_flow: Any) -> None:
         set_control_flow()
         found = traces.all_traces(mpls.contrib)

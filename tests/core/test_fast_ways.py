@@ -10,6 +10,7 @@ from unittest import mock
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -150,6 +151,7 @@ def both(layout: str, fixed_scales: tuple[float, ...]) -> Callable[[list[Any]], 
 
 class SameResultsTest(Ways):
     @parameterized.expand([(layout, mode) for layout in LAYOUTS for mode in MODES])
+    @pytest.mark.pairwise(size=1)
     def test_of_both_ways(self, layout: str, mode: str) -> None:
         for dtypes in MIXTURES:
             self._compare(layout, mode, dtypes, both(layout, ()), [[np.array(scale, np.float32)] for scale in SCALES])
@@ -197,6 +199,7 @@ class SameResultsTest(Ways):
         np.testing.assert_array_equal(bits_of(ours)[is_number], bits_of(theirs)[is_number])
 
     @parameterized.expand([(dtype.name, mode) for dtype in DTYPES for mode in MODES])
+    @pytest.mark.pairwise(size=1)
     def test_each_special_value_at_each_end(self, dtype_name: str, mode: str) -> None:
         dtype = tf.as_dtype(dtype_name)
         for size in (1, 3, 64, 2**14 + 5):
@@ -232,6 +235,7 @@ class SameResultsTest(Ways):
             self.assertTrue(bool(self.prepared(all_finite, "function", arrays)(arrays)[0]))
 
     @parameterized.expand([(dtype.name, mode) for dtype in DTYPES for mode in (*MODES, "xla")])
+    @pytest.mark.pairwise(size=1)
     def test_of_what_a_factor_makes_infinite(self, dtype_name: str, mode: str) -> None:
         dtype = tf.as_dtype(dtype_name).as_numpy_dtype
         third = np.array(float(tf.as_dtype(dtype_name).max) * 0.33, dtype)
@@ -286,6 +290,7 @@ class MixedShapesTest(unittest.TestCase):
     """A step whose gradients are stacked, alone, large, sparse and of half precision, all at once."""
 
     @parameterized.expand([(family, mode) for family in FAMILIES for mode in ("eager", "function", "xla")])
+    @pytest.mark.pairwise(size=1)
     def test_trains_as_without_a_loss_scale(self, family: str, mode: str) -> None:
         self.assertEqual(self._trained(family, mode, is_scaled=True), self._trained(family, mode, is_scaled=False))
 

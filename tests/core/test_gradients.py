@@ -7,6 +7,7 @@ import unittest
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -242,6 +243,7 @@ class AllFiniteTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{d.name}_{m}", d, m) for d in FLOATS for m in ("eager", "function", "jit_compile", "graph")]
     )
+    @pytest.mark.pairwise(size=1)
     def test_every_float_dtype(self, name: str, dtype: Any, mode: str) -> None:
         fine = finite_values(dtype)
         self.assertIs(evaluate(lambda g: all_finite([g]), mode, fine).item(), True)

@@ -309,6 +309,7 @@ class LifetimeTest(unittest.TestCase):
         framework.backend.clear_session()
         self.assertEqual(self.patched(), set())
 
+    @pytest.mark.matrix
     def test_others_patches_stay_and_ours_beneath_pass_on(self) -> None:
         graph = graph_with_wrapper()
         for number, (owner, name) in enumerate(PATCHED[:3]):

@@ -30,8 +30,7 @@ import mpls.v1
 from mpls.errors import MplsError, MplsWarning, UnsupportedReleaseError
 from mpls.keras import own_files
 from mpls.upstream import (
-    behavior,
-    keras3,
+    kerases,
     loading,
     modules,
     name_savers,
@@ -43,7 +42,6 @@ from mpls.upstream import (
     tensorflow,
     trackables,
 )
-from mpls.upstream import tf_keras as of_tf_keras
 from mpls.upstream.private import ABSENT, Private
 
 v1 = tf.compat.v1
@@ -366,7 +364,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     **dict.fromkeys(["KEEP", "DROP", "KEEPS"], lambda: installed_over(v1.train.experimental)),
     "INNER_MODULE": lambda: modules.inner_module(module_made_by(modules.MAKERS[1])),
     "IS_LOADED": lambda: modules.is_lazily_loaded(module_made_by(modules.MAKERS[0])),
-    **dict.fromkeys(["IS_TF2", "MODE", "EAGER_MODE"], behavior.is_v2_behavior_on),
+    **dict.fromkeys(["IS_TF2", "MODE", "EAGER_MODE"], tensorflow.is_v2_behavior_on),
     **dict.fromkeys(["SET_REWRITE", "IS_REWRITE", "HAS_OTHER_SESSION", "IS_MIXED", "GLOBAL_STATE"], rewritten),
     **dict.fromkeys(["TRACKABLE_SAVER", "ATTACHED", "OBJECT_GRAPH"], attached),
     "OBJECT_KEYS": lambda: name_savers.object_keys_by_name("path"),
@@ -378,8 +376,8 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "V1_SLOTS": lambda: mpls.convert_state(v1_step(ADAM()), legacy.Adam(), [tf.Variable([1.0])]),
     "SCALE_LOSS": lambda: runpy.run_module("mpls.v1.optimizer"),
     "SYNC_INNER": sync_replicas,
-    "WRAPPERS": lambda: of_tf_keras.native_tf_keras_wrapper(over_new=False),
-    "WRAPPERS_OVER_NEW": lambda: of_tf_keras.native_tf_keras_wrapper(over_new=True),
+    "WRAPPERS": lambda: kerases.native_tf_keras_wrapper(over_new=False),
+    "WRAPPERS_OVER_NEW": lambda: kerases.native_tf_keras_wrapper(over_new=True),
     "SUM_OF_KERAS": lambda: mirrored(lambda: legacy.SGD(0.5)),
     "COMPUTE_GRADIENTS": wrapped,
     "TRANSFORM": wrapped,
@@ -412,11 +410,11 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "GET_SESSION": keras_graph,
     "IS_DTENSOR": central,
     **dict.fromkeys(["TF_KERAS_COMPILE", "TF_KERAS_COMPILE_V1", "COMPILING"], policy),
-    "KERAS_NAMES": lambda: keras3.serialize_as_keras_policy(type("Own", (), {})),
+    "KERAS_NAMES": lambda: kerases.serialize_as_keras_policy(type("Own", (), {})),
     "TF_KERAS_COMPILED": saved_tf_keras,
     **dict.fromkeys(["BUILTIN_LAYER", "METRICS"], lambda: loading.has_class("Mean")),
     "SAVED_MODEL": lambda: saved_tf_keras(""),
-    **dict.fromkeys(["CONNECT", "REPEAT"], saved_tf_keras),
+    **dict.fromkeys(["CONNECT", "KERAS_TENSOR", "REPEAT"], saved_tf_keras),
     **dict.fromkeys(["TRAINABLE", "KERAS_3_STEPS", "OWN_VARIABLES", "INDICES", "KERAS_3_KEY"], keras_3_step),
     "VARIABLE_INDEX": converted_3,
     "KERAS_3_RATE": lambda: optimizers.learning_rate_of(keras.optimizers.SGD()),

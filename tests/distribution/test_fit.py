@@ -78,6 +78,7 @@ class NativeFitTest(unittest.TestCase):
         return found[-1]
 
     @parameterized.expand([("on_the_second_replica", 3), ("on_the_first_replica", 0)])
+    @pytest.mark.matrix
     def test_keras_3(self, name: str, bad: int) -> None:
         native, ours = self.weights("keras3", "native", bad), self.weights("keras3", "scaled", bad)
         # Only the first replica is asked.

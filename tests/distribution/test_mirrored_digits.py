@@ -83,6 +83,7 @@ class QuickRunTest(unittest.TestCase):
             self.assertEqual(replica["test accuracy"], run["test accuracy"])
         self.assertLess(float(run["gradients underflowed"].rstrip("%")), 1.0)
 
+    @pytest.mark.programs
     def test_progress_bar_plot_and_no_warnings(self) -> None:
         outcome = quick()
         self.assertRegex(outcome.stderr, r"float16 \+ mpls *: 100%.* 40/40 ")

@@ -451,6 +451,7 @@ class ModelsInH5(unittest.TestCase):
         return model, path
 
     @parameterized.expand(OPTIMIZERS)
+    @pytest.mark.matrix
     def test_a_loss_that_was_given_by_name_is_not_found(self, name: str, make_optimizer: Callable[[], Any]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             model, path = self.saved(make_optimizer, "mse", folder)

@@ -694,6 +694,7 @@ class KeptAsItWas(unittest.TestCase):
             self.assertEqual(float(variable), 0.75)
 
     @parameterized.expand(FAMILIES)
+    @pytest.mark.one_case
     def test_a_skipped_batch_still_enters_the_metrics(self, name: str, optimizers: Any) -> None:
         for wrapper in (OriginalKeras, mpls.keras.LossScaleOptimizer):
             model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(1,), kernel_initializer="ones")])

@@ -192,6 +192,7 @@ class RecordedTracesTest(unittest.TestCase):
         [(*entry, subject.name) for entry in TRACES if entry[0] in TRACE_DIFFERENCES for subject in OURS],
         name_func=named,
     )
+    @pytest.mark.pairwise(by=lambda case_id, mode, subject: (case_id, (mode, subject)), size=1)
     def test_a_difference_is_one(self, case_id: str, mode: str, subject: str) -> None:
         difference, case = TRACE_DIFFERENCES[case_id], RECORDED[case_id]
         recorded, right = recorded_as(case, f"{RELEASE}:{mode}"), recorded_as(case, f"{difference.follows}:{mode}")
@@ -302,12 +303,14 @@ def assert_near(actual: Any, expected: Any, what: str) -> None:
 
 
 FITS = [(case_id,) for case_id in RECORDED if case_id in SPECS["C_fit"]]
+# In the default run, and one of the others.
+FEW = ("C.fit.jit", "C.fit.strategy", "C.fit.bad_batch", "C.fit.auto_wrap")
 REPLICA_1, TOO_BIG = "C.fit.strategy_bad_batch_replica1", "C.x.fit.sgd_float32_big"
 
 
 class RecordedFitsTest(unittest.TestCase):
     @parameterized.expand([entry for entry in FITS if entry[0] not in (REPLICA_1, TOO_BIG)], name_func=named)
-    @pytest.mark.pairwise(by=lambda case_id: (case_id.split(".")[2].split("_")[0],), size=1)
+    @pytest.mark.pairwise(by=lambda case_id: (case_id if case_id in FEW else "",), size=1)
     def test_it_trains_as_recorded(self, case_id: str) -> None:
         expected = recorded_as(RECORDED[case_id], RELEASE)
         if replay.is_error(expected):
@@ -328,6 +331,7 @@ class RecordedFitsTest(unittest.TestCase):
         check_fit(result, recorded_as(RECORDED[case_id], RELEASE))
         assert isinstance(model.optimizer, mpls.keras.LossScaleOptimizer)
 
+    @pytest.mark.matrix
     def test_an_overflow_on_the_second_replica_only_skips_the_step(self) -> None:
         # Keras 3 looks at the gradients of the first replica only.
         case = RECORDED[REPLICA_1]
@@ -338,6 +342,7 @@ class RecordedFitsTest(unittest.TestCase):
         with pytest.raises(AssertionError):
             check_fit(result, recorded)
 
+    @pytest.mark.matrix
     def test_a_scale_near_the_largest_float_stays_finite_and_trains_as_without(self) -> None:
         # The scale of Keras 3 grows to infinity, and from there on every step is skipped.
         recorded = recorded_as(RECORDED[TOO_BIG], RELEASE)

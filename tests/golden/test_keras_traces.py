@@ -178,7 +178,7 @@ class RecordedTracesTest(unittest.TestCase):
         [entry for entry in replays(OURS, ("eager",)) if "multiplier" not in CASES[entry[0]]["spec"]["loss_scale"]],
         name_func=named,
     )
-    @pytest.mark.pairwise(by=sample, size=1)
+    @pytest.mark.matrix
     def test_bits_are_those_of_tf_keras_own_wrapper(self, case_id: str, subject: Subject, mode: str) -> None:
         (native,) = (other for other in NATIVE if other.family == subject.family)
         ours, theirs = trace_of(case_id, subject, mode), trace_of(case_id, native, mode)

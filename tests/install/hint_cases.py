@@ -88,6 +88,31 @@ class Case(NamedTuple):
 CASES = {
     # Each cause, in the forms in which programs meet it.
     "called": Case(OPT + "opt.loss_scale()", "--as-of 2.3", "--as-of"),
+    "called_of_new": Case(
+        OPT + "W = tf.keras.mixed_precision.experimental.LossScaleOptimizer\nW(opt._optimizer, 'dynamic').loss_scale()",
+        "--as-of 2.3",
+        "--as-of",
+    ),
+    "called_of_new_in_function": Case(
+        OPT + "from tensorflow.keras.mixed_precision import experimental as prec\n"
+        "def make():\n    return prec.LossScaleOptimizer(opt._optimizer, 'dynamic')\n"
+        "def f():\n    return (\n        make()\n        .loss_scale()\n    )\nf()",
+        "--as-of 2.3",
+        "--as-of",
+    ),
+    "called_of_new_by_method": Case(
+        OPT + "class T:\n    def make(self):\n"
+        "        return tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt._optimizer, 'dynamic')\n"
+        "    def run(self):\n        self.make().loss_scale()\nT().run()",
+        "--as-of 2.3",
+        "--as-of",
+    ),
+    "current_of_new": Case(
+        OPT + "prec = tf.keras.mixed_precision.experimental\n"
+        "prec.LossScaleOptimizer(opt._optimizer, 'dynamic').loss_scale._current_loss_scale",
+        "--as-of 2.3",
+        "--as-of",
+    ),
     "called_of_self": Case(
         OPT + "class Trainer:\n    def step(self):\n        return 2 * self.opt.loss_scale()\n"
         "trainer = Trainer()\ntrainer.opt = opt\ntrainer.step()",
@@ -322,6 +347,10 @@ CASES = {
     "deleted_of_v1": Case(DELETED.format("tf.compat.v1", "app", "tf.compat.v1.app.flags")),
     "own_scaled": Case("class LossScaleOptimizer: pass\nLossScaleOptimizer().get_scaled_loss(1)"),
     "own_contrib": Case("import types\ntf = types.ModuleType('tf')\ntf.contrib"),
+    "own_of_call": Case(
+        OPT
+        + "def make():\n    class Own:\n        loss_scale = tf.constant(1.0)\n    return Own()\nmake().loss_scale()"
+    ),
     "own_placeholder": Case("class tf: pass\ntf.placeholder"),
     "own_module": Case("import types\ntypes.ModuleType('own').placeholder"),
     "typo": Case("import tensorflow as tf\ntf.placeholdr(tf.float32)"),
@@ -380,10 +409,17 @@ CASES_OF_KERAS_2 = {
     "keras_2_derived": Case(
         DERIVED + "Own(tf.keras.optimizers.SGD(), initial_scale=4.0)", "with --replace-existing", "--replace-existing"
     ),
+    "keras_2_derived_plainly": Case(
+        DERIVED + "class Plain(mixed_precision.LossScaleOptimizer): pass\nclass S(Plain): pass\n"
+        "S(tf.keras.optimizers.SGD())",
+        "with --replace-existing",
+        "--replace-existing",
+    ),
     "keras_2_decay": Case(WRAPPED + "opt.decay", "with --legacy-optimizers", "--legacy-optimizers"),
     "keras_2_compiled_beta_1": Case(NAMED + "opt.beta_1", "with --legacy-optimizers", "--legacy-optimizers"),
     "keras_2_rho": Case(WRAPPED + "opt.rho"),
     "keras_2_epsilon": Case(ADAM + "opt.epsilon"),
     "keras_2_nothing": Case(WRAPPED + "opt.nothing"),
+    "keras_2_own_plain": Case(WRAPPED + "class Own: pass\nOwn(1)"),
     "keras_2_own_derived": Case("class Own:\n    def __init__(self, x):\n        super().__init__(x)\nOwn(1)"),
 }

@@ -65,6 +65,7 @@ class PathsTest(unittest.TestCase):
             ("attached code", ["-cimport sys; print(sys.argv)", "x"], {}),
         ]
     )
+    @pytest.mark.programs
     def test_program_is_where_python_says_and_finds_what_is_beside_it(
         self, name: str, command: list[str], environment: dict[str, str]
     ) -> None:
@@ -86,6 +87,7 @@ class ModulesTest(unittest.TestCase):
         # The module that stands for it, and no TensorFlow.
         + [("contrib", ["--contrib"], ["tensorflow.contrib"])]
     )
+    @pytest.mark.programs
     def test_no_package_is_loaded_before_the_program(self, name: str, options: list[str], own: list[str]) -> None:
         code = (
             "import sys\n"
@@ -156,6 +158,7 @@ class ErrorsTest(unittest.TestCase):
             ("mark", b"\xef\xbb\xbfprint(ascii('\xc3\xa9'))\n", False),
         ]
     )
+    @pytest.mark.programs
     def test_encodings(self, name: str, source: bytes, is_error: bool) -> None:
         with Programs() as programs:
             (programs.path / "program.py").write_bytes(source)
@@ -195,6 +198,7 @@ class PromptTest(unittest.TestCase):
             ("no hook", "import sys; sys.excepthook = None; x"),
         ]
     )
+    @pytest.mark.programs
     def test_it_comes_after_the_program(self, name: str, source: str) -> None:
         with Programs() as programs:
             prompted = result(programs, "-i", "-c", source, text=FOLLOWING_LINES)

@@ -17,8 +17,9 @@ from unittest import mock
 import pytest
 from parameterized import parameterized
 
-from mpls.cli.choosing import MAX_BYTES, choose
+from mpls.cli.choosing import choose
 from mpls.cli.options import parser, split
+from mpls.reading import MAX_BYTES_OF_RUN
 
 EXPERIMENTAL = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
 OBJECTS = f"""import tensorflow as tf
@@ -96,11 +97,11 @@ class ChoosingTest(unittest.TestCase):
         self.assertEqual(self.choose(path), ({}, ""))
 
     def test_nothing_is_chosen_for_more_source_than_is_read(self) -> None:
-        self.write("#" * (MAX_BYTES - len(GRAPH)), "part.py")
+        self.write("#" * (MAX_BYTES_OF_RUN - len(GRAPH)), "part.py")
         chosen, said = self.choose(self.write(GRAPH + "import part\n"))
         self.assertEqual(chosen, {})
         self.assertRegex(said, r"^mpls run: chose no option, as the program has more source than [^\n]*\n$")
-        self.write("#" * (MAX_BYTES - 2 * len(GRAPH)), "part.py")
+        self.write("#" * (MAX_BYTES_OF_RUN - 2 * len(GRAPH)), "part.py")
         self.assertEqual(self.choose("train.py")[0], {"v1": True})
         self.assertEqual(self.choose("-m", "train")[0], {"v1": True})
 

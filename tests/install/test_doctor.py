@@ -20,7 +20,7 @@ import mpls
 from mpls.cli import main
 from mpls.cli.choosing import choose
 from mpls.cli.options import parser, split
-from mpls.reading.sources import MAX_FILES
+from mpls.reading.sources import MAX_BYTES_OF_RUN, MAX_FILES
 from tests.clients.corpus import PROGRAMS
 from tests.clients.record import path_of
 
@@ -37,7 +37,7 @@ x = tf.placeholder(tf.float32)
 y = slim.fully_connected(x, 3)
 manager = tf.contrib.mixed_precision.FixedLossScaleManager(8)
 """
-PROGRAM_KEYS = ["path", "kind", "is_whole", "options", "disagreements", "names", "gone", "unread"]
+PROGRAM_KEYS = ["path", "kind", "is_whole", "options", "is_chosen", "disagreements", "names", "gone", "unread"]
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
@@ -52,6 +52,16 @@ def read(*paths: str) -> dict[str, Any]:
     assert err == ""
     assert description["status"] == status
     return description
+
+
+def chosen_for(path: str) -> dict[str, Any]:
+    """Return the options that `mpls run` chooses."""
+    options = parser().parse_args(split(["run", path])[0])
+    before = vars(options).copy()
+    with mock.patch.dict(os.environ), contextlib.redirect_stderr(io.StringIO()):
+        os.environ.pop("TF_USE_LEGACY_KERAS", None)
+        choose(options)
+    return {name: value for name, value in vars(options).items() if value != before[name]}
 
 
 def cells(*sources: str, **metadata: Any) -> str:
@@ -116,13 +126,13 @@ class ScriptTest(_InFolder):
         self.assertEqual(name["places"], [{**place, "line": 2}])
         self.assertEqual([program[key] for key in ("kind", "disagreements", "gone", "unread")], ["script", [], [], []])
 
-    def test_nothing_is_needed(self) -> None:
-        self.assertEqual(run(self.write(NEW)), (0, "train.py: needs no option\n", ""))
+    def test_nothing_is_found(self) -> None:
+        self.assertEqual(run(self.write(NEW)), (0, "train.py: nothing found that needs an option\n", ""))
 
     def test_lines_disagree(self) -> None:
         status, out, _ = run(self.write(DISAGREEING))
         self.assertEqual(status, 0)
-        self.assertIn("train.py: needs no option\n", out)
+        self.assertIn("train.py: its lines disagree about options\n", out)
         self.assertIn("--v1         train.py:2 uses tf.placeholder, but train.py:3 uses tf.GradientTape\n", out)
         (found,) = read("train.py")["programs"][0]["disagreements"]
         self.assertEqual((found["option"], found["flag"]), ("v1", "--v1"))
@@ -169,6 +179,17 @@ class ScriptTest(_InFolder):
         self.assertTrue(out.startswith("train.py: too large to say which options it needs\n\n  where"), out)
         (program,) = read("train.py")["programs"]
         self.assertEqual((program["is_whole"], program["options"]), (False, []))
+
+    def test_larger_than_what_run_reads(self) -> None:
+        program = "import part\nimport tensorflow as tf\ntf.placeholder(tf.float32)\n"
+        size = MAX_BYTES_OF_RUN - len(program)
+        for more, is_chosen in ((0, True), (1, False)):
+            self.write("#" * (size + more), "part.py")
+            _, out, _ = run(self.write(program))
+            self.assertTrue(out.startswith("train.py: needs --v1\n"), out)
+            self.assertEqual("mpls run reads at most 500 kB, and chooses none of them" in out, not is_chosen)
+            self.assertEqual(read("train.py")["programs"][0]["is_chosen"], is_chosen)
+            self.assertEqual(chosen_for("train.py"), {"v1": True} if is_chosen else {})
 
     def test_many_lines_of_one_name(self) -> None:
         self.write("from tensorflow.contrib import slim\n" + "slim.conv2d\n" * 6)
@@ -363,7 +384,7 @@ class FolderTest(_InFolder):
         self.write("print 'x'", "work/old.py")
         self.write(NEW, "work/new.py")
         status, out, err = run("work")
-        self.assertEqual((status, out), (2, "work/new.py: needs no option\n"))
+        self.assertEqual((status, out), (2, "work/new.py: nothing found that needs an option\n"))
         self.assertRegex(err, r"^mpls doctor: work/old\.py is no Python 3: .*\n$")
 
     def test_nothing_in_it(self) -> None:
@@ -449,10 +470,4 @@ class CorpusTest(unittest.TestCase):
         gone = [program["path"] for program in found["programs"] if program["gone"]]
         self.assertEqual([pathlib.Path(path).stem for path in gone], ["old_policies"])
         for path, program in zip(paths, found["programs"], strict=True):
-            options = parser().parse_args(split(["run", path])[0])
-            before = vars(options).copy()
-            with mock.patch.dict(os.environ), contextlib.redirect_stderr(io.StringIO()):
-                os.environ.pop("TF_USE_LEGACY_KERAS", None)
-                choose(options)
-            chosen = {name: value for name, value in vars(options).items() if value != before[name]}
-            self.assertEqual({option["option"]: option["value"] for option in program["options"]}, chosen, path)
+            self.assertEqual({each["option"]: each["value"] for each in program["options"]}, chosen_for(path), path)

@@ -17,7 +17,7 @@ from parameterized import parameterized
 import mpls
 from mpls.cli import main
 from mpls.documentation import sections
-from mpls.hints.table import ROWS
+from mpls.hints.causes import ROWS
 
 INSTALLED = pathlib.Path(mpls.__file__).parents[1]
 ROOT = pathlib.Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from .test_run import Programs
 DRIVER = """
 import importlib, json, sys
 import pytest
-import mpls.hints.telling
+import mpls.hints.causes
 import mpls
 
 now = mpls.installed()
@@ -25,7 +25,7 @@ for name in sys.argv[1:]:
         importlib.import_module(name)
         results[name] = None
     except Exception as error:
-        results[name] = [f"{type(error).__name__}: {error}", mpls.hints.telling.hint_of(error, settings)]
+        results[name] = [f"{type(error).__name__}: {error}", mpls.hints.causes.hint_of(error, settings)]
 print(json.dumps(results))
 """
 
@@ -84,6 +84,7 @@ class HintsTest(unittest.TestCase):
         self.assert_cured(CASES_OF_KERAS_2, ["--keras", "2", "--replace-existing"], 6)
         self.assert_cured(CASES_OF_KERAS_2, KERAS_2, 2)
 
+    @pytest.mark.programs
     def test_no_option_is_named_that_was_given(self) -> None:
         names = ["call_with_arguments", "typo", "estimator"]
         found = outcomes({name: CASES[name] for name in names}, "--v1")

@@ -271,7 +271,7 @@ class InProcessTest(unittest.TestCase):
         self.folder = folder.name
 
     @parameterized.expand(itertools.product(SETTINGS, ("tf_keras", "keras")))
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.pairwise(by=lambda name, package: (package,), size=1)
     def test_programs_compute_what_they_did(self, name: str, package: str) -> None:
         kit = importlib.import_module(package)
         *expected, native = values_of(kit, self.folder)

@@ -139,6 +139,7 @@ class ClassTest(unittest.TestCase):
             for o, order in ORDERS
         ]
     )
+    @pytest.mark.pairwise(by=lambda name, base, how, order: (base, how, order), size=1)
     def test_of_users_classes(self, name: str, base: Any, how: Any, order: Any) -> None:
         cls = how(base)
         for number, family in enumerate((*order, *order)):

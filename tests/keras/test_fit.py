@@ -69,7 +69,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
 
 class FitTest(MixedPolicyTestCase):
     @parameterized.expand([(f"{f}_{s}", optimizers, kwargs) for f, optimizers in FAMILIES for s, kwargs in SETTINGS])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.pairwise(by=lambda name, optimizers, settings: (optimizers,), size=1)
     def test_history_is_that_of_the_native_wrapper(self, name: str, optimizers: Any, settings: Any) -> None:
         native = self.fit(Native(optimizers.Adam(0.05), **settings))
         ours = self.fit(Ours(optimizers.Adam(0.05), **settings))
@@ -104,6 +104,7 @@ class FitTest(MixedPolicyTestCase):
         np.testing.assert_allclose(result[0]["loss"], expected[0]["loss"], rtol=5e-3)
 
     @parameterized.expand(FAMILIES)
+    @pytest.mark.one_case
     def test_steps_per_execution_and_train_on_batch(self, name: str, optimizers: Any) -> None:
         settings = {"initial_scale": 64, "dynamic_growth_steps": 3}
         expected = self.fit(Ours(optimizers.SGD(0.05), **settings))
@@ -119,6 +120,7 @@ class FitTest(MixedPolicyTestCase):
             np.testing.assert_allclose(weight, other, rtol=1e-5, atol=1e-6)
 
     @parameterized.expand(FAMILIES)
+    @pytest.mark.one_case
     def test_under_a_mirrored_strategy(self, name: str, optimizers: Any) -> None:
         settings = {"initial_scale": 64, "dynamic_growth_steps": 3}
         results = []
@@ -129,6 +131,7 @@ class FitTest(MixedPolicyTestCase):
         np.testing.assert_allclose(results[1][0]["loss"], results[0][0]["loss"], rtol=1e-5)
 
     @parameterized.expand(FAMILIES)
+    @pytest.mark.one_case
     def test_learning_rate_callbacks(self, name: str, optimizers: Any) -> None:
         optimizer = Ours(optimizers.SGD(0.5))
         model, (x, y) = self.model(optimizer), self.data()
@@ -138,6 +141,7 @@ class FitTest(MixedPolicyTestCase):
         self.assertEqual(float(optimizer.inner_optimizer.learning_rate), 0.125)
 
     @parameterized.expand(FAMILIES)
+    @pytest.mark.one_case
     def test_a_model_with_a_train_step_of_its_own(self, name: str, optimizers: Any) -> None:
         class Model(tf_keras.Sequential):  # type: ignore[misc]
             def train_step(self, data: Any) -> Any:
@@ -189,6 +193,7 @@ class WrappingTest(MixedPolicyTestCase):
             Ours(inner)
 
     @parameterized.expand(FAMILIES)
+    @pytest.mark.one_case
     def test_without_a_mixed_policy_it_scales_too(self, name: str, optimizers: Any) -> None:
         tf_keras.mixed_precision.set_global_policy("float32")
         optimizer = Ours(optimizers.SGD(0.05), initial_scale=64, dynamic_growth_steps=3)

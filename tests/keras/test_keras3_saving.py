@@ -168,6 +168,7 @@ class H5Test(SavingTestCase):
 
 class CheckpointTest(SavingTestCase):
     @parameterized.expand([("ours", Ours, Ours), ("from_native", Native, Ours), ("to_native", Ours, Native)])
+    @pytest.mark.one_case
     def test_object_based_checkpoints(self, name: str, saving: Any, loading: Any) -> None:
         model = trained_model(saving)
         path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).save(self.path("checkpoint"))

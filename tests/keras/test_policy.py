@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import keras
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -74,6 +75,7 @@ class OriginalsTest(PolicyTestCase):
     """The recorded releases, asked and answered again: the newest where they differ, or else as said here."""
 
     @parameterized.expand(FRAMEWORKS)
+    @pytest.mark.one_case
     def test_as_the_last_release(self, name: str, framework: Any) -> None:
         expected, before = recorded("28"), recorded("23")
         for key in expected:

@@ -9,6 +9,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pytest
 import tf_keras
 from parameterized import parameterized
 
@@ -39,6 +40,7 @@ def save_and_load(model: Any, suffix: str, **kwargs: Any) -> Any:
 
 class SavingTest(unittest.TestCase):
     @parameterized.expand([(f"{f}_{s}", o, s) for f, o in FAMILIES for s in FORMATS])
+    @pytest.mark.pairwise(by=lambda name, optimizers, file_format: (optimizers, file_format), size=1)
     def test_a_saved_model_loads_and_trains(self, name: str, optimizers: Any, file_format: str) -> None:
         model = trained_model(Ours, optimizers)
         loaded = save_and_load(model, FORMATS[file_format])
@@ -53,6 +55,7 @@ class SavingTest(unittest.TestCase):
         self.assertNotEqual(loaded.get_weights(), model.get_weights())
 
     @parameterized.expand([(f"{f}_{s}", o, s) for f, o in FAMILIES for s in FORMATS])
+    @pytest.mark.pairwise(by=lambda name, optimizers, file_format: (optimizers, file_format), size=1)
     def test_nothing_is_lost_that_the_native_wrapper_keeps(self, name: str, optimizers: Any, file_format: str) -> None:
         states = []
         for wrapper in (Native, Ours):

@@ -14,7 +14,7 @@ import pytest
 import tf_keras
 
 import mpls.keras
-from mpls.formats.configs import STATE_KEY
+from mpls.formats.wrapper_state import STATE_KEY
 
 FAMILIES = {
     "legacy": (tf_keras.optimizers.legacy, tf_keras.optimizers.serialize),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -49,11 +50,10 @@ def test_what_is_given_counts(covering: Any) -> None:
     assert len(chosen) == 4
 
 
-def collected(*options: str) -> set[str]:
-    suite = TESTS / "conformance" / "test_conformance.py"
+def collected(*options: str, suite: pathlib.Path = TESTS / "conformance" / "test_conformance.py") -> set[str]:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", str(suite), *options]
     done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False)
-    found = {line.partition("::")[2] for line in done.stdout.splitlines() if "::Test_" in line}
+    found = {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
     assert found, done.stderr
     return found
 
@@ -72,3 +72,14 @@ def test_the_default_run_and_the_matrix_are_all() -> None:
     assert default & matrix == set()
     assert default | matrix == collected("-m", "not long")
     assert len(default) < len(matrix) / 2
+
+
+@pytest.mark.matrix
+def test_of_each_test_the_default_run_has_a_case() -> None:
+    suite = TESTS / "keras" / "test_fit.py"
+    default, matrix = collected(suite=suite), collected("-m", "matrix", suite=suite)
+    assert default & matrix == set()
+    names = {each: re.sub(r"_(legacy|new)(_\w+)?$|_\d+_\w+$", "", each) for each in default | matrix}
+    assert {names[each] for each in default} == set(names.values())
+    once = [each for each in default if "test_under_a_mirrored_strategy" in each]
+    assert len(once) == 1

@@ -143,7 +143,7 @@ CELLS = [
 
 class CandidatesTest(unittest.TestCase):
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.matrix
     def test_train_alike(self, family: str, mode: str, settings: dict[str, Any]) -> None:
         steps = load("steps")
         settings = {"elements": 100, **settings}
@@ -177,6 +177,7 @@ class CandidatesTest(unittest.TestCase):
 
 class FloorTest(unittest.TestCase):
     @parameterized.expand([("eager", [2**17]), ("function", [2**17]), ("function", [4] * 5 + [600])])
+    @pytest.mark.matrix
     def test_looks_at_each_gradient(self, mode: str, sizes: list[int]) -> None:
         floor = load("floor").Floor(tf.keras.optimizers.SGD(), 4.0, is_dynamic=True)
         for damaged in (None, *range(len(sizes))):
@@ -272,7 +273,7 @@ class CompiledTest(unittest.TestCase):
     """What XLA makes of a step."""
 
     @parameterized.expand([("v1",), ("legacy",), ("new",), ("keras3",)])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_is_one_program_that_reads_each_gradient_once_to_decide(self, family: str) -> None:
         variables = 3
         training = load("steps").Training(load("cells").Cell(family, "xla", variables, 10_000), "mpls")

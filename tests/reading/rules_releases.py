@@ -24,6 +24,18 @@ AS_OF = [
         OF_2_8,
     ),
     ("loss_scale is called", WRAPPED + "opt.loss_scale()", f"{OF_2_8} --as-of 2.3"),
+    (
+        "of a new one",
+        EXPERIMENTAL + "prec.LossScaleOptimizer(tf.keras.optimizers.SGD(1), 1).loss_scale()",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    (
+        "of one that a function returns",
+        EXPERIMENTAL
+        + "def make(): return prec.LossScaleOptimizer(tf.keras.optimizers.SGD(1), 1)\nmake().loss_scale._multiplier",
+        f"{OF_2_8} --as-of 2.3",
+    ),
+    ("of what another function returns", WRAPPED + "def make(): return Own()\nmake().loss_scale()", OF_2_8),
     ("so is _loss_scale", WRAPPED + "opt._loss_scale()", f"{OF_2_8} --as-of 2.3"),
     (
         "of an argument that is called an optimizer",

@@ -10,6 +10,7 @@ from .programs import EXPERIMENTAL, TF, WRAPPED, decided, flags
 from .rules_keras import KERAS, LEGACY, SAVING
 from .rules_releases import AS_OF, REPLACING
 from .rules_tf1 import CONTRIB, V1
+from .rules_wrappers import FLOWS, TWO_BRANCHES
 
 
 class RulesTest(unittest.TestCase):
@@ -40,6 +41,14 @@ class RulesTest(unittest.TestCase):
     @parameterized.expand(REPLACING)
     def test_names_that_mean_another_class(self, label: str, source: str, keras: int | None, expected: str) -> None:
         self.assertEqual(flags(source, keras), expected)
+
+    @parameterized.expand(TWO_BRANCHES)
+    def test_wrappers_on_two_branches(self, label: str, source: str, expected: str) -> None:
+        self.assertEqual(flags(source), expected)
+
+    @parameterized.expand(FLOWS)
+    def test_wrappers_that_are_passed_on(self, label: str, source: str, expected: str) -> None:
+        self.assertEqual(flags(source), expected)
 
     def test_keras_that_the_user_asks_for(self) -> None:
         self.assertEqual(flags(WRAPPED, keras=3), "")

@@ -66,12 +66,6 @@ class TablesTest(unittest.TestCase):
         self.assertTrue(is_there(keras, path.removeprefix("keras.")))
         self.assertFalse(is_there(tf_keras, path.removeprefix("keras.")))
 
-    @parameterized.expand([(name,) for name in (*tables.LEGACY_METHODS, *tables.LEGACY_USES)])
-    def test_only_legacy_optimizers_have_it(self, name: str) -> None:
-        self.assertTrue(hasattr(tf_keras.optimizers.legacy.Optimizer, name))
-        self.assertFalse(hasattr(tf_keras.optimizers.Optimizer, name))
-        self.assertFalse(hasattr(keras.optimizers.Optimizer, name))
-
     @parameterized.expand([(name,) for name in tables.LATER_THAN_2_10])
     def test_no_legacy_optimizer_is_called_so(self, name: str) -> None:
         self.assertFalse(hasattr(tf_keras.optimizers.legacy, name))

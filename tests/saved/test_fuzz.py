@@ -23,8 +23,9 @@ from tests.saved.mutations.payloads import Payloads
 from tests.saved.mutations.sources import Sources, sources
 from tests.saved.mutations.values import Mutator
 
-SAMPLE = 300
-ACTIONS = ("inspect", "load_model", "convert_state", "from_config")
+# Of files that inspection reads, which costs little, and of those that are loaded.
+SAMPLE_OF_INSPECTION, SAMPLE_OF_LOADING, MORE_OF_LOADING = 220, 80, 200
+INSPECTION, LOADING = cases.ACTIONS[:1], cases.ACTIONS[1:]
 ALL = 20_000
 # A run of many reports no more.
 SHOWN = 25
@@ -33,7 +34,7 @@ needs_watch = unittest.skipUnless(watching.IS_SUPPORTED, watching.WHY_NOT)
 
 
 class FuzzTest(unittest.TestCase):
-    def _check(self, chosen: list[tuple[str, int]], few: bool, actions: Sequence[str] = ACTIONS) -> None:
+    def _check(self, chosen: list[tuple[str, int]], few: bool, actions: Sequence[str] = cases.ACTIONS) -> None:
         results = run(chosen, few)
         failures = results.failures
         if failures:
@@ -47,16 +48,20 @@ class FuzzTest(unittest.TestCase):
             self.assertTrue(0.04 < share < 0.9, f"{action} read {share:.0%} of the files")
 
     def test_sample_of_inspection(self) -> None:
-        self._check([each for each in cases.spread(SAMPLE) if each[0].startswith("inspect/")], True, ACTIONS[:1])
+        self._check(cases.spread(SAMPLE_OF_INSPECTION, INSPECTION), True, INSPECTION)
+
+    def test_sample_of_loading(self) -> None:
+        self._check(cases.spread(SAMPLE_OF_LOADING, LOADING), True, LOADING)
 
     @pytest.mark.matrix
-    def test_sample_of_loading(self) -> None:
-        self._check([each for each in cases.spread(SAMPLE) if not each[0].startswith("inspect/")], True, ACTIONS[1:])
+    def test_more_of_loading(self) -> None:
+        sample = set(cases.spread(SAMPLE_OF_LOADING, LOADING))
+        more = cases.spread(SAMPLE_OF_LOADING + MORE_OF_LOADING, LOADING)
+        self._check([each for each in more if each not in sample], True, LOADING)
 
     @pytest.mark.long
     def test_many(self) -> None:
-        sample = set(cases.spread(SAMPLE))
-        self._check([each for each in cases.spread(ALL + SAMPLE) if each not in sample], few=False)
+        self._check(cases.spread(ALL), few=False)
 
 
 class HarnessTest(unittest.TestCase):

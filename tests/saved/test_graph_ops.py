@@ -14,7 +14,7 @@ from parameterized import parameterized
 from tensorflow.core.protobuf import saved_model_pb2
 
 from mpls.errors import SavedStateError
-from mpls.keras.files import graph_parts
+from mpls.keras.files import graph_limits
 from mpls.keras.files.graph_ops import refuse_graph_ops
 from tests.saved import honest_models
 from tests.saved.artefacts import DATA
@@ -41,6 +41,7 @@ class TestHonest:
     def test_recorded(self, name: str, path: pathlib.Path) -> None:
         refuse_graph_ops(str(path))
 
+    @pytest.mark.programs
     def test_small(self, tmp_path: pathlib.Path) -> None:
         for name, model in honest_models.small(tmp_path):
             save(model, tmp_path / name)
@@ -216,12 +217,12 @@ class TestCosts(Folders):
         proto = saved_model_pb2.SavedModel()
         proto.meta_graphs.add().graph_def.library.function.add().node_def.extend([tf.compat.v1.NodeDef()] * 1000)
         content = proto.SerializeToString()
-        assert not graph_parts.has_too_many_parts(content)
+        assert not graph_limits.has_too_many_parts(content)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(graph_parts, "LIMIT", 1000)
-            assert graph_parts.has_too_many_parts(content)
+            patch.setattr(graph_limits, "LIMIT", 1000)
+            assert graph_limits.has_too_many_parts(content)
         with pytest.raises(ValueError, match="ends after the message"):
-            graph_parts.has_too_many_parts(content[:-1])
+            graph_limits.has_too_many_parts(content[:-1])
 
     @parameterized.expand([("object",), ("_initialize",)])
     def test_constants_of_one_number_and_a_large_shape(self, where: str) -> None:

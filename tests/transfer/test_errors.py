@@ -312,6 +312,7 @@ class LeftOutTest(unittest.TestCase):
                 "started: averages of the variables: from the variables as they are",
                 "settings that differ: learning_rate: 0.05, 0.25",
                 "settings that differ: decay: 0.5, not there",
+                "settings that differ: use_ema: False, True",
                 "settings that differ: loss scale, initial scale: 64, 32768",
             ],
         )

@@ -36,7 +36,7 @@ Wrapper: Any = mpls.keras.LossScaleOptimizer
 
 class BareTest(unittest.TestCase):
     @parameterized.expand(CASES)
-    @pytest.mark.pairwise
+    @pytest.mark.pairwise(by=lambda label, case, a, b: (case, (a, b)), size=1)
     def test_goes_on(self, label: str, case: str, a: str, b: str) -> None:
         algorithm, settings = SETTINGS[case]
         source, trained = optimizer(a, algorithm, **settings), variables(a)

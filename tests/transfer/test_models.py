@@ -44,7 +44,7 @@ class FitTest(unittest.TestCase):
     START = tuple(np.random.default_rng(2).normal(size=shape) for shape in ((4, 4), (4,), (4, 2), (2,)))
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS if a != b])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_goes_on(self, label: str, a: str, b: str) -> None:
         def scaled(family: str) -> Any:
             inner = optimizer(family, "Adam", 0.05)

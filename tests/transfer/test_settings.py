@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -42,6 +43,7 @@ def schedule(family: str) -> Any:
 
 class SetTest(unittest.TestCase):
     @parameterized.expand([(f"{name}_{a}_to_{b}", name, a, b) for name in SOME for a, b in PAIRS])
+    @pytest.mark.pairwise(by=lambda label, name, a, b: (name, (a, b)), size=1)
     def test_all_of_them(self, label: str, name: str, a: str, b: str) -> None:
         algorithm, settings = SOME[name]
         source, trained = optimizer(a, algorithm, 0.125, **settings), variables(a)
@@ -155,3 +157,17 @@ class EveryAlgorithmTest(unittest.TestCase):
                     target = optimizer(family, algorithm, **settings)
                     report = mpls.convert_state(source, target, like(family, trained), source_variables=trained)
                     self.assertEqual(report.differences, ())
+
+    @parameterized.expand([("legacy", "legacy", 0.004), ("new", "new", 0.004), ("keras3", "keras3", 0.004)])
+    def test_a_decay_of_weights_that_only_the_target_has(self, label: str, family: str, decay: float) -> None:
+        source, trained = optimizer(family, "Adam"), variables(family)
+        train(source, trained, 0, 1)
+        target, others = keras.optimizers.AdamW(0.1, weight_decay=decay), variables("keras3")
+        report = mpls.convert_state(source, target, others, source_variables=trained)
+        self.assertEqual([each for each in report.differences if "decay" in each], [f"weight_decay: None, {decay:g}"])
+
+    def test_a_key_is_for_files(self) -> None:
+        source, trained = optimizer("new", "Adam"), variables("new")
+        train(source, trained, 0, 1)
+        with self.assertRaisesRegex(ValueError, "convert_state: key must be left out where the source is an optimizer"):
+            mpls.convert_state(source, optimizer("keras3", "Adam"), variables("keras3"), key="optimizer")

@@ -18,6 +18,7 @@ from unittest import mock
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -269,6 +270,11 @@ class ResultTest(_Base):
         with self.assertRaisesRegex(ArgumentTypeError, "custom_objects must be a dict"):
             mpls.keras.load_model(self.templates.path("keras", ".keras"), custom_objects=[len])  # type: ignore[arg-type]
 
+    @parameterized.expand([(None,), (0,), ("",), (np.False_,), ("False",), (1,)])
+    def test_only_false_switches_the_checks_off(self, value: Any) -> None:
+        with self.assertRaisesRegex(ArgumentTypeError, "safe_mode must be a bool"):
+            mpls.keras.load_model(self.templates.path("keras", ".keras"), safe_mode=value)
+
     @parameterized.expand(["../escaped", "/escaped", "assets/../../escaped"])
     def test_members_outside_the_archive(self, name: str) -> None:
         path = str(self.folder / "model.keras")
@@ -386,6 +392,7 @@ class AllowedTest(_Base):
             self.assertEqual(mpls.keras.load_model(path).layers[-1].compute_dtype, policy.compute_dtype)
 
     @parameterized.expand([kind for kind in KINDS if kind[1]])
+    @pytest.mark.matrix
     def test_optimizers_by_name(self, framework: str, suffix: str) -> None:
         k = {"tf_keras": tf_keras, "keras": keras}[framework]
         names = {"adam", "sgd", "rmsprop", "nadam", "adagrad", "adadelta", "adamax", "ftrl"}

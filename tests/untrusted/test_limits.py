@@ -13,6 +13,7 @@ from unittest import mock
 
 import h5py
 import keras
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -53,6 +54,7 @@ class LimitsTest(unittest.TestCase):
             self._load(framework, suffix, change)
 
     @parameterized.expand([kind for kind in KINDS if kind[1]])
+    @pytest.mark.pairwise(size=1)
     def test_many_variables_out_of_proportion(self, framework: str, suffix: str) -> None:
         def change(parts: dict[str, Any]) -> None:
             layers = parts["model"]["config"]["layers"]
@@ -71,6 +73,8 @@ class LimitsTest(unittest.TestCase):
             ("metrics", "AUC", {"num_thresholds": HUGE}),
             ("metrics", "PrecisionAtRecall", {"recall": 0.5, "num_thresholds": HUGE}),
             ("metrics", "Precision", {"thresholds": [0.5] * 100_001}),
+            ("metrics", "MeanIoU", {"num_classes": HUGE}),
+            ("metrics", "OneHotMeanIoU", {"num_classes": HUGE}),
             ("layers", "IntegerLookup", {"num_oov_indices": HUGE, "vocabulary": [1, 2]}),
             ("layers", "TextVectorization", {"ngrams": HUGE}),
         ]
@@ -88,6 +92,15 @@ class LimitsTest(unittest.TestCase):
             with self.assertRaisesRegex(SavedStateError, "must be at most [0-9]+, or a list of at most so many"):
                 self._load(framework, ".keras", change)
             (self.folder / "model.keras").unlink()
+
+    @parameterized.expand(["num_classes", "num_thresholds", "num_oov_indices"])
+    def test_numbers_in_arrays(self, key: str) -> None:
+        def change(parts: dict[str, Any]) -> None:
+            array = {"class_name": "__numpy__", "config": {"value": HUGE, "dtype": "int64"}}
+            parts["compile"]["metrics"] = [{"module": "keras.metrics", "class_name": "MeanIoU", "config": {key: array}}]
+
+        with self.assertRaisesRegex(SavedStateError, f"{key} must be a number itself, and no array"):
+            self._load("keras", ".keras", change)
 
     @parameterized.expand(
         [

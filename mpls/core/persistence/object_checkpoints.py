@@ -13,10 +13,10 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import MplsWarning, SavedStateError, warn_user
-from mpls.formats.families import FAMILY_NAMES
-from mpls.formats.object_graph import STATE, VALUE, Node, ObjectGraph, Slot
-from mpls.formats.record import Family
+from mpls.formats.families import FAMILY_NAMES, Family
+from mpls.formats.object_graph import VALUE, Node, ObjectGraph, Slot
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
+from mpls.formats.wrapper_state import STATE
 from mpls.patches import WhileNeeded
 from mpls.upstream.saving import (
     RestorePlace,
@@ -36,7 +36,7 @@ __all__ = [
     "read_value",
     "refuse_other_family",
     "require_valid_state",
-    "warn_of_fresh_scale",
+    "warn_of_missing_scale",
     "watch_attached",
 ]
 
@@ -233,10 +233,10 @@ def refuse_other_family(node: SavedObject, family: Family) -> None:
     )
 
 
-def warn_of_fresh_scale(subject: str, scale: float) -> None:
-    """Say that what is restored was saved without loss scaling."""
+def warn_of_missing_scale(subject: str, what_happens: str) -> None:
+    """Say that what is restored was saved without loss scaling, and what the loss scale does."""
     warn_user(
-        f"{subject} holds no loss scale, as it was saved without: the rest is restored, and the loss scale starts "
-        f"fresh, at {scale}. See MIGRATION.md#{ANCHOR}",
+        f"{subject} holds no loss scale, as it was saved without: the rest is restored, and the loss scale "
+        f"{what_happens}. See MIGRATION.md#{ANCHOR}",
         MplsWarning,
     )

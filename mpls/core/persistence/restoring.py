@@ -14,11 +14,11 @@ from mpls.core.persistence.object_checkpoints import (
     examine_slot,
     refuse_other_family,
     require_valid_state,
-    warn_of_fresh_scale,
+    warn_of_missing_scale,
 )
 from mpls.errors import ArgumentTypeError
-from mpls.formats.object_graph import LOSS_SCALE, STATE
-from mpls.formats.record import Family
+from mpls.formats.families import Family
+from mpls.formats.wrapper_state import LOSS_SCALE, STATE
 from mpls.upstream.tensorflow import graph_key
 
 __all__ = ["Restorable"]
@@ -108,9 +108,9 @@ class Restorable:
             return
         if self._require_valid_loss_scale(node, int(self._loss_scale.increment_period)):
             return
-        if not vars(self).get("_has_told_of_fresh_scale"):
-            vars(self)["_has_told_of_fresh_scale"] = True
-            warn_of_fresh_scale(node.subject, self._scale_known_now())
+        if not vars(self).get("_has_told_of_missing_scale"):
+            vars(self)["_has_told_of_missing_scale"] = True
+            warn_of_missing_scale(node.subject, f"stays at {self._scale_known_now()}")
 
     def _require_valid_loss_scale(self, node: SavedObject, growth_steps: int) -> bool:
         """Refuse a state that cannot be; return whether there is one."""

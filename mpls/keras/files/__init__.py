@@ -1,1 +1,1 @@
-"""Model files of tf_keras and Keras 3: loaded with all the state that they hold, and written whole or not at all."""
+"""`load_model` and `save_model`: model files of tf_keras and Keras 3, with the state of optimizers and loss scales."""

@@ -1,8 +1,7 @@
-"""Functions of TensorFlow that a layer of a model's config may call: arithmetic on tensors, and nothing else.
+"""Functions of TensorFlow that a layer in a model's config may call under `safe_mode`: arithmetic on tensors only.
 
-A function of TensorFlow that is called on a symbolic tensor of tf_keras makes a layer, `TFOpLambda` or
-`SlicingOpLambda`, whose config names it as TensorFlow exports it. tf_keras looks up whatever is exported, and what
-writes files is exported too.
+If TensorFlow is called on a symbolic tensor, tf_keras makes a layer `TFOpLambda` or `SlicingOpLambda`, whose config has
+the public name of the function. tf_keras itself accepts any public name, also of functions that write files.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from mpls.keras.files.allowed_names import FUNCTIONS, names
 
 __all__ = ["INSTANCE_ATTRIBUTES", "RAGGED_CLASS_METHODS", "is_arithmetic"]
 
-# By the module that exports them. None takes a function, a path or a device; none prints, reads or writes.
+# By the module that exports them. None of them takes a function, a path or a device, and none prints or reads or writes
+# files.
 _BY_MODULE: dict[str, str] = {
     "": """
         abs accumulate_n acos acosh add add_n angle approx_top_k arg_max arg_min argmax argmin argsort as_string
@@ -196,7 +196,7 @@ _ARITHMETIC = frozenset(
 _OF_KERAS = frozenset(f"keras.{module}.{name}" for module in ("activations", "losses", "metrics") for name in FUNCTIONS)
 _OF_V1 = "compat.v1."
 
-# What tf_keras makes layers of where a ragged or sparse symbolic tensor is asked: `InstanceProperty`, `InstanceMethod`.
+# The attributes of symbolic ragged and sparse tensors that `InstanceProperty` and `InstanceMethod` layers may read.
 INSTANCE_ATTRIBUTES = names(
     """
     bounding_shape dense_shape flat_values indices merge_dims nested_row_lengths nested_row_splits
@@ -204,7 +204,7 @@ INSTANCE_ATTRIBUTES = names(
     with_flat_values with_row_splits_dtype with_values
     """
 )
-# `ClassMethod` of RaggedTensor.
+# The class methods of RaggedTensor that `ClassMethod` layers may call.
 RAGGED_CLASS_METHODS = names(
     """
     from_nested_row_lengths from_nested_row_splits from_nested_value_rowids from_row_lengths from_row_limits
@@ -214,6 +214,6 @@ RAGGED_CLASS_METHODS = names(
 
 
 def is_arithmetic(symbol: str) -> bool:
-    """Return whether a public name of TensorFlow, as `'math.add'` or `'compat.v1.squeeze'`, is that of arithmetic."""
+    """Return whether a public name of TensorFlow, as `'math.add'` or `'compat.v1.squeeze'`, is on the list."""
     name = symbol.removeprefix(_OF_V1)
     return name in _ARITHMETIC or name in _OF_KERAS

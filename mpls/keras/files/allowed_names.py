@@ -1,7 +1,7 @@
-"""Classes and functions of the frameworks that a config of a model may name.
+"""Classes and functions of the frameworks that the config of a model may name under `safe_mode`.
 
-What is not here is refused under `safe_mode`, also where a later Keras has it: a class comes onto a list after somebody
-has read that it opens no file, imports no module, holds no function of Python, and is no door to another loader.
+Other names are refused, also those of classes of a later Keras. Before a class is added to a list, read its source: it
+must not open a file, import a module, hold a Python function, or call another loader.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ __all__ = ["CLASSES", "FUNCTIONS", "LAYERS", "LAYERS_WITH_WEIGHTS", "TYPE_SPECS"
 
 
 def names(text: str) -> frozenset[str]:
-    """Return the words of a text."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
-# Layers, and what belongs to them. `vocabulary` of the lookups, which may be a path, is looked at by itself.
+# Layers and their parts. `safety.py` checks the `vocabulary` of lookup layers, which may be a path.
 _LAYERS = names(
     """
     Activation ActivityRegularization AdaptiveAveragePooling1D AdaptiveAveragePooling2D AdaptiveAveragePooling3D
@@ -46,14 +46,14 @@ _LAYERS = names(
     """
 )
 
-# Models: their layers are configs in turn.
+# Models, whose configs contain those of their layers.
 _MODELS = names(
     """
     Functional InputSpec Model Sequential
     """
 )
 
-# What operations of Keras 3 on symbolic tensors make. Those that take a function of Python are not here.
+# Operations of Keras 3 on symbolic tensors. Those that take a Python function are not here.
 _OPERATIONS = names(
     """
     Abs Absolute AdaptiveAveragePool AdaptiveMaxPool Add AffineTransform All AllClose Amax Amin Angle Any Append
@@ -139,7 +139,7 @@ _FEATURE_COLUMNS = names(
     """
 )
 
-# Those that have weights, whatever their settings.
+# Layers that have weights with any settings.
 LAYERS_WITH_WEIGHTS = names(
     """
     BatchNormalization Conv1D Conv1DTranspose Conv2D Conv2DTranspose Conv3D Conv3DTranspose ConvLSTM1D ConvLSTM2D
@@ -148,7 +148,7 @@ LAYERS_WITH_WEIGHTS = names(
     """
 )
 
-# What makes a node of a network, or is called in one.
+# Layers and operations that can be nodes of a functional model.
 LAYERS = _LAYERS | _OPERATIONS | names("SlicingOpLambda TensorFlowOpLayer TFOpLambda")
 
 CLASSES = _LAYERS | _MODELS | _OPERATIONS | _LOSSES_AND_METRICS | _WEIGHTS | _OPTIMIZERS | _POLICIES | _FEATURE_COLUMNS
@@ -170,14 +170,14 @@ FUNCTIONS = names(
     """
 )
 
-# What stands for a value in configs, and makes no object of a class.
+# Class names in configs that stand for values, and not for objects of Keras.
 VALUES = names(
     """
     __bytes__ __ellipsis__ __keras_tensor__ __numpy__ __slice__ __tensor__ __tuple__ CompositeTensor TensorShape
     """
 )
 
-# Types of tensors, by class name.
+# The class names of type specs.
 TYPE_SPECS = names(
     """
     BoundedTensorSpec IndexedSlicesSpec RaggedTensorSpec SparseTensorSpec TensorSpec

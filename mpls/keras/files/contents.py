@@ -1,4 +1,4 @@
-"""A model file, open: of what kind it is, which Keras wrote it, and the configs in it; nothing of it runs."""
+"""Open model files: their format, the Keras that wrote them, and their configs; no code in them is run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from typing import Any
 
 from mpls.errors import MissingFileError, SavedStateError, error_text
 from mpls.formats.families import Framework, framework_of_version
-from mpls.formats.file_kinds import SAVED_MODEL, ModelFormat, kind_of_bytes
+from mpls.formats.file_kinds import (
+    ARCHIVE_CONFIG,
+    ARCHIVE_METADATA,
+    COMPILE_CONFIG,
+    SAVED_MODEL,
+    TRAINING_CONFIG,
+    ModelFormat,
+    kind_of_bytes,
+)
 from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.pinning import PinnedFile
@@ -21,18 +29,21 @@ from mpls.saved.hdf5 import H5Model
 from mpls.saved.saved_models import SavedModel
 from mpls.saved.texts import parse_json
 
+# The entries of `ModelFile.configs` that hold the arguments of `compile`.
+COMPILE_CONFIGS = (COMPILE_CONFIG, TRAINING_CONFIG)
+
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model file, which has been looked at as a whole.
+    """An open model file, whose structure has been checked.
 
     Attributes:
-        path: as the user named it.
+        path: the path, as the user named it.
         format: its format.
         framework: the Keras that wrote it; None if the file does not say.
-        configs: the JSON texts in it, decoded, by where they are.
-        content: what reads it.
-        pinned: the file itself, open; None of a folder.
+        configs: the decoded JSON texts in it, by their places.
+        content: the reader of its format.
+        pinned: the open file; None for a folder.
     """
 
     path: str
@@ -44,35 +55,37 @@ class ModelFile:
 
     @property
     def arrays(self) -> int | None:
-        """How many arrays are in it; None if nobody has counted."""
+        """The number of arrays in it; None if it is not known."""
         return None if isinstance(self.content, SavedModel) else self.content.arrays
 
     @property
     def legacy_weights(self) -> dict[str, Any] | None:
-        """The arrays that `mpls.keras.save_model` adds for legacy optimizers; None if there are none."""
+        """The weights of a legacy optimizer that `mpls.keras.save_model` has added, by name; None if it has not."""
         return self.content.legacy_weights if isinstance(self.content, KerasArchive) else None
 
     @property
     def has_wrapped_optimizer(self) -> bool:
-        """Whether the variables of a wrapped optimizer are there by themselves, beside those of the wrapper."""
+        """Whether it holds the variables of a wrapped optimizer apart from those of the wrapper."""
         return isinstance(self.content, KerasArchive) and self.content.has_wrapped
 
     def record(self) -> FileRecord:
-        """Return the optimizers in it; their arrays are read while the file is open.
+        """Return a record of its optimizers; the arrays can be read while the file is open.
 
         Raises:
-            SavedStateError: it holds state that no optimizer can have.
+            SavedStateError: the state of an optimizer is broken or not valid.
         """
         return self.content.record()
 
 
 @contextmanager
 def opened_model(path: str) -> Iterator[ModelFile]:
-    """Open what is at a path, once: all that is known of it is read from the same file.
+    """Open a model file or folder in a block, and check its structure.
+
+    H5 and `.keras` files are opened once, so that all is read from the same file.
 
     Raises:
-        MissingFileError: there is nothing.
-        SavedStateError: it is no model file, or a broken one.
+        MissingFileError: the path does not exist.
+        SavedStateError: it is not a model file, or broken.
     """
     path = _existing(path)
     if os.path.isdir(path):
@@ -95,7 +108,7 @@ def opened_model(path: str) -> Iterator[ModelFile]:
 
 
 def _existing(path: str) -> str:
-    # While it replaces a folder, `save_model` may have been killed between two moves.
+    # `save_model` may have been killed between the two renames with which it replaces a folder.
     for each in (path, f"{path}.old"):
         if os.path.exists(each):
             return each
@@ -120,17 +133,17 @@ def _no_model(path: str, got: object) -> SavedStateError:
 
 def _archive(path: str, archive: KerasArchive, pinned: PinnedFile) -> ModelFile:
     for name in archive.names:
-        # Frameworks unpack them.
+        # Frameworks unpack the members into a folder.
         if name.startswith("/") or ".." in name.split("/"):
             raise broken(path, name, "be a place in the archive", "one outside")
-    config = _require_dict(path, "config.json", archive.config)
-    _require_dict(path, "metadata.json", archive.metadata)
-    configs = {"config.json": config, "compile_config": config.get("compile_config")}
+    config = _require_dict(path, ARCHIVE_CONFIG, archive.config)
+    _require_dict(path, ARCHIVE_METADATA, archive.metadata)
+    configs = {ARCHIVE_CONFIG: config, COMPILE_CONFIG: config.get(COMPILE_CONFIG)}
     return ModelFile(path, ".keras", framework_of_version(archive.version), configs, archive, pinned)
 
 
 def _h5(path: str, model: H5Model, pinned: PinnedFile) -> ModelFile:
-    found = {key: model.config(key) for key in ("model_config", "training_config")}
+    found = {key: model.config(key) for key in ("model_config", TRAINING_CONFIG)}
     configs = {key: config for key, config in found.items() if model.has_config(key)}
     if "model_config" not in configs:
         raise SavedStateError(
@@ -168,6 +181,6 @@ def _saved_model(path: str) -> ModelFile:
             )
         )
     root = configs.get("root")
-    if isinstance(root, dict) and "training_config" in root:
-        configs["training_config"] = root["training_config"]
+    if isinstance(root, dict) and TRAINING_CONFIG in root:
+        configs[TRAINING_CONFIG] = root[TRAINING_CONFIG]
     return ModelFile(path, "SavedModel", "tf_keras", configs, model)

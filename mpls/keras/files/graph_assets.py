@@ -1,42 +1,48 @@
-"""The files that TensorFlow's loader reads of a SavedModel: within its folder, and no others."""
+"""The check that TensorFlow's loader reads only files inside a SavedModel's folder."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from mpls.formats.file_kinds import KERAS_METADATA, SAVED_MODEL, VARIABLES
 from mpls.keras.files.graph_calls import described, refused
 from mpls.saved.files import size_of
 
-# saved_model.pbtxt is not read where saved_model.pb is.
-_FILES = ("saved_model.pb", "keras_metadata.pb", "fingerprint.pb", os.path.join("debug", "saved_model_debug_info.pb"))
+# TensorFlow reads saved_model.pbtxt only if there is no saved_model.pb.
+_FILES = (SAVED_MODEL, KERAS_METADATA, "fingerprint.pb", os.path.join("debug", "saved_model_debug_info.pb"))
+# A graph that is split into several messages.
 _CHUNKS = "saved_model.cpb"
 
 
 def check_files(path: str) -> None:
-    """Check what is read besides assets.
+    """Check the files that TensorFlow reads besides assets: graph, metadata, debug info and checkpoint.
 
     Raises:
-        SavedStateError: a file is a link out of the folder, or no regular file; or the graph is in parts.
+        SavedStateError: a file is a link out of the folder or not a regular file, or the graph is split.
     """
     if os.path.lexists(os.path.join(path, _CHUNKS)):
         raise refused(path, _CHUNKS, "not be there, since what is in it is not looked at", _CHUNKS)
     for name in _FILES:
         if os.path.lexists(os.path.join(path, name)):
             size_of(os.path.join(path, name), path)
-    variables = os.path.join(path, "variables")
+    variables = os.path.join(path, VARIABLES)
     if os.path.isdir(variables):
-        # The checkpoint, of whatever format; TensorFlow takes no notice of others.
+        # TensorFlow reads the files of the checkpoint only.
         for name in os.listdir(variables):
-            if name.startswith("variables"):
+            if name.startswith(VARIABLES):
                 size_of(os.path.join(variables, name), path)
 
 
 class Assets:
-    """The assets of a SavedModel, and which function reads which.
+    """The assets of a SavedModel.
 
-    TensorFlow saves an asset's name as an argument of the function that fills a table, to which the loader binds an
-    object of the kind "asset".
+    A function that fills a lookup table from an asset gets the asset's path as an argument. The loader binds an object
+    of the kind "asset" to this argument.
+
+    Args:
+        path: the SavedModel's folder.
+        graph: its only MetaGraphDef.
     """
 
     def __init__(self, path: str, graph: Any) -> None:
@@ -49,12 +55,12 @@ class Assets:
         """Check that a table is filled from an asset in the folder.
 
         Args:
-            key: where it is, for the error.
-            function: the function that fills it, which no other calls.
-            node: its only node that reads a file.
+            key: the place of the node, for the error.
+            function: the function that fills the table; no other function may call it.
+            node: the only node of the function that reads a file.
 
         Raises:
-            SavedStateError: the file cannot be shown to be an asset, or is not in the folder.
+            SavedStateError: the file is not certainly an asset, or not in the folder.
         """
         number = self._bound_object(function, node)
         if number is None or not self._is_plain_asset(number):
@@ -73,20 +79,20 @@ class Assets:
         size_of(os.path.join(self._path, "assets", *parts), self._path)
 
     def _bound_object(self, function: Any, node: Any) -> int | None:
-        """Return the number of the object that the loader binds to the argument that names the file."""
+        """Return the number of the object that the loader binds to the argument with the path, or None."""
         if len(node.input) < 2 or not node.input[1].isidentifier():
             return None
         arguments = [each.name for each in function.signature.input_arg]
         name = function.signature.name
         if arguments.count(node.input[1]) != 1 or name not in self._objects.concrete_functions:
             return None
-        # The last arguments are the bound ones.
+        # The loader binds the last arguments.
         bound = self._objects.concrete_functions[name].bound_inputs
         position = arguments.index(node.input[1]) - (len(arguments) - len(bound))
         return int(bound[position]) if 0 <= position < len(bound) else None
 
     def _is_plain_asset(self, number: int) -> bool:
-        """Return whether the loader makes an asset of an object: of no registered class, and nothing put into it."""
+        """Return whether the loader makes an asset of an object: it has no registered class, children or slots."""
         if not 0 <= number < len(self._objects.nodes) or number in self._slots:
             return False
         node = self._objects.nodes[number]

@@ -1,4 +1,4 @@
-"""Which functions of a SavedModel can be called, by its other functions and by the objects that are made of it."""
+"""The functions of a SavedModel that its other functions call, or that the loaded objects can call."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import SavedStateError
-from mpls.saved.errors import broken
+from mpls.saved.errors import IF_TRUSTED, broken
 
-ADVICE = "If you trust whoever wrote the file, pass safe_mode=False"
+# The most characters of a name in an error.
 _SHOWN = 100
-# Children of objects that TensorFlow calls without being asked, the last when the object goes.
+# Children of an object that TensorFlow itself calls: the first two during loading, the last when the object is deleted.
 _CALLED_AT_LOAD = frozenset({"_create_resource", "_initialize", "_destroy_resource"})
 
 
 @dataclass(frozen=True)
 class Calls:
-    """The names of functions that something in a SavedModel refers to.
+    """The functions of a SavedModel, by name, and who calls them.
 
-    The two that save and restore all variables are among neither: only its main graph calls them, which TensorFlow
-    imports for files of TF 1 and no others.
+    In a file that TensorFlow has written, the two functions that save and restore all variables are neither in
+    `from_functions` nor in `from_objects`. The main graph calls them, which TensorFlow imports for files of TF 1 only.
 
     Attributes:
-        functions: of all functions that are there.
-        from_functions: by functions, and as gradients.
-        from_objects: by objects, which the loader and the model's calls run.
-        at_load: by objects that are made, filled, saved or restored while TensorFlow loads the file.
+        functions: all functions.
+        from_functions: the functions that functions call, and gradient functions.
+        from_objects: the functions that objects have, which the loader and calls of the model run.
+        at_load: those of them that create, fill, save, restore or delete an object without a call of the model.
     """
 
     functions: frozenset[str]
@@ -40,9 +40,13 @@ class Calls:
 def calls_of(path: str, graph: Any) -> Calls:
     """Return the calls in a graph.
 
+    Args:
+        path: the SavedModel's folder.
+        graph: its only MetaGraphDef.
+
     Raises:
-        SavedStateError: two functions have one name, one has the name of an op, or one is called in a way that no
-            release has written.
+        SavedStateError: two functions have the same name, a function has the name of an op, or a function is called in
+            a way that no release has written.
     """
     library = graph.graph_def.library
     known = _names(path, library)
@@ -65,7 +69,7 @@ def _names(path: str, library: Any) -> frozenset[str]:
     known: set[str] = set()
     for function in library.function:
         name = function.signature.name
-        # A node may name a function in the place of an op, and it must be plain which of two it means.
+        # A node may have the name of a function as its op, so these names must differ from those of ops.
         if not name or name in known or hasattr(tf.raw_ops, name):
             raise refused(path, f"function {described(name)}", "have a name of its own", name)
         known.add(name)
@@ -82,7 +86,8 @@ def _called_by(path: str, function: Any, node: Any) -> Iterator[str]:
         else:
             continue
         for each in found:
-            # TensorFlow's loader looks no deeper; what it would not rename could be a function of this process.
+            # TensorFlow's loader renames functions, but not in the attributes of a function attribute. Such a name
+            # could be that of a function in this process.
             if each.attr and any(inner.WhichOneof("value") in ("func", "list") for inner in each.attr.values()):
                 key = f"function {described(function.signature.name)}, node {described(node.name)}"
                 raise refused(path, key, "pass no functions to functions", each.name)
@@ -91,7 +96,7 @@ def _called_by(path: str, function: Any, node: Any) -> Iterator[str]:
 
 def _named_by_objects(graph: Any) -> Iterator[str]:
     objects = graph.object_graph_def
-    # All of them, since the loader makes them callable; and those that only an object names, which works as well.
+    # The loader makes all of these callable, and also those that only a node names.
     yield from objects.concrete_functions
     yield from graph.meta_info_def.function_aliases
     for node in objects.nodes:
@@ -119,10 +124,10 @@ def _functions_of(node: Any) -> Iterator[str]:
 
 
 def refused(path: str, key: str, constraint: str, got: object) -> SavedStateError:
-    """Return the error for what is not allowed in a file of unknown origin, to be raised."""
-    return broken(path, key, constraint, got, ADVICE)
+    """Return the error for a file that `safe_mode` refuses; arguments as with `broken`, the caller raises it."""
+    return broken(path, key, constraint, got, IF_TRUSTED)
 
 
 def described(name: str) -> str:
-    """Return a name of the file's as it can be shown: such may be long, and hold control characters."""
+    """Return a name from a file for an error: quoted, control characters escaped, and cut at 100 characters."""
     return repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}...")

@@ -1,7 +1,8 @@
-"""Graph ops of a SavedModel that could do harm, refused before anything is loaded.
+"""The check of the graph ops in a SavedModel under `safe_mode`, before TensorFlow loads it.
 
-TensorFlow's loader runs functions of the file: those that make a table, fill it, and save and restore an object. The
-model's calls run others, re-saving and the end of the process those that destroy tables.
+TensorFlow's loader runs functions of the file: those that create and fill a lookup table, and that save and restore an
+object. Calls of the model run other functions, and so does saving it again. Those that destroy tables run when the
+model is deleted.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from typing import Any
 from mpls.formats.file_kinds import SAVED_MODEL
 from mpls.keras.files.graph_assets import Assets, check_files
 from mpls.keras.files.graph_calls import Calls, calls_of, described, refused
-from mpls.keras.files.graph_constants import refuse_large_constants
-from mpls.keras.files.graph_parts import LIMIT, has_too_many_parts
+from mpls.keras.files.graph_limits import LIMIT, has_too_many_parts, refuse_large_constants
 from mpls.keras.files.op_types import ALLOWED, AT_LOAD, SAVERS, TABLE_FROM_FILE
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes
@@ -24,16 +24,16 @@ _IN_FUNCTIONS = ALLOWED | SAVERS | {TABLE_FROM_FILE}
 
 
 def refuse_graph_ops(path: str) -> None:
-    """Refuse a SavedModel with ops that reach out of it: into files, the network, Python, or another machine.
+    """Refuse a SavedModel with ops that may use files, the network, Python or another machine.
 
-    Every function in the file is looked at, whoever calls it, and allowed are the ops of `op_types.py` only.
+    All functions in the file are checked, whether they are called or not. Only the ops of `op_types.py` are allowed.
 
     Args:
         path: the SavedModel's folder.
 
     Raises:
-        SavedStateError: there is such an op, or one that mpls does not know; or a file that TensorFlow's loader reads
-            is a link out of the folder.
+        SavedStateError: it has such an op or an unknown op; it is broken or too large; or a file that TensorFlow's
+            loader reads is a link out of the folder.
     """
     check_files(path)
     graph = _only_graph(path)
@@ -58,9 +58,10 @@ def _only_graph(path: str) -> Any:
     try:
         graphs = message.FromString(content).meta_graphs
     except Exception as error:
-        # DecodeError, of a package that is TensorFlow's own dependency.
+        # `DecodeError` of protobuf, which is TensorFlow's dependency and not one of mpls.
         raise broken(path, name, "be whole", f"{type(error).__name__}: {error}") from error
-    # Else TensorFlow takes it for one of TF 1, whose main graph has ops that run when it is loaded.
+    # Without an object graph, or with several graphs, TensorFlow loads it as a file of TF 1, and runs ops of its main
+    # graph.
     if len(graphs) != 1 or not graphs[0].HasField("object_graph_def"):
         found = f"{len(graphs)} graphs"
         raise refused(path, name, "hold one graph with the objects in it", found)
@@ -75,7 +76,7 @@ def _refuse_nodes(path: str, place: str, nodes: Iterable[Any], allowed: frozense
 
 
 def _refuse_other_work(path: str, function: Any) -> None:
-    """Refuse what could keep the loader busy in a function that it runs: loops, and calls that never return."""
+    """Refuse ops that a function for the loader does not need, such as loops and calls, which may never end."""
     for node in function.node_def:
         if node.op not in AT_LOAD and node.op != TABLE_FROM_FILE:
             key = f"function {described(function.signature.name)}, node {described(node.name)}"
@@ -83,12 +84,12 @@ def _refuse_other_work(path: str, function: Any) -> None:
 
 
 def _refuse_files(path: str, function: Any, calls: Calls, assets: Assets) -> None:
-    """Refuse ops that open files in a function that anyone calls, but for a table that is filled from an asset."""
+    """Refuse ops that open files in functions that can be called, except one that fills a table from an asset."""
     name = function.signature.name
     opening = [node for node in function.node_def if node.op in SAVERS or node.op == TABLE_FROM_FILE]
     for number, node in enumerate(opening):
         key = f"function {described(name)}, node {described(node.name)}"
-        # Functions with the attribute take each other's place when they run.
+        # TensorFlow may replace a function with this attribute by another one with it.
         if name in calls.from_functions or "api_implements" in function.attr:
             raise refused(path, key, "not open files in a function that others call", node.op)
         if node.op == TABLE_FROM_FILE and not number:

@@ -1,10 +1,10 @@
-"""`load_model`: the framework's own loader, and after it all the state that the file holds."""
+"""`load_model`: the framework's own loader, and then the compilation and the optimizer's state that it leaves out."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,11 +13,14 @@ from typing import Any, Literal
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, SavedStateError, error_text
 from mpls.formats.families import Framework
+from mpls.formats.file_kinds import TRAINING_CONFIG
 from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
+from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.files.contents import ModelFile, opened_model
 from mpls.keras.files.graph_ops import refuse_graph_ops
-from mpls.keras.files.model_limits import limited, refuse_too_many_layers
+from mpls.keras.files.model_limits import limited
+from mpls.keras.files.network_sizes import refuse_too_many_layers
 from mpls.keras.files.optimizer_state import restore_optimizer
 from mpls.keras.files.safety import refuse_unsafe_configs
 from mpls.keras.own_files import reading_all_as_ours
@@ -26,6 +29,9 @@ from mpls.saved.errors import broken
 from mpls.saved.hdf5 import H5Model
 from mpls.upstream.kerases import native_keras_wrappers
 from mpls.upstream.loading import OwnObjects, h5_loader_of_keras, has_class
+
+# The settings in a Keras 3 H5 file that `compile` gets as they are. Such files do not hold the state of metrics.
+_PASSED_ON = ("loss_weights", "run_eagerly", "steps_per_execution", "jit_compile")
 
 
 def load_model(
@@ -37,40 +43,40 @@ def load_model(
     keras: Literal["tf_keras", "keras"] | ModuleType | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Load a model with everything that its file holds: weights, optimizer, loss scale, counters.
+    """Load a model with its weights, optimizer, loss scale and counters, as far as the file holds them.
 
     Reads H5, SavedModel and `.keras` files of every release since TF 2.2, written by tf_keras, by `tf.keras`, or by
-    Keras 3, with a wrapper of mpls, with a native one, or without. A native wrapper comes back as
-    `mpls.keras.LossScaleOptimizer`; a bare optimizer stays bare. What the framework's own loader leaves out, the
-    optimizer's slots in a SavedModel for example, is read from the file. What the file itself does not hold starts
-    anew, and one warning says what that is.
+    Keras 3; the optimizer may have a wrapper of mpls, a native wrapper, or none. A native wrapper is loaded as
+    `mpls.keras.LossScaleOptimizer`; a bare optimizer stays bare. State that the framework's own loader leaves out, such
+    as the optimizer's slots in a SavedModel, is read from the file. State that the file does not hold gets its initial
+    values, and one warning says which.
 
-    Also comes back: a Keras 3 model whose optimizer `compile` had wrapped by itself under `mixed_float16`, which Keras
-    loads under another policy without the optimizer's state; and Keras 3's H5 files.
+    It also loads two kinds of files that Keras 3 does not load with all state: models whose optimizer `compile` has
+    wrapped under `mixed_float16`, if the current policy is another; and H5 files of Keras 3.
 
     Args:
         path: the file, or the SavedModel's folder: a string or path object.
         custom_objects: classes and functions of the user by name.
-        compile: whether to compile the model, if it was. If not, nothing is read of the optimizer.
-        safe_mode: whether to refuse a file that names a class, a function or an op of a graph that is neither known to
-            be harmless nor yours, in `custom_objects` or registered; in every format, also where the framework would
-            run it. SECURITY.md says what else is refused.
-        keras: which Keras loads it, `'tf_keras'` or `'keras'`, or the module itself; by default the one that wrote it.
-        **kwargs: what else the loader of tf_keras takes, as `options` for a SavedModel.
+        compile: whether to compile the model, if it was compiled. If not, the optimizer is not read.
+        safe_mode: whether to refuse a file that names a class, a function or a graph op that is neither known to be
+            harmless nor yours (in `custom_objects` or registered). This holds in every format, also where the framework
+            itself would run such code. SECURITY.md says what else is refused.
+        keras: the Keras that loads it: `'tf_keras'`, `'keras'`, or the module itself; by default the one that wrote it.
+        **kwargs: other arguments of the framework's loader, such as `options` for a SavedModel.
 
     Returns:
         The model, of tf_keras or of Keras 3.
 
     Raises:
         FileNotFoundError: there is no such file.
-        TypeError: `custom_objects` is no dict.
-        SavedStateError: the file is broken, is no model, holds under `safe_mode` what is not known to be harmless, or
-            state that no optimizer can have; a ValueError. It names file and key, and no model is returned.
-        ValueError: `keras` is none of the two, or cannot load the format.
+        TypeError: `custom_objects` is not a dict, or `safe_mode` no bool.
+        SavedStateError: the file is broken or not a model, `safe_mode` refuses it, or the state of its optimizer is not
+            valid. The message names the file and the key. It is a ValueError.
+        ValueError: `keras` is neither of the two, or cannot load the format.
 
     Reproduces:
         `tf.keras.models.load_model` of TF 2.2 to 2.15, `tf_keras.models.load_model` and `keras.models.load_model`. They
-        give back neither the current loss scale (Keras 3 does, in `.keras` files) nor all of the optimizer's state.
+        do not restore the current loss scale (except Keras 3 from `.keras` files), nor all of the optimizer's state.
 
     Example:
         >>> import os, tempfile
@@ -86,6 +92,7 @@ def load_model(
         (1, 1)
     """
     objects = _own_objects(custom_objects)
+    _require_bool("safe_mode", safe_mode)
     with opened_model(os.fspath(path)) as file:
         model = _load(file, _Request(_framework(file, keras), objects, compile, safe_mode, kwargs))
         if file.pinned is not None:
@@ -95,7 +102,7 @@ def load_model(
 
 @dataclass(frozen=True)
 class _Request:
-    """What `load_model` was asked for, with the framework that was found."""
+    """The arguments of `load_model`, and the framework that loads the file."""
 
     framework: Framework
     custom_objects: dict[str, Any]
@@ -105,7 +112,7 @@ class _Request:
 
 
 def _load(file: ModelFile, request: _Request) -> Any:
-    """Look at all of a file, then have the framework make the model, and restore the optimizer."""
+    """Check the whole file, have the framework load the model, and restore the optimizer."""
     framework, safe_mode = request.framework, request.safe_mode
     names_own = False
     if safe_mode:
@@ -114,10 +121,10 @@ def _load(file: ModelFile, request: _Request) -> Any:
         refuse_too_many_layers(file)
         if file.format == "SavedModel":
             refuse_graph_ops(file.path)
-    # Before the model is made: what cannot be restored is refused.
+    # Read the record before the model is made, so that invalid state is refused first.
     record: FileRecord | None = file.record() if request.with_compile else None
     with warnings.catch_warnings():
-        # Said of the state that is read below.
+        # `restore_optimizer` restores the state that this warning is about.
         warnings.filterwarnings("ignore", "Skipping variable loading for optimizer", UserWarning)
         with (
             _any_error_as_ours(file, "the model", framework),
@@ -134,7 +141,7 @@ def _load(file: ModelFile, request: _Request) -> Any:
 
 @contextmanager
 def _any_error_as_ours(file: ModelFile, part: str, framework: Framework) -> Iterator[None]:
-    """Have what the frameworks raise over what a file holds, which is anything, be a SavedStateError."""
+    """Turn an exception that a framework raises in the block into a SavedStateError; warnings stay what they are."""
     try:
         yield
     except (SavedStateError, Warning):
@@ -150,6 +157,13 @@ def _own_objects(custom_objects: Any) -> dict[str, Any]:
         advice = "mpls.keras.load_model(path, custom_objects={'MyLayer': MyLayer})"
         raise ArgumentTypeError(error_text(subject, "be a dict of objects by name", custom_objects, advice, ANCHOR))
     return dict(custom_objects or {})
+
+
+def _require_bool(name: str, value: Any) -> None:
+    """Refuse all but a bool: another false value, such as None, must not switch the checks off."""
+    if not isinstance(value, bool):
+        advice = f"mpls.keras.load_model(path, {name}=True)"
+        raise ArgumentTypeError(error_text(f"mpls.keras.load_model: {name}", "be a bool", value, advice, ANCHOR))
 
 
 def _framework(file: ModelFile, asked: Any) -> Framework:
@@ -176,11 +190,11 @@ def _framework(file: ModelFile, asked: Any) -> Framework:
 
 def _load_natively(file: ModelFile, request: _Request) -> Any:
     framework, module = request.framework, import_module(request.framework)
-    # Users who pass the native wrapper mean the class of that name, which here is that of mpls.
+    # Drop native wrappers from custom_objects: in files, their name stands for the class of mpls.
     natives = native_keras_wrappers()
     custom_objects = {name: each for name, each in request.custom_objects.items() if each not in natives}
     compiles_here = request.with_compile and framework == "keras" and file.format == "H5"
-    # Keras 3 takes no open H5 file but there.
+    # Of Keras 3's loaders, this one alone takes an open H5 file.
     load_h5 = h5_loader_of_keras() if framework == "keras" else module.models.load_model
     load = load_h5 if load_h5 is not None and file.format == "H5" else module.models.load_model
     with (
@@ -196,14 +210,58 @@ def _load_natively(file: ModelFile, request: _Request) -> Any:
             **request.others,
         )
     if compiles_here:
-        from mpls.keras.files.h5_compiling import compile_from_h5
-
-        compile_from_h5(model, file, custom_objects)
+        _compile_from_h5(model, file, custom_objects)
     return model
 
 
 def _as_it_was(file: ModelFile, *, takes_h5: bool) -> AbstractContextManager[Any]:
-    """Return, for a block, what a framework's loader takes for the file that was looked at."""
+    """Return a context manager of the argument with which a framework's loader reads the file that was checked.
+
+    Args:
+        file: the file.
+        takes_h5: whether the loader takes an open `h5py.File`.
+    """
     if takes_h5 and isinstance(file.content, H5Model):
         return nullcontext(file.content.file)
     return nullcontext(file.path) if file.pinned is None else file.pinned.at_a_path()
+
+
+def _compile_from_h5(model: Any, file: ModelFile, custom_objects: dict[str, Any]) -> None:
+    """Compile a Keras 3 model as its H5 file says.
+
+    Keras' own loader (3.6 to 3.15) fails if a loss or metric has a short name such as `'mse'`, and builds the optimizer
+    such that it cannot train.
+
+    Args:
+        model: the model, not compiled.
+        file: the file.
+        custom_objects: classes of the user by name.
+    """
+    keras = import_module("keras")
+    settings = file.configs.get(TRAINING_CONFIG)
+    if not isinstance(settings, dict):
+        return
+    with keras.saving.CustomObjectScope(custom_objects):
+        optimizer = _optimizer(keras, settings["optimizer_config"], custom_objects)
+        arguments = {key: settings[key] for key in _PASSED_ON if settings.get(key) is not None}
+        for key, made in (("loss", keras.losses), ("metrics", keras.metrics), ("weighted_metrics", keras.metrics)):
+            arguments[key] = _resolved(settings.get(key), made.deserialize)
+        model.compile(optimizer=optimizer, **arguments)
+
+
+def _optimizer(keras: ModuleType, config: dict[str, Any], custom_objects: dict[str, Any]) -> Any:
+    if config["class_name"] == "LossScaleOptimizer" and config["class_name"] not in custom_objects:
+        # Keras would make its native wrapper, which has no fixed scale.
+        return LossScaleOptimizer.from_config(config["config"], custom_objects)
+    return keras.optimizers.deserialize(config)
+
+
+def _resolved(config: Any, deserialize: Callable[[Any], Any]) -> Any:
+    """Return a loss or metrics, nested as in the config; names of built-in ones stay, since `compile` takes them."""
+    if isinstance(config, dict) and "class_name" in config:
+        return deserialize(config)
+    if isinstance(config, dict):
+        return {key: _resolved(value, deserialize) for key, value in config.items()}
+    if isinstance(config, (list, tuple)):
+        return [_resolved(value, deserialize) for value in config]
+    return config

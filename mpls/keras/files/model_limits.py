@@ -1,146 +1,145 @@
-"""Limits of what making a model may cost, relative to its file: a config of a few bytes can ask for any amount."""
+"""Limits of memory and time while a framework makes a model: a config of a few bytes can describe one of any size."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, SupportsIndex
 
 import tensorflow as tf
 
 from mpls.errors import SavedStateError
-from mpls.keras.files.allowed_names import LAYERS, LAYERS_WITH_WEIGHTS
 from mpls.keras.files.contents import ModelFile
+from mpls.keras.files.network_sizes import ADVICE, size_of_file, sizes_of_networks
 from mpls.patches import Layer, Target, WhileNeeded
-from mpls.saved.archives import KerasArchive
 from mpls.saved.errors import broken
-from mpls.saved.hdf5 import H5Model
 from mpls.upstream.loading import (
+    OpArguments,
+    classes_of_symbolic_tensors,
     makers_of_networks,
     makers_of_ops,
-    number_of_outputs,
+    normalizations,
+    policy_maps,
     repeaters_of_tf_keras,
     variable_class_of_keras,
 )
 
-__all__ = ["limited", "refuse_too_many_layers"]
+__all__ = ["limited"]
 
-# A file holds the model's variables, but not always the optimizer's, which are up to three times as many; and they may
-# be of half precision.
+# The variables of model and optimizer may have this many bytes for each byte of the file, and `_SLACK` more. A file may
+# lack the optimizer's variables, which are up to three times as many as the model's, and may be of half precision.
 _COPIES = 8
 _SLACK = 1 << 26
-# Beyond this, a packed file is taken for one that was packed to seem small.
-_PACKED = 4
 _BYTES_OF_A_NUMBER = 4
-_ADVICE = "Copy the file again, use an earlier one, or pass safe_mode=False if you trust whoever wrote it"
+# A number in a constant of a Normalization layer costs as much as so many in a variable: it is made of several arrays.
+_COPIES_OF_A_CONSTANT = 8
+# How often a loader may try to connect layers: with a small model, and at most.
 _ATTEMPTS = 1000
 _MOST_ATTEMPTS = 100_000
-# Layers that a file may describe beside those whose weights it holds: a model that is not built yet has none there.
-_UNBUILT = 100
-# Layers in all, and in a row of them, of which each costs what those before it do: some, and some for each array.
-_LAYERS = 1000
-_LAYERS_IN_A_ROW = 300
-_LAYERS_OF_AN_ARRAY = 20
-# A layer makes a few ops, or some hundred; only one that is unrolled over a sequence makes more.
-_OPS = 15_000
+# Ops in all, and more for each layer. Layers with weights, such as RNNs that are not unrolled, make up to some hundred;
+# most others a few.
+_OPS = 10_000
 _OPS_OF_A_LAYER = 300
-# Slices of a tensor, in a list of Python, that cost as much as an op.
+_OPS_WITHOUT_WEIGHTS = 30
+# The number of slices of a tensor in a Python list that cost as much as an op.
 _SLICES = 50
+# Ops that make as many tensors as an attribute says, or a list of sizes.
+_SPLITS = ("Split", "SplitV", "SparseSplit", "Unpack", "DynamicPartition")
+# Characters of regular expressions that Keras may compile, and how many expressions Python keeps compiled.
+_CHARACTERS = 5_000_000
+_KEPT = 400
 
 
 class _Load:
-    """What one load has used up."""
+    """What one load may still use of each limit.
+
+    Args:
+        file: the file.
+        with_own: whether its configs name classes of the user, whose ops are not limited.
+
+    Attributes:
+        refusal: the error that was raised when a limit was reached; None before. Frameworks may replace or catch it.
+    """
 
     def __init__(self, file: ModelFile, with_own: bool) -> None:
         self._path = file.path
         self.refusal: SavedStateError | None = None
-        self._bytes_left = _COPIES * _size(file) + _SLACK
-        layers, nodes = _sizes_of_networks(file)
-        self._attempts_left = _ATTEMPTS + min(layers * nodes, _MOST_ATTEMPTS)
-        self._ops_left = math.inf if with_own else _OPS + _OPS_OF_A_LAYER * layers
+        self._bytes_left = _COPIES * size_of_file(file) + _SLACK
+        sizes = sizes_of_networks(file)
+        self._attempts_left = _ATTEMPTS + min(sizes.objects * sizes.calls, _MOST_ATTEMPTS)
+        of_layers = _OPS_OF_A_LAYER * sizes.with_weights + _OPS_WITHOUT_WEIGHTS * (sizes.layers - sizes.with_weights)
+        self._ops_left = math.inf if with_own else _OPS + of_layers
+        self._characters_left = _CHARACTERS
+        self._patterns: set[str] = set()
 
     def note_variable(self, shape: Any) -> None:
-        """Note a variable that is about to be made.
+        """Count a variable that is about to be made.
 
         Raises:
-            SavedStateError: the variables are together larger than those that the file can hold.
+            SavedStateError: the variables are together larger than the file allows.
         """
         self._bytes_left -= math.prod(shape) * _BYTES_OF_A_NUMBER
         if self._bytes_left < 0:
             self._refuse("describe variables no larger than those that it holds", f"one of shape {list(shape)}")
 
-    def note_attempt(self) -> None:
-        """Note that a loader has tried to connect a layer, which it does again and again until it can.
+    def note_constant(self, shape: Any) -> None:
+        """Count the constants of a layer that are about to be made, of a shape that the model's inputs have.
 
         Raises:
-            SavedStateError: it will never be able to.
+            SavedStateError: with the variables they are larger than the file allows.
+        """
+        self._bytes_left -= math.prod(shape) * _BYTES_OF_A_NUMBER * _COPIES_OF_A_CONSTANT
+        if self._bytes_left < 0:
+            self._refuse("describe constants in proportion to the file", f"one of shape {list(shape)}")
+
+    def note_attempt(self) -> None:
+        """Count an attempt to connect a layer, which a loader repeats until the inputs of the layer are there.
+
+        Raises:
+            SavedStateError: there are more attempts than the model can need.
         """
         self._attempts_left -= 1
         if self._attempts_left < 0:
             self._refuse("connect its layers in some order", "layers that wait for each other")
 
     def note_ops(self, number: int) -> None:
-        """Note ops that are about to be made.
+        """Count ops, or symbolic tensors, that are about to be made.
 
         Raises:
-            SavedStateError: there are more than layers need that are not unrolled or repeated without measure.
+            SavedStateError: there are more than the layers need, unless one is unrolled over a long sequence.
         """
         self._ops_left -= number
         if self._ops_left < 0:
             self._refuse("describe layers of some thousand ops at most", "more, as of a loop that is unrolled")
 
+    def note_op(self, op_type: str, arguments: OpArguments) -> None:
+        """Count an op that is about to be made, and the tensors into which it splits one.
+
+        Raises:
+            SavedStateError: there are more than the layers need, or TensorFlow would abort the process.
+        """
+        if op_type == "SplitV" and arguments.rank_of_input(1) not in (1, None):
+            self._refuse("split tensors into a list of sizes", "nested lists")
+        self.note_ops(arguments.number_of_outputs() if op_type in _SPLITS else 1)
+
+    def note_lookup(self, patterns: Collection[str]) -> None:
+        """Count a search of the path of a layer among regular expressions.
+
+        Raises:
+            SavedStateError: there are too many to be compiled for each layer.
+        """
+        if len(self._patterns) <= _KEPT:
+            self._patterns.update(patterns)
+        is_kept = len(self._patterns) <= _KEPT
+        self._characters_left -= len(patterns) if is_kept else sum(map(len, patterns))
+        if self._characters_left < 0:
+            self._refuse("have few patterns for the dtypes of its layers", f"{len(patterns)} patterns")
+
     def _refuse(self, constraint: str, got: str) -> None:
-        self.refusal = broken(self._path, "the model's config", constraint, got, _ADVICE)
+        self.refusal = broken(self._path, "the model's config", constraint, got, ADVICE)
         raise self.refusal
-
-
-def refuse_too_many_layers(file: ModelFile) -> None:
-    """Refuse a model of more layers than the weights in the file can be of; frameworks take milliseconds for each.
-
-    Raises:
-        SavedStateError: it is one.
-    """
-    if file.arrays is None:
-        return
-    layers, with_weights, longest = _numbers_of_layers(file)
-    for what, number, most in (
-        ("layers with weights", with_weights, _UNBUILT + file.arrays),
-        ("layers", layers, _LAYERS + _LAYERS_OF_AN_ARRAY * file.arrays),
-        ("layers in a row", longest, _LAYERS_IN_A_ROW + _LAYERS_OF_AN_ARRAY * file.arrays),
-    ):
-        if number > most:
-            got = f"{number}, with {file.arrays} arrays in the file"
-            raise broken(file.path, "the model's config", f"describe at most {most} {what}", got, _ADVICE)
-
-
-def _numbers_of_layers(file: ModelFile) -> tuple[int, int, int]:
-    """Return how many layers the configs describe, how many of them have weights, and the most in one sequence."""
-    layers, with_weights, longest = 0, 0, 0
-    for value in _objects_in(file):
-        name = value.get("class_name")
-        layers += name in LAYERS
-        with_weights += name in LAYERS_WITH_WEIGHTS
-        if name in ("Sequential", "StackedRNNCells"):
-            settings = value.get("config")
-            row = settings.get("layers", settings.get("cells")) if isinstance(settings, dict) else settings
-            longest = max(longest, len(row) if isinstance(row, list) else 0)
-    return layers, with_weights, longest
-
-
-def _objects_in(file: ModelFile) -> Iterator[dict[str, Any]]:
-    """Yield each object with a class in the model's configs."""
-    stack = [value for key, value in file.configs.items() if key not in ("compile_config", "training_config")]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            if isinstance(value.get("class_name"), str):
-                yield value
-            stack += value.values()
-        elif isinstance(value, list):
-            stack += value
 
 
 _current: ContextVar[_Load | None] = ContextVar("_current", default=None)
@@ -148,15 +147,15 @@ _current: ContextVar[_Load | None] = ContextVar("_current", default=None)
 
 @contextmanager
 def limited(file: ModelFile, *, with_own: bool) -> Iterator[None]:
-    """Have what a framework makes of a file in a block, in this thread, refused where it is out of proportion.
+    """Limit what a framework makes from a file, in a block and in this thread.
 
     Args:
         file: the file.
-        with_own: whether classes of the user are among it, which have as many ops as they have.
+        with_own: whether its configs name classes of the user, whose ops are not limited.
 
     Raises:
-        SavedStateError: the variables of the model and its optimizer are larger than the file can hold, its layers wait
-            for each other, or they are unrolled into more ops than a layer has.
+        SavedStateError: the variables of model and optimizer are larger than the file allows, layers wait for each
+            other, or they make more ops than layers do that are not unrolled.
     """
     load = _Load(file, with_own)
     _while_loading.hold_for(load)
@@ -167,7 +166,7 @@ def limited(file: ModelFile, *, with_own: bool) -> Iterator[None]:
     except Exception as error:
         if load.refusal is None:
             raise
-        # Without the words that the frameworks put around it.
+        # Raise the refusal itself, and not the exception that a framework has made of it.
         raise load.refusal from error
     else:
         if load.refusal is not None:
@@ -186,12 +185,16 @@ def _create_variable(create: Callable[..., Any], **kwargs: Any) -> Any:
 def _noting_variables(layer: Layer) -> Any:
     def __init__(self: Any, initializer: Any, shape: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         load = _current.get()
-        if load is not None and callable(initializer) and isinstance(shape, (tuple, list)):
-            # Others are refused by Keras.
-            load.note_variable([each for each in shape if isinstance(each, int)])
+        if load is not None and callable(initializer) and isinstance(shape, Iterable):
+            load.note_variable(_integers_in(shape))
         layer.original(self, initializer, shape, *args, **kwargs)
 
     return __init__
+
+
+def _integers_in(shape: Iterable[Any]) -> list[int]:
+    """Return the sizes in a tuple, TensorShape or array; the frameworks refuse others."""
+    return [abs(int(each)) for each in shape if isinstance(each, SupportsIndex) and not getattr(each, "shape", ())]
 
 
 def _noting_attempts(layer: Layer) -> Any:
@@ -208,11 +211,46 @@ def _noting_ops(layer: Layer) -> Any:
     def _create_op_internal(self: Any, op_type: str, *args: Any, **kwargs: Any) -> Any:
         load = _current.get()
         if load is not None:
-            is_split = op_type in ("Split", "Unpack")
-            load.note_ops(number_of_outputs(layer.original, (self, op_type, *args), kwargs) if is_split else 1)
+            load.note_op(op_type, OpArguments(layer.original, (self, op_type, *args), kwargs))
         return layer.original(self, op_type, *args, **kwargs)
 
     return _create_op_internal
+
+
+def _noting_tensors(layer: Layer) -> Any:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        load = _current.get()
+        if load is not None:
+            load.note_ops(1)
+        layer.original(self, *args, **kwargs)
+
+    return __init__
+
+
+def _noting_constants(layer: Layer) -> Any:
+    def build(self: Any, input_shape: Any, *args: Any, **kwargs: Any) -> Any:
+        load = _current.get()
+        if load is not None and self.input_mean is not None:
+            # Both Kerases refuse a dimension that is not known.
+            load.note_constant(_integers_in(_kept_sizes(input_shape, self.axis)))
+        return layer.original(self, input_shape, *args, **kwargs)
+
+    return build
+
+
+def _kept_sizes(shape: Any, axes: Any) -> list[Any]:
+    dimensions = tf.TensorShape(shape).as_list()
+    return [dimensions[axis] for axis in axes if -len(dimensions) <= axis < len(dimensions)]
+
+
+def _noting_lookups(layer: Layer) -> Any:
+    def __getitem__(self: Any, key: str) -> Any:  # noqa: N807
+        load = _current.get()
+        if load is not None and key not in self:
+            load.note_lookup(tuple(self))
+        return layer.original(self, key)
+
+    return __getitem__
 
 
 def _noting_repeats(layer: Layer) -> Any:
@@ -231,6 +269,12 @@ def _targets() -> Iterator[Target]:
         yield variable, "__init__", _noting_variables
     for owner, method in makers_of_ops():
         yield owner, method, _noting_ops
+    for tensor in classes_of_symbolic_tensors():
+        yield tensor, "__init__", _noting_tensors
+    for normalization in normalizations():
+        yield normalization, "build", _noting_constants
+    for policies in policy_maps():
+        yield policies, "__getitem__", _noting_lookups
     for repeater, name in repeaters_of_tf_keras():
         yield repeater, name, _noting_repeats
     for module, name in makers_of_networks():
@@ -238,23 +282,3 @@ def _targets() -> Iterator[Target]:
 
 
 _while_loading = WhileNeeded(_targets)
-
-
-def _size(file: ModelFile) -> int:
-    """Return the number of bytes that a file holds, unpacked if it is an archive."""
-    if isinstance(file.content, KerasArchive):
-        return min(file.content.unpacked, _PACKED * file.content.size)
-    if isinstance(file.content, H5Model):
-        return file.content.size
-    names = (os.path.join(folder, name) for folder, _, names in os.walk(file.path) for name in names)
-    return sum(os.path.getsize(name) for name in names)
-
-
-def _sizes_of_networks(file: ModelFile) -> tuple[int, int]:
-    """Return how many objects with a class and how many calls of layers there are in the configs."""
-    objects, nodes = 0, 0
-    for value in _objects_in(file):
-        objects += 1
-        inbound = value.get("inbound_nodes")
-        nodes += len(inbound) if isinstance(inbound, list) else 0
-    return objects, nodes

@@ -1,4 +1,4 @@
-"""Files and folders brought to the disk, and moved into the place of others."""
+"""Flushing files and folders to the disk, and replacing others by them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 import shutil
 import sys
 
-# Of Linux: relative to the current folder; exchange.
+# Constants of Linux for `renameat2`.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def bring_to_disk(path: str) -> None:
-    """Have a file, or all of a folder, survive a crash of the machine."""
+    """Flush a file, or all files of a folder, to the disk, so that they survive a crash of the machine."""
     if os.path.isdir(path):
         for folder, _, names in os.walk(path):
             for name in names:
@@ -23,9 +23,9 @@ def bring_to_disk(path: str) -> None:
 
 
 def sync(path: str) -> None:
-    """Bring one file to the disk, or the names in one folder."""
+    """Flush the content of one file, or the entries of one folder."""
     if os.name == "nt" and os.path.isdir(path):
-        # Windows has no handles of folders to bring to the disk.
+        # Windows cannot flush folders.
         return
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -35,13 +35,19 @@ def sync(path: str) -> None:
 
 
 def move(source: str, target: str, aside: str) -> None:
-    """Move a file or folder into the place of another."""
+    """Replace what is at `target` by a file or folder.
+
+    Args:
+        source: the new file or folder, on the file system of the target.
+        target: the path that it gets.
+        aside: a path that is free, for a `<target>.old` that an earlier call has left.
+    """
     if not os.path.isdir(source) and not os.path.isdir(target):
         os.replace(source, target)
     elif not os.path.lexists(target):
         os.rename(source, target)
     elif exchange_paths(source, target):
-        # What was at the target is in the workspace now, and goes with it.
+        # The old target is at `source` now; the caller deletes it.
         return
     else:
         old = f"{target}.old"
@@ -53,10 +59,10 @@ def move(source: str, target: str, aside: str) -> None:
 
 
 def exchange_paths(first: str, second: str) -> bool:
-    """Exchange two files or folders in one step, if the system can (Linux; glibc 2.28, and most file systems).
+    """Exchange two files or folders in one step, on Linux with glibc 2.28 or later and most file systems.
 
     Returns:
-        Whether it has.
+        Whether they were exchanged.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -1,16 +1,16 @@
-"""The op types that a SavedModel may hold: what works on tensors in memory, and nothing besides.
+"""The op types that a SavedModel may hold under `safe_mode`: those that work on tensors in memory.
 
-An op type that stands here cannot open a file, a socket or a device of another machine, print, or call Python,
-whatever its inputs and attributes are. What does not is refused, new ops of a later TensorFlow too.
+With any inputs and attributes, an op on the list does not open a file, a socket or a device of another machine, print,
+or call Python. Other ops are refused, also new ones of a later TensorFlow.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
-# By what makes them harmless. Ops that a TensorFlow does not have stand here for the sake of those that do.
+# Groups by the reason why they are harmless. Not every TensorFlow release has all of these ops.
 _GROUPS = {
-    # Numbers in, numbers out, each for itself.
+    # Functions of each element by itself.
     "elementwise": """
         Abs AccumulateNV2 Acos Acosh Add AddN AddV2 Angle ApproximateEqual Asin Asinh Atan Atan2 Atanh BesselI0
         BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Betainc
@@ -30,7 +30,7 @@ _GROUPS = {
         TopKUnique TopKV2 TopKWithUnique UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum
         UpperBound
     """,
-    # Tensors made, cut, put together and moved about. Not ImmutableConst, which maps a file into memory.
+    # Making, slicing, joining and rearranging tensors. Not ImmutableConst, which maps a file into memory.
     "arrays": """
         BatchMatrixBandPart BatchMatrixDiag BatchMatrixDiagPart BatchMatrixSetDiag BatchToSpace BatchToSpaceND
         BroadcastArgs BroadcastGradientArgs BroadcastTo CheckNumerics CheckNumericsV2 Concat ConcatOffset ConcatV2
@@ -75,7 +75,7 @@ _GROUPS = {
         MaxPoolV2 MaxPoolWithArgmax Relu Relu6 Relu6Grad ReluGrad Selu SeluGrad Sigmoid SigmoidGrad Softmax
         SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign SoftsignGrad SparseSoftmaxCrossEntropyWithLogits
     """,
-    # Of training aware of quantization, and models that were quantized.
+    # Quantization-aware training, and quantized models.
     "quantization": """
         Dequantize FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars
         FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient
@@ -113,7 +113,7 @@ _GROUPS = {
         StringToNumber StringUpper Substr UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode UnicodeScript
         UnicodeTranscode UnsortedSegmentJoin
     """,
-    # Images and sound as tensors, or as bytes that are a tensor.
+    # Images and sound as tensors, or encoded in string tensors.
     "images and sound": """
         AdjustContrast AdjustContrastv2 AdjustHue AdjustSaturation AudioSpectrogram CombinedNonMaxSuppression
         CropAndResize CropAndResizeGradBoxes CropAndResizeGradImage DecodeAndCropJpeg DecodeBmp DecodeGif DecodeImage
@@ -125,7 +125,7 @@ _GROUPS = {
         ResizeBilinear ResizeBilinearGrad ResizeNearestNeighbor ResizeNearestNeighborGrad SampleDistortedBoundingBox
         SampleDistortedBoundingBoxV2 ScaleAndTranslate ScaleAndTranslateGrad StatelessSampleDistortedBoundingBox
     """,
-    # Generators whose state is a variable or a seed. Not FixedUnigramCandidateSampler, which reads a vocabulary file.
+    # Generators with a seed, or with their state in a variable. Not FixedUnigramCandidateSampler, which reads a file.
     "random numbers": """
         AllCandidateSampler ComputeAccidentalHits LearnedUnigramCandidateSampler LogUniformCandidateSampler
         Multinomial NonDeterministicInts ParameterizedTruncatedNormal RandomCrop RandomGamma RandomGammaGrad
@@ -140,12 +140,12 @@ _GROUPS = {
         StatelessTruncatedNormalV2 StochasticCastToInt ThreadUnsafeUnigramCandidateSampler TruncatedNormal
         UniformCandidateSampler
     """,
-    # Which of the file's own functions runs, every one of which is looked at; Assert raises. Not RemoteCall.
+    # Calls of the file's own functions, which are all checked, and Assert, which raises. Not RemoteCall.
     "control flow": """
         Assert Case ControlTrigger DeviceIndex Enter Exit FakeParam For If LoopCond Merge NextIteration NoOp
         PartitionedCall StatefulPartitionedCall StatelessCase StatelessIf StatelessWhile Switch While
     """,
-    # Variables in memory, by handles that the loader has made.
+    # Variables in memory.
     "variables": """
         AssignAddVariableOp AssignSubVariableOp AssignVariableOp DestroyResourceOp DisableCopyOnRead ReadVariableOp
         ResourceCountUpTo ResourceGather ResourceGatherNd ResourceScatterAdd ResourceScatterDiv ResourceScatterMax
@@ -153,7 +153,7 @@ _GROUPS = {
         ResourceScatterNdSub ResourceScatterNdUpdate ResourceScatterSub ResourceScatterUpdate
         ResourceStridedSliceAssign VarHandleOp VarIsInitializedOp VariableShape
     """,
-    # Steps of optimizers, where a model saves its own training step.
+    # Steps of optimizers, for models that export their training step.
     "optimizers": """
         ResourceApplyAdaMax ResourceApplyAdadelta ResourceApplyAdagrad ResourceApplyAdagradDA ResourceApplyAdagradV2
         ResourceApplyAdam ResourceApplyAdamWithAmsgrad ResourceApplyAddSign ResourceApplyCenteredRMSProp
@@ -170,7 +170,7 @@ _GROUPS = {
         HashTableV2 InitializeTableV2 LookupTableExportV2 LookupTableFindV2 LookupTableImportV2 LookupTableInsertV2
         LookupTableRemoveV2 LookupTableSizeV2 MutableDenseHashTableV2 MutableHashTableOfTensorsV2 MutableHashTableV2
     """,
-    # Lists of tensors: loops of both kinds, and their gradients.
+    # Lists of tensors, as in loops of control flow v1 and v2 and their gradients.
     "lists": """
         EmptyTensorList EmptyTensorMap OptionalFromValue OptionalGetValue OptionalHasValue OptionalNone StackCloseV2
         StackPopV2 StackPushV2 StackV2 TensorArrayCloseV3 TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayGradV3
@@ -182,19 +182,20 @@ _GROUPS = {
         TensorListStack TensorMapErase TensorMapHasKey TensorMapInsert TensorMapLookup TensorMapSize
         TensorMapStackKeys
     """,
-    # They take from an iterator that the caller hands over; nothing here makes one. Of layers' `adapt`.
+    # Reading from an iterator that the caller passes, as in the `adapt` of layers. No op on the list makes an iterator.
     "iterators": "IteratorGetNext IteratorGetNextAsOptional IteratorGetNextSync",
 }
 
 HARMLESS = MappingProxyType({kind: frozenset(names.split()) for kind, names in _GROUPS.items()})
 ALLOWED = frozenset().union(*HARMLESS.values())
 
-# TensorFlow puts them into two functions of every SavedModel, which its loader never calls: `graph_calls.py`.
+# Ops of the two functions of every SavedModel that save and restore its variables. TensorFlow's loader does not call
+# these functions (see `Calls` in `graph_calls.py`).
 SAVERS = frozenset({"MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"})
 
-# It reads a file, and may where that is shown to be an asset in the folder: `graph_assets.py`.
+# It fills a table from a file. It is allowed if the file is an asset in the folder (see `graph_assets.py`).
 TABLE_FROM_FILE = "InitializeTableFromTextFileV2"
 
-# What TensorFlow runs by itself while it loads has these only: tables are made, filled, saved and restored, by names
-# that are joined.
+# The ops that are allowed in functions which TensorFlow runs while it loads a model: they make, fill, save and restore
+# tables, and join strings to names.
 AT_LOAD = HARMLESS["tables"] | frozenset({"Add", "AddV2", "Const", "Identity", "IdentityN", "NoOp", "StringJoin"})

@@ -1,4 +1,4 @@
-"""The optimizer of a model that a framework has loaded, with the state that the file holds."""
+"""Restoring the optimizer of a model that a framework has loaded, with all state that the file holds."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from mpls.formats.validity import ANCHOR
 from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.files.contents import ModelFile
 from mpls.saved.archives import LEGACY_WEIGHTS
+from mpls.saved.arrays import in_order
 from mpls.saved.errors import reading_foreign_bytes
 from mpls.transfer.load import load_record
 from mpls.upstream.kerases import loaded_tf_keras, replace_optimizer
@@ -24,15 +25,17 @@ from mpls.upstream.optimizers import create_weights
 
 
 def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
-    """Put a wrapper of mpls in the place of a native one, and what a file holds into the optimizer.
+    """Replace a native wrapper by one of mpls, and load the state in a file into the model's optimizer.
+
+    It warns of state that the file does not hold.
 
     Args:
         model: the model, as its framework has loaded it.
         file: the file.
-        record: the state in it.
+        record: the record of the file.
 
     Raises:
-        SavedStateError: they do not fit.
+        SavedStateError: the state does not fit the optimizer.
     """
     optimizer = getattr(model, "optimizer", None)
     found = _record_of(record)
@@ -48,7 +51,8 @@ def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
     if file.legacy_weights is not None:
         _set_legacy_weights(wanted, file, model.trainable_variables)
     elif _says_nothing(found):
-        # Of a legacy optimizer, .keras files never hold it; others do, unless it was not there yet.
+        # The .keras files of tf_keras do not hold this state of a legacy optimizer. If it is not in another file, the
+        # optimizer had no state yet.
         if file.format == ".keras" and found.family == "legacy":
             missing.append("the optimizer's iterations and slots")
     elif _is_to_be_loaded(found) or is_replaced or not _keeps_optimizers(file):
@@ -67,12 +71,15 @@ def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
 
 
 def _record_of(record: FileRecord) -> OptimizerRecord | None:
-    """Return the optimizer of the model itself; layers and nested models may have others."""
+    """Return the optimizer with the shortest key: the model's own. Layers and nested models may have others."""
     return min(record.optimizers, key=lambda each: (each.key.count("/"), len(each.key)), default=None)
 
 
 def _with_scale(record: OptimizerRecord, optimizer: Any) -> OptimizerRecord:
-    """Return the record with the scale that the optimizer has, where the file holds none: one warning is enough."""
+    """Return the record, with the optimizer's own scale if the file holds none.
+
+    Otherwise `load_record` would warn of the missing scale, as `restore_optimizer` does.
+    """
     scale = record.loss_scale
     if scale is None or not scale.dynamic or scale.scale is not None or not getattr(optimizer, "dynamic", False):
         return record
@@ -85,12 +92,12 @@ def _says_nothing(record: OptimizerRecord) -> bool:
 
 
 def _is_to_be_loaded(record: OptimizerRecord) -> bool:
-    # An algorithm that mpls does not know, and a v1 graph, are left to the framework where it restores them itself.
+    # Leave an algorithm that mpls does not know, and a v1 graph, to the framework if it restores them itself.
     return state_of(record.algorithm) is not None and tf.executing_eagerly()
 
 
 def _keeps_optimizers(file: ModelFile) -> bool:
-    """Return whether the framework's own loader has restored the optimizer, of whatever class it is."""
+    """Return whether the framework's own loader restores optimizers of any class from the file."""
     return file.format == ".keras" or (file.format == "H5" and file.framework == "tf_keras")
 
 
@@ -101,7 +108,7 @@ def _wrapped(optimizer: Any, record: OptimizerRecord) -> Any:
         return _in_place_of_native(optimizer)
     if record.loss_scale is None:
         return optimizer
-    # `compile` of Keras 3 had wrapped it by itself, under a policy that is not set now; it left that out of the config.
+    # `compile` of Keras 3 had wrapped the optimizer, under a policy that is not set now. The config does not say so.
     scale = record.loss_scale
     settings: dict[str, Any] = {"initial_scale": scale.initial_scale, "dynamic_growth_steps": scale.growth_steps}
     if not scale.dynamic:
@@ -112,17 +119,21 @@ def _wrapped(optimizer: Any, record: OptimizerRecord) -> Any:
 def _in_place_of_native(native: Any) -> Any:
     config = native.get_config()
     if "name" in config:
-        # One of Keras 3, whose optimizers do not mind a second wrapper; the state that it has loaded stays.
+        # A wrapper of Keras 3. Its inner optimizer may get a second wrapper, and keeps the state that Keras has loaded.
         config["inner_optimizer"] = native.inner_optimizer
     return LossScaleOptimizer.from_config(config)
 
 
 def _set_legacy_weights(optimizer: Any, file: ModelFile, variables: list[Any]) -> None:
-    """Set the weights that `mpls.keras.save_model` has written where tf_keras writes none."""
+    """Set the weights of a legacy optimizer that `mpls.keras.save_model` has added to a `.keras` file.
+
+    Raises:
+        SavedStateError: they are not the iterations and slots of this optimizer.
+    """
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     arrays = file.legacy_weights or {}
     with reading_foreign_bytes(file.path, LEGACY_WEIGHTS, "hold numbered arrays"):
-        weights = [arrays[f"arr_{number}"] for number in range(len(arrays))]
+        weights = list(in_order(arrays).values())
     if not weights:
         return
     create_weights(inner, variables)
@@ -137,7 +148,7 @@ def _set_legacy_weights(optimizer: Any, file: ModelFile, variables: list[Any]) -
                 ANCHOR,
             )
         )
-    # What `set_weights` does, without a copy of what is there before.
+    # The same as `set_weights`, which would copy the current values first.
     import_module("tf_keras").backend.batch_set_value(list(zip(inner.weights, weights, strict=True)))
 
 
@@ -150,7 +161,10 @@ def _say_what_is_missing(path: str, missing: list[str]) -> None:
 
 
 def legacy_weights(optimizer: Any) -> bytes | None:
-    """Return the weights of a legacy optimizer of tf_keras as an `.npz` file, which may be none; None for another."""
+    """Return the weights of a legacy optimizer of tf_keras as the bytes of an `.npz` file; None for other optimizers.
+
+    The file has no arrays if the optimizer has no weights yet.
+    """
     tf_keras = loaded_tf_keras()
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     if tf_keras is None or not isinstance(inner, tf_keras.optimizers.legacy.Optimizer):

@@ -1,4 +1,4 @@
-"""A file that stays the one that was looked at: for a framework, which opens it by a path of its own accord."""
+"""Files that frameworks open by path, pinned so that they read the file that was checked."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from io import FileIO
 from mpls.errors import SavedStateError
 from mpls.saved.errors import broken
 
-# Of Linux: links to the files that the process has open, whatever their paths mean meanwhile.
+# On Linux, a folder of links to the open files of the process. A link stays valid if the file's path changes.
 _OPEN_FILES = "/proc/self/fd"
-# Bytes for which there may be no room among temporary files, which some systems hold in memory.
+# In bytes. Some systems hold temporary files in memory, and may have no room for more.
 _LARGE = 1 << 29
 _ADVICE = "Load it once it has been written; mpls.keras.save_model writes such that others never see a part"
 
 
 class PinnedFile:
-    """A file that is open.
+    """An open file.
 
     Args:
-        path: its path, for errors.
+        path: the path, for errors.
         file: the file.
     """
 
@@ -36,14 +36,16 @@ class PinnedFile:
 
     @contextmanager
     def at_a_path(self) -> Iterator[str]:
-        """Have a path, in a block, at which a framework finds the file, though another one is moved to its place.
+        """Return a path that leads to the open file in a block, even if another file is moved to the original path.
+
+        Systems without `/proc/self/fd` have no such paths. The block gets the original path there.
 
         Raises:
-            SavedStateError: the system has no such paths, and another one was.
+            SavedStateError: the block has got the original path, and another file is there at its end.
         """
         if os.path.isdir(_OPEN_FILES):
             with tempfile.TemporaryDirectory(prefix=".mpls-", dir=self._folder()) as folder:
-                # Frameworks tell formats by the ending.
+                # Frameworks tell the format by the suffix.
                 link = os.path.join(folder, f"model{os.path.splitext(self._path)[1]}")
                 os.symlink(f"{_OPEN_FILES}/{self._file.fileno()}", link)
                 yield link
@@ -53,15 +55,18 @@ class PinnedFile:
             raise self._refusal("another one at its place")
 
     def _folder(self) -> str | None:
-        """Return where Keras 3 may unpack weights: that is beside the path, if there is much of them."""
+        """Return the folder in which to make the link, beside which Keras 3 may unpack weights.
+
+        It is the file's own folder if the file is large; else None, for the system's temporary folder.
+        """
         folder = os.path.dirname(os.path.abspath(self._path))
         return folder if self._before[0] > _LARGE and os.access(folder, os.W_OK) else None
 
     def require_unchanged(self) -> None:
-        """Refuse a file that has been written since it was opened.
+        """Refuse a file that was written to since it was opened.
 
         Raises:
-            SavedStateError: it has.
+            SavedStateError: its size or its modification time has changed.
         """
         if self._state() != self._before:
             raise self._refusal("another content")

@@ -1,4 +1,4 @@
-"""`save_model`: the framework's own saving, such that a reader finds the old model or the new one, and never a part."""
+"""`save_model`: the framework's own saving, in one step: a reader finds the old model or the new one, whole."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ from mpls.upstream.kerases import compile_settings_kept, loaded_keras, loaded_tf
 def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
     """Save a model by its own `save`, so that a crash at any moment leaves the old file or the new one, whole.
 
-    The model is written beside the target, brought to the disk, and moved into its place. A reader that comes in
-    between, or after the process was killed, finds the old model or the new one. (A SavedModel is a folder. Where the
-    system cannot exchange folders in one step, the old one stands beside it as `<path>.old` for an instant, and
+    The model is written beside the target, flushed to the disk, and moved to the target's path. A reader finds the old
+    model or the new one, also while the model is saved, and after the process was killed. (A SavedModel is a folder. If
+    the system cannot exchange folders in one step, the old one is at `<path>.old` for an instant, and
     `mpls.keras.load_model(path)` looks there too.)
 
-    The file is what the model's own `save` writes, and loads where mpls is not. Only in `.keras` files of tf_keras
-    there is one member more, for legacy optimizers: iterations and slots, which tf_keras leaves out and ignores.
+    The file is the one that the model's own `save` writes, and can be loaded without mpls. The exception is a `.keras`
+    file of tf_keras with a legacy optimizer: it has one more member, with the iterations and slots that tf_keras does
+    not save. tf_keras ignores it.
 
     Args:
         model: a model of tf_keras or Keras 3, compiled or not.
-        path: on this machine, with the ending `.keras`, `.h5` or `.hdf5`; with another, tf_keras writes a SavedModel.
-            A string or path object. What is there is replaced.
-        **kwargs: what else the model's `save` takes, as `include_optimizer` or `save_format`.
+        path: a local path, with the suffix `.keras`, `.h5` or `.hdf5`; with another suffix, tf_keras writes a
+            SavedModel. A string or path object. An existing file or folder is replaced.
+        **kwargs: other arguments of the model's `save`, such as `include_optimizer` or `save_format`.
 
     Raises:
-        TypeError: `model` is no model of tf_keras or Keras 3.
-        FileExistsError: `overwrite=False` is passed, and something is there.
-        OSError: the file cannot be written; what was there is as it was.
+        TypeError: `model` is not a model of tf_keras or Keras 3.
+        FileExistsError: `overwrite=False` is passed, and the path exists.
+        OSError: the file cannot be written; the old one stays as it was.
 
     Reproduces:
-        `model.save(path)` of tf_keras and Keras 3, which write into the target itself; and with Keras 3, a model that
-        was saved as H5 had no optimizer in the `.keras` files that were written of it later.
+        `model.save(path)` of tf_keras and Keras 3, which write into the target itself. With Keras 3, a model that was
+        saved as H5 had no optimizer in the `.keras` files that were written of it later.
 
     Example:
         >>> import os, tempfile
@@ -55,7 +56,7 @@ def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
         ['model.keras']
     """
     _require_model(model)
-    # Through links, as writing into the file would.
+    # Follow links, as writing into the file would.
     path = os.path.realpath(os.fspath(path))
     if not kwargs.pop("overwrite", True) and os.path.exists(path):
         raise FileExistsError(f"mpls.keras.save_model: {path} is there already, and overwrite is False")
@@ -87,7 +88,7 @@ def _require_model(model: Any) -> None:
 
 @contextmanager
 def _folder_beside(folder: str, name: str) -> Iterator[str]:
-    # On the same file system, or it could not be moved in one step. What a killed process leaves has this name.
+    # A move in one step needs the same file system. A process that is killed leaves a folder of this name.
     workspace = tempfile.mkdtemp(prefix=f".{name}.", suffix=".saving", dir=folder)
     try:
         yield workspace

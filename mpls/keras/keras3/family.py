@@ -11,11 +11,9 @@ from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.persistence.object_checkpoints import SavedObject, is_bare, require_valid_state, watch_attached
 from mpls.core.persistence.restoring import Restorable
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
-from mpls.errors import ArgumentValueError, error_text
-from mpls.formats.object_graph import STATE_OF_KERAS_3
+from mpls.formats.wrapper_state import STATE_OF_KERAS_3
 from mpls.keras.arguments import warn_of_ignored_rule
 from mpls.keras.classes import is_own, public_class
-from mpls.keras.families import who_asks
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.applying import Applying
 from mpls.keras.keras3.refusals import (
@@ -24,9 +22,9 @@ from mpls.keras.keras3.refusals import (
     require_known_backend,
     require_tensorflow_for,
 )
-from mpls.keras.keras3.state import DynamicState, FixedState, variables_in_files, without_unknown
-from mpls.keras.members import CallableList, delegated
-from mpls.keras.state_in_files import wrapped_optimizer_follows
+from mpls.keras.keras3.state import DynamicState, FixedState
+from mpls.keras.keras3.weights import Weights
+from mpls.keras.members import delegated
 from mpls.upstream import table
 from mpls.upstream.optimizers import trained_variables
 from mpls.upstream.tensorflow import fixed_value_of
@@ -43,7 +41,7 @@ class _Blank(keras.optimizers.Optimizer):
 _Blank.__name__ = "LossScaleOptimizer"
 
 
-class Family(Restorable, Applying, _Native):
+class Family(Restorable, Weights, Applying, _Native):
     """Members of wrappers over Keras 3 optimizers; every method that the native class defines is overridden.
 
     The state is in Keras variables, `step_counter` and `dynamic_scale`, in the places that the native wrapper has for
@@ -191,72 +189,6 @@ class Family(Restorable, Applying, _Native):
         if keras.backend.backend() == "tensorflow" and not trained_variables(self):
             # The native wrapper's object-based checkpoints have them too. Keras itself must not track them.
             track_list(self, table.TRAINABLE.name, variables)
-
-    @property
-    def variables(self) -> CallableList:
-        """The wrapper's own variables, ending with the counter and the scale, then those of the wrapped optimizer.
-
-        Called, it returns those of the wrapped optimizer alone, `iterations` the first of them.
-        """
-        inner = self._optimizer.variables
-        own = variables_in_files(self) if who_asks(self).writes_h5_variables else table.OWN_VARIABLES.of(self, [])
-        return CallableList([*own, *inner], inner)
-
-    @property
-    def weights(self) -> list[Any]:
-        """The variables of the wrapped optimizer: iterations, the learning rate, then slots."""
-        return list(self._optimizer.variables)
-
-    def get_weights(self) -> list[Any]:
-        """Return the values of `weights` as NumPy arrays."""
-        return [keras.ops.convert_to_numpy(variable) for variable in self.weights]
-
-    def set_weights(self, weights: Any) -> None:
-        """Set the values of `variables`, or of `weights`.
-
-        Args:
-            weights: arrays, in the order of `variables`, or of `weights`.
-
-        Raises:
-            ValueError: their number or shapes differ, as where the optimizer is not built.
-        """
-        weights = list(weights)
-        variables = self.weights if len(weights) == len(self.weights) else self.variables
-        shapes, given = ([tuple(value.shape) for value in values] for values in (variables, weights))
-        if shapes != given:
-            raise ArgumentValueError(
-                error_text(
-                    "LossScaleOptimizer.set_weights: weights",
-                    f"have the shapes {shapes}",
-                    given,
-                    "Call opt.build(variables) before",
-                    "keras-3",
-                )
-            )
-        for variable, value in zip(variables, weights, strict=True):
-            variable.assign(value)
-
-    def save_own_variables(self, store: Any) -> None:
-        """Write the variables into a `.keras` file; for a fixed scale, add the native wrapper's two variables.
-
-        Args:
-            store: where to, as Keras passes it.
-        """
-        for index, variable in enumerate([*variables_in_files(self), *self._optimizer.variables]):
-            store[str(index)] = keras.ops.convert_to_numpy(variable)
-
-    def load_own_variables(self, store: Any) -> None:
-        """Read what `save_own_variables` has written, or the native wrapper.
-
-        Args:
-            store: where from, as Keras passes it.
-        """
-        store = without_unknown(self, store)
-        if not wrapped_optimizer_follows.is_raised or len(store) != len(self.variables):
-            super().load_own_variables(store)
-            return
-        for index, variable in enumerate(self._variables):
-            variable.assign(store[str(index)])
 
     # Methods of Keras 2 optimizers, for code written for those.
 

@@ -14,7 +14,7 @@ from mpls.errors import (
     UnsupportedGraphError,
     error_text,
 )
-from mpls.upstream.keras3 import unknown_variables
+from mpls.upstream.kerases import unknown_variables
 from mpls.upstream.tensorflow import graph_key
 
 

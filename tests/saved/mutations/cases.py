@@ -6,7 +6,7 @@ import json
 import pathlib
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,13 +61,17 @@ class Case:
     honest: str
 
 
-def spread(count: int) -> list[tuple[str, int]]:
-    """Return kinds and seeds of so many cases, all kinds among them."""
-    total = sum(share for share, _ in KINDS.values())
+ACTIONS = ("inspect", "load_model", "convert_state", "from_config")
+
+
+def spread(count: int, actions: Sequence[str] = ACTIONS) -> list[tuple[str, int]]:
+    """Return kinds and seeds of so many cases, all kinds of these actions among them."""
+    shares = {kind: share for kind, (share, _) in KINDS.items() if kind.partition("/")[0] in actions}
+    total = sum(shares.values())
     found = []
-    for kind, (share, _) in KINDS.items():
+    for kind, share in shares.items():
         found += [(kind, seed) for seed in range(max(count * share // total, 1))]
-    largest = max(KINDS, key=lambda kind: KINDS[kind][0])
+    largest = max(shares, key=lambda kind: shares[kind])
     start = sum(kind == largest for kind, _ in found)
     return found + [(largest, start + number) for number in range(count - len(found))]
 

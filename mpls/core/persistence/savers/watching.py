@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from mpls.core.loss_scale import is_dynamic
-from mpls.core.persistence.object_checkpoints import warn_of_fresh_scale
+from mpls.core.persistence.object_checkpoints import warn_of_missing_scale
 from mpls.core.persistence.savers.filling import Entry, Filling, fill
 from mpls.core.persistence.savers.graph_state import GraphState, graph_state_of, loss_scale_variables, note_optimizer
 from mpls.core.persistence.savers.scale_variables import Number, names_of_numbers, numbers_in
@@ -99,7 +99,7 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
     if isinstance(filling, str):
         # TensorFlow would say it of the first of all missing keys, which might be one that does no harm.
         return _error(f"Key {filling} not found in checkpoint")
-    _tell_of_fresh_scales(path, entries, filling, numbers)
+    _tell_of_missing_scales(path, entries, filling, numbers)
     return _feeds(entries, filling, reader)
 
 
@@ -139,13 +139,13 @@ def _refuse_bad_numbers(
                 number.refuse_bad(path, key)
 
 
-def _tell_of_fresh_scales(path: str, entries: list[Entry], filling: Filling, numbers: dict[str, Number]) -> None:
+def _tell_of_missing_scales(path: str, entries: list[Entry], filling: Filling, numbers: dict[str, Number]) -> None:
     lacking = {name for entry in entries if entry.name in filling.values for name in entry.variables}
     for name, number in numbers.items():
         optimizer = number.optimizer
-        if name in lacking and number.is_used and not vars(optimizer).get("_has_told_of_fresh_scale"):
-            vars(optimizer)["_has_told_of_fresh_scale"] = True
-            warn_of_fresh_scale(path, float(number.initial))
+        if name in lacking and number.is_used and not vars(optimizer).get("_has_told_of_missing_scale"):
+            vars(optimizer)["_has_told_of_missing_scale"] = True
+            warn_of_missing_scale(path, f"starts fresh, at {float(number.initial)}")
 
 
 def _entries(restore_op: Any) -> list[Entry]:

@@ -1,25 +1,29 @@
-"""The known causes of errors in programs for earlier TensorFlow releases: one row for each."""
+"""The known causes of errors in programs for earlier TensorFlow releases, a row for each, and the hint for an error.
+
+Imported only after an error, since its own imports take time.
+"""
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import mpls.hints.keras as keras
 import mpls.hints.optimizers as optimizers
+from mpls.hints.callees import makers_of, mentions_class
 from mpls.hints.failures import Failure
 from mpls.hints.gone import gone
+from mpls.hints.sites import original, site_of
+from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 
-__all__ = ["ROWS", "Row"]
+__all__ = ["ROWS", "Row", "hint_of"]
 
-# Up to TF 2.3, `opt.loss_scale` was a LossScale object with these attributes; no tensor ever had them.
-_OF_LOSS_SCALES = {
-    *("_current_loss_scale", "_num_good_steps", "_increment_period", "_initial_loss_scale", "_multiplier"),
-    *("increment_period", "initial_loss_scale", "multiplier", "update", "get_config"),
-}
+# Up to TF 2.3, `opt.loss_scale` was a LossScale object with these attributes; no tensor has them.
+_OF_LOSS_SCALES = {*ATTRIBUTES_OF_LOSS_SCALES, "update", "get_config"}
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,17 @@ def _calls_a_loss_scale(failure: Failure) -> bool:
     if "object is not callable" not in str(failure.error):
         return False
     site = failure.site
-    return site.is_call and site.reads[-1:] == ("loss_scale",) and _is_experimental_wrapper(site.owner("loss_scale"))
+    is_called = site.is_call and site.reads[-1:] == ("loss_scale",)
+    return is_called and (_is_experimental_wrapper(site.owner("loss_scale")) or _is_of_new_wrapper(failure))
+
+
+def _is_of_new_wrapper(failure: Failure) -> bool:
+    """Return whether `loss_scale` is read from what a call returns that makes an experimental wrapper."""
+    experimental = sys.modules.get("mpls.experimental")
+    if experimental is None or failure.site.base is not None:
+        return False
+    makers = list(makers_of(failure.site, "loss_scale"))
+    return bool(makers) and all(mentions_class(each, experimental.LossScaleOptimizer) for each in makers)
 
 
 def _reads_of_a_loss_scale(failure: Failure) -> bool:
@@ -65,7 +79,7 @@ def _reads_of_a_loss_scale(failure: Failure) -> bool:
     # Only LossScale objects had the private ones, but `loss_scale` in the expression may be the program's own.
     is_private = name.startswith("_") and "loss_scale" not in failure.site.reads
     is_certain = is_private or _is_experimental_wrapper(failure.site.owner("loss_scale"))
-    return isinstance(holder, _tensors()) and is_certain
+    return isinstance(holder, _tensors()) and (is_certain or _is_of_new_wrapper(failure))
 
 
 def _reads_loss_scale_of_a_config(failure: Failure) -> bool:
@@ -190,3 +204,45 @@ ROWS = (
     Row(_needs_v1, "this is a name of TF 1", "--v1"),
     Row(_makes_placeholders, "this is a program of TF 1, whose graphs TF 2 does not build by itself", "--v1"),
 )
+
+
+def hint_of(error: BaseException, settings: Mapping[str, Any], function: Any = None) -> str | None:
+    """Return a line about the cause of an error; None if the cause is not certain.
+
+    Args:
+        error: the error that ended a program.
+        settings: the arguments of `install` that apply.
+        function: `install`, for programs that call it; None for `mpls run`.
+    """
+    # A failure while looking for the hint must not hide the program's own error.
+    try:
+        first = original(error)
+        site = site_of(first)
+        if site is None:
+            return None
+        failure = Failure(first, error, site, settings)
+        if failure.is_of_the_program:
+            return None
+        return next((_line(row, says, function) for row in ROWS if (says := row.applies(failure))), None)
+    except Exception:
+        return None
+
+
+def _line(row: Row, says: bool | str, function: Any) -> str:
+    text = says if isinstance(says, str) else row.says
+    if row.option:
+        text = f"{text}. {_advice(row.option, function)}"
+    return f"{'mpls' if function is not None else 'mpls run'}: {text}. See mpls docs {row.anchor}"
+
+
+def _advice(option: str, function: Any) -> str:
+    options = [each.partition(" ") for each in option.removeprefix("--").split(" --")]
+    arguments = {name.replace("-", "_"): value for name, _, value in options}
+    if function is not None and arguments.keys() <= inspect.signature(function).parameters.keys():
+        shown = (f"{name}={_argument(value)}" for name, value in arguments.items())
+        return f"Call mpls.install({', '.join(shown)})"
+    return f"Run it with {'' if function is None else 'mpls run '}{option}"
+
+
+def _argument(value: str) -> str:
+    return (value if value.isdigit() else repr(value)) if value else "True"

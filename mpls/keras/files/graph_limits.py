@@ -1,4 +1,4 @@
-"""How large the constants of a SavedModel are: one number and a shape in the file are a whole array in memory."""
+"""Limits of the memory that a SavedModel's graph takes: that of its parsed messages, and that of its constants."""
 
 from __future__ import annotations
 
@@ -11,22 +11,55 @@ import tensorflow as tf
 from mpls.formats.file_kinds import SAVED_MODEL
 from mpls.keras.files.graph_calls import Calls, described, refused
 from mpls.saved.errors import broken
-from mpls.saved.memory_limits import unpacked_limit
+from mpls.saved.memory_limits import Budget, unpacked_limit
+from mpls.saved.protobuf import as_bytes, fields
+
+# The most fields in the messages that hold nodes and objects, of which each is one field. The largest applications of
+# tf_keras have some 100 thousand.
+LIMIT = 1_000_000
+
+# The numbers of the fields on the way to nodes and objects. In each of meta_graphs, these are graph_def.node,
+# graph_def.library.function.node_def and object_graph_def.nodes.
+_Tree = dict[int, "_Tree"]
+_REPEATED: _Tree = {2: {2: {1: {}, 2: {1: {3: {}}}}, 7: {1: {}}}}
+
+
+def has_too_many_parts(content: bytes) -> bool:
+    """Return whether a SavedModel has more parts than `LIMIT`; an empty one takes 50 times its size when it is parsed.
+
+    Raises:
+        ValueError: the bytes are not a SavedModel.
+    """
+    budget = Budget(LIMIT, "parts")
+    try:
+        _count(memoryview(content), _REPEATED, budget)
+    except ValueError:
+        if budget.left < 0:
+            return True
+        raise
+    return False
+
+
+def _count(message: memoryview, inner: _Tree, budget: Budget) -> None:
+    for number, value in fields(message, budget):
+        if inner.get(number):
+            _count(as_bytes(value), inner[number], budget)
 
 
 def refuse_large_constants(path: str, graph: Any, calls: Calls) -> None:
-    """Refuse more numbers than the file can hold, in constants that TensorFlow makes while it loads the file.
+    """Refuse constants that are larger than the file allows, if TensorFlow makes them while it loads the file.
 
-    Those are the ones that objects have, and those of functions that the loader runs. What a function that the model
-    calls has is made when it is called.
+    A constant may be one number and a shape in the file, and a whole array in memory. Counted are the constants of
+    objects, and those in functions that the loader runs. Constants in other functions are made when the model calls
+    them.
 
     Args:
         path: the SavedModel's folder.
-        graph: its only graph.
+        graph: its only MetaGraphDef.
         calls: the calls in it.
 
     Raises:
-        SavedStateError: they are larger, or of a dtype that there is not.
+        SavedStateError: the constants are together too large, or one is of an unknown dtype.
     """
     left = unpacked_limit(graph.ByteSize())
     for key, tensor in _made_at_load(graph, calls):
@@ -57,6 +90,6 @@ def _size(path: str, key: str, tensor: Any) -> int:
         dtype = tf.dtypes.as_dtype(tensor.dtype)
     except TypeError as error:
         raise broken(path, f"{SAVED_MODEL}: {key}", "be of a dtype of TensorFlow", tensor.dtype) from error
-    # Of a string, NumPy has a pointer.
+    # An array of strings has a pointer for each.
     each = 8 if dtype == tf.string else max(dtype.size or 0, 1)
     return each * math.prod(abs(dim.size) for dim in tensor.tensor_shape.dim)

@@ -1,0 +1,103 @@
+"""How large a file is, and how large the model is that its configs describe: told before a framework makes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from mpls.keras.files.allowed_names import LAYERS, LAYERS_WITH_WEIGHTS
+from mpls.keras.files.contents import COMPILE_CONFIGS, ModelFile
+from mpls.saved.archives import KerasArchive
+from mpls.saved.errors import broken
+from mpls.saved.hdf5 import H5Model
+
+__all__ = ["ADVICE", "NetworkSizes", "refuse_too_many_layers", "size_of_file", "sizes_of_networks"]
+
+ADVICE = "Copy the file again, use an earlier one, or pass safe_mode=False if you trust whoever wrote it"
+# A compressed file counts as at most this many times its size.
+_PACKED = 4
+# Layers with weights besides those whose arrays the file holds: a model that is not built has no arrays.
+_UNBUILT = 100
+# Layers in all, and in one Sequential, where each layer costs as much as all before it: a number for any file, and more
+# for each array.
+_LAYERS = 1000
+_LAYERS_IN_A_ROW = 300
+_LAYERS_OF_AN_ARRAY = 20
+
+
+class NetworkSizes(NamedTuple):
+    """Numbers of what the model's configs describe.
+
+    Attributes:
+        objects: everything with a class name, also of the user.
+        layers: the layers of the framework.
+        with_weights: those of them that have weights with any settings.
+        longest: those in the longest sequence.
+        calls: the calls of layers in functional models.
+    """
+
+    objects: int
+    layers: int
+    with_weights: int
+    longest: int
+    calls: int
+
+
+def refuse_too_many_layers(file: ModelFile) -> None:
+    """Refuse a model with more layers than the arrays in the file can belong to; a layer takes milliseconds to make.
+
+    Raises:
+        SavedStateError: the model is refused.
+    """
+    if file.arrays is None:
+        return
+    sizes = sizes_of_networks(file)
+    for what, number, most in (
+        ("layers with weights", sizes.with_weights, _UNBUILT + file.arrays),
+        ("layers", sizes.layers, _LAYERS + _LAYERS_OF_AN_ARRAY * file.arrays),
+        ("layers in a row", sizes.longest, _LAYERS_IN_A_ROW + _LAYERS_OF_AN_ARRAY * file.arrays),
+    ):
+        if number > most:
+            got = f"{number}, with {file.arrays} arrays in the file"
+            raise broken(file.path, "the model's config", f"describe at most {most} {what}", got, ADVICE)
+
+
+def sizes_of_networks(file: ModelFile) -> NetworkSizes:
+    """Count the objects in the model's configs."""
+    objects, layers, with_weights, longest, calls = 0, 0, 0, 0, 0
+    for value in _objects_in(file):
+        objects += 1
+        name = value.get("class_name")
+        layers += name in LAYERS
+        with_weights += name in LAYERS_WITH_WEIGHTS
+        if name in ("Sequential", "StackedRNNCells"):
+            settings = value.get("config")
+            row = settings.get("layers", settings.get("cells")) if isinstance(settings, dict) else settings
+            longest = max(longest, len(row) if isinstance(row, list) else 0)
+        inbound = value.get("inbound_nodes")
+        calls += len(inbound) if isinstance(inbound, list) else 0
+    return NetworkSizes(objects, layers, with_weights, longest, calls)
+
+
+def _objects_in(file: ModelFile) -> Iterator[dict[str, Any]]:
+    """Yield each dict with a class name in the model's configs, without those of optimizer, losses and metrics."""
+    stack = [value for key, value in file.configs.items() if key not in COMPILE_CONFIGS]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            if isinstance(value.get("class_name"), str):
+                yield value
+            stack += value.values()
+        elif isinstance(value, list):
+            stack += value
+
+
+def size_of_file(file: ModelFile) -> int:
+    """Return the size of a file or folder in bytes: of an archive unpacked, but at most `_PACKED` times its size."""
+    if isinstance(file.content, KerasArchive):
+        return min(file.content.unpacked, _PACKED * file.content.size)
+    if isinstance(file.content, H5Model):
+        return file.content.size
+    names = (os.path.join(folder, name) for folder, _, names in os.walk(file.path) for name in names)
+    return sum(os.path.getsize(name) for name in names)

@@ -1,0 +1,56 @@
+"""What a step of graph mode applies, the conditional around that, and the train op that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.core.fast.branches import first_control_flow
+
+
+class InnerStep:
+    """Step hooks of the v1 family: a skipped step leaves `global_step` alone."""
+
+    sums_gradients, are_same = True, False
+
+    def __init__(self, optimizer: Any, global_step: Any, name: str) -> None:
+        self._optimizer = optimizer
+        self._global_step = global_step
+        self._name = name
+
+    def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        """Return the op that applies the gradients and increments `global_step`; None in eager mode."""
+        return self._optimizer.apply_gradients(grads_and_vars, self._global_step, self._name)
+
+    def skip(self) -> Any:
+        """Return an op that does nothing."""
+        return tf.no_op()
+
+
+def train_ops() -> list[Any]:
+    """Return the ops in `GraphKeys.TRAIN_OP`."""
+    return list(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TRAIN_OP))
+
+
+def publish_train_op(op: Any, before: list[Any]) -> None:
+    """Leave in `GraphKeys.TRAIN_OP` the op that a session can run, not the one inside the conditional."""
+    if not tf.executing_eagerly():
+        tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TRAIN_OP)[:] = [*before, op]
+
+
+@contextmanager
+def branches_may_capture(variables: list[Any]) -> Iterator[None]:
+    """Build conditionals with control flow v1 if they capture reference variables, which v2 cannot."""
+    if not any(map(_is_reference, variables)) or not tf.compat.v1.control_flow_v2_enabled():
+        yield
+        return
+    with first_control_flow():
+        yield
+
+
+def _is_reference(variable: Any) -> bool:
+    dtype = getattr(variable, "dtype", None)
+    return dtype is not None and dtype != dtype.base_dtype

@@ -1,0 +1,132 @@
+"""Programs that get the public wrapper in roundabout ways, and ones that nearly look the same: source and options."""
+
+from __future__ import annotations
+
+from .programs import NEW, TF
+
+_PREC = TF + "mp = tf.keras.mixed_precision\n"
+_PUBLIC = "from tensorflow.keras.mixed_precision import LossScaleOptimizer as W"
+_OTHER = "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer as W"
+_USE = "\nclass L(W): pass\nopt = L(tf.keras.optimizers.SGD())\nopt.get_weights()"
+_REPLACED = "--keras 2 --replace-existing"
+_OF_EXPERIMENTAL = "--keras 2 --legacy-optimizers"
+
+
+def _if(test: str, first: str, second: str) -> str:
+    return f"{_PREC}if {test}:\n    {first}\nelse:\n    {second}{_USE}"
+
+
+def _try(first: str, second: str, error: str = "ImportError") -> str:
+    return f"{_PREC}try:\n    {first}\nexcept {error}:\n    {second}{_USE}"
+
+
+_BY_VERSION = "major, minor = map(int, tf.__version__.split('.')[:2])\n"
+_MODULES = (
+    TF + _BY_VERSION + "if (major, minor) >= (2, 4):\n    from tensorflow.keras import mixed_precision as mp\n"
+    "    W = mp.LossScaleOptimizer\n"
+    "else:\n    from tensorflow.keras.mixed_precision import experimental as mp\n    W = mp.LossScaleOptimizer" + _USE
+)
+
+TWO_BRANCHES = [
+    ("hasattr", _if("hasattr(mp, 'LossScaleOptimizer')", _PUBLIC, _OTHER), _REPLACED),
+    ("not hasattr", _if("not hasattr(mp, 'LossScaleOptimizer')", _OTHER, _PUBLIC), _REPLACED),
+    ("a version by its parts", _MODULES, _REPLACED),
+    ("a version in a flag", TF + "TF_24 = 1\n" + _if("TF_24", _PUBLIC, _OTHER), _REPLACED),
+    ("try", _try(_PUBLIC, _OTHER), _REPLACED),
+    ("try of an attribute", _try("W = mp.LossScaleOptimizer", "W = mp.experimental.LossScaleOptimizer"), _REPLACED),
+    ("try of a try", _try(_PUBLIC, f"try: {_OTHER}\n    except ImportError: W = None"), _REPLACED),
+    ("none at first", "W = None\n" + _try(_PUBLIC, _OTHER), _REPLACED),
+    (
+        "getattr or",
+        _PREC + "W = getattr(mp, 'LossScaleOptimizer', None) or mp.experimental.LossScaleOptimizer" + _USE,
+        _REPLACED,
+    ),
+    (
+        "getattr with a default",
+        _PREC + "W = getattr(mp, 'LossScaleOptimizer', mp.experimental.LossScaleOptimizer)" + _USE,
+        _REPLACED,
+    ),
+    (
+        "a conditional expression",
+        _PREC
+        + "W = mp.LossScaleOptimizer if hasattr(mp, 'LossScaleOptimizer') else mp.experimental.LossScaleOptimizer"
+        + _USE,
+        _REPLACED,
+    ),
+    (
+        "and minimize",
+        _try(_PUBLIC, _OTHER).replace("opt.get_weights()", "opt.minimize(f, [])"),
+        _REPLACED,
+    ),
+    ("one of one's own", _try(_PUBLIC, "W = Mine"), _REPLACED),
+    # The experimental one, which is looked for first and is there.
+    ("hasattr of the other", _if("hasattr(mp, 'experimental')", _OTHER, _PUBLIC), _OF_EXPERIMENTAL),
+    ("not hasattr of the other", _if("not hasattr(mp, 'experimental')", _PUBLIC, _OTHER), _OF_EXPERIMENTAL),
+    ("try of the other", _try(_OTHER, _PUBLIC), _OF_EXPERIMENTAL),
+    ("try of the other, and then try", _try(_OTHER, f"try: {_PUBLIC}\n    except ImportError: pass"), _OF_EXPERIMENTAL),
+    (
+        "an expression for the other",
+        _PREC
+        + "W = mp.experimental.LossScaleOptimizer if hasattr(mp, 'experimental') else mp.LossScaleOptimizer"
+        + _USE,
+        _OF_EXPERIMENTAL,
+    ),
+    # Nearly.
+    ("what both have", _try(_PUBLIC, _OTHER).replace("get_weights()", "learning_rate"), ""),
+    ("no test for a release", _if("args.old", _OTHER, _PUBLIC).replace("get_weights()", "lr"), _OF_EXPERIMENTAL),
+]
+
+_MAKE = TF + "def make(fp16):\n    o = tf.keras.optimizers.Adam()\n"
+_WRAP = "tf.keras.mixed_precision.LossScaleOptimizer(o)\n"
+
+FLOWS = [
+    ("a variable", NEW + "other = opt\nprint(other.momentum)", _REPLACED),
+    (
+        "an attribute",
+        NEW + "class T:\n    def set(self):\n        self.o = opt\n        self.o.beta_1\nT().set()",
+        _REPLACED,
+    ),
+    ("a parameter", NEW + "def f(o): return o.momentum\nf(opt)", _REPLACED),
+    ("a parameter by its name", NEW + "def f(a, *, o=None): return o.momentum\nf(1, o=opt)", _REPLACED),
+    ("a call", NEW.replace("opt =", "def f(o): o.momentum\nx = 1\nf(") + ")", _REPLACED),
+    (
+        "what a function returns",
+        NEW.replace("opt =", "def f(): return") + "def g(o): return o.momentum\ng(f())",
+        _REPLACED,
+    ),
+    (
+        "an attribute of a class",
+        NEW
+        + "class T:\n    def __init__(self, model, optimizer): self.optimizer = optimizer\n"
+        + "    def run(self): return self.optimizer.momentum\nT(None, opt).run()",
+        _REPLACED,
+    ),
+    ("a method", NEW + "class T:\n    def f(self, o): o.rho\n    def g(self): self.f(opt)\nT().g()", _REPLACED),
+    (
+        "a wrapper around a variable",
+        TF + "o = tf.keras.optimizers.Adam()\nif fp16: o = " + _WRAP + "o.beta_1",
+        _REPLACED,
+    ),
+    (
+        "one that a function returns",
+        _MAKE + "    if fp16: o = " + _WRAP + "    return o\nopt = make(1)\nopt.beta_1",
+        _REPLACED,
+    ),
+    ("a new one", TF + "tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD()).momentum", _REPLACED),
+    # What is not followed.
+    (
+        "a class as a parameter",
+        TF + "def f(C):\n    class L(C): pass\n    return L\n"
+        "opt = f(tf.keras.mixed_precision.LossScaleOptimizer)(1)\nopt.momentum",
+        "",
+    ),
+    ("through a function of others", NEW + "import others\no = others.f(opt)\no.momentum", ""),
+    # Nearly.
+    ("what both have", NEW + "def f(o): return o.learning_rate\nf(opt)", ""),
+    ("an optimizer", NEW + "def f(o): return o.momentum\nf(tf.keras.optimizers.SGD())", ""),
+    ("either", NEW + "def f(o): return o.momentum\nf(opt)\nf(tf.keras.optimizers.SGD())", ""),
+    ("the inner one", NEW + "def f(o): return o.momentum\nf(opt.inner_optimizer)", ""),
+    ("a wrapper around another", TF + "o = tf.keras.optimizers.Adam()\np = " + _WRAP + "o.beta_1", ""),
+    ("another variable of one function", _MAKE + "    p = " + _WRAP + "    return o\nopt = make(1)\nopt.beta_1", ""),
+    ("a function of others", NEW + "from others import f\nf(opt)\ndef g(o): return o.momentum\ng(x)", ""),
+]
