@@ -33,6 +33,12 @@ def pytest_configure(config: pytest.Config) -> None:
     split_cpu()
 
 
+def pytest_collection_finish() -> None:
+    """Leave what imports have made, which lives to the end, out of the collections of garbage."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _collective_keys_of_its_own() -> None:
     """Keep the strategies of one test from taking part in collective ops of another's, in the same process."""
@@ -121,7 +127,7 @@ def _product_and_values(
 
     Args:
         item: the test.
-        by: gets the arguments of a case of a parameterized test, and returns the values; else those are the values.
+        by: gets the arguments of a test's case, and returns the values; else those are the values.
         of: gets a test, and returns the values, or None; the tests of a module are one product then.
     """
     if of is not None:
@@ -131,8 +137,13 @@ def _product_and_values(
 
 
 def _test_and_arguments(item: pytest.Item) -> tuple[str, tuple[Any, ...]]:
-    """Return the name of the test that `parameterized.expand` has made one of, and the arguments that it has."""
+    """Return the name of the test of which this is one case, and the case's arguments."""
     assert isinstance(item, pytest.Function)
+    callspec = getattr(item, "callspec", None)
+    if callspec is not None:
+        # `pytest.mark.parametrize`.
+        return item.nodeid.partition("[")[0], tuple(callspec.params.values())
+    # `parameterized.expand`.
     # What the function that it has made calls: `func`, with the arguments `p`.
     case = inspect.getclosurevars(item.function).nonlocals
     return f"{item.nodeid.rpartition('::')[0]}::{case['func'].__name__}", case["p"].args
