@@ -11,12 +11,12 @@ from typing import Any
 from mpls.formats.algorithms import MOMENTUM_PRODUCTS
 from mpls.formats.families import Family, framework_of_version, keras_release
 from mpls.formats.file_kinds import ARCHIVE_CONFIG, ARCHIVE_METADATA, COMPILED_OPTIMIZER
-from mpls.formats.record import FileRecord, OptimizerRecord
+from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.saved.arrays import in_order, read_arrays
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.h5_content import Content, content_of
 from mpls.saved.h5_vetting import check_h5
-from mpls.saved.hdf5 import WRAPPED, slots_by_order, with_weights
+from mpls.saved.hdf5 import OPTIMIZER, WRAPPED, slots_by_order, with_weights
 from mpls.saved.memory_limits import unpacked_limit
 from mpls.saved.optimizer_configs import read_optimizer, value_at
 from mpls.saved.plain_numbers import count_of_variable
@@ -105,13 +105,26 @@ class KerasArchive:
         described = value_at(self.config, COMPILED_OPTIMIZER)
         if described is None:
             return FileRecord(path, ".keras", written_by, ())
-        family: Family | None = "keras3" if framework_of_version(self.version) == "keras" else None
-        record = read_optimizer(path, "/".join((ARCHIVE_CONFIG, *COMPILED_OPTIMIZER)), described, family).optimizer
+        place = "/".join((ARCHIVE_CONFIG, *COMPILED_OPTIMIZER))
+        record = read_optimizer(path, place, described, self._family(described)).optimizer
+        if self.has_wrapped and record.loss_scale is None:
+            # `compile` had wrapped the optimizer. The config has what `compile` was given.
+            record = replace(record, loss_scale=LossScaleRecord(dynamic=True))
         if self._content is not None:
             record = with_weights(f"{path}/{WEIGHTS}", self._content, record)
         if record.family == "legacy" and self.legacy_weights is not None:
             record = _with_legacy_weights(dict(self.legacy_weights), f"{path}/{LEGACY_WEIGHTS}", record)
         return FileRecord(path, ".keras", written_by, [replace(record, key="optimizer")])
+
+    def _family(self, described: Any) -> Family | None:
+        """Return the family of the optimizer; None to tell it from its config."""
+        framework = framework_of_version(self.version)
+        if framework == "keras":
+            return "keras3"
+        if framework == "tf_keras" and isinstance(described, str):
+            # tf_keras writes the variables of new optimizers only.
+            return "new" if self._content is not None and self._content.has_group(OPTIMIZER) else "legacy"
+        return None
 
 
 def _with_legacy_weights(arrays: dict[str, Any], path: str, optimizer: OptimizerRecord) -> OptimizerRecord:

@@ -24,7 +24,7 @@ from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, 
 from mpls.saved.texts import parse_json
 
 # The groups of numbered variables: of the optimizer, or of a wrapper; and of the optimizer in a wrapper.
-_OPTIMIZER, WRAPPED = "optimizer/vars", "optimizer/inner_optimizer/vars"
+OPTIMIZER, WRAPPED = "optimizer/vars", "optimizer/inner_optimizer/vars"
 _SCALE, _GOOD_STEPS = STATE_OF_KERAS_3
 _PRODUCT = MOMENTUM_PRODUCTS["keras3"]
 
@@ -205,7 +205,7 @@ def with_weights(path: str, content: Content, optimizer: OptimizerRecord) -> Opt
     Raises:
         SavedStateError: the number of steps or the loss scale in them is not valid.
     """
-    outer, inner = _numbered(content, _OPTIMIZER), _numbered(content, WRAPPED)
+    outer, inner = _numbered(content, OPTIMIZER), _numbered(content, WRAPPED)
     loss_scale = optimizer.loss_scale
     if optimizer.family == "keras3" and inner:
         if loss_scale is None or loss_scale.dynamic:
@@ -239,10 +239,10 @@ def read_weights_only(path: str, content: Content) -> OptimizerRecord | None:
     Raises:
         SavedStateError: as with `with_weights`.
     """
-    names = _numbered(content, _OPTIMIZER)
+    names = _numbered(content, OPTIMIZER)
     if not names:
         return None
-    called = content.name_of(WRAPPED if content.has_group(WRAPPED) else _OPTIMIZER)
+    called = content.name_of(WRAPPED if content.has_group(WRAPPED) else OPTIMIZER)
     # Keras 3, unlike tf_keras, writes the optimizer's name, and its learning rate as a variable.
     is_keras_3 = called is not None or (len(names) > 1 and content.shape(names[1]) == ())
     record = with_weights(path, content, OptimizerRecord("optimizer", "keras3" if is_keras_3 else "new"))
@@ -258,7 +258,7 @@ def _numbered(content: Content, group: str) -> list[str]:
 def _loss_scale(path: str, content: Content, names: list[str], settings: LossScaleRecord) -> LossScaleRecord:
     # The first two variables are the iterations and the learning rate of the wrapper, which have no meaning.
     if len(names) < 4:
-        raise broken(path, _OPTIMIZER, "hold the state of the loss scale", f"{len(names)} variables")
+        raise broken(path, OPTIMIZER, "hold the state of the loss scale", f"{len(names)} variables")
     good_steps, scale = names[2], names[3]
     return replace(
         settings,

@@ -62,8 +62,9 @@ def read_optimizer(path: str, key: str, config: Any, family: Family | None = Non
         SavedStateError: it is not the config of an optimizer, or a value in it is not valid.
     """
     if isinstance(config, str):
-        # Keras 3 saves the argument of `compile`, which may be a name.
-        return ConfigRecord(OptimizerRecord(key, family or "keras3", algorithm_named(config)), FAMILY_WRITERS["keras3"])
+        # `.keras` files have the argument of `compile`, which may be a name.
+        family = family or "keras3"
+        return ConfigRecord(OptimizerRecord(key, family, algorithm_named(config)), FAMILY_WRITERS[family])
     content = _dict(path, key, config)
     if "class_name" in content:
         name = _text(path, _at(key, "class_name"), content["class_name"])

@@ -41,9 +41,9 @@ _MARK = "_is_wrapped_by_loss_scale_optimizer"
 _INNER = ("_optimizer", "_opt")
 
 
-def mark_as_wrapped(optimizer: Any) -> None:
-    """Mark an optimizer as wrapped."""
-    setattr(optimizer, _MARK, True)
+def mark_as_wrapped(optimizer: Any, is_wrapped: bool = True) -> None:
+    """Mark an optimizer as wrapped, or as bare again."""
+    setattr(optimizer, _MARK, is_wrapped)
 
 
 def is_marked_as_wrapped(optimizer: Any) -> bool:

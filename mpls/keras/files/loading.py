@@ -20,6 +20,7 @@ from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.files.contents import ModelFile, opened_model
 from mpls.keras.files.graph_ops import refuse_graph_ops
 from mpls.keras.files.model_limits import limited
+from mpls.keras.files.native_wrappers import native_wrappers_loadable
 from mpls.keras.files.network_sizes import refuse_too_many_layers
 from mpls.keras.files.optimizer_state import restore_optimizer
 from mpls.keras.files.safety import refuse_unsafe_configs
@@ -51,8 +52,9 @@ def load_model(
     as the optimizer's slots in a SavedModel, is read from the file. State that the file does not hold gets its initial
     values, and one warning says which.
 
-    It also loads two kinds of files that Keras 3 does not load with all state: models whose optimizer `compile` has
-    wrapped under `mixed_float16`, if the current policy is another; and H5 files of Keras 3.
+    It also loads two kinds of files that the frameworks do not load with all state: models whose optimizer `compile`
+    has wrapped under `mixed_float16`, or has left bare under another policy, if the current policy is different; and H5
+    files of Keras 3.
 
     Args:
         path: the file, or the SavedModel's folder: a string or path object.
@@ -201,6 +203,7 @@ def _load_natively(file: ModelFile, request: _Request) -> Any:
         _as_it_was(file, takes_h5=load is load_h5) as source,
         wrapped_optimizer_follows.raised() if file.has_wrapped_optimizer else nullcontext(),
         reading_all_as_ours(),
+        native_wrappers_loadable(),
     ):
         model = load(
             source,

@@ -20,14 +20,15 @@ from mpls.saved.archives import LEGACY_WEIGHTS
 from mpls.saved.arrays import in_order
 from mpls.saved.errors import reading_foreign_bytes
 from mpls.transfer.load import load_record
-from mpls.upstream.kerases import loaded_tf_keras, replace_optimizer
-from mpls.upstream.optimizers import create_weights
+from mpls.upstream.kerases import keras_family_of, loaded_tf_keras, replace_optimizer
+from mpls.upstream.optimizers import create_weights, mark_as_wrapped
 
 
 def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
-    """Replace a native wrapper by one of mpls, and load the state in a file into the model's optimizer.
+    """Replace a native wrapper by one of mpls, or by the bare optimizer of the file, and load the file's state into it.
 
-    It warns of state that the file does not hold.
+    Whether `compile` wraps depends on the policy at that time, which may be another than when the model was saved. It
+    warns of state that the file does not hold.
 
     Args:
         model: the model, as its framework has loaded it.
@@ -41,14 +42,14 @@ def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
     found = _record_of(record)
     if optimizer is None or found is None:
         return
-    wanted = _wrapped(optimizer, found)
+    wanted = _wrapped(optimizer, found, file)
     is_replaced = wanted is not optimizer
     if is_replaced:
         replace_optimizer(model, wanted)
     # A native one goes, with its slots, before another is built.
     del optimizer
     missing: list[str] = []
-    if file.legacy_weights is not None:
+    if file.legacy_weights is not None and keras_family_of(getattr(wanted, "inner_optimizer", wanted)) == "legacy":
         _set_legacy_weights(wanted, file, model.trainable_variables)
     elif _says_nothing(found):
         # The .keras files of tf_keras do not hold this state of a legacy optimizer. If it is not in another file, the
@@ -101,19 +102,28 @@ def _keeps_optimizers(file: ModelFile) -> bool:
     return file.format == ".keras" or (file.format == "H5" and file.framework == "tf_keras")
 
 
-def _wrapped(optimizer: Any, record: OptimizerRecord) -> Any:
+def _wrapped(optimizer: Any, record: OptimizerRecord, file: ModelFile) -> Any:
     if LossScaleOptimizer in type(optimizer).__mro__:
         return optimizer
     if isinstance(optimizer, LossScaleOptimizer):
-        return _in_place_of_native(optimizer)
+        # The `.keras` files of tf_keras do not say whether a legacy optimizer had a wrapper.
+        is_known = file.format != ".keras" or record.family != "legacy"
+        return _bare(optimizer) if record.loss_scale is None and is_known else _in_place_of_native(optimizer)
     if record.loss_scale is None:
         return optimizer
-    # `compile` of Keras 3 had wrapped the optimizer, under a policy that is not set now. The config does not say so.
+    # `compile` had wrapped the optimizer, under a policy that is not set now. The config does not say so.
     scale = record.loss_scale
     settings: dict[str, Any] = {"initial_scale": scale.initial_scale, "dynamic_growth_steps": scale.growth_steps}
     if not scale.dynamic:
         settings = {"dynamic": False, "initial_scale": scale.scale}
     return LossScaleOptimizer(optimizer, **{key: value for key, value in settings.items() if value is not None})
+
+
+def _bare(native: Any) -> Any:
+    """Return the optimizer in a wrapper that `compile` has made, under a policy that was not set before."""
+    inner = native.inner_optimizer
+    mark_as_wrapped(inner, False)
+    return inner
 
 
 def _in_place_of_native(native: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from mpls.errors import ArgumentTypeError, error_text
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.moving import bring_to_disk, move, sync
+from mpls.keras.files.native_wrappers import native_state_written
 from mpls.keras.files.optimizer_state import legacy_weights
 from mpls.saved.archives import LEGACY_WEIGHTS
 from mpls.upstream.kerases import compile_settings_kept, loaded_keras, loaded_tf_keras
@@ -26,9 +27,10 @@ def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
     the system cannot exchange folders in one step, the old one is at `<path>.old` for an instant, and
     `mpls.keras.load_model(path)` looks there too.)
 
-    The file is the one that the model's own `save` writes, and can be loaded without mpls. The exception is a `.keras`
-    file of tf_keras with a legacy optimizer: it has one more member, with the iterations and slots that tf_keras does
-    not save. tf_keras ignores it.
+    The file is the one that the model's own `save` writes, and can be loaded without mpls. There are two exceptions,
+    which tf_keras ignores. A `.keras` file of tf_keras with a legacy optimizer has one more member, with the iterations
+    and slots that tf_keras does not save. If the optimizer has tf_keras' own wrapper, which `compile` also makes under
+    `mixed_float16`, the config holds the current loss scale and its counter, as with a wrapper of mpls.
 
     Args:
         model: a model of tf_keras or Keras 3, compiled or not.
@@ -64,7 +66,7 @@ def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
     os.makedirs(folder, exist_ok=True)
     with _folder_beside(folder, name) as workspace:
         written = os.path.join(workspace, name)
-        with compile_settings_kept(model):
+        with compile_settings_kept(model), native_state_written(model):
             model.save(written, **kwargs)
         _add_legacy_weights(model, written)
         bring_to_disk(written)

@@ -1,0 +1,86 @@
+"""tf_keras' own wrapper, which `compile` makes under `mixed_float16`: saved with its state, and loaded.
+
+tf_keras (2.16 to 2.21) writes the loss scale and its counter into SavedModels only. Where it reads a `.keras` file, it
+raises an AttributeError if the wrapper has another number of variables, as in the file of a model that was not trained.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.formats.wrapper_state import STATE_KEY
+from mpls.patches import ABSENT, Layer, Target, WhileNeeded
+from mpls.upstream.kerases import loaded_tf_keras, replace_optimizer
+from mpls.upstream.loading import wrapper_classes_of_tf_keras
+
+__all__ = ["native_state_written", "native_wrappers_loadable"]
+
+
+@contextmanager
+def native_state_written(model: Any) -> Iterator[None]:
+    """Have the config of a model's optimizer hold what tf_keras does not save of its own wrapper, in a block.
+
+    The config gets the mark of mpls, with the current loss scale and its counter. Keras 3 saves them as variables. The
+    settings of `compile` name the optimizer from here on, and not what `compile` was given.
+    """
+    wrapper: Any = getattr(model, "optimizer", None)
+    if not _is_of_tf_keras(wrapper) or not tf.executing_eagerly():
+        yield
+        return
+    config, state = wrapper.get_config(), None
+    if wrapper.dynamic:
+        state = {"scale": float(wrapper.loss_scale), "good_steps": int(wrapper.dynamic_counter)}
+    config["inner_optimizer"] = {**config["inner_optimizer"], STATE_KEY: state}
+    replace_optimizer(model, wrapper)
+    # Past the `__setattr__` of optimizers, which takes other attributes for settings.
+    object.__setattr__(wrapper, "get_config", lambda: config)
+    try:
+        yield
+    finally:
+        object.__delattr__(wrapper, "get_config")
+
+
+def _is_of_tf_keras(optimizer: Any) -> bool:
+    tf_keras = loaded_tf_keras()
+    is_wrapper = tf_keras is not None and isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
+    # A user's subclass has a config of its own.
+    return is_wrapper and type(optimizer).__module__.partition(".")[0] == "tf_keras"
+
+
+@contextmanager
+def native_wrappers_loadable() -> Iterator[None]:
+    """Have tf_keras' own wrapper read the variables of a `.keras` file in a block as the optimizer in it does."""
+    block = _Block()
+    _while_loading.hold_for(block)
+    yield
+    # The layers stay as long as the block lives.
+    del block
+
+
+class _Block:
+    """A block in which files are loaded."""
+
+
+def _reading_by_inner(owner: Any, layer: Layer) -> Any:
+    def load_own_variables(self: Any, store: Any) -> None:
+        if layer.is_on:
+            self.inner_optimizer.load_own_variables(store)
+        elif layer.original is ABSENT:
+            super(owner, self).load_own_variables(store)
+        else:
+            layer.original(self, store)
+
+    return load_own_variables
+
+
+def _targets() -> Iterator[Target]:
+    for owner in wrapper_classes_of_tf_keras():
+        yield owner, "load_own_variables", functools.partial(_reading_by_inner, owner)
+
+
+_while_loading = WhileNeeded(_targets)
