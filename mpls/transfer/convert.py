@@ -58,7 +58,8 @@ def convert_state(
 
     Raises:
         ValueError: the source is broken, of another algorithm, or lacks slots; variables cannot be matched; shapes or
-            dtypes do not fit; the target is not built, and no variables are given; or it is called in `strategy.run`.
+            dtypes do not fit; the target refuses one of the `hyperparameters`; it is not built, and no variables are
+            given; or it is called in `strategy.run`.
         TypeError: `source` or `optimizer` is not an optimizer of these families.
         RuntimeError: it is called in a graph.
 

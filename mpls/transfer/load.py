@@ -17,7 +17,8 @@ from mpls.transfer import counts, formulas
 from mpls.transfer.hosts import Host, dtype_of
 from mpls.transfer.matching import given_variables
 from mpls.transfer.scales import ScalePlan, plan_scale, set_scale
-from mpls.transfer.settings import differences, learning_rate_at, made, set_settings, settable, settings_of
+from mpls.transfer.setting_checks import checked_settings
+from mpls.transfer.settings import differences, learning_rate_at, set_settings, settable, settings_of
 from mpls.transfer.slots import Transfer, plan_slots
 from mpls.transfer.target_optimizers import Target, assign_slots, target_of
 from mpls.transfer.transfer_report import Plan, TransferReport
@@ -68,7 +69,9 @@ def load_record(
         # `decay` of a legacy Nadam is its momentum schedule; in other families it would be the decay of the rate.
         theirs.pop("decay", None)
     plan = Plan()
-    chosen = made(host, settable(host, theirs, is_built=host.is_built(given))) if hyperparameters else {}
+    chosen: Mapping[str, Any] = {}
+    if hyperparameters:
+        chosen = checked_settings(host, settable(host, theirs, is_built=host.is_built(given)), subject)
     config = {**own, **{name: theirs[name] for name in chosen}}
     plan.differences += [f"set: {each}" for each in differences(theirs, own, record.family) if _names(each, chosen)]
     plan.differences += differences(theirs, config, record.family)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,6 +55,12 @@ _V1_NAMES = {
 }
 # Settings that optimizers of TF 1 and legacy ones do not have, with the value that does the same as to lack them.
 _LATER = {"weight_decay": None, "use_ema": False, "gradient_accumulation_steps": None}
+# The settings of `NAMES` that are numbers in every optimizer that has them.
+NUMBERS = frozenset(NAMES) - {
+    *("weight_decay", "clipnorm", "global_clipnorm", "clipvalue", "ema_overwrite_frequency"),
+    "gradient_accumulation_steps",
+}
+_LARGEST = sys.float_info.max
 # Values without an effect. An optimizer that lacks a setting does the same as one that has such a value.
 _NEUTRAL = (None, 0, 0.0, False)
 
@@ -108,8 +115,10 @@ def is_same(one: Any, other: Any) -> bool:
     """Return whether two values of a setting are equal, numbers up to a relative error of 1e-6."""
     if isinstance(one, Mapping) or isinstance(other, Mapping):
         return isinstance(one, Mapping) and isinstance(other, Mapping) and _schedule(one) == _schedule(other)
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return math.isclose(one, other, rel_tol=1e-6)
+    is_float = isinstance(one, float) or isinstance(other, float)
+    if is_float and isinstance(one, int | float) and isinstance(other, int | float):
+        # An integer may be too large for a float.
+        return one == other or (max(abs(one), abs(other)) <= _LARGEST and math.isclose(one, other, rel_tol=1e-6))
     return bool(one == other)
 
 
@@ -177,8 +186,26 @@ def made(host: Host, plan: Mapping[str, Any]) -> dict[str, Any]:
     return {**plan, "learning_rate": _schedule_class(host, rate).from_config(config)}
 
 
+def as_numbers(values: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with floats where the target has floats, since Keras 3 refuses an integer there.
+
+    Args:
+        values: the settings.
+        own: those of the target.
+
+    Raises:
+        OverflowError: an integer is too large for a float.
+    """
+
+    def converted(name: str, value: Any) -> Any:
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        return float(value) if is_integer and isinstance(own.get(name), float) else value
+
+    return {name: converted(name, value) for name, value in values.items()}
+
+
 def set_settings(host: Host, values: Mapping[str, Any]) -> None:
-    """Set hyperparameters of the target, as `settable` and `made` return them."""
+    """Set hyperparameters of the target, as `checked_settings` returns them."""
     for name, value in values.items():
         if host.family == "legacy":
             set_legacy_setting(host.inner, name, value)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
+import tempfile
 import unittest
 from typing import Any
 
@@ -13,6 +16,7 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls
+from mpls.errors import SavedStateError
 from tests.transfer.training import MODULES, PAIRS, SETTINGS, assert_close, like, optimizer, train, variables
 
 SOME: dict[str, tuple[str, dict[str, Any]]] = {
@@ -171,3 +175,72 @@ class EveryAlgorithmTest(unittest.TestCase):
         train(source, trained, 0, 1)
         with self.assertRaisesRegex(ValueError, "convert_state: key must be left out where the source is an optimizer"):
             mpls.convert_state(source, optimizer("keras3", "Adam"), variables("keras3"), key="optimizer")
+
+
+def _decay(**settings: Any) -> dict[str, Any]:
+    return {"class_name": "ExponentialDecay", "config": settings}
+
+
+# A setting in a file, and the value that no optimizer takes.
+REFUSED: dict[str, tuple[str, Any]] = {
+    "huge": ("learning_rate", 10**400),
+    "schedule_without_settings": ("learning_rate", _decay()),
+    "schedule_of_another_release": (
+        "learning_rate",
+        _decay(initial_learning_rate=0.1, decay_steps=1, decay_rate=0.5, staircases=1),
+    ),
+    "schedule_of_texts": ("learning_rate", _decay(initial_learning_rate="x", decay_steps=1, decay_rate=0.5)),
+    "schedule_of_other_lengths": (
+        "learning_rate",
+        {"class_name": "PiecewiseConstantDecay", "config": {"boundaries": [1, 2], "values": [1.0]}},
+    ),
+    "text": ("momentum", "0.5"),
+    "list": ("momentum", [0.5]),
+    "none": ("momentum", None),
+    "clipping": ("clipnorm", "x"),
+    "range": ("momentum", 2.0),
+}
+
+
+class RefusedTest(unittest.TestCase):
+    @parameterized.expand([(f"{name}_{family}", name, family) for name in REFUSED for family in MODULES])
+    def test_a_setting_that_the_target_refuses(self, label: str, name: str, family: str) -> None:
+        setting, value = REFUSED[name]
+        target, trained = optimizer(family, "SGD", momentum=0.0), variables(family)
+        before = target.get_config()
+        if setting not in before:
+            return
+        source = {"class_name": "SGD", "config": {**optimizer(family, "SGD").get_config(), setting: value}}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "config.json"
+            path.write_text(json.dumps(source, default=float))
+            refused = f"config: {setting} must be what .*optimizers.*SGD takes; got "
+            with self.assertRaisesRegex(SavedStateError, refused):
+                mpls.convert_state(path, target, trained, hyperparameters=True)
+            self.assertEqual(target.get_config(), before)
+            self.assertFalse(target.weights[1:] if family == "legacy" else target.variables[2:])
+            # Without hyperparameters, nobody reads it, except for the report.
+            if setting != "momentum":
+                self.assertTrue(mpls.convert_state(path, target, trained).differences)
+
+    def test_settings_that_exclude_each_other(self) -> None:
+        source, trained = optimizer("legacy", "SGD", clipnorm=1.0, clipvalue=2.0), variables("legacy")
+        train(source, trained, 0, 1)
+        target, others = optimizer("keras3", "SGD"), like("keras3", trained)
+        with self.assertRaisesRegex(SavedStateError, r"clipnorm, clipvalue must be what .*; got '1\.0, 2\.0 \(ValueE"):
+            mpls.convert_state(source, target, others, source_variables=trained, hyperparameters=True)
+        self.assertIsNone(target.clipnorm)
+
+    def test_an_integer_in_the_place_of_a_float(self) -> None:
+        source, trained = optimizer("new", "SGD", 1, momentum=1), variables("new")
+        train(source, trained, 0, 1)
+        target, others = optimizer("keras3", "SGD", momentum=0.5), like("keras3", trained)
+        mpls.convert_state(source, target, others, source_variables=trained, hyperparameters=True)
+        self.assertEqual((float(target.learning_rate), target.momentum), (1.0, 1.0))
+
+    def test_a_decay_of_weights_that_only_the_source_lacks(self) -> None:
+        source, trained = optimizer("new", "Adam"), variables("new")
+        train(source, trained, 0, 1)
+        target, others = keras.optimizers.AdamW(0.1, weight_decay=0.5), like("keras3", trained)
+        mpls.convert_state(source, target, others, source_variables=trained, hyperparameters=True)
+        self.assertIsNone(target.weight_decay)
