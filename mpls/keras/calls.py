@@ -27,9 +27,9 @@ class ScalingCalls:
 
     Keras 3 has two styles, told apart by the calls of a step: `get_scaled_loss`, `get_unscaled_gradients`,
     `apply_gradients`, as in Keras 2; and `scale_loss`, then `apply` or `apply_gradients`, which unscale. Calls that are
-    traced together are judged together, and in eager mode those of a thread, whatever was called elsewhere in between.
-    Where a step is split over functions that are traced at different times, or over threads, the style is that of the
-    step before.
+    traced together, also in functions within a function, are judged together, and in eager mode those of a thread,
+    whatever was called elsewhere in between. Where a step is split over functions that are traced at different times,
+    or over threads, the style is that of the step before.
     """
 
     def __init__(self) -> None:
@@ -57,11 +57,16 @@ class ScalingCalls:
     def begin_step(self) -> set[str]:
         """Forget the calls of the step that ends, and return them."""
         with self._lock:
-            calls = self._pending.pop(_here(), None)
-            if calls is None:
-                calls = set().union(*self._pending.values())
-                self._pending.clear()
-            return calls
+            here = _here()
+            places = [place for place in self._pending if _is_within(place, here)]
+            # A step that only applies has its other calls elsewhere.
+            places = places if here in self._pending else list(self._pending)
+            return set().union(*map(self._pending.pop, places))
+
+    def is_pending(self, call: str) -> bool:
+        """Return whether a call was made elsewhere and belongs to no step yet."""
+        with self._lock:
+            return any(call in calls for calls in self._pending.values())
 
     def is_first_warning(self) -> bool:
         """Return whether this is the first warning, and remember that it was given."""
@@ -105,6 +110,9 @@ class ScalingCalls:
             self._has_unscaled_style = True
         elif SCALE_LOSS in calls:
             self._has_unscaled_style = False
+        elif self.is_pending(GET_UNSCALED_GRADIENTS) and GET_SCALED_LOSS in calls:
+            # Eager code calls a function that unscales.
+            self._has_unscaled_style = True
         elif GET_SCALED_LOSS in calls and not self._has_unscaled_style:
             raise CallOrderError(
                 "LossScaleOptimizer: get_unscaled_gradients() must be called between get_scaled_loss() and "
@@ -178,6 +186,14 @@ def _here() -> Any:
     if here is None:
         here = _threads.here = _Thread()
     return here
+
+
+def _is_within(place: Any, here: Any) -> bool:
+    """Return whether one is the other, or a graph that is built inside of it."""
+    while place is not here and isinstance(place, tf.Graph):
+        # Only graphs of functions have an outer one.
+        place = getattr(place, "outer_graph", None)
+    return place is here
 
 
 def drop_missing_gradients(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

@@ -6,7 +6,7 @@ import inspect
 import itertools
 import unittest
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -126,6 +126,28 @@ class RecognitionTest(unittest.TestCase):
         bare = keras.Sequential([keras.layers.Dense(1)])
         bare.compile("sgd", "mse")
         self.assertIsInstance(bare.optimizer, Native)
+
+
+def split_step(opt: Any, variable: Any, calls: list[str], apart: Sequence[str]) -> Callable[[Any], None]:
+    """Return a step with these calls, of which some are in functions of their own; its gradient is the sum of `x`."""
+
+    def in_a_function(method: Any) -> Any:
+        return tf.function(lambda value: method(value))
+
+    methods = {call: getattr(opt, call) for call in calls}
+    methods |= {call: in_a_function(methods[call]) for call in apart}
+
+    def step(x: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = variable * tf.reduce_sum(x)
+            for call in calls:
+                loss = methods[call](loss) if "loss" in call else loss
+        grads = tape.gradient(loss, [variable])
+        if "get_unscaled_gradients" in methods:
+            grads = methods["get_unscaled_gradients"](grads)
+        opt.apply_gradients(zip(grads, [variable], strict=True))
+
+    return step
 
 
 class StyleTest(unittest.TestCase):
@@ -257,6 +279,37 @@ class StyleTest(unittest.TestCase):
             apply(gradients(tf.ones(length)), label)
             expected -= 0.25 * length
             np.testing.assert_array_equal(variable.numpy(), [expected] * 2)
+
+    @parameterized.expand(
+        [
+            (f"{runner}_{'_and_'.join(apart)}_apart", compiled, scale, apart)
+            for runner, compiled in RUNNERS
+            for scale, unscale in (("get_scaled_loss", "get_unscaled_gradients"), ("scale_loss", None))
+            for apart in ((scale,), (unscale,), (scale, unscale))
+            if None not in apart
+        ]
+    )
+    def test_calls_in_functions_of_their_own(self, name: str, compiled: Any, scale: str, apart: Any) -> None:
+        optimizer, variable = wrapped(dynamic_growth_steps=100), keras.Variable(1.0)
+        calls = [scale, *(["get_unscaled_gradients"] if scale == "get_scaled_loss" else [])]
+        step = compiled(split_step(optimizer, variable, calls, apart))
+        # New shapes trace the step again, and not the functions in it.
+        for count, length in enumerate((1, 1, 2), start=1):
+            step(tf.fill([length], 1.0 / length))
+            self.assertEqual(float(variable), 1.0 - 0.25 * count)
+
+    @parameterized.expand(
+        [
+            ("scale_loss", ["scale_loss", "get_unscaled_gradients"], r"get_unscaled_gradients\(\) is one too many"),
+            ("get_scaled_loss", ["get_scaled_loss", "scale_loss", "get_unscaled_gradients"], r"scale_loss\(\) is one"),
+        ]
+    )
+    def test_a_mix_in_nested_functions(self, apart: str, calls: list[str], message: str) -> None:
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+        step = tf.function(split_step(optimizer, variable, calls, [apart]))
+        with self.assertRaisesRegex(CallOrderError, message):
+            step(tf.ones([1]))
+        self.assertEqual((float(variable), state_of(optimizer)), (1.0, (8.0, 0, 0)))
 
     def test_sparse_and_missing_gradients(self) -> None:
         for style in ("keras_2", "keras_3"):
