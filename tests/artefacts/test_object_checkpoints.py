@@ -319,6 +319,22 @@ class TestHostileState:
                 tf.train.Checkpoint(scale=loss_scale, variable=other).restore(path)
         assert (float(loss_scale()), float(other.numpy())) == (8.0, 2.0)
 
+    @parameterized.expand(cross(FAMILIES), name_func=named)
+    def test_a_file_that_is_cut_off_is_tensorflows_error(self, run: str) -> None:
+        training = training_of(Artefact("keras_object.adam", run))
+        training.build()
+        training.step([1.0, 1.0])
+        before = training.state()
+        with tempfile.TemporaryDirectory() as folder:
+            path = training.checkpoint().save(f"{folder}/ckpt")
+            data = pathlib.Path(f"{path}.data-00000-of-00001")
+            data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
+            with pytest.raises((IndexError, tf.errors.OpError)) as native:
+                tf.train.Checkpoint(variable=training.variables[0]).restore(path)
+            with pytest.raises(native.type, match=re.escape(str(native.value))):
+                training.checkpoint().restore(path)
+        assert_state(training.state(), before, exact=True)
+
     def test_of_an_unreadable_value(self) -> None:
         saved, loss_scale = mpls.v1.DynamicLossScale(12345.0), mpls.v1.DynamicLossScale(8)
         with tempfile.TemporaryDirectory() as folder:

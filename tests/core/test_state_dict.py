@@ -256,6 +256,16 @@ MANAGER_STATE = {
 }
 
 
+class TestLossScalesOfTensorFlow:
+    @parameterized.expand(["DynamicLossScale", "FixedLossScale"])
+    def test_have_none(self, name: str) -> None:
+        loss_scale = getattr(v1.mixed_precision, name)(8)
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.GradientDescentOptimizer(0.1), loss_scale)
+        for call in (opt.state_dict, lambda: opt.load_state_dict(STATE)):
+            with pytest.raises(TypeError, match="must have state_dict and load_state_dict"):
+                call()
+
+
 class TestManagers:
     def manager(self) -> Any:
         return mpls.contrib.ExponentialUpdateLossScaleManager(16.0, 2, decr_every_n_nan_or_inf=3)

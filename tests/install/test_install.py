@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import sys
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
@@ -193,6 +195,35 @@ class SettingsTest(InstallTestCase):
         self.assertEqual(mpls.install("2.2"), first)
         self.assertEqual(sys.meta_path, finders)
         self.assertIs(tf.keras.mixed_precision.experimental, experimental)
+
+    def test_a_release_holds_in_all_threads_and_in_a_block_in_its_own(self) -> None:
+        def asked_elsewhere() -> str | None:
+            with ThreadPoolExecutor(1) as pool:
+                return pool.submit(releases.current).result().release
+
+        async def in_block(entered: asyncio.Event) -> str | None:
+            with mpls.install("2.3"):
+                entered.set()
+                await asyncio.sleep(0)
+                return await asyncio.create_task(asked())
+
+        async def asked() -> str | None:
+            return releases.current().release
+
+        async def beside_block() -> tuple[str | None, str | None]:
+            entered = asyncio.Event()
+            task = asyncio.create_task(in_block(entered))
+            await entered.wait()
+            return await asked(), await task
+
+        mpls.install("2.2")
+        self.assertEqual(asked_elsewhere(), "2.2")
+        with mpls.install("2.3"):
+            self.assertEqual((releases.current().release, asked_elsewhere()), ("2.3", "2.2"))
+        self.assertEqual(asyncio.run(beside_block()), ("2.2", "2.3"))
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(mpls.install, "2.1").result()
+        self.assertEqual(releases.current().release, "2.1")
 
     def test_patch_numbers_are_ignored(self) -> None:
         self.assertEqual(mpls.install("2.2.3").as_of, "2.2")

@@ -19,6 +19,7 @@ import tf_keras
 from parameterized import parameterized
 from tensorflow.python.training.experimental import mixed_precision_global_state as flags
 
+import mpls.contrib
 import mpls.experimental
 import mpls.keras
 import mpls.v1
@@ -154,6 +155,13 @@ class RefusalTest(RewriteTestCase):
     def test_wrappers(self, name: str, make: Callable[[], Any]) -> None:
         with self.refused(ValueError, "opt must not scale the loss already"):
             enable(make())
+
+    def test_that_of_contrib_is_wrapped_as_in_tf_1_15(self) -> None:
+        manager = mpls.contrib.FixedLossScaleManager(8)
+        inner = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.25), manager)
+        opt, variable = enable(inner, 16), tf.Variable(1.0)
+        opt.minimize(lambda: variable * 1.0, var_list=[variable])
+        self.assertEqual(variable.numpy(), 0.75)
 
     @parameterized.expand(V1_OPTIMIZERS + KERAS_OPTIMIZERS)
     def test_what_it_has_returned(self, name: str, make: Callable[[], Any]) -> None:
