@@ -14,8 +14,8 @@ from mpls.core import releases
 from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, error_text
 from mpls.experimental.compiling import patch_compile
+from mpls.keras.asker import who_asks
 from mpls.keras.classes import ModuleName
-from mpls.keras.families import who_asks
 from mpls.keras.policy import set_everywhere
 from mpls.upstream.kerases import loaded_keras, loaded_tf_keras, native_policies
 

@@ -15,6 +15,7 @@ from mpls.core.releases import ReleaseBehavior
 from mpls.core.scaling import exceeds
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.keras.arguments import check_settings, is_translatable, refuse_wrapped, translated
+from mpls.keras.asker import who_asks
 from mpls.keras.calls import (
     GET_SCALED_LOSS,
     GET_UNSCALED_GRADIENTS,
@@ -25,7 +26,7 @@ from mpls.keras.calls import (
 from mpls.keras.classes import LossScaleOptimizerMeta, ModuleName, class_for, set_class
 from mpls.keras.config_reading import read_config, refuse_unknown_keys
 from mpls.keras.configs import config_of_old, deserialize_inner
-from mpls.keras.families import family_of, who_asks
+from mpls.keras.families import family_of
 from mpls.keras.members import Members
 from mpls.keras.own_files import recognise_own_files
 from mpls.keras.state_in_files import checked_state, for_whom, set_state, with_fixed_scale, without_state

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpls.core import releases
-from mpls.keras.families import who_asks
+from mpls.keras.asker import who_asks
 from mpls.upstream.kerases import native_keras_wrappers
 
 

@@ -11,8 +11,8 @@ from mpls.errors import SavedStateError, error_text
 from mpls.flags import Flag
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
 from mpls.formats.wrapper_state import FIXED_STATE, NEVER, STATE_KEY
+from mpls.keras.asker import Asker, who_asks
 from mpls.keras.classes import is_own
-from mpls.keras.families import Asker, who_asks
 from mpls.upstream.kerases import loaded_tf_keras
 
 # Raised while a file is loaded that holds the wrapped optimizer's variables by themselves too, as the frameworks write

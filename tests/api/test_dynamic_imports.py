@@ -43,7 +43,7 @@ LOOK_AT_FRAMES = {
     "mpls.hints.mentions": "what runs when an error is shown",
     "mpls.importing.user_code": "whether a program reads a name, or a framework",
     "mpls.importing.redirecting": "whether a program imports, or an installed package",
-    "mpls.keras.families": "whether Keras asks, or a user",
+    "mpls.keras.asker": "whether Keras asks, or a user",
     "mpls.upstream.saving": "from which checkpoint TensorFlow restores an object",
 }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from mpls.errors import ArgumentValueError, error_text
-from mpls.keras.families import who_asks
+from mpls.keras.asker import who_asks
 from mpls.keras.keras3.state import variables_in_files, without_unknown
 from mpls.keras.members import CallableList
 from mpls.keras.state_in_files import wrapped_optimizer_follows

@@ -1,0 +1,91 @@
+"""Who has called a method of a wrapper: Keras, which writes files by the calls that users make too, or a user."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+_KERASES = ("keras", "tf_keras")
+# Functions of tf_keras and Keras 3 that write the config into a file, or into what is pickled.
+_H5_WRITER = "model_metadata"
+_WRITERS = {_H5_WRITER, "save_model", "_serialize_model_as_json"}
+
+
+@dataclass(frozen=True)
+class Asker:
+    """The code that has called a method, or read the name of a class.
+
+    Attributes:
+        package: the package that it is in, `"keras"`, `"tf_keras"` or the user's.
+        is_inspect: whether it is the function of `inspect` that looks for the file of a class.
+        running: the names of the functions of both Kerases that run further up.
+    """
+
+    package: str
+    is_inspect: bool
+    running: frozenset[str]
+
+    @property
+    def is_keras(self) -> bool:
+        """Whether tf_keras or Keras 3 has called."""
+        return self.package in _KERASES
+
+    @property
+    def writes_file(self) -> bool:
+        """Whether tf_keras or Keras 3 is writing a file, or a pickle."""
+        return not self.running.isdisjoint(_WRITERS)
+
+    @property
+    def writes_h5(self) -> bool:
+        """Whether tf_keras or Keras 3 is writing the config of an optimizer into an H5 file."""
+        return _H5_WRITER in self.running
+
+    @property
+    def writes_h5_variables(self) -> bool:
+        """Whether Keras 3 is writing the variables of an optimizer into an H5 file."""
+        return "save_optimizer_weights_to_hdf5_group" in self.running
+
+
+def who_asks(asked: Any = None) -> Asker:
+    """Return who has called the method that calls this function.
+
+    Keras makes its files by the calls that users make too: `get_config()`, `variables`, and a class' `__name__` and
+    `__module__`. What Keras gets has to name what loads where mpls is not, and to hold the scale and the counter. What
+    users get is what the originals gave them. No argument and no hook tells the two apart, so the stack has to. Nothing
+    else in this package looks there.
+
+    Args:
+        asked: the object whose method was called. Methods of users' subclasses that call `super()`, what decorates
+            them, and functions that are handed the object do not count then: who called those does. Without it, the
+            direct caller counts.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    while asked is not None and frame is not None and (_package(frame) == "mpls" or _holds(frame, asked)):
+        if _package(frame) in _KERASES:
+            break
+        frame = frame.f_back
+    package, is_inspect = "", False
+    if frame is not None:
+        package, is_inspect = _package(frame), frame.f_code is inspect.getfile.__code__
+    running = set()
+    while frame is not None:
+        if _package(frame) in _KERASES:
+            running.add(frame.f_code.co_name)
+        frame = frame.f_back
+    return Asker(package, is_inspect, frozenset(running))
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _holds(frame: FrameType, value: Any) -> bool:
+    """Return whether a frame's function has an object among its arguments or closure variables."""
+    code, found = frame.f_code, frame.f_locals
+    arguments = [found.get(name) for name in (*code.co_varnames[: code.co_argcount], *code.co_freevars)]
+    if code.co_flags & inspect.CO_VARARGS:
+        arguments += found.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
+    return any(each is value for each in arguments)
