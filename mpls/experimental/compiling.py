@@ -13,6 +13,7 @@ import mpls.keras
 from mpls.errors import without_deprecations
 from mpls.experimental.optimizer import LossScaleOptimizer
 from mpls.patches import Layer, Target, WhileNeeded
+from mpls.upstream import table
 from mpls.upstream.kerases import compile_hooks, loaded_keras, loaded_tf_keras
 
 __all__ = ["patch_compile", "restore_compile"]
@@ -92,8 +93,8 @@ def _compile(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 _REPLACEMENTS: dict[str, Callable[..., Any]] = {
-    "_get_optimizer": _get_optimizer,
-    "_set_optimizer": _set_optimizer,
+    table.TF_KERAS_COMPILE.name: _get_optimizer,
+    table.TF_KERAS_COMPILE_V1.name: _set_optimizer,
     "compile": _compile,
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 import mpls.optimizer_members as members
 from mpls.hints.failures import Failure
 from mpls.hints.mentions import mentions
+from mpls.upstream import table
 
 __all__ = [
     "needs_keras_2_for_optimizers",
@@ -178,7 +179,7 @@ def _made_by_compile(wrapper: Any) -> bool | None:
         if not any(each.__name__ == "Model" for each in type(model).__mro__):
             continue
         members = getattr(model, "__dict__", {})
-        config = getattr(members.get("_compile_config"), "config", {})
+        config = getattr(members.get(table.KERAS_3_COMPILED.name), "config", {})
         if members.get("optimizer") is wrapper and "optimizer" in config:
             return config["optimizer"] is not wrapper
     return None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from mpls.upstream.kerases import config_writers, h5_config_writers, h5_variable_writers
+
 _KERASES = ("keras", "tf_keras")
-# Functions of tf_keras and Keras 3 that write the config into a file, or into what is pickled.
-_H5_WRITER = "model_metadata"
-_WRITERS = {_H5_WRITER, "save_model", "_serialize_model_as_json"}
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,20 @@ class Asker:
     @property
     def writes_file(self) -> bool:
         """Whether tf_keras or Keras 3 is writing a file, or a pickle."""
-        return not self.running.isdisjoint(_WRITERS)
+        return self._runs_any_of(config_writers)
 
     @property
     def writes_h5(self) -> bool:
         """Whether tf_keras or Keras 3 is writing the config of an optimizer into an H5 file."""
-        return _H5_WRITER in self.running
+        return self._runs_any_of(h5_config_writers)
 
     @property
     def writes_h5_variables(self) -> bool:
         """Whether Keras 3 is writing the variables of an optimizer into an H5 file."""
-        return "save_optimizer_weights_to_hdf5_group" in self.running
+        return self._runs_any_of(h5_variable_writers)
+
+    def _runs_any_of(self, writers: Callable[[], set[str]]) -> bool:
+        return bool(self.running) and not self.running.isdisjoint(writers())
 
 
 def who_asks(asked: Any = None) -> Asker:

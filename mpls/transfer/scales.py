@@ -12,6 +12,7 @@ from mpls.formats.wrapper_state import DEFAULT_MULTIPLIER, STATE, STATE_OF_KERAS
 from mpls.transfer.hosts import as_numpy
 from mpls.transfer.transfer_report import Plan
 from mpls.upstream import table
+from mpls.upstream.optimizers import kept_loss_scale
 from mpls.upstream.tensorflow import fixed_value_of
 
 
@@ -38,7 +39,7 @@ def scale_of(wrapper: Any) -> Scale | None:
     """
     if "_loss_scale_manager" in vars(wrapper):
         return _of_manager(vars(wrapper)["_loss_scale_manager"])
-    held = vars(wrapper).get("_loss_scale")
+    held = kept_loss_scale(wrapper)
     if held is None:
         return _native_of_keras_3(wrapper)
     if isinstance(held, int | float):

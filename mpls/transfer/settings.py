@@ -12,7 +12,7 @@ import numpy as np
 from mpls.formats.algorithms import expected_slots
 from mpls.transfer.hosts import Host
 from mpls.upstream.kerases import loaded_keras, loaded_tf_keras
-from mpls.upstream.optimizers import learning_rate_of, set_legacy_setting
+from mpls.upstream.optimizers import learning_rate_of, set_legacy_setting, settings_of_v1
 
 # The settings that determine a step. Others, such as `name` and `jit_compile`, are not transferred.
 NAMES = (
@@ -43,16 +43,6 @@ NAMES = (
     "gradient_accumulation_steps",
 )
 
-# The attributes of v1 optimizers, and the names of the same settings in Keras.
-_V1_NAMES = {
-    "_learning_rate": "learning_rate",
-    "_lr": "learning_rate",
-    "_use_nesterov": "nesterov",
-    "_decay": "rho",
-    "_beta1": "beta_1",
-    "_beta2": "beta_2",
-    **{f"_{name}": name for name in NAMES if name not in ("learning_rate", "decay", "beta_1", "beta_2")},
-}
 # Settings that optimizers of TF 1 and legacy ones do not have, with the value that does the same as to lack them.
 _LATER = {"weight_decay": None, "use_ema": False, "gradient_accumulation_steps": None}
 # The settings of `NAMES` that are numbers in every optimizer that has them.
@@ -68,7 +58,7 @@ _NEUTRAL = (None, 0, 0.0, False)
 def settings_of(host: Host) -> dict[str, Any]:
     """Return the hyperparameters of a live optimizer as plain Python values; a schedule is its config."""
     if host.family == "v1":
-        found = {name: vars(host.inner)[each] for each, name in _V1_NAMES.items() if each in vars(host.inner)}
+        found = settings_of_v1(host.inner, NAMES)
         return {name: plain for name, each in found.items() if (plain := _plain(each)) is not None}
     try:
         config = host.inner.get_config()

@@ -10,12 +10,15 @@ from mpls.formats import algorithms
 from mpls.formats.validity import ANCHOR
 from mpls.transfer.hosts import Host, Place, name_of
 from mpls.upstream import table
-from mpls.upstream.optimizers import index_of, is_built, product_of_nadam, settle_counts, trained_variables
-
-# Variables that are neither slots nor state of the algorithm: the number of steps and the learning rate.
-_COUNTERS = (table.NEW_STEPS.name, table.NEW_RATE.name, "_current_learning_rate")
-# Attributes that are lists, but not of slots.
-_OTHER_LISTS = (table.OWN_VARIABLES.name, "_self_unconditional_checkpoint_dependencies")
+from mpls.upstream.optimizers import (
+    COUNTERS,
+    LISTS_WITHOUT_SLOTS,
+    index_of,
+    is_built,
+    product_of_nadam,
+    settle_counts,
+    trained_variables,
+)
 
 
 class _SlotListHost(Host):
@@ -36,7 +39,7 @@ class _SlotListHost(Host):
         count = len(self._own())
         lists = {}
         for name, value in vars(self.inner).items():
-            if name in _OTHER_LISTS or not isinstance(value, list):
+            if name in LISTS_WITHOUT_SLOTS or not isinstance(value, list):
                 continue
             # A variable without this slot has None in its place, or in Adafactor a placeholder.
             own = [each if id(each) in known else None for each in value]
@@ -74,14 +77,14 @@ class _SlotListHost(Host):
     def others(self) -> dict[str, Any]:
         known = {id(each) for each in self.inner.variables}
         attributes = vars(self.inner).items()
-        found = {name: each for name, each in attributes if id(each) in known and name not in _COUNTERS}
+        found = {name: each for name, each in attributes if id(each) in known and name not in COUNTERS}
         product = product_of_nadam(self.inner)
         return found if product is None else {**found, table.U_PRODUCT.name: product}
 
     def uncounted(self) -> list[str]:
         counted = {id(slot) for slots in self._lists().values() for slot in slots}
         counted |= {id(each) for each in self.others().values()}
-        counted |= {id(vars(self.inner).get(name)) for name in _COUNTERS}
+        counted |= {id(vars(self.inner).get(name)) for name in COUNTERS}
         return [str(each.name) for each in self.inner.variables if id(each) not in counted]
 
 

@@ -12,6 +12,7 @@ from mpls.transfer.get_slot_hosts import LegacyHost, V1Host
 from mpls.transfer.hosts import Host
 from mpls.transfer.slot_list_hosts import Keras3Host, NewHost
 from mpls.upstream.kerases import keras_family_of, native_keras_wrappers
+from mpls.upstream.optimizers import inner_of, kept_loss_scale
 
 _HOSTS: dict[str, type[Host]] = {"legacy": LegacyHost, "new": NewHost, "keras3": Keras3Host}
 
@@ -20,10 +21,9 @@ def _v1_host(optimizer: Any) -> Host:
     """Return the host of a v1 optimizer; its wrapper is the outermost of those that have a loss scale."""
     layers = [optimizer]
     # The wrappers of mpls, TensorFlow and tf.contrib and SyncReplicasOptimizer wrap each other in any order.
-    for name in ("_optimizer", "_opt") * 3:
-        wrapped = vars(layers[-1]).get(name)
-        layers += [wrapped] if isinstance(wrapped, tf.compat.v1.train.Optimizer) else []
-    scaled = [each for each in layers if {"_loss_scale", "_loss_scale_manager"} & set(vars(each))]
+    while (wrapped := inner_of(layers[-1])) is not None:
+        layers.append(wrapped)
+    scaled = [each for each in layers if "_loss_scale_manager" in vars(each) or kept_loss_scale(each) is not None]
     return V1Host((scaled or layers)[0 if scaled else -1], layers[-1])
 
 

@@ -21,6 +21,9 @@ __all__ = [
     "chosen_keras",
     "compile_hooks",
     "compile_settings_kept",
+    "config_writers",
+    "h5_config_writers",
+    "h5_variable_writers",
     "is_dtensor_strategy_set",
     "keras_family_of",
     "keras_graph_session",
@@ -192,6 +195,26 @@ def serialize_as_keras_policy(cls: type) -> None:
     """
     if loaded_keras() is not None:
         table.KERAS_NAMES.load({})[cls] = "keras.DTypePolicy"
+
+
+def config_writers() -> set[str]:
+    """Return the names of the functions of both Kerases that write an optimizer's config into a file, or a pickle."""
+    return {"save_model", *_found(table.KERAS_3_JSON_WRITER), *h5_config_writers()}
+
+
+def h5_config_writers() -> set[str]:
+    """Return the names of those among them that write it into an H5 file."""
+    return _found(table.TF_KERAS_H5_WRITER, table.KERAS_3_H5_WRITER)
+
+
+def h5_variable_writers() -> set[str]:
+    """Return the name of the function of Keras 3 that writes an optimizer's variables into an H5 file."""
+    return _found(table.KERAS_3_H5_VARIABLES)
+
+
+def _found(*functions: Private) -> set[str]:
+    loaded = {"tf_keras": loaded_tf_keras(), "keras": loaded_keras()}
+    return {row.name for row in functions if loaded[row.framework] is not None and row.load() is not None}
 
 
 def unknown_variables(optimizer: Any, variables: list[Any]) -> list[Any]:

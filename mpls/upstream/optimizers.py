@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -9,8 +10,11 @@ import tensorflow as tf
 from mpls.upstream import table
 from mpls.upstream.kerases import keras_family_of, loaded_tf_keras
 from mpls.upstream.private import ABSENT, look_up
+from mpls.upstream.tensorflow import native_v1_class
 
 __all__ = [
+    "COUNTERS",
+    "LISTS_WITHOUT_SLOTS",
     "add_slots",
     "aggregated",
     "counter_of",
@@ -21,6 +25,7 @@ __all__ = [
     "inner_of",
     "is_built",
     "is_marked_as_wrapped",
+    "kept_loss_scale",
     "learning_rate_of",
     "mark_as_wrapped",
     "name_of_legacy",
@@ -29,6 +34,7 @@ __all__ = [
     "runs_with_dtensor",
     "set_inner",
     "set_legacy_setting",
+    "settings_of_v1",
     "settle_counts",
     "sums_as_keras_does",
     "trained_variables",
@@ -39,6 +45,18 @@ __all__ = [
 _MARK = "_is_wrapped_by_loss_scale_optimizer"
 # Where optimizers of `tf.compat.v1.train` that wrap others keep them: Horovod's and mpls', and TensorFlow's own.
 _INNER = ("_optimizer", "_opt")
+# Attributes of optimizers of `tf.compat.v1.train` (TensorFlow 1.14 to 2.21) that are settings, by other names in Keras.
+_V1_SETTINGS = {
+    "_lr": "learning_rate",
+    "_use_nesterov": "nesterov",
+    "_decay": "rho",
+    "_beta1": "beta_1",
+    "_beta2": "beta_2",
+}
+# Variables of new tf_keras and of Keras 3 optimizers that are neither slots nor state of the algorithm: the number of
+# steps and the learning rate. Attributes of theirs that are lists, but not of slots.
+COUNTERS = (table.NEW_STEPS.name, table.NEW_RATE.name, "_current_learning_rate")
+LISTS_WITHOUT_SLOTS = (table.OWN_VARIABLES.name, "_self_unconditional_checkpoint_dependencies")
 
 
 def mark_as_wrapped(optimizer: Any, is_wrapped: bool = True) -> None:
@@ -79,6 +97,34 @@ def set_inner(sync_replicas: Any, optimizer: Any) -> str:
     table.SYNC_INNER.needed_of(sync_replicas)
     setattr(sync_replicas, table.SYNC_INNER.name, optimizer)
     return table.SYNC_INNER.name
+
+
+def kept_loss_scale(wrapper: Any) -> Any:
+    """Return what a wrapper of mpls, TensorFlow or tf_keras keeps as its loss scale; None for any other optimizer."""
+    held = look_up(wrapper, table.V1_SCALE.name)
+    if held is not ABSENT:
+        return held
+    tf_keras, of_v1 = loaded_tf_keras(), native_v1_class("MixedPrecisionLossScaleOptimizer")
+    if of_v1 is not None and isinstance(wrapper, of_v1):
+        table.V1_SCALE.warn_that_it_is_gone()
+    elif tf_keras is not None and isinstance(wrapper, tf_keras.mixed_precision.LossScaleOptimizer):
+        table.TF_KERAS_SCALE.warn_that_it_is_gone()
+    return None
+
+
+def settings_of_v1(optimizer: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return the settings of a v1 optimizer that it keeps as attributes, by the names that Keras has for them.
+
+    Args:
+        optimizer: the optimizer.
+        names: the names in Keras.
+    """
+    attributes = {**{f"_{name}": name for name in names}, **_V1_SETTINGS}
+    held = {name: look_up(optimizer, each) for each, name in attributes.items() if each in vars(optimizer)}
+    found = {name: each for name, each in held.items() if each is not ABSENT}
+    if "learning_rate" not in found and type(optimizer).__module__.startswith("tensorflow."):
+        table.V1_RATE.warn_that_it_is_gone()
+    return found
 
 
 def add_slots(optimizer: Any, variables: list[Any]) -> None:

@@ -21,10 +21,10 @@ _NO_PARTS = "tf.train.Checkpoint neither writes nor restores the wrapped optimiz
 _NO_NAMES = "tf.compat.v1.train.Saver does not find state under names of other releases"
 _SLOWLY = "a training step in eager mode takes longer"
 _NO_LIMIT = "mpls.keras.load_model sets files no limit to the {} that they ask for, so load those that you trust only"
+_SCALE_NOT_CONVERTED = "convert_state does not read the loss scale of such a wrapper"
 _NOT_CONVERTED = "training goes on as before, but convert_state cannot read or set such an optimizer's state"
 
 # Objects that checkpoints know.
-
 TRACKABLE = Private(_INTERNAL_TRACKING, "Trackable", "its place is taken by the base of tf.Module")
 WRAP = Private(_INTERNAL_TRACKING, "wrap", "checkpoints of wrappers over Keras 3 lack their list of variables")
 TRACK = Private(
@@ -50,7 +50,6 @@ HANDLE_DEFERRED = Private(
 )
 
 # Loss scales of TensorFlow itself.
-
 _SCALES = "tensorflow.compat.v1.mixed_precision"
 FIXED_VALUE = Private(f"{_SCALES}:FixedLossScale", "_loss_scale_value", "mpls reads get_config() in its place")
 SCALE, GOOD_STEPS = (
@@ -60,7 +59,6 @@ SCALE, GOOD_STEPS = (
 SCALE_WEIGHTS = Private(f"{_SCALES}:LossScale", "_weights", "its variables are to be initialized by the program")
 
 # Graphs, ops and tensors.
-
 GRAPH_KEY = Private("tensorflow:Graph", "_graph_key", "what belongs to a graph is kept under a key of mpls")
 XLA_CONTEXT = Private(
     "tensorflow.python.ops.control_flow_util",
@@ -96,7 +94,6 @@ NO_MERGE_CALL = Private(
 VARIABLE_ID = Private("tensorflow:Variable", "_unique_id", _SLOWLY)
 
 # Modules, and modes of TensorFlow.
-
 KEEP, DROP, KEEPS = (
     Private(_WRAPPED, name, "names that install(replace_existing=True) replaces may be read as TensorFlow's own")
     for name in ("_fastdict_insert", "_fastdict_pop", "_fastdict_key_in")
@@ -130,17 +127,9 @@ SET_REWRITE, IS_REWRITE, HAS_OTHER_SESSION, IS_MIXED = (
 )
 
 # Restoring and saving.
-
-TRACKABLE_SAVER = Private(
-    "tensorflow.python.checkpoint.checkpoint",
-    "TrackableSaver",
-    "checkpoints of tf.train.Checkpoint(root, ...) are restored without a look at what is attached to the root",
-)
-ATTACHED = Private(
-    "tensorflow.python.checkpoint.checkpoint:TrackableSaver",
-    "_graph_view",
-    "checkpoints of tf.train.Checkpoint(root, ...) are restored without a look at what is attached to the root",
-)
+_NO_LOOK = "checkpoints of tf.train.Checkpoint(root, ...) are restored without a look at what is attached to the root"
+TRACKABLE_SAVER = Private("tensorflow.python.checkpoint.checkpoint", "TrackableSaver", _NO_LOOK)
+ATTACHED = Private("tensorflow.python.checkpoint.checkpoint:TrackableSaver", "_graph_view", _NO_LOOK)
 OBJECT_GRAPH = Private(
     "tensorflow.core.protobuf.trackable_object_graph_pb2",
     "TrackableObjectGraph",
@@ -159,12 +148,15 @@ SAVER_BUILD, SAVER_VARIABLES, SAVER_IS_BUILT, SAVER_BUILDER, SAVER_VERSION, SAVE
 )
 
 # Optimizers of tf.compat.v1.train.
-
 USE_LOCKING = Private(_V1_OPTIMIZER, "_use_locking", "wrappers have no use_locking; what they wrap keeps its own")
 CREATE_SLOTS = Private(_V1_OPTIMIZER, "_create_slots", "slots are created by the first step that is applied")
 NON_SLOTS = Private(_V1_OPTIMIZER, "_non_slot_dict", "Adam's powers are neither converted nor found by a Saver")
 V1_SLOTS = Private(_V1_OPTIMIZER, "_slots", _NOT_CONVERTED)
 SCALE_LOSS = Private(_V1_OPTIMIZER, "_scale_loss", "wrappers define none either")
+V1_RATE = Private(
+    "tensorflow.compat.v1.train:GradientDescentOptimizer", "_learning_rate", "convert_state reads no settings of it"
+)
+V1_SCALE = Private(f"{_SCALES}:MixedPrecisionLossScaleOptimizer", "_loss_scale", _SCALE_NOT_CONVERTED)
 SYNC_INNER = Private(
     "tensorflow.compat.v1.train:SyncReplicasOptimizer",
     "_opt",
@@ -173,7 +165,6 @@ SYNC_INNER = Private(
 )
 
 # Legacy optimizers of tf_keras.
-
 _CREATED_LATER = "slots are created by the first step that is applied"
 _HANDED_ON = "a wrapper has no such method to hand on"
 WRAPPERS = Private(
@@ -186,6 +177,7 @@ WRAPPERS_OVER_NEW = Private(
     "LossScaleOptimizerV3",
     "wrappers over new optimizers of tf_keras cannot be made. Use tf_keras.optimizers.legacy",
 )
+TF_KERAS_SCALE = Private("tf_keras.mixed_precision:LossScaleOptimizer", "_loss_scale", _SCALE_NOT_CONVERTED)
 SUM_OF_KERAS = Private(
     "tf_keras.src.optimizers.utils", "all_reduce_sum_gradients", "replicas compare their gradients in each step"
 )
@@ -213,7 +205,6 @@ MOMENTUM = Private("tf_keras.optimizers.legacy:SGD", "_momentum", "an SGD is tak
 INITIAL_DECAY = Private(_LEGACY, "_initial_decay", "convert_state leaves a decay of the learning rate as it is")
 
 # New optimizers of tf_keras.
-
 MESH, RUNS_WITH_DTENSOR = (
     Private(_NEW, name, "gradients of DTensors are summed like all others") for name in ("_mesh", "_run_with_dtensor")
 )
@@ -244,9 +235,11 @@ IS_DTENSOR = Private(
 _COMPILE = "compile does not wrap the optimizers of models with an experimental policy. Wrap them yourself"
 TF_KERAS_COMPILE = Private("tf_keras.src.engine.training:Model", "_get_optimizer", _COMPILE)
 TF_KERAS_COMPILE_V1 = Private("tf_keras.src.engine.training_v1:Model", "_set_optimizer", _COMPILE)
-TF_KERAS_COMPILED = Private(
-    "tf_keras:Model", "_compile_config", "files of models that mpls.keras.load_model has loaded lack the loss scale"
-)
+_NOT_RECOMPILED = "files of models that mpls.keras.load_model has loaded lack the loss scale"
+TF_KERAS_COMPILED = Private("tf_keras:Model", "_compile_config", _NOT_RECOMPILED)
+# The functions that write an optimizer's config or variables into files; mpls looks for them on the stack.
+_NO_STATE = "files of models lack the loss scale and its counter. Save opt.state_dict() too"
+TF_KERAS_H5_WRITER = Private("tf_keras.src.saving.legacy.saving_utils", "model_metadata", _NO_STATE)
 BUILTIN_LAYER = Private(
     "tf_keras.src.layers.serialization", "get_builtin_layer", "SavedModels with layers are refused by load_model"
 )
@@ -257,7 +250,6 @@ KERAS_TENSOR = Private("tf_keras.__internal__", "KerasTensor", _NO_LIMIT.format(
 REPEAT = Private("tf_keras.src.backend", "repeat_elements", _NO_LIMIT.format("number of operations"))
 
 # Keras 3.
-
 _FAILS_LATER = "variables that the optimizer does not know are refused by Keras, after the loss scale was updated"
 TRAINABLE, KERAS_3_STEPS = (
     Private(_KERAS_3, name, "wrappers over optimizers of Keras 3 cannot train. Use keras.optimizers.LossScaleOptimizer")
@@ -270,8 +262,13 @@ VARIABLE_INDEX, KERAS_3_RATE = (
     Private(_KERAS_3, name, _NOT_CONVERTED) for name in ("_get_variable_index", "_learning_rate")
 )
 UNPICKLE = Private("keras:optimizers.Optimizer", "_unpickle_model", "pickled wrappers cannot be read. Save the model")
-KERAS_3_COMPILED = Private(
-    "keras:Model", "_compile_config", "files of models that mpls.keras.load_model has loaded lack the loss scale"
+KERAS_3_COMPILED = Private("keras:Model", "_compile_config", _NOT_RECOMPILED)
+KERAS_3_H5_WRITER = Private("keras.src.legacy.saving.saving_utils", "model_metadata", _NO_STATE)
+KERAS_3_JSON_WRITER = Private("keras.src.saving.saving_lib", "_serialize_model_as_json", _NO_STATE)
+KERAS_3_H5_VARIABLES = Private(
+    "keras.src.legacy.saving.legacy_h5_format",
+    "save_optimizer_weights_to_hdf5_group",
+    "H5 files of models with a fixed loss scale load only where mpls is",
 )
 COMPILING = Private("keras.src.trainers.trainer", "Trainer", _COMPILE)
 KERAS_NAMES = Private(

@@ -29,6 +29,7 @@ import mpls.transfer
 import mpls.v1
 from mpls.errors import MplsError, MplsWarning, UnsupportedReleaseError
 from mpls.keras import own_files
+from mpls.keras.asker import Asker
 from mpls.upstream import (
     kerases,
     loading,
@@ -61,6 +62,11 @@ def holder_of(row: Private) -> Any:
     return functools.reduce(getattr, filter(None, within.split(".")), found)
 
 
+def v1_native() -> Any:
+    """Return TensorFlow's own wrapper of v1 optimizers."""
+    return v1.mixed_precision.MixedPrecisionLossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), 8)
+
+
 def trained(optimizer: Any, variable: Any = None) -> Any:
     """Return an optimizer after a step."""
     variable = tf.Variable([1.0]) if variable is None else variable
@@ -85,6 +91,9 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "tensorflow:Graph": tf.Graph,
     "tensorflow.python.framework.ops:EagerTensor": lambda: tf.constant(1.0),
     "tensorflow.compat.v1.train:Optimizer": lambda: v1.train.AdamOptimizer(),
+    "tensorflow.compat.v1.train:GradientDescentOptimizer": lambda: v1.train.GradientDescentOptimizer(0.5),
+    "tensorflow.compat.v1.mixed_precision:MixedPrecisionLossScaleOptimizer": lambda: v1_native(),
+    "tf_keras.mixed_precision:LossScaleOptimizer": lambda: tf_keras.mixed_precision.LossScaleOptimizer(legacy.SGD()),
     "tensorflow.compat.v1.train:SyncReplicasOptimizer": lambda: v1.train.SyncReplicasOptimizer(
         v1.train.AdamOptimizer(), 1, 1
     ),
@@ -271,6 +280,11 @@ def policy() -> Any:
     return found
 
 
+def running(function: str) -> Asker:
+    """Return who asks while a function of Keras runs."""
+    return Asker("keras", False, frozenset({function}))
+
+
 def central() -> None:
     with tf.distribute.experimental.CentralStorageStrategy(["CPU:0"]).scope():
         mpls.keras.LossScaleOptimizer(legacy.SGD())
@@ -375,9 +389,12 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "NON_SLOTS": graph_step,
     "V1_SLOTS": lambda: mpls.convert_state(v1_step(ADAM()), legacy.Adam(), [tf.Variable([1.0])]),
     "SCALE_LOSS": lambda: runpy.run_module("mpls.v1.optimizer"),
+    "V1_RATE": lambda: converted(v1.train.GradientDescentOptimizer(0.5), legacy.SGD(0.5)),
+    "V1_SCALE": lambda: converted(v1_native(), wrapped()),
     "SYNC_INNER": sync_replicas,
     "WRAPPERS": lambda: kerases.native_tf_keras_wrapper(over_new=False),
     "WRAPPERS_OVER_NEW": lambda: kerases.native_tf_keras_wrapper(over_new=True),
+    "TF_KERAS_SCALE": lambda: converted(tf_keras.mixed_precision.LossScaleOptimizer(legacy.SGD(0.5)), wrapped()),
     "SUM_OF_KERAS": lambda: mirrored(lambda: legacy.SGD(0.5)),
     "COMPUTE_GRADIENTS": wrapped,
     "TRANSFORM": wrapped,
@@ -411,6 +428,9 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "IS_DTENSOR": central,
     **dict.fromkeys(["TF_KERAS_COMPILE", "TF_KERAS_COMPILE_V1", "COMPILING"], policy),
     "KERAS_NAMES": lambda: kerases.serialize_as_keras_policy(type("Own", (), {})),
+    **dict.fromkeys(["TF_KERAS_H5_WRITER", "KERAS_3_H5_WRITER"], lambda: running("save_model").writes_h5),
+    "KERAS_3_JSON_WRITER": lambda: running("save_model").writes_file,
+    "KERAS_3_H5_VARIABLES": lambda: running("save_model").writes_h5_variables,
     "TF_KERAS_COMPILED": saved_tf_keras,
     **dict.fromkeys(["BUILTIN_LAYER", "METRICS"], lambda: loading.has_class("Mean")),
     "SAVED_MODEL": lambda: saved_tf_keras(""),
