@@ -17,8 +17,7 @@ from mpls.core.persistence.object_checkpoints import SavedObject, examine, requi
 from mpls.core.persistence.state_dict import checked_dynamic, checked_weights, read_values, write_values
 from mpls.core.replicas import call_in_cross_replica_context, decide_together, finite_when_summed
 from mpls.core.rule import ScaleState, UpdateRule, next_state, only_counts
-
-_WEIGHTS = ("current_loss_scale", "good_steps")
+from mpls.formats.wrapper_state import CURRENT_SCALE, GOOD_STEPS, STATE
 
 NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
 
@@ -96,19 +95,19 @@ class DynamicLossScale(LossScale, _Base):
 
     @property
     def _current_loss_scale(self) -> Any:
-        return self._created_weight("current_loss_scale")
+        return self._created_weight(CURRENT_SCALE)
 
     @_current_loss_scale.setter
     def _current_loss_scale(self, variable: Any) -> None:
-        self._use_weight("current_loss_scale", variable)
+        self._use_weight(CURRENT_SCALE, variable)
 
     @property
     def _num_good_steps(self) -> Any:
-        return self._created_weight("good_steps")
+        return self._created_weight(GOOD_STEPS)
 
     @_num_good_steps.setter
     def _num_good_steps(self, variable: Any) -> None:
-        self._use_weight("good_steps", variable)
+        self._use_weight(GOOD_STEPS, variable)
 
     def _use_weight(self, name: str, variable: Any) -> None:
         # Users' subclasses assign variables that they have made with _add_weight, as the original class did.
@@ -129,10 +128,10 @@ class DynamicLossScale(LossScale, _Base):
         weights = self._weights_here()
         # One thread creates them. No replica does: creating a variable there may wait for the other replicas.
         with tf.init_scope(), self._lock:
-            if "current_loss_scale" not in weights:
-                self._add_weight("current_loss_scale", self._initial_loss_scale, tf.float32)
-            if "good_steps" not in weights:
-                self._add_weight("good_steps", 0, tf.int64)
+            if CURRENT_SCALE not in weights:
+                self._add_weight(CURRENT_SCALE, self._initial_loss_scale, tf.float32)
+            if GOOD_STEPS not in weights:
+                self._add_weight(GOOD_STEPS, 0, tf.int64)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
         # A checkpoint written before the first step must contain the state, and one restored then must find it.
@@ -150,12 +149,12 @@ class DynamicLossScale(LossScale, _Base):
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         scale, good_steps = self._read_state(session)
         state = {"dynamic": True, "scale": scale, "good_steps": good_steps, "initial_scale": self._initial_loss_scale}
-        others = self._read_weights(session, without=_WEIGHTS)
+        others = self._read_weights(session, without=STATE)
         return {**state, **self._settings(), **(others if others["weights"] else {})}
 
     def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
         scale, good_steps = checked_dynamic(state, self._settings(), optional=["weights"])
-        weights = {name: weight for name, weight in self._weights_here().items() if name not in _WEIGHTS}
+        weights = {name: weight for name, weight in self._weights_here().items() if name not in STATE}
         values = checked_weights(state, weights)
         self._write_state(scale, good_steps, session)
         write_values(weights, values, session)
@@ -264,8 +263,8 @@ class DynamicLossScale(LossScale, _Base):
         if tf.executing_eagerly():
             weights = self._weights_here()
             scale, good_steps = self._initial_loss_scale, 0
-            if "good_steps" in weights:
-                scale, good_steps = weights["current_loss_scale"].numpy(), weights["good_steps"].numpy()
+            if GOOD_STEPS in weights:
+                scale, good_steps = weights[CURRENT_SCALE].numpy(), weights[GOOD_STEPS].numpy()
             state = f"current_loss_scale={scale}, num_good_steps={good_steps}, "
         return (
             f"DynamicLossScale({state}initial_loss_scale={self._initial_loss_scale}, "

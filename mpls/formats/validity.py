@@ -3,7 +3,8 @@
 * A scale is one real number, positive and finite in float32; a fixed scale is at most 2**126.
 * The count of good steps is one whole number from 0 to the growth steps; growth steps below 1 count as 1.
 
-The checks return a plain Python number, or raise a `SavedStateError` that names the place of the number.
+A reader of a file takes a larger fixed scale too, which an original may have written; no loss scale is made of it. The
+checks return a plain Python number, or raise a `SavedStateError` that names the place of the number.
 """
 
 from __future__ import annotations

@@ -1,31 +1,48 @@
-"""The settings and the state of LossScaleOptimizers: their names in configs and checkpoints, and their defaults."""
+"""The settings and the state of LossScaleOptimizers: configs, names in checkpoints, and defaults."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from mpls.formats.families import Family, family_of_config
+
 __all__ = [
     "BAD_STEPS",
     "BASE_ARGUMENTS",
+    "BASE_OPTIMIZER",
+    "CURRENT_SCALE",
     "DEFAULT_GROWTH_STEPS",
     "DEFAULT_INITIAL_SCALE",
     "DEFAULT_MULTIPLIER",
+    "DYNAMIC_SCALE",
     "FIXED_STATE",
+    "GOOD_STEPS",
+    "INNER_KEYS",
+    "INNER_OPTIMIZER",
     "LOSS_SCALE",
     "NEVER",
     "SETTINGS",
     "STATE",
+    "STATE_IN_CONFIGS",
     "STATE_KEY",
     "STATE_OF_KERAS_3",
     "STATE_OF_MANAGERS",
+    "STEP_COUNTER",
     "WRAPPED",
     "WRAPPERS",
+    "as_fixed",
+    "inner_family",
+    "inner_key",
+    "is_fixed_over_keras_3",
+    "is_of_keras_3",
 ]
 
 # The class names of wrappers in Keras, over all releases.
 WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
 
+# The keys of the wrapped optimizer in a wrapper's config: from TF 2.4 on, and up to TF 2.3.
+INNER_KEYS = ("inner_optimizer", "optimizer")
 # Settings in the config of a wrapper of TF 2.4 and later, besides `inner_optimizer`.
 SETTINGS = ("dynamic", "initial_scale", "dynamic_growth_steps")
 # Defaults of dynamic loss scales. Wrappers of TF 2.4 and later have no setting for the multiplier.
@@ -48,15 +65,47 @@ BASE_ARGUMENTS: Mapping[str, Any] = {
 # it. The key marks a config as written by mpls. Its value is the state of the loss scale, or None: where there is no
 # state, where Keras saves it as variables, or where no file is written.
 STATE_KEY = "loss_scale_state"
+STATE_IN_CONFIGS = ("scale", "good_steps")
 # The value for a fixed scale over a Keras 3 optimizer. Keras 3 has dynamic scales only, so the config says that the
 # scale grows after `NEVER` steps, which Keras' int32 step counter does not reach.
 FIXED_STATE: Mapping[str, Any] = {"dynamic": False}
 NEVER = 2**31 - 1
 
 # The names under which wrappers track the wrapped optimizer and the loss scale in object-based checkpoints.
-WRAPPED, LOSS_SCALE = ("base_optimizer", "inner_optimizer"), "loss_scale"
+BASE_OPTIMIZER, INNER_OPTIMIZER = WRAPPED = ("base_optimizer", "inner_optimizer")
+LOSS_SCALE = "loss_scale"
 # The scale and the counter of finite steps: as TensorFlow and tf_keras name them, below the loss scale; in Keras 3, as
 # attributes of the wrapper itself; and in the managers of tf.contrib, which also count non-finite steps.
-STATE = ("current_loss_scale", "good_steps")
-STATE_OF_KERAS_3 = ("dynamic_scale", "step_counter")
+CURRENT_SCALE, GOOD_STEPS = STATE = ("current_loss_scale", "good_steps")
+DYNAMIC_SCALE, STEP_COUNTER = STATE_OF_KERAS_3 = ("dynamic_scale", "step_counter")
 STATE_OF_MANAGERS, BAD_STEPS = ("loss_scale", "good_steps"), "bad_steps"
+
+
+def inner_key(config: Mapping[str, Any]) -> str:
+    """Return the key of the wrapped optimizer in a wrapper's config; `loss_scale` tells that of TF 2.0 to 2.3."""
+    return INNER_KEYS[LOSS_SCALE in config]
+
+
+def is_of_keras_3(config: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
+    """Return whether a wrapper's config is that of a wrapper over a Keras 3 optimizer.
+
+    Args:
+        config: the wrapper's config. Only wrappers of Keras 3 have a name.
+        inner: the serialized optimizer in it. In the format of TF 2.0 to 2.3, only those of Keras 3 have a module.
+    """
+    return "name" in config or (LOSS_SCALE in config and "module" in inner)
+
+
+def inner_family(config: Mapping[str, Any], inner: Mapping[str, Any]) -> Family:
+    """Return the family of the wrapped optimizer; arguments as with `is_of_keras_3`."""
+    return family_of_config(inner["config"], inner.get("module"), is_keras_3=is_of_keras_3(config, inner))
+
+
+def is_fixed_over_keras_3(config: Mapping[str, Any]) -> bool:
+    """Return whether a wrapper's config whose state is `FIXED_STATE` is that of a fixed scale."""
+    return "dynamic" not in config and config.get("dynamic_growth_steps") == NEVER
+
+
+def as_fixed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return such a config as wrappers of TF 2.4 and later write it for a fixed scale."""
+    return {**config, "dynamic": False, "dynamic_growth_steps": None}

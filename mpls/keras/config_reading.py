@@ -14,7 +14,7 @@ from mpls.errors import (
     MplsError,
     error_text,
 )
-from mpls.formats.wrapper_state import BASE_ARGUMENTS
+from mpls.formats.wrapper_state import BASE_ARGUMENTS, INNER_KEYS, LOSS_SCALE, inner_key
 from mpls.keras.families import registered_class
 
 _SUBJECT = "LossScaleOptimizer.from_config"
@@ -48,10 +48,9 @@ def read_config(config: Any, custom_objects: dict[str, type] | None = None) -> t
         )
     _require_names(config)
     settings = _without_base_arguments(config)
-    key = "inner_optimizer"
-    if "loss_scale" in settings:
-        key = "optimizer"
-        settings["loss_scale"] = _deserialize_loss_scale(settings["loss_scale"], custom_objects)
+    key = inner_key(settings)
+    if LOSS_SCALE in settings:
+        settings[LOSS_SCALE] = _deserialize_loss_scale(settings[LOSS_SCALE], custom_objects)
     if key not in settings:
         raise ArgumentKeyError(
             error_text(
@@ -106,7 +105,7 @@ def refuse_unknown_keys(constructor: Any, settings: dict[str, Any]) -> None:
         return
     for key in settings:
         # The inner optimizer is already removed from the settings, so these keys are unknown too.
-        if key not in parameters or key in ("self", "inner_optimizer", "optimizer"):
+        if key not in parameters or key in ("self", *INNER_KEYS):
             raise ArgumentTypeError(
                 error_text(
                     f"{_SUBJECT}: {key}",

@@ -6,8 +6,7 @@ from typing import Any
 
 from mpls.core.loss_scale import is_dynamic, is_fixed, serialize
 from mpls.errors import ArgumentKeyError, ArgumentTypeError, ArgumentValueError, MplsError, error_text
-from mpls.formats.families import Family, family_of_config
-from mpls.formats.wrapper_state import WRAPPERS
+from mpls.formats.wrapper_state import LOSS_SCALE, WRAPPERS, inner_family
 from mpls.keras.families import family, registered_class
 from mpls.upstream.kerases import loaded_keras, loaded_tf_keras
 from mpls.upstream.optimizers import hyperparameters_of
@@ -35,7 +34,7 @@ def deserialize_inner(inner: Any, settings: dict[str, Any], custom_objects: dict
         return inner
     _require_optimizer(inner, custom_objects)
     try:
-        optimizer = family(_family_of(inner, settings)).deserialize_optimizer(
+        optimizer = family(inner_family(settings, inner)).deserialize_optimizer(
             {**inner, "config": dict(inner["config"])}, custom_objects
         )
     except MplsError:
@@ -114,13 +113,6 @@ def _loaded() -> list[Any]:
     return [module for module in (loaded_tf_keras(), loaded_keras()) if module is not None]
 
 
-def _family_of(inner: dict[str, Any], settings: dict[str, Any]) -> Family:
-    """Return the family that wrote a config."""
-    # Only Keras 3 wrappers have a name. In the format of TF 2.0 to 2.3, only Keras 3 optimizers have a module.
-    is_keras_3 = "name" in settings or ("loss_scale" in settings and "module" in inner)
-    return family_of_config(inner["config"], is_keras_3=is_keras_3)
-
-
 def config_of_old(wrapper: Any) -> dict[str, Any]:
     """Return a wrapper's config in the format of TF 2.0 to 2.3: `{'optimizer': dict, 'loss_scale': dict}`."""
     loss_scale = wrapper._loss_scale
@@ -131,4 +123,4 @@ def config_of_old(wrapper: Any) -> dict[str, Any]:
             serialized["class_name"] = "DynamicLossScale"
         elif is_fixed(loss_scale):
             serialized["class_name"] = "FixedLossScale"
-    return {**wrapper._family_config_of_old(), "loss_scale": serialized}
+    return {**wrapper._family_config_of_old(), LOSS_SCALE: serialized}

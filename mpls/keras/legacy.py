@@ -12,6 +12,7 @@ import tf_keras
 from mpls.core.autograph import as_written
 from mpls.core.persistence.savers import watch_savers
 from mpls.core.step import scaled_step
+from mpls.formats.wrapper_state import BASE_OPTIMIZER
 from mpls.keras.calls import drop_missing_gradients
 from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep, scope_of_weights
@@ -42,7 +43,7 @@ class Family(TfKerasMembers, _Native):
     def _track_inner(self) -> None:
         super()._track_inner()
         watch_savers(self)
-        track(self, _InnerAtOldPlace(self._optimizer), "base_optimizer")
+        track(self, _InnerAtOldPlace(self._optimizer), BASE_OPTIMIZER)
 
     @as_written
     def _compute_gradients(

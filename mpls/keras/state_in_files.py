@@ -10,7 +10,17 @@ from mpls.core.loss_scale import DynamicLossScale
 from mpls.errors import SavedStateError, error_text
 from mpls.flags import Flag
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
-from mpls.formats.wrapper_state import FIXED_STATE, NEVER, STATE_KEY
+from mpls.formats.wrapper_state import (
+    FIXED_STATE,
+    INNER_KEYS,
+    NEVER,
+    STATE,
+    STATE_IN_CONFIGS,
+    STATE_KEY,
+    as_fixed,
+    inner_key,
+    is_fixed_over_keras_3,
+)
 from mpls.keras.asker import Asker, who_asks
 from mpls.keras.classes import is_own
 from mpls.upstream.kerases import loaded_tf_keras
@@ -50,21 +60,21 @@ def reads_as_dynamic(wrapper: Any) -> bool:
 
 def with_fixed_scale(state: Any, settings: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the state and the settings of a config, in which a fixed scale may stand as a dynamic one."""
-    if state != FIXED_STATE or "dynamic" in settings or settings.get("dynamic_growth_steps") != NEVER:
+    if state != FIXED_STATE or not is_fixed_over_keras_3(settings):
         return state, settings
-    return None, {**settings, "dynamic": False, "dynamic_growth_steps": None}
+    return None, as_fixed(settings)
 
 
 def is_marked(config: Any) -> bool:
     """Return whether mpls has written a wrapper's config."""
     if isinstance(config, MarkedConfig):
         return True
-    inner = [config.get(key) for key in ("inner_optimizer", "optimizer")] if isinstance(config, dict) else []
+    inner = [config.get(key) for key in INNER_KEYS] if isinstance(config, dict) else []
     return any(isinstance(each, dict) and STATE_KEY in each for each in inner)
 
 
 def _marked(config: dict[str, Any], state: Any) -> dict[str, Any]:
-    key = "inner_optimizer" if "inner_optimizer" in config else "optimizer"
+    key = inner_key(config)
     return MarkedConfig({**config, key: {**config[key], STATE_KEY: state}})
 
 
@@ -77,12 +87,12 @@ def _state(wrapper: Any, asker: Asker) -> dict[str, Any] | None:
             return None
         # Only mpls finds the variables in H5 files again, so the config holds the state too.
         state = wrapper.state_dict()
-        return {key: state[key] for key in ("scale", "good_steps")}
+        return {key: state[key] for key in STATE_IN_CONFIGS}
     weights = loss_scale._weights_here()
     scale, good_steps = loss_scale.initial_loss_scale, 0
-    if weights.keys() >= {"current_loss_scale", "good_steps"}:
-        scale, good_steps = _values([weights["current_loss_scale"], weights["good_steps"]])
-    return {"scale": float(scale), "good_steps": int(good_steps)}
+    if weights.keys() >= set(STATE):
+        scale, good_steps = _values([weights[name] for name in STATE])
+    return dict(zip(STATE_IN_CONFIGS, (float(scale), int(good_steps)), strict=True))
 
 
 def _is_saved_by_keras(loss_scale: Any) -> bool:
@@ -117,7 +127,7 @@ def checked_state(state: Any, settings: dict[str, Any]) -> tuple[float, int] | N
     """
     if state is None:
         return None
-    if not isinstance(state, dict) or state.keys() != {"scale", "good_steps"} or not settings.get("dynamic", True):
+    if not isinstance(state, dict) or state.keys() != set(STATE_IN_CONFIGS) or not settings.get("dynamic", True):
         raise SavedStateError(
             error_text(
                 _SUBJECT,

@@ -19,6 +19,7 @@ from mpls.core.persistence.savers import StepNames, watch_savers
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import in_replica_context
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
+from mpls.formats.wrapper_state import CURRENT_SCALE, LOSS_SCALE
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
 from mpls.upstream.kerases import keras_graph_session, track_in_keras_graph
 from mpls.upstream.optimizers import name_of_legacy
@@ -88,7 +89,7 @@ class TfKerasMembers(Restorable):
 
     def _track_loss_scale(self) -> None:
         if isinstance(self._loss_scale, Trackable):
-            track(self._optimizer, self._loss_scale, "loss_scale", overwrite=True)
+            track(self._optimizer, self._loss_scale, LOSS_SCALE, overwrite=True)
 
     def _create_loss_scale_weights(self) -> None:
         """Create the state of the loss scale with that of the optimizer.
@@ -97,15 +98,15 @@ class TfKerasMembers(Restorable):
         """
         if isinstance(self._loss_scale, DynamicLossScale) and not in_replica_context():
             # This also creates the counter. Every step calls it; if both variables exist, it does nothing.
-            self._loss_scale._created_weight("current_loss_scale")
+            self._loss_scale._created_weight(CURRENT_SCALE)
 
     def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         self._examine_arriving()
         inner = self._optimizer
         children: dict[str, Any] = parts_of(inner, *args, **kwargs)
         # New optimizers cache their children, possibly before they were wrapped.
-        loss_scale = part_of(inner, "loss_scale")
-        return children if loss_scale is None else {**children, "loss_scale": loss_scale}
+        loss_scale = part_of(inner, LOSS_SCALE)
+        return children if loss_scale is None else {**children, LOSS_SCALE: loss_scale}
 
     def _session_of_state(self, session: Any) -> Any:
         if session is None and graph_key() is not None and tf.compat.v1.get_default_session() is None:

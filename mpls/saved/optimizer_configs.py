@@ -18,8 +18,13 @@ from mpls.formats.wrapper_state import (
     FIXED_STATE,
     NEVER,
     SETTINGS,
+    STATE_IN_CONFIGS,
     STATE_KEY,
     WRAPPERS,
+    as_fixed,
+    inner_key,
+    is_fixed_over_keras_3,
+    is_of_keras_3,
 )
 from mpls.saved.errors import FROM_WRITER, broken
 from mpls.saved.plain_numbers import good_steps_of_variable, growth_steps_of_config, number_of_config
@@ -82,24 +87,25 @@ def read_optimizer(path: str, key: str, config: Any, family: Family | None = Non
 def _read_wrapper(
     path: str, key: str, place: str, settings: Mapping[str, Any], name: str | None, family: Family | None
 ) -> ConfigRecord:
+    key_of_inner = inner_key(settings)
     if "loss_scale" in settings:
-        inner_key, written_by = "optimizer", "TF 2.2 and 2.3 (experimental)"
-        _refuse_unknown(path, place, settings, ("optimizer", "loss_scale"))
+        written_by = "TF 2.2 and 2.3 (experimental)"
+        _refuse_unknown(path, place, settings, (key_of_inner, "loss_scale"))
         loss_scale = _read_loss_scale(path, _at(place, "loss_scale"), settings["loss_scale"])
     else:
-        inner_key, written_by = "inner_optimizer", "TF 2.4 or later"
+        written_by = "TF 2.4 or later"
         of_keras_3 = ("name", *BASE_ARGUMENTS) if "name" in settings else ()
-        _refuse_unknown(path, place, settings, ("inner_optimizer", *SETTINGS, *of_keras_3))
+        _refuse_unknown(path, place, settings, (key_of_inner, *SETTINGS, *of_keras_3))
         loss_scale = _read_settings(path, place, settings)
-    inner_place = _at(place, inner_key)
-    if inner_key not in settings:
-        raise broken(path, place or _ROOT, f"have the key {inner_key!r}", _some_keys(settings), FROM_WRITER)
-    inner = _dict(path, inner_place, settings[inner_key])
+    inner_place = _at(place, key_of_inner)
+    if key_of_inner not in settings:
+        raise broken(path, place or _ROOT, f"have the key {key_of_inner!r}", _some_keys(settings), FROM_WRITER)
+    inner = _dict(path, inner_place, settings[key_of_inner])
     if _base_name(_text(path, f"{inner_place}/class_name", inner.get("class_name"))) in WRAPPERS:
         raise broken(path, inner_place, "not be a LossScaleOptimizer itself", inner["class_name"], FROM_WRITER)
     if family is None and name == "LossScaleOptimizerV3":
         family = "new"
-    bare = _read_bare(path, inner_place, inner, family, is_keras_3="name" in settings).optimizer
+    bare = _read_bare(path, inner_place, inner, family, is_keras_3=is_of_keras_3(settings, inner)).optimizer
     # The entry may be there and None.
     if inner.get(STATE_KEY) == FIXED_STATE:
         loss_scale = _fixed(path, place, settings)
@@ -150,9 +156,9 @@ def _read_settings(path: str, place: str, settings: Mapping[str, Any]) -> LossSc
 
 def _fixed(path: str, place: str, settings: Mapping[str, Any]) -> LossScaleRecord:
     growth = settings.get("dynamic_growth_steps")
-    if growth != NEVER or "dynamic" in settings:
+    if not is_fixed_over_keras_3(settings):
         raise broken(path, _at(place, "dynamic_growth_steps"), f"be {NEVER} for a fixed scale", growth, FROM_WRITER)
-    return _read_settings(path, place, {**settings, "dynamic": False, "dynamic_growth_steps": None})
+    return _read_settings(path, place, as_fixed(settings))
 
 
 def _read_loss_scale(path: str, place: str, config: Any) -> LossScaleRecord:
@@ -181,7 +187,7 @@ def _read_loss_scale(path: str, place: str, config: Any) -> LossScaleRecord:
 def _with_state(path: str, place: str, state: Any, loss_scale: LossScaleRecord) -> LossScaleRecord:
     """Return a loss scale with the state that mpls writes beside the settings."""
     content = _dict(path, place, state)
-    _refuse_unknown(path, place, content, ("scale", "good_steps"))
+    _refuse_unknown(path, place, content, STATE_IN_CONFIGS)
     scale = number_of_config(path, f"{place}/scale", content.get("scale"))
     good_steps = content.get("good_steps")
     if good_steps is None and not loss_scale.dynamic:

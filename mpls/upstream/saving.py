@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import MplsWarning, advise_user
+from mpls.formats.object_graph import GRAPH_KEY
 from mpls.patches import Layer, Target
 from mpls.upstream import table
 from mpls.upstream.trackables import awaited_parts_of
@@ -141,9 +142,9 @@ def object_graph_of(path: str) -> Any:
         return None
     try:
         reader = tf.train.load_checkpoint(path)
-        if not reader.has_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"):
+        if not reader.has_tensor(GRAPH_KEY):
             return None
-        serialized = reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH")
+        serialized = reader.get_tensor(GRAPH_KEY)
     except (tf.errors.OpError, RuntimeError, ValueError):
         # TensorFlow says so itself, when it restores.
         return None

@@ -17,6 +17,7 @@ from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.scaling import LossScaling
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, ReplicaContextError, error_text
+from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE
 from mpls.upstream import table
 from mpls.upstream.optimizers import add_slots, inner_of, uses_locking
 from mpls.upstream.tensorflow import id_of_variable
@@ -91,8 +92,8 @@ class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
         self._optimizer = opt
         self._loss_scale = scale
         self._ids_with_slots: list[Any] | None = None
-        track(self, opt, "base_optimizer")
-        track(self, scale, "loss_scale")
+        track(self, opt, BASE_OPTIMIZER)
+        track(self, scale, LOSS_SCALE)
         # The loss scale may be TensorFlow's own class, which does not check checkpoints.
         watch_attached(self)
         watch_savers(self)

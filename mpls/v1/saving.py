@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from mpls.core.persistence.object_checkpoints import is_bare
 from mpls.core.persistence.restoring import Restorable
+from mpls.formats.wrapper_state import BASE_OPTIMIZER
 from mpls.upstream.optimizers import fill_slot, inner_of, powers_of
 from mpls.upstream.tensorflow import native_v1_class
 from mpls.upstream.trackables import awaited_parts_of, part_of
@@ -48,13 +49,13 @@ class Restoring(Restorable, _Base):
 
     def _lookup_dependency(self, name: str, *args: Any, **kwargs: Any) -> Any:
         found = super()._lookup_dependency(name, *args, **kwargs)
-        if found is None and is_bare(self, "base_optimizer"):
+        if found is None and is_bare(self, BASE_OPTIMIZER):
             return part_of(self._optimizer, name)
         return found
 
     @property
     def _deferred_dependencies(self) -> Any:
-        if is_bare(self, "base_optimizer"):
+        if is_bare(self, BASE_OPTIMIZER):
             return awaited_parts_of(self._optimizer)
         return super()._deferred_dependencies
 

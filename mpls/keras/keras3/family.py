@@ -11,7 +11,7 @@ from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.persistence.object_checkpoints import SavedObject, is_bare, require_valid_state, watch_attached
 from mpls.core.persistence.restoring import Restorable
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
-from mpls.formats.wrapper_state import STATE_OF_KERAS_3
+from mpls.formats.wrapper_state import DYNAMIC_SCALE, INNER_OPTIMIZER, LOSS_SCALE, STATE_OF_KERAS_3, STEP_COUNTER
 from mpls.keras.arguments import warn_of_ignored_rule
 from mpls.keras.classes import is_own, public_class
 from mpls.keras.keras3 import ops
@@ -73,9 +73,9 @@ class Family(Restorable, Weights, Applying, _Native):
         if growth_steps is None:
             return FixedState(initial_scale)
         # Create them in the native wrapper's order: files hold variables by position.
-        counter = self.add_variable(shape=(), dtype="int", initializer="zeros", name="step_counter")
+        counter = self.add_variable(shape=(), dtype="int", initializer="zeros", name=STEP_COUNTER)
         initializer = keras.initializers.Constant(initial_scale)
-        scale = self.add_variable(shape=(), dtype="float32", initializer=initializer, name="dynamic_scale")
+        scale = self.add_variable(shape=(), dtype="float32", initializer=initializer, name=DYNAMIC_SCALE)
         # Bypass Keras' attribute tracking, which would save them twice.
         self.__dict__.update(step_counter=counter, dynamic_scale=scale)
         return DynamicState(initial_scale, growth_steps, scale, counter)
@@ -94,16 +94,16 @@ class Family(Restorable, Weights, Applying, _Native):
         if keras.backend.backend() != "tensorflow":
             return
         # Use the native wrapper's keys in object-based checkpoints.
-        track(self, self._optimizer, "inner_optimizer")
+        track(self, self._optimizer, INNER_OPTIMIZER)
         if isinstance(self._loss_scale, DynamicState):
-            for name in ("step_counter", "dynamic_scale"):
+            for name in (STEP_COUNTER, DYNAMIC_SCALE):
                 track(self, getattr(self, name), name)
         elif self._shows_loss_scale_object:
             self._track_loss_scale()
 
     def _track_loss_scale(self) -> None:
         if isinstance(self._loss_scale, Trackable):
-            track(self, self._loss_scale, "loss_scale", overwrite=True)
+            track(self, self._loss_scale, LOSS_SCALE, overwrite=True)
 
     def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         self._examine_arriving()
@@ -114,20 +114,20 @@ class Family(Restorable, Weights, Applying, _Native):
     # attributes of the same names.
 
     def _lookup_dependency(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        if is_bare(self, "inner_optimizer"):
+        if is_bare(self, INNER_OPTIMIZER):
             return part_of(self._optimizer, name)
         return super()._lookup_dependency(name, *args, **kwargs)
 
     @property
     def _deferred_dependencies(self) -> Any:
-        is_inners = is_bare(self, "inner_optimizer")
+        is_inners = is_bare(self, INNER_OPTIMIZER)
         return awaited_parts_of(self._optimizer) if is_inners else super()._deferred_dependencies
 
     def _require_valid_loss_scale(self, node: SavedObject, growth_steps: int) -> bool:
         require_valid_state(node, growth_steps, STATE_OF_KERAS_3)
         if self._shows_loss_scale_object and super()._require_valid_loss_scale(node, growth_steps):
             return True
-        return node.child("dynamic_scale") is not None
+        return node.child(DYNAMIC_SCALE) is not None
 
     def _set_iterations(self, value: Any) -> None:
         # Assign: the counter has been in the list of variables since the optimizer was constructed.

@@ -11,6 +11,7 @@ import tensorflow as tf
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import FixedLossScale, LossScale, is_fixed
 from mpls.core.releases import ReleaseBehavior
+from mpls.formats.wrapper_state import DYNAMIC_SCALE, STATE, STEP_COUNTER
 from mpls.keras.state_in_files import reads_as_dynamic
 from mpls.upstream import table
 
@@ -65,7 +66,7 @@ class DynamicState(DynamicLossScale):
             self.counter.assign(good_steps)
 
     def _created_weight(self, name: str) -> Any:
-        return {"current_loss_scale": self.scale, "good_steps": self.counter}[name].value
+        return dict(zip(STATE, (self.scale, self.counter), strict=True))[name].value
 
 
 # Programs log the class names.
@@ -140,8 +141,8 @@ def variables_in_files(wrapper: Any) -> list[Any]:
     if not is_fixed(wrapper._loss_scale) or not reads_as_dynamic(wrapper):
         return own
     with keras.name_scope(wrapper.name):
-        counter = keras.Variable(0, dtype="int32", trainable=False, name="step_counter")
-        scale = keras.Variable(wrapper.initial_scale, dtype="float32", trainable=False, name="dynamic_scale")
+        counter = keras.Variable(0, dtype="int32", trainable=False, name=STEP_COUNTER)
+        scale = keras.Variable(wrapper.initial_scale, dtype="float32", trainable=False, name=DYNAMIC_SCALE)
     return [*own, counter, scale]
 
 

@@ -12,6 +12,7 @@ from mpls.core.loss_scale import is_dynamic
 from mpls.core.persistence.object_checkpoints import read_value
 from mpls.core.persistence.savers.graph_state import GraphState, loss_scale_variables
 from mpls.formats.validity import check_good_steps, check_scale
+from mpls.formats.wrapper_state import CURRENT_SCALE, GOOD_STEPS
 
 __all__ = ["Number", "names_of_numbers", "numbers_in"]
 
@@ -64,8 +65,8 @@ def _numbers_of(loss_scale: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
     weights = loss_scale_variables(loss_scale, graph)
     growth_steps = int(loss_scale.increment_period)
     rows: dict[str, tuple[float, _Check]] = {
-        "current_loss_scale": (float(loss_scale.initial_loss_scale), check_scale),
-        "good_steps": (0, lambda value, subject: check_good_steps(value, subject, growth_steps)),
+        CURRENT_SCALE: (float(loss_scale.initial_loss_scale), check_scale),
+        GOOD_STEPS: (0, lambda value, subject: check_good_steps(value, subject, growth_steps)),
     }
     return [(weights[name], *row) for name, row in rows.items() if name in weights]
 

@@ -21,6 +21,7 @@ from mpls.core.persistence.savers.filling import Entry, Filling, fill
 from mpls.core.persistence.savers.graph_state import GraphState, graph_state_of, loss_scale_variables, note_optimizer
 from mpls.core.persistence.savers.scale_variables import Number, names_of_numbers, numbers_in
 from mpls.core.persistence.savers.variable_keys import find_keys
+from mpls.formats.object_graph import GRAPH_KEY
 from mpls.upstream.name_savers import hook_savers, object_keys_by_name, saved_also_as
 
 __all__ = ["watch_savers"]
@@ -86,7 +87,7 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
     found = set(reader.get_variable_to_shape_map())
     entries = _entries(graph.get_operation_by_name(saver_def.restore_op_name))
     numbers = numbers_in(state, graph)
-    if "_CHECKPOINTABLE_OBJECT_GRAPH" in found:
+    if GRAPH_KEY in found:
         _refuse_bad_numbers(path, entries, numbers, object_keys_by_name(path), found)
         return {}
     keys_of_numbers = names_of_numbers(_variables(entries, _used(numbers)), numbers, found)
