@@ -41,7 +41,7 @@ CHANGES = (
     Change("`__getattr__` and `__dir__` of modules; `sys.modules`", ("importing.hooks",), "`install`", "`uninstall`"),
     Change(
         "`sys.meta_path`; the loader of a module until it is loaded",
-        ("importing.finding",),
+        ("importing.post_import",),
         "`install`; a wrapper is made before both Kerases are loaded",
         "`uninstall`; both are loaded",
     ),
@@ -72,7 +72,7 @@ CHANGES = (
     Change("the behaviour of TF 2", ("importing.tf1",), "`install(v1)`, and a program imports TensorFlow", "never"),
     Change(
         "`sys.excepthook`, `threading.excepthook`, events of IPython",
-        ("hints.announcing",),
+        ("hints.exception_hooks",),
         "`install`",
         "`uninstall`",
     ),

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mpls.importing.finding import when_loaded
+from mpls.importing.post_import import when_loaded
 from mpls.importing.tf1 import behave_as_v1
 from mpls.install import install
 from mpls.patches import Layer
@@ -66,7 +66,7 @@ class _Arrival:
         self._settings = dict(settings)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return runpy.run_path, (str(_HERE / "site" / "arriving.py"), {"SETTINGS": self._settings})
+        return runpy.run_path, (str(_HERE / "site" / "worker_start.py"), {"SETTINGS": self._settings})
 
 
 def _add_to_preparation(module: ModuleType, settings: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import tensorflow as tf
 
-from mpls.core.persistence.object_checkpoints import watch_attached
+from mpls.core.persistence.object_checkpoints import check_when_attached
 from mpls.core.persistence.state_dict import (
     checked_weights,
     plain,
@@ -46,7 +46,7 @@ def _do_nothing(is_applied: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Decision:
+class StepDecision:
     """What a loss scale says about a step.
 
     Attributes:
@@ -93,13 +93,13 @@ class LossScale(_Base, metaclass=abc.ABCMeta):
     """
 
     def __init__(self) -> None:
-        watch_attached(self)
+        check_when_attached(self)
         self._variables = Weights()
         self._lock = Lock()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Copies and unpickled objects do not run __init__.
-        watch_attached(self)
+        check_when_attached(self)
         self.__dict__.update(state)
 
     @abc.abstractmethod
@@ -124,7 +124,7 @@ class LossScale(_Base, metaclass=abc.ABCMeta):
             skipped.
         """
 
-    def _decide_step(self, grads: Any, *, when_summed: bool, are_same: bool) -> Decision:
+    def _decide_step(self, grads: Any, *, when_summed: bool, are_same: bool) -> StepDecision:
         """Return what `scaled_step` does with the gradients of a step: what `update` says.
 
         Args:
@@ -134,7 +134,7 @@ class LossScale(_Base, metaclass=abc.ABCMeta):
         """
         del when_summed, are_same
         update_op, should_apply = self.update(grads)
-        return Decision(should_apply, update_op=update_op)
+        return StepDecision(should_apply, update_op=update_op)
 
     @abc.abstractmethod
     def get_config(self) -> dict[str, Any]:

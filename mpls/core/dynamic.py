@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
-from mpls.core.abstract import Decision, LossScale, recognition_base
+from mpls.core.abstract import LossScale, StepDecision, recognition_base
 from mpls.core.autograph import as_written
 from mpls.core.fast import choices
 from mpls.core.fast.branches import group, one_of, select
@@ -136,10 +136,10 @@ class DynamicLossScale(LossScale, _Base):
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
         # A checkpoint written before the first step must contain the state, and one restored then must find it.
         self._create_weights()
-        examine(self, self._look_at_arriving)
+        examine(self, self._check_saved_object)
         return super()._trackable_children(save_type, **kwargs)
 
-    def _look_at_arriving(self, node: SavedObject) -> None:
+    def _check_saved_object(self, node: SavedObject) -> None:
         require_valid_state(node, self._increment_period)
 
     def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
@@ -203,14 +203,14 @@ class DynamicLossScale(LossScale, _Base):
             # Growth has reset the count; so has a step whose gradients are not finite.
             return tf.logical_and(grads_finite, tf.equal(tf.convert_to_tensor(self._num_good_steps), 0))
 
-    def _decide_step(self, grads: Any, *, when_summed: bool, are_same: bool) -> Decision:
+    def _decide_step(self, grads: Any, *, when_summed: bool, are_same: bool) -> StepDecision:
         """Return what `update` says; but the state is updated in the branches, each of which needs half of the rule."""
         if type(self).update is not DynamicLossScale.update:
             # A user's subclass has overridden it.
             return super()._decide_step(grads, when_summed=when_summed, are_same=are_same)
         are_finite = self._are_finite_when_summed if when_summed else self._are_finite
         (grads_finite,) = decide_together(grads, lambda finite: (finite,), are_finite, are_same=are_same)
-        return Decision(grads_finite, self._advance)
+        return StepDecision(grads_finite, self._advance)
 
     # Whether the gradients of one replica are finite.
     _are_finite = staticmethod(all_finite)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from mpls.core.fast import choices
 from mpls.core.fast.branches import value_of
-from mpls.core.fast.calls import OneCall
+from mpls.core.fast.one_call import OneCall
 from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import sparse_places, values_of
 

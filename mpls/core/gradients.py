@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from mpls.core.fast import choices
 from mpls.core.fast.branches import value_of
-from mpls.core.fast.calls import OneCall
+from mpls.core.fast.one_call import OneCall
 from mpls.core.fast.stacks import Stacks
 
 # float16 loses everything below 2**-24, and both lose bits of a scale that is no power of two.

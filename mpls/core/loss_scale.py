@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import tensorflow as tf
 
-from mpls.core.abstract import Decision, LossScale, NativeLossScale, recognition_base
+from mpls.core.abstract import LossScale, NativeLossScale, StepDecision, recognition_base
 from mpls.core.autograph import as_written
 from mpls.core.dynamic import DynamicLossScale, NativeDynamicLossScale
 from mpls.core.numbers import require_usable, to_float
@@ -19,7 +19,7 @@ __all__ = [
     "DynamicLossScale",
     "FixedLossScale",
     "LossScale",
-    "decide",
+    "decide_step",
     "deserialize",
     "get",
     "is_dynamic",
@@ -153,7 +153,7 @@ def never_skips(loss_scale: Any) -> bool:
     )
 
 
-def decide(loss_scale: Any, grads: Any, *, when_summed: bool, are_same: bool) -> Decision:
+def decide_step(loss_scale: Any, grads: Any, *, when_summed: bool, are_same: bool) -> StepDecision:
     """Ask a loss scale, of mpls or of TensorFlow itself, about a step; see `LossScale._decide_step`."""
     # TensorFlow's own classes have `update`, and nothing else is asked of them.
     cls = type(loss_scale) if isinstance(loss_scale, LossScale) else LossScale

@@ -11,7 +11,7 @@ from mpls.core.fast import choices
 from mpls.core.fast.branches import group, one_of
 from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import values_of, with_values
-from mpls.core.loss_scale import LossScale, decide, never_skips
+from mpls.core.loss_scale import LossScale, decide_step, never_skips
 from mpls.core.replicas import merges_in_replica_context
 from mpls.upstream.tensorflow import captured, hidden_from_xla
 
@@ -95,7 +95,7 @@ def _update_and_apply(
     def apply(given: list[Any]) -> Any:
         return call_for_each_replica(apply_in_replica, args=(given, sealed))
 
-    decision = decide(loss_scale, grads, when_summed=hooks.sums_gradients, are_same=hooks.are_same)
+    decision = decide_step(loss_scale, grads, when_summed=hooks.sums_gradients, are_same=hooks.are_same)
     unpack = _pack(grads)
     done = one_of(
         decision.should_apply,

@@ -13,7 +13,7 @@ from mpls.formats.algorithms import BETA_1_POWER
 from mpls.formats.families import Family
 from mpls.formats.wrapper_state import LOSS_SCALE, STATE, STATE_OF_KERAS_3, WRAPPED
 
-__all__ = ["GRAPH_KEY", "VALUE", "VALUE_SUFFIX", "Node", "ObjectGraph", "Slot"]
+__all__ = ["GRAPH_KEY", "VALUE", "VALUE_SUFFIX", "Node", "ObjectGraph", "SlotVariable"]
 
 # The checkpoint key of the graph, the attribute of a variable's node that holds its value, and the end of the value's
 # checkpoint key.
@@ -22,7 +22,7 @@ VALUE_SUFFIX = f"/.ATTRIBUTES/{VALUE}"
 
 
 @dataclass(frozen=True)
-class Slot:
+class SlotVariable:
     """A slot of an optimizer: the number of the trained variable, the slot's name, the number of the slot variable."""
 
     variable: int
@@ -44,7 +44,7 @@ class Node:
     children: Mapping[str, int] = field(default_factory=dict)
     full_name: str | None = None
     checkpoint_key: str | None = None
-    slots: Sequence[Slot] = ()
+    slots: Sequence[SlotVariable] = ()
 
 
 class ObjectGraph:

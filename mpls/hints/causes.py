@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import mpls.hints.keras as keras
-import mpls.hints.optimizers as optimizers
+import mpls.hints.missing_members as missing_members
 from mpls.hints.callees import makers_of, mentions_class
 from mpls.hints.failures import Failure
 from mpls.hints.gone import gone
@@ -153,23 +153,23 @@ ROWS = (
         "as-of",
     ),
     Row(
-        optimizers.needs_wrapper_of_mpls,
+        missing_members.needs_wrapper_of_mpls,
         "the LossScaleOptimizer of this Keras is another class than the one of TF 2.4, and has no such thing",
         "--replace-existing",
     ),
     Row(
-        optimizers.subclasses_wrapper_of_keras_2,
+        missing_members.subclasses_wrapper_of_keras_2,
         "the LossScaleOptimizer of this Keras is a class that cannot be derived from",
         "--replace-existing",
     ),
     Row(
-        optimizers.scales_with_wrapper_of_compile,
+        missing_members.scales_with_wrapper_of_compile,
         "compile of Keras 3 has wrapped this optimizer, by a class that has no such thing",
         "--keras 2",
         "keras-2",
     ),
     Row(
-        optimizers.needs_keras_2_for_optimizers,
+        missing_members.needs_keras_2_for_optimizers,
         "optimizers of Keras 3 have no such thing, those of Keras 2 had",
         "--keras 2",
         "keras-2",
@@ -177,13 +177,13 @@ ROWS = (
     Row(_needs_contrib, "tf.contrib.mixed_precision is put back if it is asked for", "--contrib", "contrib"),
     Row(_is_gone, "", anchor="removed-with-tf-1"),
     Row(
-        optimizers.needs_legacy_optimizers_of_keras_2,
+        missing_members.needs_legacy_optimizers_of_keras_2,
         "optimizers have had this up to TF 2.10",
         "--legacy-optimizers",
         "keras-2",
     ),
     Row(
-        optimizers.needs_legacy_optimizers,
+        missing_members.needs_legacy_optimizers,
         "optimizers have had this up to TF 2.10",
         "--keras 2 --legacy-optimizers",
         "keras-2",

@@ -13,11 +13,11 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from mpls.importing.finding import Finder
-from mpls.importing.legacy_optimizers import legacy_answers, legacy_overlays, patch_compile
+from mpls.importing.legacy_optimizers import legacy_answers, legacy_compile, legacy_overlays
+from mpls.importing.module_getattr import Serve, lister, server
+from mpls.importing.namespaces import hosts, is_listed, is_namespace, members
 from mpls.importing.overlays import Answer, Overlay, by_name
-from mpls.importing.places import hosts, is_listed, is_namespace, members
-from mpls.importing.serving import Serve, lister, server
+from mpls.importing.post_import import Finder
 from mpls.importing.user_code import goes_on_to, users_line
 from mpls.names import Name
 from mpls.patches import ABSENT, Layer
@@ -131,7 +131,7 @@ class Hooks:
         answers = {key: self._answer(rows[key], value) for key, value in taken.items()}
         if self._settings.legacy_optimizers:
             answers |= legacy_answers(name, module)
-            self._undo += [layer.take_away for layer in patch_compile(name, module)]
+            self._undo += [layer.take_away for layer in legacy_compile(name, module)]
             self._undo += [overlay.take_away for overlay in legacy_overlays(module)]
         if answers:
             self._undo.append(Overlay(module, answers).take_away)

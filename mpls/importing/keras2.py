@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from mpls.importing.places import is_namespace
+from mpls.importing.namespaces import is_namespace
 from mpls.importing.user_code import is_users_file
 from mpls.patches import ABSENT
 from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2

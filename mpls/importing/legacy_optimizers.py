@@ -7,13 +7,13 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from mpls.importing.namespaces import hosts
 from mpls.importing.overlays import Answer, Overlay
-from mpls.importing.places import hosts
 from mpls.importing.user_code import users_line
 from mpls.patches import Layer
 from mpls.upstream.modules import is_lazily_loaded
 
-__all__ = ["legacy_answers", "legacy_overlays", "patch_compile"]
+__all__ = ["legacy_answers", "legacy_compile", "legacy_overlays"]
 
 _PATHS = {
     "tf_keras.optimizers",
@@ -59,7 +59,7 @@ def _is_of_keras_2(module: ModuleType) -> bool:
     return str(getattr(vars(module).get("get"), "__module__", "")).startswith("tf_keras.")
 
 
-def patch_compile(name: str, module: ModuleType) -> list[Layer]:
+def legacy_compile(name: str, module: ModuleType) -> list[Layer]:
     """Make `compile` of tf_keras take optimizer strings for legacy optimizers, if the user's code calls it."""
     return [Layer(module.Model, "compile", _compile)] if name == "tf_keras" else []
 

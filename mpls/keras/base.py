@@ -12,7 +12,7 @@ from mpls.core import releases
 from mpls.core.autograph import as_written
 from mpls.core.loss_scale import DynamicLossScale, LossScale
 from mpls.core.releases import ReleaseBehavior
-from mpls.core.scaling import exceeds
+from mpls.core.scaled_loss import exceeds
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.keras.arguments import check_settings, is_translatable, refuse_wrapped, translated
 from mpls.keras.asker import who_asks

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras
 
 from mpls.core.autograph import as_written
-from mpls.core.persistence.savers import watch_savers
+from mpls.core.persistence.savers import hook_user_savers
 from mpls.core.step import scaled_step
 from mpls.formats.wrapper_state import BASE_OPTIMIZER
 from mpls.keras.calls import drop_missing_gradients
@@ -42,7 +42,7 @@ class Family(TfKerasMembers, _Native):
 
     def _track_inner(self) -> None:
         super()._track_inner()
-        watch_savers(self)
+        hook_user_savers(self)
         track(self, _InnerAtOldPlace(self._optimizer), BASE_OPTIMIZER)
 
     @as_written
@@ -224,7 +224,7 @@ class Family(TfKerasMembers, _Native):
         return table.RESTORE_SLOT.needed_of(self._optimizer)(slot_name, variable, slot_variable)
 
     def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
-        self._examine_arriving_slot(slot_variable_position)
+        self._check_slot_restore(slot_variable_position)
         return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)
 
 

@@ -206,7 +206,7 @@ class Family(TfKerasMembers, _Native):
         self.build(list(var_list))
 
     def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
-        self._examine_arriving_slot(slot_variable_position)
+        self._check_slot_restore(slot_variable_position)
         return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)
 
     use_ema = delegated("use_ema", "Whether the weights are averaged.")

@@ -14,8 +14,8 @@ from typing import Any
 
 from mpls.core import releases
 from mpls.flags import Flag
-from mpls.importing.finding import call_off, when_loaded
 from mpls.importing.hooks import are_names_back
+from mpls.importing.post_import import call_off, when_loaded
 from mpls.keras.asker import who_asks
 from mpls.keras.state_in_files import is_marked
 from mpls.patches import Layer

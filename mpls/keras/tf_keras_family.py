@@ -13,9 +13,9 @@ import tf_keras
 
 from mpls.core.gradients import scale_loss, unscale_gradients
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic, is_loss_scale, never_skips
-from mpls.core.persistence.object_checkpoints import watch_attached
+from mpls.core.persistence.object_checkpoints import check_when_attached
 from mpls.core.persistence.restoring import Restorable
-from mpls.core.persistence.savers import StepNames, watch_savers
+from mpls.core.persistence.savers import StepNames, hook_user_savers
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import in_replica_context
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
@@ -76,7 +76,7 @@ class TfKerasMembers(Restorable):
 
     def _held(self, loss_scale: Any) -> Any:
         # The loss scale may be TensorFlow's own class, which does not check checkpoints.
-        watch_attached(self)
+        check_when_attached(self)
         for variable in weights_of(loss_scale) if is_loss_scale(loss_scale) else ():
             track_in_keras_graph(variable)
         return loss_scale
@@ -101,7 +101,7 @@ class TfKerasMembers(Restorable):
             self._loss_scale._created_weight(CURRENT_SCALE)
 
     def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        self._examine_arriving()
+        self._check_restore()
         inner = self._optimizer
         children: dict[str, Any] = parts_of(inner, *args, **kwargs)
         # New optimizers cache their children, possibly before they were wrapped.
@@ -208,7 +208,7 @@ def scope_of_weights(wrapper: Any) -> AbstractContextManager[Any]:
 
 @contextmanager
 def _noted(wrapper: Any, name: str) -> Iterator[None]:
-    watch_savers(wrapper)
+    hook_user_savers(wrapper)
     is_fixed = never_skips(wrapper._loss_scale)
     names = StepNames(has_conditional=not is_fixed)
     before = _global_variables()

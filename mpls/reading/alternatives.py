@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from mpls.reading.objects import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, kind_of
 
-__all__ = ["Branch", "Found", "merged", "of_today", "on_branch"]
+__all__ = ["Branch", "PossiblePath", "merged", "of_today", "on_branch"]
 
 
 class Branch(IntEnum):
@@ -29,7 +29,7 @@ class Branch(IntEnum):
 
 
 @dataclass(frozen=True)
-class Found:
+class PossiblePath:
     """A path that a name may stand for.
 
     Attributes:
@@ -43,21 +43,25 @@ class Found:
     branch: Branch = Branch.NONE
 
 
-def on_branch(found: Iterable[Found], branch: Branch) -> list[Found]:
+def on_branch(found: Iterable[PossiblePath], branch: Branch) -> list[PossiblePath]:
     """Return what is found on a branch; unless that is `NONE`, it is uncertain."""
-    return [Found(each.path, each.is_certain and branch is Branch.NONE, each.branch.within(branch)) for each in found]
+    return [
+        PossiblePath(each.path, each.is_certain and branch is Branch.NONE, each.branch.within(branch)) for each in found
+    ]
 
 
-def merged(found: Iterable[Found], is_certain: bool) -> list[Found]:
+def merged(found: Iterable[PossiblePath], is_certain: bool) -> list[PossiblePath]:
     """Return each path once; it is certain if all that was found is, and `is_certain`."""
-    of_path: dict[str, Found] = {}
+    of_path: dict[str, PossiblePath] = {}
     for each in found:
-        before = of_path.get(each.path, Found(each.path, is_certain))
-        of_path[each.path] = Found(each.path, before.is_certain and each.is_certain, max(before.branch, each.branch))
+        before = of_path.get(each.path, PossiblePath(each.path, is_certain))
+        of_path[each.path] = PossiblePath(
+            each.path, before.is_certain and each.is_certain, max(before.branch, each.branch)
+        )
     return list(of_path.values())
 
 
-def of_today(found: list[Found]) -> list[Found]:
+def of_today(found: list[PossiblePath]) -> list[PossiblePath]:
     """Return the public wrapper alone, where a test for the release chooses between it and the experimental one.
 
     The releases of today have it, so a program takes it, unless it looks for the experimental one first: `mpls` has
@@ -68,4 +72,4 @@ def of_today(found: list[Found]) -> list[Found]:
     if not public or not other or not all(each.branch for each in (*public, *other)):
         return found
     first = [each for each in (*public, *other) if each.branch is Branch.TRIED]
-    return found if first and not any(each in public for each in first) else [Found(public[0].path, True)]
+    return found if first and not any(each in public for each in first) else [PossiblePath(public[0].path, True)]

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 __all__ = [
     "arm_of_every_release",
     "catches_missing_names",
+    "ends_block",
     "gate_names",
     "holds_for_every_release",
     "is_constant",
     "is_gate",
     "is_tried",
-    "leaves",
     "version_of_2",
 ]
 
@@ -149,7 +149,7 @@ def expects_error(node: ast.stmt) -> bool:
     return any(_last_name(each).startswith(("raises", "assertRaises", "suppress")) for each in called)
 
 
-def leaves(body: list[ast.stmt]) -> bool:
+def ends_block(body: list[ast.stmt]) -> bool:
     """Return whether a body ends in `return`, `continue` or `break`, so that the statements after it are skipped."""
     return bool(body) and isinstance(body[-1], ast.Return | ast.Continue | ast.Break)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from mpls.reading.alternatives import Found
+from mpls.reading.alternatives import PossiblePath
 from mpls.reading.objects import LEGACY_OPTIMIZER, MODEL, NEW_WRAPPER, OPTIMIZER, POLICY, kind_of
 from mpls.reading.resolving import chain_of
 from mpls.reading.uses import Member, Uses
@@ -80,7 +80,7 @@ class Kinds:
         ]
         for each in self._uses.members:
             if each.call is not None and each.target == receiver:
-                made.append((each.chain[-1], set(self._of_found([Found(each.chain[-1], True)]))))
+                made.append((each.chain[-1], set(self._of_found([PossiblePath(each.chain[-1], True)]))))
         if kind == NEW_WRAPPER:
             made += [self._of_value(value) for target, value in self._uses.passed if target == receiver]
         may_be = {name: {kind} | (_UNWRAPPED if name in self._wrapped else set()) for name, _ in made}
@@ -91,7 +91,7 @@ class Kinds:
         if isinstance(value, ast.Call):
             name = chain_of(value.func)[-1]
             kinds = self._of_call.get(value)
-            return name, kinds or set(self._of_found([Found(name, True)]))
+            return name, kinds or set(self._of_found([PossiblePath(name, True)]))
         name = chain_of(value)[-1]
         return name, {kind for kind, names in self._variables.items() if name in names}
 
@@ -112,7 +112,7 @@ class Kinds:
                 yield kind, each.name
         for name, returned in self._uses.returns.items():
             for value, found in returned:
-                called = [Found(chain_of(value.func)[-1], True)] if isinstance(value, ast.Call) else []
+                called = [PossiblePath(chain_of(value.func)[-1], True)] if isinstance(value, ast.Call) else []
                 kinds = {*self._of_found(found), *self._of_found(called)} if isinstance(value, ast.Call) else set()
                 kinds |= {kind for kind, names in self._variables.items() if chain_of(value)[-1] in names}
                 for kind in kinds:
@@ -136,7 +136,7 @@ class Kinds:
             if member.call is None and member.target and self._is_models_optimizer(member):
                 yield MODELS_OPTIMIZER, member.target
             if member.call is not None and member.target:
-                for kind in self._of_found([Found(member.chain[-1], True)]):
+                for kind in self._of_found([PossiblePath(member.chain[-1], True)]):
                     yield kind, member.target
 
     def _found_passed(self) -> Iterator[tuple[str, str]]:
@@ -144,7 +144,7 @@ class Kinds:
             if NEW_WRAPPER in self._of_value(value)[1]:
                 yield NEW_WRAPPER, target
 
-    def _of_found(self, found: Iterable[Found]) -> Iterator[str]:
+    def _of_found(self, found: Iterable[PossiblePath]) -> Iterator[str]:
         for each in found:
             kind = kind_of(each.path)
             if kind:

@@ -7,7 +7,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 
-from mpls.reading.sources import MAX_BYTES, Archive, Folder, Program
+from mpls.reading.sources import MAX_BYTES, Folder, Program, ZipFolder
 
 __all__ = ["beside", "code", "files", "module", "script", "scripts"]
 
@@ -26,7 +26,7 @@ def script(path: str, *, max_bytes: int = MAX_BYTES) -> Program:
         program.add_file(folder, _MAIN, "", (folder,))
         return program
     where, name = os.path.split(path)
-    folder, archive = Folder(where), Archive(path)
+    folder, archive = Folder(where), ZipFolder(path)
     if not _is_archive(path) or not program.add_file(archive, _MAIN, "", (archive,)):
         roots = _roots(folder)
         program.add_file(folder, name, _package_of(folder, roots[-1]), roots)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from mpls.names import named
-from mpls.reading.alternatives import Branch, Found, merged, of_today, on_branch
+from mpls.reading.alternatives import Branch, PossiblePath, merged, of_today, on_branch
 from mpls.reading.gates import is_gate, is_tried
 from mpls.reading.objects import NEW_WRAPPER, kind_of
 from mpls.reading.scopes import Binding, Import, Scope
@@ -32,13 +32,13 @@ class Resolver:
         self._sources = sources
         self._of_scope = {id(source.scopes.module): source for source in sources}
         self._numbers = {id(source): number for number, source in enumerate(sources)}
-        self._known: dict[tuple[Scope, str], list[Found]] = {}
+        self._known: dict[tuple[Scope, str], list[PossiblePath]] = {}
 
-    def find(self, node: ast.expr, scope: Scope, depth: int = 0) -> list[Found]:
+    def find(self, node: ast.expr, scope: Scope, depth: int = 0) -> list[PossiblePath]:
         """Return the paths that an expression in a scope may stand for: none, one, or several uncertain ones."""
         return of_today(self._find(node, scope, depth))
 
-    def _find(self, node: ast.expr, scope: Scope, depth: int) -> list[Found]:
+    def _find(self, node: ast.expr, scope: Scope, depth: int) -> list[PossiblePath]:
         if depth > _DEPTH:
             return []
         if isinstance(node, ast.Name):
@@ -54,7 +54,7 @@ class Resolver:
             return merged([*on_branch(found, Branch.TRIED), *on_branch(default, Branch.GATED)], False)
         return found
 
-    def _one_of(self, node: ast.IfExp | ast.BoolOp, scope: Scope, depth: int) -> list[Found]:
+    def _one_of(self, node: ast.IfExp | ast.BoolOp, scope: Scope, depth: int) -> list[PossiblePath]:
         """Return what an expression stands for that is one of its parts: `a if test else b`, `a or b`."""
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
             return []
@@ -71,7 +71,7 @@ class Resolver:
             [each for part, branch in parts for each in on_branch(self.find(part, scope, depth + 1), branch)], False
         )
 
-    def imported(self, source: Source, imported: Import) -> list[Found]:
+    def imported(self, source: Source, imported: Import) -> list[PossiblePath]:
         """Return the paths that an import binds."""
         module = source.absolute(imported.module)
         top, _, rest = module.partition(".")
@@ -84,12 +84,12 @@ class Resolver:
         else:
             return []
         if imported.name is None:
-            return [Found(path, imported.is_certain)]
-        within = self._within(Found(path, imported.is_certain), imported.name, 0)
+            return [PossiblePath(path, imported.is_certain)]
+        within = self._within(PossiblePath(path, imported.is_certain), imported.name, 0)
         own = source.modules.get(f"{module}.{imported.name}")
-        return within or ([] if own is None else [Found(f"{_OWN}{self._numbers[id(own)]}", imported.is_certain)])
+        return within or ([] if own is None else [PossiblePath(f"{_OWN}{self._numbers[id(own)]}", imported.is_certain)])
 
-    def _name(self, name: str, scope: Scope, depth: int) -> list[Found]:
+    def _name(self, name: str, scope: Scope, depth: int) -> list[PossiblePath]:
         key = (scope, name)
         if key not in self._known:
             # Set first, because names may be bound to each other in a cycle.
@@ -99,17 +99,17 @@ class Resolver:
             self._known[key] = of_today(found)
         return self._known[key]
 
-    def _bound(self, bindings: list[Binding], depth: int) -> list[Found]:
+    def _bound(self, bindings: list[Binding], depth: int) -> list[PossiblePath]:
         each_found = [self._value(binding, depth) for binding in bindings]
         found = [each for some in each_found for each in some]
         # A name with several bindings may stand for any of them.
         is_certain = all(each_found) and len({each.path for each in found}) == 1
         if is_certain and len(bindings) > 1 and all(each.branch for each in found):
             # All branches of a test for the release bind it to the same.
-            return [Found(found[0].path, kind_of(found[0].path) == NEW_WRAPPER, Branch.GATED)]
+            return [PossiblePath(found[0].path, kind_of(found[0].path) == NEW_WRAPPER, Branch.GATED)]
         return merged(found, is_certain)
 
-    def _value(self, binding: Binding, depth: int) -> list[Found]:
+    def _value(self, binding: Binding, depth: int) -> list[PossiblePath]:
         if isinstance(binding.value, Import):
             found = self.imported(self._of_scope[id(binding.scope.module)], binding.value)
             return on_branch(found, binding.branch)
@@ -118,7 +118,7 @@ class Resolver:
         found = self.find(binding.value, binding.scope, depth + 1)
         return on_branch(found, binding.branch)
 
-    def _starred(self, name: str, scope: Scope, depth: int) -> list[Found]:
+    def _starred(self, name: str, scope: Scope, depth: int) -> list[PossiblePath]:
         source = self._of_scope[id(scope.module)]
         for star in scope.module.stars:
             module = source.modules.get(source.absolute(star.module))
@@ -128,15 +128,17 @@ class Resolver:
                 # The only known exports of other packages are the historical names.
                 whole = self.imported(source, Import(star.module, None, star.is_certain))
                 found = [
-                    Found(f"{each.path}.{name}", True) for each in whole if named(f"{each.path}.{name}") is not None
+                    PossiblePath(f"{each.path}.{name}", True)
+                    for each in whole
+                    if named(f"{each.path}.{name}") is not None
                 ]
             if found:
                 return merged(found, star.is_certain)
         return []
 
-    def _within(self, base: Found, attribute: str, depth: int) -> list[Found]:
+    def _within(self, base: PossiblePath, attribute: str, depth: int) -> list[PossiblePath]:
         if not base.path.startswith(_OWN):
-            return [Found(f"{base.path}.{attribute}", base.is_certain, base.branch)]
+            return [PossiblePath(f"{base.path}.{attribute}", base.is_certain, base.branch)]
         source = self._sources[int(base.path[1:])]
         if depth > _DEPTH:
             return []
@@ -145,7 +147,7 @@ class Resolver:
             (each for name, each in source.modules.items() if name == f"{source.package}.{attribute}"), None
         )
         if not found and submodule is not None:
-            found = [Found(f"{_OWN}{self._numbers[id(submodule)]}", True)]
+            found = [PossiblePath(f"{_OWN}{self._numbers[id(submodule)]}", True)]
         return merged(on_branch(found, base.branch), base.is_certain)
 
 

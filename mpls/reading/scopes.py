@@ -10,10 +10,10 @@ from mpls.reading.alternatives import Branch
 from mpls.reading.gates import (
     arm_of_every_release,
     catches_missing_names,
+    ends_block,
     gate_names,
     is_gate,
     is_tried,
-    leaves,
 )
 
 __all__ = ["Binding", "Import", "Scope", "Scopes", "argument_names"]
@@ -104,7 +104,7 @@ class Scopes:
     def _body(self, body: Iterable[ast.stmt], scope: Scope, branch: Branch) -> None:
         for statement in body:
             self._statement(statement, scope, branch)
-            if isinstance(statement, ast.If) and leaves(statement.body):
+            if isinstance(statement, ast.If) and ends_block(statement.body):
                 arm = arm_of_every_release(statement.test)
                 if arm is not None or is_gate(statement.test, self.gates):
                     branch = branch if arm is False else Branch.GATED.within(branch)

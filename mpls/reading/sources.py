@@ -14,7 +14,7 @@ from mpls.errors import printable
 from mpls.reading.scopes import Import, Scopes
 from mpls.reading.search_path import folders_added
 
-__all__ = ["MAX_BYTES", "MAX_BYTES_OF_RUN", "MAX_FILES", "Archive", "Folder", "Program", "Source", "parse"]
+__all__ = ["MAX_BYTES", "MAX_BYTES_OF_RUN", "MAX_FILES", "Folder", "Program", "Source", "ZipFolder", "parse"]
 
 # Limits for a program and for one file: counts rather than time, so that the result is always the same.
 MAX_FILES = 400
@@ -52,7 +52,7 @@ class Folder:
         return printable(os.path.abspath(path).removeprefix(here))
 
 
-class Archive(Folder):
+class ZipFolder(Folder):
     """A zip file in which modules are looked for."""
 
     def read(self, relative: str) -> bytes | None:

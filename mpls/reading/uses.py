@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from mpls.reading.alternatives import Found
+from mpls.reading.alternatives import PossiblePath
 
 __all__ = ["Class", "Member", "Release", "Sign", "Use", "Uses", "Where", "keywords_of"]
 
@@ -81,7 +81,7 @@ class Class:
     """
 
     name: str
-    bases: tuple[Found, ...]
+    bases: tuple[PossiblePath, ...]
     methods: frozenset[str]
     arguments: frozenset[str]
     where: Where
@@ -111,7 +111,7 @@ class Uses:
     uses: list[Use] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
     classes: list[Class] = field(default_factory=list)
-    returns: dict[str, list[tuple[ast.expr, list[Found]]]] = field(default_factory=dict)
+    returns: dict[str, list[tuple[ast.expr, list[PossiblePath]]]] = field(default_factory=dict)
     defined: set[str] = field(default_factory=set)
     checked: list[tuple[str, str]] = field(default_factory=list)
     type_is: list[tuple[str, Where]] = field(default_factory=list)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from mpls.reading.alternatives import Found
-from mpls.reading.gates import catches_missing_names, catches_refusals, expects_error, leaves, version_of_2
+from mpls.reading.alternatives import PossiblePath
+from mpls.reading.data_flow import passed
+from mpls.reading.gates import catches_missing_names, catches_refusals, ends_block, expects_error, version_of_2
 from mpls.reading.objects import NEW_WRAPPER, kind_of
-from mpls.reading.passing import passed
 from mpls.reading.paths import is_without_extension
 from mpls.reading.reachability import Reachability
 from mpls.reading.resolving import Resolver, attribute_of, chain_of, expressions_in, maker_of
@@ -79,11 +79,11 @@ class _Walk:
         if answer is not None:
             taken = node.body if answer else node.orelse
             self._body(taken)
-            return not leaves(taken)
+            return not ends_block(taken)
         gated = self._reachability.is_gate(node.test)
         self._uncertain(node.body, not gated)
         self._uncertain(node.orelse, not gated)
-        if gated and leaves(node.body):
+        if gated and ends_block(node.body):
             self._is_certain = False
         return True
 
@@ -176,7 +176,7 @@ class _Walk:
         for base in (*node.decorator_list, *node.bases):
             self._expression(base)
         for base in node.bases:
-            bases.extend(self._resolver.find(base, self._scope) or [Found(chain_of(base)[-1], self._is_certain)])
+            bases.extend(self._resolver.find(base, self._scope) or [PossiblePath(chain_of(base)[-1], self._is_certain)])
         methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
         names = frozenset(each.name for each in methods)
         arguments = frozenset(name for each in methods for name in argument_names(each.args))
@@ -285,7 +285,7 @@ class _Walk:
             self._expression(each)
         self._target, self._scope = "", before
 
-    def _use(self, found: Found, node: ast.AST, call: ast.Call | None, target: str = "") -> None:
+    def _use(self, found: PossiblePath, node: ast.AST, call: ast.Call | None, target: str = "") -> None:
         if not found.path.startswith("@"):
             is_certain = found.is_certain and self._is_certain
             self._into.uses.append(Use(found.path, self._where(node), is_certain, call, target))

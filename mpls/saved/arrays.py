@@ -75,10 +75,10 @@ def _array(path: str, name: str, archive: Archive, lazily: bool) -> Any:
 
 def _values(path: str, name: str, source: Window, start: int, shape: tuple[int, ...], dtype: Any) -> Any:
     with reading_foreign_bytes(path, name, "be a whole array"):
-        return read_values(source, start, shape, dtype)
+        return read_array_at(source, start, shape, dtype)
 
 
-def read_values(source: Window, start: int, shape: tuple[int, ...], dtype: Any) -> Any:
+def read_array_at(source: Window, start: int, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return an array whose bytes are in one piece in a file, in C order.
 
     Args:

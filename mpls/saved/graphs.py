@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpls.formats.object_graph import GRAPH_KEY, VALUE, VALUE_SUFFIX, Node, ObjectGraph, Slot
+from mpls.formats.object_graph import GRAPH_KEY, VALUE, VALUE_SUFFIX, Node, ObjectGraph, SlotVariable
 from mpls.saved.bundles import Bundle
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.memory_limits import Budget, field_budget
@@ -113,7 +113,7 @@ def _node(data: memoryview, budget: Budget) -> Node:
     # Making a Python object takes as long as reading several fields.
     budget.spend(4)
     children: dict[str, int] = {}
-    slots: list[Slot] = []
+    slots: list[SlotVariable] = []
     full_name = checkpoint_key = None
     for number, value in fields(data, budget):
         if number not in (1, 2, 3):
@@ -124,5 +124,5 @@ def _node(data: memoryview, budget: Budget) -> Node:
         elif number == 2 and as_text(parts.get(1, EMPTY)) == VALUE:
             full_name, checkpoint_key = as_text(parts.get(2, EMPTY)), as_text(parts.get(3, EMPTY))
         elif number == 3:
-            slots.append(Slot(as_int(parts.get(1, 0)), as_text(parts.get(2, EMPTY)), as_int(parts.get(3, 0))))
+            slots.append(SlotVariable(as_int(parts.get(1, 0)), as_text(parts.get(2, EMPTY)), as_int(parts.get(3, 0))))
     return Node(children, full_name, checkpoint_key, slots)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpls.saved.arrays import StoredArray, read_values
+from mpls.saved.arrays import StoredArray, read_array_at
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import Window
 from mpls.saved.h5_data import Dataset
@@ -90,7 +90,7 @@ class Content:
         with self._guard(name):
             if offset is None:
                 return np.asarray(dataset[()])
-            return read_values(self._source, offset, dataset.shape, dataset.dtype)
+            return read_array_at(self._source, offset, dataset.shape, dataset.dtype)
 
     def text(self, name: str) -> str | None:
         """Return a text attribute of the file; None if it is missing.

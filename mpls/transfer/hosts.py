@@ -44,7 +44,7 @@ class Described:
     slots: Mapping[str, tuple[tuple[int, ...], Any]] = field(default_factory=dict)
 
 
-def describe(place: Place) -> Described:
+def description_of(place: Place) -> Described:
     """Return the description of a place."""
     return Described(place.name, {name: (tuple(slot.shape), dtype_of(slot)) for name, slot in place.slots.items()})
 

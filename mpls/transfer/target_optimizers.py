@@ -11,7 +11,7 @@ import numpy as np
 from mpls.errors import ArgumentValueError, error_text
 from mpls.formats.algorithms import AVERAGE, MOMENTUM_PRODUCTS, expected_slots
 from mpls.formats.validity import ANCHOR
-from mpls.transfer.hosts import Described, Host, describe, dtype_of, name_of
+from mpls.transfer.hosts import Described, Host, description_of, dtype_of, name_of
 from mpls.transfer.settings import set_settings
 
 
@@ -58,7 +58,9 @@ def target_of(
     if is_built:
         if host.family != "legacy" and variables is not None and not is_part:
             _require_all(host, variables)
-        return Target(host, variables, True, [describe(each) for each in host.places(variables)], list(host.others()))
+        return Target(
+            host, variables, True, [description_of(each) for each in host.places(variables)], list(host.others())
+        )
     given = list(variables or ())
     if host.state is not None and type(host.inner).__module__.partition(".")[0] in ("tf_keras", "keras"):
         slots = expected_slots(host.state, host.family, config)
@@ -71,7 +73,7 @@ def target_of(
     copied = _copy_of(host)
     set_settings(copied, values)
     copied.build(given)
-    return Target(host, given, False, [describe(each) for each in copied.places(given)], list(copied.others()))
+    return Target(host, given, False, [description_of(each) for each in copied.places(given)], list(copied.others()))
 
 
 def _copy_of(host: Host) -> Host:

@@ -11,10 +11,10 @@ from mpls.core.autograph import as_written
 from mpls.core.fast.branches import group
 from mpls.core.gradients import unscale_gradients
 from mpls.core.loss_scale import LossScale, get, never_skips
-from mpls.core.persistence.object_checkpoints import watch_attached
-from mpls.core.persistence.savers import StepNames, watch_savers
+from mpls.core.persistence.object_checkpoints import check_when_attached
+from mpls.core.persistence.savers import StepNames, hook_user_savers
 from mpls.core.replicas import call_in_cross_replica_context
-from mpls.core.scaling import LossScaling
+from mpls.core.scaled_loss import LossScaling
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, ReplicaContextError, error_text
 from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE
@@ -23,13 +23,13 @@ from mpls.upstream.optimizers import add_slots, inner_of, uses_locking
 from mpls.upstream.tensorflow import id_of_variable
 from mpls.upstream.trackables import parts_of, track
 from mpls.v1.applying import InnerStep, branches_may_capture, publish_train_op, train_ops
-from mpls.v1.saving import NativeWrapper, Restoring, names_of_powers
 from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
+from mpls.v1.tracking import NativeWrapper, Tracking, names_of_powers
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
 
 
-class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
+class MixedPrecisionLossScaleOptimizer(Tracking, NativeWrapper):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
 
     `compute_gradients` multiplies the loss by the loss scale and divides the gradients by it; `apply_gradients` updates
@@ -95,8 +95,8 @@ class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
         track(self, opt, BASE_OPTIMIZER)
         track(self, scale, LOSS_SCALE)
         # The loss scale may be TensorFlow's own class, which does not check checkpoints.
-        watch_attached(self)
-        watch_savers(self)
+        check_when_attached(self)
+        hook_user_savers(self)
 
     def _doing_dynamic_loss_scaling(self) -> bool:
         return not never_skips(self._loss_scale)
@@ -185,7 +185,7 @@ class MixedPrecisionLossScaleOptimizer(Restoring, NativeWrapper):
 
     def _apply_or_skip(self, grads_and_vars: tuple[tuple[Any, Any], ...], global_step: Any, name: str) -> Any:
         with_gradient = [variable for grad, variable in grads_and_vars if grad is not None]
-        watch_savers(self)
+        hook_user_savers(self)
         names = StepNames(has_conditional=True)
         self._prepare_inner_slots(with_gradient)
         names.note(names_of_powers(self._optimizer))

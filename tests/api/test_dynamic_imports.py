@@ -19,10 +19,10 @@ BY_NAME = {
     "mpls": "its parts, on first access: import mpls loads no TensorFlow",
     "mpls.cli.running": "the program, where it is a module",
     "mpls.children": "modules of multiprocessing and joblib, when the program loads them",
-    "mpls.children.site.arriving": "mpls itself, in a process that has not found it yet",
+    "mpls.children.site.worker_start": "mpls itself, in a process that has not found it yet",
     "mpls.children.site.sitecustomize": "the module that it stands before",
     "mpls.hints.keras": "tf_keras, to look for what Keras 3 lacks, after an error",
-    "mpls.importing.finding": "the modules that programs import",
+    "mpls.importing.post_import": "the modules that programs import",
     "mpls.importing.hooks": "the modules that programs import, and the rows of mpls.names",
     "mpls.importing.keras2": "the modules of tf_keras, for a program that imports keras",
     "mpls.importing.legacy_optimizers": "the modules of tf_keras, for a program that imports it",
@@ -44,7 +44,7 @@ LOOK_AT_FRAMES = {
     "mpls.importing.user_code": "whether a program reads a name, or a framework",
     "mpls.importing.redirecting": "whether a program imports, or an installed package",
     "mpls.keras.asker": "whether Keras asks, or a user",
-    "mpls.upstream.saving": "from which checkpoint TensorFlow restores an object",
+    "mpls.upstream.object_restores": "from which checkpoint TensorFlow restores an object",
 }
 
 
@@ -85,7 +85,7 @@ def test_no_module_of_mpls_is_imported_by_name() -> None:
         # The face: convert_state.
         ("mpls", "mpls.transfer.convert"),
         # In a process that has not found mpls yet.
-        ("mpls.children.site.arriving", "mpls.children"),
+        ("mpls.children.site.worker_start", "mpls.children"),
     }
     # They ask whether a program has loaded them, in sys.modules.
     allowed |= {("mpls.install", "mpls.keras.own_files"), ("mpls.install", "mpls.experimental.compiling")}

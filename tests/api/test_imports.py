@@ -179,7 +179,15 @@ class ImportTest(unittest.TestCase):
             print(sorted(name for name in set(sys.modules) - before if name.startswith("mpls.")))
             print(sorted({"argparse", "asyncio", "json", "multiprocessing", "socket", "unittest"} & set(sys.modules)))
         """
-        needed = ("errors", "flags", "hints", "hints.announcing", "importing", "importing.keras2", "importing.places")
+        needed = (
+            "errors",
+            "flags",
+            "hints",
+            "hints.exception_hooks",
+            "importing",
+            "importing.keras2",
+            "importing.namespaces",
+        )
         needed += ("importing.redirecting", "importing.tf1", "importing.user_code", "install", "modes", "names")
         # The table of private names is short, and what knows TensorFlow's variable of the environment needs it.
         needed += ("patches", "upstream", "upstream.modules", "upstream.private", "upstream.table")

@@ -10,7 +10,7 @@ import unittest
 
 from parameterized import parameterized
 
-from mpls.importing.places import hosts
+from mpls.importing.namespaces import hosts
 from mpls.names import NAMES, RELEASES, module_of, named
 
 CENSUS = json.loads((pathlib.Path(__file__).parent / "data" / "names.json").read_text())

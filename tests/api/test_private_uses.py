@@ -32,7 +32,7 @@ NAMES_OF_OLD = {
     "mpls.hints.gone": "where names of private modules have gone",
     "mpls.hints.keras": "the names that Keras 3 has for its own modules",
     "mpls.importing.keras2": "the package `keras` of Keras 2 had its sources and its API in one",
-    "mpls.importing.places": "the modules that `tf.keras` is",
+    "mpls.importing.namespaces": "the modules that `tf.keras` is",
     "mpls.names": "the historical paths",
 }
 # Of the wrappers of mpls too, whose other modules read it.
@@ -42,7 +42,7 @@ OF_FRAMEWORKS = {row.name for row in TABLE if row.name.startswith("_")} - OF_BOT
 NAMES_AS_DATA = {
     "mpls.formats.algorithms": "names in files",
     "mpls.formats.object_graph": "names in files",
-    "mpls.hints.optimizers": "what an error says is missing",
+    "mpls.hints.missing_members": "what an error says is missing",
     "mpls.keras.strategies": "a method of users' subclasses, whose name is in an error",
     "mpls.optimizer_members": "what programs use",
     "mpls.saved.checkpoints": "names in files",

@@ -27,7 +27,7 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
-from mpls.keras.files import moving
+from mpls.keras.files import replacing
 
 HERE = pathlib.Path(__file__).parent
 Ours: Any = mpls.keras.LossScaleOptimizer
@@ -293,7 +293,7 @@ class AtomicSavingTest(TemporaryFolderTestCase):
         path = self.folder / f"model{suffix}"
         with quiet_about_h5():
             mpls.keras.save_model(trained_model(family, steps=1), path)
-            for target in ("os.fsync", "mpls.keras.files.saving.move"):
+            for target in ("os.fsync", "mpls.keras.files.saving.replace"):
                 model = trained_model(family, steps=2)
                 with mock.patch(target, side_effect=OSError("no space")), self.assertRaisesRegex(OSError, "no space"):
                     mpls.keras.save_model(model, path)
@@ -303,7 +303,7 @@ class AtomicSavingTest(TemporaryFolderTestCase):
     @pytest.mark.matrix
     def test_folders_where_the_system_cannot_exchange_them(self) -> None:
         path = self.folder / "model"
-        with mock.patch.object(moving, "exchange_paths", return_value=False):
+        with mock.patch.object(replacing, "exchange_paths", return_value=False):
             for steps in (1, 2):
                 mpls.keras.save_model(trained_model("new", steps=steps), path)
                 self.assertEqual(os.listdir(self.folder), ["model"])

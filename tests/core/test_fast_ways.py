@@ -18,7 +18,7 @@ from parameterized import parameterized
 import mpls.keras
 import mpls.v1
 from mpls.core import finite, gradients
-from mpls.core.fast import calls, choices
+from mpls.core.fast import choices, one_call
 from mpls.core.finite import all_finite
 from mpls.core.gradients import unscale_gradients
 
@@ -121,7 +121,7 @@ class Ways(unittest.TestCase):
         def evaluate_again(arrays: list[np.ndarray]) -> list[np.ndarray]:
             # Until it runs as one op, as it does for many tensors.
             with mock.patch.object(choices, "_MANY", 1):
-                for _ in range(calls._CALLS_BEFORE):
+                for _ in range(one_call._CALLS_BEFORE):
                     evaluate(arrays)
                 return evaluate(arrays)
 

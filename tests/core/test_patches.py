@@ -329,7 +329,7 @@ class LifetimeTest(unittest.TestCase):
         with (
             tf.Graph().as_default(),
             v1.Session() as session,
-            mock.patch("mpls.core.persistence.savers.watching._feeds_for") as asked,
+            mock.patch("mpls.core.persistence.savers.user_savers._feeds_for") as asked,
         ):
             v1.get_variable("weight", initializer=1.0)
             session.run(v1.global_variables_initializer())

@@ -28,8 +28,8 @@ import mpls.v1
 from mpls.core.persistence import object_checkpoints as arrival
 from mpls.errors import MplsWarning
 from mpls.experimental import compiling
-from mpls.hints.announcing import Announcer
-from mpls.importing.legacy_optimizers import patch_compile
+from mpls.hints.exception_hooks import Announcer
+from mpls.importing.legacy_optimizers import legacy_compile
 from mpls.importing.overlays import Overlay
 from mpls.importing.redirecting import Redirection
 from mpls.keras import own_files
@@ -98,7 +98,7 @@ def redirected() -> Undo:
 
 
 def compile_patched() -> Undo:
-    layers = patch_compile("tf_keras", tf_keras)
+    layers = legacy_compile("tf_keras", tf_keras)
     return lambda: [layer.take_away() for layer in layers] and None
 
 

@@ -32,13 +32,13 @@ from mpls.keras import own_files
 from mpls.keras.asker import Asker
 from mpls.upstream import (
     kerases,
-    loading,
+    model_loaders,
     modules,
     name_savers,
+    object_restores,
     optimizers,
     private,
     rewrite,
-    saving,
     table,
     tensorflow,
     trackables,
@@ -354,7 +354,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "TRACK": wrapped,
     "CHILDREN": lambda: checkpoint(lambda: mpls.keras.LossScaleOptimizer(legacy.SGD(0.5, 0.5))),
     "LOOKUP": lambda: checkpoint(lambda: mpls.keras.LossScaleOptimizer(legacy.SGD(0.5, 0.5))),
-    "DEFERRED": lambda: saving.abandon_restore(
+    "DEFERRED": lambda: object_restores.abandon_restore(
         types.SimpleNamespace(restore=types.SimpleNamespace(all_python_objects=[legacy.SGD()]))  # type: ignore[arg-type]
     ),
     "V1_SLOT": lambda: optimizers.fill_slot(v1.train.MomentumOptimizer(0.5, 0.5), None, None),
@@ -432,7 +432,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "KERAS_3_JSON_WRITER": lambda: running("save_model").writes_file,
     "KERAS_3_H5_VARIABLES": lambda: running("save_model").writes_h5_variables,
     "TF_KERAS_COMPILED": saved_tf_keras,
-    **dict.fromkeys(["BUILTIN_LAYER", "METRICS"], lambda: loading.has_class("Mean")),
+    **dict.fromkeys(["BUILTIN_LAYER", "METRICS"], lambda: model_loaders.has_class("Mean")),
     "SAVED_MODEL": lambda: saved_tf_keras(""),
     **dict.fromkeys(["CONNECT", "KERAS_TENSOR", "REPEAT"], saved_tf_keras),
     **dict.fromkeys(["TRAINABLE", "KERAS_3_STEPS", "OWN_VARIABLES", "INDICES", "KERAS_3_KEY"], keras_3_step),
@@ -440,7 +440,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "KERAS_3_RATE": lambda: optimizers.learning_rate_of(keras.optimizers.SGD()),
     "UNPICKLE": lambda: pickle.loads(pickle.dumps(keras_3_step())),
     "KERAS_3_COMPILED": saved_keras_3,
-    "H5_LOADER": loading.h5_loader_of_keras,
+    "H5_LOADER": model_loaders.h5_loader_of_keras,
     "CONNECT_3": saved_keras_3,
     "NATIVE_3": lambda: own_files._patch((table.NATIVE_3,), False, holder_of(table.NATIVE_3)),
 }

@@ -11,7 +11,7 @@ from parameterized import parameterized
 
 from mpls.core.fast.branches import group
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
-from mpls.core.scaling import LossScaling, exceeds
+from mpls.core.scaled_loss import LossScaling, exceeds
 from mpls.core.step import scaled_step
 
 v1 = tf.compat.v1

@@ -17,8 +17,8 @@ import tensorflow as tf
 from parameterized import parameterized
 
 import mpls
+from mpls.importing.module_getattr import server
 from mpls.importing.overlays import Overlay
-from mpls.importing.serving import server
 from mpls.patches import ABSENT, Layer
 
 SETTINGS: dict[str, dict[str, Any]] = {

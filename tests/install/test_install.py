@@ -16,7 +16,7 @@ from parameterized import parameterized
 import mpls
 from mpls.core import releases
 from mpls.importing.hooks import Namespace
-from mpls.importing.places import hosts
+from mpls.importing.namespaces import hosts
 from mpls.install import Installation
 from mpls.names import NAMES
 

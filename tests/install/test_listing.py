@@ -15,7 +15,7 @@ from parameterized import parameterized
 
 import mpls
 import mpls.experimental
-from mpls.importing.places import hosts
+from mpls.importing.namespaces import hosts
 from mpls.names import NAMES, module_of
 
 POLICIES = ("LossScaleOptimizer", "Policy", "get_layer_policy", "global_policy", "set_policy")

@@ -21,7 +21,7 @@ from parameterized import parameterized
 
 import mpls
 import mpls.keras
-from mpls.importing.places import hosts
+from mpls.importing.namespaces import hosts
 from tests.install.test_run import Programs
 
 # The lines that it prints are the same whatever the options, but for those of classes.

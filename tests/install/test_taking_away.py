@@ -20,10 +20,10 @@ from parameterized import parameterized
 
 import mpls
 import mpls.keras
-from mpls.importing.finding import Finder
 from mpls.importing.hooks import Hooks, Namespace
+from mpls.importing.namespaces import hosts
 from mpls.importing.overlays import Overlay
-from mpls.importing.places import hosts
+from mpls.importing.post_import import Finder
 from mpls.install import Installation
 from mpls.names import NAMES, module_of, namespaces
 from mpls.patches import ABSENT, Layer

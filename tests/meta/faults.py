@@ -15,7 +15,7 @@ import mpls.core.gradients
 import mpls.core.loss_scale
 import mpls.core.replicas
 import mpls.core.rule
-import mpls.core.scaling
+import mpls.core.scaled_loss
 import mpls.core.step
 import mpls.keras.base
 import mpls.keras.keras3.applying
@@ -198,7 +198,7 @@ def _loss_is_not_scaled() -> list[Patch]:
         return loss
 
     return [
-        (mpls.core.scaling, "scale_loss", scale_loss),
+        (mpls.core.scaled_loss, "scale_loss", scale_loss),
         (mpls.keras.tf_keras_family, "scale_loss", scale_loss),
         (mpls.core.gradients, "scale_loss", scale_loss),
     ]

@@ -29,7 +29,7 @@ from mpls.errors import ArgumentTypeError, ArgumentValueError, SavedStateError
 from mpls.keras.files import loading
 from mpls.keras.files.contents import opened_model
 from mpls.keras.files.safety import _Vetting, refuse_unsafe_configs
-from mpls.upstream.loading import OwnObjects, has_class
+from mpls.upstream.model_loaders import OwnObjects, has_class
 from tests.untrusted.models import KINDS, Change, Templates, layer, parts_of, save
 from tests.untrusted.payloads import NAMES, PAYLOADS, SPY
 

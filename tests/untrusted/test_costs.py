@@ -23,7 +23,7 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.keras.files import model_limits
-from mpls.keras.files.settings import costly_setting
+from mpls.keras.files.costly_settings import costly_setting
 from tests.untrusted.models import layer, save
 
 _BOTH = {"tf_keras": tf_keras, "keras": keras}

@@ -21,7 +21,12 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.keras.files import model_limits
-from mpls.upstream.loading import makers_of_networks, makers_of_ops, repeaters_of_tf_keras, variable_class_of_keras
+from mpls.upstream.model_loaders import (
+    makers_of_networks,
+    makers_of_ops,
+    repeaters_of_tf_keras,
+    variable_class_of_keras,
+)
 from tests.untrusted.models import KINDS, Change, Templates, layer, save
 
 HUGE = 200_000_000

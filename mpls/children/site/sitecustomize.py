@@ -23,7 +23,7 @@ def _begin() -> None:
     told = json.loads(os.environ.get("MPLS_CHILDREN", "null"))
     # Another environment has packages of its own.
     if told is not None and told["prefix"] == sys.prefix:
-        runpy.run_path(os.path.join(_HERE, "arriving.py"), {"SETTINGS": told["settings"]})
+        runpy.run_path(os.path.join(_HERE, "worker_start.py"), {"SETTINGS": told["settings"]})
 
 
 _run_that_of_others()

@@ -14,11 +14,11 @@ import tensorflow as tf
 
 from mpls.errors import MplsWarning, SavedStateError, warn_user
 from mpls.formats.families import FAMILY_NAMES, Family
-from mpls.formats.object_graph import VALUE, Node, ObjectGraph, Slot
+from mpls.formats.object_graph import VALUE, Node, ObjectGraph, SlotVariable
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
 from mpls.formats.wrapper_state import STATE
 from mpls.patches import WhileNeeded
-from mpls.upstream.saving import (
+from mpls.upstream.object_restores import (
     RestorePlace,
     abandon_restore,
     object_graph_of,
@@ -29,6 +29,7 @@ from mpls.upstream.saving import (
 
 __all__ = [
     "SavedObject",
+    "check_when_attached",
     "examine",
     "examine_place",
     "examine_slot",
@@ -37,7 +38,6 @@ __all__ = [
     "refuse_other_family",
     "require_valid_state",
     "warn_of_missing_scale",
-    "watch_attached",
 ]
 
 
@@ -58,7 +58,7 @@ class _Nodes(Sequence[Node]):
             values[0].full_name if values else None,
             values[0].checkpoint_key if values else None,
             [
-                Slot(each.original_variable_node_id, each.slot_name, each.slot_variable_node_id)
+                SlotVariable(each.original_variable_node_id, each.slot_name, each.slot_variable_node_id)
                 for each in node.slot_variables
             ],
         )
@@ -159,7 +159,7 @@ def examine_slot(owner: Any, slot_position: Any, look: Callable[[SavedObject], N
         examine_place(place, look)
 
 
-def watch_attached(owner: Any) -> None:
+def check_when_attached(owner: Any) -> None:
     """Have an object looked at where a user has attached it to another: `tf.train.Checkpoint(model, optimizer=opt)`.
 
     TensorFlow restores the model, values and all, before it comes to what is attached.
@@ -171,12 +171,12 @@ def watch_attached(owner: Any) -> None:
 
 
 def _examine_attached(path: str, attached: dict[str, Any]) -> None:
-    ours = {name: each for name, each in attached.items() if hasattr(each, "_look_at_arriving")}
+    ours = {name: each for name, each in attached.items() if hasattr(each, "_check_saved_object")}
     graph = object_graph_of(path) if ours else None
     for name, trackable in ours.items() if graph is not None else ():
         node = SavedObject(path, ObjectGraph(_Nodes(graph)), 0).child(name)
         if node is not None:
-            trackable._look_at_arriving(node)
+            trackable._check_saved_object(node)
 
 
 _watch = WhileNeeded(lambda: restore_of_attached(_examine_attached))

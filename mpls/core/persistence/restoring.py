@@ -94,15 +94,15 @@ class Restorable:
             )
         return self._loss_scale
 
-    def _examine_arriving(self) -> None:
+    def _check_restore(self) -> None:
         """Look at what TensorFlow is restoring this object from, if it is; for `_trackable_children`."""
-        examine(self, self._look_at_arriving)
+        examine(self, self._check_saved_object)
 
-    def _examine_arriving_slot(self, slot_variable_position: Any) -> None:
+    def _check_slot_restore(self, slot_variable_position: Any) -> None:
         """The same, for `_create_or_restore_slot_variable`."""
-        examine_slot(self, slot_variable_position, self._look_at_arriving)
+        examine_slot(self, slot_variable_position, self._check_saved_object)
 
-    def _look_at_arriving(self, node: SavedObject) -> None:
+    def _check_saved_object(self, node: SavedObject) -> None:
         refuse_other_family(node, self._restored_family)
         if not loss_scales.is_dynamic(self._loss_scale):
             return

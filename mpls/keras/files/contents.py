@@ -21,7 +21,7 @@ from mpls.formats.file_kinds import (
 )
 from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
-from mpls.keras.files.pinning import PinnedFile
+from mpls.keras.files.opened_file import OpenedFile
 from mpls.saved.archives import KerasArchive
 from mpls.saved.errors import broken
 from mpls.saved.files import open_file
@@ -43,7 +43,7 @@ class ModelFile:
         framework: the Keras that wrote it; None if the file does not say.
         configs: the decoded JSON texts in it, by their places.
         content: the reader of its format.
-        pinned: the open file; None for a folder.
+        opened: the open file; None for a folder.
     """
 
     path: str
@@ -51,7 +51,7 @@ class ModelFile:
     framework: Framework | None
     configs: Mapping[str, Any]
     content: KerasArchive | H5Model | SavedModel
-    pinned: PinnedFile | None = None
+    opened: OpenedFile | None = None
 
     @property
     def arrays(self) -> int | None:
@@ -94,15 +94,15 @@ def opened_model(path: str) -> Iterator[ModelFile]:
         yield _saved_model(path)
         return
     with open_file(path) as file:
-        pinned = PinnedFile(path, file)
+        opened = OpenedFile(path, file)
         start = file.read(8)
         kind = kind_of_bytes(start)
         if kind == ".keras":
             with KerasArchive(path, file, lazily=True) as archive:
-                yield _archive(path, archive, pinned)
+                yield _archive(path, archive, opened)
         elif kind == "H5":
             with H5Model(path, file, lazily=True) as model:
-                yield _h5(path, model, pinned)
+                yield _h5(path, model, opened)
         else:
             raise _no_model(path, start)
 
@@ -131,7 +131,7 @@ def _no_model(path: str, got: object) -> SavedStateError:
     return error
 
 
-def _archive(path: str, archive: KerasArchive, pinned: PinnedFile) -> ModelFile:
+def _archive(path: str, archive: KerasArchive, opened: OpenedFile) -> ModelFile:
     for name in archive.names:
         # Frameworks unpack the members into a folder.
         if name.startswith("/") or ".." in name.split("/"):
@@ -139,10 +139,10 @@ def _archive(path: str, archive: KerasArchive, pinned: PinnedFile) -> ModelFile:
     config = _require_dict(path, ARCHIVE_CONFIG, archive.config)
     _require_dict(path, ARCHIVE_METADATA, archive.metadata)
     configs = {ARCHIVE_CONFIG: config, COMPILE_CONFIG: config.get(COMPILE_CONFIG)}
-    return ModelFile(path, ".keras", framework_of_version(archive.version), configs, archive, pinned)
+    return ModelFile(path, ".keras", framework_of_version(archive.version), configs, archive, opened)
 
 
-def _h5(path: str, model: H5Model, pinned: PinnedFile) -> ModelFile:
+def _h5(path: str, model: H5Model, opened: OpenedFile) -> ModelFile:
     found = {key: model.config(key) for key in ("model_config", TRAINING_CONFIG)}
     configs = {key: config for key, config in found.items() if model.has_config(key)}
     if "model_config" not in configs:
@@ -157,7 +157,7 @@ def _h5(path: str, model: H5Model, pinned: PinnedFile) -> ModelFile:
         )
     for key, config in configs.items():
         _require_dict(path, key, config)
-    return ModelFile(path, "H5", framework_of_version(model.version), configs, model, pinned)
+    return ModelFile(path, "H5", framework_of_version(model.version), configs, model, opened)
 
 
 def _require_dict(path: str, key: str, found: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from mpls.keras.state_in_files import wrapped_optimizer_follows
 from mpls.saved.errors import broken
 from mpls.saved.hdf5 import H5Model
 from mpls.upstream.kerases import native_keras_wrappers
-from mpls.upstream.loading import OwnObjects, h5_loader_of_keras, has_class
+from mpls.upstream.model_loaders import OwnObjects, h5_loader_of_keras, has_class
 
 # The settings in a Keras 3 H5 file that `compile` gets as they are. Such files do not hold the state of metrics.
 _PASSED_ON = ("loss_weights", "run_eagerly", "steps_per_execution", "jit_compile")
@@ -97,8 +97,8 @@ def load_model(
     _require_bool("safe_mode", safe_mode)
     with opened_model(os.fspath(path)) as file:
         model = _load(file, _Request(_framework(file, keras), objects, compile, safe_mode, kwargs))
-        if file.pinned is not None:
-            file.pinned.require_unchanged()
+        if file.opened is not None:
+            file.opened.require_unchanged()
     return model
 
 
@@ -226,7 +226,7 @@ def _as_it_was(file: ModelFile, *, takes_h5: bool) -> AbstractContextManager[Any
     """
     if takes_h5 and isinstance(file.content, H5Model):
         return nullcontext(file.content.file)
-    return nullcontext(file.path) if file.pinned is None else file.pinned.at_a_path()
+    return nullcontext(file.path) if file.opened is None else file.opened.at_a_path()
 
 
 def _compile_from_h5(model: Any, file: ModelFile, custom_objects: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from mpls.keras.files.contents import ModelFile
 from mpls.keras.files.network_sizes import ADVICE, size_of_file, sizes_of_networks
 from mpls.patches import Layer, Target, WhileNeeded
 from mpls.saved.errors import broken
-from mpls.upstream.loading import (
+from mpls.upstream.model_loaders import (
     OpArguments,
     classes_of_symbolic_tensors,
     makers_of_networks,

@@ -17,10 +17,10 @@ from mpls.formats.file_kinds import COMPILE_CONFIG, TRAINING_CONFIG
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.allowed_names import CLASSES, FUNCTIONS, TYPE_SPECS, VALUES
 from mpls.keras.files.contents import COMPILE_CONFIGS, ModelFile
+from mpls.keras.files.costly_settings import costly_setting
 from mpls.keras.files.op_layers import OP_LAYERS, has_symbolic_input, refusal_of
-from mpls.keras.files.settings import costly_setting
 from mpls.saved.errors import IF_TRUSTED
-from mpls.upstream.loading import OwnObjects
+from mpls.upstream.model_loaders import OwnObjects
 
 __all__ = ["IsKnown", "refuse_unsafe_configs"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from mpls.errors import ArgumentTypeError, error_text
 from mpls.formats.validity import ANCHOR
-from mpls.keras.files.moving import bring_to_disk, move, sync
 from mpls.keras.files.native_wrappers import native_state_written
 from mpls.keras.files.optimizer_state import legacy_weights
+from mpls.keras.files.replacing import flush_to_disk, replace, sync
 from mpls.saved.archives import LEGACY_WEIGHTS
 from mpls.upstream.kerases import compile_settings_kept, loaded_keras, loaded_tf_keras
 
@@ -69,8 +69,8 @@ def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
         with compile_settings_kept(model), native_state_written(model):
             model.save(written, **kwargs)
         _add_legacy_weights(model, written)
-        bring_to_disk(written)
-        move(written, path, os.path.join(workspace, "old"))
+        flush_to_disk(written)
+        replace(written, path, os.path.join(workspace, "old"))
         sync(folder)
 
 

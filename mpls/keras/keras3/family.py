@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
-from mpls.core.persistence.object_checkpoints import SavedObject, is_bare, require_valid_state, watch_attached
+from mpls.core.persistence.object_checkpoints import SavedObject, check_when_attached, is_bare, require_valid_state
 from mpls.core.persistence.restoring import Restorable
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
 from mpls.formats.wrapper_state import DYNAMIC_SCALE, INNER_OPTIMIZER, LOSS_SCALE, STATE_OF_KERAS_3, STEP_COUNTER
@@ -23,7 +23,7 @@ from mpls.keras.keras3.refusals import (
     require_tensorflow_for,
 )
 from mpls.keras.keras3.state import DynamicState, FixedState
-from mpls.keras.keras3.weights import Weights
+from mpls.keras.keras3.variables import VariableMethods
 from mpls.keras.members import delegated
 from mpls.upstream import table
 from mpls.upstream.optimizers import trained_variables
@@ -41,7 +41,7 @@ class _Blank(keras.optimizers.Optimizer):
 _Blank.__name__ = "LossScaleOptimizer"
 
 
-class Family(Restorable, Weights, Applying, _Native):
+class Family(Restorable, VariableMethods, Applying, _Native):
     """Members of wrappers over Keras 3 optimizers; every method that the native class defines is overridden.
 
     The state is in Keras variables, `step_counter` and `dynamic_scale`, in the places that the native wrapper has for
@@ -83,7 +83,7 @@ class Family(Restorable, Weights, Applying, _Native):
     def _held(self, loss_scale: Any) -> Any:
         if keras.backend.backend() == "tensorflow":
             # The loss scale may be TensorFlow's own class, which does not check checkpoints.
-            watch_attached(self)
+            check_when_attached(self)
             return loss_scale
         if isinstance(loss_scale, FixedLossScale) and never_skips(loss_scale):
             return FixedState(fixed_value_of(loss_scale))
@@ -106,7 +106,7 @@ class Family(Restorable, Weights, Applying, _Native):
             track(self, self._loss_scale, LOSS_SCALE, overwrite=True)
 
     def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        self._examine_arriving()
+        self._check_restore()
         children: dict[str, Any] = super()._trackable_children(*args, **kwargs)
         return children
 

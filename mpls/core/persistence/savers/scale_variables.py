@@ -14,13 +14,13 @@ from mpls.core.persistence.savers.graph_state import GraphState, loss_scale_vari
 from mpls.formats.validity import check_good_steps, check_scale
 from mpls.formats.wrapper_state import CURRENT_SCALE, GOOD_STEPS
 
-__all__ = ["Number", "names_of_numbers", "numbers_in"]
+__all__ = ["ScaleVariable", "keys_without_copies", "scale_variables_in"]
 
 _Check = Callable[[Any, str], Any]
 
 
 @dataclass(frozen=True)
-class Number:
+class ScaleVariable:
     """A variable of a loss scale.
 
     Attributes:
@@ -37,7 +37,7 @@ class Number:
     initial: float
     check: _Check
 
-    def refuse_bad(self, path: str, key: str) -> None:
+    def refuse_invalid(self, path: str, key: str) -> None:
         """Refuse what a file has for it, if that cannot be.
 
         Raises:
@@ -46,19 +46,19 @@ class Number:
         self.check(read_value(path, key), f"{path}: {key}")
 
 
-def numbers_in(state: GraphState, graph: Any) -> dict[str, Number]:
+def scale_variables_in(state: GraphState, graph: Any) -> dict[str, ScaleVariable]:
     """Return the variables of loss scales in a graph, by name; of each, the scale first."""
-    found: dict[str, Number] = {}
+    found: dict[str, ScaleVariable] = {}
     for optimizer in state.optimizers:
         for name, is_used in (("_loss_scale", True), ("_replaced_loss_scale", False)):
             loss_scale = vars(optimizer).get(name)
-            for variable, initial, check in _numbers_of(loss_scale, graph) if loss_scale is not None else ():
+            for variable, initial, check in _rows_of(loss_scale, graph) if loss_scale is not None else ():
                 for each in getattr(variable, "values", (variable,)):
-                    found[each.op.name] = Number(optimizer, loss_scale, is_used, initial, check)
+                    found[each.op.name] = ScaleVariable(optimizer, loss_scale, is_used, initial, check)
     return found
 
 
-def _numbers_of(loss_scale: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
+def _rows_of(loss_scale: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
     if not is_dynamic(loss_scale):
         own = getattr(loss_scale, "_saved_numbers", list)
         return [row for row in own() if row[0].graph is graph]
@@ -71,7 +71,9 @@ def _numbers_of(loss_scale: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
     return [(weights[name], *row) for name, row in rows.items() if name in weights]
 
 
-def names_of_numbers(wanted: Mapping[str, str], numbers: Mapping[str, Number], found: set[str]) -> dict[str, str]:
+def keys_without_copies(
+    wanted: Mapping[str, str], numbers: Mapping[str, ScaleVariable], found: set[str]
+) -> dict[str, str]:
     """Return other keys for loss scales, where a file has those of a program that made no second one for each.
 
     From TF 2.4 on, the experimental wrapper does not use the loss scale that it is given, but makes one of its own, and

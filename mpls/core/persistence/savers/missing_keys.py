@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from mpls.core.persistence.savers.graph_state import GraphState
-from mpls.core.persistence.savers.scale_variables import Number
+from mpls.core.persistence.savers.scale_variables import ScaleVariable
 
-__all__ = ["Entry", "Filling", "fill"]
+__all__ = ["RestoredTensor", "Substitutes", "substitutes_for"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class RestoredTensor:
     """One tensor that a saver reads from a file.
 
     Attributes:
@@ -31,7 +31,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Filling:
+class Substitutes:
     """What stands for keys that a file lacks.
 
     Attributes:
@@ -43,9 +43,13 @@ class Filling:
     names: dict[str, str]
 
 
-def fill(
-    entries: list[Entry], keys: dict[str, str], state: GraphState, numbers: dict[str, Number], found: set[str]
-) -> Filling | str:
+def substitutes_for(
+    entries: list[RestoredTensor],
+    keys: dict[str, str],
+    state: GraphState,
+    numbers: dict[str, ScaleVariable],
+    found: set[str],
+) -> Substitutes | str:
     """Return what stands for all that a file lacks.
 
     Args:
@@ -76,4 +80,4 @@ def fill(
             return entry.name
         else:
             values[entry.name] = np.asarray(number.initial, entry.output.dtype.as_numpy_dtype)
-    return Filling(values, names)
+    return Substitutes(values, names)

@@ -17,7 +17,7 @@ from mpls.upstream import table
 _Base: Any = object
 
 
-class Weights(_Base):
+class VariableMethods(_Base):
     """Methods for the wrapper's own variables and those of the wrapped optimizer."""
 
     if TYPE_CHECKING:

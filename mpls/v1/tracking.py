@@ -14,7 +14,7 @@ from mpls.upstream.optimizers import fill_slot, inner_of, powers_of
 from mpls.upstream.tensorflow import native_v1_class
 from mpls.upstream.trackables import awaited_parts_of, part_of
 
-__all__ = ["NativeWrapper", "Restoring"]
+__all__ = ["NativeWrapper", "Tracking"]
 
 if TYPE_CHECKING:
     from mpls.core.declared import Optimizer as NativeWrapper
@@ -29,7 +29,7 @@ _Optimizer: Any = tf.compat.v1.train.Optimizer
 
 
 # A separate class, so that its methods precede those of the native base class.
-class Restoring(Restorable, _Base):
+class Tracking(Restorable, _Base):
     """Object-based checkpoints: those of the native wrapper, and those of the wrapped optimizer alone."""
 
     _restored_family = "v1"
@@ -41,7 +41,7 @@ class Restoring(Restorable, _Base):
         return [name for name in super().__dir__() if name != "get_slot_names"]
 
     def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        self._examine_arriving()
+        self._check_restore()
         children: dict[str, Any] = super()._trackable_children(*args, **kwargs)
         return children
 
@@ -60,7 +60,7 @@ class Restoring(Restorable, _Base):
         return super()._deferred_dependencies
 
     def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
-        self._examine_arriving_slot(slot_variable_position)
+        self._check_slot_restore(slot_variable_position)
         return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)
 
 

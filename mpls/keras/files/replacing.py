@@ -1,4 +1,4 @@
-"""Flushing files and folders to the disk, and replacing others by them."""
+"""Flushes files and folders to the disk, and replaces others by them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
-def bring_to_disk(path: str) -> None:
+def flush_to_disk(path: str) -> None:
     """Flush a file, or all files of a folder, to the disk, so that they survive a crash of the machine."""
     if os.path.isdir(path):
         for folder, _, names in os.walk(path):
@@ -34,7 +34,7 @@ def sync(path: str) -> None:
         os.close(handle)
 
 
-def move(source: str, target: str, aside: str) -> None:
+def replace(source: str, target: str, aside: str) -> None:
     """Replace what is at `target` by a file or folder.
 
     Args:

@@ -17,17 +17,17 @@ import tensorflow as tf
 
 from mpls.core.loss_scale import is_dynamic
 from mpls.core.persistence.object_checkpoints import warn_of_missing_scale
-from mpls.core.persistence.savers.filling import Entry, Filling, fill
 from mpls.core.persistence.savers.graph_state import GraphState, graph_state_of, loss_scale_variables, note_optimizer
-from mpls.core.persistence.savers.scale_variables import Number, names_of_numbers, numbers_in
+from mpls.core.persistence.savers.missing_keys import RestoredTensor, Substitutes, substitutes_for
+from mpls.core.persistence.savers.scale_variables import ScaleVariable, keys_without_copies, scale_variables_in
 from mpls.core.persistence.savers.variable_keys import find_keys
 from mpls.formats.object_graph import GRAPH_KEY
 from mpls.upstream.name_savers import hook_savers, object_keys_by_name, saved_also_as
 
-__all__ = ["watch_savers"]
+__all__ = ["hook_user_savers"]
 
 
-def watch_savers(optimizer: Any) -> None:
+def hook_user_savers(optimizer: Any) -> None:
     """Have savers of the current graph know a wrapper's state; nothing to do in eager mode."""
     if note_optimizer(optimizer):
         hook_savers(_native_copies, _feeds_for)
@@ -47,14 +47,14 @@ def _native_copies(var_list: Any) -> list[Any]:
         key = keys.get(own, own)
         if own in by_name and (key == own or key.endswith(f"/{own}")):
             copies[key.removesuffix(own) + native] = by_name[own]
-    copies.update(_replicas_of_numbers(state, set(by_name)))
+    copies.update(_replicas_of_scales(state, set(by_name)))
     if copies.keys() & set(by_key or by_name) or _has_others_of_a_kind(state, by_name):
         # It would take a part of them for another optimizer's: better that it misses all of them.
         return []
     return [saved_also_as(variable, name) for name, variable in copies.items()]
 
 
-def _replicas_of_numbers(state: GraphState, names: set[str]) -> dict[str, Any]:
+def _replicas_of_scales(state: GraphState, names: set[str]) -> dict[str, Any]:
     """Return the variables that mirrored loss scales have on other replicas, by name: later originals look for them."""
     graph = tf.compat.v1.get_default_graph()
     loss_scales = [each._loss_scale for each in state.optimizers if is_dynamic(each._loss_scale)]
@@ -86,29 +86,29 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
         return {}
     found = set(reader.get_variable_to_shape_map())
     entries = _entries(graph.get_operation_by_name(saver_def.restore_op_name))
-    numbers = numbers_in(state, graph)
+    numbers = scale_variables_in(state, graph)
     if GRAPH_KEY in found:
-        _refuse_bad_numbers(path, entries, numbers, object_keys_by_name(path), found)
+        _refuse_invalid_scales(path, entries, numbers, object_keys_by_name(path), found)
         return {}
-    keys_of_numbers = names_of_numbers(_variables(entries, _used(numbers)), numbers, found)
-    _refuse_bad_numbers(path, entries, numbers, keys_of_numbers, found)
+    keys_of_scales = keys_without_copies(_variables(entries, _used(numbers)), numbers, found)
+    _refuse_invalid_scales(path, entries, numbers, keys_of_scales, found)
     of_optimizers = _variables(entries, state.parts)
     keys = find_keys(of_optimizers, state, path, reader)
     if keys is None:
         return _not_found(next(name for name in of_optimizers if name not in found), path)
-    filling = fill(entries, {**keys, **keys_of_numbers}, state, numbers, found)
-    if isinstance(filling, str):
+    substitutes = substitutes_for(entries, {**keys, **keys_of_scales}, state, numbers, found)
+    if isinstance(substitutes, str):
         # TensorFlow would say it of the first of all missing keys, which might be one that does no harm.
-        return _error(f"Key {filling} not found in checkpoint")
-    _tell_of_missing_scales(path, entries, filling, numbers)
-    return _feeds(entries, filling, reader)
+        return _error(f"Key {substitutes} not found in checkpoint")
+    _warn_of_missing_scales(path, entries, substitutes, numbers)
+    return _feeds(entries, substitutes, reader)
 
 
-def _used(numbers: dict[str, Number]) -> list[str]:
+def _used(numbers: dict[str, ScaleVariable]) -> list[str]:
     return [name for name, number in numbers.items() if number.is_used]
 
 
-def _variables(entries: list[Entry], names: Collection[str]) -> dict[str, str]:
+def _variables(entries: list[RestoredTensor], names: Collection[str]) -> dict[str, str]:
     """Return which of some variables a saver restores, by their keys; of a mirrored one the key's own."""
     found = {}
     for entry in entries:
@@ -130,18 +130,20 @@ def _error(message: str) -> Exception:
     return error
 
 
-def _refuse_bad_numbers(
-    path: str, entries: list[Entry], numbers: dict[str, Number], keys: dict[str, str], found: set[str]
+def _refuse_invalid_scales(
+    path: str, entries: list[RestoredTensor], numbers: dict[str, ScaleVariable], keys: dict[str, str], found: set[str]
 ) -> None:
     for entry in entries:
         key = keys.get(entry.name, entry.name)
         for number in (numbers[name] for name in entry.variables if name in numbers):
             if key in found:
-                number.refuse_bad(path, key)
+                number.refuse_invalid(path, key)
 
 
-def _tell_of_missing_scales(path: str, entries: list[Entry], filling: Filling, numbers: dict[str, Number]) -> None:
-    lacking = {name for entry in entries if entry.name in filling.values for name in entry.variables}
+def _warn_of_missing_scales(
+    path: str, entries: list[RestoredTensor], substitutes: Substitutes, numbers: dict[str, ScaleVariable]
+) -> None:
+    lacking = {name for entry in entries if entry.name in substitutes.values for name in entry.variables}
     for name, number in numbers.items():
         optimizer = number.optimizer
         if name in lacking and number.is_used and not vars(optimizer).get("_has_told_of_missing_scale"):
@@ -149,7 +151,7 @@ def _tell_of_missing_scales(path: str, entries: list[Entry], filling: Filling, n
             warn_of_missing_scale(path, f"starts fresh, at {float(number.initial)}")
 
 
-def _entries(restore_op: Any) -> list[Entry]:
+def _entries(restore_op: Any) -> list[RestoredTensor]:
     """Return what a restore op reads."""
     entries = []
     queue, seen = [restore_op], {restore_op.name}
@@ -158,7 +160,7 @@ def _entries(restore_op: Any) -> list[Entry]:
             # TensorFlow would not let tensors be fed of which it has told the value itself.
             names, slices = (tf.make_ndarray(op.inputs[index].op.get_attr("value")) for index in (1, 2))
             for output, name, part in zip(op.outputs, names, slices, strict=True):
-                entries.append(Entry(output, name.decode(), part.decode(), _assigned_variables(output)))
+                entries.append(RestoredTensor(output, name.decode(), part.decode(), _assigned_variables(output)))
             continue
         for before in (*op.control_inputs, *(tensor.op for tensor in op.inputs)):
             if before.name not in seen:
@@ -178,30 +180,30 @@ def _assigned_variables(output: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _feeds(entries: list[Entry], filling: Filling, reader: Any) -> dict[Any, Any]:
+def _feeds(entries: list[RestoredTensor], substitutes: Substitutes, reader: Any) -> dict[Any, Any]:
     """Return tensors of the graph and what stands for them: no op is added, the graph may be finalized."""
-    by_op: dict[str, list[Entry]] = defaultdict(list)
+    by_op: dict[str, list[RestoredTensor]] = defaultdict(list)
     for entry in entries:
         by_op[entry.output.op.name].append(entry)
     feeds: dict[Any, Any] = {}
     for of_op in by_op.values():
-        if any(entry.name in filling.values for entry in of_op):
+        if any(entry.name in substitutes.values for entry in of_op):
             # One op reads many tensors, and fails for one that is missing: it does not run if all are fed.
-            feeds.update(_values(of_op, filling, reader))
-        elif any(entry.name in filling.names for entry in of_op):
-            keys = [filling.names.get(entry.name, entry.name).encode() for entry in of_op]
+            feeds.update(_values(of_op, substitutes, reader))
+        elif any(entry.name in substitutes.names for entry in of_op):
+            keys = [substitutes.names.get(entry.name, entry.name).encode() for entry in of_op]
             feeds[of_op[0].output.op.inputs[1]] = np.array(keys, object)
     return feeds
 
 
-def _values(entries: list[Entry], filling: Filling, reader: Any) -> dict[Any, Any]:
+def _values(entries: list[RestoredTensor], substitutes: Substitutes, reader: Any) -> dict[Any, Any]:
     values = {}
     for entry in entries:
         if not entry.output.consumers():
             continue
-        value = filling.values.get(entry.name)
+        value = substitutes.values.get(entry.name)
         if value is None:
-            value = _part(reader.get_tensor(filling.names.get(entry.name, entry.name)), entry.slice)
+            value = _part(reader.get_tensor(substitutes.names.get(entry.name, entry.name)), entry.slice)
         # A feed would be cast without a word.
         if tf.as_dtype(np.asarray(value).dtype) == entry.output.dtype.base_dtype:
             values[entry.output] = value

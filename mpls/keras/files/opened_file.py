@@ -1,4 +1,4 @@
-"""Files that frameworks open by path, pinned so that they read the file that was checked."""
+"""Open model files: frameworks open them by path, and must read the same file that was checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGE = 1 << 29
 _ADVICE = "Load it once it has been written; mpls.keras.save_model writes such that others never see a part"
 
 
-class PinnedFile:
+class OpenedFile:
     """An open file.
 
     Args:

@@ -13,8 +13,8 @@ import tf_keras
 import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning
-from mpls.upstream import saving as upstream_saving
-from mpls.upstream.saving import RestorePlace, place_being_restored
+from mpls.upstream import object_restores
+from mpls.upstream.object_restores import RestorePlace, place_being_restored
 
 v1 = tf.compat.v1
 
@@ -40,7 +40,7 @@ def test_an_object_learns_from_where_it_is_restored(tmp_path: pathlib.Path) -> N
     (place,) = (each for each in watching.places if each is not None)
     assert isinstance(place, RestorePlace)
     assert place.path == path
-    assert place.graph == upstream_saving.object_graph_of(path)
+    assert place.graph == object_restores.object_graph_of(path)
     (child,) = place.graph.nodes[place.node].children
     assert child.local_name == "value"
     # Saving asks for another reason, and so does an object that asks for one inside of it.
@@ -52,11 +52,11 @@ def test_an_object_learns_from_where_it_is_restored(tmp_path: pathlib.Path) -> N
 
 @pytest.fixture
 def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstream_saving, "_has_warned_of_change", set())
+    monkeypatch.setattr(object_restores, "_has_warned_of_change", set())
 
 
 def _renamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstream_saving, "_RESTORE_FUNCTION", "_queue_children")
+    monkeypatch.setattr(object_restores, "_RESTORE_FUNCTION", "_queue_children")
 
 
 def _with_another_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def _with_another_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _with_another_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstream_saving, "RestorePlace", lambda *args: object().save_path_string)
+    monkeypatch.setattr(object_restores, "RestorePlace", lambda *args: object().save_path_string)
 
 
 CHANGES = (_renamed, _with_another_variable, _with_another_attribute)

@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 from parameterized import parameterized
 
-from mpls.core.fast import calls, choices
-from mpls.core.fast.calls import OneCall
+from mpls.core.fast import choices, one_call
+from mpls.core.fast.one_call import OneCall
 from mpls.core.finite import all_finite
 from mpls.core.gradients import unscale_gradients
 
@@ -51,7 +51,7 @@ class OneCallTest(FewAreEnough):
             one, two = fn.call([tf.constant([1.0, 2.0]), tf.constant(3.0, tf.float64)])
             np.testing.assert_array_equal(one, [2.0, 4.0])
             self.assertEqual((two.dtype, two.numpy()), (tf.float64, 6.0))
-        self.assertEqual(fn.seen, ["eagerly"] * calls._CALLS_BEFORE + ["traced"])
+        self.assertEqual(fn.seen, ["eagerly"] * one_call._CALLS_BEFORE + ["traced"])
 
     def test_each_list_of_kinds_has_its_own(self) -> None:
         fn = Doubled()
@@ -75,10 +75,10 @@ class OneCallTest(FewAreEnough):
         fn = Doubled()
         used = tf.ones([1])
         fn.times(3, used)
-        for length in range(2, 2 * calls._MOST_FUNCTIONS):
+        for length in range(2, 2 * one_call._MOST_FUNCTIONS):
             fn.times(2, tf.ones([length]))
             fn.times(1, used)
-            self.assertLessEqual(len(fn.call._functions), calls._MOST_FUNCTIONS)
+            self.assertLessEqual(len(fn.call._functions), one_call._MOST_FUNCTIONS)
         self.assertEqual(fn.seen.count("traced"), 1)
         fn.times(2, tf.ones([2]))
         self.assertEqual(fn.seen.count("traced"), 1)
@@ -112,7 +112,7 @@ class OneCallTest(FewAreEnough):
         self.addCleanup(tf.config.run_functions_eagerly, False)
         fn = Doubled()
         np.testing.assert_array_equal(fn.times(5, tf.ones([2]))[0], [2.0, 2.0])
-        self.assertEqual(fn.seen.count("eagerly"), calls._CALLS_BEFORE)
+        self.assertEqual(fn.seen.count("eagerly"), one_call._CALLS_BEFORE)
 
 
 class OpByOpTest(FewAreEnough):
