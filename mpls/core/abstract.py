@@ -124,6 +124,10 @@ class LossScale(_Base, metaclass=abc.ABCMeta):
             skipped.
         """
 
+    def _never_skips(self) -> bool:
+        """Return whether every step is applied, so that the loss scale need not be asked about any."""
+        return False
+
     def _decide_step(self, grads: Any, *, when_summed: bool, are_same: bool) -> StepDecision:
         """Return what `scaled_step` does with the gradients of a step: what `update` says.
 

@@ -113,6 +113,10 @@ class FixedLossScale(LossScale, _Base):
         del grads
         return tf.no_op(), True
 
+    def _never_skips(self) -> bool:
+        # A user's subclass that overrides `update` decides by it.
+        return type(self).update is FixedLossScale.update
+
     def get_config(self) -> dict[str, Any]:
         """Return `{'loss_scale_value': float}`."""
         return {"loss_scale_value": self._loss_scale_value}
@@ -147,10 +151,10 @@ def is_dynamic(loss_scale: Any) -> bool:
 
 def never_skips(loss_scale: Any) -> bool:
     """Return whether a loss scale is fixed, and of a class that does not override `update`."""
-    return is_fixed(loss_scale) and type(loss_scale).update in (
-        FixedLossScale.update,
-        _NativeFixedLossScale.update,
-    )
+    if isinstance(loss_scale, LossScale):
+        return loss_scale._never_skips()
+    # TensorFlow's own class says it by its type only; a user's subclass of it may decide by its `update`.
+    return is_fixed(loss_scale) and type(loss_scale).update is _NativeFixedLossScale.update
 
 
 def decide_step(loss_scale: Any, grads: Any, *, when_summed: bool, are_same: bool) -> StepDecision:
