@@ -49,8 +49,17 @@ def _tensors() -> tuple[type, ...]:
 
 
 def _is_experimental_wrapper(value: Any) -> bool:
-    experimental = sys.modules.get("mpls.experimental")
-    return experimental is not None and isinstance(value, experimental.LossScaleOptimizer)
+    wrapper = _experimental_wrapper()
+    return wrapper is not None and isinstance(value, wrapper)
+
+
+def _experimental_wrapper() -> Any:
+    """Return the class of experimental wrappers; None if the program has not loaded it, so that nothing is of it."""
+    if "mpls.experimental" not in sys.modules:
+        return None
+    from mpls.experimental import LossScaleOptimizer
+
+    return LossScaleOptimizer
 
 
 def _calls_a_loss_scale(failure: Failure) -> bool:
@@ -65,11 +74,11 @@ def _calls_a_loss_scale(failure: Failure) -> bool:
 
 def _is_of_new_wrapper(failure: Failure) -> bool:
     """Return whether `loss_scale` is read from what a call returns that makes an experimental wrapper."""
-    experimental = sys.modules.get("mpls.experimental")
-    if experimental is None or failure.site.base is not None:
+    wrapper = _experimental_wrapper()
+    if wrapper is None or failure.site.base is not None:
         return False
     makers = list(makers_of(failure.site, "loss_scale"))
-    return bool(makers) and all(mentions_class(each, experimental.LossScaleOptimizer) for each in makers)
+    return bool(makers) and all(mentions_class(each, wrapper) for each in makers)
 
 
 def _reads_of_a_loss_scale(failure: Failure) -> bool:

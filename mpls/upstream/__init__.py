@@ -1,1 +1,1 @@
-"""What mpls knows of particular TensorFlow and Keras releases, private attributes among it; nothing else asks."""
+"""Private parts of TensorFlow, tf_keras and Keras 3, and the releases that have them; other packages read them here."""

@@ -64,6 +64,28 @@ def names_own_modules(tree: ast.Module) -> Iterator[str]:
             yield from {node.value} & known - {"mpls"}
 
 
+def taken_from_sys_modules(tree: ast.Module) -> Iterator[str]:
+    """Yield the modules of mpls that a module takes from `sys.modules`, where no import says so."""
+    for node in ast.walk(tree):
+        keys = []
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "sys.modules":
+            keys = [node.slice]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("sys.modules."):
+            keys = node.args[:1]
+        yield from (ast.unparse(key) for key in keys if ast.unparse(key).strip("'").partition(".")[0] == "mpls")
+
+
+def asked_of_sys_modules(tree: ast.Module) -> set[str]:
+    """Return the modules of mpls that a module asks for in `sys.modules`."""
+    compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
+    keys = [each.left for each in compared if ast.unparse(each.comparators[0]) == "sys.modules"]
+    return {key.value for key in keys if isinstance(key, ast.Constant) and str(key.value).startswith("mpls")}
+
+
+def imported_by_statements(tree: ast.Module) -> set[str]:
+    return {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+
+
 def looks_at_frames(tree: ast.Module) -> bool:
     return any(
         re.search(r"(_getframe|currentframe|_current_frames|inspect\.stack|f_back)$", ast.unparse(node))
@@ -96,6 +118,18 @@ def test_no_module_of_mpls_is_imported_by_name() -> None:
     # What classes are called, and names in tables: not imported.
     called_so = {(name, each) for name, each in found if each in faces}
     assert found - called_so == allowed
+
+
+def test_no_module_of_mpls_is_taken_from_sys_modules() -> None:
+    """It may be asked for there; what uses it then imports it, which the contract on imports sees."""
+    assert {name: each for name, tree in modules().items() for each in taken_from_sys_modules(tree)} == {}
+    for tree in modules().values():
+        assert asked_of_sys_modules(tree) <= imported_by_statements(tree)
+
+
+@pytest.mark.parametrize("line", ["sys.modules['mpls.keras']", "sys.modules.get('mpls')", "sys.modules.pop('mpls.v1')"])
+def test_a_module_that_is_taken_is_seen(line: str) -> None:
+    assert len(list(taken_from_sys_modules(parsed(line)))) == 1
 
 
 def test_old_names_lead_to_public_packages_only() -> None:

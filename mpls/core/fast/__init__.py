@@ -1,1 +1,1 @@
-"""The quick ways to compute a step: which is taken, and what each does."""
+"""The quick ways to compute a step: which of them is taken, and what each does."""

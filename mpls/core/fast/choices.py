@@ -1,4 +1,4 @@
-"""Which quick way to compute something is taken, and where; nothing else decides it.
+"""Which quick way to compute something is taken, and where.
 
 The plain way to compute something is ops that every device and compiler has, one for each tensor. Each function here
 says where another way is quicker, and still works: a graph may later be compiled by XLA, or run on another device.
