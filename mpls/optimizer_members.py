@@ -19,6 +19,7 @@ __all__ = [
     "HYPERPARAMETERS",
     "HYPERPARAMETERS_OF_FTRL",
     "HYPERPARAMETER_METHODS",
+    "HYPERPARAMETER_SERIALIZERS",
     "LEGACY_INTERNALS",
     "LEGACY_METHODS",
     "LEGACY_USES",
@@ -72,6 +73,8 @@ OPTIONS = ("amsgrad", "centered", "epsilon", "initial_accumulator_value", "neste
 
 # Methods of legacy optimizers for hyperparameters. The wrapper over them inherits these, but they fail on it.
 HYPERPARAMETER_METHODS = ("_decayed_lr", "_get_hyper", "_set_hyper")
+# The one that subclasses of both generations of Keras 2 call in `get_config`; that of Keras 3 has none.
+HYPERPARAMETER_SERIALIZERS = ("_serialize_hyperparameter",)
 # Methods of legacy optimizers that subclasses override; new ones have none of them.
 LEGACY_METHODS = (
     "_resource_apply_dense",

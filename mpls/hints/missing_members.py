@@ -33,7 +33,7 @@ _HYPERPARAMETERS = {*members.HYPERPARAMETERS, *members.HYPERPARAMETERS_OF_FTRL, 
 # mpls' wrappers have these members of legacy optimizers:
 _WEIGHTS = {*members.WEIGHTS, "_create_all_weights"}
 # Methods of legacy optimizers that fail on wrappers over them, and the members that both have.
-_OF_LEGACY_OPTIMIZERS_ALONE = {*members.HYPERPARAMETER_METHODS, "_serialize_hyperparameter"}
+_OF_LEGACY_OPTIMIZERS_ALONE = {*members.HYPERPARAMETER_METHODS, *members.HYPERPARAMETER_SERIALIZERS}
 _OF_LEGACY_OPTIMIZERS = {*_WEIGHTS, *members.LEGACY_USES, *members.LEGACY_INTERNALS} - _OF_LEGACY_OPTIMIZERS_ALONE
 
 

@@ -13,13 +13,11 @@ import tensorflow as tf
 
 from mpls.core.autograph import as_written
 from mpls.errors import ArgumentValueError, CallOrderError, MplsWarning, advise_user, error_text
-
-GET_SCALED_LOSS = "get_scaled_loss"
-GET_UNSCALED_GRADIENTS = "get_unscaled_gradients"
-SCALE_LOSS = "scale_loss"
+from mpls.optimizer_members import SCALING_METHODS
 
 # The methods of Keras 2's style, which users' subclasses override.
-SCALING = (GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS)
+SCALING = GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS = SCALING_METHODS
+SCALE_LOSS = "scale_loss"
 
 
 class ScalingCalls:

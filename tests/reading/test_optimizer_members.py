@@ -32,6 +32,7 @@ HOLDERS: dict[str, set[str]] = {
     "CLIPPING": {*OF_ALL, "wrapped legacy", "wrapped keras3"},
     "OPTIONS": OF_ALL,
     "HYPERPARAMETER_METHODS": OF_LEGACY,
+    "HYPERPARAMETER_SERIALIZERS": {"legacy", "new", "wrapped legacy", "wrapped new"},
     "LEGACY_METHODS": OF_LEGACY,
     "LEGACY_USES": OF_LEGACY,
     "LEGACY_INTERNALS": OF_LEGACY,
