@@ -14,9 +14,9 @@ from mpls.upstream.private import look_up
 
 __all__ = [
     "captured",
+    "control_flow_v1_conditional",
     "eager_tensor_class",
     "elements_of",
-    "first_control_flow_conditional",
     "fixed_value_of",
     "graph_key",
     "hidden_from_xla",
@@ -106,7 +106,7 @@ def is_compiled_by_xla() -> bool:
     return is_in_context is None or bool(is_in_context(tf.compat.v1.get_default_graph()))
 
 
-def first_control_flow_conditional(
+def control_flow_v1_conditional(
     condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], name: str | None
 ) -> Any:
     """Build a conditional with control flow v1, whichever version the process uses (TF 1.14 to 2.21).

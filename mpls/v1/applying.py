@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.fast.branches import first_control_flow
+from mpls.core.fast.branches import control_flow_v1
 
 
 class InnerStep:
@@ -47,7 +47,7 @@ def branches_may_capture(variables: list[Any]) -> Iterator[None]:
     if not any(map(_is_reference, variables)) or not tf.compat.v1.control_flow_v2_enabled():
         yield
         return
-    with first_control_flow():
+    with control_flow_v1():
         yield
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.flags import Flag
-from mpls.upstream.tensorflow import first_control_flow_conditional
+from mpls.upstream.tensorflow import control_flow_v1_conditional
 
-_in_first_control_flow = Flag("_in_first_control_flow")
+_in_control_flow_v1 = Flag("_in_control_flow_v1")
 
 
-def first_control_flow() -> AbstractContextManager[None]:
+def control_flow_v1() -> AbstractContextManager[None]:
     """Have conditionals that this thread makes in a block use TensorFlow's first control flow; in a v1 graph."""
-    return _in_first_control_flow.raised()
+    return _in_control_flow_v1.raised()
 
 
 def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
@@ -51,7 +51,7 @@ def value_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], 
 
 
 def _cond(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], name: str | None) -> Any:
-    cond = first_control_flow_conditional if _in_first_control_flow.is_raised else tf.cond
+    cond = control_flow_v1_conditional if _in_control_flow_v1.is_raised else tf.cond
     return cond(condition, if_true, if_false, name=name)
 
 

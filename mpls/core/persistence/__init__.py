@@ -1,1 +1,1 @@
-"""What restores and saves the state of loss scales: object checkpoints, savers of TF 1, dicts."""
+"""Saving and restoring the state of loss scales: object-based checkpoints, savers of TF 1, dicts."""

@@ -1,7 +1,7 @@
-"""Object-based checkpoints that users restore with TensorFlow's own calls: what is in them, before any of it is loaded.
+"""Checks of object-based checkpoints that users restore with TensorFlow's own calls, before any value is loaded.
 
-While TensorFlow pairs objects with a checkpoint, each object of mpls looks at its place in it, and refuses a state that
-no optimizer can have, and that of another kind of optimizer. Nothing has been restored then.
+While TensorFlow pairs objects with nodes of a checkpoint, each object of mpls looks at its node, and refuses an invalid
+state and the state of another kind of optimizer. Nothing has been restored at that time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class _Nodes(Sequence[Node]):
-    """The nodes of a proto that TensorFlow has parsed, each made when it is asked for."""
+    """The nodes of a proto that TensorFlow has parsed, each converted when it is read."""
 
     def __init__(self, proto: Any) -> None:
         self._nodes = proto.nodes
@@ -71,7 +71,7 @@ class SavedObject:
     Attributes:
         path: the checkpoint.
         graph: the objects in it.
-        number: which one it is.
+        number: the number of the object in the graph.
     """
 
     path: str
@@ -79,18 +79,18 @@ class SavedObject:
     number: int
 
     def child(self, *names: str) -> SavedObject | None:
-        """Return an object that this one holds, directly or further down; None if there is none."""
+        """Return the object at a path of local names below this one; None if there is none."""
         found = self.graph.child(self.number, *names)
         return None if found is None else SavedObject(self.path, self.graph, found)
 
     @property
     def family(self) -> Family | None:
-        """The family of the optimizer that was saved there, scaled or not; None if it does not say."""
+        """The family of the optimizer that was saved there, wrapped or not; None if the checkpoint does not tell."""
         return self.graph.family_at(self.number)
 
     @property
     def key(self) -> str:
-        """The key of its value in the file, or its place among the objects: `"model/optimizer"`."""
+        """The key of its value in the file; for an object without a value its path, as `"model/optimizer"`."""
         key = self.graph.nodes[self.number].checkpoint_key
         return key or self.graph.shortest_paths().get(self.number) or "the root object"
 
@@ -103,7 +103,7 @@ class SavedObject:
         """Return its value, a NumPy array.
 
         Raises:
-            SavedStateError: the file is damaged there, or does not have it.
+            SavedStateError: the value is damaged or missing.
         """
         return read_value(self.path, self.key)
 
@@ -112,7 +112,7 @@ def read_value(path: str, key: str) -> Any:
     """Return a value in a checkpoint, a NumPy array.
 
     Raises:
-        SavedStateError: the file is damaged there, or does not have it.
+        SavedStateError: the value is damaged or missing.
     """
     try:
         return tf.train.load_checkpoint(path).get_tensor(key)
@@ -128,21 +128,21 @@ def _object_at(place: RestorePlace) -> SavedObject:
 
 
 def examine(owner: Any, look: Callable[[SavedObject], None]) -> SavedObject | None:
-    """Call `look` if TensorFlow is restoring an object from a checkpoint; for its `_trackable_children`.
+    """Call `look` if TensorFlow is restoring an object from a checkpoint; called by the object's `_trackable_children`.
 
     Args:
         owner: the object.
         look: gets the object's place in the checkpoint, and raises what must stop the restore.
 
     Returns:
-        The place; None if TensorFlow asks for another reason.
+        The place; None if TensorFlow is not restoring the object.
     """
     place = place_being_restored(owner)
     return None if place is None else examine_place(place, look)
 
 
 def examine_place(place: RestorePlace, look: Callable[[SavedObject], None]) -> SavedObject:
-    """Call `look` with a place in a checkpoint that is being restored; if it raises, nothing of it comes later."""
+    """Call `look` with a place in a checkpoint that is being restored; if it raises, drop the deferred values too."""
     node = _object_at(place)
     try:
         look(node)
@@ -153,19 +153,19 @@ def examine_place(place: RestorePlace, look: Callable[[SavedObject], None]) -> S
 
 
 def examine_slot(owner: Any, slot_position: Any, look: Callable[[SavedObject], None]) -> None:
-    """Call `look` before a slot of an optimizer is restored, which may be before the optimizer's own turn."""
+    """Call `look` before a slot of an optimizer is restored, which may be before the optimizer itself is."""
     place = place_of_slot(owner, slot_position)
     if place is not None:
         examine_place(place, look)
 
 
 def check_when_attached(owner: Any) -> None:
-    """Have an object looked at where a user has attached it to another: `tf.train.Checkpoint(model, optimizer=opt)`.
+    """Check an object that a user attaches to a root object, as in `tf.train.Checkpoint(model, optimizer=opt)`.
 
-    TensorFlow restores the model, values and all, before it comes to what is attached.
+    TensorFlow restores the whole root object first, with its values, and the attached objects after it.
 
     Args:
-        owner: the object. Until it is gone, and all others that this was called with, TensorFlow is patched for it.
+        owner: the object. TensorFlow stays patched until all objects that were passed here have been freed.
     """
     _watch.hold_for(owner)
 
@@ -194,15 +194,15 @@ def is_bare(owner: Any, wrapped: str) -> bool:
 
 
 def require_valid_state(node: SavedObject | None, growth_steps: int | None, names: tuple[str, str] = STATE) -> None:
-    """Refuse a scale or a count that no loss scale can have.
+    """Refuse an invalid scale or counter.
 
     Args:
         node: the object that holds them; None if there is none.
-        growth_steps: those of the loss scale that they are for.
-        names: those of the scale and of the count in it.
+        growth_steps: the growth steps of the loss scale that is restored.
+        names: the names of the scale and the counter below the object.
 
     Raises:
-        SavedStateError: the file holds such a number.
+        SavedStateError: the file holds an invalid number.
     """
     scale, good_steps = names
     held = None if node is None else node.child(scale)
@@ -234,7 +234,7 @@ def refuse_other_family(node: SavedObject, family: Family) -> None:
 
 
 def warn_of_missing_scale(subject: str, what_happens: str) -> None:
-    """Say that what is restored was saved without loss scaling, and what the loss scale does."""
+    """Warn that a checkpoint was saved without loss scaling, and say which value the loss scale has."""
     warn_user(
         f"{subject} holds no loss scale, as it was saved without: the rest is restored, and the loss scale "
         f"{what_happens}. See MIGRATION.md#{ANCHOR}",

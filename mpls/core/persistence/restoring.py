@@ -1,4 +1,4 @@
-"""What optimizers of all families do when users restore or read their state."""
+"""Members of wrappers of all families with which users restore and read state."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["Restorable"]
 
 
 class Restorable:
-    """State of an optimizer that scales the loss, in checkpoints that users restore, and in dicts."""
+    """Checks of the checkpoints that users restore, `state_dict` and `load_state_dict`."""
 
     _loss_scale: Any
 
-    # Which family's state it can be restored from.
+    # The family whose state it can be restored from.
     _restored_family: ClassVar[Family]
 
     def state_dict(self, session: Any = None) -> dict[str, Any]:
@@ -42,8 +42,8 @@ class Restorable:
 
         Returns:
             `{'dynamic': True, 'scale': float, 'good_steps': int, 'initial_scale': float, 'growth_steps': int,
-            'multiplier': float}`, or `{'dynamic': False, 'scale': float}` for a fixed scale. Floats are exact. What a
-            loss scale of a user's own class returns is up to it.
+            'multiplier': float}`, or `{'dynamic': False, 'scale': float}` for a fixed scale. Floats are exact. A loss
+            scale of a user's own class may return another dict.
 
         Raises:
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
@@ -82,7 +82,7 @@ class Restorable:
         self._state_keeper().load_state_dict(state, self._session_of_state(session))
 
     def _session_of_state(self, session: Any) -> Any:
-        """Return the session that the user means, where there is more than the default one."""
+        """Return the session to use if the user passes this one; families with sessions of their own override it."""
         return session
 
     def _state_keeper(self) -> Any:
@@ -95,11 +95,11 @@ class Restorable:
         return self._loss_scale
 
     def _check_restore(self) -> None:
-        """Look at what TensorFlow is restoring this object from, if it is; for `_trackable_children`."""
+        """Check the checkpoint from which TensorFlow is restoring this object; called by `_trackable_children`."""
         examine(self, self._check_saved_object)
 
     def _check_slot_restore(self, slot_variable_position: Any) -> None:
-        """The same, for `_create_or_restore_slot_variable`."""
+        """Check it before a slot is restored; called by `_create_or_restore_slot_variable`."""
         examine_slot(self, slot_variable_position, self._check_saved_object)
 
     def _check_saved_object(self, node: SavedObject) -> None:
@@ -113,7 +113,7 @@ class Restorable:
             warn_of_missing_scale(node.subject, f"stays at {self._scale_known_now()}")
 
     def _require_valid_loss_scale(self, node: SavedObject, growth_steps: int) -> bool:
-        """Refuse a state that cannot be; return whether there is one."""
+        """Refuse an invalid state; return whether the checkpoint holds a loss scale."""
         loss_scale = node.child(LOSS_SCALE)
         require_valid_state(loss_scale, growth_steps)
         return loss_scale is not None and loss_scale.child(STATE[0]) is not None

@@ -52,7 +52,7 @@ def write_values(variables: Mapping[str, Any], values: Mapping[str, Any], sessio
             variable.assign(value)
         return
     initializers = [variable.initializer for variable, _ in pairs]
-    # What Variable.load does, all at once: no op is added.
+    # As Variable.load does, but for all variables at once. No op is added.
     feeds = {op.inputs[1]: value for op, (_, value) in zip(initializers, pairs, strict=True)}
     _run(session, _SUBJECT, initializers, feeds)
 
@@ -80,12 +80,12 @@ def _run(session: Any, call: str, fetches: Any, feeds: dict[Any, Any]) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a NumPy value as JSON has it; every float32 is exact as a Python float."""
+    """Return a NumPy value as Python numbers, which `json` can write; a Python float holds every float32 exactly."""
     return np.asarray(value).tolist()
 
 
 def require_keys(state: Any, required: set[str], optional: set[str]) -> None:
-    """Refuse a state that is no dict of these keys."""
+    """Refuse a state that is no dict with these keys."""
     if not isinstance(state, Mapping):
         raise ArgumentTypeError(
             error_text(f"{_SUBJECT}: state", "be a dict", state, "Pass what state_dict() returned", ANCHOR)
@@ -107,7 +107,7 @@ def require_dynamic(state: Mapping[str, Any], dynamic: bool) -> None:
 
 
 def require_same(state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Refuse settings that are not those of the loss scale, whose next steps would not be those of the saved one."""
+    """Refuse settings that differ from those of the loss scale: training would go on differently."""
     for name, value in settings.items():
         if name in state and (isinstance(state[name], bool) or state[name] != value):
             advice = f"Construct the loss scale with it, or leave {name!r} out of the dict"
@@ -137,7 +137,7 @@ def checked_dynamic(state: Any, settings: Mapping[str, float], optional: Iterabl
 
 
 def check_fixed(state: Any, scale: float, optional: Iterable[str] = ()) -> None:
-    """Refuse what is not the state of a fixed loss scale, which never changes: of this very scale.
+    """Refuse a state that is not of a fixed loss scale with this scale, which never changes.
 
     Args:
         state: what the user passed.

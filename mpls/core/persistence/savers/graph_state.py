@@ -1,4 +1,4 @@
-"""What a graph has of mpls, for the savers that users make in it."""
+"""The wrappers that are used in a v1 graph, and the names of their variables, for the savers that users make in it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _ATTRIBUTE = "_mpls_state"
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The optimizer's variables that were made with a step.
+    """The variables of an optimizer that were created when a training step was built.
 
     Attributes:
-        scope: the name scope in which it was built, with a slash, or nothing.
-        parts: what all names of a variable end with, by the name that it has here.
-        first: what TensorFlow's own wrapper calls it with the first control flow, by the name that it has here.
-        second: the same with the second.
-        is_second: whether the step was built with the second.
-        is_conditional: whether TensorFlow's own wrapper makes them inside of a conditional.
+        scope: the name scope in which the step was built, with a slash; empty if there is none.
+        parts: the last part of each variable's name, by its name in this graph. The names in all files end with it.
+        first: the names that TensorFlow's own wrapper gives the variables with control flow v1, by those in this graph.
+        second: the same with control flow v2.
+        is_second: whether the step was built with control flow v2.
+        is_conditional: whether TensorFlow's own wrapper creates the variables inside a conditional.
     """
 
     scope: str
@@ -52,22 +52,22 @@ class GraphState:
 
     @property
     def parts(self) -> dict[str, str]:
-        """What all names of the optimizers' variables end with, by the names that they have here."""
+        """The last parts of the variables' names, by the names in this graph."""
         return {own: part for step in self.steps for own, part in step.parts.items()}
 
     @property
     def first(self) -> dict[str, str]:
-        """What TensorFlow's own wrapper calls them with the first control flow, by the names that they have here."""
+        """The names that TensorFlow's own wrapper gives them with control flow v1, by the names in this graph."""
         return {own: name for step in self.steps for own, name in step.first.items()}
 
     @property
     def second(self) -> dict[str, str]:
-        """The same with the second control flow."""
+        """The same with control flow v2."""
         return {own: name for step in self.steps for own, name in step.second.items()}
 
     @property
     def native_names(self) -> dict[str, str]:
-        """The same with the control flow of the steps, without those that have the same name here."""
+        """The same with the control flow of each step, without variables that have the same name in this graph."""
         names = {
             own: name for step in self.steps for own, name in (step.second if step.is_second else step.first).items()
         }
@@ -75,12 +75,12 @@ class GraphState:
 
 
 def graph_state_of(graph: Any) -> GraphState | None:
-    """Return what a graph has of mpls; None if that is nothing."""
+    """Return the state of mpls in a graph; None if no wrapper is used in it."""
     return getattr(graph, _ATTRIBUTE, None)
 
 
 def note_optimizer(optimizer: Any) -> bool:
-    """Note that a wrapper is used in the current graph; return whether there is one, and not eager mode."""
+    """Note that a wrapper is used in the current graph; return False in eager mode, where there is no graph."""
     with tf.init_scope():
         if tf.executing_eagerly():
             return False

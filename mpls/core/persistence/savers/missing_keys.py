@@ -1,4 +1,4 @@
-"""What a checkpoint of a `tf.compat.v1.train.Saver` may lack, and what stands for it."""
+"""Keys that a checkpoint of a `tf.compat.v1.train.Saver` may lack, and the values that are restored in their place."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class RestoredTensor:
     Attributes:
         output: the tensor, of a `RestoreV2` op.
         name: the key in the file.
-        slice: the part of it that is read, as savers spell it; empty for all.
-        variables: the names of the variables that it is assigned to; none for what is not restored.
+        slice: the slice that is read, in the form that savers use; empty for the whole tensor.
+        variables: the names of the variables that it is assigned to; empty for copies, which are not restored.
     """
 
     output: Any
@@ -32,11 +32,11 @@ class RestoredTensor:
 
 @dataclass(frozen=True)
 class Substitutes:
-    """What stands for keys that a file lacks.
+    """Values and keys that are used in place of keys that a file lacks.
 
     Attributes:
-        values: NumPy arrays, by key.
-        names: other keys, by key.
+        values: NumPy arrays, by the missing key.
+        names: other keys of the file, by the missing key.
     """
 
     values: dict[str, Any]
@@ -50,17 +50,17 @@ def substitutes_for(
     numbers: dict[str, ScaleVariable],
     found: set[str],
 ) -> Substitutes | str:
-    """Return what stands for all that a file lacks.
+    """Return what is restored in place of all keys that a file lacks.
 
     Args:
-        entries: what a saver reads.
-        keys: under which keys the file has what belongs to wrappers, by those of the entries.
-        state: what the graph has of mpls.
+        entries: the tensors that a saver reads.
+        keys: the keys in the file of the variables of wrappers, by the keys of the entries.
+        state: the state of mpls in the graph.
         numbers: the variables of loss scales in the graph, by name.
         found: the keys in the file.
 
     Returns:
-        A key that is not known here, if there is any.
+        The substitutes; or the first missing key for which there is none.
     """
     copies = {*state.native_names.values()}
     present = {name for entry in entries if entry.name in found or entry.name in keys for name in entry.variables}
@@ -73,10 +73,10 @@ def substitutes_for(
         if number is None and (entry.variables or entry.name not in copies):
             return entry.name
         if number is None:
-            # What savers only write, for TensorFlow's own wrapper, goes nowhere.
+            # A copy that savers write for TensorFlow's own wrapper. No variable is restored from it.
             names[entry.name] = entry.name
         elif number.is_used and any(numbers[name].loss_scale is number.loss_scale for name in present & set(numbers)):
-            # One number of a loss scale and not the other: nothing writes such a file.
+            # The file has the scale and not the counter, or the reverse. No release writes such a file.
             return entry.name
         else:
             values[entry.name] = np.asarray(number.initial, entry.output.dtype.as_numpy_dtype)

@@ -1,4 +1,4 @@
-"""What TensorFlow's own wrappers would have called the variables of optimizers."""
+"""The names that TensorFlow's own wrappers would have given the variables of optimizers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ __all__ = ["StepNames"]
 
 
 class StepNames:
-    """Notes the names of the variables that are made with a step, where the step is built; in eager mode nothing.
+    """Notes the names of the variables that are created while a step is built; does nothing in eager mode.
 
-    TensorFlow's own wrappers of a dynamic loss scale create them inside of a conditional. With the first control flow
-    its scope is part of their names, and its number counts the conditionals in the scope around it; with the second,
-    none of the scopes around it is.
+    TensorFlow's own wrappers create them inside a conditional if the loss scale is dynamic. With control flow v1, the
+    scope of the conditional, `cond` or `cond_N`, is part of their names; with control flow v2, no scope is.
 
     Args:
-        has_conditional: whether TensorFlow's own wrapper would build one, as for a dynamic loss scale.
+        has_conditional: whether TensorFlow's own wrapper would build a conditional, as for a dynamic loss scale.
     """
 
     def __init__(self, *, has_conditional: bool) -> None:
@@ -31,16 +30,16 @@ class StepNames:
         scope = graph.get_name_scope()
         self._scope = f"{scope}/" if scope else ""
         if has_conditional:
-            # The first conditional was that of the loss scale, where mpls has none; names go on counting as there.
+            # In TensorFlow, the first conditional is that of the loss scale. mpls has none, so skip its number.
             graph.unique_name("cond")
             self._conditional = graph.unique_name("cond", mark_as_used=False).removeprefix(self._scope) + "/"
 
     def note(self, parts: Mapping[str, str]) -> None:
-        """Note the names, once the variables are there.
+        """Note the names, after the variables have been created.
 
         Args:
-            parts: what follows the scope of the step and that of the conditional, by the names that the variables have;
-                those that were there before the step among them or not.
+            parts: the part of each name after the scopes of the step and the conditional, by the variable's name.
+                Variables that existed before the step may be among them.
         """
         state = self._state
         parts = {} if state is None else {own: part for own, part in parts.items() if own not in state.parts}
@@ -68,7 +67,7 @@ class StepNames:
         alike = [step for step in state.steps if step.scope == self._scope and step.head == head]
         if not any(step.is_conditional for step in alike):
             return {own: own for own in parts}
-        # Here, those before have taken names outside of conditionals too.
+        # Earlier steps without a conditional have taken these names.
         number = sum(not step.is_conditional for step in alike)
         if has_head and number:
             parts = {own: f"{head}_{number}/{part.partition('/')[2]}" for own, part in parts.items()}
@@ -83,7 +82,7 @@ def _other_variables(own: Collection[str]) -> set[str]:
 
 
 def _made_unique(names: Mapping[str, str], taken: Collection[str]) -> dict[str, str]:
-    """Return the names with numbers behind those that are taken, as graphs count them."""
+    """Return the names, each with the number that a graph adds if the name is taken."""
     taken = set(taken)
     unique = {}
     for own, wanted in names.items():

@@ -24,11 +24,11 @@ class ScaleVariable:
     """A variable of a loss scale.
 
     Attributes:
-        optimizer: whose.
-        loss_scale: which it is a part of.
+        optimizer: the wrapper that has the loss scale.
+        loss_scale: the loss scale.
         is_used: whether the optimizer scales with it.
-        initial: what it starts from.
-        check: refuses a value from a file, which it gets with the file and the key.
+        initial: its initial value.
+        check: refuses an invalid value; gets the value, and the file and the key for the error.
     """
 
     optimizer: Any
@@ -38,16 +38,16 @@ class ScaleVariable:
     check: _Check
 
     def refuse_invalid(self, path: str, key: str) -> None:
-        """Refuse what a file has for it, if that cannot be.
+        """Refuse an invalid value in a file.
 
         Raises:
-            SavedStateError: the file holds such a number, or is damaged there.
+            SavedStateError: the value is not valid, or the file is damaged there.
         """
         self.check(read_value(path, key), f"{path}: {key}")
 
 
 def scale_variables_in(state: GraphState, graph: Any) -> dict[str, ScaleVariable]:
-    """Return the variables of loss scales in a graph, by name; of each, the scale first."""
+    """Return the variables of loss scales in a graph, by name: for each loss scale, the scale and then the counter."""
     found: dict[str, ScaleVariable] = {}
     for optimizer in state.optimizers:
         for name, is_used in (("_loss_scale", True), ("_replaced_loss_scale", False)):
@@ -74,13 +74,13 @@ def _rows_of(loss_scale: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
 def keys_without_copies(
     wanted: Mapping[str, str], numbers: Mapping[str, ScaleVariable], found: set[str]
 ) -> dict[str, str]:
-    """Return other keys for loss scales, where a file has those of a program that made no second one for each.
+    """Return other keys for the variables of loss scales, if the program that wrote a file had no second loss scales.
 
-    From TF 2.4 on, the experimental wrapper does not use the loss scale that it is given, but makes one of its own, and
-    names count both.
+    From TF 2.4 on, the experimental wrapper does not use the loss scale that it is given, but makes a second one. Both
+    count in the numbers of names, as in `good_steps_1`.
 
     Args:
-        wanted: the variables of loss scales that are used, by the keys under which a saver looks for them.
+        wanted: the names of the variables that are used, by the keys that a saver reads.
         numbers: the variables of loss scales in the graph, by name.
         found: the keys in the file.
     """

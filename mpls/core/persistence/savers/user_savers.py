@@ -1,8 +1,8 @@
-"""Checkpoints of `tf.compat.v1.train.Saver`: what users restore and write with their own savers.
+"""Checkpoints that users write and restore with their own `tf.compat.v1.train.Saver`.
 
-Savers know variables by name. Two kinds of file differ from what a graph of mpls has, in the state that wrappers know:
-one written without loss scaling has no loss scale; and what TensorFlow's own wrappers create inside of their
-conditionals has other names in what they have written, `cond_1/beta1_power` or `cond_1/SGD/iter`.
+Savers find variables by name. Two kinds of files lack names of a graph with wrappers of mpls: files that were written
+without loss scaling have no loss scale; and in files of TensorFlow's own wrappers, variables that are created inside of
+conditionals have other names, such as `cond_1/beta1_power` or `cond_1/SGD/iter`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["hook_user_savers"]
 
 
 def hook_user_savers(optimizer: Any) -> None:
-    """Have savers of the current graph know a wrapper's state; nothing to do in eager mode."""
+    """Patch `Saver` so that savers of the current graph handle a wrapper's state; does nothing in eager mode."""
     if note_optimizer(optimizer):
         hook_savers(_native_copies, _feeds_for)
 
 
 def _native_copies(var_list: Any) -> list[Any]:
-    """Return what a saver of these variables writes too, for TensorFlow's own wrapper."""
+    """Return the copies that a saver of these variables also writes, under the names of TensorFlow's own wrapper."""
     state = graph_state_of(tf.compat.v1.get_default_graph())
     if state is None or not isinstance(var_list, list | tuple | dict):
         return []
@@ -49,13 +49,13 @@ def _native_copies(var_list: Any) -> list[Any]:
             copies[key.removesuffix(own) + native] = by_name[own]
     copies.update(_replicas_of_scales(state, set(by_name)))
     if copies.keys() & set(by_key or by_name) or _has_others_of_a_kind(state, by_name):
-        # It would take a part of them for another optimizer's: better that it misses all of them.
+        # TensorFlow's own wrapper would take some for variables of another optimizer. If all are missing, it fails.
         return []
     return [saved_also_as(variable, name) for name, variable in copies.items()]
 
 
 def _replicas_of_scales(state: GraphState, names: set[str]) -> dict[str, Any]:
-    """Return the variables that mirrored loss scales have on other replicas, by name: later originals look for them."""
+    """Return the variables of mirrored loss scales on other replicas, by name; wrappers of later releases read them."""
     graph = tf.compat.v1.get_default_graph()
     loss_scales = [each._loss_scale for each in state.optimizers if is_dynamic(each._loss_scale)]
     mirrored = [each for scale in loss_scales for each in loss_scale_variables(scale, graph).values()]
@@ -64,17 +64,17 @@ def _replicas_of_scales(state: GraphState, names: set[str]) -> dict[str, Any]:
 
 
 def _has_others_of_a_kind(state: GraphState, names: Iterable[str]) -> bool:
-    """Return whether other optimizers have names that would not have been counted up with TensorFlow's own wrapper."""
+    """Return whether other optimizers have numbered names that TensorFlow's own wrapper would not have caused."""
     others = set(names) - set(state.parts)
     heads = {re.escape(step.scope + step.head) for step in state.steps if step.is_conditional}
     return any(re.match(rf"{head}_\d+(/|$)", name) for head in heads for name in others)
 
 
 def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Exception:
-    """Return what a saver has to be fed to restore a file that lacks what mpls can fill in, or how it has to fail.
+    """Return the feeds with which a saver restores a file that lacks some keys, or the error with which it must fail.
 
     Raises:
-        SavedStateError: the file holds a loss scale that cannot be.
+        SavedStateError: the file holds an invalid loss scale.
     """
     state = graph_state_of(graph)
     if state is None:
@@ -82,7 +82,7 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
     try:
         reader = tf.train.load_checkpoint(path)
     except (tf.errors.OpError, RuntimeError, ValueError):
-        # The saver says so itself.
+        # The saver raises its own error.
         return {}
     found = set(reader.get_variable_to_shape_map())
     entries = _entries(graph.get_operation_by_name(saver_def.restore_op_name))
@@ -98,7 +98,7 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
         return _not_found(next(name for name in of_optimizers if name not in found), path)
     substitutes = substitutes_for(entries, {**keys, **keys_of_scales}, state, numbers, found)
     if isinstance(substitutes, str):
-        # TensorFlow would say it of the first of all missing keys, which might be one that does no harm.
+        # TensorFlow would name the first of all missing keys, which may be one that mpls can replace.
         return _error(f"Key {substitutes} not found in checkpoint")
     _warn_of_missing_scales(path, entries, substitutes, numbers)
     return _feeds(entries, substitutes, reader)
@@ -109,7 +109,7 @@ def _used(numbers: dict[str, ScaleVariable]) -> list[str]:
 
 
 def _variables(entries: list[RestoredTensor], names: Collection[str]) -> dict[str, str]:
-    """Return which of some variables a saver restores, by their keys; of a mirrored one the key's own."""
+    """Return the names of those variables that a saver restores, by key; for a mirrored one, the name in the key."""
     found = {}
     for entry in entries:
         known = [name for name in entry.variables if name in names]
@@ -152,12 +152,12 @@ def _warn_of_missing_scales(
 
 
 def _entries(restore_op: Any) -> list[RestoredTensor]:
-    """Return what a restore op reads."""
+    """Return the tensors that a restore op reads."""
     entries = []
     queue, seen = [restore_op], {restore_op.name}
     for op in queue:
         if op.type == "RestoreV2":
-            # TensorFlow would not let tensors be fed of which it has told the value itself.
+            # Do not use tf.get_static_value: TensorFlow refuses feeds for tensors whose value it has returned.
             names, slices = (tf.make_ndarray(op.inputs[index].op.get_attr("value")) for index in (1, 2))
             for output, name, part in zip(op.outputs, names, slices, strict=True):
                 entries.append(RestoredTensor(output, name.decode(), part.decode(), _assigned_variables(output)))
@@ -181,14 +181,14 @@ def _assigned_variables(output: Any) -> tuple[str, ...]:
 
 
 def _feeds(entries: list[RestoredTensor], substitutes: Substitutes, reader: Any) -> dict[Any, Any]:
-    """Return tensors of the graph and what stands for them: no op is added, the graph may be finalized."""
+    """Return the values to feed, by tensor of the graph. No op is added, so the graph may be finalized."""
     by_op: dict[str, list[RestoredTensor]] = defaultdict(list)
     for entry in entries:
         by_op[entry.output.op.name].append(entry)
     feeds: dict[Any, Any] = {}
     for of_op in by_op.values():
         if any(entry.name in substitutes.values for entry in of_op):
-            # One op reads many tensors, and fails for one that is missing: it does not run if all are fed.
+            # One op reads many tensors, and fails if one is missing. It does not run if all of them are fed.
             feeds.update(_values(of_op, substitutes, reader))
         elif any(entry.name in substitutes.names for entry in of_op):
             keys = [substitutes.names.get(entry.name, entry.name).encode() for entry in of_op]
@@ -204,14 +204,14 @@ def _values(entries: list[RestoredTensor], substitutes: Substitutes, reader: Any
         value = substitutes.values.get(entry.name)
         if value is None:
             value = _part(reader.get_tensor(substitutes.names.get(entry.name, entry.name)), entry.slice)
-        # A feed would be cast without a word.
+        # TensorFlow would cast a feed of another dtype silently.
         if tf.as_dtype(np.asarray(value).dtype) == entry.output.dtype.base_dtype:
             values[entry.output] = value
     return values
 
 
 def _part(value: Any, part: str) -> Any:
-    """Return the part of a tensor that a partitioned variable reads: `'10 4 0,5:-'`."""
+    """Return the slice of a tensor that a partitioned variable reads, given as `'10 4 0,5:-'`."""
     if not part:
         return value
     bounds = (each.partition(",") for each in part.split(" ")[-1].split(":"))

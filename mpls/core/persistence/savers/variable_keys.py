@@ -1,4 +1,4 @@
-"""Under which keys a checkpoint of a `tf.compat.v1.train.Saver` has the variables of optimizers."""
+"""The keys of optimizers' variables in a checkpoint of a `tf.compat.v1.train.Saver`."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from mpls.formats.validity import ANCHOR
 
 __all__ = ["find_keys"]
 
-# Elements of a variable.
+# Variables with at most so many elements are all compared.
 _SMALL = 4096
 
 
 def find_keys(wanted: Mapping[str, str], state: GraphState, path: str, reader: Any) -> dict[str, str] | None:
-    """Return under which keys a file has the variables of optimizers.
+    """Return the keys of the optimizers' variables in a file.
 
-    All of them have the names of this graph in it, or those of TensorFlow's own wrapper with the first control flow, or
-    with the second; or they are in conditionals that have another number there, since the graph was another.
+    The file may have them under the names of this graph, under those of TensorFlow's own wrapper with control flow v1
+    or v2, or with other numbers of the conditionals, if the graph that wrote it had other conditionals.
 
     Args:
-        wanted: the variables, by the keys under which a saver looks for them.
-        state: what the graph has of mpls.
+        wanted: the names of the variables, by the keys that a saver reads.
+        state: the state of mpls in the graph.
         path: the file.
-        reader: of the file.
+        reader: the reader of the file.
 
     Returns:
-        The keys in the file by those under which a saver looks; None if it does not have them, or not without doubt.
+        The keys in the file, by the keys that a saver reads; None if the file lacks some, or has several candidates.
 
     Raises:
         SavedStateError: it has different values under two kinds of names.
@@ -44,7 +44,7 @@ def find_keys(wanted: Mapping[str, str], state: GraphState, path: str, reader: A
             found.append(keys)
             if in_file.issuperset(names.get(own, own) for own in state.parts):
                 whole.append(keys)
-    # A saver may want a part of what the file has; the rest may tell whose names it has.
+    # A saver may read some of the variables only. Prefer the kind of names that the file has for all of them.
     found = whole or found
     for other in found[1:]:
         _require_same(found[0], other, path, reader)
@@ -52,16 +52,16 @@ def find_keys(wanted: Mapping[str, str], state: GraphState, path: str, reader: A
 
 
 def _renamed(key: str, own: str, name: str) -> str:
-    """Return a key with another name of the variable in it; what is not after a name stays, it is the user's own."""
+    """Return a key with another name of the variable; a prefix that the user has put before the name stays."""
     if key == own or key.endswith(f"/{own}"):
         return key.removesuffix(own) + name
     return key
 
 
 def _require_same(keys: dict[str, str], others: dict[str, str], path: str, reader: Any) -> None:
-    """Refuse a file that has other values under other names: what savers of mpls write is the same under both.
+    """Refuse a file that has different values under two kinds of names; savers of mpls write the same value under both.
 
-    Small variables tell, and of large ones the smallest.
+    All small variables are compared, and the smallest of the large ones.
     """
     shapes = reader.get_variable_to_shape_map()
     sizes = {key: math.prod(shapes[keys[key]]) for key in keys if keys[key] != others[key]}
@@ -79,7 +79,7 @@ def _require_same(keys: dict[str, str], others: dict[str, str], path: str, reade
 
 
 def _find_renumbered(wanted: Mapping[str, str], state: GraphState, reader: Any) -> dict[str, str] | None:
-    """Find what conditionals of other numbers hold, and what is the only thing of its kind in the file."""
+    """Return the keys in conditionals with other numbers, or the only candidates in the file; None if it is unclear."""
     places: dict[Step, tuple[str, ...]] = {}
     for step in state.steps:
         parts = {step.parts[own] for own in wanted.values() if own in step.parts}
@@ -87,7 +87,7 @@ def _find_renumbered(wanted: Mapping[str, str], state: GraphState, reader: Any) 
             places[step] = _places(step.scope, parts, reader)
     chosen: dict[Step, str] = {}
     for same in set(places.values()):
-        # In the order in which the steps were built, which is what the numbers count.
+        # The numbers count the steps in the order in which they were built.
         steps = [step for step, each in places.items() if each == same]
         if len(steps) != len(same):
             return None
@@ -99,7 +99,7 @@ def _find_renumbered(wanted: Mapping[str, str], state: GraphState, reader: Any) 
 
 
 def _places(scope: str, parts: set[str], reader: Any) -> tuple[str, ...]:
-    """Return what stands before some parts of names in a file: conditionals of a scope, or else anything."""
+    """Return the prefixes under which a file has all these parts of names: those of conditionals if there are any."""
     held: dict[str, set[str]] = defaultdict(set)
     for key in reader.get_variable_to_shape_map():
         for part in parts:
