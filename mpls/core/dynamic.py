@@ -126,7 +126,7 @@ class DynamicLossScale(LossScale, _Base):
 
     def _create_weights(self) -> None:
         weights = self._weights_here()
-        # One thread creates them. No replica does: creating a variable there may wait for the other replicas.
+        # Create them in one thread, and outside of replicas: in a replica, creation may wait for the other replicas.
         with tf.init_scope(), self._lock:
             if CURRENT_SCALE not in weights:
                 self._add_weight(CURRENT_SCALE, self._initial_loss_scale, tf.float32)
@@ -195,16 +195,16 @@ class DynamicLossScale(LossScale, _Base):
         return op, should_apply
 
     def _advanced(self, grads_finite: Any) -> Any:
-        """Do what `_advance` does; in a graph, return a tensor that says whether the scale was due to grow."""
+        """Update the state for a step; in a graph, return a tensor that says whether the scale was due to grow."""
         op = self._advance(grads_finite)
         if op is None:
             return None
         with tf.control_dependencies([op]):
-            # Growth has reset the count; so has a step whose gradients are not finite.
+            # The count is 0 after growth, and after a step whose gradients are not finite.
             return tf.logical_and(grads_finite, tf.equal(tf.convert_to_tensor(self._num_good_steps), 0))
 
     def _decide_step(self, grads: Any, *, when_summed: bool, are_same: bool) -> StepDecision:
-        """Return what `update` says; but the state is updated in the branches, each of which needs half of the rule."""
+        """Decide as `update` does, and leave the update of the state to the branches: each needs half of the rule."""
         if type(self).update is not DynamicLossScale.update:
             # A user's subclass has overridden it.
             return super()._decide_step(grads, when_summed=when_summed, are_same=are_same)
@@ -217,7 +217,7 @@ class DynamicLossScale(LossScale, _Base):
     _are_finite_when_summed = staticmethod(finite_when_summed)
 
     def _advance(self, grads_finite: Any) -> Any:
-        """Bring the state to what it is after a step; in a graph, return the op that does it.
+        """Update the state for a step; in a graph, return the op that does it.
 
         Args:
             grads_finite: whether every gradient was finite, a scalar boolean tensor; or a bool, where that is known.

@@ -1,4 +1,4 @@
-"""Whether gradients are finite, all of them."""
+"""The check whether all gradients are finite."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def _are_finite(tensors: list[Any], factor: int) -> Any:
 
 
 def _have_finite_sums(tensors: list[Any]) -> Any:
-    """Return whether tensors of a graph are finite: they are if the sum of all is; otherwise look at each element."""
+    """Return whether tensors of a graph are finite: if the sum of all elements is finite, else if each element is."""
     total = tf.add_n([tf.cast(tf.reduce_sum(tensor), tf.float32) for tensor in tensors])
     return _unless(tf.math.is_finite(total), lambda: _all([_is_finite(tensor) for tensor in tensors]))
 
 
-def _unless(are_finite: Any, look: Callable[[], Any]) -> Any:
-    """Return true if a first look found it so; what another look finds, in a conditional, if it did not."""
-    return value_of(are_finite, lambda: tf.constant(True), look, "are_finite")
+def _unless(are_finite: Any, check_all: Callable[[], Any]) -> Any:
+    """Return true if a cheap check has passed, and otherwise, in a conditional, the result of the full check."""
+    return value_of(are_finite, lambda: tf.constant(True), check_all, "are_finite")
 
 
 def _stay_finite(tensors: list[Any], factor: int) -> Any:

@@ -53,9 +53,9 @@ def largest_scale(dtype: Any) -> float:
 def unscale_gradients(grads: Any, scale: Any) -> Any:
     """Divide gradients by the loss scale.
 
-    float16 and bfloat16 gradients are divided in float32 and rounded once, which is right for scales whose reciprocal
-    they cannot hold too. The originals multiplied by the reciprocal; a division is right up to the largest float32
-    scale, whose reciprocal is denormal and flushed to zero.
+    float16 and bfloat16 gradients are divided in float32 and rounded once. This is right also for scales with a
+    reciprocal that these dtypes cannot hold. The originals multiplied by the reciprocal; a division is right up to the
+    largest float32 scale, whose reciprocal is denormal and flushed to zero.
 
     Args:
         grads: nested structure of dense tensors, `tf.IndexedSlices` (which stay sparse) and None (which stays
@@ -103,7 +103,8 @@ def _unscale_all(tensors: list[Any], scale: Any, sparse: list[int]) -> list[Any]
     if tf.executing_eagerly():
         return _unscale_in_one_call([*tensors, scale], sparse)
     if tf.get_static_value(scale) is not None:
-        # A fixed scale: no check follows that could use the stacks, and to make them only for this costs more.
+        # The scale is fixed: no finite check follows that could use the stacks too, and stacking costs more than it
+        # saves.
         return _unscale_each(tensors, scale)
     return _unscale_stacked([*tensors, scale])
 

@@ -56,7 +56,7 @@ def all_replicas_finite(grads: Any, are_finite: Callable[[Any], Any] = all_finit
 
 
 def first_replica_finite(grads: Any, are_finite: Callable[[Any], Any] = all_finite) -> Any:
-    """Return what `all_replicas_finite` does where all replicas have the same gradients: only the first one checks."""
+    """Return the result of `all_replicas_finite` if replicas have the same gradients; only the first replica checks."""
     strategy = tf.distribute.get_strategy()
     if len(strategy.extended.worker_devices) < strategy.num_replicas_in_sync:
         # Each machine checks by itself: if two disagreed, each would wait for the other's next all-reduce.
@@ -67,7 +67,7 @@ def first_replica_finite(grads: Any, are_finite: Callable[[Any], Any] = all_fini
 
 
 def all_replicas_finite_without_merge(grads: Any, are_finite: Callable[[Any], Any] = all_finite) -> Any:
-    """Return what `all_replicas_finite` does, from a replica context in which `merge_call` is forbidden."""
+    """Return the result of `all_replicas_finite`, from a replica context in which `merge_call` is forbidden."""
     context = tf.distribute.get_replica_context()
     return _is_unanimous(context.all_reduce(tf.distribute.ReduceOp.SUM, _vote(are_finite, grads)))
 

@@ -11,7 +11,7 @@ from mpls.keras.files.saving import save_model
 from mpls.keras.own_files import recognise_while_installed as _recognise_while_installed
 from mpls.keras.policy import Policy, global_policy, set_global_policy
 
-# Files name wrappers over new optimizers so, as tf_keras' own wrapper is called. Not for users.
+# The class name that files have for wrappers over new optimizers, as with tf_keras' own; not for users.
 LossScaleOptimizerV3 = LossScaleOptimizer
 
 __all__ = ["LossScaleOptimizer", "Policy", "global_policy", "load_model", "save_model", "set_global_policy"]

@@ -229,7 +229,7 @@ _warned: weakref.WeakSet[type] = weakref.WeakSet()
 def warn_of_ignored_rule(optimizer: Any) -> None:
     """Warn, once per class, if an optimizer that is not a legacy one defines the update rule of a legacy one.
 
-    It trains by the rule of its base, with TensorFlow itself too.
+    Such an optimizer trains by the rule of its base class, also without mpls.
     """
     cls = type(optimizer)
     ignored = _ignored(cls)

@@ -55,14 +55,14 @@ class Asker:
 def who_asks(asked: Any = None) -> Asker:
     """Return who has called the method that calls this function.
 
-    Keras makes its files by the calls that users make too: `get_config()`, `variables`, and a class' `__name__` and
-    `__module__`. What Keras gets has to name what loads where mpls is not, and to hold the scale and the counter. What
-    users get is what the originals gave them. No argument and no hook tells the two apart, so the stack has to. Nothing
-    else in this package looks there.
+    Keras writes files by the calls that users make too: `get_config()`, `variables`, and `__name__` and `__module__` of
+    a class. Keras must get names that can be loaded without mpls, and the scale and the counter. Users must get what
+    the originals returned. No argument and no hook tells the two apart; only the stack does. No other module of this
+    package looks at the stack.
 
     Args:
-        asked: the object whose method was called. Methods of users' subclasses that call `super()`, what decorates
-            them, and functions that are handed the object do not count then: who called those does. Without it, the
+        asked: the object whose method was called. Frames that have it as an argument or closure variable are skipped:
+            overriding methods that call `super()`, their decorators, and helper functions. Without the object, the
             direct caller counts.
     """
     frame: FrameType | None = sys._getframe(2)

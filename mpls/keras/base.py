@@ -29,7 +29,7 @@ from mpls.keras.configs import config_of_old, deserialize_inner
 from mpls.keras.families import family_of
 from mpls.keras.members import Members
 from mpls.keras.own_files import recognise_own_files
-from mpls.keras.state_in_files import checked_state, for_whom, set_state, with_fixed_scale, without_state
+from mpls.keras.state_in_files import checked_state, config_for_caller, set_state, with_fixed_scale, without_state
 from mpls.keras.strategies import require_supported_strategy
 from mpls.upstream.optimizers import mark_as_wrapped
 
@@ -225,13 +225,13 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         """
         # Write the newer format into files where it can express the loss scale: later releases read it too.
         if self._shows_loss_scale_object and not (who_asks(self).is_keras and is_translatable(self._loss_scale)):
-            return for_whom(self, config_of_old(self))
+            return config_for_caller(self, config_of_old(self))
         config = {
             **self._family_config(),
             "initial_scale": self.initial_scale,
             "dynamic_growth_steps": self.dynamic_growth_steps,
         }
-        return for_whom(self, config)
+        return config_for_caller(self, config)
 
     @classmethod
     def from_config(cls: type[_Self], config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> _Self:

@@ -21,13 +21,13 @@ SCALE_LOSS = "scale_loss"
 
 
 class ScalingCalls:
-    """The scaling calls that were made since gradients were last applied, and those that ever were.
+    """The scaling calls that were made since gradients were last applied, and all that were ever made.
 
-    Keras 3 has two styles, told apart by the calls of a step: `get_scaled_loss`, `get_unscaled_gradients`,
-    `apply_gradients`, as in Keras 2; and `scale_loss`, then `apply` or `apply_gradients`, which unscale. Calls that are
-    traced together, also in functions within a function, are judged together, and in eager mode those of a thread,
-    whatever was called elsewhere in between. Where a step is split over functions that are traced at different times,
-    or over threads, the style is that of the step before.
+    With Keras 3, a custom loop has one of two styles, which the calls of a step tell: `get_scaled_loss`,
+    `get_unscaled_gradients`, `apply_gradients`, as in Keras 2; or `scale_loss`, `apply` or `apply_gradients`, of which
+    the last two unscale. A step's calls are those that are traced in one function, with the functions inside it; in
+    eager mode, those of one thread. If a step is split over functions that are traced at different times, or over
+    threads, its style is that of the previous step.
     """
 
     def __init__(self) -> None:
@@ -57,12 +57,12 @@ class ScalingCalls:
         with self._lock:
             here = _here()
             places = [place for place in self._pending if _is_within(place, here)]
-            # A step that only applies has its other calls elsewhere.
+            # A step that only applies gradients has made its other calls in another function or thread.
             places = places if here in self._pending else list(self._pending)
             return set().union(*map(self._pending.pop, places))
 
     def is_pending(self, call: str) -> bool:
-        """Return whether a call was made elsewhere and belongs to no step yet."""
+        """Return whether a call was made in any function or thread and belongs to no step yet."""
         with self._lock:
             return any(call in calls for calls in self._pending.values())
 
@@ -109,7 +109,7 @@ class ScalingCalls:
         elif SCALE_LOSS in calls:
             self._has_unscaled_style = False
         elif self.is_pending(GET_UNSCALED_GRADIENTS) and GET_SCALED_LOSS in calls:
-            # Eager code calls a function that unscales.
+            # A `tf.function` unscales, which eager code calls.
             self._has_unscaled_style = True
         elif GET_SCALED_LOSS in calls and not self._has_unscaled_style:
             raise CallOrderError(

@@ -92,8 +92,8 @@ def is_own(cls: Any) -> bool:
 class ModuleName(str):
     """The `__module__` of classes that are defined in a private module and exported by a package.
 
-    Some go by the name of a native one in what Keras writes: it looks for the module that its files and configs name,
-    which must be there where mpls is not.
+    To Keras, some of them show the module of a native class. Keras writes it into files and configs, and imports it
+    from there also where mpls is not installed.
 
     Args:
         shown: the package.
@@ -118,11 +118,11 @@ class ModuleName(str):
 
 
 def other_name(cls: Any, is_for_keras: bool) -> str | None:
-    """Return the name that a class of mpls shows instead of its Python name; None if it shows that.
+    """Return the name that a class of mpls shows instead of its Python name; None if it shows its Python name.
 
     Args:
         cls: any class of wrappers.
-        is_for_keras: whether Keras asks, which finds by it what files say; others see the name that a release gave it.
+        is_for_keras: whether Keras asks, which writes the name into files; others see the name that a release gave it.
     """
     if not is_own(cls):
         return None
@@ -159,8 +159,8 @@ class _ConstructorsSignature:
 class LossScaleOptimizerMeta(type):
     """Makes the frameworks' own wrappers instances of `LossScaleOptimizer`.
 
-    Classes have the bases of their instances' family after their own, and show the name that a release gave them, where
-    files need another.
+    Classes have the bases of their instances' family after their own. They show the name that a release gave them, and
+    another one to Keras.
     """
 
     def mro(cls) -> list[type]:

@@ -115,7 +115,7 @@ class Family(TfKerasMembers, _Native):
         return scaled_step(pairs, self._loss_scale, step)
 
     def _second_argument(self, name: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return how the second positional argument goes on to the wrapped optimizer."""
+        """Return the arguments by which the wrapped optimizer gets the second positional argument."""
         if self._behavior.passes_second_argument_on:
             return (name,), {}
         is_name = isinstance(name, str) or (name is not None and self._behavior.second_argument_is_name)
@@ -252,9 +252,10 @@ class _LegacyStep(TfKerasStep):
 
 
 class _InnerAtOldPlace(Trackable):
-    """Stands where checkpoints of TF 1.15 to 2.2 have the wrapped optimizer, and gives it what they hold for it.
+    """A child of the wrapper with the name that the wrapped optimizer has in checkpoints of TF 1.15 to 2.2.
 
-    To what is written it shows nothing, so that checkpoints are those of the native wrapper.
+    It restores the wrapped optimizer from them. When a checkpoint is written it has no children, so that the checkpoint
+    is that of the native wrapper.
     """
 
     def __init__(self, optimizer: Any) -> None:

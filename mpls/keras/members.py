@@ -1,4 +1,4 @@
-"""What wrappers of all families show: the loss scale and its settings, and what is the wrapped optimizer's."""
+"""Members of wrappers of all families: the loss scale and its settings, and what the wrapped optimizer has."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Members(Declared):
         return [*{*super().__dir__(), *shown} - {*type.__dir__(type(self))}.difference(shown)]
 
     def _hands_on(self, name: str) -> bool:
-        """Return whether an attribute that is set is a setting of the wrapped optimizer, and not one of this object."""
+        """Return whether to set an attribute on the wrapped optimizer, as it is one of its settings."""
         if name in vars(self) or hasattr(type(self), name) or not is_hyperparameter(self._optimizer, name):
             return False
         return name in hyperparameters_of(self._optimizer) or not is_being_constructed(self)

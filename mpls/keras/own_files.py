@@ -1,7 +1,7 @@
-"""What mpls has written comes back as its wrappers, by the loaders of tf_keras and Keras 3 too.
+"""Makes the loaders of tf_keras and Keras 3 return wrappers of mpls for what mpls has written.
 
-A file names the class of the native wrapper, so that it loads where mpls is not. What tells one that mpls has written
-is the mark in the wrapper's config, which every Keras ignores. Without it, all is as where mpls is not.
+A file names the class of the native wrapper, so that it loads without mpls. A mark in the wrapper's config, which every
+Keras ignores, tells that mpls has written it. Other configs are loaded as without mpls.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ _ROWS = (((table.WRAPPERS, table.WRAPPERS_OVER_NEW), True), ((table.NATIVE_3,), 
 
 
 def recognise_own_files() -> None:
-    """Have the native wrappers' `from_config` give wrappers of mpls for what mpls has written, until the process ends.
+    """Make `from_config` of the native wrappers return wrappers of mpls for marked configs, until the process ends.
 
-    Asked for when a wrapper is made: to import mpls changes nothing. A Keras that is not loaded yet follows when it is.
+    Called when a wrapper is made, since an import of mpls changes nothing. A Keras that is loaded later is patched,
+    too.
     """
     if _USE not in _reasons:
         _patch_for(_USE)
 
 
 def recognise_while_installed(is_installed: bool) -> None:
-    """Have them do so as long as old names mean mpls, too."""
+    """Make it do so between `install` and `uninstall` too."""
     if is_installed:
         _patch_for(_INSTALL)
         return
@@ -68,7 +69,7 @@ def _patch_for(reason: str) -> None:
 
 
 def reading_all_as_ours() -> AbstractContextManager[None]:
-    """Have the wrappers that tf_keras itself has written come back as wrappers of mpls in a block, of this thread."""
+    """Make it return wrappers of mpls for all configs in a block, in this thread, also for those of tf_keras' own."""
     return _reads_all.raised()
 
 

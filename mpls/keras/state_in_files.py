@@ -1,4 +1,4 @@
-"""The current scale and counter in the configs that files hold, and the mark of mpls in all that Keras writes."""
+"""The scale and the counter in configs that Keras writes into files, and the mark of mpls in all configs for Keras."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from mpls.keras.asker import Asker, who_asks
 from mpls.keras.classes import is_own
 from mpls.upstream.kerases import loaded_tf_keras
 
-# Raised while a file is loaded that holds the wrapped optimizer's variables by themselves too, as the frameworks write
-# them: there they are read.
+# Raised while a file is loaded that holds the wrapped optimizer's variables a second time, apart from the wrapper's, as
+# the frameworks write them. They are read from there.
 wrapped_optimizer_follows = Flag("wrapped_optimizer_follows")
 
 _SUBJECT = f"LossScaleOptimizer.from_config: {STATE_KEY}"
 
 
 class MarkedConfig(dict[str, Any]):
-    """A config that mpls has given to Keras, which may put another optimizer into it."""
+    """A config with the mark of mpls; Keras may replace the optimizer in it by another."""
 
     def __reduce__(self) -> Any:
         # Copies and pickles become plain dicts, which load without mpls.
         return dict, (dict(self),)
 
 
-def for_whom(wrapper: Any, config: dict[str, Any]) -> dict[str, Any]:
-    """Return a wrapper's config: for Keras with the mark, into a file with the state too; for users as it is."""
+def config_for_caller(wrapper: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """Return a wrapper's config: to Keras with the mark, and for a file with the state too; to users unchanged."""
     asker = who_asks(wrapper)
     if not asker.writes_file and not asker.is_keras:
         return config
@@ -143,7 +143,7 @@ def checked_state(state: Any, settings: dict[str, Any]) -> tuple[float, int] | N
 
 
 def set_state(wrapper: Any, state: tuple[float, int] | None) -> None:
-    """Set a new wrapper's scale and counter, where `checked_state` has returned them."""
+    """Set a new wrapper's scale and counter to what `checked_state` returned; do nothing for None."""
     loss_scale = wrapper._loss_scale
     if state is None or not isinstance(loss_scale, DynamicLossScale):
         return

@@ -94,7 +94,7 @@ class TfKerasMembers(Restorable):
     def _create_loss_scale_weights(self) -> None:
         """Create the state of the loss scale with that of the optimizer.
 
-        A function that creates variables is traced twice, which with this done before its first call it is not.
+        A `tf.function` that creates variables is traced twice. Creating them before its first call avoids that.
         """
         if isinstance(self._loss_scale, DynamicLossScale) and not in_replica_context():
             # This also creates the counter. Every step calls it; if both variables exist, it does nothing.
@@ -197,7 +197,8 @@ class TfKerasStep:
 def scope_of_weights(wrapper: Any) -> AbstractContextManager[Any]:
     """Return the name scope in which a wrapped legacy optimizer's variables are to be made.
 
-    They are called as without the wrapper. In a graph, what tf_keras' own wrapper would call them is noted too.
+    They get the names that they have without the wrapper. In a graph, the names that tf_keras' own wrapper would give
+    them are noted too.
     """
     inner = wrapper._optimizer
     name = name_of_legacy(inner)

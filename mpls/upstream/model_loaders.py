@@ -42,7 +42,7 @@ class OwnObjects:
         self._custom_objects = custom_objects
 
     def find(self, name: str) -> Any:
-        """Return the one that the framework finds by a name, None if there is none."""
+        """Return the object that the framework finds by a name; None if there is none."""
         return self._saving.get_registered_object(name, self._custom_objects)
 
     def is_registered_somewhere(self, name: str) -> bool:
@@ -74,7 +74,7 @@ def variable_class_of_keras() -> Any:
 def makers_of_networks() -> list[tuple[ModuleType, str]]:
     """Return functions that loaders call each time that they try to connect a layer, as `(module, name)`.
 
-    They try until they succeed: tf_keras, and Keras 3 up to some release, for ever.
+    They try until they succeed; tf_keras, and Keras 3 up to some release, without a limit.
     """
     return [found for row in (table.CONNECT, table.CONNECT_3) for found in _in_loaded_module(row)]
 
@@ -100,8 +100,8 @@ class OpArguments:
 
     Args:
         make_op: the method.
-        arguments: what it is called with, with the graph.
-        keywords: and by name.
+        arguments: its positional arguments; the first is the graph.
+        keywords: its keyword arguments.
     """
 
     def __init__(self, make_op: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:

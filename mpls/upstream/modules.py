@@ -29,7 +29,7 @@ def is_lazily_loaded(module: ModuleType) -> bool | None:
     """Return whether a lazily loaded module is not loaded yet; None for any other module."""
     if not _is_made_by(type(module), _LAZY):
         return None
-    # Past its `__getattr__`, which loads it.
+    # Bypass `__getattr__`, which would load it.
     is_loaded = vars(module).get(table.IS_LOADED.name)
     if is_loaded is None:
         table.IS_LOADED.warn_that_it_is_gone()

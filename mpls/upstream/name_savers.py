@@ -95,7 +95,7 @@ def _saving_more(saver: Any, more_to_save: Callable[[Any], list[Any]]) -> Iterat
     try:
         yield
     finally:
-        # Which is also what a saver looks for in an object-based checkpoint.
+        # A saver also reads this attribute to find the variables in an object-based checkpoint.
         setattr(saver, table.SAVER_VARIABLES.name, own)
 
 
@@ -137,7 +137,7 @@ def _builder_that_restores_no_copies(write_version: Any) -> Any:
 
     class _Builder(base):  # type: ignore[misc]
         def _AddRestoreOps(self, filename_tensor: Any, saveables: list[Any], *args: Any, **kwargs: Any) -> Any:  # noqa: N802
-            # They would be read from the file for nothing, and have to be there.
+            # Do not read copies: nothing is restored from them, and a file without them would be an error.
             own = [each for each in saveables if not hasattr(each, "is_copy_of_mpls")]
             return super()._AddRestoreOps(filename_tensor, own, *args, **kwargs)
 

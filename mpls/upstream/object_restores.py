@@ -36,7 +36,7 @@ class RestorePlace:
         path: the checkpoint, as the user named it.
         graph: the `TrackableObjectGraph` proto in it.
         node: the index of the object in `graph.nodes`.
-        restore: what TensorFlow has of the restore.
+        restore: TensorFlow's object for the restore.
     """
 
     path: str
@@ -51,7 +51,7 @@ _RESTORE_MODULE = "tensorflow.python.checkpoint.restore"
 _RESTORE_FUNCTION = "_queue_children_for_restoration"
 
 
-# Overridden methods call each other; deeper down the call is not about restoring any more.
+# The most frames between that function and the methods, which call each other where they are overridden.
 _MOST_FRAMES = 12
 
 
@@ -60,9 +60,9 @@ def place_being_restored(owner: Any) -> RestorePlace | None:
 
     For `_trackable_children`, `_lookup_dependency` and `_deferred_dependencies` of that object. TensorFlow (2.10 to
     2.21) calls them from one function while it pairs objects with the checkpoint, before it restores any value, and
-    hands on neither the path nor what else is in the file.
+    passes neither the path nor the object graph.
 
-    Where TensorFlow has changed, so that the place cannot be told, one warning says so, and it restores as it does.
+    If TensorFlow has changed so that the place cannot be found, there is one warning, and TensorFlow restores as usual.
 
     Args:
         owner: the object whose method asks.
@@ -79,7 +79,7 @@ def place_being_restored(owner: Any) -> RestorePlace | None:
     position: Any = frame.f_locals.get("checkpoint_position")
     if frame.f_code.co_name == _RESTORE_FUNCTION and position is not None:
         return _place(position) if getattr(position, "trackable", owner) is owner else None
-    # Another function of the module may ask in passing, but only while that one is there to do the work.
+    # Other functions of the module may call the methods too. This is a change only if the known function is gone.
     if frame.f_code.co_name == _RESTORE_FUNCTION or not hasattr(sys.modules[_RESTORE_MODULE], _RESTORE_FUNCTION):
         _warn_of_change(frame.f_code.co_name)
     return None
@@ -126,7 +126,7 @@ def _place(position: Any) -> RestorePlace | None:
 
 
 def abandon_restore(place: RestorePlace) -> None:
-    """Drop the deferred values of a refused restore: objects that are created later would get them."""
+    """Drop the deferred values of a refused restore, which objects that are created later would get."""
     for trackable in list(place.restore.all_python_objects):
         deferred = awaited_parts_of(trackable)
         for name, positions in list(deferred.items()):
@@ -146,15 +146,15 @@ def object_graph_of(path: str) -> Any:
             return None
         serialized = reader.get_tensor(GRAPH_KEY)
     except (tf.errors.OpError, RuntimeError, ValueError):
-        # TensorFlow says so itself, when it restores.
+        # TensorFlow raises its own error when it restores.
         return None
     return graph.FromString(serialized)
 
 
 def restore_of_attached(look: Callable[[str, dict[str, Any]], None]) -> list[Target]:
-    """Return what to patch to look at objects that are attached to a root object, before TensorFlow restores that.
+    """Return the patch that calls a function with the objects attached to a root, before TensorFlow restores the root.
 
-    `tf.train.Checkpoint(root, **attached)`, TensorFlow 2.5 to 2.21, restores the root first, and knows no hook.
+    `tf.train.Checkpoint(root, **attached)`, TensorFlow 2.5 to 2.21, restores the root first, and has no hook for this.
 
     Args:
         look: gets the path and the attached objects by name; what it raises stops the restore.

@@ -172,7 +172,7 @@ def hyperparameters_of(optimizer: Any) -> dict[str, Any]:
     """Return the hyperparameters of a legacy optimizer by name; an empty dict for other optimizers and for None."""
     if keras_family_of(optimizer) != "legacy":
         return {}
-    # Past its `__getattribute__`, which looks there itself.
+    # Bypass `__getattribute__`, which reads this attribute itself.
     found: dict[str, Any] | None = vars(optimizer).get(table.HYPER.name)
     if found is None:
         table.HYPER.warn_that_it_is_gone()
@@ -232,7 +232,7 @@ def index_of(optimizer: Any, variable: Any) -> int:
 
 
 def settle_counts(optimizer: Any, steps: int) -> None:
-    """Set what a new tf_keras optimizer keeps outside of its variables to the state after a number of steps."""
+    """Set the state that a new tf_keras optimizer keeps outside of its variables to that after a number of steps."""
     tf_keras: Any = loaded_tf_keras()
     if isinstance(optimizer, tf_keras.optimizers.Nadam) and table.U_COUNTER.of(optimizer) is not None:
         # Nadam's product is that of the steps before this one.

@@ -14,7 +14,7 @@ from mpls.patches import ABSENT
 __all__ = ["ABSENT", "Private", "look_up"]
 
 _SEEN = {"tensorflow": "TensorFlow 2.16 to 2.21", "tf_keras": "tf_keras 2.16 to 2.21", "keras": "Keras 3.6 to 3.15"}
-# The rows that a warning has named in this process.
+# The rows of which a warning has been given in this process.
 _told: set[Private] = set()
 _lock = threading.Lock()
 
@@ -37,8 +37,8 @@ class Private:
     Attributes:
         owner: where it is: a module, and after a colon a class in it, `"tensorflow:Graph"`.
         name: the name.
-        without: what is different in a release that has it no more, to end a sentence. In a name that nothing can be
-            done without, what fails.
+        without: the consequence in a release that lacks it, as the end of a sentence; for a name that is required, what
+            fails.
         seen: the releases in which it was found.
     """
 

@@ -20,7 +20,7 @@ __all__ = [
 _REWRITE_OPTION = "auto_mixed_precision"
 
 
-# What `set_graph_rewrite_enabled` has left behind last.
+# The state after the last call of `set_graph_rewrite_enabled`.
 _rewrite_set: tuple[bool, bool | None] | None = None
 
 

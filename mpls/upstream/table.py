@@ -24,7 +24,7 @@ _NO_LIMIT = "mpls.keras.load_model sets files no limit to the {} that they ask f
 _SCALE_NOT_CONVERTED = "convert_state does not read the loss scale of such a wrapper"
 _NOT_CONVERTED = "training goes on as before, but convert_state cannot read or set such an optimizer's state"
 
-# Objects that checkpoints know.
+# Trackable objects.
 TRACKABLE = Private(_INTERNAL_TRACKING, "Trackable", "its place is taken by the base of tf.Module")
 WRAP = Private(_INTERNAL_TRACKING, "wrap", "checkpoints of wrappers over Keras 3 lack their list of variables")
 TRACK = Private(

@@ -86,7 +86,7 @@ def key_of_graph(graph: Any) -> str:
     """Return the key that identifies a v1 graph (TensorFlow 1.9 to 2.21)."""
     key = table.GRAPH_KEY.of(graph)
     if key is None:
-        # An id could come again for another graph.
+        # The id of a freed graph may be used again.
         key = getattr(graph, "_mpls_key", None) or f"mpls-{next(_keys)}"
         graph._mpls_key = key
     return str(key)
@@ -111,7 +111,7 @@ def control_flow_v1_conditional(
 ) -> Any:
     """Build a conditional with control flow v1, whichever version the process uses (TF 1.14 to 2.21).
 
-    To switch it for a moment would switch it for all threads.
+    Changing the process' version for a moment would change it for all threads.
 
     Args:
         condition: scalar boolean tensor of a graph.
@@ -126,7 +126,7 @@ def control_flow_v1_conditional(
     if None in (switch, merge, cond_context):
         return tf.cond(condition, if_true, if_false, name=name)
     with tf.name_scope(name or "cond"):
-        # Ops without inputs wait for an identity, which runs in its branch only; the switch itself always does.
+        # Ops without inputs depend on an identity that runs in its branch only; the switch itself always runs.
         switched = switch(condition, condition)
         pivots = [tf.identity(each, name=name) for each, name in zip(switched, ("switch_f", "switch_t"), strict=True)]
         predicate = tf.identity(condition, name="pred_id")
@@ -159,7 +159,7 @@ def elements_of(tensor: Any) -> int:
     try:
         elements: int = tensor._num_elements()
     except AttributeError:
-        # Asked in each step, so not looked up before.
+        # Every step calls this, so the attribute is not looked up beforehand.
         table.ELEMENTS.warn_that_it_is_gone()
         elements = tensor.shape.num_elements()
     return elements

@@ -25,7 +25,7 @@ def _internal(name: str) -> Any:
     return look_up(look_up(tf, "__internal__"), name)
 
 
-# The base of all that checkpoints know.
+# The base class of all trackable objects.
 Trackable: Any = table.TRACKABLE.of(_internal("tracking")) or tf.Module.__mro__[-2]
 
 
@@ -57,7 +57,7 @@ def part_of(owner: Any, name: str) -> Any:
 
 
 def awaited_parts_of(owner: Any) -> Any:
-    """Return the deferred dependencies of an object: checkpoint positions of children to be, by name."""
+    """Return the deferred dependencies of an object: the checkpoint positions of future children, by name."""
     return table.DEFERRED.of(owner, {})
 
 

@@ -1,4 +1,4 @@
-"""What a step of graph mode applies, the conditional around that, and the train op that comes of it."""
+"""The hooks of a step on a v1 optimizer, the control flow of its conditional, and `GraphKeys.TRAIN_OP`."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def register_loss_scale_wrapper(
 ) -> None:
     """Register how `enable_mixed_precision_graph_rewrite` wraps optimizers of a class.
 
-    A registration goes before those that come with mpls; a second one for the same class replaces the first.
+    A registration takes precedence over those of mpls; a second one for the same class replaces the first.
 
     Args:
         optimizer_cls: the class, instances of subclasses included.

@@ -67,8 +67,11 @@ class Tracking(Restorable, _Base):
 def names_of_powers(optimizer: Any) -> dict[str, str]:
     """Return the names of the non-slot variables of an optimizer, Adam's beta powers, in the current graph.
 
-    With each is what follows the scopes in it, without the number that makes it unique: that is what names that others
-    give it have in common. Those of optimizers that it wraps are among them. In eager mode there are none.
+    Variables of the optimizers that it wraps are included. In eager mode there are none.
+
+    Returns:
+        By each name, its last part without the number that makes it unique. The variable's names in files of other
+        wrappers end with it.
     """
     names: dict[str, str] = {}
     if tf.executing_eagerly():
@@ -77,7 +80,7 @@ def names_of_powers(optimizer: Any) -> dict[str, str]:
     while isinstance(optimizer, _Optimizer):
         for variable in powers_of(optimizer).values():
             for each in getattr(variable, "values", (variable,)):
-                # Eager variables, which functions may use, have no graph.
+                # A function may use eager variables, which have no graph.
                 if getattr(each, "graph", None) is graph:
                     names[each.op.name] = re.sub(r"_\d+$", "", each.op.name.rpartition("/")[2])
         optimizer = inner_of(optimizer)

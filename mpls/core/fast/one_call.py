@@ -38,7 +38,7 @@ class OneCall:
 
         Args:
             tensors: its argument.
-            varying: indices of tensors whose shape may be another one in each call; the cache key ignores it.
+            varying: indices of tensors whose shape may differ from call to call; the cache key ignores it.
         """
         function = self._function_for(tensors, varying) if choices.runs_in_one_call(tensors) else None
         return self._fn(tensors) if function is None else function(tensors)

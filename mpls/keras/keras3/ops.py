@@ -98,7 +98,7 @@ def _skipped(wrapper: Any, inner_values: list[Any]) -> list[Any]:
 
 
 def apply(wrapper: Any, grads_and_vars: list[tuple[Any, Any]], is_scaled: bool) -> None:
-    """Apply gradients or skip the step, and assign what comes out."""
+    """Apply gradients or skip the step, and assign the new values."""
     built = trained_variables(wrapper._optimizer)
     given = {id(variable): grad for grad, variable in grads_and_vars}
     state = wrapper.variables

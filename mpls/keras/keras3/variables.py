@@ -18,7 +18,7 @@ _Base: Any = object
 
 
 class VariableMethods(_Base):
-    """Methods for the wrapper's own variables and those of the wrapped optimizer."""
+    """Members for the wrapper's own variables and those of the wrapped optimizer."""
 
     if TYPE_CHECKING:
         # The native wrapper defines these.
