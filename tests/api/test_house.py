@@ -1,0 +1,78 @@
+"""The rooms of the house: how large they are, what they are called, and that no imports go in a circle."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from .source_tree import ROOT, functions_around, modules, parsed
+
+# Names that several modules have, and what they mean in each.
+SHARED_NAMES = {
+    "applying": "how the steps of a family of optimizers are applied",
+    "errors": "exceptions, and how they are made",
+    "families": "the families of optimizers",
+    "graph_rewrite": "the mixed-precision graph rewrite",
+    "optimizer": "the optimizer that a package is for",
+    "policy": "dtype policies",
+}
+MOST_LINES, MOST_LINES_OF_A_FUNCTION = 300, 40
+
+
+def imports_of(name: str, tree: ast.Module, known: set[str]) -> Iterator[str]:
+    """Yield the modules of mpls that a module imports when it is loaded; not those for type checkers only."""
+    for node in ast.walk(tree):
+        if functions_around(node) or is_for_type_checkers(node):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name in known - {name})
+        elif isinstance(node, ast.ImportFrom):
+            paths = [f"{node.module}.{each.name}" for each in node.names]
+            yield from {path if path in known else str(node.module) for path in paths} & known - {name}
+
+
+def is_for_type_checkers(node: ast.AST) -> bool:
+    parent = getattr(node, "parent", None)
+    is_guarded = isinstance(parent, ast.If) and "TYPE_CHECKING" in ast.unparse(parent.test)
+    return is_guarded and node in parent.body  # type: ignore[union-attr]
+
+
+def lengths(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Yield the name and the number of lines of each function, its docstring not counted."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            first = node.body[0]
+            of_docstring = (first.end_lineno or 0) - first.lineno + 1 if ast.get_docstring(node) else 0
+            yield node.name, (node.end_lineno or 0) - node.lineno + 1 - of_docstring
+
+
+def test_no_file_is_too_long() -> None:
+    found = {str(path): len(path.read_text().splitlines()) for path in (ROOT / "mpls").rglob("*.py")}
+    assert {path: lines for path, lines in found.items() if lines > MOST_LINES} == {}
+
+
+def test_no_function_is_too_long() -> None:
+    found = {f"{name}.{each}": lines for name, tree in modules().items() for each, lines in lengths(tree)}
+    assert {name: lines for name, lines in found.items() if lines > MOST_LINES_OF_A_FUNCTION} == {}
+
+
+def test_a_name_of_a_module_has_one_meaning() -> None:
+    files = [path for path in (ROOT / "mpls").rglob("*.py") if path.name != "__init__.py"]
+    counted = Counter(path.stem for path in files)
+    assert {name for name, count in counted.items() if count > 1} == set(SHARED_NAMES)
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    known = set(modules())
+    graph = {name: set(imports_of(name, tree, known)) for name, tree in modules().items()}
+    assert sum(map(len, graph.values())) > len(known)
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(known)
+
+
+@pytest.mark.parametrize("line", ["import mpls.keras", "from mpls import keras", "from mpls.keras import x"])
+def test_an_import_is_seen(line: str) -> None:
+    assert list(imports_of("mpls.v1", parsed(line), {"mpls", "mpls.keras"})) == ["mpls.keras"]
