@@ -36,10 +36,12 @@ def mentions_class(maker: Any, wanted: type) -> bool:
         return False
     names = function.__code__.co_names
     values = [function.__globals__.get(name) for name in names]
-    holders = [value for value in values if wanted.__name__ in names and value is not None]
-    found = [*values, *(getattr(holder, wanted.__name__, None) for holder in holders)]
+    # Its `__name__` is that of the release that is asked for, and of what it wraps.
+    name = wanted.__qualname__
+    holders = [value for value in values if name in names and value is not None]
+    found = [*values, *(getattr(holder, name, None) for holder in holders)]
     # In a full spelling, the namespace has the name of the module of mpls: `tf.keras.mixed_precision.experimental`.
-    is_spelled_out = {wanted.__name__, wanted.__module__.rpartition(".")[2]} <= set(names)
+    is_spelled_out = {name, wanted.__module__.rpartition(".")[2]} <= set(names)
     return is_spelled_out or any(isinstance(each, type) and issubclass(each, wanted) for each in found)
 
 

@@ -107,7 +107,7 @@ class KerasArchive:
             return FileRecord(path, ".keras", written_by, ())
         place = "/".join((ARCHIVE_CONFIG, *COMPILED_OPTIMIZER))
         record = read_optimizer(path, place, described, self._family(described)).optimizer
-        if self.has_wrapped and record.loss_scale is None:
+        if self.has_wrapped and record.loss_scale is None and not _is_users_wrapper(described):
             # `compile` had wrapped the optimizer. The config has what `compile` was given.
             record = replace(record, loss_scale=LossScaleRecord(dynamic=True))
         if self._content is not None:
@@ -125,6 +125,12 @@ class KerasArchive:
             # tf_keras writes the variables of new optimizers only.
             return "new" if self._content is not None and self._content.has_group(OPTIMIZER) else "legacy"
         return None
+
+
+def _is_users_wrapper(described: Any) -> bool:
+    """Return whether a config is that of a wrapper of a user's class, whose settings are not known here."""
+    config = described.get("config") if isinstance(described, Mapping) else None
+    return isinstance(config, Mapping) and "inner_optimizer" in config
 
 
 def _with_legacy_weights(arrays: dict[str, Any], path: str, optimizer: OptimizerRecord) -> OptimizerRecord:

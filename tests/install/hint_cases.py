@@ -89,27 +89,29 @@ CASES = {
     # Each cause, in the forms in which programs meet it.
     "called": Case(OPT + "opt.loss_scale()", "--as-of 2.3", "--as-of"),
     "called_of_new": Case(
-        OPT + "W = tf.keras.mixed_precision.experimental.LossScaleOptimizer\nW(opt._optimizer, 'dynamic').loss_scale()",
+        OPT + "W = tf.keras.mixed_precision.experimental.LossScaleOptimizer\n"
+        "W(tf_keras.optimizers.legacy.SGD(), 'dynamic').loss_scale()",
         "--as-of 2.3",
         "--as-of",
     ),
     "called_of_new_in_function": Case(
         OPT + "from tensorflow.keras.mixed_precision import experimental as prec\n"
-        "def make():\n    return prec.LossScaleOptimizer(opt._optimizer, 'dynamic')\n"
+        "def make():\n    return prec.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(), 'dynamic')\n"
         "def f():\n    return (\n        make()\n        .loss_scale()\n    )\nf()",
         "--as-of 2.3",
         "--as-of",
     ),
     "called_of_new_by_method": Case(
         OPT + "class T:\n    def make(self):\n"
-        "        return tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt._optimizer, 'dynamic')\n"
+        "        sgd = tf_keras.optimizers.legacy.SGD()\n"
+        "        return tf.keras.mixed_precision.experimental.LossScaleOptimizer(sgd, 'dynamic')\n"
         "    def run(self):\n        self.make().loss_scale()\nT().run()",
         "--as-of 2.3",
         "--as-of",
     ),
     "current_of_new": Case(
         OPT + "prec = tf.keras.mixed_precision.experimental\n"
-        "prec.LossScaleOptimizer(opt._optimizer, 'dynamic').loss_scale._current_loss_scale",
+        "prec.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(), 'dynamic').loss_scale._current_loss_scale",
         "--as-of 2.3",
         "--as-of",
     ),

@@ -77,6 +77,9 @@ def state_of(model: Any) -> tuple[Any, ...]:
     if inner is optimizer:
         return weights, slots, int(inner.iterations), None
     is_keras_3 = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    if is_keras_3 and not optimizer.built:
+        # Keras' own wrapper has no variables yet.
+        return weights, slots, int(inner.iterations), (optimizer.initial_scale, 0)
     names = ("dynamic_scale", "step_counter") if is_keras_3 else ("loss_scale", "dynamic_counter")
     scale, counter = (getattr(optimizer, name) for name in names)
     return weights, slots, int(inner.iterations), (float(scale), None if counter is None else int(counter))
