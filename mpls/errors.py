@@ -24,6 +24,7 @@ __all__ = [
     "ArgumentValueError",
     "CallOrderError",
     "GraphStateError",
+    "MissingAttributeError",
     "MissingFileError",
     "MissingPackageError",
     "MplsDeprecationWarning",
@@ -74,6 +75,10 @@ class ArgumentKeyError(MplsError, KeyError):
 
 class CallOrderError(MplsError, RuntimeError):
     """Calls that exclude each other were made in one step, or a call that the step needs is missing."""
+
+
+class MissingAttributeError(MplsError, AttributeError):
+    """An attribute is there only if a setting asks for it."""
 
 
 class MissingFileError(MplsError, FileNotFoundError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -9,6 +10,8 @@ import tensorflow as tf
 
 from mpls.core.loss_scale import LossScale
 from mpls.core.replicas import decide_together
+from mpls.core.step_options import checked_options
+from mpls.core.step_record import Counted
 from mpls.errors import ArgumentTypeError, error_text
 from mpls.upstream.optimizers import uses_locking
 from mpls.v1.optimizer import MixedPrecisionLossScaleOptimizer
@@ -31,7 +34,7 @@ class Manager(Protocol):
         """Update the loss scale after a step."""
 
 
-class LossScaleOptimizer(_Base):
+class LossScaleOptimizer(Counted, _Base):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss as a manager says.
 
     A step with a non-finite gradient is skipped, with a fixed scale too: variables, slots and `global_step` stay as
@@ -40,10 +43,12 @@ class LossScaleOptimizer(_Base):
     Args:
         opt: the optimizer to wrap.
         loss_scale_manager: the manager that decides on the scale.
+        count_steps: whether to count applied and skipped steps, on the device; see `applied_steps`.
+        skip_counts_step: whether a skipped step advances `global_step`; by default it does not.
 
     Raises:
         ValueError: `opt` is no `tf.compat.v1.train.Optimizer`.
-        TypeError: `loss_scale_manager` has no `get_loss_scale` and `update_loss_scale`.
+        TypeError: `loss_scale_manager` has no `get_loss_scale` and `update_loss_scale`; or an option is no bool.
 
     Reproduces:
         `tf.contrib.mixed_precision.LossScaleOptimizer`, TF 1.13 to 1.15. The original did not check its arguments, and
@@ -65,7 +70,14 @@ class LossScaleOptimizer(_Base):
         0.5
     """
 
-    def __init__(self, opt: Any, loss_scale_manager: Manager) -> None:
+    def __init__(
+        self,
+        opt: Any,
+        loss_scale_manager: Manager,
+        *,
+        count_steps: bool = False,
+        skip_counts_step: bool | None = None,
+    ) -> None:
         if not all(hasattr(loss_scale_manager, name) for name in ("get_loss_scale", "update_loss_scale")):
             raise ArgumentTypeError(
                 error_text(
@@ -76,10 +88,14 @@ class LossScaleOptimizer(_Base):
                     "contrib",
                 )
             )
-        self._scaled = MixedPrecisionLossScaleOptimizer(opt, _ManagedLossScale(loss_scale_manager))
+        options = checked_options("LossScaleOptimizer", count_steps, skip_counts_step)
+        self._scaled = MixedPrecisionLossScaleOptimizer(
+            opt, _ManagedLossScale(loss_scale_manager), **dataclasses.asdict(options)
+        )
         super().__init__(use_locking=uses_locking(opt), name=opt.get_name())
         self._opt = opt
         self._loss_scale_manager = loss_scale_manager
+        self._options, self._record = options, self._scaled._record
 
     def compute_gradients(
         self,

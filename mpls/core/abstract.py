@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,15 +12,13 @@ import tensorflow as tf
 from mpls.core.persistence.object_checkpoints import check_when_attached
 from mpls.core.persistence.state_dict import (
     checked_weights,
-    plain,
-    read_values,
     require_keys,
     require_same,
     write_values,
 )
-from mpls.core.weights import Lock, Weights
+from mpls.core.weights import Lock, Stateful, Weights
 from mpls.upstream.tensorflow import native_v1_class
-from mpls.upstream.trackables import Trackable, restore_awaited
+from mpls.upstream.trackables import Trackable
 
 
 def recognition_base(name: str) -> Any:
@@ -61,7 +59,7 @@ class StepDecision:
     update_op: Any = None
 
 
-class LossScale(_Base, metaclass=abc.ABCMeta):
+class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
     """Base class of loss scales; subclass it to write one's own.
 
     A subclass calls `super().__init__()`, creates its state with `_add_weight`, and defines `__call__`, `update` and
@@ -212,63 +210,3 @@ class LossScale(_Base, metaclass=abc.ABCMeta):
         require_same(state, {"class_name": type(self).__name__})
         weights = self._weights_here()
         write_values(weights, checked_weights(state, weights), session)
-
-    def _read_weights(self, session: Any, without: Iterable[str]) -> dict[str, Any]:
-        """Return `{'weights': values}` of a subclass's own variables, by name; those in `without` are left out."""
-        weights = {name: weight for name, weight in self._weights_here().items() if name not in without}
-        return {"weights": {name: plain(value) for name, value in read_values(weights, session).items()}}
-
-    def _add_weight(self, name: str, initial_value: Any, dtype: Any = None) -> Any:
-        """Create a variable of this loss scale in the current graph, or in eager mode.
-
-        Args:
-            name: name of the variable, and its key in object-based checkpoints.
-            initial_value: the value it starts from.
-            dtype: its dtype; by default that of `initial_value`.
-
-        Returns:
-            The variable: a resource variable, not trainable, never aggregated over replicas.
-
-        Raises:
-            RuntimeError: there is a variable of that name already, in the same graph.
-        """
-        weights = self._weights_here()
-        if name in weights:
-            raise RuntimeError(
-                f"{type(self).__name__}._add_weight: name must be new in this graph; got {name!r}, which is taken. "
-                "Use another name, or keep the variable that the first call returned."
-            )
-        variable = tf.compat.v1.Variable(
-            initial_value=initial_value,
-            name=name,
-            dtype=dtype,
-            trainable=False,
-            use_resource=True,
-            synchronization=tf.VariableSynchronization.AUTO,
-            aggregation=tf.compat.v1.VariableAggregation.NONE,
-        )
-        weights[name] = variable
-        restore_awaited(self, name, variable)
-        return variable
-
-    def _weights_here(self) -> dict[str, Any]:
-        """Return the variables of the current graph, or of eager mode, by name."""
-        return self._variables.here()
-
-    def _weights_in(self, graph: Any) -> dict[str, Any]:
-        """Return the variables of a graph, by name."""
-        return self._variables.of(graph)
-
-    @property
-    def _weights(self) -> dict[tuple[str, str | None], Any]:
-        # Users' code reads this attribute of TensorFlow's class: the variables by name and graph key.
-        return self._variables.everywhere()
-
-    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
-        children = dict(self._weights_here())
-        children.update(Trackable._trackable_children(self, save_type, **kwargs))
-        return children
-
-    def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
-        known = Trackable._lookup_dependency(self, name, cached_dependencies)
-        return self._weights_here().get(name) if known is None else known

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
 
 import tensorflow as tf
@@ -13,11 +12,12 @@ from mpls.core.fast import choices
 from mpls.core.fast.branches import group, one_of, select
 from mpls.core.finite import all_finite
 from mpls.core.numbers import require_usable, to_float, to_int
+from mpls.core.persistence.dynamic_state import DynamicStateDict
 from mpls.core.persistence.object_checkpoints import SavedObject, examine, require_valid_state
-from mpls.core.persistence.state_dict import checked_dynamic, checked_weights, read_values, write_values
-from mpls.core.replicas import call_in_cross_replica_context, decide_together, finite_when_summed
-from mpls.core.rule import ScaleState, UpdateRule, next_state, only_counts
-from mpls.formats.wrapper_state import CURRENT_SCALE, GOOD_STEPS, STATE
+from mpls.core.replicas import decide_together, finite_when_summed
+from mpls.core.rule import AccumulatingState, ScaleState, next_state, only_counts
+from mpls.core.scale_settings import checked_settings
+from mpls.formats.wrapper_state import BAD_STEPS, CURRENT_SCALE, GOOD_STEPS
 
 NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
 
@@ -27,7 +27,7 @@ else:
     _Base = NativeDynamicLossScale
 
 
-class DynamicLossScale(LossScale, _Base):
+class DynamicLossScale(DynamicStateDict, LossScale, _Base):
     """A loss scale that grows while gradients stay finite and shrinks when they do not.
 
     Every `increment_period` finite steps in a row the scale is multiplied by `multiplier`, unless that leaves float32.
@@ -42,16 +42,25 @@ class DynamicLossScale(LossScale, _Base):
             to grow.
         increment_period: finite steps in a row after which the scale grows; 1 or less means every step.
         multiplier: the factor, positive.
+        min_scale: floor of a shrinking scale, at least 2**-126; by default 1.
+        max_scale: ceiling of a growing scale; by default the largest float32.
+        growth_factor: the factor by which the scale grows, above 1; by default the multiplier.
+        backoff_factor: the factor by which it shrinks, between 0 and 1; by default one divided by the multiplier.
+        hysteresis: steps with non-finite gradients after which the scale shrinks, each of which is skipped; by
+            default 1. With more, there is also the variable `bad_steps` (int64).
+        consecutive_hysteresis: whether these steps must be in a row; by default only growth resets their count.
+        adjustable: whether `configure` can also change what is built already: a function that is traced, a graph that
+            a session runs. The settings are variables then, named as the arguments are, and saved in checkpoints.
 
     Raises:
         ValueError: `initial_loss_scale` or `multiplier` is NaN, infinite, zero or negative, or a string that is no
-            number.
-        TypeError: an argument cannot be converted to a number.
+            number; another number is out of its range; or the bounds exclude each other or the initial scale.
+        TypeError: an argument cannot be converted to a number, or is no bool where one is needed.
 
     Reproduces:
         `tf.compat.v1.train.experimental.DynamicLossScale`, TF 1.14 to 2.21, to the last bit of the scale.
         There, the state belonged to the graph in which the object was built, and `update` in a replica context was an
-        AttributeError.
+        AttributeError. The arguments after `multiplier` are of mpls.
 
     Example:
         >>> import tensorflow as tf
@@ -60,6 +69,14 @@ class DynamicLossScale(LossScale, _Base):
         >>> _, should_apply = scale.update([tf.constant(float("inf"))])
         >>> bool(should_apply), float(scale())
         (False, 4.0)
+
+        A scale that may fall below 1, and shrinks at the second of two overflows:
+
+        >>> scale = mpls.v1.DynamicLossScale(1, min_scale=0.25, hysteresis=2)
+        >>> for _ in range(4):
+        ...     _ = scale.update([tf.constant(float("inf"))])
+        >>> float(scale())
+        0.25
     """
 
     def __init__(
@@ -67,11 +84,29 @@ class DynamicLossScale(LossScale, _Base):
         initial_loss_scale: SupportsFloat | str = 2**15,
         increment_period: SupportsInt | str = 2000,
         multiplier: SupportsFloat | str = 2.0,
+        *,
+        min_scale: SupportsFloat | None = None,
+        max_scale: SupportsFloat | None = None,
+        growth_factor: SupportsFloat | None = None,
+        backoff_factor: SupportsFloat | None = None,
+        hysteresis: SupportsInt | None = None,
+        consecutive_hysteresis: bool | None = None,
+        adjustable: bool | None = None,
     ) -> None:
         super().__init__()
         self._initial_loss_scale = _usable_float(initial_loss_scale, "initial_loss_scale")
         self._increment_period = to_int(increment_period, "DynamicLossScale: increment_period")
         self._multiplier = _usable_float(multiplier, "multiplier")
+        given = {
+            "min_scale": min_scale,
+            "max_scale": max_scale,
+            "growth_factor": growth_factor,
+            "backoff_factor": backoff_factor,
+            "hysteresis": hysteresis,
+            "consecutive_hysteresis": consecutive_hysteresis,
+            "adjustable": adjustable,
+        }
+        self._scale_settings = checked_settings("DynamicLossScale", self._initial_loss_scale, given)
         with tf.init_scope():
             is_graph = not tf.executing_eagerly()
         if is_graph:
@@ -113,62 +148,20 @@ class DynamicLossScale(LossScale, _Base):
         # Users' subclasses assign variables that they have made with _add_weight, as the original class did.
         self._weights_here()[name] = variable
 
-    def _created_weight(self, name: str) -> Any:
-        weights = self._weights_here()
-        if name not in weights:
-            call_in_cross_replica_context(self._create_weights_at_first_use)
-        return weights[name]
+    def _initial_weights(self) -> dict[str, tuple[Any, Any]]:
+        return {**self._initial_state(), **self._initial_extras()}
 
-    def _create_weights_at_first_use(self) -> None:
-        # The name is a v1 Saver's checkpoint key: it must not depend on the name scope of the first use.
-        with tf.name_scope(""):
-            self._create_weights()
-
-    def _create_weights(self) -> None:
-        weights = self._weights_here()
-        # Create them in one thread, and outside of replicas: in a replica, creation may wait for the other replicas.
-        with tf.init_scope(), self._lock:
-            if CURRENT_SCALE not in weights:
-                self._add_weight(CURRENT_SCALE, self._initial_loss_scale, tf.float32)
-            if GOOD_STEPS not in weights:
-                self._add_weight(GOOD_STEPS, 0, tf.int64)
+    def _initial_state(self) -> dict[str, tuple[Any, Any]]:
+        return {CURRENT_SCALE: (self._initial_loss_scale, tf.float32), GOOD_STEPS: (0, tf.int64)}
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
-        # A checkpoint written before the first step must contain the state, and one restored then must find it.
-        self._create_weights()
+        children = super()._trackable_children(save_type, **kwargs)
         examine(self, self._check_saved_object)
-        return super()._trackable_children(save_type, **kwargs)
+        return children
 
     def _check_saved_object(self, node: SavedObject) -> None:
-        require_valid_state(node, self._increment_period)
-
-    def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
-        self._create_weights()
-        return super()._lookup_dependency(name, cached_dependencies)
-
-    def _read_state_dict(self, session: Any) -> dict[str, Any]:
-        scale, good_steps = self._read_state(session)
-        state = {"dynamic": True, "scale": scale, "good_steps": good_steps, "initial_scale": self._initial_loss_scale}
-        others = self._read_weights(session, without=STATE)
-        return {**state, **self._settings(), **(others if others["weights"] else {})}
-
-    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
-        scale, good_steps = checked_dynamic(state, self._settings(), optional=["weights"])
-        weights = {name: weight for name, weight in self._weights_here().items() if name not in STATE}
-        values = checked_weights(state, weights)
-        self._write_state(scale, good_steps, session)
-        write_values(weights, values, session)
-
-    def _settings(self) -> dict[str, float]:
-        return {"growth_steps": self._increment_period, "multiplier": self._multiplier}
-
-    def _read_state(self, session: Any) -> tuple[float, int]:
-        values = read_values({"scale": self._current_loss_scale, "good_steps": self._num_good_steps}, session)
-        return float(values["scale"]), int(values["good_steps"])
-
-    def _write_state(self, scale: float, good_steps: int, session: Any) -> None:
-        variables = {"scale": self._current_loss_scale, "good_steps": self._num_good_steps}
-        write_values(variables, {"scale": scale, "good_steps": good_steps}, session)
+        # Adjustable growth steps come with the checkpoint.
+        require_valid_state(node, None if self._scale_settings.adjustable else self._increment_period)
 
     @as_written
     def __call__(self) -> tf.Tensor:
@@ -229,33 +222,51 @@ class DynamicLossScale(LossScale, _Base):
             return self._write_next(bool(grads_finite))
 
     def _write_next(self, grads_finite: Any) -> Any:
-        scale, good_steps = self._current_loss_scale, self._num_good_steps
-        # The count has to be compared in its own dtype, whatever number the user has passed.
-        rule = UpdateRule(max(1, min(self._increment_period, good_steps.dtype.max)), self._multiplier)
+        good_steps = self._num_good_steps
+        growth_steps = self._growth_steps(good_steps.dtype)
         # Read as late as possible: another worker may have changed it while gradients were computed.
         with tf.control_dependencies([grads_finite] if tf.is_tensor(grads_finite) else []):
             steps_before = tf.convert_to_tensor(good_steps)
 
-        def write_both() -> Any:
-            before = ScaleState(tf.convert_to_tensor(scale), steps_before)
-            after = next_state(before, grads_finite, rule, select)
-            return group(scale.assign(after.scale), good_steps.assign(after.good_steps))
+        def write_all() -> Any:
+            variables = self._state_variables()
+            numbers = [tf.convert_to_tensor(each) for each in variables]
+            before = type(variables)(*numbers)._replace(good_steps=steps_before)
+            after = next_state(before, grads_finite, self._rule(good_steps.dtype), select)
+            return group(*(variable.assign(value) for variable, value in zip(variables, after, strict=True)))
 
         if grads_finite is False or choices.uses_plain_ways():
-            return write_both()
-        counts = only_counts(steps_before, rule)
+            return write_all()
+        counts = only_counts(steps_before, growth_steps)
         if grads_finite is not True:
             counts &= grads_finite
         # Nearly every step only increments the count. It must be one op for parameter servers, whose workers do not
         # wait for each other: writing back the scale that was read could undo another worker's decrease.
-        return one_of(counts, lambda: good_steps.assign_add(1), write_both)
+        return one_of(counts, lambda: group(good_steps.assign_add(1), self._without_bad_steps()), write_all)
+
+    def _state_variables(self) -> Any:
+        scale, good_steps = self._current_loss_scale, self._num_good_steps
+        if not self._scale_settings.counts_bad_steps:
+            return ScaleState(scale, good_steps)
+        return AccumulatingState(scale, good_steps, self._created_weight(BAD_STEPS))
+
+    def _without_bad_steps(self) -> Any:
+        """Forget non-finite steps after a finite one, where they have to be in a row."""
+        settings = self._scale_settings
+        if not settings.counts_bad_steps or not settings.consecutive_hysteresis:
+            return None
+        return self._created_weight(BAD_STEPS).assign(0)
 
     def get_config(self) -> dict[str, Any]:
-        """Return `{'initial_loss_scale': float, 'increment_period': int, 'multiplier': float}`."""
+        """Return `{'initial_loss_scale': float, 'increment_period': int, 'multiplier': float}`.
+
+        Arguments beyond those of the originals are in it where they are not the defaults.
+        """
         return {
             "initial_loss_scale": self._initial_loss_scale,
             "increment_period": self._increment_period,
             "multiplier": self._multiplier,
+            **self._scale_settings.changed(),
         }
 
     def __repr__(self) -> str:
@@ -268,7 +279,9 @@ class DynamicLossScale(LossScale, _Base):
             state = f"current_loss_scale={scale}, num_good_steps={good_steps}, "
         return (
             f"DynamicLossScale({state}initial_loss_scale={self._initial_loss_scale}, "
-            f"increment_period={self._increment_period}, multiplier={self._multiplier})"
+            f"increment_period={self._increment_period}, multiplier={self._multiplier}"
+            + "".join(f", {name}={value}" for name, value in self._scale_settings.changed().items())
+            + ")"
         )
 
 

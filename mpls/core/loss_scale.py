@@ -10,8 +10,10 @@ import tensorflow as tf
 from mpls.core.abstract import LossScale, NativeLossScale, StepDecision, recognition_base
 from mpls.core.autograph import as_written
 from mpls.core.dynamic import DynamicLossScale, NativeDynamicLossScale
-from mpls.core.numbers import require_usable, to_float
+from mpls.core.finite import all_finite
+from mpls.core.numbers import require_usable, to_bool, to_float
 from mpls.core.persistence.state_dict import check_fixed, checked_weights, write_values
+from mpls.core.replicas import decide_together, finite_when_summed
 from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
 from mpls.formats.validity import is_number
 
@@ -38,17 +40,20 @@ else:
 
 
 class FixedLossScale(LossScale, _Base):
-    """A loss scale that never changes, and never asks for a step to be skipped.
+    """A loss scale that never changes, and asks for no step to be skipped unless it is told to.
 
     Args:
         loss_scale_value: the scale, from 1 to 2**126; a Python or NumPy number.
+        skip_nonfinite: whether steps with non-finite gradients are to be skipped; if not, they are applied, and
+            variables become NaN.
 
     Raises:
         ValueError: `loss_scale_value` is no number, below 1, above 2**126, or NaN.
+        TypeError: `skip_nonfinite` is no bool.
 
     Reproduces:
         `tf.compat.v1.train.experimental.FixedLossScale`, TF 1.14 to 2.21, which refused NumPy numbers, and accepted NaN
-        and scales so large that every gradient became zero.
+        and scales so large that every gradient became zero. `skip_nonfinite` is of mpls.
 
     Example:
         >>> import tensorflow as tf
@@ -58,9 +63,14 @@ class FixedLossScale(LossScale, _Base):
         128.0
         >>> scale.update([tf.constant(float("nan"))])
         (None, True)
+        >>> scale = mpls.v1.FixedLossScale(128, skip_nonfinite=True)
+        >>> bool(scale.update([tf.constant(float("nan"))])[1])
+        False
     """
 
-    def __init__(self, loss_scale_value: SupportsFloat) -> None:
+    _skip_nonfinite = False
+
+    def __init__(self, loss_scale_value: SupportsFloat, *, skip_nonfinite: bool = False) -> None:
         super().__init__()
         subject = "FixedLossScale: loss_scale_value"
         if not is_number(loss_scale_value):
@@ -85,14 +95,21 @@ class FixedLossScale(LossScale, _Base):
                 )
             )
         self._loss_scale_value = require_usable(value, subject, loss_scale_value, is_fixed=True)
+        self._skip_nonfinite = to_bool(skip_nonfinite, "FixedLossScale: skip_nonfinite", "fixed-scales")
 
     @classmethod
-    def _unbounded(cls, value: float) -> FixedLossScale:
+    def _unbounded(cls, value: float, *, skip_nonfinite: bool = False) -> FixedLossScale:
         """Return a fixed loss scale without the lower bound of 1, which the Keras wrappers do not have."""
         loss_scale = cls.__new__(cls)
         LossScale.__init__(loss_scale)
         loss_scale._loss_scale_value = value
+        loss_scale._skip_nonfinite = skip_nonfinite
         return loss_scale
+
+    @property
+    def skip_nonfinite(self) -> bool:
+        """Whether steps with non-finite gradients are to be skipped."""
+        return self._skip_nonfinite
 
     @as_written
     def __call__(self) -> tf.Tensor:
@@ -101,25 +118,34 @@ class FixedLossScale(LossScale, _Base):
         return tf.constant(self._loss_scale_value, tf.float32)
 
     @as_written
-    def update(self, grads: Any) -> tuple[Any, bool]:
-        """Do nothing.
+    def update(self, grads: Any) -> tuple[Any, Any]:
+        """Change nothing, and say whether to apply the step.
 
         Args:
-            grads: ignored, non-finite ones included.
+            grads: nested structure of unscaled gradients; ignored unless `skip_nonfinite` is set.
 
         Returns:
-            `(op, True)`: an op that does nothing, None in eager mode; and True, as the step is always applied.
+            `(op, should_apply)`: an op that does nothing, None in eager mode; and True, or with `skip_nonfinite` a
+            scalar boolean tensor, whether all gradients are finite, on all replicas.
         """
-        del grads
-        return tf.no_op(), True
+        if not self._skip_nonfinite:
+            return tf.no_op(), True
+        return tf.no_op(), decide_together(grads, lambda finite: (finite,))[0]
+
+    def _decide_step(self, grads: Any, *, when_summed: bool, are_same: bool) -> StepDecision:
+        if not self._skip_nonfinite or type(self).update is not FixedLossScale.update:
+            return super()._decide_step(grads, when_summed=when_summed, are_same=are_same)
+        are_finite = finite_when_summed if when_summed else all_finite
+        return StepDecision(*decide_together(grads, lambda finite: (finite,), are_finite, are_same=are_same))
 
     def _never_skips(self) -> bool:
         # A user's subclass that overrides `update` decides by it.
-        return type(self).update is FixedLossScale.update
+        return type(self).update is FixedLossScale.update and not self._skip_nonfinite
 
     def get_config(self) -> dict[str, Any]:
-        """Return `{'loss_scale_value': float}`."""
-        return {"loss_scale_value": self._loss_scale_value}
+        """Return `{'loss_scale_value': float}`, and `'skip_nonfinite'` where it is set."""
+        skips = {"skip_nonfinite": True} if self._skip_nonfinite else {}
+        return {"loss_scale_value": self._loss_scale_value, **skips}
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         others = self._read_weights(session, without=())
@@ -131,7 +157,8 @@ class FixedLossScale(LossScale, _Base):
         write_values(weights, checked_weights(state, weights), session)
 
     def __repr__(self) -> str:
-        return f"FixedLossScale({self._loss_scale_value})"
+        skips = ", skip_nonfinite=True" if self._skip_nonfinite else ""
+        return f"FixedLossScale({self._loss_scale_value}{skips})"
 
 
 def is_loss_scale(value: Any) -> bool:
@@ -150,7 +177,7 @@ def is_dynamic(loss_scale: Any) -> bool:
 
 
 def never_skips(loss_scale: Any) -> bool:
-    """Return whether a loss scale is fixed, and of a class that does not override `update`."""
+    """Return whether a loss scale is fixed, applies all steps, and is of a class that does not override `update`."""
     if isinstance(loss_scale, LossScale):
         return loss_scale._never_skips()
     # TensorFlow's own class says it by its type only; a user's subclass of it may decide by its `update`.

@@ -42,6 +42,17 @@ def _convert(kind: type, value: Any, subject: str, constraint: str) -> Any:
         raise (ArgumentTypeError if isinstance(error, TypeError) else ArgumentValueError)(text) from error
 
 
+def to_bool(value: Any, subject: str, anchor: str) -> bool:
+    """Return a bool of Python; nothing else is taken for one.
+
+    Raises:
+        ArgumentTypeError: it is something else.
+    """
+    if isinstance(value, bool):
+        return value
+    raise ArgumentTypeError(error_text(subject, "be a bool", value, "Pass True or False", anchor))
+
+
 def require_usable(value: float, subject: str, got: Any, *, is_fixed: bool = False) -> float:
     """Refuse a scale or a factor that is NaN, infinite, zero or negative in float32: it would ruin any run.
 

@@ -20,10 +20,11 @@ class UpdateRule:
         growth_steps: consecutive finite steps after which the scale grows; 1 or less means every step.
         multiplier: factor by which the scale grows, and by which a shrinking one is divided.
         min_scale: floor that a shrinking scale does not pass.
-        max_scale: ceiling; a growth that would pass it leaves the scale as it is.
+        max_scale: ceiling, at which a growing scale stops. If the product leaves float32, the scale stays as it is.
         shrink_ratio: factor that a shrinking scale is multiplied by, in place of the division; None to divide.
-        shrink_steps: non-finite steps, in a row or not, after which the scale shrinks, for an `AccumulatingState`;
-            growth resets their count.
+        shrink_steps: non-finite steps after which the scale shrinks, for an `AccumulatingState`.
+        shrink_steps_in_a_row: whether these steps must be in a row, so that a finite step resets their count; if not,
+            only growth resets it.
     """
 
     growth_steps: int = 2000
@@ -32,6 +33,7 @@ class UpdateRule:
     max_scale: float = FLOAT32_MAX
     shrink_ratio: float | None = None
     shrink_steps: int = 1
+    shrink_steps_in_a_row: bool = False
 
 
 class ScaleState(NamedTuple):
@@ -68,12 +70,12 @@ def select_python(condition: bool, if_true: Any, if_false: Any) -> Any:
     return if_true if condition else if_false
 
 
-def only_counts(good_steps: Any, rule: UpdateRule) -> Any:
+def only_counts(good_steps: Any, growth_steps: Any) -> Any:
     """Return whether the next finite step only increments the count; if not, it makes the scale grow.
 
     `next_state` decides by it, and so does `DynamicLossScale`, which then writes nothing but the count.
     """
-    return good_steps < rule.growth_steps - 1
+    return good_steps < growth_steps - 1
 
 
 def next_state(
@@ -85,9 +87,9 @@ def next_state(
     """Return the state after a step.
 
     A finite step increments the count. The `growth_steps`-th finite step in a row resets the count and multiplies the
-    scale, unless the product would exceed `max_scale`. A non-finite step resets the count and shrinks the scale, but
-    not below `min_scale`; if the state counts such steps, only the `shrink_steps`-th shrinks it. A scale that is
-    already infinite or NaN, as in a damaged checkpoint, is back in range once it has shrunk.
+    scale, up to `max_scale`; a product that is infinite leaves it as it is. A non-finite step resets the count and
+    shrinks the scale, but not below `min_scale`; if the state counts such steps, only the `shrink_steps`-th shrinks it.
+    A scale that is already infinite or NaN, as in a damaged checkpoint, is back in range once it has shrunk.
 
     The function has no branch on state, so it takes Python and NumPy numbers as well as tensors, for which `select`
     builds the same ops in eager mode, in a v1 graph, in a `tf.function` and under XLA.
@@ -109,15 +111,22 @@ def next_state(
 
 
 def _after_finite(state: State, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> State:
-    not_due = only_counts(state.good_steps, rule)
-    grown = state.scale * rule.multiplier
-    grown = select(grown <= rule.max_scale, grown, state.scale)
+    not_due = only_counts(state.good_steps, rule.growth_steps)
+    product = state.scale * rule.multiplier
+    grown = select(product <= FLOAT32_MAX, _bounded(product, rule, select), state.scale)
     after = state._replace(
         scale=select(not_due, state.scale, grown), good_steps=select(not_due, state.good_steps + 1, 0)
     )
     if isinstance(after, AccumulatingState):
-        return after._replace(bad_steps=select(not_due, after.bad_steps, 0))
+        return after._replace(bad_steps=0 if rule.shrink_steps_in_a_row else select(not_due, after.bad_steps, 0))
     return after
+
+
+def _bounded(scale: Any, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> Any:
+    """Return a growing scale, stopped at the ceiling; where the ceiling is the largest float32, nothing stops it."""
+    if isinstance(rule.max_scale, float) and rule.max_scale == FLOAT32_MAX:
+        return scale
+    return select(scale < rule.max_scale, scale, rule.max_scale)
 
 
 def _after_non_finite(state: State, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> State:

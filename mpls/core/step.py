@@ -13,6 +13,7 @@ from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import values_of, with_values
 from mpls.core.loss_scale import LossScale, decide_step, never_skips
 from mpls.core.replicas import merges_in_replica_context
+from mpls.core.step_record import StepRecord
 from mpls.upstream.tensorflow import captured, hidden_from_xla
 
 GradsAndVars = Iterable[tuple[Any, Any]]
@@ -48,7 +49,9 @@ class _Sealed:
         self.variables = variables
 
 
-def scaled_step(grads_and_vars: GradsAndVars, loss_scale: LossScale, hooks: StepHooks) -> Any:
+def scaled_step(
+    grads_and_vars: GradsAndVars, loss_scale: LossScale, hooks: StepHooks, record: StepRecord | None = None
+) -> Any:
     """Update the loss scale, then apply the gradients or skip the step.
 
     The loss scale decides: it sees the gradients of all replicas and says whether to apply. If it says so with a
@@ -61,23 +64,26 @@ def scaled_step(grads_and_vars: GradsAndVars, loss_scale: LossScale, hooks: Step
             replica, aggregated or not.
         loss_scale: the state and the rule.
         hooks: how to apply and what to do on a skipped step.
+        record: what counts the steps; None to count none.
 
     Returns:
         In a graph, an op that does all of it; in eager mode None.
     """
     pairs = list(grads_and_vars)
     if never_skips(loss_scale):
-        return group(hooks.apply(pairs))
+        return group(hooks.apply(pairs), None if record is None else record.applied_by_all())
+    if record is not None:
+        record.create()
     grads = [grad for grad, _ in pairs]
     sealed = _Sealed([variable for _, variable in pairs])
     if merges_in_replica_context() or not tf.distribute.has_strategy():
-        return _update_and_apply(grads, sealed, loss_scale, hooks, _call)
+        return _update_and_apply(grads, sealed, loss_scale, hooks, record, _call)
 
     def step(strategy: Any, merged_grads: list[Any], merged_variables: Any) -> Any:
         # The conditional is in cross-replica context: inside a replica, its branches could not call merge_call, as
         # optimizers do.
         call_for_each_replica = strategy.extended.call_for_each_replica
-        return _update_and_apply(merged_grads, merged_variables, loss_scale, hooks, call_for_each_replica)
+        return _update_and_apply(merged_grads, merged_variables, loss_scale, hooks, record, call_for_each_replica)
 
     return tf.distribute.get_replica_context().merge_call(step, args=(grads, sealed))
 
@@ -87,6 +93,7 @@ def _update_and_apply(
     sealed: _Sealed,
     loss_scale: Any,
     hooks: StepHooks,
+    record: StepRecord | None,
     call_for_each_replica: Callable[..., Any],
 ) -> Any:
     def apply_in_replica(replica_grads: list[Any], variables: _Sealed) -> Any:
@@ -99,8 +106,8 @@ def _update_and_apply(
     unpack = _pack(grads)
     done = one_of(
         decision.should_apply,
-        lambda: group(decision.advance(True), apply(unpack())),
-        lambda: group(decision.advance(False), hooks.skip()),
+        lambda: group(decision.advance(True), apply(unpack()), record and record.applied()),
+        lambda: group(decision.advance(False), hooks.skip(), record and record.skipped()),
     )
     return done if decision.update_op is None else group(done, decision.update_op)
 

@@ -1,17 +1,26 @@
-"""Variables of an object that is used in eager mode and in several graphs, and has its own ones in each."""
+"""Objects that are used in eager mode and in several graphs, and have variables of their own in each."""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from mpls.core.persistence.state_dict import plain, read_values
+from mpls.core.replicas import call_in_cross_replica_context
 from mpls.errors import GraphStateError
 from mpls.upstream.tensorflow import graph_key, key_of_graph
+from mpls.upstream.trackables import Trackable, restore_awaited
 
-__all__ = ["Lock", "Weights"]
+__all__ = ["Lock", "Stateful", "Weights"]
+
+if TYPE_CHECKING:
+    from mpls.core.declared import Trackable as _Base
+else:
+    _Base = object
 
 _ATTRIBUTE = "_mpls_weights"
 
@@ -78,3 +87,97 @@ class Weights:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__()  # type: ignore[misc]
         self._eager = state["_eager"]
+
+
+class Stateful(_Base):
+    """Mixin for trackable objects: variables for each graph, which object-based checkpoints hold by their names."""
+
+    _variables: Weights
+    _lock: Lock
+
+    def _initial_weights(self) -> dict[str, tuple[Any, Any]]:
+        """Return the initial value and the dtype of each variable that is created at first use, by name."""
+        return {}
+
+    def _created_weight(self, name: str) -> Any:
+        """Return a variable, which is created with the others if it does not exist in the current graph."""
+        weights = self._weights_here()
+        if name not in weights:
+            call_in_cross_replica_context(self._create_weights_at_first_use)
+        return weights[name]
+
+    def _create_weights_at_first_use(self) -> None:
+        # The name is a v1 Saver's checkpoint key: it must not depend on the name scope of the first use.
+        with tf.name_scope(""):
+            self._create_weights()
+
+    def _create_weights(self) -> None:
+        weights = self._weights_here()
+        # One thread creates them. No replica does: creating a variable there may wait for the other replicas.
+        with tf.init_scope(), self._lock:
+            for name, (initial_value, dtype) in self._initial_weights().items():
+                if name not in weights:
+                    self._add_weight(name, initial_value, dtype)
+
+    def _add_weight(self, name: str, initial_value: Any, dtype: Any = None) -> Any:
+        """Create a variable of this object in the current graph, or in eager mode.
+
+        Args:
+            name: name of the variable, and its key in object-based checkpoints.
+            initial_value: the value it starts from.
+            dtype: its dtype; by default that of `initial_value`.
+
+        Returns:
+            The variable: a resource variable, not trainable, never aggregated over replicas.
+
+        Raises:
+            RuntimeError: there is a variable of that name already, in the same graph.
+        """
+        weights = self._weights_here()
+        if name in weights:
+            raise RuntimeError(
+                f"{type(self).__name__}._add_weight: name must be new in this graph; got {name!r}, which is taken. "
+                "Use another name, or keep the variable that the first call returned."
+            )
+        variable = tf.compat.v1.Variable(
+            initial_value=initial_value,
+            name=name,
+            dtype=dtype,
+            trainable=False,
+            use_resource=True,
+            synchronization=tf.VariableSynchronization.AUTO,
+            aggregation=tf.compat.v1.VariableAggregation.NONE,
+        )
+        weights[name] = variable
+        restore_awaited(self, name, variable)
+        return variable
+
+    def _weights_here(self) -> dict[str, Any]:
+        """Return the variables of the current graph, or of eager mode, by name."""
+        return self._variables.here()
+
+    def _read_weights(self, session: Any, without: Iterable[str]) -> dict[str, Any]:
+        """Return `{'weights': values}` of a subclass's own variables, by name; those in `without` are left out."""
+        weights = {name: weight for name, weight in self._weights_here().items() if name not in without}
+        return {"weights": {name: plain(value) for name, value in read_values(weights, session).items()}}
+
+    def _weights_in(self, graph: Any) -> dict[str, Any]:
+        """Return the variables of a graph, by name."""
+        return self._variables.of(graph)
+
+    @property
+    def _weights(self) -> dict[tuple[str, str | None], Any]:
+        # Users' code reads this attribute of TensorFlow's class: the variables by name and graph key.
+        return self._variables.everywhere()
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
+        # A checkpoint written before the first step must contain the state, and one restored then must find it.
+        self._create_weights()
+        children = dict(self._weights_here())
+        children.update(Trackable._trackable_children(self, save_type, **kwargs))
+        return children
+
+    def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
+        self._create_weights()
+        known = Trackable._lookup_dependency(self, name, cached_dependencies)
+        return self._weights_here().get(name) if known is None else known

@@ -8,7 +8,9 @@ import mpls.keras
 from mpls.core import loss_scale as loss_scales
 from mpls.core import releases
 from mpls.core.loss_scale import LossScale
+from mpls.core.step_options import checked_options
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
+from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS, OWN_STEP_SETTINGS
 from mpls.keras.arguments import check_settings, is_translatable, translate_loss_scale, translated
 from mpls.keras.classes import ModuleName
 from mpls.keras.config_reading import refuse_unknown_keys
@@ -30,10 +32,12 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         optimizer: the optimizer to wrap, of tf_keras, legacy or new, or of Keras 3.
         loss_scale: `'dynamic'`; a Python or NumPy number for a fixed scale; a `FixedLossScale`; or a `DynamicLossScale`
             with a multiplier of 2, whose settings are copied; or the config of one of the two.
+        count_steps: whether to count applied and skipped steps, on the device; see `applied_steps`.
+        skip_counts_step: whether a skipped step advances `iterations`; by default as in `mpls.keras`.
 
     Raises:
-        TypeError: `optimizer` is no Keras optimizer, or scales the loss already; or `loss_scale` is of a class of the
-            user's own.
+        TypeError: `optimizer` is no Keras optimizer, or scales the loss already; `loss_scale` is of a class of the
+            user's own; or an option is no bool.
         ValueError: `optimizer` is wrapped already, `loss_scale` is none of these, or the strategy does not work.
         NotImplementedError: as of TF 2.3 or older, `loss_scale` is an object with state, and Keras 3 runs on another
             backend than TensorFlow.
@@ -67,17 +71,23 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
     _is_experimental = True
 
     def __init__(
-        self, optimizer: Any, loss_scale: LossScale | SupportsFloat | Literal["dynamic"] | dict[str, Any]
+        self,
+        optimizer: Any,
+        loss_scale: LossScale | SupportsFloat | Literal["dynamic"] | dict[str, Any],
+        *,
+        count_steps: bool = False,
+        skip_counts_step: bool | None = None,
     ) -> None:
         given: Any = loss_scales.deserialize(loss_scale) if isinstance(loss_scale, dict) else loss_scale
         if releases.current().has_loss_scale_objects:
             given = _object(given)
-            self._wrap_with_object(optimizer, given)
+            options = checked_options(_SUBJECT, count_steps, skip_counts_step)
+            self._wrap_with_object(optimizer, given, options=options)
             is_replaceable = isinstance(given, str) or is_translatable(given)
             settings = translate_loss_scale(given, _SUBJECT) if is_replaceable else None
         else:
             settings = translate_loss_scale(given, _SUBJECT)
-            super().__init__(optimizer, **settings)
+            super().__init__(optimizer, **settings, count_steps=count_steps, skip_counts_step=skip_counts_step)
             # As in TF 2.4 to 2.8, the variables of that object exist too, and Savers have to know them.
             vars(self)["_replaced_loss_scale"] = loss_scale if isinstance(loss_scale, loss_scales.LossScale) else None
         advise_user(
@@ -94,14 +104,18 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         known = {key: value for key, value in settings.items() if key != "loss_scale"}
         refuse_unknown_keys(mpls.keras.LossScaleOptimizer.__init__, known)
         if releases.current().has_loss_scale_objects:
+            options = checked_options(
+                _SUBJECT, **{name: known.pop(name) for name in OWN_STEP_SETTINGS if name in known}
+            )
             if known.keys() - {"name"}:
                 names = ("dynamic", "initial_scale", "dynamic_growth_steps")
-                check_settings(*(known.get(name, name == "dynamic" or None) for name in names))
+                dynamic, initial_scale, growth_steps = (known.get(name, name == "dynamic" or None) for name in names)
+                check_settings(dynamic, initial_scale, growth_steps, _own(known))
             loss_scale = _loss_scale_of(settings)
             if not loss_scales.is_loss_scale(loss_scale):
                 # In configs of later releases, a fixed scale may be below 1.
-                loss_scale = loss_scales.FixedLossScale._unbounded(float(loss_scale))
-            optimizer._wrap_with_object(inner_optimizer, loss_scale, settings.get("name"))
+                loss_scale = loss_scales.FixedLossScale._unbounded(float(loss_scale), **_own(known))
+            optimizer._wrap_with_object(inner_optimizer, loss_scale, settings.get("name"), options)
         else:
             settings = translated(settings, "LossScaleOptimizer.from_config")
             mpls.keras.LossScaleOptimizer.__init__(optimizer, inner_optimizer, **settings)
@@ -111,7 +125,11 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
     def _from_arguments(cls, inner_optimizer: Any, settings: dict[str, Any]) -> Any:
         # The constructor of a user's subclass takes the historical arguments.
         with without_deprecations():
-            optimizer: Any = cls(optimizer=inner_optimizer, loss_scale=_loss_scale_of(settings))
+            optimizer: Any = cls(
+                optimizer=inner_optimizer,
+                loss_scale=_loss_scale_of(settings),
+                **{name: settings[name] for name in OWN_STEP_SETTINGS if name in settings},
+            )
         if "name" in settings:
             optimizer.name = settings["name"]
         return optimizer
@@ -146,7 +164,12 @@ def _loss_scale_of(settings: dict[str, Any]) -> Any:
         return settings["initial_scale"]
     names = {"initial_scale": "initial_loss_scale", "dynamic_growth_steps": "increment_period"}
     given = {old: settings[new] for new, old in names.items() if settings.get(new) is not None}
-    return loss_scales.DynamicLossScale(**given)
+    return loss_scales.DynamicLossScale(**given, **_own(settings))
+
+
+def _own(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return those of mpls alone that are the loss scale's."""
+    return {name: settings[name] for name in OWN_SCALE_SETTINGS if name in settings}
 
 
 def _replacement(settings: dict[str, Any] | None) -> str:

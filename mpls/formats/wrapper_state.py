@@ -11,6 +11,7 @@ __all__ = [
     "BAD_STEPS",
     "BASE_ARGUMENTS",
     "BASE_OPTIMIZER",
+    "COUNTS",
     "CURRENT_SCALE",
     "DEFAULT_GROWTH_STEPS",
     "DEFAULT_INITIAL_SCALE",
@@ -22,6 +23,9 @@ __all__ = [
     "INNER_OPTIMIZER",
     "LOSS_SCALE",
     "NEVER",
+    "OPTIONS_KEY",
+    "OWN_SCALE_SETTINGS",
+    "OWN_STEP_SETTINGS",
     "SETTINGS",
     "STATE",
     "STATE_IN_CONFIGS",
@@ -29,6 +33,7 @@ __all__ = [
     "STATE_OF_KERAS_3",
     "STATE_OF_MANAGERS",
     "STEP_COUNTER",
+    "STEP_RECORD",
     "WRAPPED",
     "WRAPPERS",
     "as_fixed",
@@ -45,6 +50,18 @@ WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3"
 INNER_KEYS = ("inner_optimizer", "optimizer")
 # Settings in the config of a wrapper of TF 2.4 and later, besides `inner_optimizer`.
 SETTINGS = ("dynamic", "initial_scale", "dynamic_growth_steps")
+# Those of mpls alone: of the loss scale, and of the optimizer's steps.
+OWN_SCALE_SETTINGS = (
+    "min_scale",
+    "max_scale",
+    "growth_factor",
+    "backoff_factor",
+    "hysteresis",
+    "consecutive_hysteresis",
+    "adjustable",
+    "skip_nonfinite",
+)
+OWN_STEP_SETTINGS = ("count_steps", "skip_counts_step")
 # Defaults of dynamic loss scales. Wrappers of TF 2.4 and later have no setting for the multiplier.
 DEFAULT_INITIAL_SCALE, DEFAULT_GROWTH_STEPS, DEFAULT_MULTIPLIER = 2.0**15, 2000, 2.0
 
@@ -66,6 +83,9 @@ BASE_ARGUMENTS: Mapping[str, Any] = {
 # state, where Keras saves it as variables, or where no file is written.
 STATE_KEY = "loss_scale_state"
 STATE_IN_CONFIGS = ("scale", "good_steps")
+# The key beside it for what only mpls has: arguments of the wrapper that no original has, under "settings", and the
+# variables that come with them, under "state". It is there only if there is any.
+OPTIONS_KEY = "loss_scale_options"
 # The value for a fixed scale over a Keras 3 optimizer. Keras 3 has dynamic scales only, so the config says that the
 # scale grows after `NEVER` steps, which Keras' int32 step counter does not reach.
 FIXED_STATE: Mapping[str, Any] = {"dynamic": False}
@@ -79,6 +99,8 @@ LOSS_SCALE = "loss_scale"
 CURRENT_SCALE, GOOD_STEPS = STATE = ("current_loss_scale", "good_steps")
 DYNAMIC_SCALE, STEP_COUNTER = STATE_OF_KERAS_3 = ("dynamic_scale", "step_counter")
 STATE_OF_MANAGERS, BAD_STEPS = ("loss_scale", "good_steps"), "bad_steps"
+# The counters of an optimizer's steps, and the name of the object that has them in object-based checkpoints.
+COUNTS, STEP_RECORD = ("applied_steps", "skipped_steps", "consecutive_skips"), "step_record"
 
 
 def inner_key(config: Mapping[str, Any]) -> str:

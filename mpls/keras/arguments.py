@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import weakref
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.loss_scale import FixedLossScale, is_dynamic, is_fixed, is_loss_scale
-from mpls.core.numbers import require_usable, to_float, to_int
+from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, is_dynamic, is_fixed, is_loss_scale
+from mpls.core.numbers import require_usable, to_bool, to_float, to_int
+from mpls.core.scale_settings import DEFAULTS, checked_settings
 from mpls.errors import (
     ArgumentTypeError,
     ArgumentValueError,
-    MplsWarning,
     TensorArgumentError,
     error_text,
-    warn_user,
 )
 from mpls.formats.validity import is_number
 from mpls.formats.wrapper_state import DEFAULT_GROWTH_STEPS, DEFAULT_INITIAL_SCALE
@@ -25,16 +25,29 @@ from mpls.upstream.tensorflow import fixed_value_of
 _SUBJECT = "LossScaleOptimizer"
 
 
-def check_settings(dynamic: Any, initial_scale: Any, dynamic_growth_steps: Any) -> tuple[float, int | None]:
+# Arguments that are those of `DynamicLossScale`.
+OF_DYNAMIC_SCALES = tuple(vars(DEFAULTS))
+
+
+def check_settings(
+    dynamic: Any, initial_scale: Any, dynamic_growth_steps: Any, others: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[float, int | None, dict[str, Any]]:
     """Check the settings of a wrapper, and add the defaults.
 
+    Args:
+        dynamic: what the user passed.
+        initial_scale: what the user passed, or None.
+        dynamic_growth_steps: what the user passed, or None.
+        others: settings that the originals had not, by name, None among them.
+
     Returns:
-        `(initial_scale, dynamic_growth_steps)`; the latter is None for a fixed scale.
+        `(initial_scale, dynamic_growth_steps, others)`; growth steps are None for a fixed scale. The others are keyword
+        arguments of the loss scale.
 
     Raises:
         TypeError: `dynamic` is no bool, as where the arguments of the experimental class are passed.
-        ValueError: `initial_scale` is missing for a fixed scale, or no usable number; or `dynamic_growth_steps` is
-            given for one.
+        ValueError: `initial_scale` is missing for a fixed scale, or no usable number; `dynamic_growth_steps` is
+            given for one; or one of the others is given for the wrong kind of scale.
     """
     if not isinstance(dynamic, bool):
         advice = (
@@ -66,11 +79,41 @@ def check_settings(dynamic: Any, initial_scale: Any, dynamic_growth_steps: Any) 
     if initial_scale is not None:
         subject = f"{_SUBJECT}: initial_scale"
         scale = require_usable(to_float(initial_scale, subject), subject, initial_scale, is_fixed=not dynamic)
+    extras = _of_kind({name: value for name, value in others.items() if value is not None}, dynamic)
     if not dynamic:
-        return scale, None
+        return scale, None, extras
+    checked_settings(_SUBJECT, scale, extras)
     if dynamic_growth_steps is None:
-        return scale, DEFAULT_GROWTH_STEPS
-    return scale, to_int(dynamic_growth_steps, f"{_SUBJECT}: dynamic_growth_steps")
+        return scale, DEFAULT_GROWTH_STEPS, extras
+    return scale, to_int(dynamic_growth_steps, f"{_SUBJECT}: dynamic_growth_steps"), extras
+
+
+def _of_kind(extras: dict[str, Any], is_dynamic: bool) -> dict[str, Any]:
+    """Return settings without what goes without saying; refuse those of the other kind of scale."""
+    if "skip_nonfinite" in extras:
+        skips = to_bool(extras["skip_nonfinite"], f"{_SUBJECT}: skip_nonfinite", "fixed-scales")
+        if is_dynamic and not skips:
+            constraint = "be left out for a dynamic scale, which always skips"
+            advice = "LossScaleOptimizer(opt, dynamic=False, initial_scale=128.0)"
+            raise ArgumentValueError(
+                error_text(f"{_SUBJECT}: skip_nonfinite", constraint, skips, advice, "fixed-scales")
+            )
+        if is_dynamic or not skips:
+            del extras["skip_nonfinite"]
+    for name in extras if not is_dynamic else ():
+        if name in OF_DYNAMIC_SCALES:
+            constraint = "be left out if dynamic is False, since a fixed scale does not change"
+            raise ArgumentValueError(
+                error_text(f"{_SUBJECT}: {name}", constraint, extras[name], f"{name}=None", "fixed-scales")
+            )
+    return extras
+
+
+def settings_beyond_originals(loss_scale: Any) -> dict[str, Any]:
+    """Return the settings of a loss scale that no original has, where they are not the defaults."""
+    if isinstance(loss_scale, DynamicLossScale):
+        return loss_scale._scale_settings.changed()
+    return {"skip_nonfinite": True} if getattr(loss_scale, "_skip_nonfinite", False) else {}
 
 
 def refuse_wrapped(optimizer: Any) -> None:
@@ -114,7 +157,8 @@ def translate_loss_scale(loss_scale: Any, subject: str) -> dict[str, Any]:
             "initial_scale": require_usable(to_float(loss_scale, subject), subject, loss_scale, is_fixed=True),
         }
     if is_fixed(loss_scale):
-        return {"dynamic": False, "initial_scale": fixed_value_of(loss_scale)}
+        value = fixed_value_of(loss_scale)
+        return {"dynamic": False, "initial_scale": value, **settings_beyond_originals(loss_scale)}
     if is_dynamic(loss_scale):
         return _translate_dynamic(loss_scale, subject)
     error: type[Exception] = ArgumentTypeError if is_loss_scale(loss_scale) else ArgumentValueError
@@ -144,6 +188,7 @@ def _translate_dynamic(loss_scale: Any, subject: str) -> dict[str, Any]:
     return {
         "initial_scale": loss_scale.initial_loss_scale,
         "dynamic_growth_steps": loss_scale.increment_period,
+        **settings_beyond_originals(loss_scale),
     }
 
 
@@ -216,41 +261,3 @@ def as_loss_scale(value: Any) -> Any:
             "loss-scale-arguments",
         )
     )
-
-
-_OF_LEGACY = ("_resource_apply_dense", "_resource_apply_sparse", "_apply_dense", "_apply_sparse")
-_OF_OTHERS = "update_step"
-_LEGACY = ("Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD")
-_FRAMEWORKS = ("tf_keras", "keras", "tensorflow")
-
-_warned: weakref.WeakSet[type] = weakref.WeakSet()
-
-
-def warn_of_ignored_rule(optimizer: Any) -> None:
-    """Warn, once per class, if an optimizer that is not a legacy one defines the update rule of a legacy one.
-
-    Such an optimizer trains by the rule of its base class, also without mpls.
-    """
-    cls = type(optimizer)
-    ignored = _ignored(cls)
-    if ignored is None or cls in _warned:
-        return
-    _warned.add(cls)
-    base = next(each for each in cls.__mro__ if _is_of_framework(each))
-    of_legacy = base.__name__ if base.__name__ in _LEGACY else "Optimizer"
-    warn_user(
-        f"LossScaleOptimizer: {cls.__qualname__}.{ignored} is never called: it is the rule of TF 2.10 and earlier, "
-        f"and {base.__name__} of {base.__module__.partition('.')[0]} trains by its own. Derive the class from "
-        f"tf_keras.optimizers.legacy.{of_legacy}, or run the program by `mpls run --keras 2 --legacy-optimizers`, or "
-        f"override {_OF_OTHERS}(). See MIGRATION.md#ignored-rules",
-        MplsWarning,
-    )
-
-
-def _ignored(cls: type) -> str | None:
-    defined = {name for each in cls.__mro__ if not _is_of_framework(each) for name in vars(each)}
-    return None if _OF_OTHERS in defined else next((name for name in _OF_LEGACY if name in defined), None)
-
-
-def _is_of_framework(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] in _FRAMEWORKS

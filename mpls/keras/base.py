@@ -4,40 +4,44 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt, TypeVar
+from typing import Any, SupportsFloat, SupportsInt, TypeVar
 
-import tensorflow as tf
-
-from mpls.core import releases
 from mpls.core.autograph import as_written
-from mpls.core.loss_scale import DynamicLossScale, LossScale
-from mpls.core.releases import ReleaseBehavior
 from mpls.core.scaled_loss import exceeds
+from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.keras.arguments import check_settings, is_translatable, refuse_wrapped, translated
+from mpls.keras.arguments import (
+    check_settings,
+    is_translatable,
+    settings_beyond_originals,
+    translated,
+)
 from mpls.keras.asker import who_asks
 from mpls.keras.calls import (
     GET_SCALED_LOSS,
     GET_UNSCALED_GRADIENTS,
     SCALING,
-    ScalingCalls,
     noted_method,
 )
-from mpls.keras.classes import LossScaleOptimizerMeta, ModuleName, class_for, set_class
+from mpls.keras.classes import LossScaleOptimizerMeta, ModuleName
 from mpls.keras.config_reading import read_config, refuse_unknown_keys
 from mpls.keras.configs import config_of_old, deserialize_inner
 from mpls.keras.families import family_of
-from mpls.keras.members import Members
-from mpls.keras.own_files import recognise_own_files
-from mpls.keras.state_in_files import checked_state, config_for_caller, set_state, with_fixed_scale, without_state
-from mpls.keras.strategies import require_supported_strategy
-from mpls.upstream.optimizers import mark_as_wrapped
+from mpls.keras.state_in_files import (
+    checked_options_of,
+    checked_state,
+    config_for_caller,
+    set_state,
+    with_fixed_scale,
+    without_state,
+)
+from mpls.keras.wrapping import Wrapping
 
 _T = TypeVar("_T")
 _Self = TypeVar("_Self", bound="LossScaleOptimizer")
 
 
-class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
+class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
     """Wrap a Keras optimizer so that it scales the loss and unscales the gradients.
 
     `minimize`, and with it `Model.fit`, multiplies the loss by the loss scale, divides the gradients by it, and updates
@@ -60,21 +64,34 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         initial_scale: the scale to start from, positive; by default 2**15. For a fixed scale it must be given.
         dynamic_growth_steps: finite steps in a row after which a dynamic scale doubles; by default 2000.
         name: the name of a wrapper over a Keras 3 optimizer; by default a generated one.
+        min_scale: floor of a shrinking dynamic scale, at least 2**-126; by default 1.
+        max_scale: ceiling of a growing dynamic scale; by default the largest float32.
+        growth_factor: the factor by which a dynamic scale grows, above 1; by default 2.
+        backoff_factor: the factor by which it shrinks, between 0 and 1; by default 0.5.
+        hysteresis: skipped steps after which a dynamic scale shrinks; by default 1.
+        consecutive_hysteresis: whether these must be in a row; by default only growth resets their count.
+        adjustable: whether `configure` can also change the settings of what is built already: a function that is
+            traced, a graph that a session runs.
+        skip_nonfinite: whether to skip steps with non-finite gradients also where the scale is fixed.
+        count_steps: whether to count applied and skipped steps, on the device; see `applied_steps`.
+        skip_counts_step: whether a skipped step advances `iterations`; by default as said above.
 
     Raises:
-        TypeError: `inner_optimizer` is no Keras optimizer, or scales the loss already; `dynamic` is no bool; a `name`
-            for an optimizer of tf_keras.
+        TypeError: `inner_optimizer` is no Keras optimizer, or scales the loss already; an argument is no bool where one
+            is needed; a `name` for an optimizer of tf_keras.
         ValueError: `inner_optimizer` is wrapped already, or has a `loss_scale_factor`; a fixed scale without
-            `initial_scale`, or with `dynamic_growth_steps`; an `initial_scale` that is NaN, infinite, zero or negative;
-            a strategy that does not work.
-        NotImplementedError: Keras 3 runs on a backend other than TensorFlow and JAX.
+            `initial_scale`, or with a setting of dynamic ones; an `initial_scale` that is NaN, infinite, zero or
+            negative, or out of bounds; another number out of its range; a strategy that does not work.
+        NotImplementedError: Keras 3 runs on a backend other than TensorFlow and JAX; or on JAX, with `hysteresis`,
+            `adjustable`, `count_steps` or `skip_counts_step`.
 
     Reproduces:
         `tf.keras.mixed_precision.LossScaleOptimizer`, TF 2.4 to 2.15, and
         `tf_keras.mixed_precision.LossScaleOptimizer`, 2.16 to 2.21. There, replicas that did not aggregate could
         disagree, scales from 2**25 on lost float16 gradients, and `from_config` was missing from the public class.
         `keras.optimizers.LossScaleOptimizer`, Keras 3, whose scale could fall to 0 and grow to infinity, which looked
-        at the gradients of the first replica only, and which had no fixed scale.
+        at the gradients of the first replica only, and which had no fixed scale. The arguments after `name` are
+        those of mpls.
 
     Example:
         >>> import tensorflow as tf
@@ -102,20 +119,6 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         0.5
     """
 
-    if TYPE_CHECKING:
-        # A family defines these.
-        def _init_family(self, inner_optimizer: Any, name: str | None) -> None: ...
-        def _make_loss_scale(self, initial_scale: float, growth_steps: int | None) -> LossScale: ...
-        def _held(self, loss_scale: Any) -> Any: ...
-        def _track_inner(self) -> None: ...
-        def _track_loss_scale(self) -> None: ...
-        def _scale(self, loss: Any) -> Any: ...
-        def _unscale(self, grads: list[Any]) -> list[Any]: ...
-        def _family_config(self) -> dict[str, Any]: ...
-
-    _behavior: ReleaseBehavior
-    _calls: ScalingCalls
-
     _is_experimental = False
     # The frameworks' own wrappers count as instances.
     _includes_native = True
@@ -135,42 +138,40 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         dynamic_growth_steps: SupportsInt | None = None,
         *,
         name: str | None = None,
+        min_scale: SupportsFloat | None = None,
+        max_scale: SupportsFloat | None = None,
+        growth_factor: SupportsFloat | None = None,
+        backoff_factor: SupportsFloat | None = None,
+        hysteresis: SupportsInt | None = None,
+        consecutive_hysteresis: bool | None = None,
+        adjustable: bool | None = None,
+        skip_nonfinite: bool | None = None,
+        count_steps: bool = False,
+        skip_counts_step: bool | None = None,
     ) -> None:
         family = _family_for(inner_optimizer)
-        scale, growth_steps = check_settings(dynamic, initial_scale, dynamic_growth_steps)
-        self._wrap(inner_optimizer, family, name)
-        self._begin_with(self._make_loss_scale(scale, growth_steps))
+        others = {
+            "min_scale": min_scale,
+            "max_scale": max_scale,
+            "growth_factor": growth_factor,
+            "backoff_factor": backoff_factor,
+            "hysteresis": hysteresis,
+            "consecutive_hysteresis": consecutive_hysteresis,
+            "adjustable": adjustable,
+            "skip_nonfinite": skip_nonfinite,
+        }
+        scale, growth_steps, settings = check_settings(dynamic, initial_scale, dynamic_growth_steps, others)
+        options = checked_options("LossScaleOptimizer", count_steps, skip_counts_step)
+        self._wrap(inner_optimizer, family, name, options)
+        self._begin_with(self._make_loss_scale(scale, growth_steps, settings))
 
-    def _wrap(self, inner_optimizer: Any, family: Any, name: str | None, *, shows_object: bool = False) -> None:
-        require_supported_strategy(family)
-        refuse_wrapped(inner_optimizer)
-        recognise_own_files()
-        behavior = releases.current()
-        # The inner optimizer decides on the family, so the instance gets the family's methods only here. Users'
-        # subclasses keep their own methods.
-        set_class(self, class_for(type(self), family))
-        self._init_family(inner_optimizer, name)
-        # Bypass the __setattr__ of the frameworks' bases, which tracks and delegates attributes.
-        vars(self).update(
-            _optimizer=inner_optimizer,
-            _behavior=behavior,
-            _shows_loss_scale_object=shows_object,
-            _calls=ScalingCalls(),
-        )
-
-    def _begin_with(self, loss_scale: Any) -> None:
-        vars(self)["_loss_scale"] = loss_scale
-        self._track_inner()
-        if isinstance(loss_scale, DynamicLossScale) and tf.distribute.has_strategy():
-            # Create the state now: a first step inside a replica cannot, where merge_call is forbidden.
-            loss_scale()
-        mark_as_wrapped(self._optimizer)
-
-    def _wrap_with_object(self, inner_optimizer: Any, loss_scale: Any, name: str | None = None) -> None:
+    def _wrap_with_object(
+        self, inner_optimizer: Any, loss_scale: Any, name: str | None = None, options: StepOptions = NO_OPTIONS
+    ) -> None:
         """Wrap an optimizer with a LossScale object, which is kept, as up to TF 2.3."""
-        self._wrap(inner_optimizer, _family_for(inner_optimizer), name, shows_object=True)
+        self._wrap(inner_optimizer, _family_for(inner_optimizer), name, options, shows_object=True)
         is_default = isinstance(loss_scale, str)
-        self._begin_with(self._make_loss_scale(2.0**15, 2000) if is_default else self._held(loss_scale))
+        self._begin_with(self._make_loss_scale(2.0**15, 2000, {}) if is_default else self._held(loss_scale))
 
     @as_written
     def get_scaled_loss(self, loss: _T) -> _T:
@@ -221,17 +222,19 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
         Returns:
             `{'inner_optimizer': dict, 'dynamic': bool, 'initial_scale': float, 'dynamic_growth_steps': int or None}`.
             Over a Keras 3 optimizer there is also `'name': str`, and `'dynamic'` only where it is False, so that Keras
-            itself reads the config of a dynamic scale.
+            itself reads the config of a dynamic scale. Arguments that the originals had not are in it where they are
+            not the defaults.
         """
         # Write the newer format into files where it can express the loss scale: later releases read it too.
         if self._shows_loss_scale_object and not (who_asks(self).is_keras and is_translatable(self._loss_scale)):
-            return config_for_caller(self, config_of_old(self))
+            return config_for_caller(self, config_of_old(self), self._options.changed())
         config = {
             **self._family_config(),
             "initial_scale": self.initial_scale,
             "dynamic_growth_steps": self.dynamic_growth_steps,
         }
-        return config_for_caller(self, config)
+        own = {**settings_beyond_originals(self._loss_scale), **self._options.changed()}
+        return config_for_caller(self, config, own)
 
     @classmethod
     def from_config(cls: type[_Self], config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> _Self:
@@ -250,11 +253,12 @@ class LossScaleOptimizer(Members, metaclass=LossScaleOptimizerMeta):
             TypeError: it is no dict, or has unknown keys.
         """
         inner, settings = read_config(config, custom_objects)
-        inner, found = without_state(inner)
+        inner, found, options = without_state(inner)
         found, settings = with_fixed_scale(found, settings)
+        settings = {**settings, **checked_options_of(options)}
         state = checked_state(found, settings)
         optimizer = cls._from_settings(deserialize_inner(inner, settings, custom_objects), settings)
-        set_state(optimizer, state)
+        set_state(optimizer, state, options)
         return optimizer
 
     @classmethod

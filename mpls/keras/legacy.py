@@ -37,7 +37,12 @@ class Family(TfKerasMembers, _Native):
 
     @staticmethod
     def deserialize_optimizer(config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
-        """Create an optimizer of this family from its config."""
+        """Create an optimizer of this family from its config.
+
+        Args:
+            config: the serialized optimizer.
+            custom_objects: classes of the user by name.
+        """
         return tf_keras.optimizers.deserialize(config, custom_objects=custom_objects, use_legacy_optimizer=True)
 
     def _track_inner(self) -> None:
@@ -111,8 +116,8 @@ class Family(TfKerasMembers, _Native):
         # Skip this check without replicas: every eager step runs it.
         is_summed = experimental_aggregate_gradients and tf.distribute.has_strategy()
         are_same = is_summed and self._sums_as_keras_does()
-        step = _LegacyStep(inner, self._behavior, args, kwargs, are_same, lambda: _create_weights(self, pairs))
-        return scaled_step(pairs, self._loss_scale, step)
+        step = _LegacyStep(inner, self._skips_count, args, kwargs, are_same, lambda: _create_weights(self, pairs))
+        return scaled_step(pairs, self._loss_scale, step, self._record)
 
     def _second_argument(self, name: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments by which the wrapped optimizer gets the second positional argument."""

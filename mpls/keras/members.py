@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mpls.core.loss_scale import is_dynamic
+from mpls.core.step_record import Counted
 from mpls.keras.arguments import as_loss_scale, growth_steps_of, initial_scale_of
 from mpls.keras.calls import SCALING, ScalingCalls, noted_function
 from mpls.keras.classes import is_being_constructed, is_own
@@ -77,7 +78,7 @@ def _parameters(optimizer: Any) -> set[str]:
     return {name for each in constructors if inspect.isfunction(each) for name in inspect.signature(each).parameters}
 
 
-class Members(Declared):
+class Members(Counted, Declared):
     """Properties of the public class."""
 
     _optimizer: Any

@@ -10,8 +10,8 @@ import tf_keras
 from mpls.core.autograph import as_written
 from mpls.core.step import scaled_step
 from mpls.errors import ArgumentValueError, UnsupportedGraphError, error_text
-from mpls.keras.arguments import warn_of_ignored_rule
 from mpls.keras.calls import drop_missing_gradients
+from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.members import delegated
 from mpls.keras.state_in_files import wrapped_optimizer_follows
 from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
@@ -33,7 +33,12 @@ class Family(TfKerasMembers, _Native):
 
     @staticmethod
     def deserialize_optimizer(config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
-        """Create an optimizer of this family from its config."""
+        """Create an optimizer of this family from its config.
+
+        Args:
+            config: the serialized optimizer.
+            custom_objects: classes of the user by name.
+        """
         return tf_keras.optimizers.deserialize(config, custom_objects=custom_objects, use_legacy_optimizer=False)
 
     def _init_family(self, inner_optimizer: Any, name: str | None) -> None:
@@ -115,8 +120,8 @@ class Family(TfKerasMembers, _Native):
             present, are_same = self._aggregate(present)
         args = () if is_bool else (skip_gradients_aggregation,)
         kwargs = {**kwargs, "skip_gradients_aggregation": True}
-        step = TfKerasStep(self._optimizer, self._behavior, args, kwargs, are_same)
-        return scaled_step(present, self._loss_scale, step)
+        step = TfKerasStep(self._optimizer, self._skips_count, args, kwargs, are_same)
+        return scaled_step(present, self._loss_scale, step, self._record)
 
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> tuple[list[tuple[Any, Any]], bool]:
         """Return pairs of summed gradient and variable, and whether Keras itself has summed them."""

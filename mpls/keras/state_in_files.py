@@ -7,13 +7,18 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.loss_scale import DynamicLossScale
+from mpls.core.persistence.state_dict import checked_extras, plain
 from mpls.errors import SavedStateError, error_text
 from mpls.flags import Flag
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
 from mpls.formats.wrapper_state import (
+    COUNTS,
     FIXED_STATE,
     INNER_KEYS,
     NEVER,
+    OPTIONS_KEY,
+    OWN_SCALE_SETTINGS,
+    OWN_STEP_SETTINGS,
     STATE,
     STATE_IN_CONFIGS,
     STATE_KEY,
@@ -30,6 +35,7 @@ from mpls.upstream.kerases import loaded_tf_keras
 wrapped_optimizer_follows = Flag("wrapped_optimizer_follows")
 
 _SUBJECT = f"LossScaleOptimizer.from_config: {STATE_KEY}"
+_OPTIONS_SUBJECT = f"LossScaleOptimizer.from_config: {OPTIONS_KEY}"
 
 
 class MarkedConfig(dict[str, Any]):
@@ -40,15 +46,42 @@ class MarkedConfig(dict[str, Any]):
         return dict, (dict(self),)
 
 
-def config_for_caller(wrapper: Any, config: dict[str, Any]) -> dict[str, Any]:
-    """Return a wrapper's config: to Keras with the mark, and for a file with the state too; to users unchanged."""
+def config_for_caller(wrapper: Any, config: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return a wrapper's config: to Keras with the mark, and for a file with the state too; to users unchanged.
+
+    Args:
+        wrapper: the wrapper.
+        config: what native wrappers know too.
+        settings: what they do not know, and would refuse.
+    """
     asker = who_asks(wrapper)
     if not asker.writes_file and not asker.is_keras:
-        return config
+        return {**config, **settings}
+    options = _options(wrapper, settings, asker.writes_file)
     if config.get("dynamic", True) or not reads_as_dynamic(wrapper):
-        return _marked(config, _state(wrapper, asker) if asker.writes_file else None)
+        return _marked(config, _state(wrapper, asker) if asker.writes_file else None, options)
     config = {key: value for key, value in config.items() if key != "dynamic"}
-    return _marked({**config, "dynamic_growth_steps": NEVER}, dict(FIXED_STATE))
+    return _marked({**config, "dynamic_growth_steps": NEVER}, dict(FIXED_STATE), options)
+
+
+def _options(wrapper: Any, settings: dict[str, Any], writes_file: bool) -> dict[str, Any]:
+    """Return the entry for what only mpls knows; an empty dict if there is nothing of that."""
+    if not settings:
+        return {}
+    variables = _own_variables(wrapper) if writes_file else {}
+    values = dict(zip(variables, map(plain, _values(list(variables.values()))), strict=True)) if variables else {}
+    return {OPTIONS_KEY: {"settings": settings, "state": values}}
+
+
+def _own_variables(wrapper: Any) -> dict[str, Any]:
+    """Return the variables that only mpls has, by name: of the loss scale and of the record of steps."""
+    loss_scale, record = wrapper._loss_scale, wrapper._record
+    extras = loss_scale._initial_extras() if isinstance(loss_scale, DynamicLossScale) else ()
+    counts = COUNTS if record is not None else ()
+    return {
+        **{name: loss_scale._created_weight(name) for name in extras},
+        **{name: record.counter(name) for name in counts},
+    }
 
 
 def reads_as_dynamic(wrapper: Any) -> bool:
@@ -73,9 +106,9 @@ def is_marked(config: Any) -> bool:
     return any(isinstance(each, dict) and STATE_KEY in each for each in inner)
 
 
-def _marked(config: dict[str, Any], state: Any) -> dict[str, Any]:
+def _marked(config: dict[str, Any], state: Any, options: dict[str, Any]) -> dict[str, Any]:
     key = inner_key(config)
-    return MarkedConfig({**config, key: {**config[key], STATE_KEY: state}})
+    return MarkedConfig({**config, key: {**config[key], STATE_KEY: state, **options}})
 
 
 def _state(wrapper: Any, asker: Asker) -> dict[str, Any] | None:
@@ -108,11 +141,37 @@ def _values(variables: list[Any]) -> Any:
     return tf_keras.backend.batch_get_value(variables)
 
 
-def without_state(inner: Any) -> tuple[Any, Any]:
-    """Return the wrapped optimizer's config, and the state that stands in it, or None."""
-    if not isinstance(inner, dict) or STATE_KEY not in inner:
-        return inner, None
-    return {key: value for key, value in inner.items() if key != STATE_KEY}, inner[STATE_KEY]
+def without_state(inner: Any) -> tuple[Any, Any, Any]:
+    """Return the wrapped optimizer's config, and the state and the options that stand in it, or None."""
+    if not isinstance(inner, dict):
+        return inner, None, None
+    rest = {key: value for key, value in inner.items() if key not in (STATE_KEY, OPTIONS_KEY)}
+    return rest, inner.get(STATE_KEY), inner.get(OPTIONS_KEY)
+
+
+def checked_options_of(options: Any) -> dict[str, Any]:
+    """Return the settings among what only mpls has put into a config; their values are not checked yet.
+
+    Args:
+        options: what `without_state` returned.
+
+    Raises:
+        SavedStateError: it is of another form.
+    """
+    if options is None:
+        return {}
+    is_dict = isinstance(options, dict) and options.keys() == {"settings", "state"}
+    if not is_dict or not all(isinstance(each, dict) for each in options.values()):
+        constraint = "be {'settings': dict, 'state': dict}"
+        raise SavedStateError(error_text(_OPTIONS_SUBJECT, constraint, options, "Leave it out", ANCHOR))
+    settings: dict[str, Any] = options["settings"]
+    unknown = settings.keys() - {*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS}
+    if unknown:
+        constraint = f"have settings of {sorted((*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS))}"
+        raise SavedStateError(
+            error_text(_OPTIONS_SUBJECT, constraint, sorted(map(str, unknown)), "Leave it out", ANCHOR)
+        )
+    return dict(settings)
 
 
 def checked_state(state: Any, settings: dict[str, Any]) -> tuple[float, int] | None:
@@ -142,18 +201,24 @@ def checked_state(state: Any, settings: dict[str, Any]) -> tuple[float, int] | N
     return scale, check_good_steps(state["good_steps"], f"{_SUBJECT}: good_steps", growth_steps)
 
 
-def set_state(wrapper: Any, state: tuple[float, int] | None) -> None:
-    """Set a new wrapper's scale and counter to what `checked_state` returned; do nothing for None."""
+def set_state(wrapper: Any, state: tuple[float, int] | None, options: Any) -> None:
+    """Set a new wrapper's scale and counter to what `checked_state` returned, and what only mpls has; None is skipped.
+
+    Raises:
+        SavedStateError: the options hold a value that cannot be.
+    """
     loss_scale = wrapper._loss_scale
-    if state is None or not isinstance(loss_scale, DynamicLossScale):
-        return
-    if _is_saved_by_keras(loss_scale):
-        variables = [wrapper.dynamic_scale, wrapper.step_counter]
-    else:
-        variables = [loss_scale._current_loss_scale, loss_scale._num_good_steps]
+    own = {} if options is None else _own_variables(wrapper)
+    pairs = [(own[name], value) for name, value in checked_extras(options and options["state"], own).items()]
+    if state is not None and isinstance(loss_scale, DynamicLossScale):
+        if _is_saved_by_keras(loss_scale):
+            variables = [wrapper.dynamic_scale, wrapper.step_counter]
+        else:
+            variables = [loss_scale._current_loss_scale, loss_scale._num_good_steps]
+        pairs += zip(variables, state, strict=True)
     if tf.executing_eagerly():
-        for variable, value in zip(variables, state, strict=True):
+        for variable, value in pairs:
             variable.assign(value)
-    else:
+    elif pairs:
         tf_keras: Any = loaded_tf_keras()
-        tf_keras.backend.batch_set_value(list(zip(variables, state, strict=True)))
+        tf_keras.backend.batch_set_value(pairs)

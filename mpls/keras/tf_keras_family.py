@@ -18,8 +18,11 @@ from mpls.core.persistence.restoring import Restorable
 from mpls.core.persistence.savers import StepNames, hook_user_savers
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import in_replica_context
+from mpls.core.step_options import StepOptions
+from mpls.core.step_record import StepRecord
+from mpls.core.weights import Stateful
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
-from mpls.formats.wrapper_state import CURRENT_SCALE, LOSS_SCALE
+from mpls.formats.wrapper_state import LOSS_SCALE, STEP_RECORD
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
 from mpls.upstream.kerases import keras_graph_session, track_in_keras_graph
 from mpls.upstream.optimizers import name_of_legacy
@@ -27,13 +30,21 @@ from mpls.upstream.tensorflow import graph_key, weights_of
 from mpls.upstream.trackables import Trackable, part_of, parts_of, show_in_place_of, track
 
 
-class _GraphTrackedLossScale(DynamicLossScale):
-    """A `DynamicLossScale` whose variables the session of tf_keras' v1 graph mode initializes."""
+class _GraphTracked(Stateful):
+    """Mixin for objects whose variables the session of tf_keras' v1 graph mode is to initialize."""
 
     def _add_weight(self, name: str, initial_value: Any, dtype: Any = None) -> Any:
         variable = super()._add_weight(name, initial_value, dtype)
         track_in_keras_graph(variable)
         return variable
+
+
+class _GraphTrackedLossScale(_GraphTracked, DynamicLossScale):
+    """A `DynamicLossScale` for optimizers of tf_keras."""
+
+
+class _GraphTrackedRecord(_GraphTracked, StepRecord):
+    """A `StepRecord` for optimizers of tf_keras."""
 
 
 # Programs log the class name.
@@ -47,6 +58,9 @@ class TfKerasMembers(Restorable):
     _loss_scale: Any
     _shows_loss_scale_object: bool
     _calls: ScalingCalls
+    _record: StepRecord | None
+    _options: StepOptions
+    _behavior: ReleaseBehavior
 
     _native_knows_fixed = True
     works_with_parameter_servers = False
@@ -55,6 +69,7 @@ class TfKerasMembers(Restorable):
         # The public class defines these.
         get_unscaled_gradients: Callable[[Iterable[Any]], list[Any]]
         _scale_for: Callable[[Any], Any]
+        _create_state: Callable[[], None]
 
     def _init_family(self, inner_optimizer: Any, name: str | None) -> None:
         del inner_optimizer
@@ -69,10 +84,16 @@ class TfKerasMembers(Restorable):
                 )
             )
 
-    def _make_loss_scale(self, initial_scale: float, growth_steps: int | None) -> LossScale:
+    def _make_loss_scale(self, initial_scale: float, growth_steps: int | None, settings: dict[str, Any]) -> LossScale:
         if growth_steps is None:
-            return FixedLossScale._unbounded(initial_scale)
-        return _GraphTrackedLossScale(initial_scale, growth_steps, 2.0)
+            return FixedLossScale._unbounded(initial_scale, **settings)
+        return _GraphTrackedLossScale(initial_scale, growth_steps, 2.0, **settings)
+
+    def _make_record(self) -> StepRecord:
+        return _GraphTrackedRecord()
+
+    def _track_record(self) -> None:
+        track(self._optimizer, self._record, STEP_RECORD, overwrite=True)
 
     def _held(self, loss_scale: Any) -> Any:
         # The loss scale may be TensorFlow's own class, which does not check checkpoints.
@@ -96,17 +117,20 @@ class TfKerasMembers(Restorable):
 
         A `tf.function` that creates variables is traced twice. Creating them before its first call avoids that.
         """
-        if isinstance(self._loss_scale, DynamicLossScale) and not in_replica_context():
-            # This also creates the counter. Every step calls it; if both variables exist, it does nothing.
-            self._loss_scale._created_weight(CURRENT_SCALE)
+        if not in_replica_context():
+            self._create_state()
 
     def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         self._check_restore()
         inner = self._optimizer
         children: dict[str, Any] = parts_of(inner, *args, **kwargs)
         # New optimizers cache their children, possibly before they were wrapped.
-        loss_scale = part_of(inner, LOSS_SCALE)
-        return children if loss_scale is None else {**children, LOSS_SCALE: loss_scale}
+        own = {name: part_of(inner, name) for name in (LOSS_SCALE, STEP_RECORD)}
+        return {**children, **{name: part for name, part in own.items() if part is not None}}
+
+    @property
+    def _skips_count(self) -> bool:
+        return self._options.skips_count(self._behavior.skipped_steps_count)
 
     def _session_of_state(self, session: Any) -> Any:
         if session is None and graph_key() is not None and tf.compat.v1.get_default_session() is None:
@@ -171,14 +195,14 @@ class TfKerasStep:
 
     Attributes:
         optimizer: the wrapped optimizer.
-        behavior: how the wrapper behaves.
+        skips_count: whether a skipped step advances `iterations`, as from TF 2.3 on.
         args: its positional arguments after the pairs.
         kwargs: its keyword arguments.
         are_same: whether Keras itself has summed the gradients, so that all replicas have the same.
     """
 
     optimizer: Any
-    behavior: ReleaseBehavior
+    skips_count: bool
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     are_same: bool = False
@@ -190,8 +214,8 @@ class TfKerasStep:
         return self.optimizer.apply_gradients(grads_and_vars, *self.args, **self.kwargs)
 
     def skip(self) -> Any:
-        """Advance `iterations`: a skipped step counts, as from TF 2.3 on."""
-        return self.optimizer.iterations.assign_add(1, read_value=False) if self.behavior.skipped_steps_count else None
+        """Advance `iterations`, or do nothing."""
+        return self.optimizer.iterations.assign_add(1, read_value=False) if self.skips_count else None
 
 
 def scope_of_weights(wrapper: Any) -> AbstractContextManager[Any]:

@@ -17,6 +17,8 @@ from mpls.formats.wrapper_state import (
     DEFAULT_MULTIPLIER,
     FIXED_STATE,
     NEVER,
+    OWN_SCALE_SETTINGS,
+    OWN_STEP_SETTINGS,
     SETTINGS,
     STATE_IN_CONFIGS,
     STATE_KEY,
@@ -90,12 +92,13 @@ def _read_wrapper(
     key_of_inner = inner_key(settings)
     if "loss_scale" in settings:
         written_by = "TF 2.2 and 2.3 (experimental)"
-        _refuse_unknown(path, place, settings, (key_of_inner, "loss_scale"))
+        _refuse_unknown(path, place, settings, (key_of_inner, "loss_scale", *OWN_STEP_SETTINGS))
         loss_scale = _read_loss_scale(path, _at(place, "loss_scale"), settings["loss_scale"])
     else:
         written_by = "TF 2.4 or later"
+        own = (*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS)
         of_keras_3 = ("name", *BASE_ARGUMENTS) if "name" in settings else ()
-        _refuse_unknown(path, place, settings, (key_of_inner, *SETTINGS, *of_keras_3))
+        _refuse_unknown(path, place, settings, (key_of_inner, *SETTINGS, *own, *of_keras_3))
         loss_scale = _read_settings(path, place, settings)
     inner_place = _at(place, key_of_inner)
     if key_of_inner not in settings:
@@ -167,13 +170,14 @@ def _read_loss_scale(path: str, place: str, config: Any) -> LossScaleRecord:
     settings = _dict(path, _at(place, "config"), content.get("config"))
     place = _at(place, "config")
     if name == "FixedLossScale":
-        _refuse_unknown(path, place, settings, ("loss_scale_value",))
+        _refuse_unknown(path, place, settings, ("loss_scale_value", *OWN_SCALE_SETTINGS))
         scale = number_of_config(path, f"{place}/loss_scale_value", settings.get("loss_scale_value"))
         return LossScaleRecord(False, scale=scale, initial_scale=scale)
     if name != "DynamicLossScale":
         constraint = "be the class name of a loss scale, 'FixedLossScale' or 'DynamicLossScale'"
         raise broken(path, place.removesuffix("/config") + "/class_name", constraint, name, FROM_WRITER)
-    _refuse_unknown(path, place, settings, ("initial_loss_scale", "increment_period", "multiplier"))
+    known = ("initial_loss_scale", "increment_period", "multiplier", *OWN_SCALE_SETTINGS)
+    _refuse_unknown(path, place, settings, known)
     initial = settings.get("initial_loss_scale", DEFAULT_INITIAL_SCALE)
     growth = settings.get("increment_period", DEFAULT_GROWTH_STEPS)
     return LossScaleRecord(

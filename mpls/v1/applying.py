@@ -12,22 +12,25 @@ from mpls.core.fast.branches import control_flow_v1
 
 
 class InnerStep:
-    """Step hooks of the v1 family: a skipped step leaves `global_step` alone."""
+    """Step hooks of the v1 family: a skipped step leaves `global_step` alone, unless it is to count."""
 
     sums_gradients, are_same = True, False
 
-    def __init__(self, optimizer: Any, global_step: Any, name: str) -> None:
+    def __init__(self, optimizer: Any, global_step: Any, name: str, skip_counts_step: bool | None) -> None:
         self._optimizer = optimizer
         self._global_step = global_step
         self._name = name
+        self._skip_counts_step = bool(skip_counts_step)
 
     def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         """Return the op that applies the gradients and increments `global_step`; None in eager mode."""
         return self._optimizer.apply_gradients(grads_and_vars, self._global_step, self._name)
 
     def skip(self) -> Any:
-        """Return an op that does nothing."""
-        return tf.no_op()
+        """Return an op that does nothing, or increments `global_step`."""
+        if not self._skip_counts_step or self._global_step is None:
+            return tf.no_op()
+        return self._global_step.assign_add(1, read_value=False)
 
 
 def train_ops() -> list[Any]:

@@ -16,6 +16,8 @@ from mpls.core.persistence.savers import StepNames, hook_user_savers
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.scaled_loss import LossScaling
 from mpls.core.step import scaled_step
+from mpls.core.step_options import checked_options
+from mpls.core.step_record import Counted
 from mpls.errors import ArgumentValueError, ReplicaContextError, error_text
 from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE
 from mpls.upstream import table
@@ -29,7 +31,7 @@ from mpls.v1.tracking import NativeWrapper, Tracking, names_of_powers
 _Optimizer: Any = tf.compat.v1.train.Optimizer
 
 
-class MixedPrecisionLossScaleOptimizer(Tracking, NativeWrapper):
+class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
 
     `compute_gradients` multiplies the loss by the loss scale and divides the gradients by it; `apply_gradients` updates
@@ -44,17 +46,19 @@ class MixedPrecisionLossScaleOptimizer(Tracking, NativeWrapper):
         opt: the optimizer to wrap.
         loss_scale: `'dynamic'`, a number of at least 1 for a fixed scale, or a `LossScale`, which is used as it is, not
             copied.
+        count_steps: whether to count applied and skipped steps, on the device; see `applied_steps`.
+        skip_counts_step: whether a skipped step advances `global_step`; by default it does not.
 
     Raises:
         ValueError: `opt` is no `tf.compat.v1.train.Optimizer`, or `loss_scale` is none of these.
-        TypeError: `loss_scale` is a tensor.
+        TypeError: `loss_scale` is a tensor; or an option is no bool.
 
     Reproduces:
         `tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer` and
         `tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer`, TF 1.14 to 2.21. There, float16 variables
         crashed, `update` of users' own LossScale classes was not called, slots were not found through the wrapper,
         Adam's beta powers were created inside the conditional, and reference variables did not work with control
-        flow v2.
+        flow v2. The options are of mpls.
 
     Example:
         >>> import tensorflow as tf
@@ -67,7 +71,14 @@ class MixedPrecisionLossScaleOptimizer(Tracking, NativeWrapper):
         1.0
     """
 
-    def __init__(self, opt: Any, loss_scale: LossScale | SupportsFloat | Literal["dynamic"]) -> None:
+    def __init__(
+        self,
+        opt: Any,
+        loss_scale: LossScale | SupportsFloat | Literal["dynamic"],
+        *,
+        count_steps: bool = False,
+        skip_counts_step: bool | None = None,
+    ) -> None:
         subject = "MixedPrecisionLossScaleOptimizer"
         if not isinstance(opt, _Optimizer):
             advice = (
@@ -88,9 +99,11 @@ class MixedPrecisionLossScaleOptimizer(Tracking, NativeWrapper):
                     "loss-scale-arguments",
                 )
             )
+        options = checked_options(subject, count_steps, skip_counts_step)
         _Optimizer.__init__(self, uses_locking(opt), opt.get_name())
         self._optimizer = opt
         self._loss_scale = scale
+        self._count_with(options)
         self._ids_with_slots: list[Any] | None = None
         track(self, opt, BASE_OPTIMIZER)
         track(self, scale, LOSS_SCALE)
@@ -173,12 +186,17 @@ class MixedPrecisionLossScaleOptimizer(Tracking, NativeWrapper):
             )
         if not self._doing_dynamic_loss_scaling():
             names = StepNames(has_conditional=False)
+            train_ops_before = train_ops()
             train_op = self._optimizer.apply_gradients(grads_and_vars, global_step, name)
             names.note(names_of_powers(self._optimizer))
+            if self._record is not None:
+                train_op = group(train_op, self._record.applied_by_all(), name=f"{self.get_name()}-counted")
+                publish_train_op(train_op, train_ops_before)
             return train_op
         grads_and_vars = tuple(grads_and_vars)
         if is_sync_replicas(self._optimizer):
             decide_on_mean = MixedPrecisionLossScaleOptimizer(inner_of(self._optimizer), self._loss_scale)
+            decide_on_mean._options, decide_on_mean._record = self._options, self._record
             return apply_through_sync_replicas(self._optimizer, decide_on_mean, grads_and_vars, global_step, name)
         self._require_gradients(grads_and_vars)
         return self._apply_or_skip(grads_and_vars, global_step, self.get_name() if name is None else name)
@@ -190,9 +208,9 @@ class MixedPrecisionLossScaleOptimizer(Tracking, NativeWrapper):
         self._prepare_inner_slots(with_gradient)
         names.note(names_of_powers(self._optimizer))
         train_ops_before = train_ops()
-        hooks = InnerStep(self._optimizer, global_step, f"{name}-wrapped")
+        hooks = InnerStep(self._optimizer, global_step, f"{name}-wrapped", self._options.skip_counts_step)
         with branches_may_capture([*with_gradient, global_step]):
-            step = scaled_step(grads_and_vars, self._loss_scale, hooks)
+            step = scaled_step(grads_and_vars, self._loss_scale, hooks, self._record)
         train_op = group(step, restore_accumulator_steps(grads_and_vars, global_step, after=step), name=name)
         publish_train_op(train_op, train_ops_before)
         return train_op
@@ -256,9 +274,9 @@ class MixedPrecisionLossScaleOptimizer(Tracking, NativeWrapper):
         return names
 
     def variables(self) -> list[Any]:
-        """Return the variables of the wrapped optimizer, then those of the loss scale, in the current graph."""
-        weights = parts_of(self._loss_scale)
-        return [*self._optimizer.variables(), *weights.values()]
+        """Return the variables of the wrapped optimizer, those of the loss scale and the counters, in this graph."""
+        own = [part for owner in (self._loss_scale, self._record) if owner for part in parts_of(owner).values()]
+        return [*self._optimizer.variables(), *own]
 
     # Override the remaining methods of the native base class. The wrapped optimizer applies single gradients.
 

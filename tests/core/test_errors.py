@@ -21,6 +21,7 @@ EXCEPTIONS = {
     "MplsError": (Exception,),
     "CallOrderError": (RuntimeError,),
     "GraphStateError": (NotImplementedError,),
+    "MissingAttributeError": (AttributeError,),
     "MissingFileError": (FileNotFoundError,),
     "MissingPackageError": (ImportError,),
     "NotPicklableError": (pickle.PicklingError,),

@@ -126,7 +126,7 @@ class TableTest(unittest.TestCase):
         self.assertEqual(next_state(ScaleState(INF, 0), False, rule), (8.0, 0))
 
     def test_defaults_are_those_of_the_originals(self) -> None:
-        self.assertEqual(dataclasses.astuple(UpdateRule()), (2000, 2.0, 1.0, MAX, None, 1))
+        self.assertEqual(dataclasses.astuple(UpdateRule()), (2000, 2.0, 1.0, MAX, None, 1, False))
         self.assertEqual(FLOAT32_MAX, MAX)
 
     def test_neither_rule_nor_state_can_be_changed(self) -> None:

@@ -72,9 +72,9 @@ def _rule(**changes: Callable[[Any], Any]) -> Callable[[], list[Patch]]:
             changed = {name: change(getattr(rule, name)) for name, change in changes.items()}
             return _next_state(state, grads_finite, dataclasses.replace(rule, **changed), select)
 
-        def only_counts(good_steps: Any, rule: Any) -> Any:
+        def only_counts(good_steps: Any, growth_steps: Any) -> Any:
             late_or_early = changes.get("growth_steps", lambda steps: steps)
-            return good_steps < late_or_early(rule.growth_steps) - 1
+            return good_steps < late_or_early(growth_steps) - 1
 
         return [(mpls.core.dynamic, "next_state", next_state), (mpls.core.dynamic, "only_counts", only_counts)]
 

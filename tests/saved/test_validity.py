@@ -160,7 +160,13 @@ class ConfigTest(InFolder):
     @parameterized.expand(
         [
             ("unknown_key", NEW_FORMAT, "config/extra", 1, "be one of inner_optimizer, dynamic, initial_scale, "),
-            ("unknown_key_of_old", OLD_FORMAT, "config/extra", 1, "be one of optimizer, loss_scale; got 'extra'"),
+            (
+                "unknown_key_of_old",
+                OLD_FORMAT,
+                "config/extra",
+                1,
+                "be one of optimizer, loss_scale, count_steps, skip_counts_step; got 'extra'",
+            ),
             ("dynamic", NEW_FORMAT, "config/dynamic", "yes", "be a bool; got 'yes'"),
             ("dynamic_number", NEW_FORMAT, "config/dynamic", 1, "be a bool; got 1"),
             ("scale_text", NEW_FORMAT, "config/initial_scale", "8", "be a number; got '8'"),

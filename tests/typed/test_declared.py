@@ -20,7 +20,10 @@ import mpls.contrib
 import mpls.keras
 import mpls.v1
 from mpls.core.persistence.restoring import Restorable
+from mpls.core.step_record import Counted
+from mpls.core.weights import Stateful
 from mpls.keras.members import Members
+from mpls.keras.wrapping import Wrapping
 
 legacy = tf_keras.optimizers.legacy
 INSTANCES: dict[str, Any] = {
@@ -98,7 +101,7 @@ def hyperparameters() -> set[str]:
 
 
 # The public class without the bases of the first family that it wrapped.
-PUBLIC = (mpls.keras.LossScaleOptimizer, Members, object)
+PUBLIC = (mpls.keras.LossScaleOptimizer, Wrapping, Members, object)
 
 
 def public_names() -> set[str]:
@@ -159,7 +162,7 @@ class KerasTest(unittest.TestCase):
 
     @parameterized.expand(INSTANCES)
     def test_nothing_of_a_family_is_left_out(self, family: str) -> None:
-        visible = {*KERAS.names, *public_names(), *vars(Restorable), *INTERNAL}
+        visible = {*KERAS.names, *public_names(), *vars(Restorable), *vars(Counted), *INTERNAL}
         names = own_names(INSTANCES[family])
         self.assertIn("apply_gradients", names)
         self.assertEqual(names - visible, set())
@@ -197,9 +200,10 @@ class TensorFlowTest(unittest.TestCase):
 
     def test_bases_are_those_of_tensorflow(self) -> None:
         native = tf.compat.v1.mixed_precision
-        self.assertEqual(mpls.v1.LossScale.__bases__, (native.LossScale,))
+        # Mixins of mpls come first.
+        self.assertEqual(mpls.v1.LossScale.__bases__, (Stateful, native.LossScale))
         self.assertEqual(mpls.v1.FixedLossScale.__bases__, (mpls.v1.LossScale, native.FixedLossScale))
-        self.assertEqual(mpls.v1.DynamicLossScale.__bases__, (mpls.v1.LossScale, native.DynamicLossScale))
-        self.assertEqual(V1.__bases__[1:], (native.MixedPrecisionLossScaleOptimizer,))
-        self.assertEqual(CONTRIB.__bases__, (tf.compat.v1.train.Optimizer,))
-        self.assertEqual(mpls.keras.LossScaleOptimizer.__bases__[0].__bases__, (object,))
+        self.assertEqual(mpls.v1.DynamicLossScale.__bases__[1:], (mpls.v1.LossScale, native.DynamicLossScale))
+        self.assertEqual(V1.__bases__[1:], (Counted, native.MixedPrecisionLossScaleOptimizer))
+        self.assertEqual(CONTRIB.__bases__, (Counted, tf.compat.v1.train.Optimizer))
+        self.assertEqual(Members.__bases__, (Counted, object))

@@ -1,9 +1,9 @@
-"""Members of wrappers of all families with which users restore and read state."""
+"""Members of wrappers of all families with which users restore, read and change state."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
@@ -16,6 +16,7 @@ from mpls.core.persistence.object_checkpoints import (
     require_valid_state,
     warn_of_missing_scale,
 )
+from mpls.core.step_record import StepRecord
 from mpls.errors import ArgumentTypeError
 from mpls.formats.families import Family
 from mpls.formats.wrapper_state import LOSS_SCALE, STATE
@@ -28,6 +29,7 @@ class Restorable:
     """Checks of the checkpoints that users restore, `state_dict` and `load_state_dict`."""
 
     _loss_scale: Any
+    _record: StepRecord | None
 
     # The family whose state it can be restored from.
     _restored_family: ClassVar[Family]
@@ -43,7 +45,8 @@ class Restorable:
         Returns:
             `{'dynamic': True, 'scale': float, 'good_steps': int, 'initial_scale': float, 'growth_steps': int,
             'multiplier': float}`, or `{'dynamic': False, 'scale': float}` for a fixed scale. Floats are exact. A loss
-            scale of a user's own class may return another dict.
+            scale of a user's own class may return another dict. Settings and variables of arguments that the originals
+            had not are in it where they are used, counters of steps among them.
 
         Raises:
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
@@ -60,8 +63,9 @@ class Restorable:
             >>> opt.state_dict()["scale"]
             1024.0
         """
-        found: dict[str, Any] = self._state_keeper().state_dict(self._session_of_state(session))
-        return found
+        session = self._session_of_state(session)
+        found: dict[str, Any] = self._state_keeper().state_dict(session)
+        return found if self._record is None else {**found, **self._record.read(session)}
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
         """Set the state of the loss scale to what `state_dict` returned; nothing changes unless all of it is right.
@@ -79,7 +83,89 @@ class Restorable:
             TypeError: it is no dict.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
         """
-        self._state_keeper().load_state_dict(state, self._session_of_state(session))
+        session = self._session_of_state(session)
+        record = self._record
+        if record is None or not isinstance(state, Mapping):
+            self._state_keeper().load_state_dict(state, session)
+            return
+        counts = record.check(state)
+        self._state_keeper().load_state_dict({name: state[name] for name in state if name not in counts}, session)
+        record.write(counts, session)
+
+    def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
+        """Set the current dynamic scale; see `DynamicLossScale.set_scale`.
+
+        Args:
+            scale: the scale, between the bounds.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: it is NaN, infinite or out of bounds; or the call is made in a replica context.
+            TypeError: it is no number, or the loss scale is not dynamic.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import tf_keras, mpls.keras
+            >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD())
+            >>> opt.set_scale(1024)
+            >>> float(opt.loss_scale)
+            1024.0
+        """
+        self._dynamic_scale_for("set_scale").set_scale(scale, self._session_of_state(session))
+
+    def configure(
+        self,
+        *,
+        growth_steps: SupportsInt | None = None,
+        growth_factor: SupportsFloat | None = None,
+        backoff_factor: SupportsFloat | None = None,
+        min_scale: SupportsFloat | None = None,
+        max_scale: SupportsFloat | None = None,
+        hysteresis: SupportsInt | None = None,
+        session: Any = None,
+    ) -> None:
+        """Change how the dynamic scale adapts from the next step on; see `DynamicLossScale.configure`.
+
+        Args:
+            growth_steps: finite steps in a row after which the scale grows.
+            growth_factor: the factor by which it grows, above 1.
+            backoff_factor: the factor by which it shrinks, between 0 and 1.
+            min_scale: the least scale.
+            max_scale: the largest scale.
+            hysteresis: non-finite steps after which the scale shrinks.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: a number is out of its range, or the bounds exclude each other; and then nothing has changed.
+            TypeError: an argument is no number, or the loss scale is not dynamic.
+            RuntimeError: the settings are constants in a graph or a function that is already built; there is no
+                session; or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import tf_keras, mpls.keras
+            >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), adjustable=True)
+            >>> opt.configure(growth_steps=100, max_scale=4096)
+            >>> float(opt.loss_scale)
+            4096.0
+        """
+        self._dynamic_scale_for("configure").configure(
+            growth_steps=growth_steps,
+            growth_factor=growth_factor,
+            backoff_factor=backoff_factor,
+            min_scale=min_scale,
+            max_scale=max_scale,
+            hysteresis=hysteresis,
+            session=self._session_of_state(session),
+        )
+
+    def _dynamic_scale_for(self, method: str) -> Any:
+        if not isinstance(self._loss_scale, loss_scales.DynamicLossScale):
+            raise ArgumentTypeError(
+                f"{type(self).__name__}: {method}() needs a dynamic loss scale of mpls; got a "
+                f"{type(self._loss_scale).__name__}. Wrap the optimizer with a dynamic one. "
+                "See MIGRATION.md#bounds-and-dynamics"
+            )
+        return self._loss_scale
 
     def _session_of_state(self, session: Any) -> Any:
         """Return the session to use if the user passes this one; families with sessions of their own override it."""

@@ -109,7 +109,10 @@ def require_dynamic(state: Mapping[str, Any], dynamic: bool) -> None:
 def require_same(state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Refuse settings that differ from those of the loss scale: training would go on differently."""
     for name, value in settings.items():
-        if name in state and (isinstance(state[name], bool) or state[name] != value):
+        if name not in state:
+            continue
+        # True equals 1.
+        if isinstance(state[name], bool) is not isinstance(value, bool) or state[name] != value:
             advice = f"Construct the loss scale with it, or leave {name!r} out of the dict"
             constraint = f"be {value!r}, as the loss scale has it"
             raise SavedStateError(error_text(f"{_SUBJECT}: {name}", constraint, state[name], advice, ANCHOR))
@@ -120,7 +123,7 @@ def checked_dynamic(state: Any, settings: Mapping[str, float], optional: Iterabl
 
     Args:
         state: what the user passed.
-        settings: `growth_steps` and other settings that must agree.
+        settings: settings that must agree; `growth_steps` among them, unless the state brings them.
         optional: further keys that it may have.
 
     Raises:
@@ -133,7 +136,8 @@ def checked_dynamic(state: Any, settings: Mapping[str, float], optional: Iterabl
     if "initial_scale" in state:
         check_scale(state["initial_scale"], f"{_SUBJECT}: initial_scale")
     require_same(state, settings)
-    return scale, check_good_steps(state["good_steps"], f"{_SUBJECT}: good_steps", int(settings["growth_steps"]))
+    growth_steps = int(settings["growth_steps"]) if "growth_steps" in settings else None
+    return scale, check_good_steps(state["good_steps"], f"{_SUBJECT}: good_steps", growth_steps)
 
 
 def check_fixed(state: Any, scale: float, optional: Iterable[str] = ()) -> None:
@@ -167,6 +171,29 @@ def checked_weights(state: Mapping[str, Any], weights: Mapping[str, Any]) -> dic
         advice = "Pass what state_dict() of the same class returned"
         raise SavedStateError(error_text(subject, f"have the keys {sorted(weights)}", names, advice, ANCHOR))
     return {name: _as_value_of(weight, found[name], f"{subject}: {name}") for name, weight in weights.items()}
+
+
+def checked_extras(state: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that a state has for variables of settings that the originals had not; it may lack any.
+
+    Args:
+        state: what the user passed.
+        variables: by name.
+
+    Raises:
+        SavedStateError: a value is of another kind, not finite or negative; only a count may be 0.
+    """
+    found = {}
+    for name, variable in variables.items():
+        if name not in state:
+            continue
+        subject = f"{_SUBJECT}: {name}"
+        found[name] = _as_value_of(variable, state[name], subject)
+        if variable.dtype.base_dtype.is_floating:
+            check_scale(state[name], subject)
+        else:
+            check_good_steps(state[name], subject, None)
+    return found
 
 
 def _as_value_of(weight: Any, value: Any, subject: str) -> Any:

@@ -12,6 +12,8 @@ from mpls.core.autograph import as_written
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.step import scaled_step
+from mpls.core.step_options import StepOptions
+from mpls.core.step_record import StepRecord
 from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.keras.calls import GET_SCALED_LOSS, SCALE_LOSS, ScalingCalls, require_gradients
 from mpls.keras.keras3 import ops
@@ -35,6 +37,8 @@ class Applying:
     _loss_scale: Any
     _behavior: ReleaseBehavior
     _calls: ScalingCalls
+    _options: StepOptions
+    _record: StepRecord | None
 
     if TYPE_CHECKING:
         # The public class or the family defines these.
@@ -45,6 +49,7 @@ class Applying:
         _scale_for: Callable[[Any], Any]
         get_unscaled_gradients: Callable[[Iterable[Any]], list[Any]]
         build: Callable[[Any], None]
+        _create_state: Callable[[], None]
 
     @as_written
     def scale_loss(self, loss: Any) -> Any:
@@ -228,7 +233,12 @@ class Applying:
         pairs = self._unscale_pairs(pairs) if is_scaled else pairs
         own = None if is_summed else own_aggregation(self, Applying)
         pairs = pairs if own is None else as_pairs(own(self, pairs), pairs)
-        scaled_step(pairs, self._loss_scale, Keras3Step(self._optimizer, is_summed, self._behavior, args))
+        step = Keras3Step(self._optimizer, is_summed, self._skips_count, args)
+        scaled_step(pairs, self._loss_scale, step, self._record)
+
+    @property
+    def _skips_count(self) -> bool:
+        return self._options.skips_count(self._behavior.skipped_steps_count_in_keras_3)
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
         # For subclasses written for legacy optimizers. The wrapped optimizer sums gradients when it applies them.
@@ -238,6 +248,7 @@ class Applying:
         # Build outside of replicas and functions, which would own the variables.
         with tf.init_scope():
             self.build(variables)
+            self._create_state()
 
     def _unscale_pairs(self, grads_and_vars: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         unscaled = ops.unscale([grad for grad, _ in grads_and_vars], self._loss_scale())

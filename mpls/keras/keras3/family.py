@@ -11,14 +11,24 @@ from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.persistence.object_checkpoints import SavedObject, check_when_attached, is_bare, require_valid_state
 from mpls.core.persistence.restoring import Restorable
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
-from mpls.formats.wrapper_state import DYNAMIC_SCALE, INNER_OPTIMIZER, LOSS_SCALE, STATE_OF_KERAS_3, STEP_COUNTER
-from mpls.keras.arguments import warn_of_ignored_rule
+from mpls.core.step_record import StepRecord
+from mpls.formats.wrapper_state import (
+    DYNAMIC_SCALE,
+    INNER_OPTIMIZER,
+    LOSS_SCALE,
+    STATE_OF_KERAS_3,
+    STEP_COUNTER,
+    STEP_RECORD,
+)
+from mpls.keras.arguments import settings_beyond_originals
 from mpls.keras.classes import is_own, public_class
+from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.applying import Applying
 from mpls.keras.keras3.refusals import (
     refuse_factor,
     refuse_factor_of_wrapper,
+    refuse_off_tensorflow,
     require_known_backend,
     require_tensorflow_for,
 )
@@ -69,16 +79,26 @@ class Family(Restorable, VariableMethods, Applying, _Native):
         # Skip the constructor of Keras' wrapper: it sets hyperparameters, which belong to the wrapped optimizer here.
         self.__dict__.update(vars(_Blank(learning_rate=0.0, name=name)))
 
-    def _make_loss_scale(self, initial_scale: float, growth_steps: int | None) -> LossScale:
+    def _make_loss_scale(self, initial_scale: float, growth_steps: int | None, settings: dict[str, Any]) -> LossScale:
         if growth_steps is None:
-            return FixedState(initial_scale)
+            return FixedState(initial_scale, **settings)
+        for name in ("adjustable", "hysteresis") if keras.backend.backend() != "tensorflow" else ():
+            refuse_off_tensorflow(name, settings.get(name))
         # Create them in the native wrapper's order: files hold variables by position.
         counter = self.add_variable(shape=(), dtype="int", initializer="zeros", name=STEP_COUNTER)
         initializer = keras.initializers.Constant(initial_scale)
         scale = self.add_variable(shape=(), dtype="float32", initializer=initializer, name=DYNAMIC_SCALE)
         # Bypass Keras' attribute tracking, which would save them twice.
         self.__dict__.update(step_counter=counter, dynamic_scale=scale)
-        return DynamicState(initial_scale, growth_steps, scale, counter)
+        return DynamicState(initial_scale, growth_steps, scale, counter, **settings)
+
+    def _make_record(self) -> StepRecord:
+        if keras.backend.backend() != "tensorflow":
+            refuse_off_tensorflow("count_steps", True)
+        return StepRecord()
+
+    def _track_record(self) -> None:
+        track(self, self._record, STEP_RECORD)
 
     def _held(self, loss_scale: Any) -> Any:
         if keras.backend.backend() == "tensorflow":
@@ -86,7 +106,7 @@ class Family(Restorable, VariableMethods, Applying, _Native):
             check_when_attached(self)
             return loss_scale
         if isinstance(loss_scale, FixedLossScale) and never_skips(loss_scale):
-            return FixedState(fixed_value_of(loss_scale))
+            return FixedState(fixed_value_of(loss_scale), **settings_beyond_originals(loss_scale))
         require_tensorflow_for(loss_scale)
         return loss_scale
 
@@ -98,6 +118,8 @@ class Family(Restorable, VariableMethods, Applying, _Native):
         if isinstance(self._loss_scale, DynamicState):
             for name in (STEP_COUNTER, DYNAMIC_SCALE):
                 track(self, getattr(self, name), name)
+            if self._loss_scale._initial_extras():
+                self._track_loss_scale()
         elif self._shows_loss_scale_object:
             self._track_loss_scale()
 
@@ -147,7 +169,12 @@ class Family(Restorable, VariableMethods, Applying, _Native):
 
     @staticmethod
     def deserialize_optimizer(config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
-        """Create a Keras 3 optimizer from its config."""
+        """Create a Keras 3 optimizer from its config.
+
+        Args:
+            config: the serialized optimizer.
+            custom_objects: classes of the user by name.
+        """
         if config.get("module") is None:
             return keras.optimizers.deserialize(config, custom_objects=custom_objects)
         return keras.saving.deserialize_keras_object(config, custom_objects=custom_objects)

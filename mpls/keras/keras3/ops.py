@@ -10,7 +10,8 @@ import tensorflow as tf
 from keras import ops
 
 from mpls.core import finite, gradients
-from mpls.core.rule import ScaleState, UpdateRule, next_state
+from mpls.core.loss_scale import never_skips
+from mpls.core.rule import ScaleState, next_state
 from mpls.errors import ArgumentValueError
 from mpls.keras.keras3.state import DynamicState, overwrites
 from mpls.upstream.optimizers import trained_variables
@@ -67,31 +68,32 @@ def stateless_apply(wrapper: Any, optimizer_variables: Any, grads: Any, values: 
     _require_fitting(wrapper, current, grads, values)
     own = len(current) - len(inner.variables)
     loss_scale = wrapper._loss_scale
-    if not isinstance(loss_scale, DynamicState):
-        scale = loss_scale()
-        grads = _unscale_for(grads, variables, scale) if is_scaled else grads
+    is_dynamic = isinstance(loss_scale, DynamicState)
+    mapping = {id(variable): index for index, variable in enumerate(wrapper.variables)}
+    places = [mapping[id(variable)] for variable in (loss_scale.scale, loss_scale.counter)] if is_dynamic else []
+    before = ScaleState(*(current[place] for place in places)) if is_dynamic else None
+    scale = loss_scale() if before is None else before.scale
+    grads = _unscale_for(grads, variables, scale) if is_scaled else grads
+    if never_skips(loss_scale):
         values, inner_values = inner.stateless_apply(current[own:], grads, values)
         return list(values), [*current[:own], *inner_values]
-
-    mapping = {id(variable): index for index, variable in enumerate(wrapper.variables)}
-    scale_at, counter_at = (mapping[id(variable)] for variable in (loss_scale.scale, loss_scale.counter))
-    before = ScaleState(current[scale_at], current[counter_at])
-    grads = _unscale_for(grads, variables, before.scale) if is_scaled else grads
     grads_finite = all_finite(grads)
-    after = next_state(before, grads_finite, UpdateRule(loss_scale.increment_period), ops.where)
     values, inner_values = ops.cond(
         grads_finite,
         lambda: tuple(map(list, inner.stateless_apply(current[own:], grads, values))),
         lambda: (values, _skipped(wrapper, current[own:])),
     )
     new = [*current[:own], *inner_values]
-    new[scale_at], new[counter_at] = after.scale, ops.cast(after.good_steps, loss_scale.counter.dtype)
+    if before is not None:
+        rule = loss_scale._scale_settings.rule(loss_scale.increment_period, loss_scale.multiplier)
+        after = next_state(before, grads_finite, rule, ops.where)
+        new[places[0]], new[places[1]] = after.scale, ops.cast(after.good_steps, loss_scale.counter.dtype)
     return values, new
 
 
 def _skipped(wrapper: Any, inner_values: list[Any]) -> list[Any]:
     """Return the values of the wrapped optimizer's variables after a skipped step."""
-    if not wrapper._behavior.skipped_steps_count_in_keras_3:
+    if not wrapper._skips_count:
         return inner_values
     # Variable 0 is the iteration counter.
     return [inner_values[0] + 1, *inner_values[1:]]

@@ -118,6 +118,17 @@ def require_second_argument(inner_optimizer: Any, value: Any) -> None:
         )
 
 
+def refuse_off_tensorflow(option: str, value: Any) -> None:
+    """Refuse an option, where it is set, whose state is in TensorFlow's variables; on another backend."""
+    if value in (None, False) or (option == "hysteresis" and value == 1):
+        return
+    raise UnsupportedBackendError(
+        f"LossScaleOptimizer: {option} must be left out where Keras runs on {keras.backend.backend()}; got {value!r} "
+        f"({type(value).__name__}), whose state is in TensorFlow's variables. Leave it out, or run Keras on "
+        "TensorFlow. See MIGRATION.md#keras-3"
+    )
+
+
 def require_tensorflow_for(loss_scale: Any) -> None:
     """Refuse a loss scale that keeps its state in TensorFlow's variables on another backend."""
     backend = keras.backend.backend()

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import FixedLossScale, LossScale, is_fixed
-from mpls.core.releases import ReleaseBehavior
 from mpls.formats.wrapper_state import DYNAMIC_SCALE, STATE, STEP_COUNTER
 from mpls.keras.state_in_files import reads_as_dynamic
 from mpls.upstream import table
@@ -19,9 +18,10 @@ from mpls.upstream import table
 class FixedState(FixedLossScale):
     """A fixed loss scale for every backend of Keras."""
 
-    def __init__(self, value: float) -> None:
+    def __init__(self, value: float, *, skip_nonfinite: bool = False) -> None:
         LossScale.__init__(self)
         self._loss_scale_value = value
+        self._skip_nonfinite = skip_nonfinite
 
     def __call__(self) -> Any:
         """Return the scale as a scalar float32 tensor of the backend."""
@@ -38,8 +38,8 @@ class DynamicState(DynamicLossScale):
 
     is_saved_by_keras = True
 
-    def __init__(self, initial_scale: float, growth_steps: int, scale: Any, counter: Any) -> None:
-        super().__init__(initial_scale, growth_steps, 2.0)
+    def __init__(self, initial_scale: float, growth_steps: int, scale: Any, counter: Any, **settings: Any) -> None:
+        super().__init__(initial_scale, growth_steps, 2.0, **settings)
         self.scale = scale
         self.counter = counter
 
@@ -50,8 +50,9 @@ class DynamicState(DynamicLossScale):
             return super().__call__()
         return keras.ops.convert_to_tensor(self.scale)
 
-    def _create_weights(self) -> None:
-        """Do nothing: the variables are the wrapper's."""
+    def _initial_state(self) -> dict[str, tuple[Any, Any]]:
+        """Return nothing: the variables are the wrapper's."""
+        return {}
 
     def _read_state(self, session: Any) -> tuple[float, int]:
         if keras.backend.backend() == "tensorflow":
@@ -66,7 +67,8 @@ class DynamicState(DynamicLossScale):
             self.counter.assign(good_steps)
 
     def _created_weight(self, name: str) -> Any:
-        return dict(zip(STATE, (self.scale, self.counter), strict=True))[name].value
+        own = dict(zip(STATE, (self.scale, self.counter), strict=True))
+        return own[name].value if name in own else super()._created_weight(name)
 
 
 # Programs log the class names.
@@ -81,13 +83,13 @@ class Keras3Step:
     Attributes:
         optimizer: the wrapped optimizer, which sums gradients over replicas.
         is_summed: whether they have been summed already.
-        behavior: how the wrapper behaves.
+        skips_count: whether a skipped step advances `iterations`.
         args: what goes to the optimizer's own `apply_gradients` as further positional arguments.
     """
 
     optimizer: Any
     is_summed: bool
-    behavior: ReleaseBehavior
+    skips_count: bool
     args: tuple[Any, ...] = ()
 
     # Even if the user says that gradients are summed, they may differ between replicas.
@@ -113,7 +115,7 @@ class Keras3Step:
 
     def skip(self) -> Any:
         """Do nothing, or advance `iterations`."""
-        if self.behavior.skipped_steps_count_in_keras_3:
+        if self.skips_count:
             table.KERAS_3_STEPS.needed_of(self.optimizer).assign_add(1)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mpls.core.loss_scale import is_dynamic
+from mpls.core.loss_scale import DynamicLossScale, is_dynamic
 from mpls.core.persistence.object_checkpoints import read_value
 from mpls.core.persistence.savers.graph_state import GraphState, loss_scale_variables
 from mpls.formats.validity import check_good_steps, check_scale
@@ -25,8 +25,8 @@ class ScaleVariable:
 
     Attributes:
         optimizer: the wrapper that has the loss scale.
-        loss_scale: the loss scale.
-        is_used: whether the optimizer scales with it.
+        loss_scale: the loss scale; or the record of steps.
+        is_used: whether the optimizer scales with it, so that a file has to have it.
         initial: its initial value.
         check: refuses an invalid value; gets the value, and the file and the key for the error.
     """
@@ -47,28 +47,53 @@ class ScaleVariable:
 
 
 def scale_variables_in(state: GraphState, graph: Any) -> dict[str, ScaleVariable]:
-    """Return the variables of loss scales in a graph, by name: for each loss scale, the scale and then the counter."""
+    """Return the variables of loss scales in a graph, by name: for each loss scale, the scale and then the counter.
+
+    Counters of steps follow.
+    """
     found: dict[str, ScaleVariable] = {}
     for optimizer in state.optimizers:
-        for name, is_used in (("_loss_scale", True), ("_replaced_loss_scale", False)):
-            loss_scale = vars(optimizer).get(name)
-            for variable, initial, check in _rows_of(loss_scale, graph) if loss_scale is not None else ():
-                for each in getattr(variable, "values", (variable,)):
-                    found[each.op.name] = ScaleVariable(optimizer, loss_scale, is_used, initial, check)
+        parts = vars(optimizer)
+        loss_scale, replaced, record = (parts.get(name) for name in ("_loss_scale", "_replaced_loss_scale", "_record"))
+        rows = [
+            *((loss_scale, True, row) for row in _rows_of(loss_scale, graph)),
+            *((replaced, False, row) for row in _rows_of(replaced, graph)),
+            # Files from before they were asked for lack them, and nothing else.
+            *((loss_scale, False, row) for row in _extras_of(loss_scale, graph)),
+            *((record, False, row) for row in _rows_of(record, graph)),
+        ]
+        for owner, is_used, (variable, initial, check) in rows:
+            for each in getattr(variable, "values", (variable,)):
+                found[each.op.name] = ScaleVariable(optimizer, owner, is_used, initial, check)
     return found
 
 
-def _rows_of(loss_scale: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
-    if not is_dynamic(loss_scale):
-        own = getattr(loss_scale, "_saved_numbers", list)
+def _rows_of(owner: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
+    if not is_dynamic(owner):
+        own = getattr(owner, "_saved_numbers", list)
         return [row for row in own() if row[0].graph is graph]
-    weights = loss_scale_variables(loss_scale, graph)
-    growth_steps = int(loss_scale.increment_period)
+    weights = loss_scale_variables(owner, graph)
+    growth_steps = None if "growth_steps" in weights else int(owner.increment_period)
     rows: dict[str, tuple[float, _Check]] = {
-        CURRENT_SCALE: (float(loss_scale.initial_loss_scale), check_scale),
+        CURRENT_SCALE: (float(owner.initial_loss_scale), check_scale),
         GOOD_STEPS: (0, lambda value, subject: check_good_steps(value, subject, growth_steps)),
     }
     return [(weights[name], *row) for name, row in rows.items() if name in weights]
+
+
+def _extras_of(loss_scale: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
+    """Return what a dynamic loss scale of mpls has beyond the state that the originals had."""
+    extras = loss_scale._initial_extras() if isinstance(loss_scale, DynamicLossScale) else {}
+    weights = loss_scale_variables(loss_scale, graph) if extras else {}
+    return [
+        (weights[name], initial, check_scale if dtype.is_floating else _check_count)
+        for name, (initial, dtype) in extras.items()
+        if name in weights
+    ]
+
+
+def _check_count(value: Any, subject: str) -> int:
+    return check_good_steps(value, subject, None)
 
 
 def keys_without_copies(

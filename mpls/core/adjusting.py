@@ -1,0 +1,201 @@
+"""Changing the scale of a dynamic loss scale, and how it adapts, while training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
+
+import numpy as np
+import tensorflow as tf
+
+from mpls.core.numbers import require_usable, to_float, to_int
+from mpls.core.persistence.state_dict import plain, read_values, write_values
+from mpls.core.rule import UpdateRule
+from mpls.core.scale_settings import DEFAULTS, NUMBERS, ScaleSettings, checked_settings
+from mpls.core.weights import Stateful
+from mpls.errors import ArgumentValueError, CallOrderError, error_text
+from mpls.formats.wrapper_state import BAD_STEPS
+from mpls.upstream.tensorflow import graph_key
+
+__all__ = ["Adjusting"]
+
+_SUBJECT = "configure"
+
+
+class Adjusting(Stateful):
+    """Mixin for dynamic loss scales: their settings, as constants or as variables, and methods that change them."""
+
+    _initial_loss_scale: float
+    _increment_period: int
+    _multiplier: float
+    # Users' subclasses may define a constructor that does not call this class's.
+    _scale_settings: ScaleSettings = DEFAULTS
+    # Whether the settings are constants in a graph.
+    _is_built_in = False
+
+    if TYPE_CHECKING:
+
+        @property
+        def _current_loss_scale(self) -> Any: ...
+        @property
+        def _num_good_steps(self) -> Any: ...
+
+    def _rule(self, dtype: Any) -> UpdateRule:
+        """Return the rule that the settings make, its numbers constants or tensors.
+
+        Args:
+            dtype: that of the counter of finite steps, with which the growth steps are compared.
+        """
+        settings = self._scale_settings
+        if not settings.adjustable:
+            return settings.rule(self._growth_steps(dtype), self._multiplier)
+        factors = (tf.convert_to_tensor(self._created_weight(name)) for name in NUMBERS[1:])
+        growth, backoff, least, most, hysteresis = factors
+        in_a_row = settings.consecutive_hysteresis
+        return UpdateRule(self._growth_steps(dtype), growth, least, most, backoff, hysteresis, in_a_row)
+
+    def _growth_steps(self, dtype: Any) -> Any:
+        if self._scale_settings.adjustable:
+            return tf.cast(tf.convert_to_tensor(self._created_weight("growth_steps")), dtype)
+        if not tf.executing_eagerly():
+            self._is_built_in = True
+        # The count has to be compared in its own dtype, whatever number the user has passed.
+        return max(1, min(self._increment_period, dtype.max))
+
+    def _initial_extras(self) -> dict[str, tuple[Any, Any]]:
+        """Return what only settings beyond those of the originals need."""
+        extras: dict[str, tuple[Any, Any]] = {}
+        if self._scale_settings.counts_bad_steps:
+            extras[BAD_STEPS] = (0, tf.int64)
+        if self._scale_settings.adjustable:
+            for name, value in self._numbers().items():
+                extras[name] = (value, tf.float32 if isinstance(value, float) else tf.int64)
+        return extras
+
+    def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
+        """Set the current scale, for what is already built too; the count of finite steps starts anew.
+
+        Args:
+            scale: the scale, between the bounds.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: it is NaN, infinite or out of bounds; or the call is made in a replica context.
+            TypeError: it is no number.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import mpls.v1
+            >>> loss_scale = mpls.v1.DynamicLossScale()
+            >>> loss_scale.set_scale(1024)
+            >>> float(loss_scale())
+            1024.0
+        """
+        subject = "set_scale: scale"
+        value = float(np.float32(require_usable(to_float(scale, subject), subject, scale)))
+        bounds = self._read_numbers(session)
+        least, most = bounds["min_scale"], bounds["max_scale"]
+        if not least <= value <= most:
+            constraint = f"be from {least:g} to {most:g}, the bounds"
+            advice = "Change min_scale and max_scale first: configure(min_scale=...)"
+            raise ArgumentValueError(error_text(subject, constraint, scale, advice, "bounds-and-dynamics"))
+        self._write_values({"current_loss_scale": value, "good_steps": 0, **self._no_bad_steps()}, session)
+
+    def configure(
+        self,
+        *,
+        growth_steps: SupportsInt | None = None,
+        growth_factor: SupportsFloat | None = None,
+        backoff_factor: SupportsFloat | None = None,
+        min_scale: SupportsFloat | None = None,
+        max_scale: SupportsFloat | None = None,
+        hysteresis: SupportsInt | None = None,
+        session: Any = None,
+    ) -> None:
+        """Change how the scale adapts from the next step on; the current scale is moved between new bounds.
+
+        With `adjustable=True` this works everywhere, without a retrace: in eager mode, in functions that are already
+        traced, and in graphs that a session runs. Without it, the settings are constants of what is already built.
+
+        Args:
+            growth_steps: finite steps in a row after which the scale grows.
+            growth_factor: the factor by which it grows, above 1.
+            backoff_factor: the factor by which it shrinks, between 0 and 1.
+            min_scale: the least scale.
+            max_scale: the largest scale.
+            hysteresis: non-finite steps after which the scale shrinks.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: a number is out of its range, or the bounds exclude each other; and then nothing has changed.
+            TypeError: an argument is no number.
+            RuntimeError: the settings are constants in a graph or a function that is already built; there is no
+                session; or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import mpls.v1
+            >>> loss_scale = mpls.v1.DynamicLossScale(adjustable=True)
+            >>> loss_scale.configure(max_scale=4096, growth_steps=100)
+            >>> float(loss_scale())
+            4096.0
+        """
+        given = (growth_factor, backoff_factor, min_scale, max_scale, hysteresis)
+        wanted = dict(zip(NUMBERS[1:], given, strict=True))
+        steps = self._increment_period
+        if growth_steps is not None:
+            steps = to_int(growth_steps, f"{_SUBJECT}: growth_steps")
+        self._require_adjustable()
+        before = self._with_numbers(self._read_numbers(session))
+        settings = checked_settings(_SUBJECT, None, wanted, before)
+        if settings.counts_bad_steps and not self._scale_settings.counts_bad_steps:
+            raise CallOrderError(_text("hysteresis is a setting that nothing counts for"))
+        scale = self._read_values(["current_loss_scale"], session)["current_loss_scale"]
+        moved = min(max(scale, settings.min_scale), settings.max_scale)
+        changes = {} if moved == scale else {"current_loss_scale": moved, "good_steps": 0, **self._no_bad_steps()}
+        self._increment_period, self._scale_settings = steps, settings
+        if settings.adjustable:
+            changes.update(self._numbers() if growth_steps is not None else _without(self._numbers(), "growth_steps"))
+        self._write_values(changes, session)
+
+    def _require_adjustable(self) -> None:
+        if self._scale_settings.adjustable or (graph_key() is None and not self._is_built_in):
+            return
+        raise CallOrderError(_text("the settings are constants in a graph or a function that is already built"))
+
+    def _numbers(self) -> dict[str, Any]:
+        """Return the values of the variables of adjustable settings."""
+        return self._scale_settings.numbers(max(1, min(self._increment_period, tf.int64.max)), self._multiplier)
+
+    def _read_numbers(self, session: Any) -> dict[str, Any]:
+        """Return the settings as they are now, which a checkpoint may have brought."""
+        return self._read_values(NUMBERS, session) if self._scale_settings.adjustable else self._numbers()
+
+    def _with_numbers(self, numbers: Mapping[str, Any]) -> ScaleSettings:
+        if not self._scale_settings.adjustable:
+            return self._scale_settings
+        values = _without(dict(numbers), "growth_steps")
+        return ScaleSettings(
+            **values, consecutive_hysteresis=self._scale_settings.consecutive_hysteresis, adjustable=True
+        )
+
+    def _no_bad_steps(self) -> dict[str, Any]:
+        return {BAD_STEPS: 0} if self._scale_settings.counts_bad_steps else {}
+
+    def _read_values(self, names: Any, session: Any) -> dict[str, Any]:
+        variables = {name: self._created_weight(name) for name in names}
+        return {name: plain(value) for name, value in read_values(variables, session).items()}
+
+    def _write_values(self, values: Mapping[str, Any], session: Any) -> None:
+        write_values({name: self._created_weight(name) for name in values}, values, session)
+
+
+def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}
+
+
+def _text(reason: str) -> str:
+    return (
+        f"{_SUBJECT}() needs a loss scale that was made with adjustable=True; here {reason}. Call "
+        "DynamicLossScale(..., adjustable=True) or LossScaleOptimizer(..., adjustable=True). "
+        "See MIGRATION.md#bounds-and-dynamics"
+    )

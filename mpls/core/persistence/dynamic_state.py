@@ -1,0 +1,57 @@
+"""The state of a dynamic loss scale as a small dict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mpls.core.adjusting import Adjusting
+from mpls.core.persistence.state_dict import (
+    checked_dynamic,
+    checked_extras,
+    checked_weights,
+    read_values,
+    write_values,
+)
+from mpls.core.scale_settings import NUMBERS
+from mpls.formats.wrapper_state import BAD_STEPS, STATE
+
+__all__ = ["DynamicStateDict"]
+
+_WEIGHTS = (*STATE, BAD_STEPS, *NUMBERS)
+
+
+class DynamicStateDict(Adjusting):
+    """Mixin for dynamic loss scales: what `state_dict` returns, and `load_state_dict` takes."""
+
+    def _read_state_dict(self, session: Any) -> dict[str, Any]:
+        scale, good_steps = self._read_state(session)
+        state = {"dynamic": True, "scale": scale, "good_steps": good_steps, "initial_scale": self._initial_loss_scale}
+        others = self._read_weights(session, without=_WEIGHTS)
+        extras = self._read_values(self._initial_extras(), session)
+        return {**state, **self._settings(), **extras, **(others if others["weights"] else {})}
+
+    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
+        extras = self._initial_extras()
+        names = ["weights", *extras]
+        scale, good_steps = checked_dynamic(state, self._settings(), optional=names)
+        found = checked_extras(state, {name: self._created_weight(name) for name in extras})
+        weights = {name: weight for name, weight in self._weights_here().items() if name not in _WEIGHTS}
+        values = checked_weights(state, weights)
+        self._write_state(scale, good_steps, session)
+        self._write_values(found, session)
+        write_values(weights, values, session)
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the settings that a state must have been saved with, as the next steps depend on them."""
+        settings = {"growth_steps": self._increment_period, "multiplier": self._multiplier}
+        changed = self._scale_settings.changed()
+        return {name: value for name, value in {**settings, **changed}.items() if name not in self._initial_extras()}
+
+    def _read_state(self, session: Any) -> tuple[float, int]:
+        values = read_values({"scale": self._current_loss_scale, "good_steps": self._num_good_steps}, session)
+        return float(values["scale"]), int(values["good_steps"])
+
+    def _write_state(self, scale: float, good_steps: int, session: Any) -> None:
+        variables = {"scale": self._current_loss_scale, "good_steps": self._num_good_steps}
+        write_values(variables, {"scale": scale, "good_steps": good_steps}, session)

@@ -1,0 +1,162 @@
+"""How a dynamic loss scale adapts, beyond what the originals had settings for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mpls.core.numbers import require_usable, to_bool, to_float, to_int
+from mpls.core.rule import FLOAT32_MAX, UpdateRule
+from mpls.errors import ArgumentValueError, error_text
+
+__all__ = ["DEFAULTS", "NUMBERS", "ScaleSettings", "checked_settings"]
+
+_ANCHOR = "bounds-and-dynamics"
+# Kernels flush smaller numbers to zero.
+_SMALLEST = 2.0**-126
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaleSettings:
+    """Settings of a dynamic loss scale, in float32 where they are no whole numbers.
+
+    Attributes:
+        min_scale: floor that a shrinking scale does not pass.
+        max_scale: ceiling that a growing scale does not pass.
+        growth_factor: factor by which the scale grows; None for the multiplier.
+        backoff_factor: factor by which it shrinks, between 0 and 1; None to divide by the multiplier.
+        hysteresis: non-finite steps after which it shrinks.
+        consecutive_hysteresis: whether these must be in a row; if not, only growth resets their count.
+        adjustable: whether the other settings are variables, which can be changed in graphs that are already built.
+    """
+
+    min_scale: float = 1.0
+    max_scale: float = FLOAT32_MAX
+    growth_factor: float | None = None
+    backoff_factor: float | None = None
+    hysteresis: int = 1
+    consecutive_hysteresis: bool = False
+    adjustable: bool = False
+
+    def changed(self) -> dict[str, Any]:
+        """Return those that are not the defaults, for configs."""
+        return {name: value for name, value in vars(self).items() if value != getattr(DEFAULTS, name)}
+
+    @property
+    def counts_bad_steps(self) -> bool:
+        """Whether the state has a count of non-finite steps."""
+        return self.adjustable or self.hysteresis > 1
+
+    def numbers(self, growth_steps: int, multiplier: float) -> dict[str, Any]:
+        """Return the initial values of the variables of adjustable settings, by name."""
+        growth = multiplier if self.growth_factor is None else self.growth_factor
+        backoff = 1 / multiplier if self.backoff_factor is None else self.backoff_factor
+        values = (growth_steps, growth, backoff, self.min_scale, self.max_scale, self.hysteresis)
+        return dict(zip(NUMBERS, values, strict=True))
+
+    def rule(self, growth_steps: Any, multiplier: float) -> UpdateRule:
+        """Return the rule of settings that are constants."""
+        return UpdateRule(
+            growth_steps=growth_steps,
+            # Division by the multiplier is what the originals do; the factors are the user's own.
+            multiplier=multiplier if self.growth_factor is None else self.growth_factor,
+            min_scale=self.min_scale,
+            max_scale=self.max_scale,
+            shrink_ratio=self._shrink_ratio(multiplier),
+            shrink_steps=self.hysteresis,
+            shrink_steps_in_a_row=self.consecutive_hysteresis,
+        )
+
+    def _shrink_ratio(self, multiplier: float) -> float | None:
+        if self.backoff_factor is None and self.growth_factor is not None:
+            return 1 / multiplier
+        return self.backoff_factor
+
+
+DEFAULTS = ScaleSettings()
+# Settings that `configure` changes.
+NUMBERS = ("growth_steps", "growth_factor", "backoff_factor", "min_scale", "max_scale", "hysteresis")
+
+
+def checked_settings(
+    subject: str, initial_scale: float | None, given: Mapping[str, Any], before: ScaleSettings = DEFAULTS
+) -> ScaleSettings:
+    """Return settings, some of them given by the user.
+
+    Args:
+        subject: the public name that the user called, for errors.
+        initial_scale: the scale that has to be between the bounds; None if it will be moved there.
+        given: values by name; None leaves a setting as it was before.
+        before: the other settings.
+
+    Raises:
+        ValueError: a number is NaN, infinite, negative or out of its range; or the bounds exclude each other or the
+            initial scale.
+        TypeError: a value is no number, or no bool where one is needed.
+    """
+    changes: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is not None:
+            changes[name] = _CHECKS[name](value, f"{subject}: {name}")
+    settings = dataclasses.replace(before, **changes)
+    if settings.min_scale > settings.max_scale:
+        constraint = f"be at least min_scale, {settings.min_scale:g}"
+        raise ArgumentValueError(_error(f"{subject}: max_scale", constraint, settings.max_scale, "max_scale=2.0**24"))
+    if initial_scale is None:
+        return settings
+    is_below = settings.min_scale != DEFAULTS.min_scale and initial_scale < settings.min_scale
+    if is_below or initial_scale > settings.max_scale:
+        constraint = f"be from {settings.min_scale:g} to {settings.max_scale:g}, the bounds"
+        advice = "Choose an initial scale between min_scale and max_scale"
+        raise ArgumentValueError(_error(f"{subject}: the initial scale", constraint, initial_scale, advice))
+    return settings
+
+
+def _error(subject: str, constraint: str, got: Any, advice: str) -> str:
+    return error_text(subject, constraint, got, advice, _ANCHOR)
+
+
+def _bound(value: Any, subject: str) -> float:
+    bound = float(np.float32(require_usable(to_float(value, subject), subject, value)))
+    if bound < _SMALLEST:
+        raise ArgumentValueError(_error(subject, "be at least 2**-126, the smallest normal float32", value, "0.5"))
+    return bound
+
+
+def _growth(value: Any, subject: str) -> float:
+    factor = float(np.float32(require_usable(to_float(value, subject), subject, value)))
+    if factor <= 1:
+        raise ArgumentValueError(_error(subject, "be above 1", value, "growth_factor=2.0"))
+    return factor
+
+
+def _backoff(value: Any, subject: str) -> float:
+    factor = float(np.float32(require_usable(to_float(value, subject), subject, value)))
+    if factor >= 1:
+        raise ArgumentValueError(_error(subject, "be below 1", value, "backoff_factor=0.5"))
+    return factor
+
+
+def _steps(value: Any, subject: str) -> int:
+    steps = to_int(value, subject)
+    if isinstance(value, bool) or not 1 <= steps < 2**63:
+        raise ArgumentValueError(_error(subject, "be a whole number of at least 1", value, "hysteresis=2"))
+    return steps
+
+
+def _flag(value: Any, subject: str) -> bool:
+    return to_bool(value, subject, _ANCHOR)
+
+
+_CHECKS = {
+    "min_scale": _bound,
+    "max_scale": _bound,
+    "growth_factor": _growth,
+    "backoff_factor": _backoff,
+    "hysteresis": _steps,
+    "consecutive_hysteresis": _flag,
+    "adjustable": _flag,
+}

@@ -1,0 +1,90 @@
+"""How a wrapper takes an optimizer: the family's class, the loss scale, the options of steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from mpls.core import releases
+from mpls.core.loss_scale import DynamicLossScale, LossScale
+from mpls.core.releases import ReleaseBehavior
+from mpls.core.step_options import StepOptions
+from mpls.core.step_record import StepRecord
+from mpls.formats.wrapper_state import CURRENT_SCALE
+from mpls.keras.arguments import refuse_wrapped
+from mpls.keras.calls import ScalingCalls
+from mpls.keras.classes import class_for, set_class
+from mpls.keras.members import Members
+from mpls.keras.own_files import recognise_own_files
+from mpls.keras.strategies import require_supported_strategy
+from mpls.upstream.optimizers import mark_as_wrapped
+
+__all__ = ["Wrapping"]
+
+
+class Wrapping(Members):
+    """The construction of the public class."""
+
+    if TYPE_CHECKING:
+        # A family defines these.
+        def _init_family(self, inner_optimizer: Any, name: str | None) -> None: ...
+        def _make_loss_scale(
+            self, initial_scale: float, growth_steps: int | None, settings: dict[str, Any]
+        ) -> LossScale: ...
+        def _make_record(self) -> StepRecord: ...
+        def _track_record(self) -> None: ...
+        def _held(self, loss_scale: Any) -> Any: ...
+        def _track_inner(self) -> None: ...
+        def _track_loss_scale(self) -> None: ...
+        def _scale(self, loss: Any) -> Any: ...
+        def _unscale(self, grads: list[Any]) -> list[Any]: ...
+        def _family_config(self) -> dict[str, Any]: ...
+
+    _behavior: ReleaseBehavior
+    _calls: ScalingCalls
+
+    def _wrap(
+        self,
+        inner_optimizer: Any,
+        family: Any,
+        name: str | None,
+        options: StepOptions,
+        *,
+        shows_object: bool = False,
+    ) -> None:
+        require_supported_strategy(family)
+        refuse_wrapped(inner_optimizer)
+        recognise_own_files()
+        behavior = releases.current()
+        # The inner optimizer decides on the family, so the instance gets the family's methods only here. Users'
+        # subclasses keep their own methods.
+        set_class(self, class_for(type(self), family))
+        self._init_family(inner_optimizer, name)
+        # Bypass the __setattr__ of the frameworks' bases, which tracks and delegates attributes.
+        vars(self).update(
+            _optimizer=inner_optimizer,
+            _behavior=behavior,
+            _shows_loss_scale_object=shows_object,
+            _calls=ScalingCalls(),
+            _options=options,
+            _record=self._make_record() if options.count_steps else None,
+        )
+
+    def _begin_with(self, loss_scale: Any) -> None:
+        vars(self)["_loss_scale"] = loss_scale
+        self._track_inner()
+        if self._record is not None:
+            self._track_record()
+        if tf.distribute.has_strategy():
+            # Create the state now: a first step inside a replica cannot, where merge_call is forbidden.
+            self._create_state()
+        mark_as_wrapped(self._optimizer)
+
+    def _create_state(self) -> None:
+        """Create the state of the loss scale and the counters, if they do not exist yet."""
+        if isinstance(self._loss_scale, DynamicLossScale):
+            # This also creates the counter. Every step calls it; if both variables exist, it does nothing.
+            self._loss_scale._created_weight(CURRENT_SCALE)
+        if self._record is not None:
+            self._record.create()

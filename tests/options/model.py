@@ -1,0 +1,73 @@
+"""What the options promise, in a few lines of Python floats: the tests compare each family with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+MAX = 3.4028234663852886e38
+
+
+@dataclasses.dataclass
+class Model:
+    """A dynamic loss scale with all settings, and the counters of an optimizer."""
+
+    scale: float
+    growth_steps: int = 2000
+    growth_factor: float = 2.0
+    backoff_factor: float = 0.5
+    min_scale: float = 1.0
+    max_scale: float = MAX
+    hysteresis: int = 1
+    consecutive_hysteresis: bool = False
+    skip_counts_step: bool = False
+    good: int = 0
+    bad: int = 0
+    applied: int = 0
+    skipped: int = 0
+    in_a_row: int = 0
+
+    def step(self, is_finite: bool) -> None:
+        if is_finite:
+            self.applied += 1
+            self.in_a_row = 0
+            self.good += 1
+            if self.consecutive_hysteresis:
+                self.bad = 0
+            if self.good >= self.growth_steps:
+                self.good = self.bad = 0
+                grown = self.scale * self.growth_factor
+                if grown <= MAX:
+                    self.scale = min(grown, self.max_scale)
+            return
+        self.skipped += 1
+        self.in_a_row += 1
+        self.good = 0
+        self.bad += 1
+        if self.bad >= self.hysteresis:
+            self.bad = 0
+            self.scale = min(max(self.scale * self.backoff_factor, self.min_scale), self.max_scale)
+
+    def configure(self, **settings: Any) -> None:
+        for name, value in settings.items():
+            setattr(self, name, value)
+        moved = min(max(self.scale, self.min_scale), self.max_scale)
+        if moved != self.scale:
+            self.set_scale(moved)
+
+    def set_scale(self, scale: float) -> None:
+        self.scale, self.good, self.bad = scale, 0, 0
+
+    @property
+    def counter(self) -> int:
+        return self.applied + (self.skipped if self.skip_counts_step else 0)
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "scale": self.scale,
+            "applied_steps": self.applied,
+            "skipped_steps": self.skipped,
+            "consecutive_skips": self.in_a_row,
+            "last_step_applied": self.applied > 0 and self.in_a_row == 0,
+            "counter": self.counter,
+        }

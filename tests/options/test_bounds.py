@@ -1,0 +1,296 @@
+"""Bounds, factors and hysteresis, and changes of them while training goes on, in every family and mode."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from parameterized import parameterized
+
+import mpls.v1
+
+from .model import MAX, Model
+from .trainers import CELLS, FAMILIES, SKIPS_COUNT, Trainer, trainer
+
+INF, NAN = float("inf"), float("nan")
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "floor_below_one": {"min_scale": 0.25},
+    "ceiling": {"max_scale": 12.0},
+    "factors": {"growth_factor": 4.0, "backoff_factor": 0.125},
+    "accumulated": {"hysteresis": 2},
+    "in_a_row": {"hysteresis": 2, "consecutive_hysteresis": True},
+    "all": {
+        "min_scale": 0.5,
+        "max_scale": 64.0,
+        "growth_factor": 8.0,
+        "backoff_factor": 0.25,
+        "hysteresis": 3,
+        "consecutive_hysteresis": True,
+    },
+}
+# Growth to the ceiling, single overflows and series of them.
+STEPS = [1.0, 1.0, INF, 1.0, NAN, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, INF, INF, INF, NAN, INF, INF, INF, 1.0, 1.0, INF, 1.0]
+
+
+def is_finite(value: float) -> bool:
+    return value == 1.0
+
+
+class BoundsTest(unittest.TestCase):
+    @parameterized.expand(
+        [
+            (f"{cell}_{name}_{kind}", family, mode, name, kind)
+            for cell, family, mode in CELLS
+            for name in SETTINGS
+            for kind in ("constants", "adjustable")
+        ]
+    )
+    @pytest.mark.pairwise(by=lambda _, *values: values)
+    def test_steps(self, cell: str, family: str, mode: str, name: str, kind: str) -> None:
+        chosen = SETTINGS[name]
+        model = Model(8.0, 2, skip_counts_step=SKIPS_COUNT[family], **chosen)
+        options = {"adjustable": True} if kind == "adjustable" else {}
+        with trainer(family, mode, 8.0, 2, count_steps=True, **chosen, **options) as training:
+            for number, value in enumerate(STEPS):
+                # What is wrong on one replica is wrong on all.
+                training.take(value, only_on_last_replica=number % 2 == 0)
+                model.step(is_finite(value))
+                self.assertEqual(training.shown(), model.shown(), number)
+            self.assertAlmostEqual(training.weight(), 1.0 - 0.25 * model.applied * self._summed(family, mode))
+
+    @staticmethod
+    def _summed(family: str, mode: str) -> int:
+        """Return how many gradients of 1 an applied step adds."""
+        return 2 if mode == "replicas" else 1
+
+    @parameterized.expand(CELLS)
+    def test_changes_while_training(self, name: str, family: str, mode: str) -> None:
+        model = Model(8.0, 2, skip_counts_step=SKIPS_COUNT[family])
+        with trainer(family, mode, 8.0, 2, count_steps=True, adjustable=True) as training:
+            opt, session = training.opt, training.session
+
+            def take(*values: float) -> None:
+                for value in values:
+                    training.take(value)
+                    model.step(is_finite(value))
+                    self.assertEqual(training.shown(), model.shown())
+
+            take(1.0, 1.0, INF)
+            opt.set_scale(32, session=session)
+            model.set_scale(32.0)
+            take(1.0, INF)
+            for changes in (
+                {"growth_steps": 1},
+                {"growth_factor": 4.0, "max_scale": 100.0},
+                {"min_scale": 0.5, "backoff_factor": 0.125},
+                {"hysteresis": 2},
+                {"min_scale": 2.0, "max_scale": 4.0},
+                {"hysteresis": 1, "growth_steps": 3},
+            ):
+                opt.configure(**changes, session=session)
+                model.configure(**changes)
+                self.assertEqual(training.shown(), model.shown())
+                take(1.0, 1.0, INF, INF, INF, 1.0)
+
+    @parameterized.expand(CELLS)
+    def test_nothing_is_traced_anew(self, name: str, family: str, mode: str) -> None:
+        traces = []
+        make = FAMILIES[family]
+
+        class Counting(Trainer):
+            def _apply_eagerly(self) -> None:
+                traces.append(1)
+                super()._apply_eagerly()
+
+        with Counting(family, mode, lambda: make(8.0, 2, adjustable=True)) as training:
+            training.take(1.0)
+            before = len(traces)
+            training.opt.set_scale(4, session=training.session)
+            training.opt.configure(growth_steps=1, hysteresis=2, max_scale=16, session=training.session)
+            training.take(1.0)
+            after = len(traces) - before
+        self.assertEqual(after, 1 if mode == "eager" else 0)
+
+
+class WithoutOptionsTest(unittest.TestCase):
+    @parameterized.expand(CELLS)
+    def test_the_state_is_as_before(self, name: str, family: str, mode: str) -> None:
+        with trainer(family, mode, 8.0, 2) as training:
+            state = training.opt.state_dict(training.session)
+            expected = {"dynamic", "scale", "good_steps", "initial_scale", "growth_steps", "multiplier"}
+            self.assertEqual(state.keys(), expected)
+            with self.assertRaisesRegex(AttributeError, "count_steps=True"):
+                _ = training.opt.skipped_steps
+            self.assertFalse(hasattr(training.opt, "last_step_applied"))
+
+    @parameterized.expand([cell for cell in CELLS if cell[2] not in ("eager", "session", "replicas")])
+    def test_what_is_built_already_is_not_changed_unless_it_was_asked_for(
+        self, name: str, family: str, mode: str
+    ) -> None:
+        with trainer(family, mode, 8.0, 2) as training:
+            training.opt.configure(growth_steps=1)
+            training.take(1.0)
+            self.assertEqual(training.opt.state_dict()["scale"], 16.0)
+            with self.assertRaisesRegex(RuntimeError, "adjustable=True"):
+                training.opt.configure(growth_steps=5)
+            training.take(1.0)
+            self.assertEqual(training.opt.state_dict()["scale"], 32.0)
+            # The scale itself is always a variable.
+            training.opt.set_scale(2)
+            training.take(INF)
+            self.assertEqual(training.opt.state_dict()["scale"], 1.0)
+
+    def test_a_graph_is_not_changed_either(self) -> None:
+        for family in ("v1", "legacy"):
+            with trainer(family, "session", 8.0, 2) as training:
+                with self.assertRaisesRegex(RuntimeError, "adjustable=True"):
+                    training.opt.configure(growth_steps=5, session=training.session)
+                training.opt.set_scale(2, session=training.session)
+                self.assertEqual(training.opt.state_dict(training.session)["scale"], 2.0)
+
+    def test_eager_code_is_changed(self) -> None:
+        with trainer("v1", "eager", 8.0, 2) as training:
+            training.take(1.0)
+            training.opt.configure(growth_steps=1, min_scale=0.5)
+            training.take(1.0)
+            self.assertEqual(training.opt.state_dict()["scale"], 16.0)
+            with self.assertRaisesRegex(RuntimeError, "hysteresis"):
+                training.opt.configure(hysteresis=2)
+
+
+BAD: list[tuple[str, dict[str, Any], type[Exception], str]] = [
+    ("zero", {"min_scale": 0}, ValueError, "min_scale must be positive"),
+    ("denormal", {"min_scale": 1e-40}, ValueError, r"min_scale must be at least 2\*\*-126"),
+    ("nan", {"max_scale": NAN}, ValueError, "max_scale must be positive"),
+    ("infinite", {"max_scale": INF}, ValueError, "max_scale must be positive"),
+    ("text", {"max_scale": "x"}, ValueError, "max_scale must be a number"),
+    ("crossed", {"min_scale": 4, "max_scale": 2}, ValueError, "max_scale must be at least min_scale"),
+    ("no_growth", {"growth_factor": 1}, ValueError, "growth_factor must be above 1"),
+    ("no_backoff", {"backoff_factor": 1}, ValueError, "backoff_factor must be below 1"),
+    ("negative", {"backoff_factor": -0.5}, ValueError, "backoff_factor must be positive"),
+    ("no_steps", {"hysteresis": 0}, ValueError, "hysteresis must be a whole number of at least 1"),
+    ("bool_steps", {"hysteresis": True}, ValueError, "hysteresis must be a whole number"),
+    ("list", {"hysteresis": []}, TypeError, "hysteresis must be a whole number"),
+]
+OF_CONSTRUCTORS = [
+    ("initial_below", {"min_scale": 16}, ValueError, "the initial scale must be from 16"),
+    ("initial_above", {"max_scale": 4}, ValueError, "the initial scale must be from 1 to 4"),
+    ("no_bool", {"adjustable": 1}, TypeError, "adjustable must be a bool"),
+    ("no_bool_either", {"consecutive_hysteresis": "yes"}, TypeError, "consecutive_hysteresis must be a bool"),
+]
+
+
+OF_FAMILIES = [(f"{family}_{row[0]}", family, *row[1:]) for family in FAMILIES for row in BAD + OF_CONSTRUCTORS]
+
+
+class RefusedTest(unittest.TestCase):
+    @parameterized.expand(OF_FAMILIES)
+    @pytest.mark.pairwise(size=1, by=lambda _, *values: (values[0], str(values[1])))
+    def test_by_constructors(self, name: str, family: str, given: dict[str, Any], error: type, message: str) -> None:
+        with self.assertRaisesRegex(error, message):
+            FAMILIES[family](8.0, 2, **given)
+
+    @parameterized.expand(BAD)
+    def test_by_configure_and_nothing_changes(
+        self, name: str, given: dict[str, Any], error: type, message: str
+    ) -> None:
+        loss_scale = mpls.v1.DynamicLossScale(8.0, 2, adjustable=True)
+        before = loss_scale.state_dict()
+        with self.assertRaisesRegex(error, f"configure: {message}"):
+            loss_scale.configure(growth_steps=7, **given)
+        self.assertEqual(loss_scale.state_dict(), before)
+
+    @parameterized.expand([(0,), (-1.0,), (INF,), (NAN,), (0.25,), (128,), ("x",), (None,)])
+    def test_scales_that_cannot_be_set(self, scale: Any) -> None:
+        loss_scale = mpls.v1.DynamicLossScale(8.0, min_scale=0.5, max_scale=64)
+        with self.assertRaises((ValueError, TypeError)):
+            loss_scale.set_scale(scale)
+        self.assertEqual(float(loss_scale()), 8.0)
+
+    def test_fixed_scales_have_nothing_to_change(self) -> None:
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.1), 8)
+        for call in (lambda: opt.set_scale(4), lambda: opt.configure(growth_steps=4)):
+            with self.assertRaisesRegex(TypeError, "needs a dynamic loss scale"):
+                call()
+
+    def test_calls_inside_of_a_function_are_refused(self) -> None:
+        loss_scale = mpls.v1.DynamicLossScale(8.0, adjustable=True)
+        loss_scale()
+        for call in (lambda: loss_scale.set_scale(4), lambda: loss_scale.configure(min_scale=2)):
+            with self.assertRaisesRegex(RuntimeError, "outside of tf.function"):
+                tf.function(call)()
+
+
+POWERS = st.integers(-20, 120).map(lambda power: 2.0**power)
+
+
+class ScaleMachine(RuleBasedStateMachine):
+    """Steps and changes in any order, in a function that is traced once: the scale stays in its bounds."""
+
+    family = "v1"
+
+    @initialize(initial=POWERS)
+    def start(self, initial: float) -> None:
+        bounds = {"min_scale": min(initial, 1.0), "adjustable": True, "count_steps": True}
+        self.trainer = Trainer(self.family, "function", lambda: FAMILIES[self.family](initial, 3, **bounds))
+        self.model = Model(initial, 3, min_scale=min(initial, 1.0), skip_counts_step=SKIPS_COUNT[self.family])
+
+    @rule(values=st.lists(st.sampled_from([1.0, 1.0, 1.0, INF, NAN]), min_size=1, max_size=8))
+    def steps(self, values: list[float]) -> None:
+        for value in values:
+            self.trainer.take(value)
+            self.model.step(is_finite(value))
+
+    @rule(least=POWERS, ratio=st.integers(0, 30))
+    def bounds(self, least: float, ratio: int) -> None:
+        most = min(least * 2.0**ratio, MAX)
+        self.trainer.opt.configure(min_scale=least, max_scale=most)
+        self.model.configure(min_scale=least, max_scale=most)
+
+    @rule(
+        growth_steps=st.integers(1, 5),
+        growth_factor=st.sampled_from([2.0, 8.0, 2.0**60]),
+        backoff_factor=st.sampled_from([0.5, 0.25, 2.0**-60]),
+        hysteresis=st.integers(1, 3),
+    )
+    def dynamics(self, **changes: Any) -> None:
+        self.trainer.opt.configure(**changes)
+        self.model.configure(**changes)
+
+    @rule(share=st.integers(0, 30))
+    def set_scale(self, share: int) -> None:
+        scale = min(self.model.min_scale * 2.0**share, self.model.max_scale)
+        self.trainer.opt.set_scale(scale)
+        self.model.set_scale(scale)
+
+    @invariant()
+    def is_as_promised(self) -> None:
+        shown = self.trainer.shown()
+        assert shown == self.model.shown()
+        assert self.model.min_scale <= shown["scale"] <= self.model.max_scale
+
+
+QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck))
+TestScaleMachine = ScaleMachine.TestCase
+TestScaleMachine.settings = settings(QUIET, max_examples=10, stateful_step_count=20)
+
+
+def _long_machine(family: str) -> Any:
+    machine = type(f"LongMachineOf{family}", (ScaleMachine,), {"family": family})
+    case: Any = pytest.mark.long(machine.TestCase)
+    # With four and a half steps for each rule of that kind, more than 100,000 steps.
+    case.settings = settings(QUIET, max_examples=1500, stateful_step_count=70)
+    return case
+
+
+TestLongV1, TestLongLegacy, TestLongNew, TestLongKeras3 = map(_long_machine, ("v1", "legacy", "new", "keras3"))
+
+
+if __name__ == "__main__":
+    unittest.main()

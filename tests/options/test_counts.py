@@ -1,0 +1,151 @@
+"""Counted steps, what a skipped step advances, and fixed scales that skip: in every family and mode."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.contrib
+import mpls.keras
+import mpls.v1
+
+from .model import Model
+from .trainers import CELLS, FAMILIES, RATE, SKIPS_COUNT, Trainer, trainer
+
+v1 = tf.compat.v1
+INF, NAN = float("inf"), float("nan")
+STEPS = [1.0, NAN, INF, 1.0, INF, 1.0, 1.0]
+
+
+def fixed(family: str, **options: Any) -> Any:
+    if family == "v1":
+        skips = options.pop("skip_nonfinite", False)
+        loss_scale = mpls.v1.FixedLossScale(8, skip_nonfinite=skips)
+        inner = v1.train.GradientDescentOptimizer(RATE)
+        return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, loss_scale, **options)
+    make = {"legacy": tf_keras.optimizers.legacy.SGD, "new": tf_keras.optimizers.SGD, "keras3": keras.optimizers.SGD}
+    return mpls.keras.LossScaleOptimizer(make[family](RATE), dynamic=False, initial_scale=8, **options)
+
+
+FIXED_CELLS = [cell for cell in CELLS if cell[1] != "experimental"]
+
+
+class CountsTest(unittest.TestCase):
+    @parameterized.expand(
+        [(f"{cell}_{counts}", family, mode, counts) for cell, family, mode in CELLS for counts in (None, True, False)]
+    )
+    @pytest.mark.pairwise(by=lambda name, *values: values)
+    def test_a_skipped_step_advances_what_was_chosen(
+        self, name: str, family: str, mode: str, counts: bool | None
+    ) -> None:
+        model = Model(8.0, 2, skip_counts_step=SKIPS_COUNT[family] if counts is None else counts)
+        with trainer(family, mode, 8.0, 2, count_steps=True, skip_counts_step=counts) as training:
+            self.assertEqual(training.shown(), model.shown())
+            for value in STEPS:
+                training.take(value)
+                model.step(value == 1.0)
+                self.assertEqual(training.shown(), model.shown())
+
+    @parameterized.expand(
+        [(f"{cell}_{skips}", family, mode, skips) for cell, family, mode in FIXED_CELLS for skips in (True, False)]
+    )
+    @pytest.mark.pairwise(by=lambda name, *values: values)
+    def test_fixed_scales(self, name: str, family: str, mode: str, skips: bool) -> None:
+        make = lambda: fixed(family, skip_nonfinite=skips, count_steps=True)  # noqa: E731
+        with Trainer(family, mode, make) as training:
+            model = Model(8.0, skip_counts_step=SKIPS_COUNT[family], backoff_factor=1.0)
+            for number, value in enumerate(STEPS):
+                training.take(value, only_on_last_replica=number % 2 == 0)
+                model.step(value == 1.0 or not skips)
+                self.assertEqual(training.shown(), model.shown())
+            summed = 2 if mode == "replicas" else 1
+            if skips:
+                self.assertAlmostEqual(training.weight(), 1.0 - RATE * summed * model.applied)
+            else:
+                self.assertNotEqual(training.weight(), training.weight())
+
+    @parameterized.expand(FIXED_CELLS)
+    def test_counters_are_device_tensors(self, name: str, family: str, mode: str) -> None:
+        with trainer(family, mode, 8.0, 2, count_steps=True) as training:
+            training.take(1.0)
+            for counter in (training.opt.applied_steps, training.opt.skipped_steps, training.opt.consecutive_skips):
+                self.assertEqual((counter.dtype, tuple(counter.shape)), (tf.int64, ()))
+            self.assertEqual(training.opt.last_step_applied.dtype, tf.bool)
+
+    def test_a_function_reads_them_without_the_host(self) -> None:
+        with trainer("legacy", "function", 8.0, 2, count_steps=True) as training:
+            skipped = tf.function(lambda: training.opt.skipped_steps + 0, jit_compile=True)
+            training.take(INF)
+            self.assertEqual(int(skipped()), 1)
+            kinds = {op.type for op in skipped.get_concrete_function().graph.get_operations()}
+            self.assertFalse(kinds & {"PyFunc", "EagerPyFunc", "PyFuncStateless"})
+
+    def test_each_optimizer_counts_its_own_steps_of_a_shared_scale(self) -> None:
+        loss_scale = mpls.v1.DynamicLossScale(8.0)
+        first, second = (
+            mpls.v1.MixedPrecisionLossScaleOptimizer(
+                v1.train.GradientDescentOptimizer(RATE), loss_scale, count_steps=True
+            )
+            for _ in range(2)
+        )
+        weight = tf.Variable(1.0)
+        for opt, value in ((first, 1.0), (second, INF), (second, 1.0)):
+            opt.minimize(lambda value=value: weight * value, var_list=[weight])
+        self.assertEqual([int(opt.applied_steps) for opt in (first, second)], [1, 1])
+        self.assertEqual([int(opt.skipped_steps) for opt in (first, second)], [0, 1])
+        self.assertEqual(float(loss_scale()), 4.0)
+
+    @parameterized.expand(["eager", "function", "session"])
+    def test_contrib(self, mode: str) -> None:
+        def make() -> Any:
+            manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, 1, decr_ratio=0.5)
+            inner = v1.train.GradientDescentOptimizer(RATE)
+            return mpls.contrib.LossScaleOptimizer(inner, manager, count_steps=True, skip_counts_step=True)
+
+        class Contrib(Trainer):
+            def shown(self) -> dict[str, Any]:
+                self.opt._loss_scale = self.opt._loss_scale_manager.get_loss_scale
+                return super().shown()
+
+        model = Model(8.0, 2, skip_counts_step=True)
+        with Contrib("v1", mode, make) as training:
+            for value in STEPS:
+                training.take(value)
+                model.step(value == 1.0)
+                self.assertEqual(training.shown(), model.shown())
+
+
+class RefusedTest(unittest.TestCase):
+    @parameterized.expand(
+        [
+            (f"{family}_{name}", family, name, value)
+            for family in FAMILIES
+            for name, value in (("count_steps", 1), ("count_steps", None), ("skip_counts_step", "no"))
+        ]
+    )
+    def test_what_is_no_bool(self, case: str, family: str, name: str, value: Any) -> None:
+        with self.assertRaisesRegex(TypeError, f"{name} must be a bool"):
+            FAMILIES[family](8.0, 2, **{name: value})
+
+    def test_settings_of_the_other_kind_of_scale(self) -> None:
+        sgd = tf_keras.optimizers.SGD
+        with self.assertRaisesRegex(ValueError, "skip_nonfinite must be left out for a dynamic scale"):
+            mpls.keras.LossScaleOptimizer(sgd(), skip_nonfinite=False)
+        with self.assertRaisesRegex(ValueError, "hysteresis must be left out if dynamic is False"):
+            mpls.keras.LossScaleOptimizer(sgd(), dynamic=False, initial_scale=8, hysteresis=2)
+        with self.assertRaisesRegex(TypeError, "skip_nonfinite must be a bool"):
+            mpls.v1.FixedLossScale(8, skip_nonfinite=1)  # type: ignore[arg-type]
+        # What says nothing new is taken.
+        self.assertEqual(
+            mpls.keras.LossScaleOptimizer(sgd(), skip_nonfinite=True).get_config().keys() & {"skip_nonfinite"}, set()
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

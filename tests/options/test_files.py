@@ -1,0 +1,225 @@
+"""Options and their state in configs, dicts, pickles, checkpoints and model files; and files with and without them."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.inspect
+import mpls.keras
+import mpls.v1
+from mpls.errors import MplsWarning, SavedStateError
+
+from .trainers import FAMILIES, Trainer
+
+v1 = tf.compat.v1
+INF = float("inf")
+OPTIONS = {"min_scale": 0.5, "hysteresis": 2, "adjustable": True, "count_steps": True, "skip_counts_step": True}
+STEPS = (1.0, INF, 1.0, 1.0, INF, INF)
+
+
+def trained(family: str, mode: str = "eager", **options: Any) -> Any:
+    training = Trainer(family, mode, lambda: FAMILIES[family](8.0, 2, **options))
+    for value in STEPS:
+        training.take(value)
+    return training
+
+
+def model_of(framework: Any, optimizer: Any) -> Any:
+    model = framework.Sequential([framework.layers.Input([2]), framework.layers.Dense(1)])
+    model.compile(optimizer, framework.losses.MeanSquaredError(), jit_compile=False)
+    for value in (1.0, np.inf, 1.0):
+        model.train_on_batch(np.full([2, 2], value, np.float32), np.ones([2, 1], np.float32))
+    return model
+
+
+FRAMEWORKS = {
+    "legacy": (tf_keras, lambda: tf_keras.optimizers.legacy.Adam(0.25)),
+    "new": (tf_keras, lambda: tf_keras.optimizers.Adam(0.25)),
+    "keras3": (keras, lambda: keras.optimizers.Adam(0.25)),
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "dynamic": {**OPTIONS, "initial_scale": 8, "dynamic_growth_steps": 5},
+    "constants": {"max_scale": 32.0, "initial_scale": 8, "skip_counts_step": False},
+    "fixed": {"dynamic": False, "initial_scale": 8, "skip_nonfinite": True, "count_steps": True},
+}
+SUFFIXES = (".keras", ".h5", "")
+
+
+class StateTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    @parameterized.expand(list(FAMILIES))
+    def test_configs(self, family: str) -> None:
+        opt = FAMILIES[family](8.0, 2, **OPTIONS)
+        if family == "v1":
+            config = opt._loss_scale.get_config()
+            again = mpls.v1.DynamicLossScale.from_config(config)
+            self.assertEqual(again.get_config(), config)
+            return
+        config = opt.get_config()
+        self.assertEqual({name: config[name] for name in OPTIONS}, OPTIONS)
+        self.assertEqual(type(opt).from_config(json.loads(json.dumps(config))).get_config(), config)
+        plain = FAMILIES[family](8.0, 2).get_config()
+        self.assertEqual(plain.keys() & OPTIONS.keys(), set())
+        path = self.folder / "config.json"
+        path.write_text(json.dumps(config))
+        self.assertEqual(mpls.inspect.describe(path)["status"], "ok")
+
+    @parameterized.expand(list(FAMILIES))
+    def test_dicts(self, family: str) -> None:
+        training = trained(family, **OPTIONS)
+        training.opt.configure(growth_steps=7)
+        state = json.loads(json.dumps(training.opt.state_dict()))
+        self.assertEqual((state["skipped_steps"], state["growth_steps"], state["scale"]), (3, 7, 8.0))
+        again = FAMILIES[family](8.0, 2, **OPTIONS)
+        again.load_state_dict(state)
+        self.assertEqual(again.state_dict(), state)
+        # A state of before the options were used is taken, and leaves what it does not have.
+        older = FAMILIES[family](8.0, 2).state_dict()
+        again.load_state_dict({**older, "scale": 2.0})
+        self.assertEqual(again.state_dict()["skipped_steps"], 3)
+        with self.assertRaises(SavedStateError):
+            again.load_state_dict({**state, "skipped_steps": -1})
+        with self.assertRaises(SavedStateError):
+            again.load_state_dict({**state, "min_scale": 0.0})
+
+    @parameterized.expand(list(FAMILIES))
+    def test_checkpoints_of_objects(self, family: str) -> None:
+        training = trained(family, **OPTIONS)
+        training.opt.configure(max_scale=64)
+        written = training.opt.state_dict()
+        new, old = self.folder / "new", self.folder / "old"
+        tf.train.Checkpoint(opt=training.opt).write(str(new))
+        tf.train.Checkpoint(opt=trained(family).opt).write(str(old))
+        again = trained(family, **OPTIONS).opt
+        tf.train.Checkpoint(opt=again).read(str(new)).assert_consumed()
+        self.assertEqual(again.state_dict(), written)
+        # Before the first step too.
+        fresh = FAMILIES[family](8.0, 2, **OPTIONS)
+        tf.train.Checkpoint(opt=fresh).read(str(new))
+        self.assertEqual(fresh.state_dict(), written)
+        # Without the options, what they need is left out; with them, what is not there stays.
+        plain = trained(family).opt
+        tf.train.Checkpoint(opt=plain).read(str(new)).expect_partial()
+        self.assertEqual(plain.state_dict()["scale"], written["scale"])
+        tf.train.Checkpoint(opt=again).read(str(old)).expect_partial()
+        self.assertEqual(again.state_dict()["max_scale"], 64.0)
+
+    @parameterized.expand([("v1",), ("legacy",)])
+    def test_savers(self, family: str) -> None:
+        paths = {}
+        for name, options in (("old", {}), ("new", OPTIONS)):
+            training = trained(family, "session", **options)
+            paths[name] = v1.train.Saver().save(training.session, str(self.folder / name))
+            written = training.opt.state_dict(training.session)
+            training.__exit__()
+        for name in ("old", "new"):
+            training = Trainer(family, "session", lambda: FAMILIES[family](8.0, 2, **OPTIONS))
+            training.take(INF)
+            v1.train.Saver().restore(training.session, paths[name])
+            state = training.opt.state_dict(training.session)
+            training.__exit__()
+            self.assertEqual(state["skipped_steps"], 3 if name == "new" else 0)
+            if name == "new":
+                self.assertEqual(state, written)
+
+    def test_pickles(self) -> None:
+        opt = trained("keras3", **OPTIONS).opt
+        again = pickle.loads(pickle.dumps(opt))
+        self.assertEqual(again.state_dict(), opt.state_dict())
+
+    @parameterized.expand(
+        [
+            (f"{family}_{kind}_{suffix[1:] or 'savedmodel'}_{saver}_{loader}", family, kind, suffix, saver, loader)
+            for family in FRAMEWORKS
+            for kind in KINDS
+            for suffix in SUFFIXES
+            for saver in ("framework", "mpls")
+            for loader in ("framework", "mpls")
+            # Keras 3 has no SavedModels to load, and loads no compiled H5 file.
+            if family != "keras3" or (suffix == ".keras" or (suffix == ".h5" and loader == "mpls"))
+        ]
+    )
+    @pytest.mark.pairwise(by=lambda name, *values: values)
+    def test_models(self, name: str, family: str, kind: str, suffix: str, saver: str, loader: str) -> None:
+        framework, make = FRAMEWORKS[family]
+        model = model_of(framework, mpls.keras.LossScaleOptimizer(make(), **KINDS[kind]))
+        path = str(self.folder / f"model{suffix}")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+            mpls.keras.save_model(model, path) if saver == "mpls" else model.save(path)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*does not hold the optimizer's iterations", MplsWarning)
+            load = mpls.keras.load_model if loader == "mpls" else framework.models.load_model
+            loaded = load(path).optimizer
+        self.assertEqual(loaded.get_config(), model.optimizer.get_config())
+        self.assertEqual(loaded.state_dict(), model.optimizer.state_dict())
+        self.assertEqual(mpls.inspect.describe(path)["status"], "ok")
+
+    @pytest.mark.programs
+    def test_files_load_where_mpls_is_not(self) -> None:
+        for family, (framework, make) in FRAMEWORKS.items():
+            for suffix in (".keras", ".h5") if family != "keras3" else (".keras",):
+                model = model_of(framework, mpls.keras.LossScaleOptimizer(make(), **KINDS["dynamic"]))
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+                    model.save(self.folder / f"{framework.__name__}-{family}{suffix}")
+        program = (
+            "import sys, pathlib, importlib\n"
+            "sys.modules['mpls'] = None\n"
+            f"for path in sorted(pathlib.Path({str(self.folder)!r}).iterdir()):\n"
+            "    framework = importlib.import_module(path.name.partition('-')[0])\n"
+            "    optimizer = framework.models.load_model(path).optimizer\n"
+            "    print(path.name, type(optimizer).__module__.partition('.')[0], int(optimizer.iterations))\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual(len(lines), 5, done.stdout)
+        for line in lines:
+            path, module, iterations = line.split()
+            self.assertEqual(module, path.partition("-")[0])
+            # Files that tf_keras writes of a legacy optimizer hold no iterations in `.keras`.
+            self.assertEqual(int(iterations), 0 if path.endswith("legacy.keras") else 3)
+
+
+BAD = [
+    ("no_dict", 3),
+    ("other_keys", {"settings": {}}),
+    ("unknown_setting", {"settings": {"run": "this"}, "state": {}}),
+    ("bad_setting", {"settings": {"min_scale": "low"}, "state": {}}),
+    ("bad_count", {"settings": {"count_steps": True}, "state": {"skipped_steps": 1.5}}),
+    ("bad_number", {"settings": {"adjustable": True}, "state": {"min_scale": -1.0}}),
+]
+
+
+class HostileTest(unittest.TestCase):
+    @parameterized.expand(BAD)
+    def test_configs_are_refused(self, name: str, options: Any) -> None:
+        config = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()).get_config()
+        config["inner_optimizer"]["loss_scale_options"] = options
+        with self.assertRaises((ValueError, TypeError)) as caught:
+            mpls.keras.LossScaleOptimizer.from_config(config)
+        self.assertIn("must", str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()

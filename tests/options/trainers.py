@@ -1,0 +1,199 @@
+"""One variable trained by an optimizer of each family, in each mode: a step has the gradient that it is given."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+import tf_keras
+
+import mpls.contrib
+import mpls.experimental
+import mpls.keras
+import mpls.v1
+from mpls.errors import MplsDeprecationWarning
+
+v1 = tf.compat.v1
+
+RATE = 0.25
+SCALE_SETTINGS = (
+    "min_scale",
+    "max_scale",
+    "growth_factor",
+    "backoff_factor",
+    "hysteresis",
+    "consecutive_hysteresis",
+    "adjustable",
+)
+
+
+def _split(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    of_scale = {name: value for name, value in settings.items() if name in SCALE_SETTINGS}
+    return of_scale, {name: value for name, value in settings.items() if name not in of_scale}
+
+
+def _v1(initial: float, growth_steps: int, **settings: Any) -> Any:
+    of_scale, options = _split(settings)
+    inner = v1.train.GradientDescentOptimizer(RATE)
+    loss_scale = mpls.v1.DynamicLossScale(initial, growth_steps, **of_scale)
+    return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, loss_scale, **options)
+
+
+def _experimental(initial: float, growth_steps: int, **settings: Any) -> Any:
+    of_scale, options = _split(settings)
+    loss_scale = mpls.experimental.DynamicLossScale(initial, growth_steps, **of_scale)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MplsDeprecationWarning)
+        return mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE), loss_scale, **options)
+
+
+def _keras(make: Callable[[float], Any]) -> Callable[..., Any]:
+    def wrap(initial: float, growth_steps: int, **settings: Any) -> Any:
+        return mpls.keras.LossScaleOptimizer(
+            make(RATE), initial_scale=initial, dynamic_growth_steps=growth_steps, **settings
+        )
+
+    return wrap
+
+
+FAMILIES: dict[str, Callable[..., Any]] = {
+    "v1": _v1,
+    "legacy": _keras(tf_keras.optimizers.legacy.SGD),
+    "new": _keras(tf_keras.optimizers.SGD),
+    "keras3": _keras(keras.optimizers.SGD),
+    "experimental": _experimental,
+}
+# Whether a skipped step advances the counter where nobody has said so.
+SKIPS_COUNT = {"v1": False, "legacy": True, "new": True, "keras3": False, "experimental": True}
+
+EAGER, FUNCTION, XLA, SESSION, REPLICAS = "eager", "function", "xla", "session", "replicas"
+# New optimizers of tf_keras and those of Keras 3 return no op that a session could run.
+MODES = {
+    "v1": (EAGER, FUNCTION, XLA, SESSION, REPLICAS),
+    "legacy": (EAGER, FUNCTION, XLA, SESSION, REPLICAS),
+    "new": (EAGER, FUNCTION, XLA, REPLICAS),
+    "keras3": (EAGER, FUNCTION, XLA, REPLICAS),
+    "experimental": (EAGER, FUNCTION, XLA, SESSION, REPLICAS),
+}
+CELLS = [(f"{family}_{mode}", family, mode) for family, modes in MODES.items() for mode in modes]
+
+
+class Trainer:
+    """Takes steps, and shows what became of them.
+
+    Args:
+        family: a key of `FAMILIES`.
+        mode: one of `MODES[family]`.
+        make: returns the optimizer.
+    """
+
+    def __init__(self, family: str, mode: str, make: Callable[[], Any]) -> None:
+        self.family, self.mode = family, mode
+        self._stack = contextlib.ExitStack()
+        self._strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]) if mode == REPLICAS else None
+        if mode == SESSION:
+            self._stack.enter_context(tf.Graph().as_default())
+        with self._strategy.scope() if self._strategy else contextlib.nullcontext():
+            self.opt = make()
+            self._variable = self._make_variable()
+            self._counter = self._make_counter()
+            if family == "keras3":
+                self.opt.build([self._variable])
+        self.session: Any = None
+        self._step = self._built()
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+    def _make_variable(self) -> Any:
+        if self.family == "keras3":
+            return keras.Variable(1.0)
+        return v1.Variable(1.0, use_resource=True) if self.mode == SESSION else tf.Variable(1.0)
+
+    def _make_counter(self) -> Any:
+        if self.family != "v1":
+            return None
+        first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        if self.mode == SESSION:
+            return v1.Variable(0, dtype=tf.int64, trainable=False, use_resource=True)
+        return tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=first)
+
+    def _built(self) -> Callable[[Any], Any]:
+        if self.mode == SESSION:
+            return self._built_in_session()
+        # The step of a replica has the gradient of the replica.
+        self._input = tf.Variable([1.0, 1.0])
+        run: Callable[[], Any] = self._apply_eagerly
+        if self._strategy is not None:
+            one_replica = run
+            run = lambda: self._strategy.run(one_replica)  # type: ignore[union-attr] # noqa: E731
+        if self.mode != EAGER:
+            # A variable that a Keras 3 optimizer has must be built before.
+            run = tf.function(run, jit_compile=True if self.mode == XLA else None)
+        return lambda _: run()
+
+    def _apply_eagerly(self) -> None:
+        context = tf.distribute.get_replica_context()
+        replica = context.replica_id_in_sync_group if context is not None else 0
+        value = tf.gather(self._input, replica)
+        variable = self._variable.value if self.family == "keras3" else self._variable
+        if self.family == "v1":
+            self.opt.minimize(lambda: variable * value, var_list=[variable], global_step=self._counter)
+            return
+        with tf.GradientTape() as tape:
+            loss = self.opt.get_scaled_loss(tf.convert_to_tensor(variable) * value)
+        grads = self.opt.get_unscaled_gradients(tape.gradient(loss, [variable]))
+        self.opt.apply_gradients(list(zip(grads, [self._variable], strict=True)))
+
+    def _built_in_session(self) -> Callable[[Any], Any]:
+        value = v1.placeholder(tf.float32, [])
+        loss = self._variable * value
+        if self.family == "v1":
+            op = self.opt.minimize(loss, var_list=[self._variable], global_step=self._counter)
+        else:
+            grads = self.opt.get_unscaled_gradients(tf.gradients(self.opt.get_scaled_loss(loss), [self._variable]))
+            op = self.opt.apply_gradients([(grads[0], self._variable)])
+        self.session = self._stack.enter_context(v1.Session())
+        self.session.run(v1.global_variables_initializer())
+        return lambda number: self.session.run(op, {value: number})
+
+    def take(self, value: float, only_on_last_replica: bool = False) -> None:
+        """Take a step with a gradient; with several replicas, that of the first may be 1 instead."""
+        if self.session is None:
+            self._input.assign([1.0 if only_on_last_replica and self._strategy else value, value])
+        self._step(value)
+
+    def number(self, tensor: Any) -> Any:
+        """Return the value of a variable or a tensor."""
+        if self.session is not None:
+            return self.session.run(tensor)
+        return tf.convert_to_tensor(tensor).numpy()
+
+    def weight(self) -> float:
+        return float(self.number(self._variable))
+
+    def shown(self) -> dict[str, Any]:
+        """Return what the user sees, as the model shows it."""
+        opt = self.opt
+        scale = opt._loss_scale() if self.family == "v1" else opt.loss_scale
+        counter = self._counter if self.family == "v1" else opt.iterations
+        names = ("applied_steps", "skipped_steps", "consecutive_skips")
+        return {
+            "scale": float(self.number(scale)),
+            **{name: int(self.number(getattr(opt, name))) for name in names},
+            "last_step_applied": bool(self.number(opt.last_step_applied)),
+            "counter": int(self.number(counter)),
+        }
+
+
+@contextlib.contextmanager
+def trainer(family: str, mode: str, initial: float, growth_steps: int, **settings: Any) -> Iterator[Trainer]:
+    with Trainer(family, mode, lambda: FAMILIES[family](initial, growth_steps, **settings)) as made:
+        yield made
