@@ -34,6 +34,7 @@ __all__ = [
     "ReplicaContextError",
     "SavedStateError",
     "TensorArgumentError",
+    "TrainingStuckError",
     "UnsupportedBackendError",
     "UnsupportedGraphError",
     "UnsupportedReleaseError",
@@ -103,6 +104,10 @@ class SavedStateError(MplsError, ValueError):
 
 class GraphStateError(MplsError, NotImplementedError):
     """The values of variables in a v1 graph are needed, but there is no session that has them."""
+
+
+class TrainingStuckError(MplsError, RuntimeError):
+    """More steps in a row were skipped than the user allows."""
 
 
 class UnsupportedGraphError(MplsError, RuntimeError):

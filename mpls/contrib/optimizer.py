@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsInt
 
 import tensorflow as tf
 
+from mpls.core.counted import Counted
+from mpls.core.giving_up import Stuck
 from mpls.core.loss_scale import LossScale
 from mpls.core.replicas import decide_together
 from mpls.core.step_options import checked_options
-from mpls.core.step_record import Counted
 from mpls.errors import ArgumentTypeError, error_text
 from mpls.upstream.optimizers import uses_locking
 from mpls.v1.optimizer import MixedPrecisionLossScaleOptimizer
@@ -45,9 +45,14 @@ class LossScaleOptimizer(Counted, _Base):
         loss_scale_manager: the manager that decides on the scale.
         count_steps: whether to count applied and skipped steps, on the device; see `applied_steps`.
         skip_counts_step: whether a skipped step advances `global_step`; by default it does not.
+        track_overflows: whether to count the variables whose gradients are not finite, in skipped steps only; see
+            `overflow_report`.
+        max_consecutive_skips: how many steps in a row may be skipped; by default any number.
+        on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a `Stuck`. In eager mode it
+            happens at once; in a graph only the error does, and the others when `check_skips` is called.
 
     Raises:
-        ValueError: `opt` is no `tf.compat.v1.train.Optimizer`.
+        ValueError: `opt` is no `tf.compat.v1.train.Optimizer`, or an option is out of its range.
         TypeError: `loss_scale_manager` has no `get_loss_scale` and `update_loss_scale`; or an option is no bool.
 
     Reproduces:
@@ -77,6 +82,9 @@ class LossScaleOptimizer(Counted, _Base):
         *,
         count_steps: bool = False,
         skip_counts_step: bool | None = None,
+        track_overflows: bool = False,
+        max_consecutive_skips: SupportsInt | None = None,
+        on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
     ) -> None:
         if not all(hasattr(loss_scale_manager, name) for name in ("get_loss_scale", "update_loss_scale")):
             raise ArgumentTypeError(
@@ -88,10 +96,10 @@ class LossScaleOptimizer(Counted, _Base):
                     "contrib",
                 )
             )
-        options = checked_options("LossScaleOptimizer", count_steps, skip_counts_step)
-        self._scaled = MixedPrecisionLossScaleOptimizer(
-            opt, _ManagedLossScale(loss_scale_manager), **dataclasses.asdict(options)
+        options = checked_options(
+            "LossScaleOptimizer", count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up
         )
+        self._scaled = MixedPrecisionLossScaleOptimizer(opt, _ManagedLossScale(loss_scale_manager), **vars(options))
         super().__init__(use_locking=uses_locking(opt), name=opt.get_name())
         self._opt = opt
         self._loss_scale_manager = loss_scale_manager

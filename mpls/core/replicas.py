@@ -99,6 +99,27 @@ def finite_when_summed(grads: Any) -> Any:
     return all_finite(grads, tf.distribute.get_strategy().num_replicas_in_sync)
 
 
+def each_finite(grads: list[Any]) -> Any:
+    """Return whether each gradient is finite on all replicas, a boolean tensor; from the contexts of `decide_together`.
+
+    Args:
+        grads: the gradients, without None; those of the caller's replica where `merge_call` is forbidden, else
+            per-replica values in cross-replica context.
+    """
+    total = tf.distribute.ReduceOp.SUM
+    if merges_in_replica_context():
+        return _is_unanimous(tf.distribute.get_replica_context().all_reduce(total, _votes(grads)))
+    if not tf.distribute.has_strategy():
+        return tf.stack([all_finite(grad) for grad in grads])
+    strategy = tf.distribute.get_strategy()
+    votes = strategy.extended.call_for_each_replica(_votes, args=(grads,))
+    return _is_unanimous(strategy.reduce(total, votes, axis=None))
+
+
+def _votes(grads: list[Any]) -> Any:
+    return tf.stack([_vote(all_finite, grad) for grad in grads])
+
+
 def _vote(are_finite: Callable[[Any], Any], grads: Any) -> Any:
     return tf.cast(are_finite(grads), tf.float32)
 

@@ -13,7 +13,7 @@ from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import values_of, with_values
 from mpls.core.loss_scale import LossScale, decide_step, never_skips
 from mpls.core.replicas import merges_in_replica_context
-from mpls.core.step_record import StepRecord
+from mpls.core.step_record import StepNotes, StepRecord
 from mpls.upstream.tensorflow import captured, hidden_from_xla
 
 GradsAndVars = Iterable[tuple[Any, Any]]
@@ -72,28 +72,32 @@ def scaled_step(
     pairs = list(grads_and_vars)
     if never_skips(loss_scale):
         return group(hooks.apply(pairs), None if record is None else record.applied_by_all())
-    if record is not None:
-        record.create()
+    notes = None if record is None else record.of_step([variable for grad, variable in pairs if grad is not None])
     grads = [grad for grad, _ in pairs]
     sealed = _Sealed([variable for _, variable in pairs])
+    # What is known of the loss goes the way of the gradients.
+    losses = [] if notes is None else notes.losses()
     if merges_in_replica_context() or not tf.distribute.has_strategy():
-        return _update_and_apply(grads, sealed, loss_scale, hooks, record, _call)
+        return _update_and_apply(grads, sealed, losses, loss_scale, hooks, notes, _call)
 
-    def step(strategy: Any, merged_grads: list[Any], merged_variables: Any) -> Any:
+    def step(strategy: Any, merged_grads: list[Any], merged_variables: Any, merged_losses: list[Any]) -> Any:
         # The conditional is in cross-replica context: inside a replica, its branches could not call merge_call, as
         # optimizers do.
         call_for_each_replica = strategy.extended.call_for_each_replica
-        return _update_and_apply(merged_grads, merged_variables, loss_scale, hooks, record, call_for_each_replica)
+        return _update_and_apply(
+            merged_grads, merged_variables, merged_losses, loss_scale, hooks, notes, call_for_each_replica
+        )
 
-    return tf.distribute.get_replica_context().merge_call(step, args=(grads, sealed))
+    return tf.distribute.get_replica_context().merge_call(step, args=(grads, sealed, losses))
 
 
 def _update_and_apply(
     grads: list[Any],
     sealed: _Sealed,
+    losses: list[Any],
     loss_scale: Any,
     hooks: StepHooks,
-    record: StepRecord | None,
+    notes: StepNotes | None,
     call_for_each_replica: Callable[..., Any],
 ) -> Any:
     def apply_in_replica(replica_grads: list[Any], variables: _Sealed) -> Any:
@@ -104,10 +108,18 @@ def _update_and_apply(
 
     decision = decide_step(loss_scale, grads, when_summed=hooks.sums_gradients, are_same=hooks.are_same)
     unpack = _pack(grads)
+    scale = loss_scale() if notes is not None and notes.wants_scale else None
+
+    def skip() -> Any:
+        # Read the scale of the step before it changes: TensorFlow inlines branches, which then do not wait for inputs.
+        with tf.control_dependencies([tf.identity(scale)] if tf.is_symbolic_tensor(scale) else []):
+            advanced = decision.advance(False)
+        return group(advanced, hooks.skip(), notes and notes.skipped(unpack, losses, scale))
+
     done = one_of(
         decision.should_apply,
-        lambda: group(decision.advance(True), apply(unpack()), record and record.applied()),
-        lambda: group(decision.advance(False), hooks.skip(), record and record.skipped()),
+        lambda: group(decision.advance(True), apply(unpack()), notes and notes.applied()),
+        skip,
     )
     return done if decision.update_op is None else group(done, decision.update_op)
 

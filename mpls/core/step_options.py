@@ -1,11 +1,13 @@
-"""What becomes of steps, as users choose it: whether they are counted, and what a skipped one advances."""
+"""What becomes of steps, as users choose it: what is counted, what a skipped one advances, and when to give up."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from mpls.core.numbers import to_bool
+from mpls.core.numbers import to_bool, to_int
+from mpls.errors import ArgumentValueError, error_text
 
 __all__ = ["NO_OPTIONS", "StepOptions", "checked_options"]
 
@@ -20,10 +22,26 @@ class StepOptions:
         count_steps: whether applied and skipped steps are counted.
         skip_counts_step: whether a skipped step advances the step counter, `iterations` or `global_step`; None for what
             the family does.
+        track_overflows: whether the variables whose gradients are not finite are counted.
+        max_consecutive_skips: how many steps in a row may be skipped; None for any number.
+        on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function of a `Stuck`.
     """
 
     count_steps: bool = False
     skip_counts_step: bool | None = None
+    track_overflows: bool = False
+    max_consecutive_skips: int | None = None
+    on_give_up: str | Callable[[Any], Any] = "raise"
+
+    @property
+    def needs_record(self) -> bool:
+        """Whether steps are counted, for the user or for another option."""
+        return self.count_steps or self.needs_overflows
+
+    @property
+    def needs_overflows(self) -> bool:
+        """Whether a skipped step looks at the gradient of each variable."""
+        return self.track_overflows or self.max_consecutive_skips is not None
 
     def skips_count(self, by_default: bool) -> bool:
         """Return whether a skipped step advances the counter.
@@ -34,26 +52,64 @@ class StepOptions:
         return by_default if self.skip_counts_step is None else self.skip_counts_step
 
     def changed(self) -> dict[str, Any]:
-        """Return those that are not the defaults, for configs."""
+        """Return those that are not the defaults, for configs; a function is left out, which no config can hold."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
-            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
+            each.name: values[each.name]
+            for each in fields(self)
+            if values[each.name] != each.default and not callable(values[each.name])
         }
 
 
 NO_OPTIONS = StepOptions()
 
 
-def checked_options(subject: str, count_steps: Any = False, skip_counts_step: Any = None) -> StepOptions:
+def checked_options(
+    subject: str,
+    count_steps: Any = False,
+    skip_counts_step: Any = None,
+    track_overflows: Any = False,
+    max_consecutive_skips: Any = None,
+    on_give_up: Any = "raise",
+) -> StepOptions:
     """Return the options that a user has given.
 
     Args:
         subject: the public name that the user called, for errors.
         count_steps: a bool.
         skip_counts_step: a bool, or None.
+        track_overflows: a bool.
+        max_consecutive_skips: a whole number of at least 1, or None.
+        on_give_up: `'raise'`, `'warn'` or a function.
 
     Raises:
         TypeError: one of them is of another type.
+        ValueError: `max_consecutive_skips` is below 1, or `on_give_up` is another string.
     """
     if skip_counts_step is not None:
         to_bool(skip_counts_step, f"{subject}: skip_counts_step", _ANCHOR)
-    return StepOptions(to_bool(count_steps, f"{subject}: count_steps", _ANCHOR), skip_counts_step)
+    return StepOptions(
+        to_bool(count_steps, f"{subject}: count_steps", _ANCHOR),
+        skip_counts_step,
+        to_bool(track_overflows, f"{subject}: track_overflows", "overflows"),
+        _most_skips(max_consecutive_skips, f"{subject}: max_consecutive_skips"),
+        _way_to_give_up(on_give_up, f"{subject}: on_give_up"),
+    )
+
+
+def _most_skips(value: Any, subject: str) -> int | None:
+    if value is None:
+        return None
+    skips = to_int(value, subject)
+    if isinstance(value, bool) or not 1 <= skips < 2**63:
+        advice = "max_consecutive_skips=50"
+        raise ArgumentValueError(error_text(subject, "be a whole number of at least 1", value, advice, "giving-up"))
+    return skips
+
+
+def _way_to_give_up(value: Any, subject: str) -> str | Callable[[Any], Any]:
+    if callable(value) or value in ("raise", "warn"):
+        way: str | Callable[[Any], Any] = value
+        return way
+    constraint = "be 'raise', 'warn' or a function of one argument"
+    raise ArgumentValueError(error_text(subject, constraint, value, "on_give_up='raise'", "giving-up"))

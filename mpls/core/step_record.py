@@ -1,4 +1,4 @@
-"""How many steps of an optimizer were applied and skipped, counted on the device."""
+"""How many steps of an optimizer were applied and skipped, counted on the device, and why they were skipped."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from mpls.core.fast.branches import group
+from mpls.core.giving_up import RECENT, Stuck, asserted, give_up
+from mpls.core.overflows import Overflows
 from mpls.core.persistence.state_dict import checked_extras, plain, read_values, write_values
-from mpls.core.replicas import call_in_cross_replica_context, merges_in_replica_context
+from mpls.core.replicas import call_in_cross_replica_context, each_finite, merges_in_replica_context
+from mpls.core.step_losses import StepLosses
 from mpls.core.step_options import StepOptions
 from mpls.core.weights import Lock, Stateful, Weights
-from mpls.errors import MissingAttributeError
 from mpls.formats.validity import check_good_steps
-from mpls.formats.wrapper_state import COUNTS, STEP_RECORD
+from mpls.formats.wrapper_state import COUNTS
 from mpls.upstream.trackables import Trackable, track
 
-__all__ = ["Counted", "StepRecord"]
+__all__ = ["StepNotes", "StepRecord"]
 
 _APPLIED, _SKIPPED, _IN_A_ROW = COUNTS
-
+_RECENT, _LOSSES = "recent_scales", "nonfinite_losses"
 
 if TYPE_CHECKING:
     _Base = object
@@ -29,15 +31,28 @@ else:
 
 
 class StepRecord(Stateful, _Base):
-    """The counters of an optimizer: variables for each graph in which it is used, and for eager mode."""
+    """The counters of an optimizer: variables for each graph in which it is used, and for eager mode.
 
-    def __init__(self) -> None:
+    Args:
+        options: what is counted beyond applied and skipped steps.
+    """
+
+    def __init__(self, options: StepOptions) -> None:
         super().__init__()
         self._variables = Weights()
         self._lock = Lock()
+        self.options = options
+        self.losses = StepLosses()
+        self.overflows = Overflows() if options.needs_overflows else None
+        if self.overflows is not None:
+            track(self, self.overflows, "overflows")
 
     def _initial_weights(self) -> dict[str, tuple[Any, Any]]:
-        return dict.fromkeys(COUNTS, (0, tf.int64))
+        weights: dict[str, tuple[Any, Any]] = dict.fromkeys(COUNTS, (0, tf.int64))
+        if self.options.max_consecutive_skips is not None:
+            weights[_RECENT] = ([0.0] * RECENT, tf.float32)
+            weights[_LOSSES] = (0, tf.int64)
+        return weights
 
     def counter(self, name: str) -> Any:
         """Return a counter, a scalar int64 variable."""
@@ -47,13 +62,24 @@ class StepRecord(Stateful, _Base):
         """Create the counters of the current graph, or of eager mode, if they do not exist yet."""
         self._created_weight(_APPLIED)
 
+    def of_step(self, variables: list[Any]) -> StepNotes:
+        """Return what takes notes of a step; outside of the branches, so that variables are created there.
+
+        Args:
+            variables: those that have a gradient.
+        """
+        self.create()
+        names = [str(getattr(variable, "path", None) or variable.name).partition(":")[0] for variable in variables]
+        if self.overflows is not None:
+            self.overflows.create(names)
+        return StepNotes(self, names)
+
     def applied(self) -> Any:
         """Count an applied step, in cross-replica context; return an op, or None in eager mode."""
-        return group(self.counter(_APPLIED).assign_add(1), self.counter(_IN_A_ROW).assign(0))
-
-    def skipped(self) -> Any:
-        """Count a skipped step, in cross-replica context; return an op, or None in eager mode."""
-        return group(self.counter(_SKIPPED).assign_add(1), self.counter(_IN_A_ROW).assign_add(1))
+        resets = [self.counter(_IN_A_ROW).assign(0)]
+        if self.options.max_consecutive_skips is not None:
+            resets.append(self.counter(_LOSSES).assign(0))
+        return group(self.counter(_APPLIED).assign_add(1), *resets)
 
     def applied_by_all(self) -> Any:
         """Count an applied step once for all replicas, in whichever context the caller is."""
@@ -63,6 +89,31 @@ class StepRecord(Stateful, _Base):
         """Return whether the last step was applied, a scalar boolean tensor; false before the first step."""
         applied, in_a_row = (tf.convert_to_tensor(self.counter(name)) for name in (_APPLIED, _IN_A_ROW))
         return tf.logical_and(applied > 0, tf.equal(in_a_row, 0))
+
+    def check_skips(self, session: Any) -> None:
+        """Give up if more steps in a row were skipped than may be; `session` is as in `state_dict`.
+
+        Raises:
+            TrainingStuckError: so it is, and the user has chosen it.
+        """
+        most = self.options.max_consecutive_skips
+        if most is None:
+            return
+        names = (_IN_A_ROW, _LOSSES, _RECENT, _SKIPPED, _APPLIED)
+        values = read_values({name: self._created_weight(name) for name in names}, session)
+        skips, losses = int(values[_IN_A_ROW]), int(values[_LOSSES])
+        if skips <= most:
+            return
+        step = int(values[_SKIPPED]) + int(values[_APPLIED])
+        last = () if self.overflows is None else self.overflows.report(session)
+        scales = [float(scale) for scale in values[_RECENT] if scale > 0]
+        stuck = Stuck(
+            skips,
+            None if losses < 0 else losses,
+            tuple(scales[-skips:]),
+            tuple(each.variable for each in last if each.last_step == step),
+        )
+        give_up(stuck, self.options.on_give_up)
 
     def read(self, session: Any) -> dict[str, int]:
         """Return the counts, Python ints, by name; `session` is as in `state_dict`."""
@@ -77,61 +128,104 @@ class StepRecord(Stateful, _Base):
         """Set the counts that `check` has returned."""
         write_values({name: self.counter(name) for name in values}, values, session)
 
-    def _saved_numbers(self) -> list[tuple[Any, float, Callable[[Any, str], float]]]:
+    def _saved_numbers(self) -> list[tuple[Any, Any, Callable[[Any, str], Any]]]:
         """Return the variables, each with its initial value and the function that checks a value from a file."""
         weights = self._weights_here()
-        return [(weights[name], 0, _check) for name in COUNTS if name in weights]
+        own: list[tuple[Any, Any, Callable[[Any, str], Any]]] = [
+            (weights[name], initial, _check_count if name in COUNTS else _take)
+            for name, (initial, _) in self._initial_weights().items()
+            if name in weights
+        ]
+        return own if self.overflows is None else [*own, *self.overflows._saved_numbers()]
 
 
-def _check(value: Any, subject: str) -> int:
+class StepNotes:
+    """Takes notes of one step of an optimizer, in the branch that the step takes.
+
+    Args:
+        record: the optimizer's counters.
+        names: the names of the variables that have a gradient.
+    """
+
+    def __init__(self, record: StepRecord, names: list[str]) -> None:
+        self._record = record
+        self._names = names
+
+    @property
+    def wants_scale(self) -> bool:
+        """Whether the scale and the loss of the step are of interest."""
+        return self._record.options.max_consecutive_skips is not None
+
+    def losses(self) -> list[Any]:
+        """Return the loss of the step, if it is known and wanted; a list of at most one tensor."""
+        return self._record.losses.taken() if self.wants_scale else []
+
+    def applied(self) -> Any:
+        """Count an applied step, in cross-replica context; return an op, or None in eager mode."""
+        return self._record.applied()
+
+    def skipped(self, grads: Callable[[], list[Any]], losses: list[Any], scale: Any) -> Any:
+        """Count a skipped step, in cross-replica context, and give up if there are too many.
+
+        Args:
+            grads: returns the gradients, None among them.
+            losses: what `losses` returned.
+            scale: the scale of the step; None if it is not wanted.
+
+        Returns:
+            In a graph, an op; in eager mode None.
+        """
+        record = self._record
+        skipped, in_a_row = (record.counter(name).assign_add(1) for name in (_SKIPPED, _IN_A_ROW))
+        if record.overflows is None:
+            return group(skipped, in_a_row)
+        are_finite = each_finite([*(grad for grad in grads() if grad is not None), *losses])
+        of_variables = are_finite[: len(self._names)]
+        with tf.control_dependencies(None if tf.executing_eagerly() else _ops([skipped, in_a_row])):
+            step = tf.convert_to_tensor(record.counter(_SKIPPED)) + tf.convert_to_tensor(record.counter(_APPLIED))
+            noted = [record.overflows.note(self._names, of_variables, step)]
+        if self.wants_scale:
+            is_known = bool(losses)
+            noted.append(self._noted_cause(are_finite[-1] if is_known else None, scale))
+            noted.append(self._given_up(after=[skipped, in_a_row, *noted], of_variables=of_variables))
+        return group(skipped, in_a_row, *noted)
+
+    def _noted_cause(self, loss_is_finite: Any, scale: Any) -> Any:
+        """Keep the scale, and count the step if the loss was not finite; -1 if that is not known."""
+        recent, losses = (self._record.counter(name) for name in (_RECENT, _LOSSES))
+        shifted = tf.concat([tf.convert_to_tensor(recent)[1:], [tf.cast(scale, tf.float32)]], 0)
+        if loss_is_finite is None:
+            counted = losses.assign(-1)
+        else:
+            before = tf.maximum(tf.convert_to_tensor(losses), 0)
+            counted = losses.assign(before + tf.cast(tf.logical_not(loss_is_finite), tf.int64))
+        return group(recent.assign(shifted), counted)
+
+    def _given_up(self, after: list[Any], of_variables: Any) -> Any:
+        record = self._record
+        if tf.executing_eagerly():
+            # The step is complete; what raises now comes out of the call that applied it.
+            record.check_skips(None)
+            return None
+        if record.options.on_give_up != "raise":
+            return None
+        with tf.control_dependencies(_ops(after)):
+            count, losses, scales = (
+                tf.convert_to_tensor(record.counter(name)) for name in (_IN_A_ROW, _LOSSES, _RECENT)
+            )
+            is_fine = count <= record.options.max_consecutive_skips
+            return asserted(is_fine, count, losses, scales, self._names, of_variables)
+
+
+def _ops(results: list[Any]) -> list[Any]:
+    """Return the ops and tensors of a graph, those of all replicas."""
+    strategy = tf.distribute.get_strategy()
+    return [op for result in results for op in strategy.experimental_local_results(result) if op is not None]
+
+
+def _check_count(value: Any, subject: str) -> int:
     return check_good_steps(value, subject, None)
 
 
-class Counted:
-    """Mixin for optimizers that scale the loss: the properties that show their counters."""
-
-    _options: StepOptions
-    _record: StepRecord | None
-
-    def _count_with(self, options: StepOptions) -> None:
-        """Keep the options of an optimizer of TF 1, and make the record of its steps if they ask for it."""
-        self._options = options
-        self._record = StepRecord() if options.count_steps else None
-        if self._record is None:
-            return
-        track(self, self._record, STEP_RECORD)
-        with tf.init_scope():
-            if not tf.executing_eagerly():
-                # An initializer op or a Saver that the user makes before the first step has to include the counters.
-                self._record.create()
-
-    @property
-    def applied_steps(self) -> Any:
-        """The number of applied steps, a scalar int64 variable, with `count_steps=True`."""
-        return self._counter(_APPLIED)
-
-    @property
-    def skipped_steps(self) -> Any:
-        """The number of skipped steps, a scalar int64 variable, with `count_steps=True`."""
-        return self._counter(_SKIPPED)
-
-    @property
-    def consecutive_skips(self) -> Any:
-        """The number of skipped steps since the last applied one, a scalar int64 variable, with `count_steps=True`."""
-        return self._counter(_IN_A_ROW)
-
-    @property
-    def last_step_applied(self) -> Any:
-        """Whether the last step was applied, a scalar boolean tensor, with `count_steps=True`; false before any."""
-        return self._counting("last_step_applied").last_step_applied()
-
-    def _counter(self, name: str) -> Any:
-        return self._counting(name).counter(name)
-
-    def _counting(self, name: str) -> StepRecord:
-        if self._record is None:
-            raise MissingAttributeError(
-                f"{type(self).__name__}.{name} needs an optimizer that counts its steps; this one does not. Pass "
-                "count_steps=True to its constructor. See MIGRATION.md#counted-steps"
-            )
-        return self._record
+def _take(value: Any, _: str) -> Any:
+    return value

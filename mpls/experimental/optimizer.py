@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, SupportsFloat
+from collections.abc import Callable
+from typing import Any, Literal, SupportsFloat, SupportsInt
 
 import mpls.keras
 from mpls.core import loss_scale as loss_scales
 from mpls.core import releases
+from mpls.core.giving_up import Stuck
 from mpls.core.loss_scale import LossScale
 from mpls.core.step_options import checked_options
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
@@ -34,6 +36,9 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
             with a multiplier of 2, whose settings are copied; or the config of one of the two.
         count_steps: whether to count applied and skipped steps, on the device; see `applied_steps`.
         skip_counts_step: whether a skipped step advances `iterations`; by default as in `mpls.keras`.
+        track_overflows: as in `mpls.keras`.
+        max_consecutive_skips: as in `mpls.keras`.
+        on_give_up: as in `mpls.keras`.
 
     Raises:
         TypeError: `optimizer` is no Keras optimizer, or scales the loss already; `loss_scale` is of a class of the
@@ -77,17 +82,30 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         *,
         count_steps: bool = False,
         skip_counts_step: bool | None = None,
+        track_overflows: bool = False,
+        max_consecutive_skips: SupportsInt | None = None,
+        on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
     ) -> None:
         given: Any = loss_scales.deserialize(loss_scale) if isinstance(loss_scale, dict) else loss_scale
         if releases.current().has_loss_scale_objects:
             given = _object(given)
-            options = checked_options(_SUBJECT, count_steps, skip_counts_step)
+            options = checked_options(
+                _SUBJECT, count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up
+            )
             self._wrap_with_object(optimizer, given, options=options)
             is_replaceable = isinstance(given, str) or is_translatable(given)
             settings = translate_loss_scale(given, _SUBJECT) if is_replaceable else None
         else:
             settings = translate_loss_scale(given, _SUBJECT)
-            super().__init__(optimizer, **settings, count_steps=count_steps, skip_counts_step=skip_counts_step)
+            super().__init__(
+                optimizer,
+                **settings,
+                count_steps=count_steps,
+                skip_counts_step=skip_counts_step,
+                track_overflows=track_overflows,
+                max_consecutive_skips=max_consecutive_skips,
+                on_give_up=on_give_up,
+            )
             # As in TF 2.4 to 2.8, the variables of that object exist too, and Savers have to know them.
             vars(self)["_replaced_loss_scale"] = loss_scale if isinstance(loss_scale, loss_scales.LossScale) else None
         advise_user(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
-from typing import Any, SupportsFloat, SupportsInt, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, SupportsFloat, SupportsInt, TypeVar
 
 from mpls.core.autograph import as_written
+from mpls.core.giving_up import Stuck
 from mpls.core.scaled_loss import exceeds
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
@@ -75,6 +76,11 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         skip_nonfinite: whether to skip steps with non-finite gradients also where the scale is fixed.
         count_steps: whether to count applied and skipped steps, on the device; see `applied_steps`.
         skip_counts_step: whether a skipped step advances `iterations`; by default as said above.
+        track_overflows: whether to count the variables whose gradients are not finite, in skipped steps only; see
+            `overflow_report`.
+        max_consecutive_skips: how many steps in a row may be skipped; by default any number.
+        on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a `Stuck`. In eager mode it
+            happens at once; in a graph only the error does, and the others when `check_skips` is called.
 
     Raises:
         TypeError: `inner_optimizer` is no Keras optimizer, or scales the loss already; an argument is no bool where one
@@ -148,6 +154,9 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         skip_nonfinite: bool | None = None,
         count_steps: bool = False,
         skip_counts_step: bool | None = None,
+        track_overflows: bool = False,
+        max_consecutive_skips: SupportsInt | None = None,
+        on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
     ) -> None:
         family = _family_for(inner_optimizer)
         others = {
@@ -161,7 +170,9 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
             "skip_nonfinite": skip_nonfinite,
         }
         scale, growth_steps, settings = check_settings(dynamic, initial_scale, dynamic_growth_steps, others)
-        options = checked_options("LossScaleOptimizer", count_steps, skip_counts_step)
+        options = checked_options(
+            "LossScaleOptimizer", count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up
+        )
         self._wrap(inner_optimizer, family, name, options)
         self._begin_with(self._make_loss_scale(scale, growth_steps, settings))
 
@@ -188,7 +199,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
             ValueError: the scale is fixed and infinite in the loss's dtype, as 2**17 is in float16.
         """
         self._calls.note(GET_SCALED_LOSS)
-        return self._scale(loss)
+        return self._scale(self._noted_loss(loss))
 
     def _scale_for(self, dtype: Any) -> Any:
         if exceeds(self._loss_scale, dtype):

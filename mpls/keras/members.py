@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from mpls.core.counted import Counted
 from mpls.core.loss_scale import is_dynamic
-from mpls.core.step_record import Counted
 from mpls.keras.arguments import as_loss_scale, growth_steps_of, initial_scale_of
 from mpls.keras.calls import SCALING, ScalingCalls, noted_function
 from mpls.keras.classes import is_being_constructed, is_own

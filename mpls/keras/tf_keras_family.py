@@ -89,8 +89,8 @@ class TfKerasMembers(Restorable):
             return FixedLossScale._unbounded(initial_scale, **settings)
         return _GraphTrackedLossScale(initial_scale, growth_steps, 2.0, **settings)
 
-    def _make_record(self) -> StepRecord:
-        return _GraphTrackedRecord()
+    def _make_record(self, options: StepOptions) -> StepRecord:
+        return _GraphTrackedRecord(options)
 
     def _track_record(self) -> None:
         track(self._optimizer, self._record, STEP_RECORD, overwrite=True)

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal, NoReturn, SupportsFloat
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NoReturn, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
 from mpls.core.autograph import as_written
+from mpls.core.counted import Counted
 from mpls.core.fast.branches import group
+from mpls.core.giving_up import Stuck
 from mpls.core.gradients import unscale_gradients
-from mpls.core.loss_scale import LossScale, get, never_skips
+from mpls.core.loss_scale import LossScale, never_skips
 from mpls.core.persistence.object_checkpoints import check_when_attached
 from mpls.core.persistence.savers import StepNames, hook_user_savers
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.scaled_loss import LossScaling
 from mpls.core.step import scaled_step
 from mpls.core.step_options import checked_options
-from mpls.core.step_record import Counted
-from mpls.errors import ArgumentValueError, ReplicaContextError, error_text
+from mpls.errors import ReplicaContextError
 from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE
 from mpls.upstream import table
 from mpls.upstream.optimizers import add_slots, inner_of, uses_locking
 from mpls.upstream.tensorflow import id_of_variable
 from mpls.upstream.trackables import parts_of, track
 from mpls.v1.applying import InnerStep, branches_may_capture, publish_train_op, train_ops
+from mpls.v1.argument_checks import checked_loss_scale, require_a_gradient, require_optimizer
 from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
 from mpls.v1.tracking import NativeWrapper, Tracking, names_of_powers
 
@@ -48,9 +50,15 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
             copied.
         count_steps: whether to count applied and skipped steps, on the device; see `applied_steps`.
         skip_counts_step: whether a skipped step advances `global_step`; by default it does not.
+        track_overflows: whether to count the variables whose gradients are not finite, in skipped steps only; see
+            `overflow_report`.
+        max_consecutive_skips: how many steps in a row may be skipped; by default any number.
+        on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a `Stuck`. In eager mode it
+            happens at once; in a graph only the error does, and the others when `check_skips` is called.
 
     Raises:
-        ValueError: `opt` is no `tf.compat.v1.train.Optimizer`, or `loss_scale` is none of these.
+        ValueError: `opt` is no `tf.compat.v1.train.Optimizer`, `loss_scale` is none of these, or an option is out of
+            its range.
         TypeError: `loss_scale` is a tensor; or an option is no bool.
 
     Reproduces:
@@ -78,28 +86,16 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
         *,
         count_steps: bool = False,
         skip_counts_step: bool | None = None,
+        track_overflows: bool = False,
+        max_consecutive_skips: SupportsInt | None = None,
+        on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
     ) -> None:
         subject = "MixedPrecisionLossScaleOptimizer"
-        if not isinstance(opt, _Optimizer):
-            advice = (
-                "Wrap Keras optimizers with mpls.keras.LossScaleOptimizer(opt), and others not at all: "
-                "MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.AdamOptimizer(), 'dynamic')"
-            )
-            raise ArgumentValueError(
-                error_text(f"{subject}: opt", "be a tf.compat.v1.train.Optimizer", opt, advice, "optimizer-arguments")
-            )
-        scale = get(loss_scale, f"{subject}: loss_scale")
-        if scale is None:
-            raise ArgumentValueError(
-                error_text(
-                    f"{subject}: loss_scale",
-                    "be 'dynamic', a number or a LossScale",
-                    None,
-                    "Pass 'dynamic', or use the optimizer unwrapped",
-                    "loss-scale-arguments",
-                )
-            )
-        options = checked_options(subject, count_steps, skip_counts_step)
+        require_optimizer(opt, subject)
+        scale = checked_loss_scale(loss_scale, subject)
+        options = checked_options(
+            subject, count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up
+        )
         _Optimizer.__init__(self, uses_locking(opt), opt.get_name())
         self._optimizer = opt
         self._loss_scale = scale
@@ -149,7 +145,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
         """
         scaling = LossScaling(self._loss_scale)
         grads_and_vars = self._optimizer.compute_gradients(
-            scaling.scale_loss(loss),
+            scaling.scale_loss(self._noted_loss(loss)),
             var_list=var_list,
             gate_gradients=gate_gradients,
             aggregation_method=aggregation_method,
@@ -198,7 +194,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
             decide_on_mean = MixedPrecisionLossScaleOptimizer(inner_of(self._optimizer), self._loss_scale)
             decide_on_mean._options, decide_on_mean._record = self._options, self._record
             return apply_through_sync_replicas(self._optimizer, decide_on_mean, grads_and_vars, global_step, name)
-        self._require_gradients(grads_and_vars)
+        require_a_gradient(grads_and_vars)
         return self._apply_or_skip(grads_and_vars, global_step, self.get_name() if name is None else name)
 
     def _apply_or_skip(self, grads_and_vars: tuple[tuple[Any, Any], ...], global_step: Any, name: str) -> Any:
@@ -214,22 +210,6 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
         train_op = group(step, restore_accumulator_steps(grads_and_vars, global_step, after=step), name=name)
         publish_train_op(train_op, train_ops_before)
         return train_op
-
-    @staticmethod
-    def _require_gradients(grads_and_vars: tuple[tuple[Any, Any], ...]) -> None:
-        """Refuse, before the loss scale changes, pairs without any gradient, as the wrapped optimizer would."""
-        if any(grad is not None for grad, _ in grads_and_vars):
-            return
-        names = [str(getattr(variable, "name", variable)) for _, variable in grads_and_vars]
-        raise ArgumentValueError(
-            error_text(
-                "MixedPrecisionLossScaleOptimizer: grads_and_vars",
-                "hold at least one gradient that is not None",
-                names,
-                "Check that the loss depends on the variables: tf.gradients(loss, variables)",
-                "no-gradients",
-            )
-        )
 
     def _prepare_inner_slots(self, variables: list[Any]) -> None:
         # Remember the variables: looking up hundreds of slots would dominate an eager step.

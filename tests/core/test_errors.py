@@ -28,6 +28,7 @@ EXCEPTIONS = {
     "ReplicaContextError": (ValueError,),
     "SavedStateError": (ValueError,),
     "TensorArgumentError": (TypeError, ValueError),
+    "TrainingStuckError": (RuntimeError,),
     "UnsupportedBackendError": (NotImplementedError, ValueError),
     "UnsupportedGraphError": (RuntimeError,),
     "UnsupportedReleaseError": (RuntimeError,),

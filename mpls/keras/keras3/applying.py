@@ -50,6 +50,7 @@ class Applying:
         get_unscaled_gradients: Callable[[Iterable[Any]], list[Any]]
         build: Callable[[Any], None]
         _create_state: Callable[[], None]
+        _noted_loss: Callable[[Any], Any]
 
     @as_written
     def scale_loss(self, loss: Any) -> Any:
@@ -62,7 +63,7 @@ class Applying:
             The scaled loss; a float16 loss comes back in float32, in which every scale is finite.
         """
         self._calls.note(SCALE_LOSS)
-        return keras.ops.multiply(loss, self._loss_scale())
+        return keras.ops.multiply(self._noted_loss(loss), self._loss_scale())
 
     def _scale(self, loss: Any) -> Any:
         return ops.scale_loss(loss, self._scale_for)

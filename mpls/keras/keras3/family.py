@@ -11,6 +11,7 @@ from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.persistence.object_checkpoints import SavedObject, check_when_attached, is_bare, require_valid_state
 from mpls.core.persistence.restoring import Restorable
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
+from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
 from mpls.formats.wrapper_state import (
     DYNAMIC_SCALE,
@@ -92,10 +93,11 @@ class Family(Restorable, VariableMethods, Applying, _Native):
         self.__dict__.update(step_counter=counter, dynamic_scale=scale)
         return DynamicState(initial_scale, growth_steps, scale, counter, **settings)
 
-    def _make_record(self) -> StepRecord:
+    def _make_record(self, options: StepOptions) -> StepRecord:
         if keras.backend.backend() != "tensorflow":
-            refuse_off_tensorflow("count_steps", True)
-        return StepRecord()
+            for name in ("count_steps", "track_overflows", "max_consecutive_skips"):
+                refuse_off_tensorflow(name, getattr(options, name))
+        return StepRecord(options)
 
     def _track_record(self) -> None:
         track(self, self._record, STEP_RECORD)

@@ -1,0 +1,126 @@
+"""What optimizers that scale the loss show of their steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.core.overflows import OverflowReport
+from mpls.core.step_options import StepOptions
+from mpls.core.step_record import StepRecord
+from mpls.errors import MissingAttributeError
+from mpls.formats.wrapper_state import COUNTS, STEP_RECORD
+from mpls.upstream.trackables import track
+
+__all__ = ["Counted"]
+
+_APPLIED, _SKIPPED, _IN_A_ROW = COUNTS
+
+
+class Counted:
+    """Mixin for optimizers: properties that show their counters, and methods that look at them."""
+
+    _options: StepOptions
+    _record: StepRecord | None
+
+    def _count_with(self, options: StepOptions) -> None:
+        """Keep the options of an optimizer of TF 1, and make the record of its steps if they ask for it."""
+        self._options = options
+        self._record = StepRecord(options) if options.needs_record else None
+        if self._record is None:
+            return
+        track(self, self._record, STEP_RECORD)
+        with tf.init_scope():
+            if not tf.executing_eagerly():
+                # An initializer op or a Saver that the user makes before the first step has to include the counters.
+                self._record.create()
+
+    @property
+    def applied_steps(self) -> Any:
+        """The number of applied steps, a scalar int64 variable, with `count_steps=True`."""
+        return self._counter(_APPLIED)
+
+    @property
+    def skipped_steps(self) -> Any:
+        """The number of skipped steps, a scalar int64 variable, with `count_steps=True`."""
+        return self._counter(_SKIPPED)
+
+    @property
+    def consecutive_skips(self) -> Any:
+        """The number of skipped steps since the last applied one, a scalar int64 variable, with `count_steps=True`."""
+        return self._counter(_IN_A_ROW)
+
+    @property
+    def last_step_applied(self) -> Any:
+        """Whether the last step was applied, a scalar boolean tensor, with `count_steps=True`; false before any."""
+        return self._needed("last_step_applied", "count_steps=True").last_step_applied()
+
+    def overflow_report(self, session: Any = None) -> OverflowReport:
+        """Return which variables had gradients that were not finite, the worst first, with `track_overflows=True`.
+
+        Args:
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Returns:
+            A tuple of `Overflow(variable, count, last_step)`, whose `str` is a table.
+
+        Raises:
+            AttributeError: the optimizer does not track them.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import mpls.v1
+            >>> good, bad = tf.Variable(1.0, name="good"), tf.Variable(1.0, name="bad")
+            >>> opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
+            ...     tf.compat.v1.train.GradientDescentOptimizer(0.25), "dynamic", track_overflows=True)
+            >>> opt.minimize(lambda: good + bad * float("inf"), var_list=[good, bad])
+            >>> print(opt.overflow_report())
+            variable  overflows  last in step
+            bad               1             1
+        """
+        record = self._needed("overflow_report", "track_overflows=True", has=lambda each: each.overflows is not None)
+        assert record.overflows is not None
+        return record.overflows.report(_session_of(self, session))
+
+    def check_skips(self, session: Any = None) -> None:
+        """Give up if more steps in a row were skipped than `max_consecutive_skips`; it reads device values.
+
+        In eager mode every step does it. Where steps run in a `tf.function` or a session, call it every so many steps.
+
+        Args:
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            RuntimeError: a `TrainingStuckError`, if `on_give_up` is `'raise'`; or there is no session, or the call is
+                made inside of a `tf.function`.
+            AttributeError: the optimizer has no `max_consecutive_skips`.
+        """
+        needs = "max_consecutive_skips=50"
+        record = self._needed("check_skips", needs, has=lambda each: each.options.max_consecutive_skips is not None)
+        record.check_skips(_session_of(self, session))
+
+    def _noted_loss(self, loss: Any) -> Any:
+        """Return a loss, which is remembered if the optimizer gives up some time."""
+        if self._record is None or self._options.max_consecutive_skips is None:
+            return loss
+        return self._record.losses.noted(loss)
+
+    def _counter(self, name: str) -> Any:
+        return self._needed(name, "count_steps=True").counter(name)
+
+    def _needed(self, name: str, option: str, has: Any = bool) -> StepRecord:
+        record = self._record
+        if record is None or (has is not bool and not has(record)):
+            raise MissingAttributeError(
+                f"{type(self).__name__}.{name} needs an optimizer that counts its steps; this one does not. Pass "
+                f"{option} to its constructor. See MIGRATION.md#counted-steps"
+            )
+        return record
+
+
+def _session_of(optimizer: Any, session: Any) -> Any:
+    """Return the session that the user means; a family may know another than the default one."""
+    find = getattr(optimizer, "_session_of_state", None)
+    return session if find is None else find(session)

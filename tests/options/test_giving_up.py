@@ -1,0 +1,210 @@
+"""Overflows by variable, and giving up after too many skipped steps: in every family and mode."""
+
+from __future__ import annotations
+
+import tempfile
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.keras
+import mpls.v1
+from mpls.core.giving_up import Stuck
+from mpls.errors import MplsWarning, TrainingStuckError
+
+from .trainers import CELLS, FAMILIES, RATE, Trainer, trainer
+
+v1 = tf.compat.v1
+INF, NAN = float("inf"), float("nan")
+
+
+class GivingUpTest(unittest.TestCase):
+    @parameterized.expand(
+        [(f"{cell}_{how}", family, mode, how) for cell, family, mode in CELLS for how in ("raise", "warn", "call")]
+    )
+    @pytest.mark.pairwise(by=lambda name, *values: values)
+    def test_after_too_many_skips(self, name: str, family: str, mode: str, how: str) -> None:
+        called: list[Stuck] = []
+        way: Any = called.append if how == "call" else how
+        options = {"max_consecutive_skips": 2, "on_give_up": way}
+        with trainer(family, mode, 8.0, 2, **options) as training:
+            # An applied step starts the count anew.
+            for value in (INF, NAN, 1.0, 1.0, INF, NAN):
+                training.take(value, only_on_last_replica=True)
+            training.opt.check_skips(training.session)
+            is_at_once = mode == "eager" or (how == "raise" and mode != "xla")
+            if is_at_once:
+                self._assert_gives_up(how, called, mode == "eager", lambda: training.take(INF))
+                called.clear()
+            else:
+                training.take(INF)
+            self._assert_gives_up(how, called, True, lambda: training.opt.check_skips(training.session))
+            self.assertEqual(int(training.number(training.opt.consecutive_skips)), 3)
+
+    def _assert_gives_up(self, how: str, called: list[Stuck], is_ours: bool, act: Callable[[], Any]) -> None:
+        # 8 -> 4 -> 2 -> 2 * 2 -> 4 -> 2 -> 1
+        facts = ["3 steps in a row", "The loss itself was not finite in 3 of them", "Last scales: 4, 2, 1."]
+        if how == "call":
+            act()
+            (stuck,) = called
+            self.assertEqual((stuck.consecutive_skips, stuck.nonfinite_losses), (3, 3))
+            self.assertEqual((stuck.recent_scales, len(stuck.variables)), ((4.0, 2.0, 1.0), 1))
+            return
+        if how == "warn":
+            with self.assertWarns(MplsWarning) as warned:
+                act()
+            text = str(warned.warning)
+        elif is_ours:
+            with self.assertRaises(TrainingStuckError) as caught:
+                act()
+            text = str(caught.exception)
+        else:
+            with self.assertRaises(tf.errors.InvalidArgumentError) as failed:
+                act()
+            facts = ["steps in a row that were skipped", "[3]", "4 2 1]", "MIGRATION.md#giving-up"]
+            text = str(failed.exception)
+        for fact in facts:
+            self.assertIn(fact, text)
+
+    @parameterized.expand(["v1", "legacy", "new", "keras3"])
+    def test_gradients_that_overflow_of_a_finite_loss(self, family: str) -> None:
+        make = FAMILIES[family]
+        with Trainer(family, "eager", lambda: make(8.0, 2, max_consecutive_skips=1)) as training:
+            variable = training._variable.value if family == "keras3" else training._variable
+
+            # The square root of zero has an infinite gradient.
+            def loss() -> Any:
+                return tf.sqrt(tf.convert_to_tensor(variable) * 0.0)
+
+            def step() -> None:
+                if family == "v1":
+                    training.opt.minimize(loss, var_list=[variable])
+                    return
+                with tf.GradientTape() as tape:
+                    scaled = training.opt.get_scaled_loss(loss())
+                grads = training.opt.get_unscaled_gradients(tape.gradient(scaled, [variable]))
+                training.opt.apply_gradients([(grads[0] + INF, training._variable)])
+
+            step()
+            with self.assertRaisesRegex(TrainingStuckError, "The loss was finite in all of them"):
+                step()
+
+    def test_a_loss_that_was_scaled_elsewhere_is_not_known(self) -> None:
+        opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), max_consecutive_skips=1)
+        weight = tf.Variable(1.0)
+
+        @tf.function
+        def gradient() -> Any:
+            with tf.GradientTape() as tape:
+                loss = opt.get_scaled_loss(weight * NAN)
+            return opt.get_unscaled_gradients([tape.gradient(loss, weight)])
+
+        opt.apply_gradients([(gradient()[0], weight)])
+        with self.assertRaisesRegex(TrainingStuckError, "Whether the loss was finite is not known"):
+            opt.apply_gradients([(gradient()[0], weight)])
+
+    @parameterized.expand([("keras", keras, True), ("keras_plain", keras, False), ("tf_keras", tf_keras, True)])
+    def test_fit(self, name: str, framework: Any, jit: bool) -> None:
+        options = {"max_consecutive_skips": 2, "track_overflows": True}
+        opt = mpls.keras.LossScaleOptimizer(framework.optimizers.SGD(0.1), **options)
+        model = framework.Sequential([framework.layers.Input([2]), framework.layers.Dense(1)])
+        model.compile(opt, "mse", jit_compile=jit)
+        data = np.full([8, 2], INF, np.float32), np.ones([8, 1], np.float32)
+        if jit:
+            model.fit(*data, batch_size=2, verbose=0)
+            with self.assertRaisesRegex(TrainingStuckError, "The loss itself was not finite in 4 of them"):
+                opt.check_skips()
+        else:
+            with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "steps in a row that were skipped"):
+                model.fit(*data, batch_size=2, verbose=0)
+        self.assertEqual({each.count for each in opt.overflow_report()}, {4 if jit else 3})
+        self.assertEqual(len(opt.overflow_report()), 2)
+
+    @parameterized.expand([("zero", 0, ValueError), ("text", "many", ValueError), ("bool", True, ValueError)])
+    def test_bad_numbers(self, name: str, number: Any, error: type) -> None:
+        for make in FAMILIES.values():
+            with self.assertRaisesRegex(error, "max_consecutive_skips must be"):
+                make(8.0, 2, max_consecutive_skips=number)
+
+    def test_bad_ways(self) -> None:
+        for make in FAMILIES.values():
+            with self.assertRaisesRegex(ValueError, "on_give_up must be 'raise', 'warn' or a function"):
+                make(8.0, 2, max_consecutive_skips=2, on_give_up="stop")
+
+    def test_without_the_options(self) -> None:
+        opt = FAMILIES["new"](8.0, 2, count_steps=True)
+        for call in (opt.check_skips, opt.overflow_report):
+            with self.assertRaisesRegex(AttributeError, "Pass (max_consecutive_skips|track_overflows)="):
+                call()
+
+
+class OverflowsTest(unittest.TestCase):
+    def _steps(self, opt: Any, good: Any, bad: Any) -> None:
+        for value in (1.0, INF, 1.0, NAN):
+            opt.minimize(lambda value=value: good * 2.0 + bad * value, var_list=[good, bad])
+
+    def make(self, **options: Any) -> Any:
+        inner = v1.train.GradientDescentOptimizer(RATE)
+        return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic", **options)
+
+    def test_by_variable(self) -> None:
+        good, bad = tf.Variable(1.0, name="good"), tf.Variable(1.0, name="bad")
+        opt = self.make(track_overflows=True)
+        self.assertEqual(str(opt.overflow_report()), "No gradient was infinite or NaN.")
+        self._steps(opt, good, bad)
+        (row,) = opt.overflow_report()
+        self.assertEqual((row.variable, row.count, row.last_step), ("bad", 2, 4))
+        self.assertEqual(str(opt.overflow_report()).splitlines()[1].split(), ["bad", "2", "4"])
+        # Another list of variables has counts of its own.
+        other = tf.Variable(1.0, name="other")
+        opt.minimize(lambda: other * INF, var_list=[other])
+        self.assertEqual([each.variable for each in opt.overflow_report()], ["bad", "other"])
+
+    def test_sparse_gradients_and_none(self) -> None:
+        table, unused = tf.Variable([[1.0], [2.0]], name="table"), tf.Variable(1.0, name="unused")
+        opt = self.make(track_overflows=True)
+        opt.minimize(lambda: tf.reduce_sum(tf.gather(table, [1])) * INF, var_list=[table, unused])
+        self.assertEqual([each.variable for each in opt.overflow_report()], ["table"])
+
+    def test_checkpoints(self) -> None:
+        good, bad = tf.Variable(1.0, name="good"), tf.Variable(1.0, name="bad")
+        opt, again = self.make(track_overflows=True), self.make(track_overflows=True)
+        self._steps(opt, good, bad)
+        with tempfile.TemporaryDirectory() as folder:
+            path = tf.train.Checkpoint(opt=opt).write(f"{folder}/checkpoint")
+            tf.train.Checkpoint(opt=again).read(path)
+            again.minimize(lambda: good * INF + bad * INF, var_list=[good, bad])
+        rows = [(each.variable, each.count, each.last_step) for each in again.overflow_report()]
+        self.assertEqual(rows, [("bad", 3, 5), ("good", 1, 5)])
+
+    def test_a_good_step_has_no_op_for_it(self) -> None:
+        weight = tf.Variable(1.0)
+        graphs = []
+        for options in ({"count_steps": True}, {"track_overflows": True}):
+            opt = self.make(**options)
+
+            @tf.function
+            def step(opt: Any = opt) -> None:
+                opt.minimize(lambda: weight * 2.0, var_list=[weight])
+
+            graph = step.get_concrete_function().graph
+            (branch,) = [op for op in graph.get_operations() if op.type == "If"]
+            library = graph.as_graph_def().library.function
+            nodes = {each.signature.name: len(each.node_def) for each in library}
+            taken, skipped = (branch.get_attr(name).name for name in ("then_branch", "else_branch"))
+            graphs.append((len(graph.get_operations()), nodes[taken], nodes[skipped]))
+        (outside, taken, skipped), (outside_tracked, taken_tracked, skipped_tracked) = graphs
+        # Two variables are captured, and nothing is computed.
+        self.assertEqual((outside_tracked - outside, taken_tracked - taken), (2, 0))
+        self.assertGreater(skipped_tracked, skipped)
+
+
+if __name__ == "__main__":
+    unittest.main()
