@@ -45,6 +45,11 @@ class OwnObjects:
         """Return the object that the framework finds by a name; None if there is none."""
         return self._saving.get_registered_object(name, self._custom_objects)
 
+    def is_of_a_user(self, name: str) -> bool:
+        """Return whether the one of a name is not the framework's: tf_keras has registered classes of its own."""
+        module = getattr(self.find(name), "__module__", None) or ""
+        return module.partition(".")[0] not in ("tf_keras", "keras")
+
     def is_registered_somewhere(self, name: str) -> bool:
         """Return whether an object is registered by a name, for whatever package."""
         return any(key.endswith(f">{name}") for key in self._saving.get_custom_objects())

@@ -132,6 +132,14 @@ class OperationsTest(_Base):
         self._assert_refused(self._saved(model), _OPS)
 
     @mock.patch.object(model_limits, "_OPS", 100)
+    def test_classes_that_tf_keras_has_registered_are_not_the_users(self) -> None:
+        def change(config: Any) -> None:
+            config["anything"] = {"class_name": "Custom>Adam", "config": {}}
+
+        model = _with_op_layers(lambda x: tf.math.polyval([1.0] * 60, x), 3)
+        self._assert_refused(self._saved(model, change), _OPS)
+
+    @mock.patch.object(model_limits, "_OPS", 100)
     def test_objects_that_are_no_layers_need_no_ops(self) -> None:
         def change(config: Any) -> None:
             config["anything"] = [{"class_name": "Zeros", "config": {}}] * 1000

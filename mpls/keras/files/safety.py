@@ -111,7 +111,7 @@ class _Vetting:
     def _is_trusted(self, name: str) -> bool:
         if self._own.find(name) is None:
             return False
-        self.names_own = True
+        self.names_own |= self._own.is_of_a_user(name)
         return True
 
     def check(self, source: str, config: Any) -> None:
