@@ -118,9 +118,9 @@ class OpArguments:
         return inspect.signature(self._make_op).bind(*self._arguments, **self._keywords).arguments.get(name)
 
     def number_of_outputs(self) -> int:
-        """Return into how many tensors the op splits one, 1 if it is not a split."""
+        """Return how many tensors the op makes in a list, 1 if it makes no list."""
         attributes = self._bound("attrs") or {}
-        names = ("num_split", "num", "num_partitions")
+        names = ("num_split", "num", "num_partitions", "top_paths")
         return max((int(attributes[name].i) for name in names if name in attributes), default=1)
 
     def rank_of_input(self, number: int) -> int | None:

@@ -258,6 +258,19 @@ class TestCosts(Folders):
         node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(1.0, tf.float32, [1, 1, 8192, 8192]))
         refuse_graph_ops(str(self.graph.save()))
 
+    @parameterized.expand([("Split", "num_split"), ("CTCBeamSearchDecoder", "top_paths"), ("AddN", "N")])
+    def test_lists_of_many_tensors(self, op: str, attribute: str) -> None:
+        for nodes in (self.roles["call_and_return_conditional_losses"][0].node_def, self.graph.meta.graph_def.node):
+            node = nodes.add(op=op, name="many")
+            node.attr[attribute].i = 2**31 - 8
+            self.refused(f"node 'many' must leave all lists of tensors at most 1000000 long; got '{op}'")
+            del nodes[-1]
+
+    def test_every_attribute_that_is_a_length_is_counted(self) -> None:
+        definitions = [each for each in ops() if each.name in ALL_ALLOWED]
+        found = {part.number_attr for each in definitions for part in (*each.input_arg, *each.output_arg)}
+        assert found - {""} - set(graph_limits._COUNTS) == set()
+
     def test_two_million_empty_nodes(self) -> None:
         def field(number: int, content: bytes) -> bytes:
             size, out = len(content), bytearray([number << 3 | 2])

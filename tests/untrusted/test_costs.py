@@ -153,6 +153,17 @@ class OperationsTest(_Base):
         model = _with_op_layers(lambda x: tf.split(x, sizes, axis=1)[0], 1)
         self._assert_refused(self._saved(model), _OPS)
 
+    @parameterized.expand([".keras", ".h5"])
+    @mock.patch.object(model_limits, "classes_of_symbolic_tensors", list)
+    def test_outputs_of_a_beam_search(self, suffix: str) -> None:
+        def change(config: Any) -> None:
+            search = next(each for each in config["config"]["layers"] if "ctc" in each["name"])
+            search["inbound_nodes"][0][3].update(beam_width=20_000, top_paths=20_000)
+
+        inputs = tf_keras.layers.Input([5, 4])
+        decoded = tf.nn.ctc_beam_search_decoder(tf.transpose(inputs, [1, 0, 2]), tf.constant([5]), 9, 1)
+        self._assert_refused(self._saved(tf_keras.Model(inputs, decoded[1]), change, suffix), _OPS)
+
     @mock.patch.object(model_limits, "_OPS", 50)
     def test_outputs_of_operations_of_keras_3(self) -> None:
         inputs = keras.layers.Input([200])

@@ -1,4 +1,4 @@
-"""Limits of the memory that a SavedModel's graph takes: that of its parsed messages, and that of its constants."""
+"""Limits of the memory that a SavedModel's graph takes: of its parsed messages, its constants, and lists of tensors."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ LIMIT = 1_000_000
 _Tree = dict[int, "_Tree"]
 _REPEATED: _Tree = {2: {2: {1: {}, 2: {1: {3: {}}}}, 7: {1: {}}}}
 
+# The attributes of ops that say how many tensors they take or make in a list. No other attribute has such a name.
+_COUNTS = (
+    *("N", "num", "num_split", "num_partitions", "top_paths", "num_params", "num_params_weights", "num_params_biases"),
+    *("Nsparse", "Ndense", "num_sparse", "Ncontext_sparse", "Ncontext_dense", "Nfeature_list_sparse"),
+    *("Nfeature_list_dense", "OUTPUT_RAGGED_RANK", "PARAMS_RAGGED_RANK", "output_ragged_rank", "RAGGED_RANK"),
+    "num_row_partition_tensors",
+)
+
 
 def has_too_many_parts(content: bytes) -> bool:
     """Return whether a SavedModel has more parts than `LIMIT`; an empty one takes 50 times its size when it is parsed.
@@ -44,6 +52,27 @@ def _count(message: memoryview, inner: _Tree, budget: Budget) -> None:
     for number, value in fields(message, budget):
         if inner.get(number):
             _count(as_bytes(value), inner[number], budget)
+
+
+def refuse_many_tensors(path: str, graph: Any) -> None:
+    """Refuse ops that take or make lists of tensors which are together longer than `LIMIT`.
+
+    TensorFlow makes room for the whole list before it compares its length with anything.
+
+    Args:
+        path: the SavedModel's folder.
+        graph: its only MetaGraphDef.
+
+    Raises:
+        SavedStateError: the lists are too long.
+    """
+    left = LIMIT
+    for nodes in (graph.graph_def.node, *(each.node_def for each in graph.graph_def.library.function)):
+        for node in nodes:
+            left -= sum(max(node.attr[name].i, 0) for name in _COUNTS if name in node.attr)
+            if left < 0:
+                key = f"{SAVED_MODEL}: node {described(node.name)}"
+                raise refused(path, key, f"leave all lists of tensors at most {LIMIT} long", node.op)
 
 
 def refuse_large_constants(path: str, graph: Any, calls: Calls) -> None:

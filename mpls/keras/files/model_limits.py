@@ -46,7 +46,7 @@ _OPS_WITHOUT_WEIGHTS = 30
 # The number of slices of a tensor in a Python list that cost as much as an op.
 _SLICES = 50
 # Ops that make as many tensors as an attribute says, or a list of sizes.
-_SPLITS = ("Split", "SplitV", "SparseSplit", "Unpack", "DynamicPartition")
+_LISTS = ("Split", "SplitV", "SparseSplit", "Unpack", "DynamicPartition", "CTCBeamSearchDecoder")
 # Characters of regular expressions that Keras may compile, and how many expressions Python keeps compiled.
 _CHARACTERS = 5_000_000
 _KEPT = 400
@@ -115,14 +115,14 @@ class _Load:
             self._refuse("describe layers of some thousand ops at most", "more, as of a loop that is unrolled")
 
     def note_op(self, op_type: str, arguments: OpArguments) -> None:
-        """Count an op that is about to be made, and the tensors into which it splits one.
+        """Count an op that is about to be made, and the tensors in the list that it makes.
 
         Raises:
             SavedStateError: there are more than the layers need, or TensorFlow would abort the process.
         """
         if op_type == "SplitV" and arguments.rank_of_input(1) not in (1, None):
             self._refuse("split tensors into a list of sizes", "nested lists")
-        self.note_ops(arguments.number_of_outputs() if op_type in _SPLITS else 1)
+        self.note_ops(arguments.number_of_outputs() if op_type in _LISTS else 1)
 
     def note_lookup(self, patterns: Collection[str]) -> None:
         """Count a search of the path of a layer among regular expressions.
