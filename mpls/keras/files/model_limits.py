@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, SupportsIndex
+from typing import Any
 
 import tensorflow as tf
 
 from mpls.errors import SavedStateError
 from mpls.keras.files.contents import ModelFile
+from mpls.keras.files.model_hooks import (
+    current_load,
+    noting_attempts,
+    noting_constants,
+    noting_lookups,
+    noting_ops,
+    noting_repeats,
+    noting_tensors,
+    noting_variables,
+)
 from mpls.keras.files.network_sizes import ADVICE, size_of_file, sizes_of_networks
-from mpls.patches import Layer, Target, WhileNeeded
+from mpls.patches import Target, WhileNeeded
 from mpls.saved.errors import broken
 from mpls.upstream.model_loaders import (
     OpArguments,
@@ -43,8 +52,6 @@ _MOST_ATTEMPTS = 100_000
 _OPS = 10_000
 _OPS_OF_A_LAYER = 300
 _OPS_WITHOUT_WEIGHTS = 30
-# The number of slices of a tensor in a Python list that cost as much as an op.
-_SLICES = 50
 # Ops that make as many tensors as an attribute says, or a list of sizes.
 _LISTS = ("Split", "SplitV", "SparseSplit", "Unpack", "DynamicPartition", "CTCBeamSearchDecoder")
 # Characters of regular expressions that Keras may compile, and how many expressions Python keeps compiled.
@@ -142,9 +149,6 @@ class _Load:
         raise self.refusal
 
 
-_current: ContextVar[_Load | None] = ContextVar("_current", default=None)
-
-
 @contextmanager
 def limited(file: ModelFile, *, with_own: bool) -> Iterator[None]:
     """Limit what a framework makes from a file, in a block and in this thread.
@@ -159,7 +163,7 @@ def limited(file: ModelFile, *, with_own: bool) -> Iterator[None]:
     """
     load = _Load(file, with_own)
     _while_loading.hold_for(load)
-    token = _current.set(load)
+    token = current_load.set(load)
     try:
         with tf.variable_creator_scope(_create_variable):
             yield
@@ -172,113 +176,32 @@ def limited(file: ModelFile, *, with_own: bool) -> Iterator[None]:
         if load.refusal is not None:
             raise load.refusal
     finally:
-        _current.reset(token)
+        current_load.reset(token)
 
 
 def _create_variable(create: Callable[..., Any], **kwargs: Any) -> Any:
-    load, shape = _current.get(), tf.TensorShape(kwargs.get("shape"))
+    load, shape = current_load.get(), tf.TensorShape(kwargs.get("shape"))
     if load is not None and shape.is_fully_defined():
         load.note_variable(shape.as_list())
     return create(**kwargs)
 
 
-def _noting_variables(layer: Layer) -> Any:
-    def __init__(self: Any, initializer: Any, shape: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        load = _current.get()
-        if load is not None and callable(initializer) and isinstance(shape, Iterable):
-            load.note_variable(_integers_in(shape))
-        layer.original(self, initializer, shape, *args, **kwargs)
-
-    return __init__
-
-
-def _integers_in(shape: Iterable[Any]) -> list[int]:
-    """Return the sizes in a tuple, TensorShape or array; the frameworks refuse others."""
-    return [abs(int(each)) for each in shape if isinstance(each, SupportsIndex) and not getattr(each, "shape", ())]
-
-
-def _noting_attempts(layer: Layer) -> Any:
-    def attempt(*args: Any, **kwargs: Any) -> Any:
-        load = _current.get()
-        if load is not None:
-            load.note_attempt()
-        return layer.original(*args, **kwargs)
-
-    return attempt
-
-
-def _noting_ops(layer: Layer) -> Any:
-    def _create_op_internal(self: Any, op_type: str, *args: Any, **kwargs: Any) -> Any:
-        load = _current.get()
-        if load is not None:
-            load.note_op(op_type, OpArguments(layer.original, (self, op_type, *args), kwargs))
-        return layer.original(self, op_type, *args, **kwargs)
-
-    return _create_op_internal
-
-
-def _noting_tensors(layer: Layer) -> Any:
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        load = _current.get()
-        if load is not None:
-            load.note_ops(1)
-        layer.original(self, *args, **kwargs)
-
-    return __init__
-
-
-def _noting_constants(layer: Layer) -> Any:
-    def build(self: Any, input_shape: Any, *args: Any, **kwargs: Any) -> Any:
-        load = _current.get()
-        if load is not None and self.input_mean is not None:
-            # Both Kerases refuse a dimension that is not known.
-            load.note_constant(_integers_in(_kept_sizes(input_shape, self.axis)))
-        return layer.original(self, input_shape, *args, **kwargs)
-
-    return build
-
-
-def _kept_sizes(shape: Any, axes: Any) -> list[Any]:
-    dimensions = tf.TensorShape(shape).as_list()
-    return [dimensions[axis] for axis in axes if -len(dimensions) <= axis < len(dimensions)]
-
-
-def _noting_lookups(layer: Layer) -> Any:
-    def __getitem__(self: Any, key: str) -> Any:  # noqa: N807
-        load = _current.get()
-        if load is not None and key not in self:
-            load.note_lookup(tuple(self))
-        return layer.original(self, key)
-
-    return __getitem__
-
-
-def _noting_repeats(layer: Layer) -> Any:
-    def repeat_elements(x: Any, rep: Any, axis: Any) -> Any:
-        load = _current.get()
-        if load is not None and isinstance(rep, int):
-            load.note_ops((x.shape[axis] or 0) * rep // _SLICES)
-        return layer.original(x, rep, axis)
-
-    return repeat_elements
-
-
 def _targets() -> Iterator[Target]:
     variable = variable_class_of_keras()
     if variable is not None:
-        yield variable, "__init__", _noting_variables
+        yield variable, "__init__", noting_variables
     for owner, method in makers_of_ops():
-        yield owner, method, _noting_ops
+        yield owner, method, noting_ops
     for tensor in classes_of_symbolic_tensors():
-        yield tensor, "__init__", _noting_tensors
+        yield tensor, "__init__", noting_tensors
     for normalization in normalizations():
-        yield normalization, "build", _noting_constants
+        yield normalization, "build", noting_constants
     for policies in policy_maps():
-        yield policies, "__getitem__", _noting_lookups
+        yield policies, "__getitem__", noting_lookups
     for repeater, name in repeaters_of_tf_keras():
-        yield repeater, name, _noting_repeats
+        yield repeater, name, noting_repeats
     for module, name in makers_of_networks():
-        yield module, name, _noting_attempts
+        yield module, name, noting_attempts
 
 
 _while_loading = WhileNeeded(_targets)

@@ -1,0 +1,136 @@
+"""What is put in the place of functions of the frameworks while a model is made, to note what they make."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from contextvars import ContextVar
+from typing import Any, Protocol, SupportsIndex
+
+import tensorflow as tf
+
+from mpls.patches import Layer
+from mpls.upstream.loading import OpArguments
+
+__all__ = [
+    "current_load",
+    "noting_attempts",
+    "noting_constants",
+    "noting_lookups",
+    "noting_ops",
+    "noting_repeats",
+    "noting_tensors",
+    "noting_variables",
+]
+
+# The number of slices of a tensor in a Python list that cost as much as an op.
+_SLICES = 50
+
+
+class _Load(Protocol):
+    """What is told of the things that are made; each method may refuse the file."""
+
+    def note_variable(self, shape: Any) -> None: ...
+    def note_constant(self, shape: Any) -> None: ...
+    def note_attempt(self) -> None: ...
+    def note_ops(self, number: int) -> None: ...
+    def note_op(self, op_type: str, arguments: OpArguments) -> None: ...
+    def note_lookup(self, patterns: Collection[str]) -> None: ...
+
+
+# The load of this thread, None if there is none.
+current_load: ContextVar[_Load | None] = ContextVar("current_load", default=None)
+
+
+def noting_variables(layer: Layer) -> Any:
+    """Return an `__init__` of variables of Keras 3 that notes their shapes."""
+
+    def __init__(self: Any, initializer: Any, shape: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        load = current_load.get()
+        if load is not None and callable(initializer) and isinstance(shape, Iterable):
+            load.note_variable(_integers_in(shape))
+        layer.original(self, initializer, shape, *args, **kwargs)
+
+    return __init__
+
+
+def _integers_in(shape: Iterable[Any]) -> list[int]:
+    """Return the sizes in a tuple, TensorShape or array; the frameworks refuse others."""
+    return [abs(int(each)) for each in shape if isinstance(each, SupportsIndex) and not getattr(each, "shape", ())]
+
+
+def noting_attempts(layer: Layer) -> Any:
+    """Return a function that notes each call as an attempt to connect a layer."""
+
+    def attempt(*args: Any, **kwargs: Any) -> Any:
+        load = current_load.get()
+        if load is not None:
+            load.note_attempt()
+        return layer.original(*args, **kwargs)
+
+    return attempt
+
+
+def noting_ops(layer: Layer) -> Any:
+    """Return a method of graphs that notes each op."""
+
+    def _create_op_internal(self: Any, op_type: str, *args: Any, **kwargs: Any) -> Any:
+        load = current_load.get()
+        if load is not None:
+            load.note_op(op_type, OpArguments(layer.original, (self, op_type, *args), kwargs))
+        return layer.original(self, op_type, *args, **kwargs)
+
+    return _create_op_internal
+
+
+def noting_tensors(layer: Layer) -> Any:
+    """Return an `__init__` of symbolic tensors that notes each."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        load = current_load.get()
+        if load is not None:
+            load.note_ops(1)
+        layer.original(self, *args, **kwargs)
+
+    return __init__
+
+
+def noting_constants(layer: Layer) -> Any:
+    """Return a `build` of Normalization layers that notes their constants."""
+
+    def build(self: Any, input_shape: Any, *args: Any, **kwargs: Any) -> Any:
+        load = current_load.get()
+        if load is not None and self.input_mean is not None:
+            # Both Kerases refuse a dimension that is not known.
+            load.note_constant(_integers_in(_kept_sizes(input_shape, self.axis)))
+        return layer.original(self, input_shape, *args, **kwargs)
+
+    return build
+
+
+def _kept_sizes(shape: Any, axes: Any) -> list[Any]:
+    dimensions = tf.TensorShape(shape).as_list()
+    return [dimensions[axis] for axis in axes if -len(dimensions) <= axis < len(dimensions)]
+
+
+def noting_lookups(layer: Layer) -> Any:
+    """Return a `__getitem__` of maps of policies that notes each search."""
+
+    def __getitem__(self: Any, key: str) -> Any:  # noqa: N807
+        load = current_load.get()
+        if load is not None and key not in self:
+            load.note_lookup(tuple(self))
+        return layer.original(self, key)
+
+    return __getitem__
+
+
+def noting_repeats(layer: Layer) -> Any:
+    """Return a function that notes the slices into which it cuts a tensor."""
+
+    def repeat_elements(x: Any, rep: Any, axis: Any) -> Any:
+        load = current_load.get()
+        if load is not None and isinstance(rep, int):
+            load.note_ops((x.shape[axis] or 0) * rep // _SLICES)
+        return layer.original(x, rep, axis)
+
+    return repeat_elements
