@@ -19,6 +19,7 @@ __all__ = [
     "classes_of_symbolic_tensors",
     "h5_loader_of_keras",
     "has_class",
+    "layer_classes_of_tf_keras",
     "makers_of_networks",
     "makers_of_ops",
     "normalizations",
@@ -134,6 +135,11 @@ def classes_of_symbolic_tensors() -> list[type]:
     keras = loaded_keras()
     found = table.KERAS_TENSOR.load() if "tf_keras" in sys.modules else None
     return [each for each in (found, None if keras is None else keras.KerasTensor) if each is not None]
+
+
+def layer_classes_of_tf_keras() -> list[type]:
+    """Return the class of tf_keras whose `__call__` calls any layer, if the process has loaded it."""
+    return [sys.modules["tf_keras"].layers.Layer] if "tf_keras" in sys.modules else []
 
 
 def normalizations() -> list[type]:

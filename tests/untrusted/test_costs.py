@@ -182,6 +182,43 @@ class OperationsTest(_Base):
         self._assert_refused(self._saved(model, change), "must split tensors into a list of sizes; got 'nested lists'")
 
 
+def _twice(model: Any, name: str) -> dict[str, Any]:
+    """Return the config of a model that calls a model, of which it has the config, two times."""
+    inputs = {"name": "inputs", "batch_input_shape": [None, 4], "dtype": "float32"}
+    first = {"class_name": "InputLayer", "config": inputs, "name": "inputs", "inbound_nodes": []}
+    nodes = [[["inputs", 0, 0, {}]], [[model["config"]["name"], 1, 0, {}]]]
+    second = {**model, "name": model["config"]["name"], "inbound_nodes": nodes}
+    ends = {"input_layers": [["inputs", 0, 0]], "output_layers": [[second["name"], 2, 0]]}
+    return {"class_name": "Functional", "config": {"name": name, "layers": [first, second], **ends}}
+
+
+class CallsTest(_Base):
+    def test_models_that_call_models_twice(self) -> None:
+        """With each model around it, the calls of the innermost layer are twice as many."""
+
+        def change(config: Any) -> None:
+            model = {key: config[key] for key in ("class_name", "config")}
+            for number in range(30):
+                model = _twice(model, f"model_{number}")
+            config.update(model)
+
+        inputs = tf_keras.layers.Input([4], name="inputs")
+        model = tf_keras.Model(inputs, tf_keras.layers.Activation("linear")(inputs), name="innermost")
+        self._assert_refused(self._saved(model, change, ".h5"), _OPS)
+
+
+class DimensionsTest(_Base):
+    @parameterized.expand([".keras", ".h5"])
+    def test_more_than_tensors_have(self, suffix: str) -> None:
+        def change(config: Any) -> None:
+            config["config"]["layers"][0]["config"]["batch_shape"] = [1] * 255
+
+        inputs = keras.layers.Input([4])
+        model = keras.Model(inputs, keras.layers.Activation("relu")(inputs))
+        message = "describe tensors of at most 254 dimensions; got 'one of 255'"
+        self._assert_refused(self._saved(model, change, suffix), message)
+
+
 _HOSTILE = [
     "(a+)+$",
     "(a|a)*b",

@@ -14,6 +14,7 @@ from mpls.upstream.loading import OpArguments
 __all__ = [
     "current_load",
     "noting_attempts",
+    "noting_calls",
     "noting_constants",
     "noting_lookups",
     "noting_ops",
@@ -34,6 +35,7 @@ class _Load(Protocol):
     def note_attempt(self) -> None: ...
     def note_ops(self, number: int) -> None: ...
     def note_op(self, op_type: str, arguments: OpArguments) -> None: ...
+    def note_tensor(self, shape: Any) -> None: ...
     def note_lookup(self, patterns: Collection[str]) -> None: ...
 
 
@@ -88,10 +90,22 @@ def noting_tensors(layer: Layer) -> Any:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         load = current_load.get()
         if load is not None:
-            load.note_ops(1)
+            load.note_tensor(args[0] if args else kwargs.get("shape"))
         layer.original(self, *args, **kwargs)
 
     return __init__
+
+
+def noting_calls(layer: Layer) -> Any:
+    """Return a `__call__` of layers that notes each call as an op: models call the layers of models in them."""
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        load = current_load.get()
+        if load is not None:
+            load.note_ops(1)
+        return layer.original(self, *args, **kwargs)
+
+    return __call__
 
 
 def noting_constants(layer: Layer) -> Any:

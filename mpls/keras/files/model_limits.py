@@ -14,6 +14,7 @@ from mpls.keras.files.contents import ModelFile
 from mpls.keras.files.model_hooks import (
     current_load,
     noting_attempts,
+    noting_calls,
     noting_constants,
     noting_lookups,
     noting_ops,
@@ -27,6 +28,7 @@ from mpls.saved.errors import broken
 from mpls.upstream.model_loaders import (
     OpArguments,
     classes_of_symbolic_tensors,
+    layer_classes_of_tf_keras,
     makers_of_networks,
     makers_of_ops,
     normalizations,
@@ -52,6 +54,8 @@ _MOST_ATTEMPTS = 100_000
 _OPS = 10_000
 _OPS_OF_A_LAYER = 300
 _OPS_WITHOUT_WEIGHTS = 30
+# TensorFlow's limit. Each layer of Keras 3 goes through all sizes in a shape.
+_DIMENSIONS = 254
 # Ops that make as many tensors as an attribute says, or a list of sizes.
 _LISTS = ("Split", "SplitV", "SparseSplit", "Unpack", "DynamicPartition", "CTCBeamSearchDecoder")
 # Characters of regular expressions that Keras may compile, and how many expressions Python keeps compiled.
@@ -112,7 +116,7 @@ class _Load:
             self._refuse("connect its layers in some order", "layers that wait for each other")
 
     def note_ops(self, number: int) -> None:
-        """Count ops, or symbolic tensors, that are about to be made.
+        """Count ops, symbolic tensors, or calls of layers in tf_keras, that are about to be made.
 
         Raises:
             SavedStateError: there are more than the layers need, unless one is unrolled over a long sequence.
@@ -120,6 +124,16 @@ class _Load:
         self._ops_left -= number
         if self._ops_left < 0:
             self._refuse("describe layers of some thousand ops at most", "more, as of a loop that is unrolled")
+
+    def note_tensor(self, shape: Any) -> None:
+        """Count a symbolic tensor that is about to be made; for tf_keras, `shape` is a type spec.
+
+        Raises:
+            SavedStateError: it has more dimensions than tensors can have, or there are too many.
+        """
+        if isinstance(shape, (list, tuple)) and len(shape) > _DIMENSIONS:
+            self._refuse(f"describe tensors of at most {_DIMENSIONS} dimensions", f"one of {len(shape)}")
+        self.note_ops(1)
 
     def note_op(self, op_type: str, arguments: OpArguments) -> None:
         """Count an op that is about to be made, and the tensors in the list that it makes.
@@ -194,6 +208,8 @@ def _targets() -> Iterator[Target]:
         yield owner, method, noting_ops
     for tensor in classes_of_symbolic_tensors():
         yield tensor, "__init__", noting_tensors
+    for cls in layer_classes_of_tf_keras():
+        yield cls, "__call__", noting_calls
     for normalization in normalizations():
         yield normalization, "build", noting_constants
     for policies in policy_maps():
