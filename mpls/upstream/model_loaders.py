@@ -20,9 +20,11 @@ __all__ = [
     "h5_loader_of_keras",
     "has_class",
     "layer_classes_of_tf_keras",
+    "locally_connected",
     "makers_of_networks",
     "makers_of_ops",
     "normalizations",
+    "orthogonals",
     "policy_maps",
     "repeaters_of_tf_keras",
     "variable_class_of_keras",
@@ -145,6 +147,20 @@ def layer_classes_of_tf_keras() -> list[type]:
 def normalizations() -> list[type]:
     """Return the classes of layers that make constants of a shape that their input has."""
     return [each.layers.Normalization for each in (sys.modules.get("tf_keras"), loaded_keras()) if each is not None]
+
+
+def orthogonals() -> list[type]:
+    """Return the classes of initializers that factorise a matrix."""
+    frameworks = (sys.modules.get("tf_keras"), loaded_keras())
+    return [each.initializers.Orthogonal for each in frameworks if each is not None]
+
+
+def locally_connected() -> list[type]:
+    """Return the layers of tf_keras that may list the indices of a sparse kernel, if the process has loaded it."""
+    if "tf_keras" not in sys.modules:
+        return []
+    layers = sys.modules["tf_keras"].layers
+    return [layers.LocallyConnected1D, layers.LocallyConnected2D]
 
 
 def policy_maps() -> list[type]:

@@ -114,6 +114,36 @@ class VariablesTest(_Base):
             self._saved(model, change), f"describe variables no larger than those that it holds; {got}"
         )
 
+    @parameterized.expand([(name, suffix) for name in _BOTH for suffix in (".keras", ".h5")])
+    def test_orthogonal_matrices(self, framework: str, suffix: str) -> None:
+        def change(config: Any) -> None:
+            layer({"model": config}, "recurrent")["config"]["units"] = 3000
+
+        k = _BOTH[framework]
+        model = k.Sequential([k.layers.Input([3, 2]), k.layers.SimpleRNN(4, name="recurrent")])
+        message = r"describe orthogonal matrices no larger than those that it holds; got 'one of \[3000, 3000\]'"
+        self._assert_refused(self._saved(model, change, suffix), message)
+
+    @parameterized.expand([(number, suffix) for number in (1, 2) for suffix in (".keras", ".h5")])
+    def test_indices_of_sparse_kernels(self, dimensions: int, suffix: str) -> None:
+        shape, larger = ([6, 3], [1000, 3]) if dimensions == 1 else ([6, 6, 3], [60, 60, 3])
+
+        def change(config: Any) -> None:
+            config["config"]["layers"][0]["config"]["batch_input_shape"] = [None, *larger]
+            local = layer({"model": config}, "local")
+            local["config"]["filters"] = 100
+            local.pop("build_config", None)
+
+        name = f"LocallyConnected{dimensions}D"
+        local = getattr(tf_keras.layers, name)(2, 2, implementation=3, name="local")
+        inputs = tf_keras.layers.Input(shape)
+        path = self._saved(tf_keras.Model(inputs, local(inputs)), suffix=suffix)
+        self.assertEqual(mpls.keras.load_model(path).count_params(), local.count_params())
+        self._assert_refused(
+            self._saved(tf_keras.Model(inputs, local(inputs)), change, suffix),
+            "describe kernels no larger than those that it holds; got 'one of [0-9]+ numbers'",
+        )
+
 
 def _with_op_layers(function: Callable[[Any], Any], number: int) -> Any:
     inputs = tf_keras.layers.Input([200])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from contextvars import ContextVar
 from typing import Any, Protocol, SupportsIndex
@@ -16,8 +17,10 @@ __all__ = [
     "noting_attempts",
     "noting_calls",
     "noting_constants",
+    "noting_indices",
     "noting_lookups",
     "noting_ops",
+    "noting_orthogonal",
     "noting_repeats",
     "noting_tensors",
     "noting_variables",
@@ -26,12 +29,17 @@ __all__ = [
 # The number of slices of a tensor in a Python list that cost as much as an op.
 _SLICES = 50
 
+# The implementation of a locally connected layer with a list of the indices of its kernel.
+_SPARSE = 3
+
 
 class _Load(Protocol):
     """What is told of the things that are made; each method may refuse the file."""
 
     def note_variable(self, shape: Any) -> None: ...
     def note_constant(self, shape: Any) -> None: ...
+    def note_indices(self, number: int) -> None: ...
+    def note_orthogonal(self, shape: Any) -> None: ...
     def note_attempt(self) -> None: ...
     def note_ops(self, number: int) -> None: ...
     def note_op(self, op_type: str, arguments: OpArguments) -> None: ...
@@ -124,6 +132,32 @@ def noting_constants(layer: Layer) -> Any:
 def _kept_sizes(shape: Any, axes: Any) -> list[Any]:
     dimensions = tf.TensorShape(shape).as_list()
     return [dimensions[axis] for axis in axes if -len(dimensions) <= axis < len(dimensions)]
+
+
+def noting_indices(layer: Layer) -> Any:
+    """Return a `build` of locally connected layers that notes the indices of a sparse kernel."""
+
+    def build(self: Any, input_shape: Any, *args: Any, **kwargs: Any) -> Any:
+        load = current_load.get()
+        if load is not None and self.implementation == _SPARSE:
+            outputs = _integers_in(self.compute_output_shape(input_shape)[1:])
+            channels = input_shape[1 if self.data_format == "channels_first" else -1]
+            load.note_indices(math.prod([*outputs, *self.kernel_size, channels or 0]))
+        return layer.original(self, input_shape, *args, **kwargs)
+
+    return build
+
+
+def noting_orthogonal(layer: Layer) -> Any:
+    """Return a `__call__` of orthogonal initializers that notes the shape of each matrix."""
+
+    def __call__(self: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        load = current_load.get()
+        if load is not None:
+            load.note_orthogonal(_integers_in(shape) or [0])
+        return layer.original(self, shape, *args, **kwargs)
+
+    return __call__
 
 
 def noting_lookups(layer: Layer) -> Any:

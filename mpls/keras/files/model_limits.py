@@ -16,8 +16,10 @@ from mpls.keras.files.model_hooks import (
     noting_attempts,
     noting_calls,
     noting_constants,
+    noting_indices,
     noting_lookups,
     noting_ops,
+    noting_orthogonal,
     noting_repeats,
     noting_tensors,
     noting_variables,
@@ -29,9 +31,11 @@ from mpls.upstream.model_loaders import (
     OpArguments,
     classes_of_symbolic_tensors,
     layer_classes_of_tf_keras,
+    locally_connected,
     makers_of_networks,
     makers_of_ops,
     normalizations,
+    orthogonals,
     policy_maps,
     repeaters_of_tf_keras,
     variable_class_of_keras,
@@ -46,6 +50,10 @@ _SLACK = 1 << 26
 _BYTES_OF_A_NUMBER = 4
 # A number in a constant of a Normalization layer costs as much as so many in a variable: it is made of several arrays.
 _COPIES_OF_A_CONSTANT = 8
+# Pairs of indices of a sparse kernel, each a tuple of Python, besides those for which the file holds a number.
+_INDICES = 250_000
+# Multiplications for orthogonal matrices, besides twice those for the largest one that the file can hold.
+_PRODUCTS = 2e10
 # How often a loader may try to connect layers: with a small model, and at most.
 _ATTEMPTS = 1000
 _MOST_ATTEMPTS = 100_000
@@ -77,7 +85,10 @@ class _Load:
     def __init__(self, file: ModelFile, with_own: bool) -> None:
         self._path = file.path
         self.refusal: SavedStateError | None = None
-        self._bytes_left = _COPIES * size_of_file(file) + _SLACK
+        size = size_of_file(file)
+        self._bytes_left = _COPIES * size + _SLACK
+        self._indices_left = _INDICES + size // _BYTES_OF_A_NUMBER
+        self._products_left = _PRODUCTS + 2 * (size // _BYTES_OF_A_NUMBER) ** 1.5
         sizes = sizes_of_networks(file)
         self._attempts_left = _ATTEMPTS + min(sizes.objects * sizes.calls, _MOST_ATTEMPTS)
         of_layers = _OPS_OF_A_LAYER * sizes.with_weights + _OPS_WITHOUT_WEIGHTS * (sizes.layers - sizes.with_weights)
@@ -104,6 +115,27 @@ class _Load:
         self._bytes_left -= math.prod(shape) * _BYTES_OF_A_NUMBER * _COPIES_OF_A_CONSTANT
         if self._bytes_left < 0:
             self._refuse("describe constants in proportion to the file", f"one of shape {list(shape)}")
+
+    def note_indices(self, number: int) -> None:
+        """Count the indices of a layer's sparse kernel that are about to be listed.
+
+        Raises:
+            SavedStateError: there are more than the file can hold numbers for.
+        """
+        self._indices_left -= number
+        if self._indices_left < 0:
+            self._refuse("describe kernels no larger than those that it holds", f"one of {number} numbers")
+
+    def note_orthogonal(self, shape: Any) -> None:
+        """Count the work of an orthogonal matrix that is about to be made.
+
+        Raises:
+            SavedStateError: it is more than for the matrices that the file can hold.
+        """
+        columns, rows = shape[-1], math.prod(shape[:-1])
+        self._products_left -= rows * columns * min(rows, columns)
+        if self._products_left < 0:
+            self._refuse("describe orthogonal matrices no larger than those that it holds", f"one of {list(shape)}")
 
     def note_attempt(self) -> None:
         """Count an attempt to connect a layer, which a loader repeats until the inputs of the layer are there.
@@ -204,20 +236,22 @@ def _targets() -> Iterator[Target]:
     variable = variable_class_of_keras()
     if variable is not None:
         yield variable, "__init__", noting_variables
-    for owner, method in makers_of_ops():
-        yield owner, method, noting_ops
-    for tensor in classes_of_symbolic_tensors():
-        yield tensor, "__init__", noting_tensors
-    for cls in layer_classes_of_tf_keras():
-        yield cls, "__call__", noting_calls
-    for normalization in normalizations():
-        yield normalization, "build", noting_constants
-    for policies in policy_maps():
-        yield policies, "__getitem__", noting_lookups
-    for repeater, name in repeaters_of_tf_keras():
-        yield repeater, name, noting_repeats
-    for module, name in makers_of_networks():
-        yield module, name, noting_attempts
+    for (owner, name), noting in (
+        *((each, noting_ops) for each in makers_of_ops()),
+        *((each, noting_repeats) for each in repeaters_of_tf_keras()),
+        *((each, noting_attempts) for each in makers_of_networks()),
+    ):
+        yield owner, name, noting
+    for classes, method, noting in (
+        (classes_of_symbolic_tensors(), "__init__", noting_tensors),
+        (layer_classes_of_tf_keras(), "__call__", noting_calls),
+        (normalizations(), "build", noting_constants),
+        (locally_connected(), "build", noting_indices),
+        (orthogonals(), "__call__", noting_orthogonal),
+        (policy_maps(), "__getitem__", noting_lookups),
+    ):
+        for cls in classes:
+            yield cls, method, noting
 
 
 _while_loading = WhileNeeded(_targets)
