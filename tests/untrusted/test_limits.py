@@ -21,6 +21,7 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.keras.files import model_limits
+from mpls.keras.files.costly_settings import costly_setting
 from mpls.upstream.model_loaders import (
     makers_of_networks,
     makers_of_ops,
@@ -82,6 +83,7 @@ class LimitsTest(unittest.TestCase):
             ("metrics", "OneHotMeanIoU", {"num_classes": HUGE}),
             ("layers", "IntegerLookup", {"num_oov_indices": HUGE, "vocabulary": [1, 2]}),
             ("layers", "TextVectorization", {"ngrams": HUGE}),
+            ("layers", "StringLookup", {"max_tokens": HUGE, "pad_to_max_tokens": True, "output_mode": "tf_idf"}),
         ]
     )
     def test_numbers_that_become_lists(self, module: str, name: str, config: dict[str, Any]) -> None:
@@ -97,6 +99,20 @@ class LimitsTest(unittest.TestCase):
             with self.assertRaisesRegex(SavedStateError, "must be at most [0-9]+, or a list of at most so many"):
                 self._load(framework, ".keras", change)
             (self.folder / "model.keras").unlink()
+
+    @parameterized.expand(["tf_keras", "keras"])
+    def test_numbers_that_become_lists_together(self, framework: str) -> None:
+        def change(parts: dict[str, Any]) -> None:
+            config = {"num_oov_indices": 1_000_000, "vocabulary": [1, 2]}
+            hostile = {"module": "keras.layers", "class_name": "IntegerLookup", "config": config}
+            parts["model"]["config"]["layers"] += [{**hostile, "name": f"{n}", "inbound_nodes": []} for n in range(4)]
+
+        with self.assertRaisesRegex(SavedStateError, "must make lists of at most 3000000 numbers with all before it"):
+            self._load(framework, ".keras", change)
+
+    def test_largest_number_of_tokens_that_becomes_no_list(self) -> None:
+        for settings in ({"output_mode": "int"}, {"pad_to_max_tokens": True, "output_mode": "multi_hot"}):
+            self.assertIsNone(costly_setting({"max_tokens": HUGE, **settings}))
 
     @parameterized.expand(["num_classes", "num_thresholds", "num_oov_indices"])
     def test_numbers_in_arrays(self, key: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mpls.keras.files.op_layers import Refusal
 
-__all__ = ["costly_setting"]
+__all__ = ["MOST_TOGETHER", "costly_setting", "length_of_lists"]
 
 # Of which settings layers and metrics make a Python list of this length, before the limits on variables apply.
 _MOST = {
@@ -18,6 +18,11 @@ _MOST = {
     "num_oov_indices": 1_000_000,
     "ngrams": 10_000,
 }
+_MOST_TOKENS = 1_000_000
+# All of these in a file: a million takes 30 ms.
+MOST_TOGETHER = 3_000_000
+# Modes in which a lookup layer does not make a list of its largest number of tokens.
+_PLAIN_MODES = ("int", "one_hot", "multi_hot", "count")
 _ARRAYS = ("__numpy__", "__tensor__")
 # Regular expressions that take no more time than the length of the text: without repetition, except of any character
 # at the end, and without alternatives.
@@ -33,17 +38,37 @@ def costly_setting(config: Mapping[str, Any]) -> Refusal | None:
     Args:
         config: any dict in a config.
     """
-    for key, most in _MOST.items():
-        value = config.get(key)
+    for key, most, value in _lists(config):
         if isinstance(value, dict) and value.get("class_name") in _ARRAYS and key != "thresholds":
             return Refusal(key, "be a number itself, and no array", value)
-        size = len(value) if isinstance(value, list) else value
-        if isinstance(size, (int, float)) and size > most:
-            return Refusal(key, f"be at most {most}, or a list of at most so many", size)
+        if _length(value) > most:
+            return Refusal(key, f"be at most {most}, or a list of at most so many", _length(value))
     name, settings = config.get("class_name"), config.get("config")
     if isinstance(name, str) and isinstance(settings, dict):
         return _costly_pattern(name.rpartition(">")[2].lower(), settings) or _costly_rearrangement(name, config)
     return None
+
+
+def length_of_lists(config: Mapping[str, Any]) -> float:
+    """Return how long the lists are together that an object makes of its settings.
+
+    Args:
+        config: a dict that `costly_setting` has nothing against.
+    """
+    return sum(_length(value) for _, _, value in _lists(config))
+
+
+def _lists(config: Mapping[str, Any]) -> Iterator[tuple[str, int, Any]]:
+    for key, most in _MOST.items():
+        if key in config:
+            yield key, most, config[key]
+    if config.get("pad_to_max_tokens") and config.get("output_mode") not in _PLAIN_MODES:
+        yield "max_tokens", _MOST_TOKENS, config.get("max_tokens")
+
+
+def _length(value: Any) -> float:
+    size = len(value) if isinstance(value, list) else value
+    return size if isinstance(size, (int, float)) and size > 0 else 0
 
 
 def _costly_pattern(kind: str, settings: Mapping[str, Any]) -> Refusal | None:

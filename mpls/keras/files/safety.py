@@ -17,7 +17,7 @@ from mpls.formats.file_kinds import COMPILE_CONFIG, TRAINING_CONFIG
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.allowed_names import CLASSES, FUNCTIONS, TYPE_SPECS, VALUES
 from mpls.keras.files.contents import COMPILE_CONFIGS, ModelFile
-from mpls.keras.files.costly_settings import costly_setting
+from mpls.keras.files.costly_settings import MOST_TOGETHER, costly_setting, length_of_lists
 from mpls.keras.files.op_layers import OP_LAYERS, has_symbolic_input, refusal_of
 from mpls.saved.errors import IF_TRUSTED
 from mpls.upstream.model_loaders import OwnObjects
@@ -107,6 +107,7 @@ class _Vetting:
         self._path = path
         self._own = own
         self.names_own = False
+        self._listed = 0.0
 
     def _is_trusted(self, name: str) -> bool:
         if self._own.find(name) is None:
@@ -165,6 +166,9 @@ class _Vetting:
         refusal = costly_setting(config)
         if refusal is not None:
             self._refuse(f"{place}/{refusal.key}", refusal.constraint, refusal.got)
+        self._listed += length_of_lists(config)
+        if self._listed > MOST_TOGETHER:
+            self._refuse(place, f"make lists of at most {MOST_TOGETHER} numbers with all before it", self._listed)
         if "class_name" in config:
             self._check_object(place, config)
         if "inbound_nodes" in config:
