@@ -45,7 +45,7 @@ class KerasArchive:
         config: the value of `config.json`; None if it is missing.
         metadata: the value of `metadata.json`; None if it is missing.
         version: the version of the Keras that wrote it; None if the file does not say.
-        arrays: the number of arrays in its H5 file; None if it has no H5 file.
+        arrays: the number of arrays of the model in it.
         has_wrapped: whether the H5 file holds the variables of a wrapped optimizer apart from those of the wrapper.
         legacy_weights: the weights of a legacy optimizer that `mpls.keras.save_model` has added, by name; None if it
             has not.
@@ -56,7 +56,7 @@ class KerasArchive:
 
     def __init__(self, path: str, file: FileIO, *, lazily: bool = False) -> None:
         self._path = path
-        self.arrays: int | None = None
+        self.arrays = 0
         self.has_wrapped = False
         self.legacy_weights: dict[str, Any] | None = None
         self._content: Content | None = None
@@ -73,13 +73,13 @@ class KerasArchive:
                 elif name == WEIGHTS:
                     source = archive.open(name)
                     structure = check_h5(place, source, left, archive.stored_size(name))
-                    self.arrays = len(structure.datasets)
+                    self.arrays += len(structure.datasets)
                     self.has_wrapped = f"{WRAPPED}/0" in structure.datasets
                     self._content = stack.enter_context(content_of(place, source, structure, lazily=lazily))
                 elif name == LEGACY_WEIGHTS:
                     self.legacy_weights = read_arrays(place, archive.open(name), left, lazily=lazily)
                 elif name == _ARRAYS:
-                    read_arrays(place, archive.open(name), left, lazily=True)
+                    self.arrays += len(read_arrays(place, archive.open(name), left, lazily=True))
                 else:
                     archive.check(name)
             self.config, self.metadata = texts.get(ARCHIVE_CONFIG), texts.get(ARCHIVE_METADATA)

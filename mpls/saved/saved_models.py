@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -55,6 +56,23 @@ class SavedModel:
             found[f"{key} ({number})" if key in found else key] = text
         return found
 
+    @property
+    def arrays(self) -> int:
+        """The number of tensors in its checkpoint.
+
+        Raises:
+            SavedStateError: the checkpoint is broken.
+        """
+        return 0 if self._bundle is None else len(self._bundle.entries)
+
+    @functools.cached_property
+    def _bundle(self) -> Bundle | None:
+        """Its checkpoint, None if it has none and needs none."""
+        prefix = os.path.join(self.path, VARIABLES, VARIABLES)
+        if not os.path.lexists(prefix + INDEX) and not self._graph.has_variables:
+            return None
+        return Bundle(prefix, self.path, lazily=self._lazily)
+
     def record(self) -> FileRecord:
         """Return a record of the folder and of its optimizers.
 
@@ -66,10 +84,9 @@ class SavedModel:
         if metadata is None and self._has_metadata:
             raise broken(path, KERAS_METADATA, "be whole", "no description of a model")
         written_by = f"TF {self._graph.version}" if self._graph.version else "TF 2"
-        prefix = os.path.join(path, VARIABLES, VARIABLES)
-        if not os.path.lexists(prefix + INDEX) and not self._graph.has_variables:
+        bundle = self._bundle
+        if bundle is None:
             return FileRecord(path, "SavedModel", written_by, ())
-        bundle = Bundle(prefix, path, lazily=self._lazily)
         records = ObjectCheckpoint(bundle).optimizers() if GRAPH_KEY in bundle else []
         described = _training_optimizer(path, metadata or "")
         if described is not None:

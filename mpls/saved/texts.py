@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
@@ -16,6 +17,8 @@ _COSTS = {b"[": 80, b"{": 240, b'"': 32, b":": 80, b",": 50}
 _SLACK = 112 << 20
 _FACTOR = 8
 _FACTOR_OF_LARGE = 14
+# Of several texts together. Configs of layers take up to 15 n.
+_FACTOR_OF_SEVERAL = 20
 _NESTED = (dict, list)
 # An escaped surrogate, half of a pair.
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -35,16 +38,42 @@ def parse_json(path: str, key: str, text: bytes | str, size: int | None = None) 
             its size, or holds lone surrogates, which UTF-8 cannot encode.
     """
     with reading_foreign_bytes(path, key, "be JSON"):
-        raw = text.encode("utf-8") if isinstance(text, str) else bytes(text)
-        cost = 2 * len(raw) + sum(raw.count(sign) * each for sign, each in _COSTS.items())
+        raw = _encoded(text)
         size = len(raw) if size is None else size
-        limit = max(_SLACK + _FACTOR * size, _FACTOR_OF_LARGE * size)
-        if cost > limit:
-            raise broken(path, key, f"take at most {limit} bytes when parsed", f"about {cost} bytes", FROM_WRITER)
+        _require(path, key, _cost(raw), max(_SLACK + _FACTOR * size, _FACTOR_OF_LARGE * size))
         may_have_halves = _HALF.search(raw) is not None
         value = json.loads(raw.decode("utf-8-sig"))
         _check(path, key, value, may_have_halves)
     return value
+
+
+def parse_jsons(path: str, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of the JSON texts in one file, by their places.
+
+    Raises:
+        SavedStateError: as with `parse_json`, or they would take far more memory together than one text of their size.
+    """
+    cost = size = 0
+    for key, text in texts.items():
+        with reading_foreign_bytes(path, key, "be JSON"):
+            raw = _encoded(text)
+            cost, size = cost + _cost(raw), size + len(raw)
+    _require(path, "all JSON texts", cost, max(_SLACK + _FACTOR * size, _FACTOR_OF_SEVERAL * size))
+    return {key: parse_json(path, key, text) for key, text in texts.items()}
+
+
+def _encoded(text: bytes | str) -> bytes:
+    return text.encode("utf-8") if isinstance(text, str) else bytes(text)
+
+
+def _cost(raw: bytes) -> int:
+    """Return the bytes that a text may take when it is parsed."""
+    return 2 * len(raw) + sum(raw.count(sign) * each for sign, each in _COSTS.items())
+
+
+def _require(path: str, key: str, cost: int, limit: int) -> None:
+    if cost > limit:
+        raise broken(path, key, f"take at most {limit} bytes when parsed", f"about {cost} bytes", FROM_WRITER)
 
 
 def _check(path: str, key: str, value: Any, may_have_halves: bool) -> None:

@@ -126,6 +126,15 @@ def _change_saved_model(path: str, change: Change) -> None:
     pathlib.Path(path).write_bytes(metadata.SerializeToString())
 
 
+def add_metadata(path: str, text: str, number: int) -> None:
+    """Add objects with a JSON text to the metadata of a SavedModel."""
+    file = pathlib.Path(path, "keras_metadata.pb")
+    metadata = saved_metadata_pb2.SavedMetadata.FromString(file.read_bytes())
+    for position in range(number):
+        metadata.nodes.add(node_id=1000 + position, node_path=f"root.{position}", identifier="any", metadata=text)
+    file.write_bytes(metadata.SerializeToString())
+
+
 def parts_of(file: ModelFile) -> tuple[ModelFile, dict[str, Any]]:
     """Return a copy of what was read of a file, and the configs in it as changes get them."""
     file = replace(file, configs=copy.deepcopy(dict(file.configs)))

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import threading
 import unittest
+import zipfile
 from typing import Any
 from unittest import mock
 
@@ -22,13 +23,14 @@ import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.keras.files import model_limits
 from mpls.keras.files.costly_settings import costly_setting
+from mpls.saved import texts
 from mpls.upstream.model_loaders import (
     makers_of_networks,
     makers_of_ops,
     repeaters_of_tf_keras,
     variable_class_of_keras,
 )
-from tests.untrusted.models import KINDS, Change, Templates, layer, save
+from tests.untrusted.models import KINDS, Change, Templates, add_metadata, layer, save
 
 HUGE = 200_000_000
 
@@ -143,11 +145,32 @@ class LimitsTest(unittest.TestCase):
                 parts["model"]["config"]["layers"] += extra
 
         for framework, suffix in KINDS:
-            if suffix:
-                folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
-                path = self.templates.changed(framework, suffix, folder, change)
-                with self.assertRaisesRegex(SavedStateError, f"must describe at most [0-9]+ {what}"):
-                    mpls.keras.load_model(path)
+            folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+            path = self.templates.changed(framework, suffix, folder, change)
+            with self.assertRaisesRegex(SavedStateError, f"must describe at most [0-9]+ {what}"):
+                mpls.keras.load_model(path)
+
+    @parameterized.expand(["tf_keras", "keras"])
+    def test_archives_without_weights(self, framework: str) -> None:
+        def change(parts: dict[str, Any]) -> None:
+            rnn = layer(parts, "rnn")["config"]
+            rnn["cell"] = {**rnn["cell"], "class_name": "StackedRNNCells", "config": {"cells": [rnn["cell"]] * 200}}
+
+        path = self.templates.changed(framework, ".keras", self.folder, change)
+        with zipfile.ZipFile(path) as archive:
+            content = {name: archive.read(name) for name in archive.namelist() if not name.endswith(".h5")}
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, value in content.items():
+                archive.writestr(name, value)
+        with self.assertRaisesRegex(SavedStateError, "layers with weights; got '[0-9]+, with 0 arrays in the file'"):
+            mpls.keras.load_model(path)
+
+    def test_metadata_that_take_much_together(self) -> None:
+        path = self.templates.changed("tf_keras", "", self.folder, lambda parts: None)
+        add_metadata(path, "[" + ",".join(["{}"] * 400) + "]", 20)
+        message = "all JSON texts must take at most [0-9]+ bytes when parsed"
+        with mock.patch.object(texts, "_SLACK", 150_000), self.assertRaisesRegex(SavedStateError, message):
+            mpls.keras.load_model(path)
 
     @parameterized.expand([kind for kind in KINDS if kind[1]])
     def test_layers_that_wait_for_each_other(self, framework: str, suffix: str) -> None:

@@ -27,7 +27,7 @@ from mpls.saved.errors import broken
 from mpls.saved.files import open_file
 from mpls.saved.hdf5 import H5Model
 from mpls.saved.saved_models import SavedModel
-from mpls.saved.texts import parse_json
+from mpls.saved.texts import parse_jsons
 
 # The entries of `ModelFile.configs` that hold the arguments of `compile`.
 COMPILE_CONFIGS = (COMPILE_CONFIG, TRAINING_CONFIG)
@@ -54,9 +54,13 @@ class ModelFile:
     opened: OpenedFile | None = None
 
     @property
-    def arrays(self) -> int | None:
-        """The number of arrays in it; None if it is not known."""
-        return None if isinstance(self.content, SavedModel) else self.content.arrays
+    def arrays(self) -> int:
+        """The number of arrays in it.
+
+        Raises:
+            SavedStateError: it is a SavedModel whose checkpoint is broken.
+        """
+        return self.content.arrays
 
     @property
     def legacy_weights(self) -> dict[str, Any] | None:
@@ -169,7 +173,7 @@ def _require_dict(path: str, key: str, found: Any) -> dict[str, Any]:
 
 def _saved_model(path: str) -> ModelFile:
     model = SavedModel(path, lazily=True)
-    configs = {key: parse_json(path, key, text) for key, text in model.texts().items() if text}
+    configs = parse_jsons(path, {key: text for key, text in model.texts().items() if text})
     if not configs:
         raise SavedStateError(
             error_text(

@@ -10,7 +10,7 @@ from typing import Any, Protocol, SupportsIndex
 import tensorflow as tf
 
 from mpls.patches import Layer
-from mpls.upstream.loading import OpArguments
+from mpls.upstream.model_loaders import OpArguments
 
 __all__ = [
     "current_load",

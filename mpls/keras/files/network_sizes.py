@@ -24,6 +24,8 @@ _UNBUILT = 100
 _LAYERS = 1000
 _LAYERS_IN_A_ROW = 300
 _LAYERS_OF_AN_ARRAY = 20
+# How often a SavedModel may describe a layer: in its own metadata, and in those of each model around it.
+_TOLD = 4
 
 
 class NetworkSizes(NamedTuple):
@@ -50,16 +52,15 @@ def refuse_too_many_layers(file: ModelFile) -> None:
     Raises:
         SavedStateError: the model is refused.
     """
-    if file.arrays is None:
-        return
-    sizes = sizes_of_networks(file)
+    sizes, arrays = sizes_of_networks(file), file.arrays
+    told = arrays * (_TOLD if file.format == "SavedModel" else 1)
     for what, number, most in (
-        ("layers with weights", sizes.with_weights, _UNBUILT + file.arrays),
-        ("layers", sizes.layers, _LAYERS + _LAYERS_OF_AN_ARRAY * file.arrays),
-        ("layers in a row", sizes.longest, _LAYERS_IN_A_ROW + _LAYERS_OF_AN_ARRAY * file.arrays),
+        ("layers with weights", sizes.with_weights, _UNBUILT + told),
+        ("layers", sizes.layers, _LAYERS + _LAYERS_OF_AN_ARRAY * told),
+        ("layers in a row", sizes.longest, _LAYERS_IN_A_ROW + _LAYERS_OF_AN_ARRAY * arrays),
     ):
         if number > most:
-            got = f"{number}, with {file.arrays} arrays in the file"
+            got = f"{number}, with {arrays} arrays in the file"
             raise broken(file.path, "the model's config", f"describe at most {most} {what}", got, ADVICE)
 
 
