@@ -56,7 +56,8 @@ class Adjusting(Stateful):
 
     def _growth_steps(self, dtype: Any) -> Any:
         if self._scale_settings.adjustable:
-            return tf.cast(tf.convert_to_tensor(self._created_weight("growth_steps")), dtype)
+            # A cast would wrap a number that the count cannot reach.
+            return tf.cast(tf.minimum(tf.convert_to_tensor(self._created_weight("growth_steps")), dtype.max), dtype)
         if not tf.executing_eagerly():
             self._is_built_in = True
         # The count has to be compared in its own dtype, whatever number the user has passed.
@@ -150,7 +151,9 @@ class Adjusting(Stateful):
         if settings.counts_bad_steps and not self._scale_settings.counts_bad_steps:
             raise CallOrderError(_text("hysteresis is a setting that nothing counts for"))
         scale = self._read_values(["current_loss_scale"], session)["current_loss_scale"]
-        moved = min(max(scale, settings.min_scale), settings.max_scale)
+        moved = scale
+        if min_scale is not None or max_scale is not None:
+            moved = min(max(scale, settings.min_scale), settings.max_scale)
         changes = {} if moved == scale else {"current_loss_scale": moved, "good_steps": 0, **self._no_bad_steps()}
         self._increment_period, self._scale_settings = steps, settings
         if settings.adjustable:

@@ -154,6 +154,22 @@ class WithoutOptionsTest(unittest.TestCase):
                 training.opt.set_scale(2, session=training.session)
                 self.assertEqual(training.opt.state_dict(training.session)["scale"], 2.0)
 
+    def test_growth_steps_that_no_counter_reaches(self) -> None:
+        for family in FAMILIES:
+            with trainer(family, "function", 8.0, 2**40, adjustable=True) as training:
+                training.take(1.0)
+                training.opt.configure(growth_steps=2**33)
+                training.take(1.0)
+                self.assertEqual(training.opt.state_dict()["scale"], 8.0)
+
+    def test_a_scale_below_the_floor_is_moved_by_new_bounds_only(self) -> None:
+        with trainer("new", "function", 0.5, 2, adjustable=True) as training:
+            training.take(1.0)
+            training.opt.configure(growth_steps=5)
+            self.assertEqual(training.opt.state_dict()["scale"], 0.5)
+            training.opt.configure(min_scale=0.75)
+            self.assertEqual(training.opt.state_dict()["scale"], 0.75)
+
     def test_eager_code_is_changed(self) -> None:
         with trainer("v1", "eager", 8.0, 2) as training:
             training.take(1.0)
