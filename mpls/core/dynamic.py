@@ -229,9 +229,10 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
             steps_before = tf.convert_to_tensor(good_steps)
 
         def write_all() -> Any:
-            variables = self._state_variables()
-            numbers = [tf.convert_to_tensor(each) for each in variables]
-            before = type(variables)(*numbers)._replace(good_steps=steps_before)
+            variables = self._state_variables(good_steps)
+            before = type(variables)(
+                *(steps_before if each is good_steps else tf.convert_to_tensor(each) for each in variables)
+            )
             after = next_state(before, grads_finite, self._rule(good_steps.dtype), select)
             return group(*(variable.assign(value) for variable, value in zip(variables, after, strict=True)))
 
@@ -242,20 +243,21 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
             counts &= grads_finite
         # Nearly every step only increments the count. It must be one op for parameter servers, whose workers do not
         # wait for each other: writing back the scale that was read could undo another worker's decrease.
-        return one_of(counts, lambda: group(good_steps.assign_add(1), self._without_bad_steps()), write_all)
+        return one_of(counts, lambda: self._count(good_steps), write_all)
 
-    def _state_variables(self) -> Any:
-        scale, good_steps = self._current_loss_scale, self._num_good_steps
+    def _state_variables(self, good_steps: Any) -> Any:
+        scale = self._current_loss_scale
         if not self._scale_settings.counts_bad_steps:
             return ScaleState(scale, good_steps)
         return AccumulatingState(scale, good_steps, self._created_weight(BAD_STEPS))
 
-    def _without_bad_steps(self) -> Any:
-        """Forget non-finite steps after a finite one, where they have to be in a row."""
+    def _count(self, good_steps: Any) -> Any:
+        """Count a finite step, and forget the non-finite ones before it, where they have to be in a row."""
+        counted = good_steps.assign_add(1)
         settings = self._scale_settings
         if not settings.counts_bad_steps or not settings.consecutive_hysteresis:
-            return None
-        return self._created_weight(BAD_STEPS).assign(0)
+            return counted
+        return group(counted, self._created_weight(BAD_STEPS).assign(0))
 
     def get_config(self) -> dict[str, Any]:
         """Return `{'initial_loss_scale': float, 'increment_period': int, 'multiplier': float}`.
