@@ -28,7 +28,16 @@ from .trainers import FAMILIES, Trainer
 
 v1 = tf.compat.v1
 INF = float("inf")
-OPTIONS = {"min_scale": 0.5, "hysteresis": 2, "adjustable": True, "count_steps": True, "skip_counts_step": True}
+OPTIONS = {
+    "min_scale": 0.5,
+    "hysteresis": 2,
+    "adjustable": True,
+    "count_steps": True,
+    "skip_counts_step": True,
+    "track_overflows": True,
+    "max_consecutive_skips": 5,
+    "on_give_up": "warn",
+}
 STEPS = (1.0, INF, 1.0, 1.0, INF, INF)
 
 
@@ -135,9 +144,10 @@ class StateTest(unittest.TestCase):
             training = Trainer(family, "session", lambda: FAMILIES[family](8.0, 2, **OPTIONS))
             training.take(INF)
             v1.train.Saver().restore(training.session, paths[name])
-            state = training.opt.state_dict(training.session)
+            state, report = (f(training.session) for f in (training.opt.state_dict, training.opt.overflow_report))
             training.__exit__()
             self.assertEqual(state["skipped_steps"], 3 if name == "new" else 0)
+            self.assertEqual([each.count for each in report], [3] if name == "new" else [])
             if name == "new":
                 self.assertEqual(state, written)
 
@@ -197,8 +207,9 @@ class StateTest(unittest.TestCase):
         for line in lines:
             path, module, iterations = line.split()
             self.assertEqual(module, path.partition("-")[0])
-            # Files that tf_keras writes of a legacy optimizer hold no iterations in `.keras`.
-            self.assertEqual(int(iterations), 0 if path.endswith("legacy.keras") else 3)
+            # As without options: tf_keras writes no iterations of a legacy optimizer into `.keras`, and does not read
+            # those of a new one in a wrapper from H5.
+            self.assertEqual(int(iterations), 0 if path.endswith(("legacy.keras", "new.h5")) else 3)
 
 
 BAD = [
