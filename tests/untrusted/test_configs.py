@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import unittest
+import warnings
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -306,6 +307,19 @@ class AllowedTest(_Base):
         model = mpls.keras.load_model(self.templates.path(framework, suffix))
         self.assertEqual(model.predict(np.ones([1, 3, 2]), verbose=0).shape, (1, 1))
         self.assertIsInstance(model.optimizer, mpls.keras.LossScaleOptimizer)
+
+    @parameterized.expand(KINDS)
+    def test_initializers_of_tensorflow(self, framework: str, suffix: str) -> None:
+        k = {"tf_keras": tf_keras, "keras": keras}[framework]
+        dense = k.layers.Dense(
+            1, kernel_initializer=tf.constant_initializer(2.0), bias_initializer=tf.ones_initializer()
+        )
+        path = str(self.folder / f"model{suffix}")
+        with warnings.catch_warnings():
+            # tf_keras says of each that it is not one of its own.
+            warnings.filterwarnings("ignore", "The `keras.initializers.serialize", UserWarning)
+            save(k.Sequential([k.layers.Input([2]), dense]), path)
+        np.testing.assert_array_equal(mpls.keras.load_model(path)(np.ones([1, 2], np.float32)), [[5.0]])
 
     @parameterized.expand(KINDS)
     def test_what_is_not_loaded_is_not_looked_at(self, framework: str, suffix: str) -> None:

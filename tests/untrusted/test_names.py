@@ -101,6 +101,14 @@ class AllowedTest(unittest.TestCase):
                 parameters = [each for each in inspect.signature(function).parameters if suspicious.search(each)]
                 self.assertLessEqual(set(parameters), known, name)
 
+    def test_module_of_initializers(self) -> None:
+        module = importlib.import_module("tensorflow.python.ops.init_ops_v2")
+        found = {name: value for name, value in vars(module).items() if name in CLASSES | FUNCTIONS}
+        for name, value in found.items():
+            self.assertEqual(value.__module__, module.__name__, name)
+            self.assertTrue(inspect.isroutine(value) or issubclass(value, module.Initializer), name)
+        self.assertIn("Constant", found)
+
     def test_no_module_with_other_things(self) -> None:
         self.assertFalse([name for name in allowed_functions._ARITHMETIC if name.startswith(("raw_ops", "py_"))])
         for name in ("io.write_file", "io.read_file", "raw_ops.WriteFile", "py_function", "numpy_function", "print"):

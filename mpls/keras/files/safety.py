@@ -28,8 +28,11 @@ IsKnown = Callable[[str], bool]
 
 _YOURS = f"If it is your own, pass it in custom_objects. {IF_TRUSTED}"
 
-# Modules in which an allowed name is the object that the lists mean. Their other names are not on the lists.
-_MODULES = re.compile(r"builtins|(tf_)?keras(\.\w+)*|mpls(\.keras|\.experimental)?", re.ASCII)
+# Modules in which an allowed name is the object that the lists mean. Their other names are not on the lists. The last
+# has the initializers of TensorFlow.
+_MODULES = re.compile(
+    r"builtins|(tf_)?keras(\.\w+)*|mpls(\.keras|\.experimental)?|tensorflow\.python\.ops\.init_ops_v2", re.ASCII
+)
 _MODULES_OF_TYPE_SPECS = re.compile(r"tensorflow\.python\.(framework|ops)(\.\w+)*", re.ASCII)
 _DTYPES = re.compile(r"[a-z]{3,10}[0-9]{0,3}", re.ASCII)
 # Keys whose value, if it is a string, the frameworks look up as the name of a class or a function.
