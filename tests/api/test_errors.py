@@ -128,10 +128,10 @@ AGE = [
 OF_EXPRESSIONS = {
     "fit(": [(r"loss_scale=EagerTensor<float32 \(\) \d+\.0>", "loss_scale=")],
     "inspect.signature(": [
+        (r", \*, .*\)", ")"),
         (r": '[^']*'", ""),
         (r" -> '[^']*'", ""),
         (r" = ", "="),
-        (r", \*, name=None", ""),
         (r"^[\"']|[\"']$", ""),
     ],
 }

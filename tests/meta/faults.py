@@ -260,9 +260,7 @@ def _scale_is_not_saved() -> list[Patch]:
 
 
 def _state_is_touched_before_the_refusal() -> list[Patch]:
-    return [
-        (mpls.v1.optimizer.MixedPrecisionLossScaleOptimizer, "_require_gradients", staticmethod(lambda pairs: None))
-    ]
+    return [(mpls.v1.optimizer, "require_a_gradient", lambda pairs: None)]
 
 
 def _no_refusal_in_keras() -> list[Patch]:
