@@ -129,6 +129,7 @@ OF_EXPRESSIONS = {
     "fit(": [(r"loss_scale=EagerTensor<float32 \(\) \d+\.0>", "loss_scale=")],
     "inspect.signature(": [
         (r", \*, .*\)", ")"),
+        (r"\\'", "'"),
         (r": '[^']*'", ""),
         (r" -> '[^']*'", ""),
         (r" = ", "="),
