@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ __all__ = [
     "classes_of_symbolic_tensors",
     "h5_loader_of_keras",
     "has_class",
+    "is_to_be_imported",
     "layer_classes_of_tf_keras",
     "locally_connected",
     "makers_of_networks",
@@ -64,6 +66,20 @@ def has_class(name: str) -> bool:
     # Metrics are looked up among all that their package has imported.
     is_layer = builtin_layer is not None and builtin_layer(name) is not None
     return is_layer or hasattr(table.METRICS.load(), name)
+
+
+def is_to_be_imported(module: str) -> bool:
+    """Return whether a Keras that is loaded has a module of a name, and has not imported it; its loader would do so.
+
+    tf_keras looks up its own module for each of Keras 3.
+    """
+    for name in (module, f"tf_{module}"):
+        root, *parts = name.split(".")
+        if root in ("tf_keras", "keras") and root in sys.modules and name not in sys.modules:
+            path = os.path.join(sys.modules[root].__path__[0], *parts)
+            if os.path.isdir(path) or os.path.exists(f"{path}.py"):
+                return True
+    return False
 
 
 def h5_loader_of_keras() -> Any:

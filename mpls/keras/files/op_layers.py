@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from mpls.keras.files.allowed_functions import INSTANCE_ATTRIBUTES, RAGGED_CLASS_METHODS, is_arithmetic
 from mpls.keras.files.op_types import ALLOWED as ALLOWED_OPS
 
-__all__ = ["OP_LAYERS", "Refusal", "has_symbolic_input", "refusal_of"]
+__all__ = ["OP_LAYERS", "Refusal", "has_symbolic_input", "is_shape", "refusal_of"]
 
 OP_LAYERS = (
     "TFOpLambda",
@@ -73,3 +73,8 @@ def has_symbolic_input(node: Any) -> bool:
                 return True
             stack += value.values()
     return False
+
+
+def is_shape(value: Any) -> bool:
+    """Return whether the output shape of a Lambda layer is one, and no function."""
+    return isinstance(value, list) and all(each is None or isinstance(each, (int, list)) for each in value)

@@ -18,9 +18,9 @@ from mpls.formats.validity import ANCHOR
 from mpls.keras.files.allowed_names import CLASSES, FUNCTIONS, TYPE_SPECS, VALUES
 from mpls.keras.files.contents import COMPILE_CONFIGS, ModelFile
 from mpls.keras.files.costly_settings import MOST_TOGETHER, costly_setting, length_of_lists
-from mpls.keras.files.op_layers import OP_LAYERS, has_symbolic_input, refusal_of
+from mpls.keras.files.op_layers import OP_LAYERS, has_symbolic_input, is_shape, refusal_of
 from mpls.saved.errors import IF_TRUSTED
-from mpls.upstream.model_loaders import OwnObjects
+from mpls.upstream.model_loaders import OwnObjects, is_to_be_imported
 
 __all__ = ["IsKnown", "refuse_unsafe_configs"]
 
@@ -222,10 +222,15 @@ class _Vetting:
         if name in CLASSES or "registered_name" in config:
             self._check_module(place, config, name)
 
-    def _check_module(self, place: str, config: dict[str, Any], name: str) -> None:
-        module, registered = config.get("module"), config.get("registered_name")
+    def _check_module_name(self, place: str, module: Any) -> None:
         if module is not None and not (isinstance(module, str) and _MODULES.fullmatch(module)):
             self._refuse(f"{place}/module", "be a module of Keras", module, _YOURS)
+        if module is not None and is_to_be_imported(module):
+            self._refuse(f"{place}/module", "be one that the framework has imported by itself", module)
+
+    def _check_module(self, place: str, config: dict[str, Any], name: str) -> None:
+        module, registered = config.get("module"), config.get("registered_name")
+        self._check_module_name(place, module)
         if registered is not None and registered not in (name, f"Custom>{name}"):
             self._refuse(f"{place}/registered_name", f"be {name!r}, or one of custom_objects", registered, _YOURS)
 
@@ -242,8 +247,7 @@ class _Vetting:
             # Older releases look a registered function up in the module that defines it.
             return
         self._require(f"{place}/config", name, FUNCTIONS | CLASSES)
-        if module is not None and not (isinstance(module, str) and _MODULES.fullmatch(module)):
-            self._refuse(f"{place}/module", "be a module of Keras", module, _YOURS)
+        self._check_module_name(place, module)
         if registered not in (None, "function", "builtin_function_or_method", name):
             self._refuse(f"{place}/registered_name", "be 'function'", registered, _YOURS)
 
@@ -273,8 +277,8 @@ class _Vetting:
             if isinstance(function, dict) and function.get("class_name") == "function":
                 # `check` comes to it, as to each function.
                 continue
-            is_shape = key == "output_shape" and not isinstance(function, str) and _is_shape(function)
-            if function is not None and not is_shape and not self._is_allowed(function, frozenset()):
+            has_shape = key == "output_shape" and not isinstance(function, str) and is_shape(function)
+            if function is not None and not has_shape and not self._is_allowed(function, frozenset()):
                 self._refuse_code(f"{place}/config/{key}", config["class_name"])
 
     def _check_nodes(self, place: str, nodes: Any) -> None:
@@ -290,7 +294,3 @@ def _children(place: _Place) -> Iterator[_Place]:
         if isinstance(value, (dict, list, str)):
             is_naming = is_nested or bool(_NAMING_KEYS.fullmatch(key))
             yield _Place(f"{place.path}/{key}", place.key if is_nested else key, value, is_naming)
-
-
-def _is_shape(value: Any) -> bool:
-    return isinstance(value, list) and all(each is None or isinstance(each, (int, list)) for each in value)
