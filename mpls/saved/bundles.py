@@ -213,11 +213,14 @@ class Bundle:
             sizes = [tuple(each.stop - each.start for each in place) for place in places]
             if sum(map(math.prod, sizes)) != math.prod(entry.shape):
                 raise ValueError("they are not the whole tensor")
-            result = np.zeros(entry.shape, dtype)
+            result, is_there = np.zeros(entry.shape, dtype), np.zeros(entry.shape, bool)
             for extents, place, size in zip(entry.slices, places, sizes, strict=True):
                 part = self._slices[slice_key(key, extents)]
                 if (part.dtype, part.shape, part.size) != (entry.dtype, size, math.prod(size) * dtype.itemsize):
                     raise ValueError("one is of another dtype or shape")
+                if is_there[place].any():
+                    raise ValueError("two of them overlap")
+                is_there[place] = True
                 content = self._content(key, part)
                 if masked_crc32c(content) != part.crc:
                     raise ValueError("one has another checksum")
