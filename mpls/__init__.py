@@ -6,6 +6,7 @@ The API lives in the subpackages, which load TensorFlow when they are imported; 
 * `mpls.keras`: `LossScaleOptimizer` for the optimizers of tf_keras and Keras 3, and the policies;
 * `mpls.experimental`: the deprecated forms, `LossScaleOptimizer(optimizer, loss_scale)` among them;
 * `mpls.contrib`: the managers of TF 1.x and their optimizer;
+* `mpls.monitor`: the loss scale and counters in the logs of `fit`, in sessions and in `tf.summary`;
 * `mpls.convert_state`: copies the state of an optimizer into one of another Keras;
 * `mpls.install`, `mpls.uninstall`, `mpls.installed`: put the historical names back at their old places;
 * `mpls.names`: the table of those names;
@@ -20,7 +21,7 @@ from mpls.install import install, installed, uninstall
 
 __version__ = "0.2.0"
 
-_SUBPACKAGES = ("contrib", "experimental", "keras", "v1")
+_SUBPACKAGES = ("contrib", "experimental", "keras", "monitor", "v1")
 # Functions whose modules load TensorFlow, with these modules.
 _FUNCTIONS = {"convert_state": "mpls.transfer.convert"}
 
@@ -33,6 +34,7 @@ __all__ = [
     "install",
     "installed",
     "keras",
+    "monitor",
     "names",
     "uninstall",
     "v1",
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from mpls import contrib as contrib
     from mpls import experimental as experimental
     from mpls import keras as keras
+    from mpls import monitor as monitor
     from mpls import v1 as v1
     from mpls.transfer.convert import convert_state as convert_state
 else:

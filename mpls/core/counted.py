@@ -13,7 +13,7 @@ from mpls.errors import MissingAttributeError
 from mpls.formats.wrapper_state import COUNTS, STEP_RECORD
 from mpls.upstream.trackables import track
 
-__all__ = ["Counted"]
+__all__ = ["Counted", "record_of"]
 
 _APPLIED, _SKIPPED, _IN_A_ROW = COUNTS
 
@@ -124,3 +124,8 @@ def _session_of(optimizer: Any, session: Any) -> Any:
     """Return the session that the user means; a family may know another than the default one."""
     find = getattr(optimizer, "_session_of_state", None)
     return session if find is None else find(session)
+
+
+def record_of(optimizer: Any) -> StepRecord | None:
+    """Return what has the counters of an optimizer; None if it counts nothing, or is not of mpls."""
+    return optimizer._record if isinstance(optimizer, Counted) else None

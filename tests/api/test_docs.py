@@ -31,12 +31,13 @@ import pytest
 from parameterized import parameterized
 
 import mpls.keras
+import mpls.monitor
 from mpls.names import NAMES, Name
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DOCUMENTS = ("README.md", "MIGRATION.md")
-PUBLIC_PACKAGES = ("mpls.v1", "mpls.keras", "mpls.experimental", "mpls.contrib")
+PUBLIC_PACKAGES = ("mpls.v1", "mpls.keras", "mpls.experimental", "mpls.contrib", "mpls.monitor")
 
 # --- blocks of Markdown files ---------------------------------------------------------------------
 
@@ -181,7 +182,13 @@ class ExampleTest(unittest.TestCase):
 # --- docstrings -----------------------------------------------------------------------------------
 
 # What no release of TensorFlow had.
-NEW = (mpls.keras.load_model, mpls.keras.save_model)
+NEW = (
+    mpls.keras.load_model,
+    mpls.keras.save_model,
+    mpls.monitor.LossScaleCallback,
+    mpls.monitor.LossScaleHook,
+    mpls.monitor.write_scalars,
+)
 SECTIONS = ("Args", "Returns", "Yields", "Raises", "Attributes", "Reproduces", "Example", "Examples")
 
 

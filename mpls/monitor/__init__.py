@@ -1,0 +1,10 @@
+"""Seeing what happened to the loss scale: in the logs of `fit`, in sessions of TF 1, and in `tf.summary`.
+
+Nothing of Keras is loaded by it.
+"""
+
+from mpls.monitor.fit_callback import LossScaleCallback
+from mpls.monitor.session_hook import LossScaleHook
+from mpls.monitor.summaries import write_scalars
+
+__all__ = ["LossScaleCallback", "LossScaleHook", "write_scalars"]

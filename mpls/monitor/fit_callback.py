@@ -1,0 +1,129 @@
+"""The callback that adds the loss scale and the counters to the logs of `fit`."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, SupportsInt
+
+import tensorflow as tf
+
+from mpls.core.numbers import to_bool
+from mpls.monitor.scale_messages import ScaleMessages
+from mpls.monitor.scale_readings import ANCHOR, SCALE, Readings, checked_every
+from mpls.upstream.callbacks import CallbackOfAnyKeras
+from mpls.upstream.kerases import keras_graph_session
+
+_SUBJECT = "LossScaleCallback"
+
+
+class LossScaleCallback(CallbackOfAnyKeras):
+    """A callback of `Model.fit` that adds the loss scale, and the counters if there are any, to the logs.
+
+    It adds `loss_scale`, a float, and, if the optimizer counts its steps, `applied_steps`, `skipped_steps` and
+    `consecutive_skips`, ints. At the end of an epoch they are in `History`, and in what callbacks after it in the list
+    write: put it before `CSVLogger` and `TensorBoard`. At the ends of batches they are in progress bars; that of
+    tf_keras shows means over the epoch, as of all values that are not the model's metrics.
+
+    If the optimizer has `max_consecutive_skips`, each reading calls `check_skips` too.
+
+    Models are those of tf_keras and Keras 3, their optimizers those of mpls, or the frameworks' own
+    `LossScaleOptimizer`. One callback may be used for several models, one after the other.
+
+    Args:
+        every: the values are read at the ends of batches, of which this many were trained in between; each reading
+            waits for the device. Other batches have no values in their logs.
+        messages: whether to log changes of the scale to `logging.getLogger("mpls")`, a line for each that is seen.
+
+    Raises:
+        ValueError: `every` is no whole number of at least 1.
+        TypeError: `every` is no number, `messages` is no bool; or, in `fit`, the model's optimizer scales nothing.
+        RuntimeError: in `fit`, a `TrainingStuckError`, if the optimizer gives up.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import tf_keras
+        >>> import mpls.keras
+        >>> import mpls.monitor
+        >>> model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(2,))])
+        >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), initial_scale=8, count_steps=True)
+        >>> model.compile(opt, "mse")
+        >>> history = model.fit(tf.ones([4, 2]), tf.ones([4, 1]), batch_size=2, epochs=2, verbose=0,
+        ...                     callbacks=[mpls.monitor.LossScaleCallback()])
+        >>> history.history["loss_scale"], history.history["applied_steps"]
+        ([8.0, 8.0], [2, 4])
+    """
+
+    def __init__(self, every: SupportsInt = 1, messages: bool = True) -> None:
+        super().__init__()
+        self._every = checked_every(every, _SUBJECT)
+        self._has_messages = to_bool(messages, f"{_SUBJECT}: messages", ANCHOR)
+        self._readings: Readings | None = None
+        self._messages: ScaleMessages | None = None
+        self._epoch, self._due = 0, self._every
+
+    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+        """Look at the optimizer; `fit` calls it.
+
+        Args:
+            logs: a dict, or None.
+        """
+        optimizer = getattr(self.model, "optimizer", None)
+        advice = "model.compile(mpls.keras.LossScaleOptimizer(optimizer))"
+        self._readings = Readings(optimizer, f"{_SUBJECT}: the optimizer of the model", advice)
+        self._messages = ScaleMessages(self._readings.shrinking_factor) if self._has_messages else None
+        self._read("before the first step", self._readings)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Count batches anew; `fit` calls it.
+
+        Args:
+            epoch: its number, from 0.
+            logs: a dict, or None.
+        """
+        self._epoch, self._due = epoch, self._every
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Add the values to the logs, every so many batches; `fit` calls it.
+
+        Args:
+            batch: its number in the epoch, from 0; with `steps_per_execution`, that of the last one.
+            logs: a dict, which is changed, or None.
+        """
+        trained = int(batch) + 1
+        if trained >= self._due and self._readings is not None:
+            self._due = trained - trained % self._every + self._every
+            self._note(f"in epoch {self._epoch + 1}, batch {trained}", logs, self._readings)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Add the values to the logs of the epoch; `fit` calls it.
+
+        Args:
+            epoch: its number, from 0.
+            logs: a dict, which is changed, or None.
+        """
+        if self._readings is not None:
+            self._note(f"in epoch {epoch + 1}", logs, self._readings)
+
+    def _note(self, where: str, logs: Any, readings: Readings) -> None:
+        values = self._read(where, readings)
+        if logs is not None:
+            logs.update(values)
+        # A step that runs eagerly has done it itself.
+        if readings.gives_up and not getattr(self.model, "run_eagerly", False):
+            with self._scope():
+                readings.optimizer.check_skips()
+
+    def _read(self, where: str, readings: Readings) -> dict[str, Any]:
+        if hasattr(self.model, "jax_state_sync"):
+            # On JAX, Keras 3 keeps the state of variables elsewhere while it trains.
+            self.model.jax_state_sync()
+        with self._scope():
+            values = readings.read(None if tf.executing_eagerly() else keras_graph_session())
+        if self._messages is not None:
+            self._messages.note(values[SCALE], where)
+        return values
+
+    def _scope(self) -> Any:
+        """Return the scope of the model's strategy, in which variables are to be made that do not exist yet."""
+        strategy = getattr(self.model, "distribute_strategy", None)
+        return contextlib.nullcontext() if strategy is None else strategy.scope()

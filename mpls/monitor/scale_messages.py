@@ -1,0 +1,69 @@
+"""Calm messages about a loss scale: at most one line for each change that is seen, and whether it is normal."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+__all__ = ["ScaleMessages"]
+
+# Falls in a row from which on the log warns, and then again at each doubling of them.
+_MANY_FALLS = 3
+_LOGGER = logging.getLogger("mpls")
+
+
+class ScaleMessages:
+    """Logs changes of a scale to the logger `mpls`.
+
+    Args:
+        factor: by which the scale shrinks, above 1; it tells how often it has fallen between two readings.
+    """
+
+    def __init__(self, factor: float = 2.0) -> None:
+        self._factor = factor
+        self._last: float | None = None
+        self._top = 0.0
+        self._falls = 0
+        self._warns_at = _MANY_FALLS
+
+    def note(self, scale: float, where: str) -> None:
+        """Log a line if the scale has changed since the last call.
+
+        Args:
+            scale: the scale now.
+            where: when it was read, for the line: `"in step 100"`.
+        """
+        before, self._last = self._last, scale
+        if before is None or scale == before or (math.isnan(scale) and math.isnan(before)):
+            return
+        change = f"loss scale {before:g} -> {scale:g} {where}"
+        if scale > before:
+            self._falls, self._warns_at = 0, _MANY_FALLS
+            _LOGGER.info("%s: gradients were finite for many steps, so it grows. This is normal.", change)
+            return
+        if self._falls == 0:
+            self._top = before
+        self._falls += self._falls_between(before, scale)
+        if self._falls >= self._warns_at:
+            while self._warns_at <= self._falls:
+                self._warns_at *= 2
+            _LOGGER.warning(self._warning(change))
+        else:
+            _LOGGER.info(
+                "%s: gradients were not finite, and the step was skipped. This is normal: every growth ends in one "
+                "skipped step once the scale is at its limit, and a scale that starts too high falls to it.",
+                change,
+            )
+
+    def _warning(self, change: str) -> str:
+        return (
+            f"{change}: it has fallen {self._falls} times in a row, from {self._top:g}. In the first steps this only "
+            "means that it started too high. Later, gradients that stay infinite or NaN are a fault of the model or "
+            "its input: track_overflows=True says of which variables, max_consecutive_skips when to stop. "
+            "See MIGRATION.md#monitoring"
+        )
+
+    def _falls_between(self, before: float, scale: float) -> int:
+        if not (scale > 0 and math.isfinite(before)):
+            return 1
+        return max(1, round(math.log(before / scale, self._factor)))

@@ -1,0 +1,66 @@
+"""The loss scale and the counters as scalars of `tf.summary`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from mpls.core.replicas import in_replica_context
+from mpls.errors import ArgumentTypeError, error_text
+from mpls.monitor.scale_readings import ANCHOR, SCALE, Readings
+
+_SUBJECT = "write_scalars"
+
+
+def write_scalars(optimizer: Any, step: Any = None, name: str = "loss_scale") -> None:
+    """Write the loss scale, and the counters if there are any, to the default writer of `tf.summary`.
+
+    The tag of the scale is `name`, those of the counters are `name/applied_steps`, `name/skipped_steps` and
+    `name/consecutive_skips`. It works in eager mode and in a `tf.function` that XLA does not compile. Of the replicas
+    of a strategy, the first writes. Without a default writer nothing is written.
+
+    Args:
+        optimizer: one of mpls, or a framework's own `LossScaleOptimizer`.
+        step: the step, an int or a scalar int64 tensor or variable; by default that of
+            `tf.summary.experimental.set_step`.
+        name: the tag, a str.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        TypeError: the optimizer scales nothing, or `name` is no string.
+        ValueError: there is a default writer, and no step.
+
+    Example:
+        >>> import tempfile
+        >>> import tensorflow as tf
+        >>> import tf_keras
+        >>> import mpls.keras
+        >>> import mpls.monitor
+        >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), count_steps=True)
+        >>> with tf.summary.create_file_writer(tempfile.mkdtemp()).as_default():
+        ...     mpls.monitor.write_scalars(opt, step=1)
+    """
+    if not isinstance(name, str):
+        raise ArgumentTypeError(error_text(f"{_SUBJECT}: name", "be a string", name, 'name="loss_scale"', ANCHOR))
+    advice = "write_scalars(mpls.keras.LossScaleOptimizer(optimizer))"
+    readings = Readings(optimizer, f"{_SUBJECT}: optimizer", advice)
+    if in_replica_context() and _number_of_replica() != 0:
+        return
+    for key, value in readings.tensors().items():
+        _write(name if key == SCALE else f"{name}/{key}", value, step)
+
+
+def _write(name: str, value: Any, step: Any) -> None:
+    """Do as `tf.summary.scalar`, which needs TensorBoard to be installed: TensorFlow 2.21 does not bring it."""
+    metadata = tf.compat.v1.SummaryMetadata(data_class="DATA_CLASS_SCALAR")
+    metadata.plugin_data.plugin_name = "scalars"
+    with tf.summary.experimental.summary_scope(name, "scalar_summary") as (tag, _):
+        tf.summary.write(tag, tf.cast(value, tf.float32), step=step, metadata=metadata)
+
+
+def _number_of_replica() -> Any:
+    number = tf.distribute.get_replica_context().replica_id_in_sync_group
+    return tf.get_static_value(number)

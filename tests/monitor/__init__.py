@@ -1,0 +1,1 @@
+"""What callbacks, hooks and summaries show of training."""

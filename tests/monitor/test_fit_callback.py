@@ -1,0 +1,165 @@
+"""The callback shows what the optimizer has, in every family and way to run, and what comes after it writes it."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import io
+import os
+import tempfile
+import unittest
+from contextlib import redirect_stdout
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+from mpls.errors import MplsWarning, TrainingStuckError
+from mpls.monitor import LossScaleCallback
+
+from .models import BATCHES, CELLS, NATIVE, OURS, WAYS, data, is_ours, keras_of, model_of
+
+COUNTERS = ["applied_steps", "skipped_steps", "consecutive_skips"]
+# By the rule: 16, doubled after 3 finite steps, halved at a step that overflows. Batch 3 overflows in each epoch.
+SCALES = [[16.0, 16.0, 32.0, 16.0], [16.0, 16.0, 32.0, 16.0]]
+APPLIED, SKIPPED = [[1, 2, 3, 3], [4, 5, 6, 6]], [[0, 0, 0, 1], [1, 1, 1, 2]]
+
+
+class Seen:
+    """A callback of any Keras that keeps the logs of batches."""
+
+    def __init__(self, base: Any) -> None:
+        self.logs: list[dict[str, Any]] = []
+        seen = self
+
+        class Callback(base):  # type: ignore[misc]
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                seen.logs.append({"batch": batch, **(logs or {})})
+
+        self.callback = Callback()
+
+
+class FitTest(unittest.TestCase):
+    @parameterized.expand(CELLS)
+    @pytest.mark.pairwise(by=lambda name, family, way: (family, way), size=1)
+    def test_logs_are_what_the_rule_says(self, name: str, family: str, way: str) -> None:
+        model = model_of(family, way, **({"count_steps": True} if is_ours(family) else {}))
+        seen = Seen(keras_of(family).callbacks.Callback)
+        callbacks = [LossScaleCallback(), seen.callback]
+        history = model.fit(**data(3), epochs=2, callbacks=callbacks).history
+        step = WAYS[way].get("steps_per_execution", 1)
+        at = [(epoch, batch) for epoch in range(2) for batch in range(step - 1, BATCHES, step)]
+        self.assertEqual([log["loss_scale"] for log in seen.logs], [SCALES[e][b] for e, b in at])
+        self.assertEqual(history["loss_scale"], [16.0, 16.0])
+        if is_ours(family):
+            self.assertEqual([log["applied_steps"] for log in seen.logs], [APPLIED[e][b] for e, b in at])
+            self.assertEqual([log["skipped_steps"] for log in seen.logs], [SKIPPED[e][b] for e, b in at])
+            self.assertEqual([history[each] for each in COUNTERS], [[3, 6], [1, 2], [1, 1]])
+        else:
+            self.assertEqual(set(history) & set(COUNTERS), set())
+
+    @parameterized.expand([("tf_keras", "legacy"), ("keras3", "keras3")])
+    def test_it_reads_every_so_many_batches(self, name: str, family: str) -> None:
+        model = model_of(family)
+        seen = Seen(keras_of(family).callbacks.Callback)
+        model.fit(**data(), epochs=2, callbacks=[LossScaleCallback(every=3), seen.callback])
+        self.assertEqual(["loss_scale" in log for log in seen.logs], [False, False, True, False] * 2)
+        self.assertNotIn("applied_steps", seen.logs[2], "nothing is counted")
+
+    @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
+    def test_csv_tensorboard_and_the_bar_show_it(self, name: str, family: str) -> None:
+        model, callbacks = model_of(family, track_overflows=True), keras_of(family).callbacks
+        with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as shown:
+            path, logs = os.path.join(folder, "log.csv"), os.path.join(folder, "logs")
+            after = [callbacks.CSVLogger(path), callbacks.TensorBoard(logs)]
+            model.fit(**{**data(3), "verbose": 1}, epochs=2, callbacks=[LossScaleCallback(), *after])
+            with open(path, newline="") as file:
+                rows = list(csv.DictReader(file))
+            self.assertEqual([float(row["loss_scale"]) for row in rows], [16.0, 16.0])
+            self.assertEqual([int(row["skipped_steps"]) for row in rows], [1, 2])
+            self.assertEqual(scalars(logs)["epoch_applied_steps"], [(0, 3.0), (1, 6.0)])
+        self.assertIn("loss_scale: ", shown.getvalue())
+
+    def test_validation_evaluation_and_prediction_are_as_they_are(self) -> None:
+        for family in ("new", "keras3"):
+            model, callback = model_of(family), LossScaleCallback()
+            x = np.ones([4, 1], np.float32)
+            history = model.fit(**data(), validation_data=(x, x), callbacks=[callback]).history
+            self.assertLessEqual({"loss", "val_loss", "loss_scale"}, set(history))
+            self.assertNotIn("val_loss_scale", history)
+            # A model that is not trained needs no optimizer that scales.
+            model.evaluate(x, x, verbose=0, callbacks=[callback])
+            model.predict(x, verbose=0, callbacks=[callback])
+
+    def test_one_callback_watches_one_model_after_another(self) -> None:
+        callback = LossScaleCallback()
+        for family in ("new", "keras3", "legacy"):
+            history = model_of(family).fit(**data(3), callbacks=[callback]).history
+            self.assertEqual(history["loss_scale"], [16.0])
+
+    def test_graphs_of_tf_1(self) -> None:
+        with tf.Graph().as_default(), tf.compat.v1.Session().as_default():
+            model = model_of("legacy", count_steps=True)
+            history = model.fit(**data(3), epochs=2, callbacks=[LossScaleCallback()]).history
+        self.assertEqual((history["loss_scale"], history["applied_steps"]), ([16.0, 16.0], [3, 6]))
+
+
+class GivingUpTest(unittest.TestCase):
+    @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
+    def test_steps_compiled_by_xla_give_up_at_the_reading(self, name: str, family: str) -> None:
+        model = model_of(family, "xla", max_consecutive_skips=2)
+        with self.assertRaisesRegex(TrainingStuckError, "3 steps in a row were skipped"):
+            model.fit(**data(0, 1, 2, 3), callbacks=[LossScaleCallback()])
+        model = model_of(family, "xla", max_consecutive_skips=2)
+        model.fit(**data(0, 1, 2, 3))
+
+    @parameterized.expand([("function", 1), ("eager", 1)])
+    def test_it_warns_once_for_a_step(self, way: str, times: int) -> None:
+        model = model_of("new", way, max_consecutive_skips=3, on_give_up="warn")
+        with pytest.warns(MplsWarning) as caught:
+            model.fit(**data(0, 1, 2, 3), callbacks=[LossScaleCallback(every=4)])
+        # A function is looked at with the batch and with the epoch.
+        self.assertEqual(len(caught), 2 if way == "function" else times)
+
+
+class RefusedTest(unittest.TestCase):
+    @parameterized.expand([("tf_keras", tf_keras), ("keras3", keras)])
+    def test_an_optimizer_that_scales_nothing(self, name: str, module: Any) -> None:
+        model = module.Sequential([module.layers.Input((1,)), module.layers.Dense(1)])
+        model.compile(module.optimizers.SGD(), "mse")
+        text = r"LossScaleCallback: the optimizer of the model must scale the loss; got .*SGD.*\. model\.compile\("
+        with self.assertRaisesRegex(TypeError, text + r".*MIGRATION\.md#monitoring"):
+            model.fit(**data(), callbacks=[LossScaleCallback()])
+
+    @parameterized.expand([(0,), (-1,), (1.5,), (True,), (float("nan"),)])
+    def test_every(self, value: Any) -> None:
+        with self.assertRaisesRegex(ValueError, "LossScaleCallback: every must be a whole number"):
+            LossScaleCallback(every=value)
+
+    def test_types(self) -> None:
+        with self.assertRaisesRegex(TypeError, "LossScaleCallback: messages must be a bool"):
+            LossScaleCallback(messages=1)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(TypeError, "LossScaleCallback: every"):
+            LossScaleCallback(every=None)  # type: ignore[arg-type]
+
+
+def scalars(folder: str) -> dict[str, list[tuple[int, float]]]:
+    """Return what the files of events in a folder hold, by tag."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for path in glob.glob(f"{folder}/**/events*", recursive=True):
+        for event in tf.compat.v1.train.summary_iterator(path):
+            for value in event.summary.value:
+                if value.metadata.plugin_data.plugin_name == "scalars" or value.HasField("tensor"):
+                    array = tf.make_ndarray(value.tensor)
+                    if array.ndim == 0 and array.dtype.kind in "fi":
+                        found.setdefault(value.tag, []).append((event.step, float(array)))
+    return found
+
+
+def test_all_families_are_there() -> None:
+    assert set(OURS) == {"legacy", "new", "keras3", "experimental"}
+    assert len(NATIVE) == 3

@@ -1,0 +1,75 @@
+"""The log has at most one line for a change of the scale, and warns of falls in a row."""
+
+from __future__ import annotations
+
+import logging
+import unittest
+
+from parameterized import parameterized
+
+from mpls.monitor import LossScaleCallback
+from mpls.monitor.scale_messages import ScaleMessages
+
+from .models import data, model_of
+
+INFO, WARNING = logging.INFO, logging.WARNING
+CASES = {
+    "nothing changes": ([16, 16, 16], 2, []),
+    "one growth, one skip": ([16, 16, 32, 16, 16], 2, [INFO, INFO]),
+    "again and again": ([16, 32, 16, 32, 16, 32, 16], 2, [INFO] * 6),
+    "three falls": ([16, 8, 4, 2], 2, [INFO, INFO, WARNING]),
+    "three falls with pauses": ([16, 8, 8, 4, 4, 2, 2], 2, [INFO, INFO, WARNING]),
+    "growth in between": ([16, 8, 4, 8, 4, 2], 2, [INFO] * 5),
+    "several between two readings": ([2.0**10, 2.0**6], 2, [WARNING]),
+    "by another factor": ([1000, 100, 10, 1], 10, [INFO, INFO, WARNING]),
+    "it warns at doublings": (
+        [2.0**-each for each in range(13)],
+        2,
+        [*[INFO] * 2, *[WARNING, INFO, INFO], WARNING, *[INFO] * 5, WARNING],
+    ),
+    "not a number": ([16, float("nan"), float("nan"), 1], 2, [INFO, INFO]),
+    "infinite": ([float("inf"), 1.0], 2, [INFO]),
+}
+
+
+class MessagesTest(unittest.TestCase):
+    @parameterized.expand(CASES.items())
+    def test_levels(self, name: str, case: tuple[list[float], float, list[int]]) -> None:
+        scales, factor, expected = case
+        messages = ScaleMessages(factor)
+        with self.assertLogs("mpls", logging.INFO) as caught:
+            logging.getLogger("mpls").info("first")
+            for scale in scales:
+                messages.note(scale, "here")
+        self.assertEqual([record.levelno for record in caught.records[1:]], expected)
+
+    def test_words(self) -> None:
+        messages = ScaleMessages()
+        with self.assertLogs("mpls", logging.INFO) as caught:
+            for scale in (16, 32, 16, 4):
+                messages.note(scale, "in step 7")
+        growth, fall, warning = (record.getMessage() for record in caught.records)
+        self.assertIn("loss scale 16 -> 32 in step 7", growth)
+        self.assertIn("every growth ends in one skipped step once the scale is at its limit", fall)
+        self.assertIn("fallen 3 times in a row, from 32", warning)
+        self.assertIn("MIGRATION.md#monitoring", warning)
+
+    @parameterized.expand([(True,), (False,)])
+    def test_fit(self, messages: bool) -> None:
+        with self.assertLogs("mpls", logging.INFO) as caught:
+            logging.getLogger("mpls").info("first")
+            model_of("new").fit(**data(3), callbacks=[LossScaleCallback(messages=messages)])
+        lines = [record.getMessage() for record in caught.records[1:]]
+        if messages:
+            self.assertEqual(len(lines), 2)
+            self.assertIn("loss scale 16 -> 32 in epoch 1, batch 3", lines[0])
+            self.assertIn("loss scale 32 -> 16 in epoch 1, batch 4", lines[1])
+        else:
+            self.assertEqual(lines, [])
+
+    def test_the_factor_is_that_of_the_optimizer(self) -> None:
+        model = model_of("new", backoff_factor=0.1)
+        with self.assertLogs("mpls", logging.INFO) as caught:
+            model.fit(**data(0), callbacks=[LossScaleCallback()])
+        # One fall, and one growth.
+        self.assertEqual([record.levelno for record in caught.records], [INFO, INFO])

@@ -1,0 +1,141 @@
+"""The hook reads what the graph's optimizer has, in monitored sessions, whose graphs are finalized."""
+
+from __future__ import annotations
+
+import tempfile
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.contrib
+import mpls.v1
+from mpls.errors import TrainingStuckError
+from mpls.monitor import LossScaleHook
+
+from .models import wrapped
+
+v1 = tf.compat.v1
+
+
+def _v1(**options: Any) -> Any:
+    inner = v1.train.GradientDescentOptimizer(0.25)
+    return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, mpls.v1.DynamicLossScale(16, 3), **options)
+
+
+def _contrib(**options: Any) -> Any:
+    manager = mpls.contrib.ExponentialUpdateLossScaleManager(16, 3, decr_every_n_nan_or_inf=1, decr_ratio=0.5)
+    return mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.25), manager, **options)
+
+
+def _legacy(**options: Any) -> Any:
+    return wrapped(initial_scale=16, dynamic_growth_steps=3, **options)
+
+
+def _native() -> Any:
+    inner = v1.train.GradientDescentOptimizer(0.25)
+    return v1.mixed_precision.MixedPrecisionLossScaleOptimizer(inner, v1.mixed_precision.DynamicLossScale(16, 3))
+
+
+OURS: dict[str, Callable[..., Any]] = {"v1": _v1, "contrib": _contrib, "legacy": _legacy}
+SESSIONS: dict[str, Callable[..., Any]] = {
+    "training": lambda folder, hook: v1.train.MonitoredTrainingSession(checkpoint_dir=folder, hooks=[hook]),
+    "monitored": lambda folder, hook: v1.train.MonitoredSession(hooks=[hook]),
+    "singular": lambda folder, hook: v1.train.SingularMonitoredSession(hooks=[hook]),
+}
+
+
+def train(hook_of: Callable[[Any], Any], opt: Any, gradients: list[float], kind: str = "training") -> Any:
+    """Take a step for each gradient in the current graph; return the hook."""
+    step = v1.train.get_or_create_global_step()
+    weight, gradient = v1.Variable(1.0, use_resource=True), v1.placeholder(tf.float32, [])
+    if isinstance(opt, tf_keras.optimizers.legacy.Optimizer):
+        grads = opt.get_unscaled_gradients([opt.get_scaled_loss(gradient)])
+        train_op = tf.group(opt.apply_gradients([(grads[0], weight)]), step.assign_add(1))
+    else:
+        train_op = opt.minimize(weight * gradient, step, var_list=[weight])
+    hook = hook_of(opt)
+    with tempfile.TemporaryDirectory() as folder, SESSIONS[kind](folder, hook) as session:
+        for each in gradients:
+            session.run(train_op, {gradient: each})
+    return hook
+
+
+class HookTest(unittest.TestCase):
+    def setUp(self) -> None:
+        graph = tf.Graph().as_default()
+        graph.__enter__()
+        self.addCleanup(graph.__exit__, None, None, None)
+
+    @parameterized.expand([(f"{family}_{kind}", family, kind) for family in OURS for kind in SESSIONS])
+    def test_history(self, name: str, family: str, kind: str) -> None:
+        steps = [1.0, 1.0, 1.0, float("inf"), float("inf")]
+        hook = train(lambda opt: LossScaleHook(opt, every=2), OURS[family](count_steps=True), steps, kind)
+        scales = [reading["loss_scale"] for reading in hook.history]
+        counts = [tuple(reading.values())[2:] for reading in hook.history]
+        # After 2 and 4 runs, and at the end.
+        self.assertEqual(scales, [16.0, 16.0, 8.0])
+        self.assertEqual(counts, [(2, 0, 0), (3, 1, 1), (3, 2, 2)])
+        # The global step of TF 1 counts applied steps.
+        steps_seen = [2, 4, 5] if family == "legacy" else [2, 3, 3]
+        self.assertEqual([reading["step"] for reading in hook.history], steps_seen)
+
+    def test_the_wrapper_of_tensorflow_and_one_that_counts_nothing(self) -> None:
+        for make in (_native, _v1):
+            with tf.Graph().as_default():
+                hook = train(lambda opt: LossScaleHook(opt, every=4), make(), [1.0, 1.0, 1.0, 1.0])
+                self.assertEqual(hook.history, [{"step": 4, "loss_scale": 32.0}])
+
+    def test_an_optimizer_inside_of_another(self) -> None:
+        opt = v1.train.SyncReplicasOptimizer(_v1(count_steps=True), replicas_to_aggregate=1)
+        self.assertEqual(LossScaleHook(opt).history, [])
+
+    def test_a_graph_without_a_global_step(self) -> None:
+        hook = LossScaleHook(_v1(), every=1)
+        run = tf.no_op()
+        with v1.train.SingularMonitoredSession(hooks=[hook]) as session:
+            session.run(run)
+            session.run(run)
+        self.assertEqual([reading["step"] for reading in hook.history], [1, 2])
+
+    def test_a_session_elsewhere(self) -> None:
+        """The session's graph need not be the default one when it runs."""
+        with tf.Graph().as_default():
+            hook = LossScaleHook(_v1(count_steps=True), every=1)
+            run = tf.no_op()
+            session = v1.train.SingularMonitoredSession(hooks=[hook])
+        with tf.Graph().as_default() as other:
+            session.run(run)
+            session.close()
+        self.assertEqual(hook.history[0]["loss_scale"], 16.0)
+        self.assertEqual(other.get_operations(), [])
+
+    @parameterized.expand(OURS)
+    def test_giving_up(self, family: str) -> None:
+        seen: list[Any] = []
+        opt = OURS[family](max_consecutive_skips=2, on_give_up=seen.append)
+        train(lambda opt: LossScaleHook(opt, every=1), opt, [float("inf")] * 3)
+        self.assertEqual([stuck.consecutive_skips for stuck in seen], [3])
+
+    def test_giving_up_raises_out_of_the_session(self) -> None:
+        opt = _v1(max_consecutive_skips=2)
+        error = (TrainingStuckError, tf.errors.InvalidArgumentError)
+        with self.assertRaises(error):
+            train(lambda opt: LossScaleHook(opt, every=1), opt, [float("inf")] * 3)
+
+
+class RefusedTest(unittest.TestCase):
+    def test_an_optimizer_that_scales_nothing(self) -> None:
+        text = r"LossScaleHook: optimizer must scale the loss; got .* LossScaleHook\(mpls\.v1.*#monitoring"
+        for opt in (v1.train.GradientDescentOptimizer(0.25), None, "adam"):
+            with self.assertRaisesRegex(TypeError, text):
+                LossScaleHook(opt)
+
+    def test_arguments(self) -> None:
+        with self.assertRaisesRegex(ValueError, "LossScaleHook: every must be a whole number of at least 1"):
+            LossScaleHook(_v1(), every=0)
+        with self.assertRaisesRegex(TypeError, "LossScaleHook: messages must be a bool"):
+            LossScaleHook(_v1(), messages="yes")  # type: ignore[arg-type]
