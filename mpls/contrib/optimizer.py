@@ -12,8 +12,11 @@ from mpls.core.giving_up import Stuck
 from mpls.core.loss_scale import LossScale
 from mpls.core.replicas import decide_together
 from mpls.core.step_options import checked_options
+from mpls.core.step_record import load_with_counts, with_counts
 from mpls.errors import ArgumentTypeError, error_text
+from mpls.formats.wrapper_state import STEP_RECORD
 from mpls.upstream.optimizers import uses_locking
+from mpls.upstream.trackables import track
 from mpls.v1.optimizer import MixedPrecisionLossScaleOptimizer
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
@@ -104,6 +107,8 @@ class LossScaleOptimizer(Counted, _Base):
         self._opt = opt
         self._loss_scale_manager = loss_scale_manager
         self._options, self._record = options, self._scaled._record
+        if self._record is not None:
+            track(self, self._record, STEP_RECORD)
 
     def compute_gradients(
         self,
@@ -175,12 +180,12 @@ class LossScaleOptimizer(Counted, _Base):
             session: in a v1 graph, the session that has the variables; by default the default one.
 
         Returns:
-            What the manager's `state_dict` returns.
+            What the manager's `state_dict` returns, and the counters of steps if there are any.
 
         Raises:
             NotImplementedError: the manager is of a user's class that does not define `state_dict`.
         """
-        return dict(_of_manager(self._loss_scale_manager, "state_dict")(session))
+        return with_counts(dict(_of_manager(self._loss_scale_manager, "state_dict")(session)), self._record, session)
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
         """Restore the state of the manager; see `LossScaleManager.load_state_dict`.
@@ -194,7 +199,7 @@ class LossScaleOptimizer(Counted, _Base):
             TypeError: it is no dict.
             NotImplementedError: the manager is of a user's class that does not define `load_state_dict`.
         """
-        _of_manager(self._loss_scale_manager, "load_state_dict")(state, session)
+        load_with_counts(state, self._record, session, _of_manager(self._loss_scale_manager, "load_state_dict"))
 
     def variables(self) -> list[Any]:
         """Return the variables of the wrapped optimizer."""

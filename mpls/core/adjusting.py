@@ -13,8 +13,8 @@ from mpls.core.persistence.state_dict import plain, read_values, write_values
 from mpls.core.rule import UpdateRule
 from mpls.core.scale_settings import DEFAULTS, NUMBERS, ScaleSettings, checked_settings
 from mpls.core.weights import Stateful
-from mpls.errors import ArgumentValueError, CallOrderError, error_text
-from mpls.formats.wrapper_state import BAD_STEPS
+from mpls.errors import ArgumentValueError, CallOrderError, SavedStateError, error_text
+from mpls.formats.wrapper_state import BAD_STEPS, CURRENT_SCALE, GOOD_STEPS
 from mpls.upstream.tensorflow import graph_key
 
 __all__ = ["Adjusting"]
@@ -100,7 +100,7 @@ class Adjusting(Stateful):
             constraint = f"be from {least:g} to {most:g}, the bounds"
             advice = "Change min_scale and max_scale first: configure(min_scale=...)"
             raise ArgumentValueError(error_text(subject, constraint, scale, advice, "bounds-and-dynamics"))
-        self._write_values({"current_loss_scale": value, "good_steps": 0, **self._no_bad_steps()}, session)
+        self._write_values({CURRENT_SCALE: value, GOOD_STEPS: 0, **self._no_bad_steps()}, session)
 
     def configure(
         self,
@@ -123,7 +123,7 @@ class Adjusting(Stateful):
             growth_factor: the factor by which it grows, above 1.
             backoff_factor: the factor by which it shrinks, between 0 and 1.
             min_scale: the least scale.
-            max_scale: the largest scale.
+            max_scale: the largest scale; the initial scale is moved between new bounds too.
             hysteresis: non-finite steps after which the scale shrinks.
             session: in a v1 graph, the session that has the variables; by default the default one.
 
@@ -150,15 +150,18 @@ class Adjusting(Stateful):
         settings = checked_settings(_SUBJECT, None, wanted, before)
         if settings.counts_bad_steps and not self._scale_settings.counts_bad_steps:
             raise CallOrderError(_text("hysteresis is a setting that nothing counts for"))
-        scale = self._read_values(["current_loss_scale"], session)["current_loss_scale"]
-        moved = scale
+        scale = self._read_values([CURRENT_SCALE], session)[CURRENT_SCALE]
+        moved, initial = scale, self._initial_loss_scale
         if min_scale is not None or max_scale is not None:
-            moved = min(max(scale, settings.min_scale), settings.max_scale)
-        changes = {} if moved == scale else {"current_loss_scale": moved, "good_steps": 0, **self._no_bad_steps()}
-        self._increment_period, self._scale_settings = steps, settings
+            # A loss scale that is made anew, from the config or in another graph, starts between the bounds too.
+            moved, initial = (min(max(each, settings.min_scale), settings.max_scale) for each in (scale, initial))
+        changes = {} if moved == scale else {CURRENT_SCALE: moved, GOOD_STEPS: 0, **self._no_bad_steps()}
         if settings.adjustable:
-            changes.update(self._numbers() if growth_steps is not None else _without(self._numbers(), "growth_steps"))
+            numbers = settings.numbers(_in_range(steps), self._multiplier)
+            changes.update(numbers if growth_steps is not None else _without(numbers, "growth_steps"))
+        # Where the write is refused, nothing has changed.
         self._write_values(changes, session)
+        self._increment_period, self._scale_settings, self._initial_loss_scale = steps, settings, initial
 
     def _require_adjustable(self) -> None:
         if self._scale_settings.adjustable or (graph_key() is None and not self._is_built_in):
@@ -167,11 +170,36 @@ class Adjusting(Stateful):
 
     def _numbers(self) -> dict[str, Any]:
         """Return the values of the variables of adjustable settings."""
-        return self._scale_settings.numbers(max(1, min(self._increment_period, tf.int64.max)), self._multiplier)
+        return self._scale_settings.numbers(_in_range(self._increment_period), self._multiplier)
 
     def _read_numbers(self, session: Any) -> dict[str, Any]:
         """Return the settings as they are now, which a checkpoint may have brought."""
         return self._read_values(NUMBERS, session) if self._scale_settings.adjustable else self._numbers()
+
+    def _require_usable_numbers(self, found: Mapping[str, Any], subject: str, session: Any = None) -> None:
+        """Refuse settings in a saved state that no loss scale can have.
+
+        Args:
+            found: the values for variables, by name; those that are not there stay as they are.
+            subject: what the user called, for errors.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            SavedStateError: a number is out of its range, or the bounds exclude each other.
+        """
+        given = {name: plain(value) for name, value in found.items() if name in NUMBERS}
+        if not given:
+            return
+        numbers = {**self._read_numbers(session), **given}
+        if numbers["growth_steps"] < 1:
+            constraint, advice = "be at least 1", "Pass what state_dict() returned"
+            raise SavedStateError(
+                error_text(f"{subject}: growth_steps", constraint, given["growth_steps"], advice, "bounds-and-dynamics")
+            )
+        try:
+            checked_settings(subject, None, _without(numbers, "growth_steps"))
+        except ValueError as error:
+            raise SavedStateError(str(error)) from error
 
     def _with_numbers(self, numbers: Mapping[str, Any]) -> ScaleSettings:
         if not self._scale_settings.adjustable:
@@ -190,6 +218,11 @@ class Adjusting(Stateful):
 
     def _write_values(self, values: Mapping[str, Any], session: Any) -> None:
         write_values({name: self._created_weight(name) for name in values}, values, session)
+
+
+def _in_range(growth_steps: int) -> int:
+    """Return growth steps as the count of finite steps can be compared with them."""
+    return max(1, min(growth_steps, int(tf.int64.max)))
 
 
 def _without(values: dict[str, Any], name: str) -> dict[str, Any]:

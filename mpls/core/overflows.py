@@ -16,6 +16,8 @@ from mpls.upstream.trackables import Trackable
 
 __all__ = ["Overflow", "OverflowReport", "Overflows"]
 
+_COUNTS, _STEPS = "overflow_counts", "overflow_steps"
+
 if TYPE_CHECKING:
     _Base = object
 else:
@@ -54,27 +56,41 @@ class OverflowReport(tuple[Overflow, ...]):
 
 
 class Overflows(Stateful, _Base):
-    """Counts for each variable of an optimizer; a list of variables that differs from those before has its own."""
+    """Counts for each variable of an optimizer; a list of variables that differs from those before has its own.
+
+    The name of the counts, which is their key in checkpoints, has the length of the list: counts of a list of another
+    length are not restored into them.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._variables = Weights()
         self._lock = Lock()
-        self._lists: list[tuple[str, ...]] = []
+        # In each graph, the names of variables by the end of the names of their counts.
+        self._lists = Weights()
 
     def _initial_weights(self) -> dict[str, tuple[Any, Any]]:
-        zeros = {place: np.zeros(len(names), np.int64) for place, names in enumerate(self._lists)}
         return {
-            name: (zeros[place], tf.int64)
-            for place in zeros
-            for name in (_name("counts", place), _name("steps", place))
+            name: (np.zeros(len(names), np.int64), tf.int64)
+            for end, names in self._lists.here().items()
+            for name in (_COUNTS + end, _STEPS + end)
         }
 
     def create(self, names: Sequence[str]) -> None:
         """Create the counts of variables, if they do not exist yet; before the branch that writes them."""
-        if tuple(names) not in self._lists:
-            self._lists.append(tuple(names))
-        self._created_weight(_name("counts", self._lists.index(tuple(names))))
+        self._created_weight(_COUNTS + self._end(names))
+
+    def _end(self, names: Sequence[str]) -> str:
+        """Return how the names of the counts of a list of variables end, in the current graph."""
+        with self._lock:
+            lists = self._lists.here()
+            for end, known in lists.items():
+                if known == tuple(names):
+                    return end
+            alike = sum(len(known) == len(names) for known in lists.values())
+            end = f"_{len(names)}" + (f"_{alike}" if alike else "")
+            lists[end] = tuple(names)
+            return end
 
     def note(self, names: Sequence[str], are_finite: Any, step: Any) -> Any:
         """Count a skipped step, in cross-replica context; return an op, or None in eager mode.
@@ -84,8 +100,7 @@ class Overflows(Stateful, _Base):
             are_finite: boolean tensor, whether the gradient of each was finite.
             step: scalar int64 tensor, the number of the step.
         """
-        place = self._lists.index(tuple(names))
-        counts, steps = (self._created_weight(_name(kind, place)) for kind in ("counts", "steps"))
+        counts, steps = (self._created_weight(kind + self._end(names)) for kind in (_COUNTS, _STEPS))
         last = tf.where(are_finite, tf.convert_to_tensor(steps), step)
         return group(counts.assign_add(tf.cast(tf.logical_not(are_finite), tf.int64)), steps.assign(last))
 
@@ -94,10 +109,8 @@ class Overflows(Stateful, _Base):
         values = read_values({name: self._created_weight(name) for name in self._initial_weights()}, session)
         found = [
             Overflow(name, int(count), int(step))
-            for place, names in enumerate(self._lists)
-            for name, count, step in zip(
-                names, values[_name("counts", place)], values[_name("steps", place)], strict=True
-            )
+            for end, names in self._lists.here().items()
+            for name, count, step in zip(names, values[_COUNTS + end], values[_STEPS + end], strict=True)
             if count
         ]
         return OverflowReport(sorted(found, key=lambda each: (-each.count, each.variable)))
@@ -110,7 +123,3 @@ class Overflows(Stateful, _Base):
             for name, (initial, _) in self._initial_weights().items()
             if name in weights
         ]
-
-
-def _name(kind: str, place: int) -> str:
-    return f"overflow_{kind}" + (f"_{place}" if place else "")

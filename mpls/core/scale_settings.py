@@ -142,7 +142,7 @@ def _backoff(value: Any, subject: str) -> float:
 
 def _steps(value: Any, subject: str) -> int:
     steps = to_int(value, subject)
-    if isinstance(value, bool) or not 1 <= steps < 2**63:
+    if isinstance(value, bool | np.bool_) or not 1 <= steps < 2**63:
         raise ArgumentValueError(_error(subject, "be a whole number of at least 1", value, "hysteresis=2"))
     return steps
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from mpls.core.numbers import to_bool, to_int
 from mpls.errors import ArgumentValueError, error_text
 
@@ -101,14 +103,14 @@ def _most_skips(value: Any, subject: str) -> int | None:
     if value is None:
         return None
     skips = to_int(value, subject)
-    if isinstance(value, bool) or not 1 <= skips < 2**63:
+    if isinstance(value, bool | np.bool_) or not 1 <= skips < 2**63:
         advice = "max_consecutive_skips=50"
         raise ArgumentValueError(error_text(subject, "be a whole number of at least 1", value, advice, "giving-up"))
     return skips
 
 
 def _way_to_give_up(value: Any, subject: str) -> str | Callable[[Any], Any]:
-    if callable(value) or value in ("raise", "warn"):
+    if callable(value) or (isinstance(value, str) and value in ("raise", "warn")):
         way: str | Callable[[Any], Any] = value
         return way
     constraint = "be 'raise', 'warn' or a function of one argument"

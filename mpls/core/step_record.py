@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -19,7 +19,7 @@ from mpls.formats.validity import check_good_steps
 from mpls.formats.wrapper_state import COUNTS
 from mpls.upstream.trackables import Trackable, track
 
-__all__ = ["StepNotes", "StepRecord"]
+__all__ = ["StepNotes", "StepRecord", "load_with_counts", "with_counts"]
 
 _APPLIED, _SKIPPED, _IN_A_ROW = COUNTS
 _RECENT, _LOSSES = "recent_scales", "nonfinite_losses"
@@ -128,6 +128,11 @@ class StepRecord(Stateful, _Base):
         """Set the counts that `check` has returned."""
         write_values({name: self.counter(name) for name in values}, values, session)
 
+    def variables(self) -> list[Any]:
+        """Return the variables of the current graph, or of eager mode."""
+        owners = [self] if self.overflows is None else [self, self.overflows]
+        return [variable for owner in owners for variable in owner._weights_here().values()]
+
     def _saved_numbers(self) -> list[tuple[Any, Any, Callable[[Any, str], Any]]]:
         """Return the variables, each with its initial value and the function that checks a value from a file."""
         weights = self._weights_here()
@@ -137,6 +142,28 @@ class StepRecord(Stateful, _Base):
             if name in weights
         ]
         return own if self.overflows is None else [*own, *self.overflows._saved_numbers()]
+
+
+def with_counts(state: dict[str, Any], record: StepRecord | None, session: Any) -> dict[str, Any]:
+    """Return the state of a loss scale, with the counts of the optimizer around it if it has any."""
+    return state if record is None else {**state, **record.read(session)}
+
+
+def load_with_counts(state: Any, record: StepRecord | None, session: Any, load: Callable[[Any, Any], Any]) -> None:
+    """Load what `with_counts` has returned; nothing changes unless all of it is right.
+
+    Args:
+        state: what the user passed.
+        record: the optimizer's counters, or None.
+        session: as in `state_dict`.
+        load: loads the state of the loss scale; it gets the state and the session.
+    """
+    if record is None or not isinstance(state, Mapping):
+        load(state, session)
+        return
+    counts = record.check(state)
+    load({name: state[name] for name in state if name not in counts}, session)
+    record.write(counts, session)
 
 
 class StepNotes:

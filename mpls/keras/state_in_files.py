@@ -209,7 +209,10 @@ def set_state(wrapper: Any, state: tuple[float, int] | None, options: Any) -> No
     """
     loss_scale = wrapper._loss_scale
     own = {} if options is None else _own_variables(wrapper)
-    pairs = [(own[name], value) for name, value in checked_extras(options and options["state"], own).items()]
+    extras = checked_extras(options and options["state"], own)
+    if isinstance(loss_scale, DynamicLossScale):
+        loss_scale._require_usable_numbers(extras, _OPTIONS_SUBJECT)
+    pairs = [(own[name], value) for name, value in extras.items()]
     if state is not None and isinstance(loss_scale, DynamicLossScale):
         if _is_saved_by_keras(loss_scale):
             variables = [wrapper.dynamic_scale, wrapper.step_counter]

@@ -255,7 +255,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
 
     def variables(self) -> list[Any]:
         """Return the variables of the wrapped optimizer, those of the loss scale and the counters, in this graph."""
-        own = [part for owner in (self._loss_scale, self._record) if owner for part in parts_of(owner).values()]
+        own = [*parts_of(self._loss_scale).values(), *(self._record.variables() if self._record is not None else ())]
         return [*self._optimizer.variables(), *own]
 
     # Override the remaining methods of the native base class. The wrapped optimizer applies single gradients.

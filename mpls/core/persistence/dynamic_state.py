@@ -36,6 +36,7 @@ class DynamicStateDict(Adjusting):
         names = ["weights", *extras]
         scale, good_steps = checked_dynamic(state, self._settings(), optional=names)
         found = checked_extras(state, {name: self._created_weight(name) for name in extras})
+        self._require_usable_numbers(found, "load_state_dict", session)
         weights = {name: weight for name, weight in self._weights_here().items() if name not in _WEIGHTS}
         values = checked_weights(state, weights)
         self._write_state(scale, good_steps, session)

@@ -16,7 +16,7 @@ from mpls.core.persistence.object_checkpoints import (
     require_valid_state,
     warn_of_missing_scale,
 )
-from mpls.core.step_record import StepRecord
+from mpls.core.step_record import StepRecord, load_with_counts, with_counts
 from mpls.errors import ArgumentTypeError
 from mpls.formats.families import Family
 from mpls.formats.wrapper_state import LOSS_SCALE, STATE
@@ -64,8 +64,7 @@ class Restorable:
             1024.0
         """
         session = self._session_of_state(session)
-        found: dict[str, Any] = self._state_keeper().state_dict(session)
-        return found if self._record is None else {**found, **self._record.read(session)}
+        return with_counts(self._state_keeper().state_dict(session), self._record, session)
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
         """Set the state of the loss scale to what `state_dict` returned; nothing changes unless all of it is right.
@@ -84,13 +83,7 @@ class Restorable:
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
         """
         session = self._session_of_state(session)
-        record = self._record
-        if record is None or not isinstance(state, Mapping):
-            self._state_keeper().load_state_dict(state, session)
-            return
-        counts = record.check(state)
-        self._state_keeper().load_state_dict({name: state[name] for name in state if name not in counts}, session)
-        record.write(counts, session)
+        load_with_counts(state, self._record, session, self._state_keeper().load_state_dict)
 
     def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
         """Set the current dynamic scale; see `DynamicLossScale.set_scale`.

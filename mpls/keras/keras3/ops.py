@@ -63,6 +63,14 @@ def stateless_apply(wrapper: Any, optimizer_variables: Any, grads: Any, values: 
     Raises:
         ValueError: the wrapper is not built, or the numbers of values are not those of the variables.
     """
+    loss_scale = wrapper._loss_scale
+    if isinstance(loss_scale, DynamicState):
+        # What calls it is mostly compiled, and then has the settings as constants.
+        loss_scale._is_built_in = True
+    return _stepped(wrapper, optimizer_variables, grads, values, is_scaled)
+
+
+def _stepped(wrapper: Any, optimizer_variables: Any, grads: Any, values: Any, is_scaled: bool) -> Any:
     grads, values, current = list(grads), list(values), list(optimizer_variables)
     inner, variables = wrapper.inner_optimizer, trained_variables(wrapper._optimizer)
     _require_fitting(wrapper, current, grads, values)
@@ -104,7 +112,7 @@ def apply(wrapper: Any, grads_and_vars: list[tuple[Any, Any]], is_scaled: bool) 
     built = trained_variables(wrapper._optimizer)
     given = {id(variable): grad for grad, variable in grads_and_vars}
     state = wrapper.variables
-    values, state_values = stateless_apply(
+    values, state_values = _stepped(
         wrapper,
         [variable.value for variable in state],
         [given.get(id(variable)) for variable in built],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,6 +11,8 @@ import tensorflow as tf
 
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import FixedLossScale, LossScale, is_fixed
+from mpls.core.persistence.state_dict import plain
+from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import DYNAMIC_SCALE, STATE, STEP_COUNTER
 from mpls.keras.state_in_files import reads_as_dynamic
 from mpls.upstream import table
@@ -65,6 +68,29 @@ class DynamicState(DynamicLossScale):
         else:
             self.scale.assign(scale)
             self.counter.assign(good_steps)
+
+    def _require_adjustable(self) -> None:
+        if keras.backend.backend() == "tensorflow":
+            super()._require_adjustable()
+        elif self._is_built_in:
+            raise CallOrderError(
+                "configure() must be called before the first stateless_apply() or fit() where Keras runs on "
+                f"{keras.backend.backend()}: what is compiled has the settings as constants. Call it before, or run "
+                "Keras on TensorFlow, with adjustable=True. See MIGRATION.md#bounds-and-dynamics"
+            )
+
+    def _read_values(self, names: Any, session: Any) -> dict[str, Any]:
+        if keras.backend.backend() == "tensorflow":
+            return super()._read_values(names, session)
+        return {name: plain(keras.ops.convert_to_numpy(self._created_weight(name))) for name in names}
+
+    def _write_values(self, values: Mapping[str, Any], session: Any) -> None:
+        if keras.backend.backend() == "tensorflow":
+            super()._write_values(values, session)
+            return
+        own = dict(zip(STATE, (self.scale, self.counter), strict=True))
+        for name, value in values.items():
+            own[name].assign(value)
 
     def _created_weight(self, name: str) -> Any:
         own = dict(zip(STATE, (self.scale, self.counter), strict=True))

@@ -1,0 +1,244 @@
+"""Options at odd moments: changes that are refused, two graphs, other lists of variables, and numbers of strangers."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.contrib
+import mpls.keras
+import mpls.v1
+from mpls.errors import ReplicaContextError, SavedStateError
+
+from .trainers import FAMILIES, RATE
+
+v1 = tf.compat.v1
+NAN = float("nan")
+
+
+def sgd_of(loss_scale: Any, **options: Any) -> Any:
+    return mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.GradientDescentOptimizer(RATE), loss_scale, **options)
+
+
+class ConfiguringTest(unittest.TestCase):
+    @parameterized.expand(
+        [(f"{family}_{adjustable}", family, adjustable) for family in FAMILIES for adjustable in (True, False)]
+    )
+    def test_the_config_after_new_bounds_loads(self, name: str, family: str, adjustable: bool) -> None:
+        opt = FAMILIES[family](1024.0, 2, adjustable=adjustable)
+        opt.configure(max_scale=16)
+        described = opt._loss_scale if family == "v1" else opt
+        again = type(described).from_config(described.get_config())
+        self.assertEqual(again.get_config(), described.get_config())
+        self.assertEqual(again.state_dict()["scale"], 16.0)
+
+    def test_a_model_file_after_new_bounds_loads(self) -> None:
+        model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=[2])])
+        model.compile(mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), initial_scale=1024.0), "mse")
+        model.train_on_batch(np.ones([2, 2]), np.ones([2, 1]))
+        del model.train_function
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(pathlib.Path(folder, "model.keras"))
+            opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), initial_scale=1024.0, adjustable=True)
+            model.compile(opt, "mse")
+            model.train_on_batch(np.ones([2, 2]), np.ones([2, 1]))
+            opt.configure(max_scale=16)
+            model.save(path)
+            self.assertEqual(float(mpls.keras.load_model(path).optimizer.loss_scale), 16.0)
+
+    def test_new_graphs_start_between_new_bounds(self) -> None:
+        loss_scale = mpls.v1.DynamicLossScale(1024)
+        loss_scale.configure(max_scale=16)
+        with tf.Graph().as_default(), v1.Session() as session:
+            scale = loss_scale()
+            session.run(v1.global_variables_initializer())
+            self.assertEqual(session.run(scale), 16.0)
+
+    @parameterized.expand([(True,), (False,)])
+    def test_nothing_changes_where_it_is_refused(self, adjustable: bool) -> None:
+        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        with strategy.scope():
+            loss_scale = mpls.v1.DynamicLossScale(1024, 2, adjustable=adjustable)
+            loss_scale()
+        before = loss_scale.get_config(), loss_scale.state_dict()
+        with self.assertRaises(ReplicaContextError):
+            strategy.run(lambda: loss_scale.configure(max_scale=16, growth_steps=5))
+        self.assertEqual((loss_scale.get_config(), loss_scale.state_dict()), before)
+
+    @pytest.mark.programs
+    def test_on_jax(self) -> None:
+        program = (
+            "import keras, numpy as np, mpls.errors, mpls.keras\n"
+            "model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])\n"
+            "sgd = keras.optimizers.SGD(0.001)\n"
+            "opt = mpls.keras.LossScaleOptimizer(sgd, initial_scale=64.0, dynamic_growth_steps=1)\n"
+            "model.compile(opt, 'mse')\n"
+            "opt.build(model.trainable_variables)\n"
+            "opt.configure(max_scale=32)\n"
+            "scales = [opt.state_dict()['scale']]\n"
+            "opt.set_scale(8)\n"
+            "scales.append(opt.state_dict()['scale'])\n"
+            "batch = np.ones([2, 2], 'float32'), np.ones([2, 1], 'float32')\n"
+            "model.fit(*batch, epochs=3, verbose=0)\n"
+            "scales.append(opt.state_dict()['scale'])\n"
+            "try:\n"
+            "    opt.configure(max_scale=16)\n"
+            "except mpls.errors.CallOrderError:\n"
+            "    scales.append('refused')\n"
+            "opt.set_scale(4)\n"
+            "model.fit(*batch, verbose=0)\n"
+            "print(*scales, opt.state_dict()['scale'])\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", f"import os\nos.environ['KERAS_BACKEND'] = 'jax'\n{program}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.stdout.split(), ["32.0", "8.0", "32.0", "refused", "8.0"], done.stderr)
+
+
+class OverflowsTest(unittest.TestCase):
+    @parameterized.expand([(True,), (False,)])
+    def test_two_graphs_have_reports_of_their_own(self, is_final: bool) -> None:
+        opt = sgd_of("dynamic", track_overflows=True)
+        built = []
+        for names in ("a", "bc"):
+            with tf.Graph().as_default() as graph:
+                weights = [v1.Variable(1.0, use_resource=True, name=name) for name in names]
+                op = opt.minimize(sum(weight * NAN for weight in weights), var_list=weights)
+                session = v1.Session()
+                session.run(v1.global_variables_initializer())
+                self.assertEqual(len(v1.global_variables()), len(names) + 7)
+                if is_final:
+                    graph.finalize()
+            built.append((graph, session, op, list(names)))
+        for graph, session, op, names in built:
+            with graph.as_default():
+                session.run(op)
+                self.assertEqual([each.variable for each in opt.overflow_report(session)], names)
+                session.close()
+
+    @parameterized.expand([(family, later) for family in ("v1", "legacy", "new") for later in (True, False)])
+    def test_checkpoints_with_another_list_of_variables(self, family: str, later: bool) -> None:
+        def trained(count: int) -> Any:
+            opt = FAMILIES[family](8.0, 2, track_overflows=True)
+            if count:
+                step(opt, count)
+            return opt
+
+        def step(opt: Any, count: int) -> None:
+            if family != "v1":
+                opt.get_unscaled_gradients([opt.get_scaled_loss(tf.constant(1.0))])
+            opt.apply_gradients([(tf.constant(NAN), tf.Variable(1.0, name=f"w{place}")) for place in range(count)])
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = tf.train.Checkpoint(scale=trained(2)).write(str(pathlib.Path(folder, "checkpoint")))
+            opt = trained(0 if later else 1)
+            tf.train.Checkpoint(scale=opt).read(path).expect_partial()
+            step(opt, 1)
+            step(opt, 2)
+        report = {(each.variable, each.count) for each in opt.overflow_report()}
+        self.assertTrue(report >= {("w0", 2), ("w1", 2)}, report)
+
+    def test_variables_are_variables(self) -> None:
+        with tf.Graph().as_default():
+            opt = sgd_of("dynamic", track_overflows=True)
+            weight = v1.Variable(1.0, use_resource=True)
+            opt.minimize(weight * NAN, var_list=[weight])
+            names = [variable.op.name for variable in opt.variables()]
+            self.assertEqual(len([name for name in names if name.startswith("overflow_")]), 2)
+            v1.variables_initializer(opt.variables())
+
+
+class ContribTest(unittest.TestCase):
+    @staticmethod
+    def _trained() -> Any:
+        opt = mpls.contrib.LossScaleOptimizer(
+            v1.train.GradientDescentOptimizer(RATE), mpls.contrib.FixedLossScaleManager(8), count_steps=True
+        )
+        weight = tf.Variable(1.0)
+        for value in (1.0, NAN):
+            opt.minimize(lambda value=value: weight * value, var_list=[weight])
+        return opt
+
+    def test_counters_are_in_dicts(self) -> None:
+        opt = self._trained()
+        state = opt.state_dict()
+        self.assertEqual((state["applied_steps"], state["skipped_steps"], state["consecutive_skips"]), (1, 1, 1))
+        opt.load_state_dict({**state, "skipped_steps": 5})
+        self.assertEqual(int(opt.skipped_steps), 5)
+        # A state of before steps were counted leaves the counts as they are.
+        opt.load_state_dict({name: value for name, value in state.items() if not name.endswith(("steps", "skips"))})
+        with self.assertRaises(SavedStateError):
+            opt.load_state_dict({**state, "skipped_steps": -1})
+        self.assertEqual(int(opt.skipped_steps), 5)
+
+    def test_counters_are_in_checkpoints(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = tf.train.Checkpoint(opt=self._trained()).write(str(pathlib.Path(folder, "checkpoint")))
+            opt = self._trained()
+            opt.load_state_dict({**opt.state_dict(), "skipped_steps": 5})
+            tf.train.Checkpoint(opt=opt).read(path).assert_consumed()
+        self.assertEqual(int(opt.skipped_steps), 1)
+
+
+UNUSABLE: list[tuple[str, Any]] = [
+    ("growth_factor", 0.5),
+    ("backoff_factor", 3.0),
+    ("growth_steps", 0),
+    ("hysteresis", 0),
+    ("min_scale", 2.0**127 * 1.5),
+    ("max_scale", 2.0**-3),
+    ("min_scale", 2.0**-130),
+]
+
+
+class NumbersTest(unittest.TestCase):
+    @parameterized.expand(
+        [
+            (f"{family}_{name}_{place}", family, name, value)
+            for family in FAMILIES
+            for place, (name, value) in enumerate(UNUSABLE)
+        ]
+    )
+    @pytest.mark.pairwise(by=lambda case, *values: values)
+    def test_dicts_with_settings_that_none_can_have(self, case: str, family: str, name: str, value: Any) -> None:
+        opt = FAMILIES[family](8.0, 2, adjustable=True, max_scale=2.0**20)
+        before = opt.state_dict()
+        with self.assertRaisesRegex(SavedStateError, "must be"):
+            opt.load_state_dict({**before, name: value})
+        self.assertEqual(opt.state_dict(), before)
+
+    @parameterized.expand([(f"{name}_{place}", name, value) for place, (name, value) in enumerate(UNUSABLE)])
+    def test_configs_with_settings_that_none_can_have(self, case: str, name: str, value: Any) -> None:
+        config = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()).get_config()
+        settings = {"adjustable": True, "max_scale": 2.0**20}
+        config["inner_optimizer"]["loss_scale_options"] = {"settings": settings, "state": {name: value}}
+        with self.assertRaisesRegex(ValueError, "must be"):
+            mpls.keras.LossScaleOptimizer.from_config(config)
+
+    @parameterized.expand([("array", np.array(["raise", "warn"])), ("tensor", tf.constant("raise")), ("none", None)])
+    def test_ways_to_give_up(self, name: str, value: Any) -> None:
+        with self.assertRaisesRegex(ValueError, "on_give_up must be"):
+            sgd_of("dynamic", on_give_up=value)
+
+    def test_bools_of_numpy_are_no_counts(self) -> None:
+        with self.assertRaisesRegex(ValueError, "max_consecutive_skips must be"):
+            sgd_of("dynamic", max_consecutive_skips=np.True_)
+        with self.assertRaisesRegex(ValueError, "hysteresis must be"):
+            mpls.v1.DynamicLossScale(hysteresis=np.True_)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    unittest.main()
