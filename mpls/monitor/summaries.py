@@ -6,7 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.replicas import in_replica_context
 from mpls.errors import ArgumentTypeError, error_text
 from mpls.monitor.scale_readings import ANCHOR, SCALE, Readings
 
@@ -18,7 +17,7 @@ def write_scalars(optimizer: Any, step: Any = None, name: str = "loss_scale") ->
 
     The tag of the scale is `name`, those of the counters are `name/applied_steps`, `name/skipped_steps` and
     `name/consecutive_skips`. It works in eager mode and in a `tf.function` that XLA does not compile. Of the replicas
-    of a strategy, the first writes. Without a default writer nothing is written.
+    of a strategy TensorFlow lets the first write. Without a default writer nothing is written.
 
     Args:
         optimizer: one of mpls, or a framework's own `LossScaleOptimizer`.
@@ -47,8 +46,6 @@ def write_scalars(optimizer: Any, step: Any = None, name: str = "loss_scale") ->
         raise ArgumentTypeError(error_text(f"{_SUBJECT}: name", "be a string", name, 'name="loss_scale"', ANCHOR))
     advice = "write_scalars(mpls.keras.LossScaleOptimizer(optimizer))"
     readings = Readings(optimizer, f"{_SUBJECT}: optimizer", advice)
-    if in_replica_context() and _number_of_replica() != 0:
-        return
     for key, value in readings.tensors().items():
         _write(name if key == SCALE else f"{name}/{key}", value, step)
 
@@ -59,8 +56,3 @@ def _write(name: str, value: Any, step: Any) -> None:
     metadata.plugin_data.plugin_name = "scalars"
     with tf.summary.experimental.summary_scope(name, "scalar_summary") as (tag, _):
         tf.summary.write(tag, tf.cast(value, tf.float32), step=step, metadata=metadata)
-
-
-def _number_of_replica() -> Any:
-    number = tf.distribute.get_replica_context().replica_id_in_sync_group
-    return tf.get_static_value(number)
