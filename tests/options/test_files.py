@@ -110,6 +110,19 @@ class StateTest(unittest.TestCase):
         with self.assertRaises(SavedStateError):
             again.load_state_dict({**state, "min_scale": 0.0})
 
+    def test_variables_of_a_users_class_may_have_the_names_of_settings(self) -> None:
+        class Mine(mpls.v1.DynamicLossScale):
+            def __init__(self) -> None:
+                super().__init__(8.0)
+                for name in ("bad_steps", "growth_factor"):
+                    self._add_weight(name, 3.0)
+
+        loss_scale = Mine()
+        state = loss_scale.state_dict()
+        self.assertEqual(state["weights"], {"bad_steps": 3.0, "growth_factor": 3.0})
+        loss_scale.load_state_dict({**state, "weights": {"bad_steps": 5.0, "growth_factor": 7.0}})
+        self.assertEqual(loss_scale.state_dict()["weights"], {"bad_steps": 5.0, "growth_factor": 7.0})
+
     @parameterized.expand(list(FAMILIES))
     def test_checkpoints_of_objects(self, family: str) -> None:
         training = trained(family, **OPTIONS)

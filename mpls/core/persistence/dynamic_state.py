@@ -13,12 +13,9 @@ from mpls.core.persistence.state_dict import (
     read_values,
     write_values,
 )
-from mpls.core.scale_settings import NUMBERS
-from mpls.formats.wrapper_state import BAD_STEPS, STATE
+from mpls.formats.wrapper_state import STATE
 
 __all__ = ["DynamicStateDict"]
-
-_WEIGHTS = (*STATE, BAD_STEPS, *NUMBERS)
 
 
 class DynamicStateDict(Adjusting):
@@ -27,8 +24,9 @@ class DynamicStateDict(Adjusting):
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         scale, good_steps = self._read_state(session)
         state = {"dynamic": True, "scale": scale, "good_steps": good_steps, "initial_scale": self._initial_loss_scale}
-        others = self._read_weights(session, without=_WEIGHTS)
-        extras = self._read_values(self._initial_extras(), session)
+        names = self._initial_extras()
+        others = self._read_weights(session, without=[*STATE, *names])
+        extras = self._read_values(names, session)
         return {**state, **self._settings(), **extras, **(others if others["weights"] else {})}
 
     def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
@@ -37,7 +35,7 @@ class DynamicStateDict(Adjusting):
         scale, good_steps = checked_dynamic(state, self._settings(), optional=names)
         found = checked_extras(state, {name: self._created_weight(name) for name in extras})
         self._require_usable_numbers(found, "load_state_dict", session)
-        weights = {name: weight for name, weight in self._weights_here().items() if name not in _WEIGHTS}
+        weights = {name: weight for name, weight in self._weights_here().items() if name not in (*STATE, *extras)}
         values = checked_weights(state, weights)
         self._write_state(scale, good_steps, session)
         self._write_values(found, session)
