@@ -12,6 +12,7 @@ from mpls.core.fast.branches import select
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.persistence.state_dict import (
     check_fixed,
+    in_graph_of,
     plain,
     read_values,
     require_dynamic,
@@ -83,7 +84,8 @@ class LossScaleManager(metaclass=abc.ABCMeta):
             >>> float(manager.get_loss_scale())
             64.0
         """
-        return self._read_state_dict(session)
+        with in_graph_of(session):
+            return self._read_state_dict(session)
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
         """Restore what `state_dict` returned; the whole dict is checked before any variable is set.
@@ -101,7 +103,8 @@ class LossScaleManager(metaclass=abc.ABCMeta):
             NotImplementedError: the manager is of a user's class that does not override it.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
         """
-        self._write_state_dict(state, session)
+        with in_graph_of(session):
+            self._write_state_dict(state, session)
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         raise NotImplementedError(f"{type(self).__name__} defines no state_dict")

@@ -12,6 +12,7 @@ import tensorflow as tf
 from mpls.core.persistence.object_checkpoints import check_when_attached
 from mpls.core.persistence.state_dict import (
     checked_weights,
+    in_graph_of,
     require_keys,
     require_same,
     write_values,
@@ -175,7 +176,8 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
             >>> scale.state_dict()["scale"], scale.state_dict()["good_steps"]
             (8.0, 0)
         """
-        return self._read_state_dict(session)
+        with in_graph_of(session):
+            return self._read_state_dict(session)
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
         """Set the state to what `state_dict` returned; nothing changes unless all of it is right.
@@ -200,7 +202,8 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
             >>> float(scale())
             1024.0
         """
-        self._write_state_dict(state, session)
+        with in_graph_of(session):
+            self._write_state_dict(state, session)
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         return {"class_name": type(self).__name__, **self._read_weights(session, without=())}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
 
 import numpy as np
 import tensorflow as tf
 
 from mpls.core.numbers import require_usable, to_float, to_int
-from mpls.core.persistence.state_dict import plain, read_values, write_values
+from mpls.core.persistence.state_dict import in_graph_of, plain, read_values, require_no_replica, write_values
 from mpls.core.rule import UpdateRule
 from mpls.core.scale_settings import DEFAULTS, NUMBERS, ScaleSettings, checked_settings
 from mpls.core.weights import Stateful
@@ -92,15 +92,21 @@ class Adjusting(Stateful):
             >>> float(loss_scale())
             1024.0
         """
+        require_no_replica("set_scale")
         subject = "set_scale: scale"
         value = float(np.float32(require_usable(to_float(scale, subject), subject, scale)))
-        bounds = self._read_numbers(session)
+        with in_graph_of(session), self._lock:
+            self._set_scale(value, scale, session)
+
+    def _set_scale(self, value: float, given: Any, session: Any) -> None:
+        subject = "set_scale: scale"
+        bounds = self._read_numbers(session, "set_scale")
         least, most = bounds["min_scale"], bounds["max_scale"]
         if not least <= value <= most:
             constraint = f"be from {least:g} to {most:g}, the bounds"
             advice = "Change min_scale and max_scale first: configure(min_scale=...)"
-            raise ArgumentValueError(error_text(subject, constraint, scale, advice, "bounds-and-dynamics"))
-        self._write_values({CURRENT_SCALE: value, GOOD_STEPS: 0, **self._no_bad_steps()}, session)
+            raise ArgumentValueError(error_text(subject, constraint, given, advice, "bounds-and-dynamics"))
+        self._write_values(self._begun_with(value), session, "set_scale")
 
     def configure(
         self,
@@ -140,28 +146,37 @@ class Adjusting(Stateful):
             >>> float(loss_scale())
             4096.0
         """
+        require_no_replica(_SUBJECT)
         given = (growth_factor, backoff_factor, min_scale, max_scale, hysteresis)
         wanted = dict(zip(NUMBERS[1:], given, strict=True))
-        steps = self._increment_period
-        if growth_steps is not None:
-            steps = to_int(growth_steps, f"{_SUBJECT}: growth_steps")
+        steps = None if growth_steps is None else to_int(growth_steps, f"{_SUBJECT}: growth_steps")
+        with in_graph_of(session), self._lock:
+            self._configure(steps, wanted, session)
+
+    def _configure(self, growth_steps: int | None, wanted: Mapping[str, Any], session: Any) -> None:
         self._require_adjustable()
-        before = self._with_numbers(self._read_numbers(session))
-        settings = checked_settings(_SUBJECT, None, wanted, before)
+        numbers = self._read_numbers(session, _SUBJECT)
+        settings = checked_settings(_SUBJECT, None, wanted, self._with_numbers(numbers))
         if settings.counts_bad_steps and not self._scale_settings.counts_bad_steps:
             raise CallOrderError(_text("hysteresis is a setting that nothing counts for"))
-        scale = self._read_values([CURRENT_SCALE], session)[CURRENT_SCALE]
+        steps = numbers["growth_steps"] if growth_steps is None else _in_range(growth_steps)
+        scale, good_steps = self._read_values((CURRENT_SCALE, GOOD_STEPS), session, _SUBJECT).values()
         moved, initial = scale, self._initial_loss_scale
-        if min_scale is not None or max_scale is not None:
+        if wanted["min_scale"] is not None or wanted["max_scale"] is not None:
             # A loss scale that is made anew, from the config or in another graph, starts between the bounds too.
             moved, initial = (min(max(each, settings.min_scale), settings.max_scale) for each in (scale, initial))
-        changes = {} if moved == scale else {CURRENT_SCALE: moved, GOOD_STEPS: 0, **self._no_bad_steps()}
+        changes = {} if moved == scale else self._begun_with(moved)
+        if good_steps >= steps and not changes:
+            # The scale grows at the next finite step, as it would by the larger count, which no file may hold.
+            changes[GOOD_STEPS] = steps - 1
         if settings.adjustable:
-            numbers = settings.numbers(_in_range(steps), self._multiplier)
+            numbers = settings.numbers(steps, self._multiplier)
             changes.update(numbers if growth_steps is not None else _without(numbers, "growth_steps"))
         # Where the write is refused, nothing has changed.
-        self._write_values(changes, session)
-        self._increment_period, self._scale_settings, self._initial_loss_scale = steps, settings, initial
+        self._write_values(changes, session, _SUBJECT)
+        self._scale_settings, self._initial_loss_scale = settings, initial
+        if growth_steps is not None:
+            self._increment_period = growth_steps
 
     def _require_adjustable(self) -> None:
         if self._scale_settings.adjustable or (graph_key() is None and not self._is_built_in):
@@ -172,9 +187,9 @@ class Adjusting(Stateful):
         """Return the values of the variables of adjustable settings."""
         return self._scale_settings.numbers(_in_range(self._increment_period), self._multiplier)
 
-    def _read_numbers(self, session: Any) -> dict[str, Any]:
+    def _read_numbers(self, session: Any, call: str) -> dict[str, Any]:
         """Return the settings as they are now, which a checkpoint may have brought."""
-        return self._read_values(NUMBERS, session) if self._scale_settings.adjustable else self._numbers()
+        return self._read_values(NUMBERS, session, call) if self._scale_settings.adjustable else self._numbers()
 
     def _require_usable_numbers(self, found: Mapping[str, Any], subject: str, session: Any = None) -> None:
         """Refuse settings in a saved state that no loss scale can have.
@@ -190,7 +205,7 @@ class Adjusting(Stateful):
         given = {name: plain(value) for name, value in found.items() if name in NUMBERS}
         if not given:
             return
-        numbers = {**self._read_numbers(session), **given}
+        numbers = {**self._read_numbers(session, subject), **given}
         if numbers["growth_steps"] < 1:
             constraint, advice = "be at least 1", "Pass what state_dict() returned"
             raise SavedStateError(
@@ -209,15 +224,21 @@ class Adjusting(Stateful):
             **values, consecutive_hysteresis=self._scale_settings.consecutive_hysteresis, adjustable=True
         )
 
-    def _no_bad_steps(self) -> dict[str, Any]:
-        return {BAD_STEPS: 0} if self._scale_settings.counts_bad_steps else {}
+    def _begun_with(self, scale: float) -> dict[str, Any]:
+        """Return the state of a scale that has just changed."""
+        bad_steps = {BAD_STEPS: 0} if self._scale_settings.counts_bad_steps else {}
+        return {CURRENT_SCALE: scale, GOOD_STEPS: 0, **bad_steps}
 
-    def _read_values(self, names: Any, session: Any) -> dict[str, Any]:
+    def _read_values(self, names: Iterable[str], session: Any, call: str = "state_dict") -> dict[str, Any]:
         variables = {name: self._created_weight(name) for name in names}
-        return {name: plain(value) for name, value in read_values(variables, session).items()}
+        return {name: plain(value) for name, value in read_values(variables, session, call).items()}
 
-    def _write_values(self, values: Mapping[str, Any], session: Any) -> None:
-        write_values({name: self._created_weight(name) for name in values}, values, session)
+    def _write_values(self, values: Mapping[str, Any], session: Any, call: str = "load_state_dict") -> None:
+        write_values({name: self._created_weight(name) for name in values}, values, session, call)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Graphs and functions are built with the original of a copy.
+        super().__setstate__({**state, "_is_built_in": False})  # type: ignore[misc]
 
 
 def _in_range(growth_steps: int) -> int:

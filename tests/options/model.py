@@ -54,6 +54,7 @@ class Model:
         moved = min(max(self.scale, self.min_scale), self.max_scale)
         if moved != self.scale:
             self.set_scale(moved)
+        self.good = min(self.good, self.growth_steps - 1)
 
     def set_scale(self, scale: float) -> None:
         self.scale, self.good, self.bad = scale, 0, 0

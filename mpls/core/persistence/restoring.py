@@ -16,6 +16,7 @@ from mpls.core.persistence.object_checkpoints import (
     require_valid_state,
     warn_of_missing_scale,
 )
+from mpls.core.persistence.state_dict import in_graph_of
 from mpls.core.step_record import StepRecord, load_with_counts, with_counts
 from mpls.errors import ArgumentTypeError
 from mpls.formats.families import Family
@@ -64,7 +65,8 @@ class Restorable:
             1024.0
         """
         session = self._session_of_state(session)
-        return with_counts(self._state_keeper().state_dict(session), self._record, session)
+        with in_graph_of(session):
+            return with_counts(self._state_keeper().state_dict(session), self._record, session)
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
         """Set the state of the loss scale to what `state_dict` returned; nothing changes unless all of it is right.
@@ -83,7 +85,8 @@ class Restorable:
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
         """
         session = self._session_of_state(session)
-        load_with_counts(state, self._record, session, self._state_keeper().load_state_dict)
+        with in_graph_of(session):
+            load_with_counts(state, self._record, session, self._state_keeper().load_state_dict)
 
     def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
         """Set the current dynamic scale; see `DynamicLossScale.set_scale`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,38 @@ from mpls.upstream.tensorflow import graph_key
 _SUBJECT = "load_state_dict"
 
 
-def read_values(variables: Mapping[str, Any], session: Any) -> dict[str, Any]:
+def in_graph_of(session: Any) -> AbstractContextManager[Any]:
+    """Return the context in which an object's variables are those that a session has.
+
+    Each thread has a default graph of its own, so a caller that passes a session need not be in the session's graph.
+
+    Args:
+        session: what the user passed; for None, the caller's graph, or eager mode.
+    """
+    context: AbstractContextManager[Any] = nullcontext() if session is None else session.graph.as_default()
+    return context
+
+
+def require_no_replica(call: str) -> None:
+    """Refuse a change that a replica would make.
+
+    Raises:
+        ReplicaContextError: the caller is a replica.
+    """
+    if in_replica_context():
+        raise ReplicaContextError(
+            f"{call}() must be called outside of the function that strategy.run(step_fn) runs; got a replica "
+            f"context. Call it before. See MIGRATION.md#{ANCHOR}"
+        )
+
+
+def read_values(variables: Mapping[str, Any], session: Any, call: str = "state_dict") -> dict[str, Any]:
     """Return the values of variables, NumPy arrays, by name.
 
     Args:
         variables: by name; under a strategy, mirrored ones.
         session: in a v1 graph, the session; None for the default one.
+        call: the method that the user called, for errors.
 
     Raises:
         CallOrderError: there is no session, or the call is made inside of a `tf.function`.
@@ -30,31 +57,27 @@ def read_values(variables: Mapping[str, Any], session: Any) -> dict[str, Any]:
     if not first:
         return {}
     if graph_key() is None:
-        _require_eager("state_dict")
+        _require_eager(call)
         return {name: variable.numpy() for name, variable in first.items()}
-    values: dict[str, Any] = _run(session, "state_dict", first, {})
+    values: dict[str, Any] = _run(session, call, first, {})
     return values
 
 
-def write_values(variables: Mapping[str, Any], values: Mapping[str, Any], session: Any) -> None:
+def write_values(variables: Mapping[str, Any], values: Mapping[str, Any], session: Any, call: str = _SUBJECT) -> None:
     """Set variables on all replicas, in a finalized graph too; arguments and errors as with `read_values`."""
-    if in_replica_context():
-        raise ReplicaContextError(
-            f"{_SUBJECT}() must be called outside of the function that strategy.run(step_fn) runs; got a replica "
-            f"context. Call it before. See MIGRATION.md#{ANCHOR}"
-        )
+    require_no_replica(call)
     pairs = [(each, values[name]) for name, variable in variables.items() for each in _components(variable)]
     if not pairs:
         return
     if graph_key() is None:
-        _require_eager(_SUBJECT)
+        _require_eager(call)
         for variable, value in pairs:
             variable.assign(value)
         return
     initializers = [variable.initializer for variable, _ in pairs]
     # As Variable.load does, but for all variables at once. No op is added.
     feeds = {op.inputs[1]: value for op, (_, value) in zip(initializers, pairs, strict=True)}
-    _run(session, _SUBJECT, initializers, feeds)
+    _run(session, call, initializers, feeds)
 
 
 def _components(variable: Any) -> tuple[Any, ...]:
