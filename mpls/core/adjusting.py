@@ -63,6 +63,10 @@ class Adjusting(Stateful):
         # The count has to be compared in its own dtype, whatever number the user has passed.
         return max(1, min(self._increment_period, dtype.max))
 
+    def _growth_steps_now(self) -> int:
+        """Return the growth steps by which the next step goes, which a checkpoint may have brought; in eager mode."""
+        return int(self._read_numbers(None, "state_dict")["growth_steps"])
+
     def _initial_extras(self) -> dict[str, tuple[Any, Any]]:
         """Return what only settings beyond those of the originals need."""
         extras: dict[str, tuple[Any, Any]] = {}

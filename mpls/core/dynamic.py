@@ -159,9 +159,13 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
         examine(self, self._check_saved_object)
         return children
 
+    @property
+    def _growth_steps_for_files(self) -> int | None:
+        """The growth steps that a saved count must not exceed; None where a file brings them with the count."""
+        return None if self._scale_settings.adjustable else self._increment_period
+
     def _check_saved_object(self, node: SavedObject) -> None:
-        # Adjustable growth steps come with the checkpoint.
-        require_valid_state(node, None if self._scale_settings.adjustable else self._increment_period)
+        require_valid_state(node, self._growth_steps_for_files)
 
     @as_written
     def __call__(self) -> tf.Tensor:

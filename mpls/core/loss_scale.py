@@ -24,6 +24,7 @@ __all__ = [
     "decide_step",
     "deserialize",
     "get",
+    "growth_steps_for_files",
     "is_dynamic",
     "is_fixed",
     "is_loss_scale",
@@ -174,6 +175,13 @@ def is_fixed(loss_scale: Any) -> bool:
 def is_dynamic(loss_scale: Any) -> bool:
     """Return whether a loss scale is a `DynamicLossScale`, of mpls or of TensorFlow itself."""
     return isinstance(loss_scale, NativeDynamicLossScale)
+
+
+def growth_steps_for_files(loss_scale: Any) -> int | None:
+    """Return the growth steps that a dynamic loss scale's saved count must not exceed, or None for any."""
+    if isinstance(loss_scale, DynamicLossScale):
+        return loss_scale._growth_steps_for_files
+    return int(loss_scale.increment_period)
 
 
 def never_skips(loss_scale: Any) -> bool:

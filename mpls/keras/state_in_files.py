@@ -15,6 +15,7 @@ from mpls.formats.wrapper_state import (
     COUNTS,
     FIXED_STATE,
     INNER_KEYS,
+    LOSS_SCALE,
     NEVER,
     OPTIONS_KEY,
     OWN_SCALE_SETTINGS,
@@ -58,6 +59,7 @@ def config_for_caller(wrapper: Any, config: dict[str, Any], settings: dict[str, 
     if not asker.writes_file and not asker.is_keras:
         return {**config, **settings}
     options = _options(wrapper, settings, asker.writes_file)
+    config = _with_growth_steps(config, options)
     if config.get("dynamic", True) or not reads_as_dynamic(wrapper):
         return _marked(config, _state(wrapper, asker) if asker.writes_file else None, options)
     config = {key: value for key, value in config.items() if key != "dynamic"}
@@ -66,11 +68,25 @@ def config_for_caller(wrapper: Any, config: dict[str, Any], settings: dict[str, 
 
 def _options(wrapper: Any, settings: dict[str, Any], writes_file: bool) -> dict[str, Any]:
     """Return the entry for what only mpls knows; an empty dict if there is nothing of that."""
-    if not settings:
-        return {}
     variables = _own_variables(wrapper) if writes_file else {}
+    if not settings and not variables:
+        return {}
     values = dict(zip(variables, map(plain, _values(list(variables.values()))), strict=True)) if variables else {}
     return {OPTIONS_KEY: {"settings": settings, "state": values}}
+
+
+def _with_growth_steps(config: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the config with the growth steps of the moment, which the count of finite steps belongs to.
+
+    They differ from those of the constructor where a checkpoint has brought others.
+    """
+    growth_steps = options[OPTIONS_KEY]["state"].get("growth_steps") if options else None
+    if growth_steps is None:
+        return config
+    if LOSS_SCALE not in config:
+        return {**config, "dynamic_growth_steps": growth_steps}
+    old = config[LOSS_SCALE]
+    return {**config, LOSS_SCALE: {**old, "config": {**old["config"], "increment_period": growth_steps}}}
 
 
 def _own_variables(wrapper: Any) -> dict[str, Any]:

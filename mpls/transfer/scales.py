@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from mpls.core.loss_scale import is_dynamic, is_fixed
+from mpls.core.loss_scale import DynamicLossScale, is_dynamic, is_fixed
 from mpls.formats.record import LossScaleRecord
 from mpls.formats.validity import check_good_steps, check_scale, most_good_steps
 from mpls.formats.wrapper_state import DEFAULT_MULTIPLIER, STATE, STATE_OF_KERAS_3
@@ -56,8 +56,13 @@ def scale_of(wrapper: Any) -> Scale | None:
         if not is_dynamic(held):
             return None
         scale, good_steps = table.SCALE.of(held), table.GOOD_STEPS.of(held)
-    growth_steps = held.growth_steps if hasattr(held, "growth_steps") else held.increment_period
-    return _dynamic(scale, good_steps, held.initial_loss_scale, growth_steps, held.multiplier)
+    return _dynamic(scale, good_steps, held.initial_loss_scale, _growth_steps_of(held), held.multiplier)
+
+
+def _growth_steps_of(held: Any) -> int:
+    if isinstance(held, DynamicLossScale):
+        return held._growth_steps_now()
+    return int(held.growth_steps if hasattr(held, "growth_steps") else held.increment_period)
 
 
 def _native_of_keras_3(wrapper: Any) -> Scale | None:

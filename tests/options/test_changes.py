@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import copy
+import pathlib
 import sys
+import tempfile
 import threading
 import unittest
+import warnings
 from typing import Any
 
+import keras
+import numpy as np
 import tensorflow as tf
+import tf_keras
 from parameterized import parameterized
 
 import mpls.contrib
+import mpls.experimental
+import mpls.keras
 import mpls.v1
+from mpls.errors import MplsDeprecationWarning, MplsWarning
 
-from .trainers import FAMILIES, Trainer
+from .trainers import FAMILIES, RATE, Trainer
 
 v1 = tf.compat.v1
 INF = float("inf")
@@ -122,6 +131,111 @@ class ElsewhereTest(unittest.TestCase):
         for again in (copy.deepcopy(loss_scale), copy.copy(loss_scale)):
             again.configure(growth_steps=5)
             self.assertEqual(again.get_config()["increment_period"], 5)
+
+
+MAKE = {"legacy": tf_keras.optimizers.legacy.SGD, "new": tf_keras.optimizers.SGD, "keras3": keras.optimizers.SGD}
+
+
+def model_of(family: str, growth_steps: int) -> Any:
+    framework = keras if family == "keras3" else tf_keras
+    model = framework.Sequential([framework.layers.Input([2]), framework.layers.Dense(1)])
+    opt = mpls.keras.LossScaleOptimizer(
+        MAKE[family](RATE), initial_scale=8, dynamic_growth_steps=growth_steps, adjustable=True
+    )
+    model.compile(opt, "mse", jit_compile=False)
+    return model
+
+
+def train(model: Any, steps: int) -> None:
+    for _ in range(steps):
+        model.train_on_batch(np.zeros([2, 2], np.float32), np.zeros([2, 1], np.float32))
+
+
+class GrowthStepsTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def _saved_and_loaded(self, model: Any, suffix: str) -> Any:
+        path = str(self.folder / f"model{suffix}")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+            warnings.filterwarnings("ignore", ".*does not hold the optimizer's iterations", MplsWarning)
+            mpls.keras.save_model(model, path)
+            return mpls.keras.load_model(path)
+
+    @parameterized.expand([("adjustable", True), ("constants", None)])
+    def test_a_state_with_fewer_than_were_counted_loads(self, name: str, adjustable: bool | None) -> None:
+        opt = FAMILIES["v1"](8.0, 50, adjustable=adjustable)
+        weight = tf.Variable(1.0)
+        for _ in range(20):
+            opt.apply_gradients([(tf.constant(1.0), weight)])
+        opt.configure(growth_steps=3)
+        state = opt.state_dict()
+        again = FAMILIES["v1"](8.0, 3, adjustable=adjustable)
+        again.load_state_dict(state)
+        self.assertEqual(again.state_dict(), state)
+        opt.apply_gradients([(tf.constant(1.0), weight)])
+        self.assertEqual(opt.state_dict()["scale"], 16.0)
+
+    @parameterized.expand([(family, suffix) for family in MAKE for suffix in (".keras", ".h5")])
+    def test_so_does_a_model(self, family: str, suffix: str) -> None:
+        model = model_of(family, 50)
+        train(model, 20)
+        model.optimizer.configure(growth_steps=3)
+        loaded = self._saved_and_loaded(model, suffix)
+        self.assertEqual(loaded.optimizer.state_dict(), model.optimizer.state_dict())
+
+    @parameterized.expand(list(FAMILIES))
+    def test_those_of_a_checkpoint_hold(self, family: str) -> None:
+        with Trainer(family, "eager", lambda: FAMILIES[family](8.0, 5, adjustable=True)) as training:
+            training.opt.configure(growth_steps=50)
+            for _ in range(20):
+                training.take(1.0)
+            path = tf.train.Checkpoint(opt=training.opt).write(str(self.folder / "saved"))
+            written = training.opt.state_dict()
+        with Trainer(family, "eager", lambda: FAMILIES[family](8.0, 5, adjustable=True)) as training:
+            tf.train.Checkpoint(opt=training.opt).read(path).assert_existing_objects_matched()
+            self.assertEqual(training.opt.state_dict(), written)
+
+    @parameterized.expand([(family, suffix) for family in MAKE for suffix in (".keras", ".h5")])
+    def test_so_they_do_in_a_model_that_is_saved_afterwards(self, family: str, suffix: str) -> None:
+        model, restored = model_of(family, 50), model_of(family, 5)
+        train(model, 20)
+        train(restored, 1)
+        path = tf.train.Checkpoint(opt=model.optimizer).write(str(self.folder / "saved"))
+        tf.train.Checkpoint(opt=restored.optimizer).read(path).expect_partial()
+        loaded = self._saved_and_loaded(restored, suffix)
+        self.assertEqual(loaded.optimizer.state_dict(), model.optimizer.state_dict())
+        self.assertEqual(loaded.optimizer.dynamic_growth_steps, 50)
+
+    @parameterized.expand([(".keras",), (".h5",), ("",)])
+    def test_settings_of_an_object_are_in_a_model(self, suffix: str) -> None:
+        with mpls.install(as_of="2.2"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", MplsDeprecationWarning)
+            loss_scale = mpls.experimental.DynamicLossScale(8, 5, multiplier=4, hysteresis=2, adjustable=True)
+            opt = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE), loss_scale)
+            model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=[2])])
+            model.compile(opt, "mse")
+            train(model, 1)
+            opt.load_state_dict({**opt.state_dict(), "max_scale": 64.0, "growth_steps": 7, "bad_steps": 1})
+            loaded = self._saved_and_loaded(model, suffix)
+            self.assertEqual(loaded.optimizer.state_dict(), opt.state_dict())
+
+    @parameterized.expand(list(MAKE))
+    def test_so_they_do_in_an_optimizer_that_gets_the_state(self, family: str) -> None:
+        model, restored = model_of(family, 50), model_of(family, 5)
+        train(model, 20)
+        train(restored, 1)
+        restored.optimizer.load_state_dict(model.optimizer.state_dict())
+        target = model_of("new", 100)
+        train(target, 1)
+        variables = target.trainable_variables
+        mpls.convert_state(
+            restored.optimizer, target.optimizer, variables, source_variables=restored.trainable_variables
+        )
+        self.assertEqual(target.optimizer.state_dict()["good_steps"], 20)
 
 
 if __name__ == "__main__":

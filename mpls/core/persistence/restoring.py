@@ -188,13 +188,13 @@ class Restorable:
         refuse_other_family(node, self._restored_family)
         if not loss_scales.is_dynamic(self._loss_scale):
             return
-        if self._require_valid_loss_scale(node, int(self._loss_scale.increment_period)):
+        if self._require_valid_loss_scale(node, loss_scales.growth_steps_for_files(self._loss_scale)):
             return
         if not vars(self).get("_has_told_of_missing_scale"):
             vars(self)["_has_told_of_missing_scale"] = True
             warn_of_missing_scale(node.subject, f"stays at {self._scale_known_now()}")
 
-    def _require_valid_loss_scale(self, node: SavedObject, growth_steps: int) -> bool:
+    def _require_valid_loss_scale(self, node: SavedObject, growth_steps: int | None) -> bool:
         """Refuse an invalid state; return whether the checkpoint holds a loss scale."""
         loss_scale = node.child(LOSS_SCALE)
         require_valid_state(loss_scale, growth_steps)

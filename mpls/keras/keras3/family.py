@@ -147,7 +147,7 @@ class Family(Restorable, VariableMethods, Applying, _Native):
         is_inners = is_bare(self, INNER_OPTIMIZER)
         return awaited_parts_of(self._optimizer) if is_inners else super()._deferred_dependencies
 
-    def _require_valid_loss_scale(self, node: SavedObject, growth_steps: int) -> bool:
+    def _require_valid_loss_scale(self, node: SavedObject, growth_steps: int | None) -> bool:
         require_valid_state(node, growth_steps, STATE_OF_KERAS_3)
         if self._shows_loss_scale_object and super()._require_valid_loss_scale(node, growth_steps):
             return True

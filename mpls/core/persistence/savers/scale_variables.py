@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mpls.core.loss_scale import DynamicLossScale, is_dynamic
+from mpls.core.loss_scale import DynamicLossScale, growth_steps_for_files, is_dynamic
 from mpls.core.persistence.object_checkpoints import read_value
 from mpls.core.persistence.savers.graph_state import GraphState, loss_scale_variables
 from mpls.formats.validity import check_good_steps, check_scale
@@ -73,7 +73,7 @@ def _rows_of(owner: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
         own = getattr(owner, "_saved_numbers", list)
         return [row for row in own() if row[0].graph is graph]
     weights = loss_scale_variables(owner, graph)
-    growth_steps = None if "growth_steps" in weights else int(owner.increment_period)
+    growth_steps = growth_steps_for_files(owner)
     rows: dict[str, tuple[float, _Check]] = {
         CURRENT_SCALE: (float(owner.initial_loss_scale), check_scale),
         GOOD_STEPS: (0, lambda value, subject: check_good_steps(value, subject, growth_steps)),
