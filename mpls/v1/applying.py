@@ -8,7 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.fast.branches import control_flow_v1
+from mpls.core.fast.branches import control_flow_v1, group
+from mpls.core.step_record import StepRecord
 
 
 class InnerStep:
@@ -42,6 +43,21 @@ def publish_train_op(op: Any, before: list[Any]) -> None:
     """Leave in `GraphKeys.TRAIN_OP` the op that a session can run, not the one inside the conditional."""
     if not tf.executing_eagerly():
         tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TRAIN_OP)[:] = [*before, op]
+
+
+def apply_always(
+    optimizer: Any, record: StepRecord | None, grads_and_vars: Any, global_step: Any, name: str | None
+) -> Any:
+    """Apply a step that is never skipped, and count it if there is a record; arguments as in `apply_gradients`."""
+    if record is None:
+        return optimizer.apply_gradients(grads_and_vars, global_step, name)
+    before, name = train_ops(), optimizer.get_name() if name is None else name
+    applied = optimizer.apply_gradients(grads_and_vars, global_step, f"{name}-wrapped")
+    # A step that waits for the gradients of other workers is not applied yet.
+    with tf.control_dependencies([] if applied is None else [applied]):
+        train_op = group(applied, record.applied_by_all(), name=name)
+    publish_train_op(train_op, before)
+    return train_op
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from mpls.upstream import table
 from mpls.upstream.optimizers import add_slots, inner_of, uses_locking
 from mpls.upstream.tensorflow import id_of_variable
 from mpls.upstream.trackables import parts_of, track
-from mpls.v1.applying import InnerStep, branches_may_capture, publish_train_op, train_ops
+from mpls.v1.applying import InnerStep, apply_always, branches_may_capture, publish_train_op, train_ops
 from mpls.v1.argument_checks import checked_loss_scale, require_a_gradient, require_optimizer
 from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
 from mpls.v1.tracking import NativeWrapper, Tracking, names_of_powers
@@ -180,20 +180,18 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
                 "cross-replica context. Call it inside the function that strategy.run(step_fn) runs. "
                 "See MIGRATION.md#strategies"
             )
-        if not self._doing_dynamic_loss_scaling():
-            names = StepNames(has_conditional=False)
-            train_ops_before = train_ops()
-            train_op = self._optimizer.apply_gradients(grads_and_vars, global_step, name)
-            names.note(names_of_powers(self._optimizer))
-            if self._record is not None:
-                train_op = group(train_op, self._record.applied_by_all(), name=f"{self.get_name()}-counted")
-                publish_train_op(train_op, train_ops_before)
-            return train_op
         grads_and_vars = tuple(grads_and_vars)
-        if is_sync_replicas(self._optimizer):
+        applies_always = not self._doing_dynamic_loss_scaling()
+        if is_sync_replicas(self._optimizer) and not (applies_always and self._record is None):
+            # On the mean of the workers' gradients: what one worker has found is no step.
             decide_on_mean = MixedPrecisionLossScaleOptimizer(inner_of(self._optimizer), self._loss_scale)
             decide_on_mean._options, decide_on_mean._record = self._options, self._record
             return apply_through_sync_replicas(self._optimizer, decide_on_mean, grads_and_vars, global_step, name)
+        if applies_always:
+            names = StepNames(has_conditional=False)
+            train_op = apply_always(self._optimizer, self._record, grads_and_vars, global_step, name)
+            names.note(names_of_powers(self._optimizer))
+            return train_op
         require_a_gradient(grads_and_vars)
         return self._apply_or_skip(grads_and_vars, global_step, self.get_name() if name is None else name)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 import unittest
 from typing import Any
 
@@ -14,6 +17,7 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.keras
 import mpls.v1
+from mpls.errors import SavedStateError
 
 from .model import Model
 from .trainers import CELLS, FAMILIES, RATE, SKIPS_COUNT, Trainer, trainer
@@ -119,6 +123,70 @@ class CountsTest(unittest.TestCase):
                 training.take(value)
                 model.step(value == 1.0)
                 self.assertEqual(training.shown(), model.shown())
+
+
+class RecordsTest(unittest.TestCase):
+    def test_state_of_contrib(self) -> None:
+        def made() -> Any:
+            manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2)
+            return mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(RATE), manager, count_steps=True)
+
+        opt, weight = made(), tf.Variable(1.0)
+        for value in STEPS:
+            opt.minimize(lambda value=value: weight * value, var_list=[weight])
+        state = opt.state_dict()
+        self.assertEqual([state[name] for name in ("applied_steps", "skipped_steps", "consecutive_skips")], [4, 3, 0])
+        again = made()
+        again.load_state_dict(state)
+        self.assertEqual(again.state_dict(), state)
+        with self.assertRaises(SavedStateError):
+            again.load_state_dict({**state, "skipped_steps": -1})
+        with tempfile.TemporaryDirectory() as folder:
+            path = tf.train.Checkpoint(opt=opt).write(f"{folder}/saved")
+            restored = made()
+            tf.train.Checkpoint(opt=restored).read(path).assert_consumed()
+        self.assertEqual([int(restored.applied_steps), int(restored.skipped_steps)], [4, 3])
+
+    @parameterized.expand([("dynamic", "dynamic"), ("fixed", 8)])
+    def test_the_op_has_the_name_that_was_given(self, name: str, loss_scale: Any) -> None:
+        with tf.Graph().as_default():
+            weight = v1.get_variable("weight", initializer=1.0)
+            inner = v1.train.AdamOptimizer(RATE)
+            opt = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, loss_scale, count_steps=True)
+            grads = opt.compute_gradients(weight * 1.0, [weight])
+            self.assertEqual(
+                [opt.apply_gradients(grads, name="train").name, opt.apply_gradients(grads).name], ["train", "Adam"]
+            )
+            self.assertEqual([op.name for op in v1.get_collection("train_op")], ["train", "Adam"])
+
+    def test_a_mean_of_workers_is_one_step(self) -> None:
+        # In a process of its own: closing the session would wait for the threads of the chief.
+        done = subprocess.run([sys.executable, "-c", TWO_WORKERS], capture_output=True, text=True, check=False)
+        self.assertEqual(done.stdout.split(), ["1", "1", "1", "1"], done.stderr)
+
+
+TWO_WORKERS = """
+import os, time
+import tensorflow as tf
+import mpls.v1
+
+v1 = tf.compat.v1
+for loss_scale in ("dynamic", 8):
+    with tf.Graph().as_default():
+        weight = v1.get_variable("weight", initializer=1.0)
+        step = v1.train.get_or_create_global_step()
+        sync = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.25), 2, 2)
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(sync, loss_scale, count_steps=True)
+        op = opt.minimize(weight * 1.0, global_step=step)
+        session = v1.train.MonitoredTrainingSession(hooks=[sync.make_session_run_hook(True, num_tokens=2)])
+        run = lambda fetches: session.run_step_fn(lambda step_context: step_context.session.run(fetches))
+        run(op), run(op)
+        until = time.time() + 60
+        while run(step) < 1 and time.time() < until:
+            time.sleep(0.1)
+        print(run(step), run(opt.applied_steps), flush=True)
+os._exit(0)
+"""
 
 
 class RefusedTest(unittest.TestCase):
