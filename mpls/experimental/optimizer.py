@@ -179,7 +179,9 @@ def _loss_scale_of(settings: dict[str, Any]) -> Any:
     if "loss_scale" in settings:
         return settings["loss_scale"]
     if not settings.get("dynamic", True):
-        return settings["initial_scale"]
+        scale = settings["initial_scale"]
+        skips = settings.get("skip_nonfinite") is True
+        return loss_scales.FixedLossScale._unbounded(float(scale), skip_nonfinite=True) if skips else scale
     names = {"initial_scale": "initial_loss_scale", "dynamic_growth_steps": "increment_period"}
     given = {old: settings[new] for new, old in names.items() if settings.get(new) is not None}
     return loss_scales.DynamicLossScale(**given, **_own(settings))

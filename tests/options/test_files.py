@@ -19,10 +19,11 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
+import mpls.experimental
 import mpls.inspect
 import mpls.keras
 import mpls.v1
-from mpls.errors import MplsWarning, SavedStateError
+from mpls.errors import MplsDeprecationWarning, MplsWarning, SavedStateError
 
 from .trainers import FAMILIES, Trainer
 
@@ -109,6 +110,16 @@ class StateTest(unittest.TestCase):
             again.load_state_dict({**state, "skipped_steps": -1})
         with self.assertRaises(SavedStateError):
             again.load_state_dict({**state, "min_scale": 0.0})
+
+    def test_a_subclass_with_the_historical_arguments_keeps_what_a_fixed_scale_skips(self) -> None:
+        class Mine(mpls.experimental.LossScaleOptimizer):
+            def __init__(self, optimizer: Any, loss_scale: Any) -> None:
+                super().__init__(optimizer, loss_scale)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MplsDeprecationWarning)
+            opt = Mine(tf_keras.optimizers.legacy.SGD(), mpls.experimental.FixedLossScale(8, skip_nonfinite=True))
+        self.assertEqual(Mine.from_config(opt.get_config()).get_config(), opt.get_config())
 
     def test_variables_of_a_users_class_may_have_the_names_of_settings(self) -> None:
         class Mine(mpls.v1.DynamicLossScale):
