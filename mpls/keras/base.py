@@ -89,7 +89,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
             `initial_scale`, or with a setting of dynamic ones; an `initial_scale` that is NaN, infinite, zero or
             negative, or out of bounds; another number out of its range; a strategy that does not work.
         NotImplementedError: Keras 3 runs on a backend other than TensorFlow and JAX; or on JAX, with `hysteresis`,
-            `adjustable`, `count_steps` or `skip_counts_step`.
+            `adjustable` or `count_steps`.
 
     Reproduces:
         `tf.keras.mixed_precision.LossScaleOptimizer`, TF 2.4 to 2.15, and

@@ -93,8 +93,7 @@ def _stepped(wrapper: Any, optimizer_variables: Any, grads: Any, values: Any, is
     )
     new = [*current[:own], *inner_values]
     if before is not None:
-        rule = loss_scale._scale_settings.rule(loss_scale.increment_period, loss_scale.multiplier)
-        after = next_state(before, grads_finite, rule, ops.where)
+        after = next_state(before, grads_finite, loss_scale._rule_of_counter(), ops.where)
         new[places[0]], new[places[1]] = after.scale, ops.cast(after.good_steps, loss_scale.counter.dtype)
     return values, new
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ import tensorflow as tf
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import FixedLossScale, LossScale, is_fixed
 from mpls.core.persistence.state_dict import plain
+from mpls.core.rule import UpdateRule
 from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import DYNAMIC_SCALE, STATE, STEP_COUNTER
 from mpls.keras.state_in_files import reads_as_dynamic
@@ -79,22 +80,28 @@ class DynamicState(DynamicLossScale):
                 "Keras on TensorFlow, with adjustable=True. See MIGRATION.md#bounds-and-dynamics"
             )
 
-    def _read_values(self, names: Any, session: Any) -> dict[str, Any]:
+    def _read_values(self, names: Iterable[str], session: Any, call: str = "state_dict") -> dict[str, Any]:
         if keras.backend.backend() == "tensorflow":
-            return super()._read_values(names, session)
-        return {name: plain(keras.ops.convert_to_numpy(self._created_weight(name))) for name in names}
+            return super()._read_values(names, session, call)
+        return {name: plain(keras.ops.convert_to_numpy(self._own()[name])) for name in names}
 
-    def _write_values(self, values: Mapping[str, Any], session: Any) -> None:
+    def _write_values(self, values: Mapping[str, Any], session: Any, call: str = "load_state_dict") -> None:
         if keras.backend.backend() == "tensorflow":
-            super()._write_values(values, session)
+            super()._write_values(values, session, call)
             return
-        own = dict(zip(STATE, (self.scale, self.counter), strict=True))
         for name, value in values.items():
-            own[name].assign(value)
+            self._own()[name].assign(value)
+
+    def _own(self) -> dict[str, Any]:
+        return dict(zip(STATE, (self.scale, self.counter), strict=True))
 
     def _created_weight(self, name: str) -> Any:
-        own = dict(zip(STATE, (self.scale, self.counter), strict=True))
+        own = self._own()
         return own[name].value if name in own else super()._created_weight(name)
+
+    def _rule_of_counter(self) -> UpdateRule:
+        """Return the rule of the moment, with growth steps that the counter of Keras can reach."""
+        return self._rule(tf.as_dtype(keras.backend.standardize_dtype(self.counter.dtype)))
 
 
 # Programs log the class names.
