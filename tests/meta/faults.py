@@ -106,6 +106,11 @@ def _grow_only_at_the_very_count(before: Any, after: Any, grads_finite: Any, rul
     return after._replace(scale=select(grads_finite & is_beyond, before.scale, after.scale))
 
 
+def _grow_without_a_ceiling(before: Any, after: Any, grads_finite: Any, rule: Any, select: Any) -> Any:
+    is_due = before.good_steps + 1 >= rule.growth_steps
+    return after._replace(scale=select(grads_finite & is_due, before.scale * rule.multiplier, after.scale))
+
+
 def _grow_on_overflow(before: Any, after: Any, grads_finite: Any, rule: Any, select: Any) -> Any:
     return after._replace(scale=select(grads_finite, after.scale, before.scale * rule.multiplier))
 
@@ -293,7 +298,7 @@ FAULTS: tuple[Fault, ...] = (
         ("minimize_count_beyond_the_period",),
     ),
     Fault("no floor", _rule(min_scale=lambda floor: 0.0), ("minimize_overflows_down_to_the_floor",)),
-    Fault("no ceiling", _rule(max_scale=lambda ceiling: float("inf")), ("minimize_growth_stops_at_the_largest_float",)),
+    Fault("no ceiling", _state(_grow_without_a_ceiling), ("minimize_growth_stops_at_the_largest_float",)),
     Fault("other multiplier", _rule(multiplier=lambda multiplier: 4.0), ("minimize_all_finite", "minimize_inf_first")),
     Fault("grows on overflow", _state(_grow_on_overflow), ("minimize_inf_first",)),
     Fault("good steps kept on overflow", _state(_keep_count_on_overflow), ("minimize_inf_middle",)),
