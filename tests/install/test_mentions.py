@@ -95,18 +95,19 @@ class HintTest(unittest.TestCase):
     """Which cause the error has depends on whether the program names the class."""
 
     @parameterized.expand(
-        [("class", SCALES, "is another class"), ("compile", COMPILES, "compile of Keras 3 has wrapped")]
+        [("class", SCALES, "is another class", 5), ("compile", COMPILES, "compile of Keras 3 has wrapped", 2)]
     )
-    def test_in_every_way_to_start_a_program(self, name: str, source: str, hint: str) -> None:
+    def test_in_every_way_to_start_a_program(self, name: str, source: str, hint: str, ways: int) -> None:
         run = ("-m", "mpls", "run", "--no-auto")
         with Programs(program=source, installs=INSTALLS + source, starts=WITH_INPUT) as programs:
-            processes = [
-                programs.run(*run, "program.py"),
-                programs.run(*run, "-c", source),
-                programs.run("starts.py", "program.py", *run, "-"),
-                programs.run("-c", INSTALLS + source),
-                programs.run("starts.py", "installs.py", "-"),
+            commands = [
+                [*run, "program.py"],
+                ["starts.py", "installs.py", "-"],
+                [*run, "-c", source],
+                ["starts.py", "program.py", *run, "-"],
+                ["-c", INSTALLS + source],
             ]
+            processes = [programs.run(*command) for command in commands[:ways]]
         for process in processes:
             self.assertIn(hint, process.stderr.rstrip().rpartition("\n")[2])
 

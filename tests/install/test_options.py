@@ -199,8 +199,10 @@ def lines_of(process: subprocess.CompletedProcess[str]) -> tuple[list[str], list
 class ProgramsTest(unittest.TestCase):
     """Whole programs, beside what `python` alone prints."""
 
-    @parameterized.expand(itertools.product(("tf2", "tf1"), ("2", "3")))
-    def test_they_print_what_they_did(self, mode: str, keras: str) -> None:
+    @parameterized.expand(
+        [("tf2", "2", "neither"), ("tf2", "3", "report"), ("tf1", "2", "report"), ("tf1", "3", "replace")]
+    )
+    def test_they_print_what_they_did(self, mode: str, keras: str, option: str) -> None:
         first = f"is_keras_2 = {keras == '2'}\n"
         sources = {"plain": TF2, "program": TF2}
         if mode == "tf1":
@@ -213,7 +215,8 @@ class ProgramsTest(unittest.TestCase):
             classes, expected = lines_of(plain)
             self.assertGreater(len(expected), 4)
             self.assertEqual(set(classes), {"CLASS False"})
-            for name, options in OPTIONS.items():
+            for name in (option, "both"):
+                options = OPTIONS[name]
                 with self.subTest(name):
                     process = programs.run(*command, *options, "program.py", **environment)
                     self.assertEqual(process.returncode, 0, process.stderr)
