@@ -53,6 +53,9 @@ class LossScaleOptimizer(Counted, _Base):
         max_consecutive_skips: how many steps in a row may be skipped; by default any number.
         on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a `Stuck`. In eager mode it
             happens at once; in a graph only the error does, and the others when `check_skips` is called.
+        check_unscaled: whether gradients decide about a step as they were when they were unscaled, so that what the
+            program does to them before it applies them, such as clipping, hides no overflow; see
+            MIGRATION.md#clipping.
 
     Raises:
         ValueError: `opt` is no `tf.compat.v1.train.Optimizer`, or an option is out of its range.
@@ -88,6 +91,7 @@ class LossScaleOptimizer(Counted, _Base):
         track_overflows: bool = False,
         max_consecutive_skips: SupportsInt | None = None,
         on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
+        check_unscaled: bool = False,
     ) -> None:
         if not all(hasattr(loss_scale_manager, name) for name in ("get_loss_scale", "update_loss_scale")):
             raise ArgumentTypeError(
@@ -100,7 +104,13 @@ class LossScaleOptimizer(Counted, _Base):
                 )
             )
         options = checked_options(
-            "LossScaleOptimizer", count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up
+            "LossScaleOptimizer",
+            count_steps,
+            skip_counts_step,
+            track_overflows,
+            max_consecutive_skips,
+            on_give_up,
+            check_unscaled,
         )
         self._scaled = MixedPrecisionLossScaleOptimizer(opt, _ManagedLossScale(loss_scale_manager), **vars(options))
         super().__init__(use_locking=uses_locking(opt), name=opt.get_name())

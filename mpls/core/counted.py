@@ -9,7 +9,7 @@ import tensorflow as tf
 from mpls.core.overflows import OverflowReport
 from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
-from mpls.errors import MissingAttributeError
+from mpls.errors import CallOrderError, MissingAttributeError
 from mpls.formats.wrapper_state import COUNTS, STEP_RECORD
 from mpls.upstream.trackables import track
 
@@ -55,6 +55,28 @@ class Counted:
     def last_step_applied(self) -> Any:
         """Whether the last step was applied, a scalar boolean tensor, with `count_steps=True`; false before any."""
         return self._needed("last_step_applied", "count_steps=True").last_step_applied()
+
+    @property
+    def unscaled_global_norm(self) -> Any:
+        """The global norm of the gradients as they were unscaled last, a scalar float32, with `check_unscaled=True`.
+
+        It belongs to the graph, the `tf.function`, or in eager mode the thread, in which they were unscaled, and in a
+        replica context to the replica. It is infinite or NaN where a gradient is, or the square of one.
+
+        Raises:
+            AttributeError: the optimizer was made without `check_unscaled=True`.
+            RuntimeError: no gradients were unscaled here.
+        """
+        record = self._needed("unscaled_global_norm", "check_unscaled=True", has=lambda each: each.unscaled is not None)
+        assert record.unscaled is not None
+        norm = record.unscaled.norm()
+        if norm is None:
+            raise CallOrderError(
+                f"{type(self).__name__}.unscaled_global_norm must be read where gradients were unscaled; here none "
+                "were. Read it in the same graph, tf.function or thread, after compute_gradients() or "
+                "get_unscaled_gradients(). See MIGRATION.md#clipping"
+            )
+        return norm
 
     def overflow_report(self, session: Any = None) -> OverflowReport:
         """Return which variables had gradients that were not finite, the worst first, with `track_overflows=True`.
@@ -106,6 +128,12 @@ class Counted:
         if self._record is None or self._options.max_consecutive_skips is None:
             return loss
         return self._record.losses.noted(loss)
+
+    def _noted_gradients(self, grads: list[Any]) -> list[Any]:
+        """Return unscaled gradients, which are remembered if they decide about the step."""
+        if self._record is not None and self._record.unscaled is not None:
+            self._record.unscaled.note(grads)
+        return grads
 
     def _counter(self, name: str) -> Any:
         return self._needed(name, "count_steps=True").counter(name)

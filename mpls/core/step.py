@@ -17,6 +17,8 @@ from mpls.core.step_record import StepNotes, StepRecord
 from mpls.upstream.tensorflow import captured, hidden_from_xla
 
 GradsAndVars = Iterable[tuple[Any, Any]]
+# What is known of a step besides the gradients that it applies: its loss, and flags of what was unscaled.
+_Known = tuple[list[Any], list[Any]]
 
 
 class StepHooks(Protocol):
@@ -75,26 +77,27 @@ def scaled_step(
     notes = None if record is None else record.of_step([variable for grad, variable in pairs if grad is not None])
     grads = [grad for grad, _ in pairs]
     sealed = _Sealed([variable for _, variable in pairs])
-    # What is known of the loss goes the way of the gradients.
+    # What else is known goes the way of the gradients.
     losses = [] if notes is None else notes.losses()
+    flags = [] if notes is None else notes.flags([grad for grad in grads if grad is not None])
     if merges_in_replica_context() or not tf.distribute.has_strategy():
-        return _update_and_apply(grads, sealed, losses, loss_scale, hooks, notes, _call)
+        return _update_and_apply(grads, sealed, (losses, flags), loss_scale, hooks, notes, _call)
 
-    def step(strategy: Any, merged_grads: list[Any], merged_variables: Any, merged_losses: list[Any]) -> Any:
+    def step(strategy: Any, merged_grads: list[Any], merged_variables: Any, merged_known: _Known) -> Any:
         # The conditional is in cross-replica context: inside a replica, its branches could not call merge_call, as
         # optimizers do.
         call_for_each_replica = strategy.extended.call_for_each_replica
         return _update_and_apply(
-            merged_grads, merged_variables, merged_losses, loss_scale, hooks, notes, call_for_each_replica
+            merged_grads, merged_variables, merged_known, loss_scale, hooks, notes, call_for_each_replica
         )
 
-    return tf.distribute.get_replica_context().merge_call(step, args=(grads, sealed, losses))
+    return tf.distribute.get_replica_context().merge_call(step, args=(grads, sealed, (losses, flags)))
 
 
 def _update_and_apply(
     grads: list[Any],
     sealed: _Sealed,
-    losses: list[Any],
+    known: _Known,
     loss_scale: Any,
     hooks: StepHooks,
     notes: StepNotes | None,
@@ -106,7 +109,10 @@ def _update_and_apply(
     def apply(given: list[Any]) -> Any:
         return call_for_each_replica(apply_in_replica, args=(given, sealed))
 
-    decision = decide_step(loss_scale, grads, when_summed=hooks.sums_gradients, are_same=hooks.are_same)
+    losses, flags = known
+    # The flags are of each replica's own gradients, also where these have been summed since.
+    are_same = hooks.are_same and not flags
+    decision = decide_step(loss_scale, [*grads, *flags], when_summed=hooks.sums_gradients, are_same=are_same)
     unpack = _pack(grads)
     scale = loss_scale() if notes is not None and notes.wants_scale else None
 
@@ -114,7 +120,7 @@ def _update_and_apply(
         # Read the scale of the step before it changes: TensorFlow inlines branches, which then do not wait for inputs.
         with tf.control_dependencies([tf.identity(scale)] if tf.is_symbolic_tensor(scale) else []):
             advanced = decision.advance(False)
-        return group(advanced, hooks.skip(), notes and notes.skipped(unpack, losses, scale))
+        return group(advanced, hooks.skip(), notes and notes.skipped(unpack, losses, flags, scale))
 
     done = one_of(
         decision.should_apply,

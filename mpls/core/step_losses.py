@@ -32,12 +32,12 @@ class StepLosses:
 
             return noting
         if tf.is_tensor(loss):
-            self._store()[_replica()] = loss
+            self._store()[replica_here()] = loss
         return loss
 
     def taken(self) -> list[Any]:
         """Return the loss that was noted since the last call in the same graph or thread, in a list; if any was."""
-        found = self._store().pop(_replica(), None)
+        found = self._store().pop(replica_here(), None)
         return [] if found is None else [found]
 
     def _store(self) -> dict[Any, Any]:
@@ -47,7 +47,8 @@ class StepLosses:
         return losses
 
 
-def _replica() -> Any:
+def replica_here() -> Any:
+    """Return the number of the replica in whose context the caller is; None in no replica context."""
     if not in_replica_context():
         return None
     return int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))

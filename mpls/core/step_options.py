@@ -27,6 +27,7 @@ class StepOptions:
         track_overflows: whether the variables whose gradients are not finite are counted.
         max_consecutive_skips: how many steps in a row may be skipped; None for any number.
         on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function of a `Stuck`.
+        check_unscaled: whether gradients decide about a step as they were unscaled, besides those that are applied.
     """
 
     count_steps: bool = False
@@ -34,11 +35,12 @@ class StepOptions:
     track_overflows: bool = False
     max_consecutive_skips: int | None = None
     on_give_up: str | Callable[[Any], Any] = "raise"
+    check_unscaled: bool = False
 
     @property
     def needs_record(self) -> bool:
         """Whether steps are counted, for the user or for another option."""
-        return self.count_steps or self.needs_overflows
+        return self.count_steps or self.needs_overflows or self.check_unscaled
 
     @property
     def needs_overflows(self) -> bool:
@@ -73,6 +75,7 @@ def checked_options(
     track_overflows: Any = False,
     max_consecutive_skips: Any = None,
     on_give_up: Any = "raise",
+    check_unscaled: Any = False,
 ) -> StepOptions:
     """Return the options that a user has given.
 
@@ -83,6 +86,7 @@ def checked_options(
         track_overflows: a bool.
         max_consecutive_skips: a whole number of at least 1, or None.
         on_give_up: `'raise'`, `'warn'` or a function.
+        check_unscaled: a bool.
 
     Raises:
         TypeError: one of them is of another type.
@@ -96,6 +100,7 @@ def checked_options(
         to_bool(track_overflows, f"{subject}: track_overflows", "overflows"),
         _most_skips(max_consecutive_skips, f"{subject}: max_consecutive_skips"),
         _way_to_give_up(on_give_up, f"{subject}: on_give_up"),
+        to_bool(check_unscaled, f"{subject}: check_unscaled", "clipping"),
     )
 
 

@@ -14,7 +14,9 @@ from mpls.core.persistence.state_dict import checked_extras, plain, read_values,
 from mpls.core.replicas import call_in_cross_replica_context, each_finite, merges_in_replica_context
 from mpls.core.step_losses import StepLosses
 from mpls.core.step_options import StepOptions
+from mpls.core.unscaled import UnscaledGradients
 from mpls.core.weights import Lock, Stateful, Weights
+from mpls.errors import MplsWarning, advise_user
 from mpls.formats.validity import check_good_steps
 from mpls.formats.wrapper_state import COUNTS
 from mpls.upstream.trackables import Trackable, track
@@ -43,6 +45,8 @@ class StepRecord(Stateful, _Base):
         self._lock = Lock()
         self.options = options
         self.losses = StepLosses()
+        self._has_told = False
+        self.unscaled = UnscaledGradients() if options.check_unscaled else None
         self.overflows = Overflows() if options.needs_overflows else None
         if self.overflows is not None:
             track(self, self.overflows, "overflows")
@@ -73,6 +77,18 @@ class StepRecord(Stateful, _Base):
         if self.overflows is not None:
             self.overflows.create(names)
         return StepNotes(self, names)
+
+    def tell_of_unknown_gradients(self) -> None:
+        """Say once that a step is decided by what is applied alone, although the user wants more."""
+        if self._has_told:
+            return
+        self._has_told = True
+        advise_user(
+            "check_unscaled=True: gradients are applied that were unscaled elsewhere, or not by this optimizer; what "
+            "the program did to them in between, such as clipping, may hide an overflow. Compute, unscale and apply "
+            "gradients in the same function, session's graph and strategy.run(). See MIGRATION.md#clipping",
+            MplsWarning,
+        )
 
     def applied(self) -> Any:
         """Count an applied step, in cross-replica context; return an op, or None in eager mode."""
@@ -187,16 +203,25 @@ class StepNotes:
         """Return the loss of the step, if it is known and wanted; a list of at most one tensor."""
         return self._record.losses.taken() if self.wants_scale else []
 
+    def flags(self, grads: list[Any]) -> list[Any]:
+        """Return what `UnscaledGradients.taken` says of gradients without None; an empty list without the option."""
+        unscaled = self._record.unscaled
+        found = [] if unscaled is None else unscaled.taken(grads)
+        if unscaled is not None and not found:
+            self._record.tell_of_unknown_gradients()
+        return found
+
     def applied(self) -> Any:
         """Count an applied step, in cross-replica context; return an op, or None in eager mode."""
         return self._record.applied()
 
-    def skipped(self, grads: Callable[[], list[Any]], losses: list[Any], scale: Any) -> Any:
+    def skipped(self, grads: Callable[[], list[Any]], losses: list[Any], flags: list[Any], scale: Any) -> Any:
         """Count a skipped step, in cross-replica context, and give up if there are too many.
 
         Args:
             grads: returns the gradients, None among them.
             losses: what `losses` returned.
+            flags: what `flags` returned.
             scale: the scale of the step; None if it is not wanted.
 
         Returns:
@@ -206,14 +231,17 @@ class StepNotes:
         skipped, in_a_row = (record.counter(name).assign_add(1) for name in (_SKIPPED, _IN_A_ROW))
         if record.overflows is None:
             return group(skipped, in_a_row)
-        are_finite = each_finite([*(grad for grad in grads() if grad is not None), *losses])
-        of_variables = are_finite[: len(self._names)]
+        are_finite = each_finite([*(grad for grad in grads() if grad is not None), *losses, *flags])
+        number = len(self._names)
+        of_variables = are_finite[:number]
+        if len(flags) == number:
+            of_variables = tf.logical_and(of_variables, are_finite[-number:])
         with tf.control_dependencies(None if tf.executing_eagerly() else _ops([skipped, in_a_row])):
             step = tf.convert_to_tensor(record.counter(_SKIPPED)) + tf.convert_to_tensor(record.counter(_APPLIED))
             noted = [record.overflows.note(self._names, of_variables, step)]
         if self.wants_scale:
             is_known = bool(losses)
-            noted.append(self._noted_cause(are_finite[-1] if is_known else None, scale))
+            noted.append(self._noted_cause(are_finite[number] if is_known else None, scale))
             noted.append(self._given_up(after=[skipped, in_a_row, *noted], of_variables=of_variables))
         return group(skipped, in_a_row, *noted)
 

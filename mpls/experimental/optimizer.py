@@ -39,6 +39,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         track_overflows: as in `mpls.keras`.
         max_consecutive_skips: as in `mpls.keras`.
         on_give_up: as in `mpls.keras`.
+        check_unscaled: as in `mpls.keras`.
 
     Raises:
         TypeError: `optimizer` is no Keras optimizer, or scales the loss already; `loss_scale` is of a class of the
@@ -85,27 +86,19 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         track_overflows: bool = False,
         max_consecutive_skips: SupportsInt | None = None,
         on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
+        check_unscaled: bool = False,
     ) -> None:
         given: Any = loss_scales.deserialize(loss_scale) if isinstance(loss_scale, dict) else loss_scale
+        steps: tuple[Any, ...] = (count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up)
+        steps = (*steps, check_unscaled)
         if releases.current().has_loss_scale_objects:
             given = _object(given)
-            options = checked_options(
-                _SUBJECT, count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up
-            )
-            self._wrap_with_object(optimizer, given, options=options)
+            self._wrap_with_object(optimizer, given, options=checked_options(_SUBJECT, *steps))
             is_replaceable = isinstance(given, str) or is_translatable(given)
             settings = translate_loss_scale(given, _SUBJECT) if is_replaceable else None
         else:
             settings = translate_loss_scale(given, _SUBJECT)
-            super().__init__(
-                optimizer,
-                **settings,
-                count_steps=count_steps,
-                skip_counts_step=skip_counts_step,
-                track_overflows=track_overflows,
-                max_consecutive_skips=max_consecutive_skips,
-                on_give_up=on_give_up,
-            )
+            super().__init__(optimizer, **settings, **dict(zip(OWN_STEP_SETTINGS, steps, strict=True)))
             # As in TF 2.4 to 2.8, the variables of that object exist too, and Savers have to know them.
             vars(self)["_replaced_loss_scale"] = loss_scale if isinstance(loss_scale, loss_scales.LossScale) else None
         advise_user(

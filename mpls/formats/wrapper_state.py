@@ -61,7 +61,14 @@ OWN_SCALE_SETTINGS = (
     "adjustable",
     "skip_nonfinite",
 )
-OWN_STEP_SETTINGS = ("count_steps", "skip_counts_step", "track_overflows", "max_consecutive_skips", "on_give_up")
+OWN_STEP_SETTINGS = (
+    "count_steps",
+    "skip_counts_step",
+    "track_overflows",
+    "max_consecutive_skips",
+    "on_give_up",
+    "check_unscaled",
+)
 # Defaults of dynamic loss scales. Wrappers of TF 2.4 and later have no setting for the multiplier.
 DEFAULT_INITIAL_SCALE, DEFAULT_GROWTH_STEPS, DEFAULT_MULTIPLIER = 2.0**15, 2000, 2.0
 

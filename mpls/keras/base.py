@@ -11,19 +11,10 @@ from mpls.core.giving_up import Stuck
 from mpls.core.scaled_loss import exceeds
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.keras.arguments import (
-    check_settings,
-    is_translatable,
-    settings_beyond_originals,
-    translated,
-)
+from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS
+from mpls.keras.arguments import check_settings, is_translatable, settings_beyond_originals, translated
 from mpls.keras.asker import who_asks
-from mpls.keras.calls import (
-    GET_SCALED_LOSS,
-    GET_UNSCALED_GRADIENTS,
-    SCALING,
-    noted_method,
-)
+from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, SCALING, noted_method
 from mpls.keras.classes import LossScaleOptimizerMeta, ModuleName
 from mpls.keras.config_reading import read_config, refuse_unknown_keys
 from mpls.keras.configs import config_of_old, deserialize_inner
@@ -81,6 +72,9 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         max_consecutive_skips: how many steps in a row may be skipped; by default any number.
         on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a `Stuck`. In eager mode it
             happens at once; in a graph only the error does, and the others when `check_skips` is called.
+        check_unscaled: whether gradients decide about a step as they were when they were unscaled, so that what the
+            program does to them before it applies them, such as clipping, hides no overflow; see
+            MIGRATION.md#clipping.
 
     Raises:
         TypeError: `inner_optimizer` is no Keras optimizer, or scales the loss already; an argument is no bool where one
@@ -157,22 +151,14 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         track_overflows: bool = False,
         max_consecutive_skips: SupportsInt | None = None,
         on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
+        check_unscaled: bool = False,
     ) -> None:
         family = _family_for(inner_optimizer)
-        others = {
-            "min_scale": min_scale,
-            "max_scale": max_scale,
-            "growth_factor": growth_factor,
-            "backoff_factor": backoff_factor,
-            "hysteresis": hysteresis,
-            "consecutive_hysteresis": consecutive_hysteresis,
-            "adjustable": adjustable,
-            "skip_nonfinite": skip_nonfinite,
-        }
+        values = (min_scale, max_scale, growth_factor, backoff_factor, hysteresis, consecutive_hysteresis, adjustable)
+        others = dict(zip(OWN_SCALE_SETTINGS, (*values, skip_nonfinite), strict=True))
         scale, growth_steps, settings = check_settings(dynamic, initial_scale, dynamic_growth_steps, others)
-        options = checked_options(
-            "LossScaleOptimizer", count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up
-        )
+        steps = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
+        options = checked_options("LossScaleOptimizer", *steps)
         self._wrap(inner_optimizer, family, name, options)
         self._begin_with(self._make_loss_scale(scale, growth_steps, settings))
 
@@ -225,7 +211,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
             A list of the same length, each gradient in its own dtype, None kept.
         """
         self._calls.note(GET_UNSCALED_GRADIENTS)
-        return self._unscale(list(grads))
+        return self._noted_gradients(self._unscale(list(grads)))
 
     def get_config(self) -> dict[str, Any]:
         """Return the settings, the same whether the scale is set by this class or by the experimental one.

@@ -55,6 +55,9 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
         max_consecutive_skips: how many steps in a row may be skipped; by default any number.
         on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a `Stuck`. In eager mode it
             happens at once; in a graph only the error does, and the others when `check_skips` is called.
+        check_unscaled: whether gradients decide about a step as they were when they were unscaled, so that what the
+            program does to them before it applies them, such as clipping, hides no overflow; see
+            MIGRATION.md#clipping.
 
     Raises:
         ValueError: `opt` is no `tf.compat.v1.train.Optimizer`, `loss_scale` is none of these, or an option is out of
@@ -89,12 +92,13 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
         track_overflows: bool = False,
         max_consecutive_skips: SupportsInt | None = None,
         on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
+        check_unscaled: bool = False,
     ) -> None:
         subject = "MixedPrecisionLossScaleOptimizer"
         require_optimizer(opt, subject)
         scale = checked_loss_scale(loss_scale, subject)
         options = checked_options(
-            subject, count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up
+            subject, count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
         )
         _Optimizer.__init__(self, uses_locking(opt), opt.get_name())
         self._optimizer = opt
@@ -152,7 +156,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
             colocate_gradients_with_ops=colocate_gradients_with_ops,
             grad_loss=grad_loss,
         )
-        grads = unscale_gradients([grad for grad, _ in grads_and_vars], scaling.scale)
+        grads = self._noted_gradients(unscale_gradients([grad for grad, _ in grads_and_vars], scaling.scale))
         return [(grad, variable) for grad, (_, variable) in zip(grads, grads_and_vars, strict=True)]
 
     @as_written

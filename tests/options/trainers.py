@@ -89,10 +89,13 @@ class Trainer:
         family: a key of `FAMILIES`.
         mode: one of `MODES[family]`.
         make: returns the optimizer.
+        change: what is done to the unscaled gradients before they are applied; None for nothing.
     """
 
-    def __init__(self, family: str, mode: str, make: Callable[[], Any]) -> None:
-        self.family, self.mode = family, mode
+    def __init__(
+        self, family: str, mode: str, make: Callable[[], Any], change: Callable[[Any], Any] | None = None
+    ) -> None:
+        self.family, self.mode, self._change = family, mode, change
         self._stack = contextlib.ExitStack()
         self._strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]) if mode == REPLICAS else None
         if mode == SESSION:
@@ -145,20 +148,30 @@ class Trainer:
         value = tf.gather(self._input, replica)
         variable = self._variable.value if self.family == "keras3" else self._variable
         if self.family == "v1":
-            self.opt.minimize(lambda: variable * value, var_list=[variable], global_step=self._counter)
+            self._apply_v1(lambda: variable * value)
             return
         with tf.GradientTape() as tape:
             loss = self.opt.get_scaled_loss(tf.convert_to_tensor(variable) * value)
-        grads = self.opt.get_unscaled_gradients(tape.gradient(loss, [variable]))
+        grads = self._changed(self.opt.get_unscaled_gradients(tape.gradient(loss, [variable])))
         self.opt.apply_gradients(list(zip(grads, [self._variable], strict=True)))
+
+    def _changed(self, grads: list[Any]) -> list[Any]:
+        return grads if self._change is None else [self._change(grad) for grad in grads]
+
+    def _apply_v1(self, loss: Any) -> Any:
+        if self._change is None:
+            return self.opt.minimize(loss, var_list=[self._variable], global_step=self._counter)
+        [(grad, variable)] = self.opt.compute_gradients(loss, var_list=[self._variable])
+        return self.opt.apply_gradients([(self._change(grad), variable)], global_step=self._counter)
 
     def _built_in_session(self) -> Callable[[Any], Any]:
         value = v1.placeholder(tf.float32, [])
         loss = self._variable * value
         if self.family == "v1":
-            op = self.opt.minimize(loss, var_list=[self._variable], global_step=self._counter)
+            op = self._apply_v1(loss)
         else:
-            grads = self.opt.get_unscaled_gradients(tf.gradients(self.opt.get_scaled_loss(loss), [self._variable]))
+            scaled = self.opt.get_scaled_loss(loss)
+            grads = self._changed(self.opt.get_unscaled_gradients(tf.gradients(scaled, [self._variable])))
             op = self.opt.apply_gradients([(grads[0], self._variable)])
         self.session = self._stack.enter_context(v1.Session())
         self.session.run(v1.global_variables_initializer())
@@ -194,6 +207,13 @@ class Trainer:
 
 
 @contextlib.contextmanager
-def trainer(family: str, mode: str, initial: float, growth_steps: int, **settings: Any) -> Iterator[Trainer]:
-    with Trainer(family, mode, lambda: FAMILIES[family](initial, growth_steps, **settings)) as made:
+def trainer(
+    family: str,
+    mode: str,
+    initial: float,
+    growth_steps: int,
+    change: Callable[[Any], Any] | None = None,
+    **settings: Any,
+) -> Iterator[Trainer]:
+    with Trainer(family, mode, lambda: FAMILIES[family](initial, growth_steps, **settings), change) as made:
         yield made

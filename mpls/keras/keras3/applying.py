@@ -51,6 +51,7 @@ class Applying:
         build: Callable[[Any], None]
         _create_state: Callable[[], None]
         _noted_loss: Callable[[Any], Any]
+        _noted_gradients: Callable[[list[Any]], list[Any]]
 
     @as_written
     def scale_loss(self, loss: Any) -> Any:
@@ -231,7 +232,9 @@ class Applying:
         if keras.backend.backend() != "tensorflow":
             ops.apply(self, pairs, is_scaled)
             return
-        pairs = self._unscale_pairs(pairs) if is_scaled else pairs
+        if is_scaled:
+            pairs = self._unscale_pairs(pairs)
+            self._noted_gradients([grad for grad, _ in pairs])
         own = None if is_summed else own_aggregation(self, Applying)
         pairs = pairs if own is None else as_pairs(own(self, pairs), pairs)
         step = Keras3Step(self._optimizer, is_summed, self._skips_count, args)

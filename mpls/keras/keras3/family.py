@@ -95,7 +95,7 @@ class Family(Restorable, VariableMethods, Applying, _Native):
 
     def _make_record(self, options: StepOptions) -> StepRecord:
         if keras.backend.backend() != "tensorflow":
-            for name in ("count_steps", "track_overflows", "max_consecutive_skips"):
+            for name in ("count_steps", "track_overflows", "max_consecutive_skips", "check_unscaled"):
                 refuse_off_tensorflow(name, getattr(options, name))
         return StepRecord(options)
 

@@ -1,0 +1,199 @@
+"""Gradients that a program clips between unscaling and applying them: what was infinite or NaN is still seen."""
+
+from __future__ import annotations
+
+import unittest
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.contrib
+import mpls.keras
+import mpls.v1
+from mpls.errors import MplsWarning
+
+from .trainers import CELLS, RATE, REPLICAS, SESSION, trainer
+
+v1 = tf.compat.v1
+INF, NAN = float("inf"), float("nan")
+
+
+def clipped(grad: Any) -> Any:
+    """Return what hides an infinity as well as a NaN."""
+    return tf.clip_by_value(tf.where(tf.math.is_nan(grad), tf.zeros_like(grad), grad), -0.5, 0.5)
+
+
+def legacy(**options: Any) -> Any:
+    return mpls.keras.LossScaleOptimizer(
+        tf_keras.optimizers.legacy.SGD(RATE), initial_scale=8, check_unscaled=True, **options
+    )
+
+
+def v1_optimizer(**options: Any) -> Any:
+    inner = v1.train.GradientDescentOptimizer(RATE)
+    return mpls.v1.MixedPrecisionLossScaleOptimizer(
+        inner, mpls.v1.DynamicLossScale(8.0), check_unscaled=True, **options
+    )
+
+
+class StepTest(unittest.TestCase):
+    @parameterized.expand(CELLS)
+    def test_an_overflow_that_is_clipped_skips_the_step(self, name: str, family: str, mode: str) -> None:
+        replicas = 2 if mode == REPLICAS else 1
+        with trainer(family, mode, 8.0, 100, clipped, check_unscaled=True) as training:
+            for value, applied, only_on_last in (
+                (1.0, 1, False),
+                (INF, 1, False),
+                (NAN, 1, True),
+                (-INF, 1, False),
+                (0.25, 2, False),
+            ):
+                training.take(value, only_on_last)
+                self.assertEqual(training.shown()["applied_steps"], applied, value)
+            self.assertEqual(training.shown()["skipped_steps"], 3)
+            self.assertEqual(training.shown()["scale"], 1.0)
+            self.assertAlmostEqual(training.weight(), 1.0 - RATE * replicas * (0.5 + 0.25))
+
+    @parameterized.expand(["v1", "legacy", "new", "keras3", "experimental"])
+    def test_without_the_option_it_is_applied(self, family: str) -> None:
+        with trainer(family, "eager", 8.0, 100, clipped, count_steps=True) as training:
+            training.take(INF)
+            self.assertEqual(training.shown()["applied_steps"], 1)
+
+    @parameterized.expand([("v1", "eager"), ("legacy", SESSION), ("new", "function"), ("keras3", "eager")])
+    def test_the_report_names_the_variable(self, family: str, mode: str) -> None:
+        with trainer(family, mode, 8.0, 100, clipped, check_unscaled=True, track_overflows=True) as training:
+            training.take(INF)
+            (overflow,) = training.opt.overflow_report(*[training.session] * (mode == SESSION))
+            self.assertEqual((overflow.count, overflow.last_step), (1, 1))
+
+
+class NormTest(unittest.TestCase):
+    def test_in_eager_mode_and_in_a_function(self) -> None:
+        opt, weights = legacy(), [tf.Variable([3.0, 0.0]), tf.Variable(4.0)]
+
+        def step() -> Any:
+            with tf.GradientTape() as tape:
+                loss = opt.get_scaled_loss(sum(tf.reduce_sum(weight**2) / 2 for weight in weights))
+            grads = opt.get_unscaled_gradients(tape.gradient(loss, weights))
+            norm = opt.unscaled_global_norm
+            grads, _ = tf.clip_by_global_norm(grads, 1.0, use_norm=norm)
+            opt.apply_gradients(list(zip(grads, weights, strict=True)))
+            return norm
+
+        self.assertAlmostEqual(float(step()), 5.0)
+        self.assertAlmostEqual(float(tf.function(step)()), 4.75)
+        np.testing.assert_allclose(weights[0].numpy(), [3.0 - 2 * RATE * 0.6, 0.0], rtol=1e-6)
+
+    def test_in_a_session(self) -> None:
+        with tf.Graph().as_default(), v1.Session() as session:
+            opt, weight = v1_optimizer(), v1.get_variable("weight", initializer=[3.0, 4.0])
+            grads = opt.compute_gradients(tf.reduce_sum(weight**2) / 2, [weight])
+            norm = opt.unscaled_global_norm
+            session.run(v1.global_variables_initializer())
+            self.assertEqual(session.run(norm), 5.0)
+            session.run(opt.apply_gradients(grads))
+
+    def test_a_large_gradient_is_finite_although_its_square_is_not(self) -> None:
+        opt, weight = legacy(), tf.Variable(1.0)
+        opt.get_scaled_loss(tf.constant(1.0))
+        grads = opt.get_unscaled_gradients([tf.constant(2.0**90)])
+        self.assertEqual(float(opt.unscaled_global_norm), INF)
+        opt.apply_gradients([(clipped(grads[0]), weight)])
+        self.assertEqual(int(opt.applied_steps), 1)
+
+    def test_refused(self) -> None:
+        with self.assertRaisesRegex(AttributeError, "check_unscaled=True"):
+            _ = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()).unscaled_global_norm
+        with self.assertRaisesRegex(RuntimeError, "here none were"):
+            _ = legacy().unscaled_global_norm
+        with self.assertRaisesRegex(TypeError, "check_unscaled"):
+            mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(), check_unscaled="yes")
+
+
+class SeveralTest(unittest.TestCase):
+    def test_steps_that_are_built_in_another_order(self) -> None:
+        with tf.Graph().as_default(), v1.Session() as session:
+            opt, weight = v1_optimizer(), v1.get_variable("weight", initializer=1.0)
+            fine, bad = (opt.compute_gradients(weight * value, [weight]) for value in (1.0, INF))
+            apply_bad = opt.apply_gradients([(clipped(grad), variable) for grad, variable in bad])
+            apply_fine = opt.apply_gradients([(clipped(grad), variable) for grad, variable in fine])
+            session.run(v1.global_variables_initializer())
+            session.run(apply_bad)
+            self.assertEqual(session.run([opt.applied_steps, opt.skipped_steps]), [0, 1])
+            session.run(apply_fine)
+            self.assertEqual(session.run([opt.applied_steps, opt.skipped_steps]), [1, 1])
+
+    @parameterized.expand([(False,), (True,)])
+    def test_micro_batches_decide_together(self, in_function: bool) -> None:
+        opt, weight = legacy(), tf.Variable(1.0)
+
+        def step(first: Any, second: Any) -> None:
+            total = tf.zeros([])
+            for value in (first, second):
+                with tf.GradientTape() as tape:
+                    loss = opt.get_scaled_loss(weight * value)
+                (grad,) = opt.get_unscaled_gradients(tape.gradient(loss, [weight]))
+                total += clipped(grad)
+            opt.apply_gradients([(total, weight)])
+
+        step = tf.function(step) if in_function else step
+        for first, second, applied in ((1.0, 1.0, 1), (INF, 1.0, 1), (1.0, NAN, 1), (0.25, 0.25, 2)):
+            step(tf.constant(first), tf.constant(second))
+            self.assertEqual(int(opt.applied_steps), applied)
+
+    def test_gradients_from_elsewhere_are_told_of_once(self) -> None:
+        opt, weight = legacy(), tf.Variable(1.0)
+        with self.assertWarnsRegex(MplsWarning, "unscaled elsewhere"):
+            opt.apply_gradients([(tf.constant(1.0), weight)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            opt.apply_gradients([(tf.constant(1.0), weight)])
+        self.assertEqual(int(opt.applied_steps), 2)
+
+    def test_a_class_of_the_users_gets_them_after_the_gradients(self) -> None:
+        seen: list[Any] = []
+
+        class Mine(mpls.v1.DynamicLossScale):
+            def update(self, grads: Any) -> Any:
+                seen.append([float(grad) for grad in grads])
+                return super().update(grads)
+
+        inner = v1.train.GradientDescentOptimizer(RATE)
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, Mine(8.0), check_unscaled=True)
+        weight = tf.Variable(1.0)
+        for value in (1.0, INF):
+            [(grad, _)] = opt.compute_gradients(lambda value=value: weight * value, [weight])
+            opt.apply_gradients([(clipped(grad), weight)])
+        self.assertEqual(seen[0], [0.5, 0.0])
+        np.testing.assert_array_equal(seen[1], [0.5, NAN])
+        self.assertEqual([int(opt.applied_steps), int(opt.skipped_steps)], [1, 1])
+
+    def test_contrib(self) -> None:
+        manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 100, 1, decr_ratio=0.5)
+        inner = v1.train.GradientDescentOptimizer(RATE)
+        opt, weight = mpls.contrib.LossScaleOptimizer(inner, manager, check_unscaled=True), tf.Variable(1.0)
+        for value, skipped in ((INF, 1), (1.0, 1)):
+            pairs = opt.compute_gradients(lambda value=value: weight * value, [weight])
+            opt.apply_gradients([(clipped(grad), variable) for grad, variable in pairs])
+            self.assertEqual(int(opt.skipped_steps), skipped)
+
+    @parameterized.expand([("tf_keras", tf_keras), ("keras", keras)])
+    def test_fit_and_configs(self, name: str, kit: Any) -> None:
+        opt = mpls.keras.LossScaleOptimizer(kit.optimizers.SGD(0.1), initial_scale=8, check_unscaled=True)
+        again = type(opt).from_config(opt.get_config())
+        model = kit.Sequential([kit.layers.Input([1]), kit.layers.Dense(1)])
+        model.compile(again, "mse")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", MplsWarning)
+            model.fit(np.array([[1.0], [INF]], "float32"), np.ones([2, 1]), batch_size=1, shuffle=False, verbose=0)
+        self.assertEqual([int(again.applied_steps), int(again.skipped_steps)], [1, 1])
+
+
+if __name__ == "__main__":
+    unittest.main()
