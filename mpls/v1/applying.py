@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -52,7 +53,8 @@ def apply_always(
     if record is None:
         return optimizer.apply_gradients(grads_and_vars, global_step, name)
     before, name = train_ops(), optimizer.get_name() if name is None else name
-    applied = optimizer.apply_gradients(grads_and_vars, global_step, f"{name}-wrapped")
+    # Strategies take equal strings of two replicas for different ones if they are different objects.
+    applied = optimizer.apply_gradients(grads_and_vars, global_step, sys.intern(f"{name}-wrapped"))
     # A step that waits for the gradients of other workers is not applied yet.
     with tf.control_dependencies([] if applied is None else [applied]):
         train_op = group(applied, record.applied_by_all(), name=name)
