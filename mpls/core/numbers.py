@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mpls.errors import ArgumentOverflowError, ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.validity import LARGEST_FIXED_SCALE, can_be_scale
 
@@ -30,6 +32,20 @@ def to_int(value: Any, subject: str) -> int:
         ArgumentOverflowError: it is infinite.
     """
     return int(_convert(int, value, subject, "be a whole number"))
+
+
+def to_count(value: Any, subject: str, advice: str, anchor: str) -> int:
+    """Return a whole number from 1 to 2**63 - 1 as a Python int; bools, strings and fractions are not taken for one.
+
+    Raises:
+        ArgumentTypeError: the value has no `__int__`.
+        ArgumentValueError: it is anything else.
+        ArgumentOverflowError: it is infinite.
+    """
+    count = to_int(value, subject)
+    if isinstance(value, bool | np.bool_ | str) or not 1 <= count < 2**63 or count != value:
+        raise ArgumentValueError(error_text(subject, "be a whole number of at least 1", value, advice, anchor))
+    return count
 
 
 def _convert(kind: type, value: Any, subject: str, constraint: str) -> Any:

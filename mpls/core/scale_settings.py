@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpls.core.numbers import require_usable, to_bool, to_float, to_int
+from mpls.core.numbers import require_usable, to_bool, to_count, to_float
 from mpls.core.rule import FLOAT32_MAX, UpdateRule
 from mpls.errors import ArgumentValueError, error_text
 
@@ -119,32 +119,36 @@ def _error(subject: str, constraint: str, got: Any, advice: str) -> str:
     return error_text(subject, constraint, got, advice, _ANCHOR)
 
 
+def _number(value: Any, subject: str) -> float:
+    """Return a positive number as float32 holds it; bools and strings are not taken for one."""
+    if isinstance(value, bool | np.bool_ | str):
+        raise ArgumentValueError(_error(subject, "be a number", value, "Pass a Python number"))
+    return float(np.float32(require_usable(to_float(value, subject), subject, value)))
+
+
 def _bound(value: Any, subject: str) -> float:
-    bound = float(np.float32(require_usable(to_float(value, subject), subject, value)))
+    bound = _number(value, subject)
     if bound < _SMALLEST:
         raise ArgumentValueError(_error(subject, "be at least 2**-126, the smallest normal float32", value, "0.5"))
     return bound
 
 
 def _growth(value: Any, subject: str) -> float:
-    factor = float(np.float32(require_usable(to_float(value, subject), subject, value)))
+    factor = _number(value, subject)
     if factor <= 1:
         raise ArgumentValueError(_error(subject, "be above 1", value, "growth_factor=2.0"))
     return factor
 
 
 def _backoff(value: Any, subject: str) -> float:
-    factor = float(np.float32(require_usable(to_float(value, subject), subject, value)))
+    factor = _number(value, subject)
     if factor >= 1:
         raise ArgumentValueError(_error(subject, "be below 1", value, "backoff_factor=0.5"))
     return factor
 
 
 def _steps(value: Any, subject: str) -> int:
-    steps = to_int(value, subject)
-    if isinstance(value, bool | np.bool_) or not 1 <= steps < 2**63:
-        raise ArgumentValueError(_error(subject, "be a whole number of at least 1", value, "hysteresis=2"))
-    return steps
+    return to_count(value, subject, "hysteresis=2", _ANCHOR)
 
 
 def _flag(value: Any, subject: str) -> bool:

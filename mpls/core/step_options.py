@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
-
-from mpls.core.numbers import to_bool, to_int
+from mpls.core.numbers import to_bool, to_count
 from mpls.errors import ArgumentValueError, error_text
 
 __all__ = ["NO_OPTIONS", "StepOptions", "checked_options"]
@@ -107,11 +105,7 @@ def checked_options(
 def _most_skips(value: Any, subject: str) -> int | None:
     if value is None:
         return None
-    skips = to_int(value, subject)
-    if isinstance(value, bool | np.bool_) or not 1 <= skips < 2**63:
-        advice = "max_consecutive_skips=50"
-        raise ArgumentValueError(error_text(subject, "be a whole number of at least 1", value, advice, "giving-up"))
-    return skips
+    return to_count(value, subject, "max_consecutive_skips=50", "giving-up")
 
 
 def _way_to_give_up(value: Any, subject: str) -> str | Callable[[Any], Any]:

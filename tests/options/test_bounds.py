@@ -186,12 +186,16 @@ BAD: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("nan", {"max_scale": NAN}, ValueError, "max_scale must be positive"),
     ("infinite", {"max_scale": INF}, ValueError, "max_scale must be positive"),
     ("text", {"max_scale": "x"}, ValueError, "max_scale must be a number"),
+    ("number_as_text", {"max_scale": "4096"}, ValueError, "max_scale must be a number"),
+    ("bool_bound", {"min_scale": True}, ValueError, "min_scale must be a number"),
     ("crossed", {"min_scale": 4, "max_scale": 2}, ValueError, "max_scale must be at least min_scale"),
     ("no_growth", {"growth_factor": 1}, ValueError, "growth_factor must be above 1"),
     ("no_backoff", {"backoff_factor": 1}, ValueError, "backoff_factor must be below 1"),
     ("negative", {"backoff_factor": -0.5}, ValueError, "backoff_factor must be positive"),
     ("no_steps", {"hysteresis": 0}, ValueError, "hysteresis must be a whole number of at least 1"),
     ("bool_steps", {"hysteresis": True}, ValueError, "hysteresis must be a whole number"),
+    ("part_of_a_step", {"hysteresis": 2.5}, ValueError, "hysteresis must be a whole number"),
+    ("text_steps", {"hysteresis": "3"}, ValueError, "hysteresis must be a whole number"),
     ("list", {"hysteresis": []}, TypeError, "hysteresis must be a whole number"),
 ]
 OF_CONSTRUCTORS = [
