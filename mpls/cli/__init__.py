@@ -1,4 +1,4 @@
-"""The command line: `mpls run`, `mpls doctor`, `mpls inspect` and `mpls docs`."""
+"""The command line: `mpls run`, `mpls doctor`, `mpls inspect`, `mpls plot` and `mpls docs`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from mpls.cli.options import USAGE_ERROR, parser, split
-from mpls.errors import printable
+from mpls.errors import MplsError, printable
 
 __all__ = ["main"]
 
@@ -28,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _inspect(options)
     if options.command == "doctor":
         return _doctor(options)
+    if options.command == "plot":
+        return _plot(options)
     # Each command imports only what it needs, so that programs start with nearly the same modules as under `python`.
     if options.command == "docs":
         from mpls.documentation import docs
@@ -61,6 +63,18 @@ def _doctor(options: argparse.Namespace) -> int:
     for each in unread:
         _print(f"mpls doctor: {each}", sys.stderr)
     return status
+
+
+def _plot(options: argparse.Namespace) -> int:
+    from mpls.plotting import plot
+
+    try:
+        text = plot(options.path, options.out, force=options.force)
+    except (MplsError, OSError) as error:
+        _print(f"mpls plot: {printable(str(error))}. See mpls docs plots", sys.stderr)
+        return USAGE_ERROR
+    _print(text, sys.stdout)
+    return 0
 
 
 def _print(text: str, stream: TextIO) -> None:

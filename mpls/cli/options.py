@@ -84,6 +84,7 @@ def parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_doctor(commands)
     _add_inspect(commands)
+    _add_plot(commands)
     documentation = commands.add_parser(
         "docs",
         help="show what a message points at: a section of MIGRATION.md",
@@ -177,3 +178,22 @@ def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     inspection.set_defaults(parser=inspection)
     inspection.add_argument("--json", action="store_true", help="print one JSON object, for machines")
+
+
+def _add_plot(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    plot = commands.add_parser(
+        "plot",
+        help="draw the loss scale of a training that was recorded",
+        description="Draw loss scale, skipped steps and loss of a training. The exit status is 0, or 2 if there is "
+        "nothing to draw, the image exists already, or matplotlib is missing: pip install 'mpls[plot]'.",
+    )
+    plot.set_defaults(parser=plot)
+    plot.add_argument(
+        "path",
+        metavar="PATH",
+        help="a directory of TensorBoard's event files, a CSV file of CSVLogger, or a history in JSON",
+    )
+    plot.add_argument(
+        "-o", "--out", default="loss_scale.png", help="the image: .png, .svg or .pdf; default: %(default)s"
+    )
+    plot.add_argument("--force", action="store_true", help="replace an existing image")

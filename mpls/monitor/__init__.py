@@ -1,4 +1,4 @@
-"""Seeing what happened to the loss scale: in the logs of `fit`, in sessions of TF 1, and in `tf.summary`.
+"""Seeing what happened to the loss scale: in the logs of `fit`, in sessions of TF 1, in `tf.summary` and in files.
 
 Nothing of Keras is loaded by it.
 """

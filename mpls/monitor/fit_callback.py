@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Any, SupportsInt
 
 import tensorflow as tf
 
 from mpls.core.numbers import to_bool
+from mpls.core.persistence.state_dict import read_values
+from mpls.formats.training_history import COUNTS, LOSS, SCALE, STEP
+from mpls.monitor.scale_history import reading, save_history
 from mpls.monitor.scale_messages import ScaleMessages
-from mpls.monitor.scale_readings import ANCHOR, SCALE, Readings, checked_every
+from mpls.monitor.scale_readings import ANCHOR, Readings, checked_every
 from mpls.upstream.callbacks import CallbackOfAnyKeras
 from mpls.upstream.kerases import keras_graph_session
 
@@ -27,7 +31,8 @@ class LossScaleCallback(CallbackOfAnyKeras):
     If the optimizer has `max_consecutive_skips`, each reading calls `check_skips` too.
 
     Models are those of tf_keras and Keras 3, their optimizers those of mpls, or the frameworks' own
-    `LossScaleOptimizer`. One callback may be used for several models, one after the other.
+    `LossScaleOptimizer`. One callback may be used for several models, one after the other, and in several calls of
+    `fit`.
 
     Args:
         every: the values are read at the ends of batches, of which this many were trained in between; each reading
@@ -60,6 +65,31 @@ class LossScaleCallback(CallbackOfAnyKeras):
         self._readings: Readings | None = None
         self._messages: ScaleMessages | None = None
         self._epoch, self._due = 0, self._every
+        self._history: list[dict[str, Any]] = []
+        self._watched: Any = None
+        # The number of batches before the current epoch, and so far.
+        self._step_before = self._step = 0
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The readings of the last model, a list of dicts, which a later `fit` of it goes on with.
+
+        The first is before the first batch. Each has `step`, the number of batches so far, an int, which goes on where
+        the optimizer was; `loss_scale`, a float; if the optimizer counts its steps, `applied_steps`, `skipped_steps`
+        and `consecutive_skips`, ints; and after a batch `loss`, a float, which Keras averages over the epoch so far.
+        """
+        return self._history
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the history as JSON, which `mpls plot` draws.
+
+        Args:
+            path: the file; an existing one is replaced. It has a list of objects; a number that is not finite is null.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        save_history(self._history, path)
 
     def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
         """Look at the optimizer; `fit` calls it.
@@ -71,7 +101,10 @@ class LossScaleCallback(CallbackOfAnyKeras):
         advice = "model.compile(mpls.keras.LossScaleOptimizer(optimizer))"
         self._readings = Readings(optimizer, f"{_SUBJECT}: the optimizer of the model", advice)
         self._messages = ScaleMessages(self._readings.shrinking_factor) if self._has_messages else None
-        self._read("before the first step", self._readings)
+        values = self._read("before the first step", self._readings)
+        if self._watched is not self.model:
+            self._watched, self._step = self.model, self._steps_taken(values)
+            self._history = [reading(self._step, values)]
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Count batches anew; `fit` calls it.
@@ -80,7 +113,7 @@ class LossScaleCallback(CallbackOfAnyKeras):
             epoch: its number, from 0.
             logs: a dict, or None.
         """
-        self._epoch, self._due = epoch, self._every
+        self._epoch, self._due, self._step_before = epoch, self._every, self._step
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Add the values to the logs, every so many batches; `fit` calls it.
@@ -90,6 +123,9 @@ class LossScaleCallback(CallbackOfAnyKeras):
             logs: a dict, which is changed, or None.
         """
         trained = int(batch) + 1
+        steps = (self.params or {}).get("steps")
+        # With several steps per execution, Keras 3 counts on where the data has ended.
+        self._step = self._step_before + (min(trained, steps) if steps else trained)
         if trained >= self._due and self._readings is not None:
             self._due = trained - trained % self._every + self._every
             self._note(f"in epoch {self._epoch + 1}, batch {trained}", logs, self._readings)
@@ -106,6 +142,8 @@ class LossScaleCallback(CallbackOfAnyKeras):
 
     def _note(self, where: str, logs: Any, readings: Readings) -> None:
         values = self._read(where, readings)
+        if self._step > self._history[-1][STEP]:
+            self._history.append(reading(self._step, values, (logs or {}).get(LOSS)))
         if logs is not None:
             logs.update(values)
         # A step that runs eagerly has done it itself.
@@ -122,6 +160,13 @@ class LossScaleCallback(CallbackOfAnyKeras):
         if self._messages is not None:
             self._messages.note(values[SCALE], where)
         return values
+
+    def _steps_taken(self, values: dict[str, Any]) -> int:
+        """Return the number of steps that the optimizer has taken before."""
+        if COUNTS[0] in values:
+            return int(values[COUNTS[0]]) + int(values[COUNTS[1]])
+        session = None if tf.executing_eagerly() else keras_graph_session()
+        return int(read_values({STEP: self.model.optimizer.iterations}, session)[STEP])
 
     def _scope(self) -> Any:
         """Return the scope of the model's strategy, in which variables are to be made that do not exist yet."""

@@ -11,14 +11,14 @@ from mpls.core.counted import record_of
 from mpls.core.numbers import to_int
 from mpls.core.persistence.state_dict import read_values
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.formats.wrapper_state import COUNTS, STATE_OF_KERAS_3
+from mpls.formats.training_history import COUNTS, SCALE
+from mpls.formats.wrapper_state import STATE_OF_KERAS_3
 from mpls.upstream.kerases import native_keras_wrappers
 from mpls.upstream.optimizers import inner_of, kept_loss_scale
 
-__all__ = ["ANCHOR", "SCALE", "Readings", "checked_every"]
+__all__ = ["ANCHOR", "Readings", "checked_every"]
 
 ANCHOR = "monitoring"
-SCALE = "loss_scale"
 _MANAGER = "_loss_scale_manager"
 
 

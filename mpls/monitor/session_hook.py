@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, SupportsInt
 
 import tensorflow as tf
 
 from mpls.core.numbers import to_bool
 from mpls.core.persistence.state_dict import read_values
+from mpls.formats.training_history import LOSS, SCALE, STEP
+from mpls.monitor.scale_history import reading, save_history
 from mpls.monitor.scale_messages import ScaleMessages
-from mpls.monitor.scale_readings import ANCHOR, SCALE, Readings, checked_every
+from mpls.monitor.scale_readings import ANCHOR, Readings, checked_every
+from mpls.monitor.summaries import tag_of
 
 _SUBJECT = "LossScaleHook"
 
@@ -30,6 +34,10 @@ class LossScaleHook(_Base):
             be inside of a v1 optimizer such as `SyncReplicasOptimizer`.
         every: the number of runs of the session from one reading to the next.
         messages: whether to log changes of the scale to `logging.getLogger("mpls")`, a line for each that is seen.
+        loss: the loss, a scalar tensor, if it is to be in the history; it is fetched with the step. At the end of the
+            session, it is not known.
+        summary_dir: a directory for summaries of TF 1, if they are to be written, with the tags of `write_scalars` and
+            `loss`; of several processes, pass it in one.
 
     Raises:
         ValueError: `every` is no whole number of at least 1.
@@ -56,7 +64,15 @@ class LossScaleHook(_Base):
         {'step': 4, 'loss_scale': 8.0, 'applied_steps': 4, 'skipped_steps': 0, 'consecutive_skips': 0}
     """
 
-    def __init__(self, optimizer: Any, every: SupportsInt = 100, messages: bool = True) -> None:
+    def __init__(
+        self,
+        optimizer: Any,
+        every: SupportsInt = 100,
+        messages: bool = True,
+        *,
+        loss: Any = None,
+        summary_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
         super().__init__()
         advice = 'LossScaleHook(mpls.v1.MixedPrecisionLossScaleOptimizer(opt, "dynamic"))'
         self._readings = Readings(optimizer, f"{_SUBJECT}: optimizer", advice)
@@ -67,15 +83,29 @@ class LossScaleHook(_Base):
         self._graph: Any = None
         self._step: Any = None
         self._runs = self._runs_read = 0
+        self._loss = loss
+        self._summary_dir = None if summary_dir is None else os.fspath(summary_dir)
 
     @property
     def history(self) -> list[dict[str, Any]]:
         """The readings, a list of dicts.
 
         Each has `step`, the value of the graph's global step, or without one the number of runs, an int; `loss_scale`,
-        a float; and, if the optimizer counts its steps, `applied_steps`, `skipped_steps` and `consecutive_skips`, ints.
+        a float; if the optimizer counts its steps, `applied_steps`, `skipped_steps` and `consecutive_skips`, ints; and
+        `loss`, a float, if the hook was given it.
         """
         return self._history
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the history as JSON, which `mpls plot` draws.
+
+        Args:
+            path: the file; an existing one is replaced. It has a list of objects; a number that is not finite is null.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        save_history(self._history, path)
 
     def begin(self) -> None:
         """Build what reads the values, in the graph of the session; the session calls it."""
@@ -92,16 +122,29 @@ class LossScaleHook(_Base):
         """
         self._read(session)
 
-    def after_run(self, run_context: Any, run_values: Any) -> None:  # noqa: ARG002
+    def before_run(self, run_context: Any) -> Any:  # noqa: ARG002
+        """Ask for the loss with a run after which the values are read; the session calls it.
+
+        Args:
+            run_context: what has the session.
+
+        Returns:
+            What to fetch, or None.
+        """
+        if self._loss is None or (self._runs + 1) % self._every:
+            return None
+        return tf.compat.v1.train.SessionRunArgs(self._loss)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
         """Read the values every so many runs; the session calls it.
 
         Args:
             run_context: what has the session.
-            run_values: what the run returned for this hook: nothing.
+            run_values: what the run returned for this hook: the loss, if it was asked for.
         """
         self._runs += 1
         if self._runs % self._every == 0:
-            self._note(run_context.session)
+            self._note(run_context.session, run_values.results)
 
     def end(self, session: Any) -> None:
         """Read the values after the last run, if that has not been done; the session calls it.
@@ -112,18 +155,29 @@ class LossScaleHook(_Base):
         if self._runs > self._runs_read:
             self._note(session)
 
-    def _note(self, session: Any) -> None:
+    def _note(self, session: Any, loss: Any = None) -> None:
         self._runs_read = self._runs
-        self._history.append(self._read(session))
+        self._history.append(self._read(session, loss))
+        if self._summary_dir is not None:
+            self._write(self._summary_dir, self._history[-1])
         if self._readings.gives_up:
             with self._graph.as_default():
                 self._readings.optimizer.check_skips(session)
 
-    def _read(self, session: Any) -> dict[str, Any]:
+    def _read(self, session: Any, loss: Any = None) -> dict[str, Any]:
         # The session may be used where its graph is not the default one.
         with self._graph.as_default():
-            step = self._runs if self._step is None else int(read_values({"step": self._step}, session)["step"])
+            step = self._runs if self._step is None else int(read_values({STEP: self._step}, session)[STEP])
             values = self._readings.read(session)
         if self._messages is not None:
             self._messages.note(values[SCALE], f"in step {step}")
-        return {"step": step, **values}
+        return reading(step, values, loss)
+
+    def _write(self, folder: str, values: dict[str, Any]) -> None:
+        v1 = tf.compat.v1
+        tags = {name: name if name == LOSS else tag_of(name) for name in values if name != STEP}
+        summary = [v1.Summary.Value(tag=tag, simple_value=values[name]) for name, tag in tags.items()]
+        with self._graph.as_default():
+            writer = v1.summary.FileWriterCache.get(folder)
+        writer.add_summary(v1.Summary(value=summary), values[STEP])
+        writer.flush()

@@ -7,7 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import ArgumentTypeError, error_text
-from mpls.monitor.scale_readings import ANCHOR, SCALE, Readings
+from mpls.formats.training_history import SCALE
+from mpls.monitor.scale_readings import ANCHOR, Readings
 
 _SUBJECT = "write_scalars"
 
@@ -47,7 +48,12 @@ def write_scalars(optimizer: Any, step: Any = None, name: str = "loss_scale") ->
     advice = "write_scalars(mpls.keras.LossScaleOptimizer(optimizer))"
     readings = Readings(optimizer, f"{_SUBJECT}: optimizer", advice)
     for key, value in readings.tensors().items():
-        _write(name if key == SCALE else f"{name}/{key}", value, step)
+        _write(tag_of(key, name), value, step)
+
+
+def tag_of(key: str, name: str = SCALE) -> str:
+    """Return the tag of the scale or a counter, whose name in logs is the key, where that of the scale is `name`."""
+    return name if key == SCALE else f"{name}/{key}"
 
 
 def _write(name: str, value: Any, step: Any) -> None:

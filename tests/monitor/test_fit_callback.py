@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import glob
 import io
+import json
 import os
+import pathlib
 import tempfile
 import unittest
 from contextlib import redirect_stdout
@@ -26,6 +28,8 @@ from .models import BATCHES, CELLS, NATIVE, OURS, WAYS, data, is_ours, keras_of,
 COUNTERS = ["applied_steps", "skipped_steps", "consecutive_skips"]
 # By the rule: 16, doubled after 3 finite steps, halved at a step that overflows. Batch 3 overflows in each epoch.
 SCALES = [[16.0, 16.0, 32.0, 16.0], [16.0, 16.0, 32.0, 16.0]]
+FIRST = {"step": 0, "loss_scale": 16.0}
+SAVED = '{"step": 0, "loss_scale": 16.0, "applied_steps": 0, "skipped_steps": 0, "consecutive_skips": 0},'
 APPLIED, SKIPPED = [[1, 2, 3, 3], [4, 5, 6, 6]], [[0, 0, 0, 1], [1, 1, 1, 2]]
 
 
@@ -49,8 +53,8 @@ class FitTest(unittest.TestCase):
     def test_logs_are_what_the_rule_says(self, name: str, family: str, way: str) -> None:
         model = model_of(family, way, **({"count_steps": True} if is_ours(family) else {}))
         seen = Seen(keras_of(family).callbacks.Callback)
-        callbacks = [LossScaleCallback(), seen.callback]
-        history = model.fit(**data(3), epochs=2, callbacks=callbacks).history
+        callback = LossScaleCallback()
+        history = model.fit(**data(3), epochs=2, callbacks=[callback, seen.callback]).history
         step = WAYS[way].get("steps_per_execution", 1)
         at = [(epoch, batch) for epoch in range(2) for batch in range(step - 1, BATCHES, step)]
         self.assertEqual([log["loss_scale"] for log in seen.logs], [SCALES[e][b] for e, b in at])
@@ -61,6 +65,14 @@ class FitTest(unittest.TestCase):
             self.assertEqual([history[each] for each in COUNTERS], [[3, 6], [1, 2], [1, 1]])
         else:
             self.assertEqual(set(history) & set(COUNTERS), set())
+        first, *after = callback.history
+        self.assertEqual({**first, **dict.fromkeys(COUNTERS, 0)}, {**FIRST, **dict.fromkeys(COUNTERS, 0)})
+        self.assertEqual([each["step"] for each in after], [BATCHES * e + b + 1 for e, b in at])
+        names = ["loss_scale", *(COUNTERS if is_ours(family) else ())]
+        self.assertEqual(
+            [[each[key] for key in names] for each in after], [[log[key] for key in names] for log in seen.logs]
+        )
+        np.testing.assert_array_equal([each["loss"] for each in after], [float(log["loss"]) for log in seen.logs])
 
     @parameterized.expand([("tf_keras", "legacy"), ("keras3", "keras3")])
     def test_it_reads_every_so_many_batches(self, name: str, family: str) -> None:
@@ -108,8 +120,47 @@ class FitTest(unittest.TestCase):
         self.assertEqual((history["loss_scale"], history["applied_steps"]), ([16.0, 16.0], [3, 6]))
 
 
+class HistoryTest(unittest.TestCase):
+    @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
+    def test_readings_between_which_there_are_batches(self, name: str, family: str) -> None:
+        callback = LossScaleCallback(every=3)
+        model_of(family).fit(**data(), epochs=2, callbacks=[callback])
+        self.assertEqual([each["step"] for each in callback.history], [0, 3, 4, 7, 8])
+
+    def test_another_model_begins_anew_and_one_that_has_been_trained_goes_on(self) -> None:
+        callback = LossScaleCallback()
+        model_of("new").fit(**data(), callbacks=[callback])
+        counting = model_of("keras3", count_steps=True)
+        # Its `iterations` do not count a skipped step.
+        counting.fit(**data(3))
+        for _ in range(2):
+            counting.fit(**data(), callbacks=[callback])
+        self.assertEqual([each["step"] for each in callback.history], list(range(4, 13)))
+
+    def test_graphs_of_tf_1(self) -> None:
+        with tf.Graph().as_default(), tf.compat.v1.Session().as_default():
+            model, callback = model_of("legacy"), LossScaleCallback()
+            model.fit(**data(3), callbacks=[callback])
+        self.assertEqual([each["step"] for each in callback.history], [0, 1, 2, 3, 4])
+
+    def test_save(self) -> None:
+        callback = LossScaleCallback()
+        model_of("new", count_steps=True).fit(**data(1), callbacks=[callback])
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "history.json")
+            callback.save(path)
+            text = path.read_text()
+        self.assertEqual(text.splitlines()[1], SAVED)
+        read = json.loads(text)
+        kept = [{key: value for key, value in each.items() if key != "loss"} for each in callback.history]
+        self.assertEqual([{key: value for key, value in each.items() if key != "loss"} for each in read], kept)
+        # The mean over the epoch stays what it is after a batch that is not finite.
+        self.assertEqual([each.get("loss", 0) is None for each in read], [False, False, True, True, True])
+
+
 class GivingUpTest(unittest.TestCase):
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
+    @pytest.mark.one_case
     def test_steps_compiled_by_xla_give_up_at_the_reading(self, name: str, family: str) -> None:
         model = model_of(family, "xla", max_consecutive_skips=2)
         with self.assertRaisesRegex(TrainingStuckError, "3 steps in a row were skipped"):

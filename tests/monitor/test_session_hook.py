@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pathlib
 import tempfile
 import unittest
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -64,6 +68,16 @@ def train(hook_of: Callable[[Any], Any], opt: Any, gradients: list[float], kind:
     return hook
 
 
+def simple_values(folder: str) -> dict[str, list[tuple[int, float]]]:
+    """Return what summaries of TF 1 hold in the event files of a folder, by tag."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for path in pathlib.Path(folder).rglob("events*"):
+        for event in v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                found.setdefault(value.tag, []).append((event.step, value.simple_value))
+    return found
+
+
 class HookTest(unittest.TestCase):
     def setUp(self) -> None:
         graph = tf.Graph().as_default()
@@ -71,6 +85,7 @@ class HookTest(unittest.TestCase):
         self.addCleanup(graph.__exit__, None, None, None)
 
     @parameterized.expand([(f"{family}_{kind}", family, kind) for family in OURS for kind in SESSIONS])
+    @pytest.mark.pairwise(by=lambda name, family, kind: (family, kind), size=1)
     def test_history(self, name: str, family: str, kind: str) -> None:
         steps = [1.0, 1.0, 1.0, float("inf"), float("inf")]
         hook = train(lambda opt: LossScaleHook(opt, every=2), OURS[family](count_steps=True), steps, kind)
@@ -88,6 +103,25 @@ class HookTest(unittest.TestCase):
             with tf.Graph().as_default():
                 hook = train(lambda opt: LossScaleHook(opt, every=4), make(), [1.0, 1.0, 1.0, 1.0])
                 self.assertEqual(hook.history, [{"step": 4, "loss_scale": 32.0}])
+
+    def test_summaries_the_loss_and_the_file(self) -> None:
+        opt, gradient = _v1(count_steps=True), v1.placeholder(tf.float32, [])
+        train_op = opt.minimize(v1.Variable(1.0, use_resource=True) * gradient, v1.train.get_or_create_global_step())
+        with tempfile.TemporaryDirectory() as folder:
+            hook = LossScaleHook(opt, every=2, loss=2 * gradient, summary_dir=pathlib.Path(folder, "logs"))
+            with v1.train.MonitoredSession(hooks=[hook]) as session:
+                for each in (1.0, 2.0, 1.0, float("inf"), 1.0):
+                    session.run(train_op, {gradient: each})
+            hook.save(os.path.join(folder, "history.json"))
+            with open(os.path.join(folder, "history.json")) as file:
+                saved = json.load(file)
+            found = simple_values(folder)
+        self.assertEqual([each.get("loss") for each in hook.history], [4.0, float("inf"), None])
+        self.assertEqual([each.get("loss", 0) for each in saved], [4.0, None, 0])
+        self.assertEqual([{**each, "loss": 0} for each in saved], [{**each, "loss": 0} for each in hook.history])
+        self.assertEqual(found["loss_scale"], [(2, 16.0), (3, 16.0), (4, 16.0)])
+        self.assertEqual(found["loss_scale/skipped_steps"], [(2, 0), (3, 1), (4, 1)])
+        self.assertEqual(found["loss"], [(2, 4.0), (3, float("inf"))])
 
     def test_an_optimizer_inside_of_another(self) -> None:
         opt = v1.train.SyncReplicasOptimizer(_v1(count_steps=True), replicas_to_aggregate=1)

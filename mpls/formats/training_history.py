@@ -1,0 +1,12 @@
+"""The names under which the course of a training is kept: in logs, summaries, CSV files and histories in JSON."""
+
+from __future__ import annotations
+
+from mpls.formats.wrapper_state import COUNTS
+
+__all__ = ["COUNTS", "LOSS", "SCALE", "SKIPPED", "STEP"]
+
+SCALE = "loss_scale"
+STEP = "step"
+LOSS = "loss"
+_APPLIED, SKIPPED, _IN_A_ROW = COUNTS

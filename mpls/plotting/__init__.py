@@ -1,0 +1,70 @@
+"""`mpls plot`: draws the loss scale of a training that was recorded. Loads no TensorFlow."""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+
+from mpls.errors import MissingFileError, MplsError, printable
+from mpls.plotting.course import Course, UnreadableCourseError
+from mpls.plotting.event_files import course_of_events
+from mpls.plotting.text_files import course_of_csv, course_of_json
+
+__all__ = ["CannotPlotError", "plot", "read_course"]
+
+_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+class CannotPlotError(MplsError, OSError):
+    """The plot cannot be written where it is to go."""
+
+
+def plot(path: str, out: str, *, force: bool = False) -> str:
+    """Draw the course of a training.
+
+    Args:
+        path: a directory of TensorBoard's event files, a CSV file of `CSVLogger`, or a history in JSON.
+        out: the image, `.png`, `.svg` or `.pdf`.
+        force: whether an existing file is replaced.
+
+    Returns:
+        One sentence that says what was drawn.
+
+    Raises:
+        MissingFileError: there is nothing at `path`.
+        UnreadableCourseError: what is there holds no loss scale, or is broken.
+        CannotPlotError: `out` exists already, or has another suffix.
+        MissingPackageError: matplotlib is not installed.
+        OSError: a file cannot be read or written.
+    """
+    target = pathlib.Path(out)
+    if target.suffix.lower() not in _SUFFIXES:
+        raise CannotPlotError(f"{printable(out)} must end in {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}")
+    if not force and os.path.lexists(target):
+        raise CannotPlotError(f"{printable(out)} exists already; choose another with -o, or replace it with --force")
+    course = read_course(path)
+    from mpls.plotting.drawing import draw
+
+    image = io.BytesIO()
+    draw(course, image, target.suffix[1:].lower())
+    try:
+        with target.open("wb" if force else "xb") as file:
+            file.write(image.getvalue())
+    except FileExistsError:
+        raise CannotPlotError(f"{printable(out)} exists already; replace it with --force") from None
+    return printable(f"{course.summary()}: {out}")
+
+
+def read_course(path: str) -> Course:
+    """Read what was recorded; arguments and errors are those of `plot`."""
+    place = pathlib.Path(path)
+    if not place.exists():
+        raise MissingFileError(f"there is nothing at {printable(path)}")
+    if place.is_dir():
+        return course_of_events(place)
+    if "tfevents" in place.name:
+        raise UnreadableCourseError(f"{printable(path)} is one event file; give the directory that it is in")
+    if place.suffix.lower() == ".json":
+        return course_of_json(place)
+    return course_of_csv(place)
