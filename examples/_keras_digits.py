@@ -128,7 +128,9 @@ def main(keras: Any, description: str, default_out: str, title: str) -> None:
     # Under mixed_float16, `compile` scales the loss by itself unless the optimizer comes wrapped; a fixed scale of 1
     # is what "without scaling" means there.
     unscaled = mpls.keras.LossScaleOptimizer(job.momentum(), dynamic=False, initial_scale=1.0)
-    scaled = mpls.keras.LossScaleOptimizer(job.momentum())
+    scaled = mpls.keras.LossScaleOptimizer(
+        job.momentum(), initial_scale=_digits.INITIAL_SCALE, dynamic_growth_steps=_digits.GROWTH_STEPS
+    )
     runs = [
         job.train(_report.FLOAT32, "float32", job.momentum()),
         job.train(_report.UNSCALED, "mixed_float16", unscaled),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, PercentFormatter
+from matplotlib.ticker import LogLocator, PercentFormatter
 from tqdm import tqdm
 
 FLOAT32 = "float32"
@@ -171,7 +171,7 @@ _COLUMNS: dict[str, Callable[[Run], str]] = {
     "run": lambda run: run.name,
     "test accuracy": lambda run: f"{run.measurements[-1].accuracy:.1%}",
     "gradients underflowed": lambda run: f"{run.underflow:.1%}",
-    "final scale": lambda run: f"{run.scales[-1]:g}",
+    "final scale": lambda run: f"{run.scales[-1]:.0f}",
     "skipped steps": lambda run: f"{run.skipped}",
     "seconds": lambda run: f"{run.seconds:.1f}",
 }
@@ -213,14 +213,19 @@ def save_plot(runs: Sequence[Run], path: Path, title: str) -> None:
         loss.plot(steps, run.losses, label=run.name, **style)
         accuracy.plot(measured, [measurement.accuracy for measurement in run.measurements], **style)
         underflow.plot(measured, [measurement.underflow for measurement in run.measurements], **style)
-        scale.plot(steps, run.scales, **style)
+        if run.name == SCALED:
+            # The others have a scale of 1.
+            scale.plot(steps, run.scales, **style)
+        falls = [step for step in steps[1:] if run.scales[step - 1] < run.scales[step - 2]]
+        if falls:
+            fallen = [run.scales[step - 1] for step in falls]
+            scale.plot(falls, fallen, linestyle="", marker="v", color="black", markersize=5, label="skipped step")
 
     loss.set(title="Training loss", yscale="log")
     accuracy.set(title="Test accuracy", ylim=(0, 1.03))
     scale.set(title="Loss scale", xlabel="step")
     scale.set_yscale("log", base=2)
     scale.yaxis.set_major_locator(LogLocator(base=2, numticks=10))
-    scale.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     underflow.set(title="Gradient elements underflowed to zero", xlabel="step", ylim=(-0.03, 1.03))
     for axes in (accuracy, underflow):
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -228,7 +233,7 @@ def save_plot(runs: Sequence[Run], path: Path, title: str) -> None:
         axes.grid(color="0.92")
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside lower center", ncols=len(runs), frameon=False, fontsize=11)
+    figure.legend(loc="outside lower center", ncols=len(runs) + 1, frameon=False, fontsize=11)
     figure.savefig(path, dpi=120)
 
 

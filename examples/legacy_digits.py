@@ -15,7 +15,10 @@ def create_optimizer(use_fp16):
     if not use_fp16:
         return opt, tf.constant(1.0)
     loss_scale_manager = tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager(
-        init_loss_scale=2**15, incr_every_n_steps=2000, decr_every_n_nan_or_inf=2, decr_ratio=0.5
+        init_loss_scale=_digits.INITIAL_SCALE,
+        incr_every_n_steps=_digits.GROWTH_STEPS,
+        decr_every_n_nan_or_inf=1,
+        decr_ratio=0.5,
     )
     opt = tf.contrib.mixed_precision.LossScaleOptimizer(opt, loss_scale_manager)
     return opt, loss_scale_manager.get_loss_scale()

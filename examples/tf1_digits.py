@@ -24,7 +24,7 @@ def bare() -> tuple[Any, Any]:
 
 def scaled() -> tuple[Any, Any]:
     """Return the same optimizer with a loss scale that adapts, and that."""
-    loss_scale = mpls.v1.DynamicLossScale()
+    loss_scale = mpls.v1.DynamicLossScale(_digits.INITIAL_SCALE, _digits.GROWTH_STEPS)
     return mpls.v1.MixedPrecisionLossScaleOptimizer(network.momentum(), loss_scale), loss_scale()
 
 
