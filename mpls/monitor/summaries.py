@@ -18,7 +18,8 @@ def write_scalars(optimizer: Any, step: Any = None, name: str = "loss_scale") ->
 
     The tag of the scale is `name`, those of the counters are `name/applied_steps`, `name/skipped_steps` and
     `name/consecutive_skips`. It works in eager mode and in a `tf.function` that XLA does not compile. Of the replicas
-    of a strategy TensorFlow lets the first write. Without a default writer nothing is written.
+    of a strategy TensorFlow lets the first write, and of several workers the chief's; outside of `strategy.run`, each
+    process writes. Without a default writer nothing is written.
 
     Args:
         optimizer: one of mpls, or a framework's own `LossScaleOptimizer`.

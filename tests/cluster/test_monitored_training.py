@@ -1,0 +1,61 @@
+"""Workers that train together all see the scale, and the chief alone writes it, to be drawn."""
+
+from __future__ import annotations
+
+import pathlib
+import unittest
+
+import pytest
+from parameterized import parameterized
+
+from mpls.plotting import read_course
+from mpls.plotting.event_files import scalars
+
+from .launcher import Messages, SharedFolder, launch, once
+
+pytestmark = pytest.mark.programs
+
+FAMILIES = ("legacy", "new")
+WORKERS = ("worker:0", "worker:1")
+# From 16; three finite steps double it. The second step of each epoch of four is skipped.
+SCALES = [16, 16, 8, 8, 8, 16, 8, 8, 8]
+SKIPPED = [0, 0, 1, 1, 1, 1, 2, 2, 2]
+COUNTS = {"loss_scale": 8.0, "loss_scale/applied_steps": 6.0, "loss_scale/skipped_steps": 2.0}
+
+
+def folder() -> pathlib.Path:
+    return SharedFolder.path / "monitored"
+
+
+@once
+def cluster() -> Messages:
+    return launch("monitored_training.py", {"worker": 2}, str(folder()))
+
+
+class WorkersTest(unittest.TestCase):
+    @parameterized.expand(FAMILIES)
+    def test_each_worker_sees_the_scale(self, family: str) -> None:
+        messages = cluster()
+        for worker in WORKERS:
+            (said,) = (each for each in messages[worker] if each["family"] == family)
+            self.assertEqual([each["step"] for each in said["readings"]], list(range(9)))
+            self.assertEqual([each["loss_scale"] for each in said["readings"]], SCALES)
+            self.assertEqual([each["skipped_steps"] for each in said["readings"]], SKIPPED)
+            self.assertEqual(said["scales"], [8.0, 8.0])
+
+    @parameterized.expand(FAMILIES)
+    def test_the_chief_writes_what_fit_shows(self, family: str) -> None:
+        cluster()
+        files = [path for path in (folder() / family / "fit").rglob("*") if path.is_file()]
+        self.assertEqual(len(files), 1, files)
+        course = read_course(str(folder() / family / "fit"))
+        self.assertEqual([scale for _, scale in course.scale], SCALES[1:])
+        self.assertEqual([skipped for _, skipped in course.skipped], SKIPPED[1:])
+
+    @parameterized.expand(FAMILIES)
+    def test_of_the_replicas_that_of_the_chief_writes(self, family: str) -> None:
+        cluster()
+        found = [list(scalars(path)) for path in (folder() / family / "scalars").iterdir()]
+        expected = [(tag, 8, value) for tag, value in {**COUNTS, "loss_scale/consecutive_skips": 0.0}.items()]
+        self.assertEqual(sorted(found), [[], expected])
+        self.assertEqual(read_course(str(folder() / family / "scalars")).scale, [(8, 8.0)])
