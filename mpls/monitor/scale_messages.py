@@ -9,6 +9,8 @@ __all__ = ["ScaleMessages"]
 
 # Falls in a row from which on the log warns, and then again at each doubling of them.
 _MANY_FALLS = 3
+# Steps skipped in a row, while the scale stays, from which on the log warns, and then again at each doubling.
+_MANY_SKIPS = 10
 _LOGGER = logging.getLogger("mpls")
 
 
@@ -25,16 +27,19 @@ class ScaleMessages:
         self._top = 0.0
         self._falls = 0
         self._warns_at = _MANY_FALLS
+        self._warns_at_skips = _MANY_SKIPS
 
-    def note(self, scale: float, where: str) -> None:
-        """Log a line if the scale has changed since the last call.
+    def note(self, scale: float, where: str, consecutive_skips: int | None = None) -> None:
+        """Log a line if the scale has changed since the last call, or stays while many steps are skipped.
 
         Args:
             scale: the scale now.
             where: when it was read, for the line: `"in step 100"`.
+            consecutive_skips: steps skipped since the last applied one; None if they are not counted.
         """
         before, self._last = self._last, scale
         if before is None or scale == before or (math.isnan(scale) and math.isnan(before)):
+            self._note_skips(scale, where, consecutive_skips or 0)
             return
         change = f"loss scale {before:g} -> {scale:g} {where}"
         if scale > before:
@@ -54,6 +59,19 @@ class ScaleMessages:
                 "skipped step once the scale is at its limit, and a scale that starts too high falls to it.",
                 change,
             )
+
+    def _note_skips(self, scale: float, where: str, skips: int) -> None:
+        if skips < self._warns_at_skips:
+            self._warns_at_skips = _MANY_SKIPS if skips < _MANY_SKIPS else self._warns_at_skips
+            return
+        while self._warns_at_skips <= skips:
+            self._warns_at_skips *= 2
+        _LOGGER.warning(
+            f"loss scale stays at {scale:g} {where}, and the last {skips} steps were all skipped, so nothing is "
+            "learned. Gradients that stay infinite or NaN are a fault of the model or its input, or the scale may not "
+            "fall any more: track_overflows=True says of which variables, max_consecutive_skips when to stop. "
+            "See MIGRATION.md#monitoring"
+        )
 
     def _warning(self, change: str) -> str:
         return (

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from mpls.core.numbers import to_bool
 from mpls.core.persistence.state_dict import read_values
-from mpls.formats.training_history import LOSS, SCALE, STEP
+from mpls.formats.training_history import COUNTS, LOSS, SCALE, STEP
 from mpls.monitor.scale_history import reading, save_history
 from mpls.monitor.scale_messages import ScaleMessages
 from mpls.monitor.scale_readings import ANCHOR, Readings, checked_every
@@ -170,7 +170,7 @@ class LossScaleHook(_Base):
             step = self._runs if self._step is None else int(read_values({STEP: self._step}, session)[STEP])
             values = self._readings.read(session)
         if self._messages is not None:
-            self._messages.note(values[SCALE], f"in step {step}")
+            self._messages.note(values[SCALE], f"in step {step}", values.get(COUNTS[-1]))
         return reading(step, values, loss)
 
     def _write(self, folder: str, values: dict[str, Any]) -> None:

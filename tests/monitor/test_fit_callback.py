@@ -23,7 +23,7 @@ from parameterized import parameterized
 from mpls.errors import MplsWarning, TrainingStuckError
 from mpls.monitor import LossScaleCallback
 
-from .models import BATCHES, CELLS, NATIVE, OURS, WAYS, data, is_ours, keras_of, model_of
+from .models import BATCHES, CELLS, NATIVE, OURS, WAYS, data, is_ours, keras_of, model_of, output
 
 COUNTERS = ["applied_steps", "skipped_steps", "consecutive_skips"]
 # By the rule: 16, doubled after 3 finite steps, halved at a step that overflows. Batch 3 overflows in each epoch.
@@ -83,6 +83,7 @@ class FitTest(unittest.TestCase):
         self.assertNotIn("applied_steps", seen.logs[2], "nothing is counted")
 
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
+    @pytest.mark.one_case
     def test_csv_tensorboard_and_the_bar_show_it(self, name: str, family: str) -> None:
         model, callbacks = model_of(family, track_overflows=True), keras_of(family).callbacks
         with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as shown:
@@ -125,6 +126,13 @@ class HistoryTest(unittest.TestCase):
     def test_readings_between_which_there_are_batches(self, name: str, family: str) -> None:
         callback = LossScaleCallback(every=3)
         model_of(family).fit(**data(), epochs=2, callbacks=[callback])
+        self.assertEqual([each["step"] for each in callback.history], [0, 3, 4, 7, 8])
+
+    @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
+    def test_an_execution_that_the_data_does_not_fill(self, name: str, family: str) -> None:
+        model, callback = model_of(family), LossScaleCallback()
+        model.compile(model.optimizer, loss=output, steps_per_execution=3)
+        model.fit(**data(), epochs=2, callbacks=[callback])
         self.assertEqual([each["step"] for each in callback.history], [0, 3, 4, 7, 8])
 
     def test_another_model_begins_anew_and_one_that_has_been_trained_goes_on(self) -> None:

@@ -43,6 +43,36 @@ class MessagesTest(unittest.TestCase):
                 messages.note(scale, "here")
         self.assertEqual([record.levelno for record in caught.records[1:]], expected)
 
+    @parameterized.expand(
+        [
+            ("few", [0, 3, 9], []),
+            ("many", [5, 10, 15, 19, 20, 45], [10, 20, 45]),
+            ("not read for long", [0, 100], [100]),
+            ("again", [12, 0, 12], [12, 12]),
+            ("not counted", [None, None], []),
+        ]
+    )
+    def test_a_scale_that_stays_while_steps_are_skipped(
+        self, name: str, skips: list[int | None], expected: list[int]
+    ) -> None:
+        messages = ScaleMessages()
+        with self.assertLogs("mpls", logging.INFO) as caught:
+            logging.getLogger("mpls").info("first")
+            messages.note(1.0, "before")
+            for each in skips:
+                messages.note(1.0, "in step 7", each)
+        lines = [record.getMessage() for record in caught.records[1:] if record.levelno == WARNING]
+        self.assertEqual(len(caught.records), 1 + len(expected))
+        for line, number in zip(lines, expected, strict=True):
+            self.assertIn(f"stays at 1 in step 7, and the last {number} steps were all skipped", line)
+
+    def test_a_scale_at_its_floor_in_fit(self) -> None:
+        model = model_of("new", count_steps=True, min_scale=16)
+        with self.assertLogs("mpls", logging.INFO) as caught:
+            model.fit(**data(0, 1, 2, 3), epochs=3, callbacks=[LossScaleCallback()])
+        (line,) = (record.getMessage() for record in caught.records)
+        self.assertIn("stays at 16 in epoch 3, batch 2, and the last 10 steps", line)
+
     def test_words(self) -> None:
         messages = ScaleMessages()
         with self.assertLogs("mpls", logging.INFO) as caught:
