@@ -80,13 +80,14 @@ def _is_named(item: pytest.Item, named: list[str]) -> bool:
 
 
 def _mark_all_but_some(items: list[pytest.Item]) -> None:
-    """Mark as `matrix` all but some cases of tests that are marked.
+    """Mark as `matrix`, or as `long` where the mark says so, all but some cases of tests that are marked.
 
     Of `pairwise`, those stay in which each pair of values of a cross product meets; of `one_case`, the first.
     """
     products: dict[str, dict[tuple[Any, ...], list[pytest.Item]]] = {}
     given: dict[str, set[tuple[Any, ...]]] = {}
     sizes: dict[str, int] = {}
+    rests: dict[str, str] = {}
     seen: set[str] = set()
     for item in items:
         if item.get_closest_marker("one_case"):
@@ -100,18 +101,19 @@ def _mark_all_but_some(items: list[pytest.Item]) -> None:
         product, values = _product_and_values(item, mark.kwargs.get("by"), mark.kwargs.get("of"))
         is_always_run = mark.kwargs.get("always", _never)(item)
         sizes[product] = mark.kwargs.get("size", 2)
+        rests[product] = mark.kwargs.get("rest", "matrix")
         if values is not None:
             products.setdefault(product, {}).setdefault(values, []).append(item)
             given.setdefault(product, set()).update([values] if is_always_run else [])
         elif not is_always_run:
-            item.add_marker("matrix")
+            item.add_marker(rests[product])
     for product, cases in products.items():
         chosen = covering(list(cases), sizes[product], given[product])
         for values, alike in cases.items():
             # Tests of a module that have the same values share what they build; of a test's cases, one is enough.
             is_shared = "of" in alike[0].get_closest_marker("pairwise").kwargs
             for item in alike if values not in chosen else [] if is_shared else alike[1:]:
-                item.add_marker("matrix")
+                item.add_marker(rests[product])
 
 
 def _never(item: pytest.Item) -> bool:
