@@ -18,6 +18,7 @@ __all__ = [
     "OpArguments",
     "OwnObjects",
     "classes_of_symbolic_tensors",
+    "evaluators_of_constants",
     "h5_loader_of_keras",
     "has_class",
     "is_to_be_imported",
@@ -25,6 +26,7 @@ __all__ = [
     "locally_connected",
     "makers_of_networks",
     "makers_of_ops",
+    "makers_of_shapes",
     "normalizations",
     "orthogonals",
     "policy_maps",
@@ -114,6 +116,16 @@ def makers_of_ops() -> list[tuple[type, str]]:
     return [] if table.CREATE_OP.of(tf.Graph) is None else [(tf.Graph, table.CREATE_OP.name)]
 
 
+def evaluators_of_constants() -> list[tuple[ModuleType, str]]:
+    """Return the function that computes symbolic tensors from constants at once, as `(module, name)`."""
+    return _in_loaded_module(table.CONSTANT_VALUE)
+
+
+def makers_of_shapes() -> list[tuple[ModuleType, str]]:
+    """Return the function that makes a shape of a symbolic tensor, as far as it is known, as `(module, name)`."""
+    return _in_loaded_module(table.CONSTANT_SHAPE)
+
+
 def repeaters_of_tf_keras() -> list[tuple[ModuleType, str]]:
     """Return the function of tf_keras that repeats each slice of a tensor, in a list, as `(module, name)`."""
     return _in_loaded_module(table.REPEAT)
@@ -133,8 +145,29 @@ class OpArguments:
         self._arguments = arguments
         self._keywords = keywords
 
+    def inputs(self) -> list[Any]:
+        """Return the inputs of the op, symbolic tensors, in a flat list."""
+        inputs: list[Any] = self._arguments[2] if len(self._arguments) > 2 else self._keywords["inputs"]
+        return inputs
+
     def _bound(self, name: str) -> Any:
         return inspect.signature(self._make_op).bind(*self._arguments, **self._keywords).arguments.get(name)
+
+    def make(self) -> Any:
+        """Call the method, and return the op."""
+        return self._make_op(*self._arguments, **self._keywords)
+
+    def make_call(self) -> Any:
+        """Call the method, and return the op, a call of a function.
+
+        TensorFlow goes through the function's ops for the shapes of the outputs, and through those of the functions
+        that these call, and computes what depends on constants. Not so here: the caller knows the shapes, as the
+        function has been traced.
+        """
+        bound = inspect.signature(self._make_op).bind(*self._arguments, **self._keywords)
+        told = tf.compat.v1.AttrValue(b=True)
+        bound.arguments["attrs"] = {**(bound.arguments.get("attrs") or {}), "_disable_call_shape_inference": told}
+        return self._make_op(*bound.args, **bound.kwargs)
 
     def number_of_outputs(self) -> int:
         """Return how many tensors the op makes in a list, 1 if it makes no list."""
@@ -144,7 +177,7 @@ class OpArguments:
 
     def rank_of_input(self, number: int) -> int | None:
         """Return the number of dimensions of an input, None if it is not known."""
-        rank: int | None = self._bound("inputs")[number].shape.rank
+        rank: int | None = self.inputs()[number].shape.rank
         return rank
 
 

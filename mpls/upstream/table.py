@@ -86,6 +86,11 @@ BARRIER = Private(
 CREATE_OP = Private(
     "tensorflow.python.framework.ops:Graph", "_create_op_internal", _NO_LIMIT.format("number of operations")
 )
+CONSTANT_VALUE, CONSTANT_SHAPE = (
+    Private("tensorflow.python.framework.tensor_util", name, _NO_LIMIT.format("work for constants"))
+    for name in ("_ConstantValue", "constant_value_as_shape")
+)
+OP_DEFS = Private("tensorflow.python.framework.op_def_registry", "get", "load_model refuses SavedModels")
 NO_MERGE_CALL = Private(
     "tensorflow.__internal__.distribute",
     "strategy_supports_no_merge_call",
@@ -225,7 +230,6 @@ U_COUNTER = Private(
 )
 
 # tf_keras elsewhere.
-
 _UNINITIALIZED = "in graphs of tf_keras, run tf.compat.v1.global_variables_initializer() in its session"
 TRACK_VARIABLE = Private("tf_keras.src.backend", "track_variable", _UNINITIALIZED)
 GET_SESSION = Private("tf_keras.src.backend", "get_session", "state_dict(session) needs its argument in a graph")

@@ -15,6 +15,7 @@ from mpls.formats.file_kinds import SAVED_MODEL
 from mpls.keras.files.graph_assets import Assets, check_files
 from mpls.keras.files.graph_calls import Calls, calls_of, described, refused
 from mpls.keras.files.graph_limits import LIMIT, has_too_many_parts, refuse_large_constants, refuse_many_tensors
+from mpls.keras.files.graph_shapes import refuse_costly_shapes
 from mpls.keras.files.op_types import ALLOWED, AT_LOAD, SAVERS, TABLE_FROM_FILE
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes
@@ -48,6 +49,7 @@ def refuse_graph_ops(path: str) -> None:
             _refuse_other_work(path, function)
     refuse_large_constants(path, graph, calls)
     refuse_many_tensors(path, graph)
+    refuse_costly_shapes(path, graph)
 
 
 def _only_graph(path: str) -> Any:

@@ -22,7 +22,9 @@ __all__ = [
     "noting_ops",
     "noting_orthogonal",
     "noting_repeats",
+    "noting_shapes",
     "noting_tensors",
+    "noting_values",
     "noting_variables",
 ]
 
@@ -31,6 +33,10 @@ _SLICES = 50
 
 # The implementation of a locally connected layer with a list of the indices of its kernel.
 _SPARSE = 3
+
+
+# The ops that call functions.
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 
 class _Load(Protocol):
@@ -45,6 +51,8 @@ class _Load(Protocol):
     def note_op(self, op_type: str, arguments: OpArguments) -> None: ...
     def note_tensor(self, shape: Any) -> None: ...
     def note_lookup(self, patterns: Collection[str]) -> None: ...
+    def note_shape(self, tensor: Any) -> None: ...
+    def note_value(self, tensor: Any) -> None: ...
 
 
 # The load of this thread, None if there is none.
@@ -85,11 +93,37 @@ def noting_ops(layer: Layer) -> Any:
 
     def _create_op_internal(self: Any, op_type: str, *args: Any, **kwargs: Any) -> Any:
         load = current_load.get()
-        if load is not None:
-            load.note_op(op_type, OpArguments(layer.original, (self, op_type, *args), kwargs))
-        return layer.original(self, op_type, *args, **kwargs)
+        if load is None:
+            return layer.original(self, op_type, *args, **kwargs)
+        arguments = OpArguments(layer.original, (self, op_type, *args), kwargs)
+        load.note_op(op_type, arguments)
+        return arguments.make_call() if op_type in _CALLS else arguments.make()
 
     return _create_op_internal
+
+
+def noting_values(layer: Layer) -> Any:
+    """Return a function that notes each tensor which it may compute from constants."""
+
+    def constant_value(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        load = current_load.get()
+        if load is not None and tf.is_symbolic_tensor(tensor):
+            load.note_value(tensor)
+        return layer.original(tensor, *args, **kwargs)
+
+    return constant_value
+
+
+def noting_shapes(layer: Layer) -> Any:
+    """Return a function that notes each tensor of which it makes a shape."""
+
+    def constant_value_as_shape(tensor: Any) -> Any:
+        load = current_load.get()
+        if load is not None and tf.is_symbolic_tensor(tensor):
+            load.note_shape(tensor)
+        return layer.original(tensor)
+
+    return constant_value_as_shape
 
 
 def noting_tensors(layer: Layer) -> Any:

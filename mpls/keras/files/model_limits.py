@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import SavedStateError
+from mpls.keras.files.constants import ConstantShapes, CostlyShapes
 from mpls.keras.files.contents import ModelFile
 from mpls.keras.files.model_hooks import (
     current_load,
@@ -21,19 +22,24 @@ from mpls.keras.files.model_hooks import (
     noting_ops,
     noting_orthogonal,
     noting_repeats,
+    noting_shapes,
     noting_tensors,
+    noting_values,
     noting_variables,
 )
 from mpls.keras.files.network_sizes import ADVICE, size_of_file, sizes_of_networks
+from mpls.keras.files.shape_inputs import COMPUTED_IN_PYTHON
 from mpls.patches import Target, WhileNeeded
 from mpls.saved.errors import broken
 from mpls.upstream.model_loaders import (
     OpArguments,
     classes_of_symbolic_tensors,
+    evaluators_of_constants,
     layer_classes_of_tf_keras,
     locally_connected,
     makers_of_networks,
     makers_of_ops,
+    makers_of_shapes,
     normalizations,
     orthogonals,
     policy_maps,
@@ -62,6 +68,8 @@ _MOST_ATTEMPTS = 100_000
 _OPS = 10_000
 _OPS_OF_A_LAYER = 300
 _OPS_WITHOUT_WEIGHTS = 30
+# Units of work, see `constant_work`, that TensorFlow may do for the shapes in a layer with weights.
+_WORK_OF_A_LAYER = 1 << 22
 # TensorFlow's limit. Each layer of Keras 3 goes through all sizes in a shape.
 _DIMENSIONS = 254
 # Ops that make as many tensors as an attribute says, or a list of sizes.
@@ -95,6 +103,7 @@ class _Load:
         self._ops_left = math.inf if with_own else _OPS + of_layers
         self._characters_left = _CHARACTERS
         self._patterns: set[str] = set()
+        self._constants = ConstantShapes(_WORK_OF_A_LAYER * sizes.with_weights)
 
     def note_variable(self, shape: Any) -> None:
         """Count a variable that is about to be made.
@@ -168,14 +177,46 @@ class _Load:
         self.note_ops(1)
 
     def note_op(self, op_type: str, arguments: OpArguments) -> None:
-        """Count an op that is about to be made, and the tensors in the list that it makes.
+        """Count an op that is about to be made, the tensors in the list that it makes, and the work for its shapes.
 
         Raises:
-            SavedStateError: there are more than the layers need, or TensorFlow would abort the process.
+            SavedStateError: there are more than the layers need, TensorFlow would abort the process, or it would
+                compute much from constants to know the op's shape.
         """
         if op_type == "SplitV" and arguments.rank_of_input(1) not in (1, None):
             self._refuse("split tensors into a list of sizes", "nested lists")
         self.note_ops(arguments.number_of_outputs() if op_type in _LISTS else 1)
+        with self._no_costly_shapes():
+            self._constants.note(op_type, arguments.inputs())
+
+    def note_value(self, tensor: Any) -> None:
+        """Count a symbolic tensor whose value TensorFlow may compute at once, from constants.
+
+        Raises:
+            SavedStateError: that is much work.
+        """
+        # Those of other ops are not computed, except where a condition is asked for.
+        if tensor.op.type in COMPUTED_IN_PYTHON or (tensor.dtype.is_bool and tensor.op.type != "Const"):
+            with self._no_costly_shapes():
+                self._constants.compute(tensor)
+
+    def note_shape(self, tensor: Any) -> None:
+        """Count a symbolic tensor of which TensorFlow may make a shape.
+
+        Raises:
+            SavedStateError: it has more numbers than tensors have dimensions, or too many parts.
+        """
+        if tensor.shape.rank == 1 and (tensor.shape[0] or 0) > _DIMENSIONS:
+            self._refuse(f"describe tensors of at most {_DIMENSIONS} dimensions", f"one of {tensor.shape[0]}")
+        with self._no_costly_shapes():
+            self._constants.look_into(tensor)
+
+    @contextmanager
+    def _no_costly_shapes(self) -> Iterator[None]:
+        try:
+            yield
+        except CostlyShapes as error:
+            self._refuse(error.constraint, error.got)
 
     def note_lookup(self, patterns: Collection[str]) -> None:
         """Count a search of the path of a layer among regular expressions.
@@ -238,6 +279,8 @@ def _targets() -> Iterator[Target]:
         yield variable, "__init__", noting_variables
     for (owner, name), noting in (
         *((each, noting_ops) for each in makers_of_ops()),
+        *((each, noting_values) for each in evaluators_of_constants()),
+        *((each, noting_shapes) for each in makers_of_shapes()),
         *((each, noting_repeats) for each in repeaters_of_tf_keras()),
         *((each, noting_attempts) for each in makers_of_networks()),
     ):

@@ -55,6 +55,7 @@ def mutate(mutator: Mutator, path: pathlib.Path, canary: Canary) -> str:
             _objects,
             _assets,
             _sizes,
+            _work,
         ]
         return _in_graph(mutator, path, canary, mutator.random.choice(ways))
     root = path if is_model else path.parent
@@ -222,6 +223,53 @@ def _sizes(mutator: Mutator, graph: Any, canary: Canary) -> str:
     for size in mutator.random.choice(((2**31,), (2**20, 2**20), (-1,), (2**62, 2**62))):
         held.dim.add(size=size)
     return f"the shape of {node.name}"
+
+
+def _work(mutator: Mutator, graph: Any, canary: Canary) -> str:
+    """Have functions make a shape of what TensorFlow computes for it from constants."""
+    from tensorflow.core.framework import types_pb2
+
+    size = mutator.random.choice((3, 300, 3000, 30_000, 2**30))
+    op = mutator.random.choice(("Fill", "MatMul", "Range", "Concat", "Cumsum"))
+    functions = list(graph.graph_def.library.function)
+    for function in mutator.random.sample(functions, min(len(functions), mutator.random.choice((1, 2, 5)))):
+        nodes = function.node_def
+
+        def add(name: str, op: str, *inputs: str, nodes: Any = nodes, **types: int) -> str:
+            node = nodes.add(name=f"work_{name}", op=op, input=inputs)
+            for key, value in types.items():
+                node.attr[key].type = value
+            return f"work_{name}"
+
+        def constant(name: str, *values: int, add: Any = add, nodes: Any = nodes, is_vector: bool = True) -> str:
+            name = add(name, "Const", dtype=types_pb2.DT_INT32)
+            tensor = nodes[-1].attr["value"].tensor
+            tensor.dtype = types_pb2.DT_INT32
+            tensor.int_val.extend(values)
+            tensor.tensor_shape.SetInParent()
+            if is_vector:
+                tensor.tensor_shape.dim.add(size=len(values))
+            return f"{name}:output:0"
+
+        number, zero = {"T": types_pb2.DT_INT32}, constant("zero", 0, is_vector=False)
+        one, axes = constant("one", 1, is_vector=False), constant("axes", *range(1 if op == "Range" else 2))
+        if op == "Range":
+            last = add("numbers", "Range", zero, constant("size", size, is_vector=False), one, Tidx=number["T"])
+        else:
+            sizes = constant("size", size, size)
+            last = add("numbers", "Fill", sizes, one, **number, index_type=number["T"])
+        last += ":output:0"
+        if op == "MatMul":
+            last = add("product", "MatMul", last, last, **number) + ":product:0"
+        elif op == "Cumsum":
+            last = add("product", "Cumsum", last, zero, **number, Tidx=number["T"]) + ":out:0"
+        last = add("sum", "Sum", last, axes, **number, Tidx=number["T"]) + ":output:0"
+        last = add("vector", "Reshape", last, constant("length", 1), **number, Tshape=number["T"]) + ":output:0"
+        for depth in range(40 if op == "Concat" else 0):
+            last = add(f"join{depth}", "ConcatV2", last, last, zero, **number, Tidx=number["T"]) + ":output:0"
+            nodes[-1].attr["N"].i = 2
+        add("shape", "BroadcastTo", one, last, **number, Tidx=number["T"])
+    return f"a shape from {op} of size {size}"
 
 
 def copy_of(source: pathlib.Path, folder: pathlib.Path) -> None:
