@@ -8,6 +8,7 @@ from typing import Any, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
+from mpls.contrib.manager_numbers import made_variable, subject_of, usable
 from mpls.core.fast.branches import select
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.persistence.state_dict import (
@@ -20,6 +21,7 @@ from mpls.core.persistence.state_dict import (
     require_same,
     write_values,
 )
+from mpls.core.program_calls import ProgramCalls, note_read, note_update
 from mpls.core.rule import AccumulatingState, UpdateRule, next_state
 from mpls.core.weights import Lock
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
@@ -141,9 +143,11 @@ class FixedLossScaleManager(LossScaleManager):
         if value < 1:
             raise ArgumentValueError(error_text(subject, "be at least 1", loss_scale, advice, "contrib"))
         self._loss_scale = require_usable(value, subject, loss_scale, is_fixed=True)
+        self._program_calls = ProgramCalls()
 
     def get_loss_scale(self) -> Any:
         """Return the loss scale, a scalar float32 tensor."""
+        note_read(self)
         # Made at each call, so that it belongs to the graph in which it is used.
         return tf.convert_to_tensor(self._loss_scale, tf.float32)
 
@@ -210,18 +214,20 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         incr_ratio: SupportsFloat = 2,
         decr_ratio: SupportsFloat = 0.8,
     ) -> None:
-        self._incr_every_n_steps = to_int(incr_every_n_steps, _subject("incr_every_n_steps"))
-        self._decr_every_n_nan_or_inf = to_int(decr_every_n_nan_or_inf, _subject("decr_every_n_nan_or_inf"))
-        self._incr_ratio = _usable("incr_ratio", incr_ratio)
-        self._decr_ratio = _usable("decr_ratio", decr_ratio)
-        self._init_loss_scale = _usable("init_loss_scale", init_loss_scale)
-        self._loss_scale = _variable("loss_scale", self._init_loss_scale, tf.float32)
-        self._num_good_steps = _variable("good_steps", 0, tf.int32)
-        self._num_bad_steps = _variable("bad_steps", 0, tf.int32)
+        self._incr_every_n_steps = to_int(incr_every_n_steps, subject_of("incr_every_n_steps"))
+        self._decr_every_n_nan_or_inf = to_int(decr_every_n_nan_or_inf, subject_of("decr_every_n_nan_or_inf"))
+        self._incr_ratio = usable("incr_ratio", incr_ratio)
+        self._decr_ratio = usable("decr_ratio", decr_ratio)
+        self._init_loss_scale = usable("init_loss_scale", init_loss_scale)
+        self._loss_scale = made_variable("loss_scale", self._init_loss_scale, tf.float32)
+        self._num_good_steps = made_variable("good_steps", 0, tf.int32)
+        self._num_bad_steps = made_variable("bad_steps", 0, tf.int32)
         self._lock = Lock()
+        self._program_calls = ProgramCalls()
 
     def get_loss_scale(self) -> Any:
         """Return the loss scale, a scalar float32 variable."""
+        note_read(self)
         return self._loss_scale
 
     def update_loss_scale(self, finite_grads: Any) -> Any:
@@ -234,6 +240,7 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
             In a graph, a scalar boolean tensor whose evaluation updates the state, and which is true if growing or
             shrinking was due; in eager mode None.
         """
+        note_update(self)
         variables = AccumulatingState(self._loss_scale, self._num_good_steps, self._num_bad_steps)
         rule = UpdateRule(
             growth_steps=self._incr_every_n_steps,
@@ -284,16 +291,3 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         """Return the variables, each with its initial value and the function that checks a value from a file."""
         initial = {"scale": self._init_loss_scale, "good_steps": 0, "bad_steps": 0}
         return [(each, initial[name], self._checks()[name]) for name, each in self._variables().items()]
-
-
-def _subject(argument: str) -> str:
-    return f"ExponentialUpdateLossScaleManager: {argument}"
-
-
-def _usable(argument: str, value: Any) -> float:
-    return require_usable(to_float(value, _subject(argument)), _subject(argument), value)
-
-
-def _variable(name: str, value: float, dtype: Any) -> Any:
-    with tf.init_scope():
-        return tf.compat.v1.Variable(value, name=name, dtype=dtype, trainable=False, use_resource=True)

@@ -229,6 +229,8 @@ class _ManagedLossScale(LossScale):
     def __init__(self, manager: Any) -> None:
         super().__init__()
         self._manager = manager
+        # Of the user's own managers, nobody knows when they are read or updated.
+        self._program_calls = getattr(manager, "_program_calls", None)
 
     def __call__(self) -> Any:
         return tf.convert_to_tensor(self._manager.get_loss_scale())

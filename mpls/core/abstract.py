@@ -17,6 +17,7 @@ from mpls.core.persistence.state_dict import (
     require_same,
     write_values,
 )
+from mpls.core.program_calls import ProgramCalls
 from mpls.core.weights import Lock, Stateful, Weights
 from mpls.upstream.tensorflow import native_v1_class
 from mpls.upstream.trackables import Trackable
@@ -95,6 +96,7 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
         check_when_attached(self)
         self._variables = Weights()
         self._lock = Lock()
+        self._program_calls: ProgramCalls | None = ProgramCalls()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Copies and unpickled objects do not run __init__.

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.overflows import OverflowReport
+from mpls.core.program_calls import begin_step
 from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
 from mpls.errors import CallOrderError, MissingAttributeError
@@ -23,6 +24,7 @@ class Counted:
 
     _options: StepOptions
     _record: StepRecord | None
+    _loss_scale: Any
 
     def _count_with(self, options: StepOptions) -> None:
         """Keep the options of an optimizer of TF 1, and make the record of its steps if they ask for it."""
@@ -124,7 +126,8 @@ class Counted:
         record.check_skips(_session_of(self, session))
 
     def _noted_loss(self, loss: Any) -> Any:
-        """Return a loss, which is remembered if the optimizer gives up some time."""
+        """Return a loss that is to be scaled, which is remembered if the optimizer gives up some time."""
+        begin_step(self._loss_scale)
         if self._record is None or self._options.max_consecutive_skips is None:
             return loss
         return self._record.losses.noted(loss)

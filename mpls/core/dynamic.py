@@ -14,6 +14,7 @@ from mpls.core.finite import all_finite
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.persistence.dynamic_state import DynamicStateDict
 from mpls.core.persistence.object_checkpoints import SavedObject, examine, require_valid_state
+from mpls.core.program_calls import note_read, note_update
 from mpls.core.replicas import decide_together, finite_when_summed
 from mpls.core.rule import AccumulatingState, ScaleState, next_state, only_counts
 from mpls.core.scale_settings import checked_settings
@@ -170,6 +171,7 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
     @as_written
     def __call__(self) -> tf.Tensor:
         """Return the current loss scale as a scalar float32 tensor."""
+        note_read(self)
         return tf.convert_to_tensor(self._current_loss_scale)
 
     @as_written
@@ -188,6 +190,7 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
             state when it is computed, and is true where the scale was due to grow; in eager mode None. And a scalar
             boolean tensor, whether all gradients are finite.
         """
+        note_update(self)
         op, should_apply = decide_together(grads, lambda finite: (self._advanced(finite), finite), self._are_finite)
         return op, should_apply
 

@@ -13,6 +13,7 @@ from mpls.core.dynamic import DynamicLossScale, NativeDynamicLossScale
 from mpls.core.finite import all_finite
 from mpls.core.numbers import require_usable, to_bool, to_float
 from mpls.core.persistence.state_dict import check_fixed, checked_weights, write_values
+from mpls.core.program_calls import note_read
 from mpls.core.replicas import decide_together, finite_when_summed
 from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
 from mpls.formats.validity import is_number
@@ -115,6 +116,7 @@ class FixedLossScale(LossScale, _Base):
     @as_written
     def __call__(self) -> tf.Tensor:
         """Return the loss scale as a scalar float32 tensor, always the same number."""
+        note_read(self)
         # A new constant at each call: it belongs to the graph and the device of the caller.
         return tf.constant(self._loss_scale_value, tf.float32)
 

@@ -12,6 +12,7 @@ from mpls.core.fast.branches import group, one_of
 from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import values_of, with_values
 from mpls.core.loss_scale import LossScale, decide_step, never_skips
+from mpls.core.program_calls import warn_if_updated
 from mpls.core.replicas import merges_in_replica_context
 from mpls.core.step_record import StepNotes, StepRecord
 from mpls.upstream.tensorflow import captured, hidden_from_xla
@@ -72,6 +73,7 @@ def scaled_step(
         In a graph, an op that does all of it; in eager mode None.
     """
     pairs = list(grads_and_vars)
+    warn_if_updated(loss_scale)
     if never_skips(loss_scale):
         return group(hooks.apply(pairs), None if record is None else record.applied_by_all())
     notes = None if record is None else record.of_step([variable for grad, variable in pairs if grad is not None])

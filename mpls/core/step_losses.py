@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.here import Here
 from mpls.core.replicas import in_replica_context
-from mpls.core.weights import Weights
 
 __all__ = ["StepLosses"]
 
 
-class StepLosses:
+class StepLosses(Here):
     """Remembers the last loss in each graph and, in eager mode, in each thread; for each replica."""
-
-    def __init__(self) -> None:
-        self._threads = threading.local()
-        self._graphs = Weights()
-
-    def __reduce__(self) -> Any:
-        return StepLosses, ()
 
     def noted(self, loss: Any) -> Any:
         """Return a loss, or a callable that returns one, which is noted once it is known."""
@@ -32,18 +24,16 @@ class StepLosses:
 
             return noting
         if tf.is_tensor(loss):
-            self._store()[replica_here()] = loss
+            self._losses()[replica_here()] = loss
         return loss
 
     def taken(self) -> list[Any]:
         """Return the loss that was noted since the last call in the same graph or thread, in a list; if any was."""
-        found = self._store().pop(replica_here(), None)
+        found = self._losses().pop(replica_here(), None)
         return [] if found is None else [found]
 
-    def _store(self) -> dict[Any, Any]:
-        if not tf.executing_eagerly():
-            return self._graphs.of(tf.compat.v1.get_default_graph())
-        losses: dict[Any, Any] = vars(self._threads).setdefault("losses", {})
+    def _losses(self) -> dict[Any, Any]:
+        losses: dict[Any, Any] = self._store().setdefault("losses", {})
         return losses
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +11,8 @@ import tensorflow as tf
 from mpls.core.fast.branches import value_of
 from mpls.core.finite import all_finite
 from mpls.core.gradients import values_of
+from mpls.core.here import Here
 from mpls.core.step_losses import replica_here
-from mpls.core.weights import Weights
 
 __all__ = ["UnscaledGradients"]
 
@@ -31,15 +30,8 @@ class _Note:
     values: list[Any]
 
 
-class UnscaledGradients:
+class UnscaledGradients(Here):
     """Remembers what was unscaled in each graph and, in eager mode, in each thread; for each replica."""
-
-    def __init__(self) -> None:
-        self._threads = threading.local()
-        self._graphs = Weights()
-
-    def __reduce__(self) -> Any:
-        return UnscaledGradients, ()
 
     def note(self, grads: Iterable[Any]) -> None:
         """Remember whether gradients are finite, and their global norm.
@@ -91,7 +83,7 @@ class UnscaledGradients:
         return self._stores()[1].get(replica_here())
 
     def _stores(self) -> tuple[dict[Any, list[_Note]], dict[Any, Any]]:
-        stores = vars(self._threads) if tf.executing_eagerly() else self._graphs.of(tf.compat.v1.get_default_graph())
+        stores = self._store()
         return stores.setdefault("notes", {}), stores.setdefault("norms", {})
 
 

@@ -14,7 +14,7 @@ from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS
 from mpls.keras.arguments import check_settings, is_translatable, settings_beyond_originals, translated
 from mpls.keras.asker import who_asks
-from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, SCALING, noted_method
+from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, SCALING, first_of, noted_method
 from mpls.keras.classes import LossScaleOptimizerMeta, ModuleName
 from mpls.keras.config_reading import read_config, refuse_unknown_keys
 from mpls.keras.configs import config_of_old, deserialize_inner
@@ -185,7 +185,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
             ValueError: the scale is fixed and infinite in the loss's dtype, as 2**17 is in float16.
         """
         self._calls.note(GET_SCALED_LOSS)
-        return self._scale(self._noted_loss(loss))
+        return self._calls.checked(GET_SCALED_LOSS, loss, self._scale(self._noted_loss(loss)))
 
     def _scale_for(self, dtype: Any) -> Any:
         if exceeds(self._loss_scale, dtype):
@@ -211,7 +211,10 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
             A list of the same length, each gradient in its own dtype, None kept.
         """
         self._calls.note(GET_UNSCALED_GRADIENTS)
-        return self._noted_gradients(self._unscale(list(grads)))
+        grads = list(grads)
+        unscaled = self._noted_gradients(self._unscale(grads))
+        self._calls.checked(GET_UNSCALED_GRADIENTS, first_of(grads), first_of(unscaled))
+        return unscaled
 
     def get_config(self) -> dict[str, Any]:
         """Return the settings, the same whether the scale is set by this class or by the experimental one.

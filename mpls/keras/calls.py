@@ -33,13 +33,15 @@ class ScalingCalls:
     def __init__(self) -> None:
         self.ever: set[str] = set()
         self.has_warned = False
+        # By method, the last tensor that it returned.
+        self._returned: dict[str, Any] = {}
         self._has_unscaled_style = False
         self._lock = threading.Lock()
         # By graph or thread. Weak keys drop the calls of a step that never finishes, with its graph or thread.
         self._pending: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in vars(self).items() if name not in ("_lock", "_pending")}
+        state = {name: value for name, value in vars(self).items() if name not in ("_lock", "_pending", "_returned")}
         return {**state, "ever": set(self.ever)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -51,6 +53,25 @@ class ScalingCalls:
         with self._lock:
             self.ever.add(call)
             self._pending.setdefault(_here(), set()).add(call)
+
+    def checked(self, call: str, given: Any, result: Any) -> Any:
+        """Return what a scaling call returns; warn, once, if it got what the last such call has returned.
+
+        Args:
+            call: the method.
+            given: a tensor that it got, `tf.IndexedSlices`, or anything else, which is not looked at.
+            result: what it makes of it.
+        """
+        last = self._returned.get(call)
+        if last is not None and last() is given and tf.is_tensor(given) and self.is_first_warning():
+            advise_user(
+                f"LossScaleOptimizer: {call}() got what it has returned before, so the loss scale is applied twice to "
+                "the same tensors. Call it once for each. See MIGRATION.md#forgotten-scaling",
+                MplsWarning,
+            )
+        if tf.is_tensor(result) and result is not given:
+            self._returned[call] = weakref.ref(result)
+        return result
 
     def begin_step(self) -> set[str]:
         """Forget the calls of the step that ends, and return them."""
@@ -119,6 +140,11 @@ class ScalingCalls:
                 "See MIGRATION.md#calling-styles"
             )
         return not self._has_unscaled_style
+
+
+def first_of(grads: list[Any]) -> Any:
+    """Return the first gradient that is there, or None."""
+    return next((grad for grad in grads if grad is not None), None)
 
 
 def noted_method(call: str, method: Any) -> Any:

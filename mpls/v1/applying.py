@@ -10,7 +10,9 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.fast.branches import control_flow_v1, group
+from mpls.core.program_calls import is_known_unread
 from mpls.core.step_record import StepRecord
+from mpls.errors import MplsWarning, advise_user
 
 
 class InnerStep:
@@ -44,6 +46,18 @@ def publish_train_op(op: Any, before: list[Any]) -> None:
     """Leave in `GraphKeys.TRAIN_OP` the op that a session can run, not the one inside the conditional."""
     if not tf.executing_eagerly():
         tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TRAIN_OP)[:] = [*before, op]
+
+
+def warn_if_never_scaled(loss_scale: Any) -> None:
+    """Warn that no loss was scaled before gradients are applied, unless the program may have done it itself."""
+    if not is_known_unread(loss_scale):
+        return
+    advise_user(
+        "LossScaleOptimizer: apply_gradients() was called, but compute_gradients() never was, so the gradients were "
+        "computed without loss scaling. Use opt.minimize(loss), or compute them with "
+        "grads_and_vars = opt.compute_gradients(loss, variables). See MIGRATION.md#forgotten-scaling",
+        MplsWarning,
+    )
 
 
 def apply_always(

@@ -25,7 +25,14 @@ from mpls.upstream import table
 from mpls.upstream.optimizers import add_slots, inner_of, uses_locking
 from mpls.upstream.tensorflow import id_of_variable
 from mpls.upstream.trackables import parts_of, track
-from mpls.v1.applying import InnerStep, apply_always, branches_may_capture, publish_train_op, train_ops
+from mpls.v1.applying import (
+    InnerStep,
+    apply_always,
+    branches_may_capture,
+    publish_train_op,
+    train_ops,
+    warn_if_never_scaled,
+)
 from mpls.v1.argument_checks import checked_loss_scale, require_a_gradient, require_optimizer
 from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
 from mpls.v1.tracking import NativeWrapper, Tracking, names_of_powers
@@ -105,6 +112,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
         self._loss_scale = scale
         self._count_with(options)
         self._ids_with_slots: list[Any] | None = None
+        self._is_scaling_known = False
         track(self, opt, BASE_OPTIMIZER)
         track(self, scale, LOSS_SCALE)
         # The loss scale may be TensorFlow's own class, which does not check checkpoints.
@@ -147,6 +155,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
             RuntimeError: `loss` is a tensor in eager mode.
             ValueError: `gate_gradients` is none of the constants, or there are no variables.
         """
+        self._is_scaling_known = True
         scaling = LossScaling(self._loss_scale)
         grads_and_vars = self._optimizer.compute_gradients(
             scaling.scale_loss(self._noted_loss(loss)),
@@ -185,10 +194,14 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
                 "See MIGRATION.md#strategies"
             )
         grads_and_vars = tuple(grads_and_vars)
+        if grads_and_vars and not self._is_scaling_known:
+            warn_if_never_scaled(self._loss_scale)
+            self._is_scaling_known = True
         applies_always = not self._doing_dynamic_loss_scaling()
         if is_sync_replicas(self._optimizer) and not (applies_always and self._record is None):
             # On the mean of the workers' gradients: what one worker has found is no step.
             decide_on_mean = MixedPrecisionLossScaleOptimizer(inner_of(self._optimizer), self._loss_scale)
+            decide_on_mean._is_scaling_known = True
             decide_on_mean._options, decide_on_mean._record = self._options, self._record
             return apply_through_sync_replicas(self._optimizer, decide_on_mean, grads_and_vars, global_step, name)
         if applies_always:

@@ -375,7 +375,9 @@ class GivenGradientsTest(unittest.TestCase):
             unscaled = grads
             if keras_3:
                 opt.scale_loss(tf.constant(1.0))
-            elif family != "v1":
+            elif family == "v1":
+                opt.compute_gradients(lambda: variables[0] * 0.0, variables[:1])
+            else:
                 opt.get_scaled_loss(tf.constant(1.0))
                 unscaled = opt.get_unscaled_gradients(grads)
             opt.apply_gradients(zip(unscaled, variables, strict=True))

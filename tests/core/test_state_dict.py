@@ -147,8 +147,10 @@ class TestDynamic:
                 holder.build([variable])
             holder.load_state_dict({**STATE, "scale": 64.0})
             for _ in range(2):
-                if name != "v1":
-                    # Not to be told that it was forgotten.
+                # Not to be told that it was forgotten.
+                if name == "v1":
+                    holder.compute_gradients(lambda: variable * 1.0, [variable])
+                else:
                     holder.get_scaled_loss(tf.constant(1.0))
                     holder.get_unscaled_gradients([tf.constant(1.0)])
                 holder.apply_gradients([(tf.constant(1.0), variable)])

@@ -170,7 +170,7 @@ class GrowthStepsTest(unittest.TestCase):
         opt = FAMILIES["v1"](8.0, 50, adjustable=adjustable)
         weight = tf.Variable(1.0)
         for _ in range(20):
-            opt.apply_gradients([(tf.constant(1.0), weight)])
+            opt.minimize(lambda: weight * 1.0, var_list=[weight])
         opt.configure(growth_steps=3)
         state = opt.state_dict()
         again = FAMILIES["v1"](8.0, 3, adjustable=adjustable)

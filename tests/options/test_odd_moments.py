@@ -138,7 +138,10 @@ class OverflowsTest(unittest.TestCase):
             return opt
 
         def step(opt: Any, count: int) -> None:
-            if family != "v1":
+            if family == "v1":
+                weight = tf.Variable(1.0)
+                opt.compute_gradients(lambda: weight * 1.0, [weight])
+            else:
                 opt.get_unscaled_gradients([opt.get_scaled_loss(tf.constant(1.0))])
             opt.apply_gradients([(tf.constant(NAN), tf.Variable(1.0, name=f"w{place}")) for place in range(count)])
 

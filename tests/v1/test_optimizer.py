@@ -30,6 +30,12 @@ def dynamic(scale: float = 8, period: int = 2) -> Any:
     return mpls.v1.DynamicLossScale(scale, period)
 
 
+def scaling_itself(optimizer: Any) -> Any:
+    """Read the scale, so that the optimizer takes the gradients that are applied for scaled ones."""
+    optimizer._loss_scale()
+    return optimizer
+
+
 def momentum() -> Any:
     return v1.train.MomentumOptimizer(0.5, 0.5)
 
@@ -311,7 +317,7 @@ class ArgumentsTest(unittest.TestCase):
     def test_global_step_and_name_arrive_at_a_fixed_scale(self) -> None:
         inner, variable = Recording(), tf.Variable(1.0)
         step = v1.train.get_or_create_global_step()
-        Wrapper(inner, 8).apply_gradients([(tf.constant(1.0), variable)], step, "mine")
+        scaling_itself(Wrapper(inner, 8)).apply_gradients([(tf.constant(1.0), variable)], step, "mine")
         ((_, args, kwargs),) = inner.calls
         self.assertIs(args[1], step)
         self.assertEqual((args[2], kwargs), ("mine", {}))
@@ -319,7 +325,7 @@ class ArgumentsTest(unittest.TestCase):
     def test_apply_gradients_with_a_dynamic_scale(self) -> None:
         inner, variable = Recording(), tf.Variable(1.0)
         step = v1.train.get_or_create_global_step()
-        op = Wrapper(inner, dynamic()).apply_gradients([(tf.constant(1.0), variable)], step, "mine")
+        op = scaling_itself(Wrapper(inner, dynamic())).apply_gradients([(tf.constant(1.0), variable)], step, "mine")
         ((_, args, _),) = inner.calls
         self.assertIs(args[1], step)
         self.assertEqual(args[2], "mine-wrapped")
@@ -330,7 +336,8 @@ class ArgumentsTest(unittest.TestCase):
     def test_pairs_may_come_from_a_generator(self) -> None:
         for scale in (8, dynamic()):
             variable = tf.Variable(1.0)
-            op = Wrapper(Recording(), scale).apply_gradients(pair for pair in [(tf.constant(1.0), variable)])
+            optimizer = scaling_itself(Wrapper(Recording(), scale))
+            op = optimizer.apply_gradients(pair for pair in [(tf.constant(1.0), variable)])
             session = started_session(self)
             session.run(op)
             self.assertEqual(session.run(variable), 0.5)

@@ -102,7 +102,7 @@ class SubclassTest(unittest.TestCase):
         optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.5), scale)
         variable = tf.Variable([1.0])
         # 4e38 is no float32.
-        optimizer.apply_gradients([(tf.constant([1.0]), variable)])
+        optimizer.minimize(lambda: variable * 1.0, var_list=[variable])
         self.assertEqual(float(scale()), np.float32(1e38))
         scale._current_loss_scale.assign(2.0)
         optimizer.apply_gradients([(tf.constant([1.0]), variable)])
@@ -116,7 +116,7 @@ class SubclassTest(unittest.TestCase):
         optimizer._loss_scale = other
         optimizer._track_trackable(other, "loss_scale", overwrite=True)
         variable = tf.Variable([1.0])
-        optimizer.apply_gradients([(tf.constant([1.0]), variable)])
+        optimizer.minimize(lambda: variable * 1.0, var_list=[variable])
         self.assertEqual(float(other()), 32.0)
         with tempfile.TemporaryDirectory() as folder:
             path = tf.train.Checkpoint(opt=optimizer).write(f"{folder}/c")

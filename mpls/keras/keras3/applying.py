@@ -64,7 +64,7 @@ class Applying:
             The scaled loss; a float16 loss comes back in float32, in which every scale is finite.
         """
         self._calls.note(SCALE_LOSS)
-        return keras.ops.multiply(self._noted_loss(loss), self._loss_scale())
+        return self._calls.checked(SCALE_LOSS, loss, keras.ops.multiply(self._noted_loss(loss), self._loss_scale()))
 
     def _scale(self, loss: Any) -> Any:
         return ops.scale_loss(loss, self._scale_for)
