@@ -194,7 +194,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
                 "See MIGRATION.md#strategies"
             )
         grads_and_vars = tuple(grads_and_vars)
-        if grads_and_vars and not self._is_scaling_known:
+        if not self._is_scaling_known and any(grad is not None for grad, _ in grads_and_vars):
             warn_if_never_scaled(self._loss_scale)
             self._is_scaling_known = True
         applies_always = not self._doing_dynamic_loss_scaling()

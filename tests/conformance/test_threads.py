@@ -64,7 +64,9 @@ def step_of(host: Host, opt: Any, factor: float = 1e-3) -> Callable[[], Any]:
             opt.scale_loss(tf.constant(1.0))
             opt.apply([grad * host.scale(opt) for grad in grads], variables)
             return
-        if host.name != "v1":
+        if host.name == "v1":
+            opt.compute_gradients(lambda: tf.reduce_sum(variables[0]), variables[:1])
+        else:
             opt.get_scaled_loss(tf.constant(1.0))
             grads = opt.get_unscaled_gradients([grad * opt.loss_scale for grad in grads])
         opt.apply_gradients(list(zip(grads, variables, strict=True)))

@@ -307,7 +307,7 @@ class FactTest(unittest.TestCase):
         def state() -> tuple[float, int, float]:
             return float(loss_scale()), int(loss_scale._num_good_steps), float(weight)
 
-        opt.apply_gradients([(tf.constant(1.0), weight)])
+        opt.minimize(lambda: weight * 1.0, var_list=[weight])
         before = state()
         with self.assertRaises(ValueError):
             opt.apply_gradients([(None, weight)])

@@ -87,6 +87,8 @@ def take_step(optimizer: Any, trained: Sequence[Any], step: int, factor: float =
         else:
             grads = [optimizer.get_scaled_loss(grad) for grad in grads]
             grads = optimizer.get_unscaled_gradients(grads)
+    elif isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        optimizer.compute_gradients(lambda: tf.reduce_sum(trained[0]), [trained[0]])
     optimizer.apply_gradients(zip(grads, trained, strict=True))
 
 
