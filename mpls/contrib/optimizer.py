@@ -56,6 +56,8 @@ class LossScaleOptimizer(Counted, _Base):
         check_unscaled: whether gradients decide about a step as they were when they were unscaled, so that what the
             program does to them before it applies them, such as clipping, hides no overflow; see
             MIGRATION.md#clipping.
+        enabled: whether to scale the loss; if not, a step is that of `opt` alone, and the manager is not asked; see
+            MIGRATION.md#disabling.
 
     Raises:
         ValueError: `opt` is no `tf.compat.v1.train.Optimizer`, or an option is out of its range.
@@ -92,6 +94,7 @@ class LossScaleOptimizer(Counted, _Base):
         max_consecutive_skips: SupportsInt | None = None,
         on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
         check_unscaled: bool = False,
+        enabled: bool = True,
     ) -> None:
         if not all(hasattr(loss_scale_manager, name) for name in ("get_loss_scale", "update_loss_scale")):
             raise ArgumentTypeError(
@@ -111,6 +114,7 @@ class LossScaleOptimizer(Counted, _Base):
             max_consecutive_skips,
             on_give_up,
             check_unscaled,
+            enabled,
         )
         self._scaled = MixedPrecisionLossScaleOptimizer(opt, _ManagedLossScale(loss_scale_manager), **vars(options))
         super().__init__(use_locking=uses_locking(opt), name=opt.get_name())

@@ -25,6 +25,8 @@ class Counted:
     _options: StepOptions
     _record: StepRecord | None
     _loss_scale: Any
+    # A fixed loss scale of 1 where the optimizer is disabled.
+    _no_scaling: Any
 
     def _count_with(self, options: StepOptions) -> None:
         """Keep the options of an optimizer of TF 1, and make the record of its steps if they ask for it."""
@@ -37,6 +39,19 @@ class Counted:
             if not tf.executing_eagerly():
                 # An initializer op or a Saver that the user makes before the first step has to include the counters.
                 self._record.create()
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the loss is scaled, a Python bool, as the argument `enabled` says."""
+        return self._options.enabled
+
+    @property
+    def _acting_scale(self) -> Any:
+        """The loss scale that decides about steps: the optimizer's own, or where it is disabled one that is always 1.
+
+        The own one keeps its state then, for checkpoints.
+        """
+        return self._loss_scale if self._options.enabled else self._no_scaling
 
     @property
     def applied_steps(self) -> Any:

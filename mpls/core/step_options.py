@@ -26,6 +26,7 @@ class StepOptions:
         max_consecutive_skips: how many steps in a row may be skipped; None for any number.
         on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function of a `Stuck`.
         check_unscaled: whether gradients decide about a step as they were unscaled, besides those that are applied.
+        enabled: whether the loss is scaled; if not, steps are those of the wrapped optimizer.
     """
 
     count_steps: bool = False
@@ -34,6 +35,7 @@ class StepOptions:
     max_consecutive_skips: int | None = None
     on_give_up: str | Callable[[Any], Any] = "raise"
     check_unscaled: bool = False
+    enabled: bool = True
 
     @property
     def needs_record(self) -> bool:
@@ -74,6 +76,7 @@ def checked_options(
     max_consecutive_skips: Any = None,
     on_give_up: Any = "raise",
     check_unscaled: Any = False,
+    enabled: Any = True,
 ) -> StepOptions:
     """Return the options that a user has given.
 
@@ -85,10 +88,11 @@ def checked_options(
         max_consecutive_skips: a whole number of at least 1, or None.
         on_give_up: `'raise'`, `'warn'` or a function.
         check_unscaled: a bool.
+        enabled: a bool.
 
     Raises:
         TypeError: one of them is of another type.
-        ValueError: `max_consecutive_skips` is below 1, or `on_give_up` is another string.
+        ValueError: `max_consecutive_skips` is below 1, `on_give_up` is another string, or `enabled` is one.
     """
     if skip_counts_step is not None:
         to_bool(skip_counts_step, f"{subject}: skip_counts_step", _ANCHOR)
@@ -99,6 +103,7 @@ def checked_options(
         _most_skips(max_consecutive_skips, f"{subject}: max_consecutive_skips"),
         _way_to_give_up(on_give_up, f"{subject}: on_give_up"),
         to_bool(check_unscaled, f"{subject}: check_unscaled", "clipping"),
+        _switch(enabled, f"{subject}: enabled"),
     )
 
 
@@ -114,3 +119,11 @@ def _way_to_give_up(value: Any, subject: str) -> str | Callable[[Any], Any]:
         return way
     constraint = "be 'raise', 'warn' or a function of one argument"
     raise ArgumentValueError(error_text(subject, constraint, value, "on_give_up='raise'", "giving-up"))
+
+
+def _switch(value: Any, subject: str) -> bool:
+    if not isinstance(value, str):
+        return to_bool(value, subject, "disabling")
+    constraint = "be a bool, since optimizers of TF 1 have no policy that says whether gradients are float16"
+    advice = "Pass enabled=False where nothing is computed in float16"
+    raise ArgumentValueError(error_text(subject, constraint, value, advice, "disabling"))

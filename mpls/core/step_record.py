@@ -98,7 +98,9 @@ class StepRecord(Stateful, _Base):
         return group(self.counter(_APPLIED).assign_add(1), *resets)
 
     def applied_by_all(self) -> Any:
-        """Count an applied step once for all replicas, in whichever context the caller is."""
+        """Count a step that is applied whatever its gradients, once for all replicas, in whichever context."""
+        if self.unscaled is not None:
+            self.unscaled.forget()
         return self.applied() if merges_in_replica_context() else call_in_cross_replica_context(self.applied)
 
     def last_step_applied(self) -> Any:

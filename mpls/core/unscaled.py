@@ -78,6 +78,10 @@ class UnscaledGradients(Here):
             return [flag for note in found for flag in note.flags]
         return [tf.add_n(flags) for flags in zip(*(note.flags for note in found), strict=True)]
 
+    def forget(self) -> None:
+        """Forget flags that decide about no step, as all are applied."""
+        self._stores()[0].pop(replica_here(), None)
+
     def norm(self) -> Any:
         """Return the global norm of what was unscaled last in this graph or thread; None if nothing was."""
         return self._stores()[1].get(replica_here())

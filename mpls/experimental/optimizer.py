@@ -10,12 +10,13 @@ from mpls.core import loss_scale as loss_scales
 from mpls.core import releases
 from mpls.core.giving_up import Stuck
 from mpls.core.loss_scale import LossScale
-from mpls.core.step_options import checked_options
+from mpls.core.step_options import StepOptions, checked_options
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
 from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS, OWN_STEP_SETTINGS
 from mpls.keras.arguments import check_settings, is_translatable, translate_loss_scale, translated
 from mpls.keras.classes import ModuleName
 from mpls.keras.config_reading import refuse_unknown_keys
+from mpls.keras.enabling import decided
 
 _SUBJECT = "mpls.experimental.LossScaleOptimizer"
 
@@ -40,6 +41,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         max_consecutive_skips: as in `mpls.keras`.
         on_give_up: as in `mpls.keras`.
         check_unscaled: as in `mpls.keras`.
+        enabled: as in `mpls.keras`.
 
     Raises:
         TypeError: `optimizer` is no Keras optimizer, or scales the loss already; `loss_scale` is of a class of the
@@ -87,18 +89,20 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         max_consecutive_skips: SupportsInt | None = None,
         on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
         check_unscaled: bool = False,
+        enabled: bool | Literal["auto"] = True,
     ) -> None:
         given: Any = loss_scales.deserialize(loss_scale) if isinstance(loss_scale, dict) else loss_scale
-        steps: tuple[Any, ...] = (count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up)
-        steps = (*steps, check_unscaled)
+        values = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
+        steps: dict[str, Any] = dict(zip(OWN_STEP_SETTINGS, (*values, enabled), strict=True))
         if releases.current().has_loss_scale_objects:
             given = _object(given)
-            self._wrap_with_object(optimizer, given, options=checked_options(_SUBJECT, *steps))
+            options = _options(steps, optimizer)
+            self._wrap_with_object(optimizer, given, options=options)
             is_replaceable = isinstance(given, str) or is_translatable(given)
             settings = translate_loss_scale(given, _SUBJECT) if is_replaceable else None
         else:
             settings = translate_loss_scale(given, _SUBJECT)
-            super().__init__(optimizer, **settings, **dict(zip(OWN_STEP_SETTINGS, steps, strict=True)))
+            super().__init__(optimizer, **settings, **steps)
             # As in TF 2.4 to 2.8, the variables of that object exist too, and Savers have to know them.
             vars(self)["_replaced_loss_scale"] = loss_scale if isinstance(loss_scale, loss_scales.LossScale) else None
         advise_user(
@@ -115,9 +119,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         known = {key: value for key, value in settings.items() if key != "loss_scale"}
         refuse_unknown_keys(mpls.keras.LossScaleOptimizer.__init__, known)
         if releases.current().has_loss_scale_objects:
-            options = checked_options(
-                _SUBJECT, **{name: known.pop(name) for name in OWN_STEP_SETTINGS if name in known}
-            )
+            options = _options({name: known.pop(name) for name in OWN_STEP_SETTINGS if name in known}, inner_optimizer)
             if known.keys() - {"name"}:
                 names = ("dynamic", "initial_scale", "dynamic_growth_steps")
                 dynamic, initial_scale, growth_steps = (known.get(name, name == "dynamic" or None) for name in names)
@@ -147,6 +149,11 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
 
 
 LossScaleOptimizer.__module__ = ModuleName("mpls.experimental", __name__)
+
+
+def _options(given: dict[str, Any], optimizer: Any) -> StepOptions:
+    enabled = decided(given.get("enabled", True), optimizer, _SUBJECT)
+    return checked_options(_SUBJECT, **{**given, "enabled": enabled})
 
 
 def _object(loss_scale: Any) -> Any:

@@ -68,6 +68,7 @@ OWN_STEP_SETTINGS = (
     "max_consecutive_skips",
     "on_give_up",
     "check_unscaled",
+    "enabled",
 )
 # Defaults of dynamic loss scales. Wrappers of TF 2.4 and later have no setting for the multiplier.
 DEFAULT_INITIAL_SCALE, DEFAULT_GROWTH_STEPS, DEFAULT_MULTIPLIER = 2.0**15, 2000, 2.0

@@ -18,6 +18,7 @@ from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, SCALING, f
 from mpls.keras.classes import LossScaleOptimizerMeta, ModuleName
 from mpls.keras.config_reading import read_config, refuse_unknown_keys
 from mpls.keras.configs import config_of_old, deserialize_inner
+from mpls.keras.enabling import decided
 from mpls.keras.families import family_of
 from mpls.keras.state_in_files import (
     checked_options_of,
@@ -75,6 +76,9 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         check_unscaled: whether gradients decide about a step as they were when they were unscaled, so that what the
             program does to them before it applies them, such as clipping, hides no overflow; see
             MIGRATION.md#clipping.
+        enabled: whether to scale the loss; if not, a step is that of the inner optimizer alone, `loss_scale` is 1, and
+            the state of the scale is kept. `'auto'`: if the global policy, as it is now, computes in float16; see
+            MIGRATION.md#disabling.
 
     Raises:
         TypeError: `inner_optimizer` is no Keras optimizer, or scales the loss already; an argument is no bool where one
@@ -152,13 +156,14 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         max_consecutive_skips: SupportsInt | None = None,
         on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
         check_unscaled: bool = False,
+        enabled: bool | Literal["auto"] = True,
     ) -> None:
         family = _family_for(inner_optimizer)
         values = (min_scale, max_scale, growth_factor, backoff_factor, hysteresis, consecutive_hysteresis, adjustable)
         others = dict(zip(OWN_SCALE_SETTINGS, (*values, skip_nonfinite), strict=True))
         scale, growth_steps, settings = check_settings(dynamic, initial_scale, dynamic_growth_steps, others)
         steps = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
-        options = checked_options("LossScaleOptimizer", *steps)
+        options = checked_options("LossScaleOptimizer", *steps, decided(enabled, inner_optimizer))
         self._wrap(inner_optimizer, family, name, options)
         self._begin_with(self._make_loss_scale(scale, growth_steps, settings))
 
@@ -185,7 +190,8 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
             ValueError: the scale is fixed and infinite in the loss's dtype, as 2**17 is in float16.
         """
         self._calls.note(GET_SCALED_LOSS)
-        return self._calls.checked(GET_SCALED_LOSS, loss, self._scale(self._noted_loss(loss)))
+        loss = self._noted_loss(loss)
+        return self._calls.checked(GET_SCALED_LOSS, loss, self._scale(loss)) if self._options.enabled else loss
 
     def _scale_for(self, dtype: Any) -> Any:
         if exceeds(self._loss_scale, dtype):
@@ -212,6 +218,8 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         """
         self._calls.note(GET_UNSCALED_GRADIENTS)
         grads = list(grads)
+        if not self._options.enabled:
+            return self._noted_gradients(grads)
         unscaled = self._noted_gradients(self._unscale(grads))
         self._calls.checked(GET_UNSCALED_GRADIENTS, first_of(grads), first_of(unscaled))
         return unscaled

@@ -28,11 +28,14 @@ class ScalingCalls:
     the last two unscale. A step's calls are those that are traced in one function, with the functions inside it; in
     eager mode, those of one thread. If a step is split over functions that are traced at different times, or over
     threads, its style is that of the previous step.
+
+    Args:
+        warns: whether to warn of forgotten calls.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, warns: bool = True) -> None:
         self.ever: set[str] = set()
-        self.has_warned = False
+        self.has_warned = not warns
         # By method, the last tensor that it returned.
         self._returned: dict[str, Any] = {}
         self._has_unscaled_style = False

@@ -117,7 +117,7 @@ class Family(TfKerasMembers, _Native):
         is_summed = experimental_aggregate_gradients and tf.distribute.has_strategy()
         are_same = is_summed and self._sums_as_keras_does()
         step = _LegacyStep(inner, self._skips_count, args, kwargs, are_same, lambda: _create_weights(self, pairs))
-        return scaled_step(pairs, self._loss_scale, step, self._record)
+        return scaled_step(pairs, self._acting_scale, step, self._record)
 
     def _second_argument(self, name: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments by which the wrapped optimizer gets the second positional argument."""

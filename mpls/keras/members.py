@@ -151,7 +151,8 @@ class Members(Counted, Declared):
 
         For the experimental class as of TF 2.3 or older it is the `LossScale` object, which returns that when called.
         """
-        return self._loss_scale if self._shows_loss_scale_object else self._loss_scale()
+        loss_scale = self._acting_scale
+        return loss_scale if self._shows_loss_scale_object else loss_scale()
 
     @property
     def dynamic_counter(self) -> Any:

@@ -121,7 +121,7 @@ class Family(TfKerasMembers, _Native):
         args = () if is_bool else (skip_gradients_aggregation,)
         kwargs = {**kwargs, "skip_gradients_aggregation": True}
         step = TfKerasStep(self._optimizer, self._skips_count, args, kwargs, are_same)
-        return scaled_step(present, self._loss_scale, step, self._record)
+        return scaled_step(present, self._acting_scale, step, self._record)
 
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> tuple[list[tuple[Any, Any]], bool]:
         """Return pairs of summed gradient and variable, and whether Keras itself has summed them."""

@@ -89,6 +89,10 @@ class TfKerasMembers(Restorable):
             return FixedLossScale._unbounded(initial_scale, **settings)
         return _GraphTrackedLossScale(initial_scale, growth_steps, 2.0, **settings)
 
+    @staticmethod
+    def _global_policy() -> Any:
+        return tf_keras.mixed_precision.global_policy()
+
     def _make_record(self, options: StepOptions) -> StepRecord:
         return _GraphTrackedRecord(options)
 
@@ -234,7 +238,7 @@ def scope_of_weights(wrapper: Any) -> AbstractContextManager[Any]:
 @contextmanager
 def _noted(wrapper: Any, name: str) -> Iterator[None]:
     hook_user_savers(wrapper)
-    is_fixed = never_skips(wrapper._loss_scale)
+    is_fixed = never_skips(wrapper._acting_scale)
     names = StepNames(has_conditional=not is_fixed)
     before = _global_variables()
     scope = name

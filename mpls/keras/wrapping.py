@@ -66,9 +66,10 @@ class Wrapping(Members):
             _optimizer=inner_optimizer,
             _behavior=behavior,
             _shows_loss_scale_object=shows_object,
-            _calls=ScalingCalls(),
+            _calls=ScalingCalls(warns=options.enabled),
             _options=options,
             _record=self._make_record(options) if options.needs_record else None,
+            _no_scaling=None if options.enabled else self._make_loss_scale(1.0, None, {}),
         )
 
     def _begin_with(self, loss_scale: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mpls.core.counted import record_of
+from mpls.core.counted import Counted, record_of
 from mpls.core.numbers import to_int
 from mpls.core.persistence.state_dict import read_values
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
@@ -103,7 +103,9 @@ def _scales(optimizer: Any) -> bool:
 
 
 def _held_scale(optimizer: Any) -> Any:
-    """Return the current scale: a tensor, a variable or a number."""
+    """Return the current scale: a tensor, a variable or a number; 1 where the loss is not scaled."""
+    if isinstance(optimizer, Counted) and not optimizer.enabled:
+        return 1.0
     manager = getattr(optimizer, _MANAGER, None)
     if manager is not None:
         return manager.get_loss_scale()

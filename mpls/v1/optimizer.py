@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, NoReturn, SupportsFloat, SupportsInt
+from typing import Any, Literal, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
@@ -12,7 +12,7 @@ from mpls.core.counted import Counted
 from mpls.core.fast.branches import group
 from mpls.core.giving_up import Stuck
 from mpls.core.gradients import unscale_gradients
-from mpls.core.loss_scale import LossScale, never_skips
+from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.persistence.object_checkpoints import check_when_attached
 from mpls.core.persistence.savers import StepNames, hook_user_savers
 from mpls.core.replicas import call_in_cross_replica_context
@@ -21,7 +21,6 @@ from mpls.core.step import scaled_step
 from mpls.core.step_options import checked_options
 from mpls.errors import ReplicaContextError
 from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE
-from mpls.upstream import table
 from mpls.upstream.optimizers import add_slots, inner_of, uses_locking
 from mpls.upstream.tensorflow import id_of_variable
 from mpls.upstream.trackables import parts_of, track
@@ -34,13 +33,14 @@ from mpls.v1.applying import (
     warn_if_never_scaled,
 )
 from mpls.v1.argument_checks import checked_loss_scale, require_a_gradient, require_optimizer
+from mpls.v1.refused_methods import Refusing
 from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
 from mpls.v1.tracking import NativeWrapper, Tracking, names_of_powers
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
 
 
-class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
+class MixedPrecisionLossScaleOptimizer(Tracking, Counted, Refusing, NativeWrapper):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
 
     `compute_gradients` multiplies the loss by the loss scale and divides the gradients by it; `apply_gradients` updates
@@ -65,6 +65,8 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
         check_unscaled: whether gradients decide about a step as they were when they were unscaled, so that what the
             program does to them before it applies them, such as clipping, hides no overflow; see
             MIGRATION.md#clipping.
+        enabled: whether to scale the loss; if not, a step is that of `opt` alone, and `loss_scale` keeps its state; see
+            MIGRATION.md#disabling.
 
     Raises:
         ValueError: `opt` is no `tf.compat.v1.train.Optimizer`, `loss_scale` is none of these, or an option is out of
@@ -100,19 +102,28 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
         max_consecutive_skips: SupportsInt | None = None,
         on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
         check_unscaled: bool = False,
+        enabled: bool = True,
     ) -> None:
         subject = "MixedPrecisionLossScaleOptimizer"
         require_optimizer(opt, subject)
         scale = checked_loss_scale(loss_scale, subject)
         options = checked_options(
-            subject, count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
+            subject,
+            count_steps,
+            skip_counts_step,
+            track_overflows,
+            max_consecutive_skips,
+            on_give_up,
+            check_unscaled,
+            enabled,
         )
         _Optimizer.__init__(self, uses_locking(opt), opt.get_name())
         self._optimizer = opt
         self._loss_scale = scale
         self._count_with(options)
+        self._no_scaling = None if options.enabled else FixedLossScale(1.0)
         self._ids_with_slots: list[Any] | None = None
-        self._is_scaling_known = False
+        self._is_scaling_known = not options.enabled
         track(self, opt, BASE_OPTIMIZER)
         track(self, scale, LOSS_SCALE)
         # The loss scale may be TensorFlow's own class, which does not check checkpoints.
@@ -120,7 +131,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
         hook_user_savers(self)
 
     def _doing_dynamic_loss_scaling(self) -> bool:
-        return not never_skips(self._loss_scale)
+        return not never_skips(self._acting_scale)
 
     @as_written
     def compute_gradients(
@@ -156,16 +167,18 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
             ValueError: `gate_gradients` is none of the constants, or there are no variables.
         """
         self._is_scaling_known = True
-        scaling = LossScaling(self._loss_scale)
+        scaling = LossScaling(self._loss_scale) if self.enabled else None
+        loss = self._noted_loss(loss)
         grads_and_vars = self._optimizer.compute_gradients(
-            scaling.scale_loss(self._noted_loss(loss)),
+            loss if scaling is None else scaling.scale_loss(loss),
             var_list=var_list,
             gate_gradients=gate_gradients,
             aggregation_method=aggregation_method,
             colocate_gradients_with_ops=colocate_gradients_with_ops,
             grad_loss=grad_loss,
         )
-        grads = self._noted_gradients(unscale_gradients([grad for grad, _ in grads_and_vars], scaling.scale))
+        grads = [grad for grad, _ in grads_and_vars]
+        grads = self._noted_gradients(grads if scaling is None else unscale_gradients(grads, scaling.scale))
         return [(grad, variable) for grad, (_, variable) in zip(grads, grads_and_vars, strict=True)]
 
     @as_written
@@ -203,6 +216,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
             decide_on_mean = MixedPrecisionLossScaleOptimizer(inner_of(self._optimizer), self._loss_scale)
             decide_on_mean._is_scaling_known = True
             decide_on_mean._options, decide_on_mean._record = self._options, self._record
+            decide_on_mean._no_scaling = self._no_scaling
             return apply_through_sync_replicas(self._optimizer, decide_on_mean, grads_and_vars, global_step, name)
         if applies_always:
             names = StepNames(has_conditional=False)
@@ -221,7 +235,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
         train_ops_before = train_ops()
         hooks = InnerStep(self._optimizer, global_step, f"{name}-wrapped", self._options.skip_counts_step)
         with branches_may_capture([*with_gradient, global_step]):
-            step = scaled_step(grads_and_vars, self._loss_scale, hooks, self._record)
+            step = scaled_step(grads_and_vars, self._acting_scale, hooks, self._record)
         train_op = group(step, restore_accumulator_steps(grads_and_vars, global_step, after=step), name=name)
         publish_train_op(train_op, train_ops_before)
         return train_op
@@ -272,22 +286,3 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, NativeWrapper):
         """Return the variables of the wrapped optimizer, those of the loss scale and the counters, in this graph."""
         own = [*parts_of(self._loss_scale).values(), *(self._record.variables() if self._record is not None else ())]
         return [*self._optimizer.variables(), *own]
-
-    # Override the remaining methods of the native base class. The wrapped optimizer applies single gradients.
-
-    _scale_loss = staticmethod(table.SCALE_LOSS.of(_Optimizer))
-
-    def _distributed_apply(self, *_: Any, **__: Any) -> NoReturn:
-        raise ReplicaContextError(
-            "MixedPrecisionLossScaleOptimizer: gradients must be applied with apply_gradients() in a replica context. "
-            "Call opt.apply_gradients(grads_and_vars). See MIGRATION.md#strategies"
-        )
-
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise RuntimeError(
-            "MixedPrecisionLossScaleOptimizer leaves it to the wrapped optimizer to apply a gradient: "
-            "call apply_gradients(grads_and_vars)."
-        )
-
-    _unscale_grads = _scale_grad = _apply_gradients = _refuse
-    _apply_dense = _apply_sparse = _resource_apply_dense = _resource_apply_sparse = _refuse

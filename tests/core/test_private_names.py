@@ -389,7 +389,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "CREATE_SLOTS": v1_step,
     "NON_SLOTS": graph_step,
     "V1_SLOTS": lambda: mpls.convert_state(v1_step(ADAM()), legacy.Adam(), [tf.Variable([1.0])]),
-    "SCALE_LOSS": lambda: runpy.run_module("mpls.v1.optimizer"),
+    "SCALE_LOSS": lambda: runpy.run_module("mpls.v1.refused_methods"),
     "V1_RATE": lambda: converted(v1.train.GradientDescentOptimizer(0.5), legacy.SGD(0.5)),
     "V1_SCALE": lambda: converted(v1_native(), wrapped()),
     "SYNC_INNER": sync_replicas,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pathlib
 import pickle
@@ -66,6 +67,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "dynamic": {**OPTIONS, "initial_scale": 8, "dynamic_growth_steps": 5},
     "constants": {"max_scale": 32.0, "initial_scale": 8, "skip_counts_step": False},
     "fixed": {"dynamic": False, "initial_scale": 8, "skip_nonfinite": True, "count_steps": True},
+    "disabled": {"initial_scale": 8, "enabled": False, "count_steps": True},
 }
 SUFFIXES = (".keras", ".h5", "")
 
@@ -210,12 +212,14 @@ class StateTest(unittest.TestCase):
 
     @pytest.mark.programs
     def test_files_load_where_mpls_is_not(self) -> None:
-        for family, (framework, make) in FRAMEWORKS.items():
-            for suffix in (".keras", ".h5") if family != "keras3" else (".keras",):
-                model = model_of(framework, mpls.keras.LossScaleOptimizer(make(), **KINDS["dynamic"]))
+        suffixes = {"legacy": (".keras", ".h5"), "new": (".keras", ".h5"), "keras3": (".keras",)}
+        for kind, family in itertools.product(("dynamic", "disabled"), FRAMEWORKS):
+            framework, make = FRAMEWORKS[family]
+            for suffix in suffixes[family]:
+                model = model_of(framework, mpls.keras.LossScaleOptimizer(make(), **KINDS[kind]))
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
-                    model.save(self.folder / f"{framework.__name__}-{family}{suffix}")
+                    model.save(self.folder / f"{framework.__name__}-{kind}-{family}{suffix}")
         program = (
             "import sys, pathlib, importlib\n"
             "sys.modules['mpls'] = None\n"
@@ -227,7 +231,7 @@ class StateTest(unittest.TestCase):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
-        self.assertEqual(len(lines), 5, done.stdout)
+        self.assertEqual(len(lines), 10, done.stdout)
         for line in lines:
             path, module, iterations = line.split()
             self.assertEqual(module, path.partition("-")[0])

@@ -63,6 +63,27 @@ opt = made(dynamic_growth_steps=2**40, skip_counts_step=True)
 fit(model_with(opt), 0.1, INF, 0.1)
 assert (int(opt.iterations), opt.state_dict()["scale"]) == (3, 4.0), opt.state_dict()
 
+for options in ({"run_eagerly": True}, {"jit_compile": True}):
+    opt = made(dynamic_growth_steps=1, enabled=False)
+    model = model_with(opt, **options)
+    fit(model, 0.1, 0.1)
+    assert (float(opt.loss_scale), opt.state_dict()["scale"], int(opt.iterations)) == (1.0, 8.0, 2), opt.state_dict()
+    bare = model_with(keras.optimizers.SGD(0.25), **options)
+    start = np.array([[0.5]], np.float32), np.array([1.0], np.float32)
+    for each in (model, bare):
+        each.set_weights(start)
+        fit(each, 0.5)
+    np.testing.assert_array_equal(model.get_weights()[0], bare.get_weights()[0])
+    fit(model, INF)
+    assert (int(opt.iterations), opt.state_dict()["scale"]) == (4, 8.0), opt.state_dict()
+    assert not np.isfinite(model.get_weights()[0]).all()
+    loss = keras.ops.ones(())
+    assert opt.scale_loss(loss) is loss
+
+for policy, enabled in (("mixed_bfloat16", False), ("mixed_float16", True), ("float32", False)):
+    keras.config.set_dtype_policy(policy)
+    assert made(enabled="auto").enabled is enabled
+
 for option in ({"hysteresis": 2}, {"adjustable": True}, {"count_steps": True}):
     try:
         made(**option)

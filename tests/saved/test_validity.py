@@ -166,7 +166,7 @@ class ConfigTest(InFolder):
                 "config/extra",
                 1,
                 "be one of optimizer, loss_scale, count_steps, skip_counts_step, track_overflows, "
-                "max_consecutive_skips, on_give_up, check_unscaled; got 'extra'",
+                "max_consecutive_skips, on_give_up, check_unscaled, enabled; got 'extra'",
             ),
             ("dynamic", NEW_FORMAT, "config/dynamic", "yes", "be a bool; got 'yes'"),
             ("dynamic_number", NEW_FORMAT, "config/dynamic", 1, "be a bool; got 1"),

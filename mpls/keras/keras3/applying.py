@@ -44,7 +44,7 @@ class Applying:
         # The public class or the family defines these.
         built: bool
         iterations: Any
-        loss_scale: Any
+        _acting_scale: Any
         get_scaled_loss: Callable[[Any], Any]
         _scale_for: Callable[[Any], Any]
         get_unscaled_gradients: Callable[[Iterable[Any]], list[Any]]
@@ -64,7 +64,9 @@ class Applying:
             The scaled loss; a float16 loss comes back in float32, in which every scale is finite.
         """
         self._calls.note(SCALE_LOSS)
-        return self._calls.checked(SCALE_LOSS, loss, keras.ops.multiply(self._noted_loss(loss), self._loss_scale()))
+        loss = self._noted_loss(loss)
+        scaled = keras.ops.multiply(loss, self._loss_scale()) if self._options.enabled else loss
+        return self._calls.checked(SCALE_LOSS, loss, scaled)
 
     def _scale(self, loss: Any) -> Any:
         return ops.scale_loss(loss, self._scale_for)
@@ -238,7 +240,7 @@ class Applying:
         own = None if is_summed else own_aggregation(self, Applying)
         pairs = pairs if own is None else as_pairs(own(self, pairs), pairs)
         step = Keras3Step(self._optimizer, is_summed, self._skips_count, args)
-        scaled_step(pairs, self._loss_scale, step, self._record)
+        scaled_step(pairs, self._acting_scale, step, self._record)
 
     @property
     def _skips_count(self) -> bool:
@@ -255,12 +257,10 @@ class Applying:
             self._create_state()
 
     def _unscale_pairs(self, grads_and_vars: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-        unscaled = ops.unscale([grad for grad, _ in grads_and_vars], self._loss_scale())
-        # The "gradient" of a float8 layer's own variables is their new value: do not unscale it.
-        return [
-            (grad if overwrites(variable) else result, variable)
-            for (grad, variable), result in zip(grads_and_vars, unscaled, strict=True)
-        ]
+        if not self._options.enabled:
+            return grads_and_vars
+        grads, variables = map(list, zip(*grads_and_vars, strict=True))
+        return list(zip(ops.unscale_for(grads, variables, self._loss_scale()), variables, strict=True))
 
     def _begin_step(self, method: str) -> bool:
         """Check the scaling calls of the step, and return whether the gradients are still scaled."""

@@ -93,6 +93,10 @@ class Family(Restorable, VariableMethods, Applying, _Native):
         self.__dict__.update(step_counter=counter, dynamic_scale=scale)
         return DynamicState(initial_scale, growth_steps, scale, counter, **settings)
 
+    @staticmethod
+    def _global_policy() -> Any:
+        return keras.config.dtype_policy()
+
     def _make_record(self, options: StepOptions) -> StepRecord:
         if keras.backend.backend() != "tensorflow":
             for name in ("count_steps", "track_overflows", "max_consecutive_skips", "check_unscaled"):

@@ -75,13 +75,13 @@ def _stepped(wrapper: Any, optimizer_variables: Any, grads: Any, values: Any, is
     inner, variables = wrapper.inner_optimizer, trained_variables(wrapper._optimizer)
     _require_fitting(wrapper, current, grads, values)
     own = len(current) - len(inner.variables)
-    loss_scale = wrapper._loss_scale
+    loss_scale = wrapper._acting_scale
     is_dynamic = isinstance(loss_scale, DynamicState)
     mapping = {id(variable): index for index, variable in enumerate(wrapper.variables)}
     places = [mapping[id(variable)] for variable in (loss_scale.scale, loss_scale.counter)] if is_dynamic else []
     before = ScaleState(*(current[place] for place in places)) if is_dynamic else None
     scale = loss_scale() if before is None else before.scale
-    grads = _unscale_for(grads, variables, scale) if is_scaled else grads
+    grads = unscale_for(grads, variables, scale) if is_scaled and wrapper.enabled else grads
     if never_skips(loss_scale):
         values, inner_values = inner.stateless_apply(current[own:], grads, values)
         return list(values), [*current[:own], *inner_values]
@@ -122,7 +122,8 @@ def apply(wrapper: Any, grads_and_vars: list[tuple[Any, Any]], is_scaled: bool) 
         variable.assign(value)
 
 
-def _unscale_for(grads: list[Any], variables: list[Any], scale: Any) -> list[Any]:
+def unscale_for(grads: list[Any], variables: list[Any], scale: Any) -> list[Any]:
+    """Divide the gradients of variables by the loss scale; those of float8 layers' own are new values, and stay."""
     return [
         grad if overwrites(variable) else result
         for grad, result, variable in zip(grads, unscale(grads, scale), variables, strict=True)

@@ -121,9 +121,18 @@ with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     state: dict[str, Any] = counting.state_dict(session)
     assert session.run(counting.applied_steps) == 1
 
+needed: Literal["auto"] | bool = "auto"
+switched = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), enabled=needed)
+is_on: bool = switched.enabled
+assert not is_on
+off = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, dynamic, enabled=is_on)
+assert not off.enabled
+
 silent = mpls.v1.FixedLossScale(8, skip_nonfinite=True)
 manager = mpls.contrib.ExponentialUpdateLossScaleManager(16, 3)
-old = mpls.contrib.LossScaleOptimizer(inner, manager, count_steps=True, on_give_up=end, check_unscaled=True)
+old = mpls.contrib.LossScaleOptimizer(
+    inner, manager, count_steps=True, on_give_up=end, check_unscaled=True, enabled=False
+)
 older = mpls.experimental.LossScaleOptimizer(
     tf_keras.optimizers.legacy.SGD(),
     mpls.experimental.DynamicLossScale(8, 2000, 2.0, min_scale=1),
@@ -131,4 +140,5 @@ older = mpls.experimental.LossScaleOptimizer(
     skip_counts_step=False,
     track_overflows=False,
     check_unscaled=False,
+    enabled="auto",
 )

@@ -26,9 +26,12 @@ mpls.keras.LossScaleOptimizer(sgd, on_give_up="stop")  # error: arg-type | repor
 mpls.keras.LossScaleOptimizer(sgd, on_give_up=lambda: None)  # error: arg-type, misc | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, on_give_up=lambda it: it.name)  # error: attr-defined | reportAttributeAccessIssue
 mpls.keras.LossScaleOptimizer(sgd, check_unscaled=1.0)  # error: arg-type | reportArgumentType
+mpls.keras.LossScaleOptimizer(sgd, enabled="no")  # error: arg-type | reportArgumentType
+mpls.keras.LossScaleOptimizer(sgd, enabled=None)  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, count_step=True)  # error: call-arg | reportCallIssue
 
 opt = mpls.keras.LossScaleOptimizer(sgd, adjustable=True, track_overflows=True)
+opt.enabled = False  # error: misc | reportAttributeAccessIssue
 opt.set_scale()  # error: call-arg | reportCallIssue
 opt.set_scale("8")  # error: arg-type | reportArgumentType
 opt.configure(500)  # error: call-arg | reportCallIssue
@@ -47,6 +50,7 @@ mpls.v1.FixedLossScale(8, True)  # error: call-arg | reportCallIssue
 mpls.v1.FixedLossScale(8).set_scale(4)  # error: attr-defined | reportAttributeAccessIssue
 mpls.v1.MixedPrecisionLossScaleOptimizer(v1_sgd, 8, min_scale=1)  # error: call-arg | reportCallIssue
 mpls.v1.MixedPrecisionLossScaleOptimizer(v1_sgd, 8, count_steps="yes")  # error: arg-type | reportArgumentType
+mpls.v1.MixedPrecisionLossScaleOptimizer(v1_sgd, 8, enabled="auto")  # error: arg-type | reportArgumentType
 manager = mpls.contrib.FixedLossScaleManager(8)
 mpls.contrib.LossScaleOptimizer(v1_sgd, manager, on_give_up="stop")  # error: arg-type | reportArgumentType
 mpls.experimental.LossScaleOptimizer(sgd, 8, check_unscaled="yes")  # error: arg-type | reportArgumentType

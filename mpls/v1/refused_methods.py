@@ -1,0 +1,35 @@
+"""The methods by which TensorFlow's own wrapper applies single gradients; ours leaves that to the wrapped optimizer."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import tensorflow as tf
+
+from mpls.errors import ReplicaContextError
+from mpls.upstream import table
+
+__all__ = ["Refusing"]
+
+_Optimizer: Any = tf.compat.v1.train.Optimizer
+
+
+class Refusing:
+    """Mixin that goes before TensorFlow's own class, and overrides what is left of its methods."""
+
+    _scale_loss = staticmethod(table.SCALE_LOSS.of(_Optimizer))
+
+    def _distributed_apply(self, *_: Any, **__: Any) -> NoReturn:
+        raise ReplicaContextError(
+            "MixedPrecisionLossScaleOptimizer: gradients must be applied with apply_gradients() in a replica context. "
+            "Call opt.apply_gradients(grads_and_vars). See MIGRATION.md#strategies"
+        )
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise RuntimeError(
+            "MixedPrecisionLossScaleOptimizer leaves it to the wrapped optimizer to apply a gradient: "
+            "call apply_gradients(grads_and_vars)."
+        )
+
+    _unscale_grads = _scale_grad = _apply_gradients = _refuse
+    _apply_dense = _apply_sparse = _resource_apply_dense = _resource_apply_sparse = _refuse

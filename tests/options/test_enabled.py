@@ -1,0 +1,383 @@
+"""Optimizers that scale no loss: `enabled=False`, and `'auto'` where nothing is computed in float16."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import copy
+import json
+import pathlib
+import pickle
+import tempfile
+import unittest
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.contrib
+import mpls.experimental
+import mpls.inspect
+import mpls.keras
+import mpls.monitor
+import mpls.v1
+from mpls.errors import MplsDeprecationWarning, MplsWarning
+
+from .trainers import CELLS, FAMILIES, RATE, REPLICAS, SESSION, Trainer, trainer
+
+v1 = tf.compat.v1
+INF = float("inf")
+OTHERS: dict[str, dict[str, Any]] = {
+    "alone": {},
+    "counts": {"count_steps": True, "skip_counts_step": False},
+    "adjustable": {"adjustable": True, "min_scale": 0.5},
+    "unscaled": {"check_unscaled": True},
+    "gives_up": {"max_consecutive_skips": 1, "track_overflows": True},
+}
+INNER: dict[str, Callable[[], Any]] = {
+    "v1": lambda: v1.train.MomentumOptimizer(RATE, 0.5),
+    "legacy": lambda: tf_keras.optimizers.legacy.Adam(RATE),
+    "new": lambda: tf_keras.optimizers.Adam(RATE),
+    "keras3": lambda: keras.optimizers.Adam(RATE),
+}
+WITH_POLICIES = [family for family in FAMILIES if family != "v1"]
+
+
+class StepTest(unittest.TestCase):
+    @parameterized.expand(
+        [(f"{cell}_{others}", family, mode, others) for cell, family, mode in CELLS for others in OTHERS]
+    )
+    @pytest.mark.pairwise(by=lambda name, *values: values)
+    def test_every_step_is_applied_and_the_scale_stays(self, name: str, family: str, mode: str, others: str) -> None:
+        summed = 2 if mode == REPLICAS else 1
+        options = OTHERS[others]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", MplsWarning)
+            with trainer(family, mode, 8.0, 1, enabled=False, **options) as training:
+                before = training.opt.state_dict(training.session)
+                for value in (1.0, 0.5, 2.0):
+                    training.take(value)
+                self.assertEqual(training.weight(), 1.0 - RATE * 3.5 * summed)
+                training.take(INF)
+                training.take(1.0)
+                self.assertFalse(np.isfinite(training.weight()))
+                after = training.opt.state_dict(training.session)
+                self.assertFalse(training.opt.enabled)
+                if family != "v1":
+                    self.assertEqual(float(training.number(training.opt.loss_scale)), 1.0)
+                if options.keys() - {"adjustable", "min_scale"}:
+                    counted = {"applied_steps": 5, "skipped_steps": 0, "consecutive_skips": 0}
+                    self.assertEqual(after, {**before, **counted})
+                    training.opt.check_skips(training.session) if others == "gives_up" else None
+                else:
+                    self.assertEqual(after, before)
+                if others == "gives_up":
+                    self.assertEqual(training.opt.overflow_report(training.session), ())
+
+    @parameterized.expand(
+        [
+            (f"{family}_{place}", family, place == SESSION)
+            for family in INNER
+            for place in ("function", SESSION)
+            if place != SESSION or family in ("v1", "legacy")
+        ]
+    )
+    def test_a_step_has_the_ops_of_the_optimizer_alone(self, name: str, family: str, in_session: bool) -> None:
+        disabled, bare = (_ops_of_step(family, is_wrapped, in_session) for is_wrapped in (True, False))
+        self.assertEqual(disabled, bare)
+
+    @parameterized.expand(["legacy", "new", "keras3", "experimental"])
+    def test_losses_and_gradients_are_those_that_were_given(self, family: str) -> None:
+        opt = FAMILIES[family](8.0, 2, enabled=False)
+        loss, grads = tf.constant(1.0, tf.float16), [tf.constant(1.0), None]
+        self.assertIs(opt.get_scaled_loss(loss), loss)
+        given = opt.get_unscaled_gradients(grads)
+        self.assertTrue(all(one is other for one, other in zip(given, grads, strict=True)))
+        if family == "keras3":
+            self.assertIs(FAMILIES[family](8.0, 2, enabled=False).scale_loss(loss), loss)
+
+    def test_the_norm_and_no_memory_of_the_gradients(self) -> None:
+        for options in ({"enabled": False}, {"dynamic": False}):
+            opt = mpls.keras.LossScaleOptimizer(
+                tf_keras.optimizers.legacy.SGD(RATE), initial_scale=8, check_unscaled=True, **options
+            )
+            weight = tf.Variable([3.0, 4.0])
+            for _ in range(3):
+                opt.minimize(lambda: tf.reduce_sum(weight**2) / 2, [weight])  # noqa: B023
+            self.assertAlmostEqual(float(opt.unscaled_global_norm), 5 * (1 - RATE) ** 2, 5)
+            self.assertEqual(opt._record.unscaled._stores()[0], {})
+
+    def test_a_fixed_scale_that_skips(self) -> None:
+        opt = mpls.keras.LossScaleOptimizer(
+            keras.optimizers.SGD(RATE), dynamic=False, initial_scale=8, skip_nonfinite=True, enabled=False
+        )
+        weight = keras.Variable(1.0)
+        opt.apply([tf.constant(1.0)], [weight])
+        self.assertEqual(float(weight), 1.0 - RATE)
+        opt.apply([tf.constant(INF)], [weight])
+        self.assertEqual((float(weight), float(opt.loss_scale), opt.initial_scale), (-INF, 1.0, 8.0))
+
+    @parameterized.expand(["eager", "function", SESSION])
+    def test_contrib(self, mode: str) -> None:
+        def make() -> Any:
+            manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 1, 1)
+            inner = v1.train.GradientDescentOptimizer(RATE)
+            return mpls.contrib.LossScaleOptimizer(inner, manager, enabled=False)
+
+        with Trainer("v1", mode, make) as training:
+            before = training.opt.state_dict(training.session)
+            for value in (1.0, 1.0, INF):
+                training.take(value)
+            self.assertFalse(np.isfinite(training.weight()))
+            self.assertFalse(training.opt.enabled)
+            self.assertEqual(training.opt.state_dict(training.session), before)
+
+    @parameterized.expand([("2.2",), ("2.3",)])
+    def test_loss_scale_objects(self, release: str) -> None:
+        with mpls.install(as_of=release), warnings.catch_warnings():
+            warnings.simplefilter("ignore", MplsDeprecationWarning)
+            scale = mpls.experimental.DynamicLossScale(8, 1, multiplier=4)
+            opt = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE), scale, enabled=False)
+            weight = tf.Variable(1.0)
+            opt.minimize(lambda: weight * 1.0, [weight])
+            again = type(opt).from_config(opt.get_config())
+        self.assertEqual((float(opt.loss_scale()), float(scale()), float(weight)), (1.0, 8.0, 1 - RATE))
+        self.assertFalse(again.enabled)
+
+    @parameterized.expand(list(FAMILIES))
+    def test_the_monitor_shows_1(self, family: str) -> None:
+        opt = FAMILIES[family](8.0, 2, enabled=False)
+        readings = mpls.monitor.scale_readings.Readings(opt, "optimizer", "")
+        self.assertEqual(readings.read(), {"loss_scale": 1.0})
+
+
+class StateTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    @parameterized.expand(WITH_POLICIES)
+    def test_configs(self, family: str) -> None:
+        self.assertNotIn("enabled", FAMILIES[family](8.0, 2).get_config())
+        opt = FAMILIES[family](8.0, 2, enabled=False)
+        config = opt.get_config()
+        self.assertIs(config["enabled"], False)
+        self.assertEqual((config["initial_scale"], config["dynamic_growth_steps"], opt.dynamic), (8.0, 2, True))
+        again = type(opt).from_config(json.loads(json.dumps(config)))
+        self.assertEqual((again.get_config(), again.enabled), (config, False))
+        path = self.folder / "config.json"
+        path.write_text(json.dumps(config))
+        self.assertEqual(mpls.inspect.describe(path)["status"], "ok")
+
+    @parameterized.expand(list(FAMILIES))
+    def test_checkpoints_of_objects(self, family: str) -> None:
+        enabled, disabled, last = (self._trained(family, is_enabled) for is_enabled in (True, False, True))
+        written = enabled.opt.state_dict()
+        self.assertEqual((written["scale"], written["good_steps"]), (8.0, 1))
+        path = tf.train.Checkpoint(opt=enabled.opt).write(str(self.folder / "enabled"))
+        # The scale is kept while training goes on without it.
+        tf.train.Checkpoint(opt=disabled.opt).read(path).assert_consumed()
+        disabled.take(1.0)
+        self.assertEqual(disabled.opt.state_dict(), written)
+        path = tf.train.Checkpoint(opt=disabled.opt).write(str(self.folder / "disabled"))
+        tf.train.Checkpoint(opt=last.opt).read(path).assert_consumed()
+        self.assertEqual(last.opt.state_dict(), written)
+        # Before the first step too, and from one that was never enabled.
+        fresh = FAMILIES[family](4.0, 2, enabled=False)
+        tf.train.Checkpoint(opt=fresh).read(path)
+        self.assertEqual(fresh.state_dict(), {**written, "initial_scale": 4.0})
+        path = tf.train.Checkpoint(opt=self._trained(family, False).opt).write(str(self.folder / "never"))
+        tf.train.Checkpoint(opt=last.opt).read(path).assert_consumed()
+        self.assertEqual(last.opt.state_dict()["scale"], 4.0)
+
+    def _trained(self, family: str, is_enabled: bool, mode: str = "eager") -> Trainer:
+        options = {} if is_enabled else {"enabled": False}
+        training = Trainer(family, mode, lambda: FAMILIES[family](4.0, 2, **options))
+        for value in (1.0, 1.0, 1.0):
+            training.take(value)
+        return training
+
+    @parameterized.expand(
+        [
+            (f"{family}_from_{source}", family, source)
+            for family in ("v1", "legacy")
+            for source in ("enabled", "disabled")
+        ]
+    )
+    def test_savers(self, name: str, family: str, source: str) -> None:
+        def trained(is_enabled: bool) -> Trainer:
+            options = {} if is_enabled else {"enabled": False}
+            training = Trainer(family, SESSION, lambda: wrapped(family, **options))
+            for value in (1.0, 1.0, 1.0):
+                training.take(value)
+            return training
+
+        is_enabled = source == "enabled"
+        with trained(is_enabled) as training:
+            path = v1.train.Saver().save(training.session, str(self.folder / source))
+            written, weight = training.opt.state_dict(training.session), training.weight()
+            names = {variable.op.name for variable in v1.global_variables()}
+        with trained(not is_enabled) as training:
+            self.assertEqual({variable.op.name for variable in v1.global_variables()}, names)
+            training.take(2.0)
+            v1.train.Saver().restore(training.session, path)
+            self.assertEqual((training.opt.state_dict(training.session), training.weight()), (written, weight))
+
+    def test_dicts_and_changes(self) -> None:
+        opt = wrapped("new", enabled=False)
+        opt.load_state_dict({**wrapped("new").state_dict(), "scale": 4.0})
+        opt.set_scale(16)
+        opt.configure(max_scale=8)
+        self.assertEqual((opt.state_dict()["scale"], float(opt.loss_scale)), (8.0, 1.0))
+
+    def test_copies_and_pickles(self) -> None:
+        for opt in (
+            copy.deepcopy(wrapped("legacy", enabled=False)),
+            pickle.loads(pickle.dumps(wrapped("keras3", enabled=False))),
+        ):
+            self.assertEqual((opt.enabled, float(opt.loss_scale), opt.state_dict()["scale"]), (False, 1.0, 8.0))
+
+
+class PolicyTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.addCleanup(tf_keras.mixed_precision.set_global_policy, "float32")
+        self.addCleanup(keras.config.set_dtype_policy, "float32")
+
+    def _set(self, family: str, policy: Any) -> None:
+        if family == "keras3":
+            keras.config.set_dtype_policy(policy)
+        else:
+            tf_keras.mixed_precision.set_global_policy(policy)
+
+    @parameterized.expand(
+        [
+            (f"{family}_{policy}", family, policy)
+            for family in WITH_POLICIES
+            for policy in ("float32", "float64", "bfloat16", "mixed_bfloat16", "float16", "mixed_float16")
+        ]
+    )
+    def test_float16_is_scaled(self, name: str, family: str, policy: str) -> None:
+        self._set(family, policy)
+        self.assertEqual(
+            FAMILIES[family](8.0, 2, enabled="auto").enabled, policy.endswith("_float16") or policy == "float16"
+        )
+        self.assertTrue(FAMILIES[family](8.0, 2).enabled)
+
+    @parameterized.expand(WITH_POLICIES)
+    def test_the_policy_of_the_moment_decides(self, family: str) -> None:
+        scales, leaves = "mixed_float16", "mixed_bfloat16"
+        for before, after in ((scales, leaves), (leaves, scales)):
+            self._set(family, before)
+            opt = FAMILIES[family](8.0, 2, enabled="auto")
+            self._set(family, after)
+            # So do layers: they keep the policy with which they were made, and a file has what was decided.
+            self.assertEqual(opt.enabled, before == scales)
+            self.assertEqual(type(opt).from_config(opt.get_config()).enabled, before == scales)
+            self.assertEqual(FAMILIES[family](8.0, 2, enabled="auto").enabled, after == scales)
+
+    def test_the_policy_of_the_other_keras_does_not(self) -> None:
+        tf_keras.mixed_precision.set_global_policy("mixed_float16")
+        self.assertFalse(FAMILIES["keras3"](8.0, 2, enabled="auto").enabled)
+        self.assertTrue(FAMILIES["new"](8.0, 2, enabled="auto").enabled)
+
+    def test_policies_of_several_layers(self) -> None:
+        for policy, needs in (("mixed_float16", True), ("mixed_bfloat16", False)):
+            policies = keras.dtype_policies.DTypePolicyMap()
+            policies["dense"] = keras.DTypePolicy(policy)
+            keras.config.set_dtype_policy(policies)
+            self.assertEqual(FAMILIES["keras3"](8.0, 2, enabled="auto").enabled, needs)
+
+    def test_a_policy_with_a_loss_scale(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MplsDeprecationWarning)
+            mpls.experimental.set_policy(mpls.experimental.Policy("mixed_float16"))
+        self.assertTrue(FAMILIES["new"](8.0, 2, enabled="auto").enabled)
+
+    def test_fit(self) -> None:
+        for policy, scale in (("mixed_bfloat16", 1.0), ("mixed_float16", 8.0)):
+            for family, kit in (("legacy", tf_keras), ("new", tf_keras), ("keras3", keras)):
+                self._set(family, policy)
+                opt = FAMILIES[family](8.0, 100, enabled="auto")
+                model = kit.Sequential([kit.layers.Input([1]), kit.layers.Dense(1)])
+                model.compile(opt, "mse")
+                model.fit(np.ones([2, 1], "float32"), np.ones([2, 1]), batch_size=1, verbose=0)
+                self.assertIs(model.optimizer, opt)
+                self.assertEqual((float(opt.loss_scale), int(opt.iterations)), (scale, 2))
+                self.assertEqual(int(opt.dynamic_counter), 0 if scale == 1.0 else 2)
+
+
+class RefusedTest(unittest.TestCase):
+    @parameterized.expand(
+        [(f"{family}_{value}", family, value) for family in FAMILIES for value in (0, 1, None, "yes")]
+    )
+    def test_bad_values(self, name: str, family: str, value: Any) -> None:
+        with self.assertRaisesRegex(ValueError if value == "yes" else TypeError, "enabled must be"):
+            FAMILIES[family](8.0, 2, enabled=value)
+
+    def test_no_policy_for_tf1(self) -> None:
+        with self.assertRaisesRegex(ValueError, "optimizers of TF 1 have no policy.*MIGRATION.md#disabling"):
+            FAMILIES["v1"](8.0, 2, enabled="auto")
+        inner = v1.train.GradientDescentOptimizer(RATE)
+        with self.assertRaisesRegex(ValueError, "optimizers of TF 1 have no policy"):
+            mpls.contrib.LossScaleOptimizer(inner, mpls.contrib.FixedLossScaleManager(8), enabled="auto")  # type: ignore[arg-type]
+
+    def test_configs(self) -> None:
+        config = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()).get_config()
+        config["inner_optimizer"]["loss_scale_options"] = {"settings": {"enabled": "no"}, "state": {}}
+        with self.assertRaisesRegex(ValueError, "enabled must be"):
+            mpls.keras.LossScaleOptimizer.from_config(config)
+
+
+def wrapped(family: str, **options: Any) -> Any:
+    """Return a wrapper around an optimizer that has slots."""
+    if family == "v1":
+        return mpls.v1.MixedPrecisionLossScaleOptimizer(INNER[family](), mpls.v1.DynamicLossScale(8.0, 2), **options)
+    return mpls.keras.LossScaleOptimizer(INNER[family](), initial_scale=8, dynamic_growth_steps=2, **options)
+
+
+def _ops_of_step(family: str, is_wrapped: bool, in_session: bool) -> dict[str, int]:
+    """Return the types of the ops in a step, with their numbers, but for those that only gather others."""
+    with tf.Graph().as_default() if in_session else contextlib.nullcontext():
+        opt = wrapped(family, enabled=False) if is_wrapped else INNER[family]()
+        variable = keras.Variable(1.0) if family == "keras3" else v1.Variable(1.0, use_resource=True)
+
+        def step() -> Any:
+            if family == "v1":
+                return opt.minimize(variable * 2.0 if in_session else lambda: variable * 2.0, var_list=[variable])
+            with tf.GradientTape() as tape:
+                loss = variable * 2.0
+                loss = opt.get_scaled_loss(loss) if is_wrapped else loss
+            grads = tape.gradient(loss, [variable.value if family == "keras3" else variable])
+            grads = opt.get_unscaled_gradients(grads) if is_wrapped else grads
+            return opt.apply_gradients(list(zip(grads, [variable], strict=True)))
+
+        if family == "keras3":
+            opt.build([variable])
+        if in_session:
+            ops = _needed_by(step())
+        else:
+            # A function must return no op.
+            graph = tf.function(lambda: [step() for _ in range(1)][:0]).get_concrete_function().graph
+            ops = graph.get_operations()
+        return dict(collections.Counter(op.type for op in ops if op.type != "NoOp"))
+
+
+def _needed_by(op: Any) -> list[Any]:
+    found, waiting = {}, [op]
+    while waiting:
+        each = waiting.pop()
+        if each.name not in found:
+            found[each.name] = each
+            waiting += [*each.control_inputs, *(tensor.op for tensor in each.inputs)]
+    return list(found.values())
+
+
+if __name__ == "__main__":
+    unittest.main()
