@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.persistence.state_dict import in_graph_of, plain, read_values, require_no_replica, write_values
-from mpls.core.rule import UpdateRule
+from mpls.core.rule import SEARCH_OVER, UpdateRule
 from mpls.core.scale_settings import DEFAULTS, NUMBERS, ScaleSettings, checked_settings
 from mpls.core.weights import Stateful
 from mpls.errors import ArgumentValueError, CallOrderError, SavedStateError, error_text
-from mpls.formats.wrapper_state import BAD_STEPS, CURRENT_SCALE, GOOD_STEPS
+from mpls.formats.wrapper_state import BAD_STEPS, CURRENT_SCALE, GOOD_STEPS, SEARCH_STEPS
 from mpls.upstream.tensorflow import graph_key
 
 __all__ = ["Adjusting"]
@@ -30,6 +30,7 @@ class Adjusting(Stateful):
     _multiplier: float
     # Users' subclasses may define a constructor that does not call this class's.
     _scale_settings: ScaleSettings = DEFAULTS
+    _searches = False
     # Whether the settings are constants in a graph.
     _is_built_in = False
 
@@ -72,6 +73,8 @@ class Adjusting(Stateful):
         extras: dict[str, tuple[Any, Any]] = {}
         if self._scale_settings.counts_bad_steps:
             extras[BAD_STEPS] = (0, tf.int64)
+        if self._searches:
+            extras[SEARCH_STEPS] = (1, tf.int64)
         if self._scale_settings.adjustable:
             for name, value in self._numbers().items():
                 extras[name] = (value, tf.float32 if isinstance(value, float) else tf.int64)
@@ -79,6 +82,8 @@ class Adjusting(Stateful):
 
     def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
         """Set the current scale, for what is already built too; the count of finite steps starts anew.
+
+        A search that an initial scale of `'auto'` has begun ends.
 
         Args:
             scale: the scale, between the bounds.
@@ -110,7 +115,9 @@ class Adjusting(Stateful):
             constraint = f"be from {least:g} to {most:g}, the bounds"
             advice = "Change min_scale and max_scale first: configure(min_scale=...)"
             raise ArgumentValueError(error_text(subject, constraint, given, advice, "bounds-and-dynamics"))
-        self._write_values(self._begun_with(value), session, "set_scale")
+        # The user has found it.
+        ended = {SEARCH_STEPS: SEARCH_OVER} if self._searches else {}
+        self._write_values({**self._begun_with(value), **ended}, session, "set_scale")
 
     def configure(
         self,

@@ -8,17 +8,15 @@ import tensorflow as tf
 
 from mpls.core.abstract import LossScale, StepDecision, recognition_base
 from mpls.core.autograph import as_written
-from mpls.core.fast import choices
-from mpls.core.fast.branches import group, one_of, select
 from mpls.core.finite import all_finite
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.persistence.dynamic_state import DynamicStateDict
 from mpls.core.persistence.object_checkpoints import SavedObject, examine, require_valid_state
 from mpls.core.program_calls import note_read, note_update
 from mpls.core.replicas import decide_together, finite_when_summed
-from mpls.core.rule import AccumulatingState, ScaleState, next_state, only_counts
 from mpls.core.scale_settings import checked_settings
-from mpls.formats.wrapper_state import BAD_STEPS, CURRENT_SCALE, GOOD_STEPS
+from mpls.core.searching import is_auto, start_between
+from mpls.formats.wrapper_state import AUTO, CURRENT_SCALE, GOOD_STEPS
 
 NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
 
@@ -40,7 +38,8 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
 
     Args:
         initial_loss_scale: the scale to start from, positive. Too high is cheap, a few skipped steps; too low is slow
-            to grow.
+            to grow. `'auto'` looks for the highest one in the first steps: it starts from 2**8, or the bound nearest to
+            it, and grows at each finite step until one is skipped; see MIGRATION.md#finding-the-scale.
         increment_period: finite steps in a row after which the scale grows; 1 or less means every step.
         multiplier: the factor, positive.
         min_scale: floor of a shrinking scale, at least 2**-126; by default 1.
@@ -95,7 +94,8 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
         adjustable: bool | None = None,
     ) -> None:
         super().__init__()
-        self._initial_loss_scale = _usable_float(initial_loss_scale, "initial_loss_scale")
+        self._searches = is_auto(initial_loss_scale)
+        initial = None if self._searches else _usable_float(initial_loss_scale, "initial_loss_scale")
         self._increment_period = to_int(increment_period, "DynamicLossScale: increment_period")
         self._multiplier = _usable_float(multiplier, "multiplier")
         given = {
@@ -107,7 +107,8 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
             "consecutive_hysteresis": consecutive_hysteresis,
             "adjustable": adjustable,
         }
-        self._scale_settings = checked_settings("DynamicLossScale", self._initial_loss_scale, given)
+        self._scale_settings = checked_settings("DynamicLossScale", initial, given)
+        self._initial_loss_scale = start_between(self._scale_settings) if initial is None else initial
         with tf.init_scope():
             is_graph = not tf.executing_eagerly()
         if is_graph:
@@ -228,58 +229,20 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
         with self._lock:
             return self._write_next(bool(grads_finite))
 
-    def _write_next(self, grads_finite: Any) -> Any:
-        good_steps = self._num_good_steps
-        growth_steps = self._growth_steps(good_steps.dtype)
-        # Read as late as possible: another worker may have changed it while gradients were computed.
-        with tf.control_dependencies([grads_finite] if tf.is_tensor(grads_finite) else []):
-            steps_before = tf.convert_to_tensor(good_steps)
-
-        def write_all() -> Any:
-            variables = self._state_variables(good_steps)
-            before = type(variables)(
-                *(steps_before if each is good_steps else tf.convert_to_tensor(each) for each in variables)
-            )
-            after = next_state(before, grads_finite, self._rule(good_steps.dtype), select)
-            return group(*(variable.assign(value) for variable, value in zip(variables, after, strict=True)))
-
-        if grads_finite is False or choices.uses_plain_ways():
-            return write_all()
-        counts = only_counts(steps_before, growth_steps)
-        if grads_finite is not True:
-            counts &= grads_finite
-        # Nearly every step only increments the count. It must be one op for parameter servers, whose workers do not
-        # wait for each other: writing back the scale that was read could undo another worker's decrease.
-        return one_of(counts, lambda: self._count(good_steps), write_all)
-
-    def _state_variables(self, good_steps: Any) -> Any:
-        scale = self._current_loss_scale
-        if not self._scale_settings.counts_bad_steps:
-            return ScaleState(scale, good_steps)
-        return AccumulatingState(scale, good_steps, self._created_weight(BAD_STEPS))
-
-    def _count(self, good_steps: Any) -> Any:
-        """Count a finite step, and forget the non-finite ones before it, where they have to be in a row."""
-        counted = good_steps.assign_add(1)
-        settings = self._scale_settings
-        if not settings.counts_bad_steps or not settings.consecutive_hysteresis:
-            return counted
-        return group(counted, self._created_weight(BAD_STEPS).assign(0))
-
     def get_config(self) -> dict[str, Any]:
-        """Return `{'initial_loss_scale': float, 'increment_period': int, 'multiplier': float}`.
+        """Return `{'initial_loss_scale': float or 'auto', 'increment_period': int, 'multiplier': float}`.
 
         Arguments beyond those of the originals are in it where they are not the defaults.
         """
         return {
-            "initial_loss_scale": self._initial_loss_scale,
+            "initial_loss_scale": AUTO if self._searches else self._initial_loss_scale,
             "increment_period": self._increment_period,
             "multiplier": self._multiplier,
             **self._scale_settings.changed(),
         }
 
     def __repr__(self) -> str:
-        state = ""
+        state, initial = "", AUTO if self._searches else self._initial_loss_scale
         if tf.executing_eagerly():
             weights = self._weights_here()
             scale, good_steps = self._initial_loss_scale, 0
@@ -287,7 +250,7 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
                 scale, good_steps = weights[CURRENT_SCALE].numpy(), weights[GOOD_STEPS].numpy()
             state = f"current_loss_scale={scale}, num_good_steps={good_steps}, "
         return (
-            f"DynamicLossScale({state}initial_loss_scale={self._initial_loss_scale}, "
+            f"DynamicLossScale({state}initial_loss_scale={initial}, "
             f"increment_period={self._increment_period}, multiplier={self._multiplier}"
             + "".join(f", {name}={value}" for name, value in self._scale_settings.changed().items())
             + ")"

@@ -62,7 +62,36 @@ class AccumulatingState(NamedTuple):
     bad_steps: Any
 
 
-State = TypeVar("State", ScaleState, AccumulatingState)
+class SearchingState(NamedTuple):
+    """The state of a loss scale that looks for the highest one that does not overflow.
+
+    Attributes:
+        scale: scalar float32, the current loss scale.
+        good_steps: scalar integer, finite steps in a row since the scale last changed or was due to grow.
+        search_steps: scalar integer, finite steps in a row after which it grows while it searches; `SEARCH_OVER` after
+            that.
+    """
+
+    scale: Any
+    good_steps: Any
+    search_steps: Any
+
+
+class SearchingAccumulatingState(NamedTuple):
+    """The state of a loss scale that searches, and shrinks after several non-finite steps; see the other two."""
+
+    scale: Any
+    good_steps: Any
+    bad_steps: Any
+    search_steps: Any
+
+
+State = TypeVar("State", ScaleState, AccumulatingState, SearchingState, SearchingAccumulatingState)
+
+# The first search ends in an overflow, which one bad batch may cause as well. So the scale is tried again after so many
+# finite steps, then after so many times as many, until that is no longer less than the growth steps.
+SEARCH_FACTOR = 32
+SEARCH_OVER = 2**30
 
 
 def select_python(condition: bool, if_true: Any, if_false: Any) -> Any:
@@ -78,6 +107,17 @@ def only_counts(good_steps: Any, growth_steps: Any) -> Any:
     return good_steps < growth_steps - 1
 
 
+def growth_period(search_steps: Any, growth_steps: Any, select: Callable[[Any, Any, Any], Any] = select_python) -> Any:
+    """Return the finite steps in a row after which a scale that searches grows.
+
+    Args:
+        search_steps: as in the state.
+        growth_steps: after which it grows when the search is over.
+        select: as in `next_state`.
+    """
+    return select(search_steps < growth_steps, search_steps, growth_steps)
+
+
 def next_state(
     state: State,
     grads_finite: Any,
@@ -90,6 +130,9 @@ def next_state(
     scale, up to `max_scale`; a product that is infinite leaves it as it is. A non-finite step resets the count and
     shrinks the scale, but not below `min_scale`; if the state counts such steps, only the `shrink_steps`-th shrinks it.
     A scale that is already infinite or NaN, as in a damaged checkpoint, is back in range once it has shrunk.
+
+    A state that searches grows after `search_steps` finite steps instead, as long as these are fewer. Each step that
+    shrinks the scale makes them `SEARCH_FACTOR` times as many; a ceiling that is reached ends the search.
 
     The function has no branch on state, so it takes Python and NumPy numbers as well as tensors, for which `select`
     builds the same ops in eager mode, in a v1 graph, in a `tf.function` and under XLA.
@@ -111,14 +154,20 @@ def next_state(
 
 
 def _after_finite(state: State, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> State:
-    not_due = only_counts(state.good_steps, rule.growth_steps)
+    growth_steps = rule.growth_steps
+    if isinstance(state, SearchingState | SearchingAccumulatingState):
+        growth_steps = growth_period(state.search_steps, growth_steps, select)
+    not_due = only_counts(state.good_steps, growth_steps)
     product = state.scale * rule.multiplier
     grown = select(product <= FLOAT32_MAX, _bounded(product, rule, select), state.scale)
     after = state._replace(
         scale=select(not_due, state.scale, grown), good_steps=select(not_due, state.good_steps + 1, 0)
     )
-    if isinstance(after, AccumulatingState):
-        return after._replace(bad_steps=0 if rule.shrink_steps_in_a_row else select(not_due, after.bad_steps, 0))
+    if isinstance(after, AccumulatingState | SearchingAccumulatingState):
+        after = after._replace(bad_steps=0 if rule.shrink_steps_in_a_row else select(not_due, after.bad_steps, 0))
+    if isinstance(after, SearchingState | SearchingAccumulatingState):
+        ends = select(grown > state.scale, after.search_steps, SEARCH_OVER)
+        after = after._replace(search_steps=select(not_due, after.search_steps, ends))
     return after
 
 
@@ -134,10 +183,22 @@ def _after_non_finite(state: State, rule: UpdateRule, select: Callable[[Any, Any
     # NaN fails this comparison, and so becomes the floor.
     shrunk = select(shrunk > rule.min_scale, shrunk, rule.min_scale)
     shrunk = select(shrunk < rule.max_scale, shrunk, rule.max_scale)
-    if not isinstance(state, AccumulatingState):
+    if isinstance(state, ScaleState):
         return state._replace(scale=shrunk, good_steps=0)
+    if isinstance(state, SearchingState):
+        return state._replace(scale=shrunk, good_steps=0, search_steps=_after_search(state.search_steps, rule, select))
     bad_steps = state.bad_steps + 1
     must_shrink = bad_steps >= rule.shrink_steps
-    return state._replace(
+    after = state._replace(
         scale=select(must_shrink, shrunk, state.scale), good_steps=0, bad_steps=select(must_shrink, 0, bad_steps)
     )
+    if isinstance(after, SearchingAccumulatingState):
+        longer = _after_search(after.search_steps, rule, select)
+        after = after._replace(search_steps=select(must_shrink, longer, after.search_steps))
+    return after
+
+
+def _after_search(search_steps: Any, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> Any:
+    """Return the finite steps after which a scale grows that has just shrunk; a damaged number counts as 1."""
+    least = select(search_steps < 1, 1, search_steps)
+    return select(least < rule.growth_steps // SEARCH_FACTOR, least * SEARCH_FACTOR, SEARCH_OVER)

@@ -8,6 +8,7 @@ from typing import Any
 from mpls.formats.families import Family, family_of_config
 
 __all__ = [
+    "AUTO",
     "BAD_STEPS",
     "BASE_ARGUMENTS",
     "BASE_OPTIMIZER",
@@ -26,6 +27,7 @@ __all__ = [
     "OPTIONS_KEY",
     "OWN_SCALE_SETTINGS",
     "OWN_STEP_SETTINGS",
+    "SEARCH_STEPS",
     "SETTINGS",
     "STATE",
     "STATE_IN_CONFIGS",
@@ -107,6 +109,8 @@ LOSS_SCALE = "loss_scale"
 CURRENT_SCALE, GOOD_STEPS = STATE = ("current_loss_scale", "good_steps")
 DYNAMIC_SCALE, STEP_COUNTER = STATE_OF_KERAS_3 = ("dynamic_scale", "step_counter")
 STATE_OF_MANAGERS, BAD_STEPS = ("loss_scale", "good_steps"), "bad_steps"
+# Only of dynamic scales whose initial scale is `AUTO`.
+SEARCH_STEPS, AUTO = "search_steps", "auto"
 # The counters of an optimizer's steps, and the name of the object that has them in object-based checkpoints.
 COUNTS, STEP_RECORD = ("applied_steps", "skipped_steps", "consecutive_skips"), "step_record"
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, is_dynamic, is_fixed, is_loss_scale
 from mpls.core.numbers import require_usable, to_bool, to_float, to_int
 from mpls.core.scale_settings import DEFAULTS, checked_settings
+from mpls.core.searching import is_auto
 from mpls.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -18,7 +19,7 @@ from mpls.errors import (
     error_text,
 )
 from mpls.formats.validity import is_number
-from mpls.formats.wrapper_state import DEFAULT_GROWTH_STEPS, DEFAULT_INITIAL_SCALE
+from mpls.formats.wrapper_state import AUTO, DEFAULT_GROWTH_STEPS, DEFAULT_INITIAL_SCALE
 from mpls.upstream.optimizers import is_marked_as_wrapped
 from mpls.upstream.tensorflow import fixed_value_of
 
@@ -31,7 +32,7 @@ OF_DYNAMIC_SCALES = tuple(vars(DEFAULTS))
 
 def check_settings(
     dynamic: Any, initial_scale: Any, dynamic_growth_steps: Any, others: Mapping[str, Any] = MappingProxyType({})
-) -> tuple[float, int | None, dict[str, Any]]:
+) -> tuple[float | str, int | None, dict[str, Any]]:
     """Check the settings of a wrapper, and add the defaults.
 
     Args:
@@ -41,8 +42,8 @@ def check_settings(
         others: settings that the originals had not, by name, None among them.
 
     Returns:
-        `(initial_scale, dynamic_growth_steps, others)`; growth steps are None for a fixed scale. The others are keyword
-        arguments of the loss scale.
+        `(initial_scale, dynamic_growth_steps, others)`; the scale may be `'auto'`, growth steps are None for a fixed
+        scale. The others are keyword arguments of the loss scale.
 
     Raises:
         TypeError: `dynamic` is no bool, as where the arguments of the experimental class are passed.
@@ -65,27 +66,27 @@ def check_settings(
                 "fixed-scales",
             )
         )
-    if initial_scale is None and not dynamic:
-        raise ArgumentValueError(
-            error_text(
-                f"{_SUBJECT}: initial_scale",
-                "be a number if dynamic is False",
-                None,
-                "LossScaleOptimizer(opt, dynamic=False, initial_scale=128.0)",
-                "fixed-scales",
-            )
-        )
-    scale = DEFAULT_INITIAL_SCALE
-    if initial_scale is not None:
-        subject = f"{_SUBJECT}: initial_scale"
-        scale = require_usable(to_float(initial_scale, subject), subject, initial_scale, is_fixed=not dynamic)
+    scale = _checked_scale(initial_scale, dynamic)
     extras = _of_kind({name: value for name, value in others.items() if value is not None}, dynamic)
     if not dynamic:
         return scale, None, extras
-    checked_settings(_SUBJECT, scale, extras)
+    checked_settings(_SUBJECT, None if isinstance(scale, str) else scale, extras)
     if dynamic_growth_steps is None:
         return scale, DEFAULT_GROWTH_STEPS, extras
     return scale, to_int(dynamic_growth_steps, f"{_SUBJECT}: dynamic_growth_steps"), extras
+
+
+def _checked_scale(initial_scale: Any, is_dynamic: bool) -> float | str:
+    subject = f"{_SUBJECT}: initial_scale"
+    if is_auto(initial_scale) and is_dynamic:
+        return AUTO
+    if not is_dynamic and (initial_scale is None or is_auto(initial_scale)):
+        constraint = "be a number if dynamic is False"
+        advice = "LossScaleOptimizer(opt, dynamic=False, initial_scale=128.0)"
+        raise ArgumentValueError(error_text(subject, constraint, initial_scale, advice, "fixed-scales"))
+    if initial_scale is None:
+        return DEFAULT_INITIAL_SCALE
+    return require_usable(to_float(initial_scale, subject), subject, initial_scale, is_fixed=not is_dynamic)
 
 
 def _of_kind(extras: dict[str, Any], is_dynamic: bool) -> dict[str, Any]:
@@ -112,7 +113,8 @@ def _of_kind(extras: dict[str, Any], is_dynamic: bool) -> dict[str, Any]:
 def settings_beyond_originals(loss_scale: Any) -> dict[str, Any]:
     """Return the settings of a loss scale that no original has, where they are not the defaults."""
     if isinstance(loss_scale, DynamicLossScale):
-        return loss_scale._scale_settings.changed()
+        searched = {"initial_scale": AUTO} if loss_scale._searches else {}
+        return {**searched, **loss_scale._scale_settings.changed()}
     return {"skip_nonfinite": True} if getattr(loss_scale, "_skip_nonfinite", False) else {}
 
 

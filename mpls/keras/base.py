@@ -54,7 +54,8 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
     Args:
         inner_optimizer: the optimizer to wrap, of tf_keras, legacy or new, or of Keras 3.
         dynamic: whether the scale adapts.
-        initial_scale: the scale to start from, positive; by default 2**15. For a fixed scale it must be given.
+        initial_scale: the scale to start from, positive; by default 2**15. For a fixed scale it must be given. `'auto'`
+            looks for the highest that does not overflow, in the first steps; see MIGRATION.md#finding-the-scale.
         dynamic_growth_steps: finite steps in a row after which a dynamic scale doubles; by default 2000.
         name: the name of a wrapper over a Keras 3 optimizer; by default a generated one.
         min_scale: floor of a shrinking dynamic scale, at least 2**-126; by default 1.
@@ -87,7 +88,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
             `initial_scale`, or with a setting of dynamic ones; an `initial_scale` that is NaN, infinite, zero or
             negative, or out of bounds; another number out of its range; a strategy that does not work.
         NotImplementedError: Keras 3 runs on a backend other than TensorFlow and JAX; or on JAX, with `hysteresis`,
-            `adjustable` or `count_steps`.
+            `adjustable`, `count_steps`, or an `initial_scale` of `'auto'`.
 
     Reproduces:
         `tf.keras.mixed_precision.LossScaleOptimizer`, TF 2.4 to 2.15, and
@@ -138,7 +139,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         self,
         inner_optimizer: Any,
         dynamic: bool = True,
-        initial_scale: SupportsFloat | None = None,
+        initial_scale: SupportsFloat | Literal["auto"] | None = None,
         dynamic_growth_steps: SupportsInt | None = None,
         *,
         name: str | None = None,

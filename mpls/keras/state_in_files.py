@@ -181,7 +181,8 @@ def checked_options_of(options: Any) -> dict[str, Any]:
         constraint = "be {'settings': dict, 'state': dict}"
         raise SavedStateError(error_text(_OPTIONS_SUBJECT, constraint, options, "Leave it out", ANCHOR))
     settings: dict[str, Any] = options["settings"]
-    unknown = settings.keys() - {*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS}
+    # An initial scale that is no number is of mpls.
+    unknown = settings.keys() - {*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS, "initial_scale"}
     if unknown:
         constraint = f"have settings of {sorted((*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS))}"
         raise SavedStateError(

@@ -84,7 +84,7 @@ class TfKerasMembers(Restorable):
                 )
             )
 
-    def _make_loss_scale(self, initial_scale: float, growth_steps: int | None, settings: dict[str, Any]) -> LossScale:
+    def _make_loss_scale(self, initial_scale: Any, growth_steps: int | None, settings: dict[str, Any]) -> LossScale:
         if growth_steps is None:
             return FixedLossScale._unbounded(initial_scale, **settings)
         return _GraphTrackedLossScale(initial_scale, growth_steps, 2.0, **settings)

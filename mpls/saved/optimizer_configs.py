@@ -11,6 +11,7 @@ from mpls.formats.algorithm_names import algorithm_named
 from mpls.formats.families import FAMILY_WRITERS, Family, family_of_config
 from mpls.formats.record import LossScaleRecord, OptimizerRecord
 from mpls.formats.wrapper_state import (
+    AUTO,
     BASE_ARGUMENTS,
     DEFAULT_GROWTH_STEPS,
     DEFAULT_INITIAL_SCALE,
@@ -146,7 +147,8 @@ def _read_settings(path: str, place: str, settings: Mapping[str, Any]) -> LossSc
     if not isinstance(dynamic, bool):
         raise broken(path, _at(place, "dynamic"), "be a bool", dynamic, FROM_WRITER)
     initial, growth = settings.get("initial_scale"), settings.get("dynamic_growth_steps")
-    scale = None if initial is None else number_of_config(path, _at(place, "initial_scale"), initial)
+    is_number = initial not in (None, AUTO) or (initial == AUTO and not dynamic)
+    scale = number_of_config(path, _at(place, "initial_scale"), initial) if is_number else None
     steps = None if growth is None else growth_steps_of_config(path, _at(place, "dynamic_growth_steps"), growth)
     if dynamic:
         return LossScaleRecord(True, initial_scale=scale, growth_steps=steps, multiplier=DEFAULT_MULTIPLIER)
@@ -182,7 +184,7 @@ def _read_loss_scale(path: str, place: str, config: Any) -> LossScaleRecord:
     growth = settings.get("increment_period", DEFAULT_GROWTH_STEPS)
     return LossScaleRecord(
         True,
-        initial_scale=number_of_config(path, f"{place}/initial_loss_scale", initial),
+        initial_scale=None if initial == AUTO else number_of_config(path, f"{place}/initial_loss_scale", initial),
         growth_steps=growth_steps_of_config(path, f"{place}/increment_period", growth),
         multiplier=number_of_config(path, f"{place}/multiplier", settings.get("multiplier", DEFAULT_MULTIPLIER)),
     )

@@ -26,6 +26,8 @@ class Model:
     applied: int = 0
     skipped: int = 0
     in_a_row: int = 0
+    # Finite steps after which it grows while it searches; None if it does not.
+    search: int | None = None
 
     def step(self, is_finite: bool) -> None:
         if is_finite:
@@ -34,11 +36,13 @@ class Model:
             self.good += 1
             if self.consecutive_hysteresis:
                 self.bad = 0
-            if self.good >= self.growth_steps:
+            if self.good >= min(self.growth_steps, self.search or self.growth_steps):
                 self.good = self.bad = 0
-                grown = self.scale * self.growth_factor
+                before, grown = self.scale, self.scale * self.growth_factor
                 if grown <= MAX:
                     self.scale = min(grown, self.max_scale)
+                if self.search and self.scale <= before:
+                    self.search = 2**30
             return
         self.skipped += 1
         self.in_a_row += 1
@@ -47,17 +51,20 @@ class Model:
         if self.bad >= self.hysteresis:
             self.bad = 0
             self.scale = min(max(self.scale * self.backoff_factor, self.min_scale), self.max_scale)
+            if self.search:
+                self.search = self.search * 32 if self.search < self.growth_steps // 32 else 2**30
 
     def configure(self, **settings: Any) -> None:
         for name, value in settings.items():
             setattr(self, name, value)
         moved = min(max(self.scale, self.min_scale), self.max_scale)
         if moved != self.scale:
-            self.set_scale(moved)
+            self.scale, self.good, self.bad = moved, 0, 0
         self.good = min(self.good, self.growth_steps - 1)
 
     def set_scale(self, scale: float) -> None:
         self.scale, self.good, self.bad = scale, 0, 0
+        self.search = self.search and 2**30
 
     @property
     def counter(self) -> int:

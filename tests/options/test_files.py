@@ -67,6 +67,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "dynamic": {**OPTIONS, "initial_scale": 8, "dynamic_growth_steps": 5},
     "constants": {"max_scale": 32.0, "initial_scale": 8, "skip_counts_step": False},
     "fixed": {"dynamic": False, "initial_scale": 8, "skip_nonfinite": True, "count_steps": True},
+    "auto": {"initial_scale": "auto", "max_scale": 2.0**20, "skip_counts_step": True},
     "disabled": {"initial_scale": 8, "enabled": False, "count_steps": True},
 }
 SUFFIXES = (".keras", ".h5", "")
@@ -213,7 +214,7 @@ class StateTest(unittest.TestCase):
     @pytest.mark.programs
     def test_files_load_where_mpls_is_not(self) -> None:
         suffixes = {"legacy": (".keras", ".h5"), "new": (".keras", ".h5"), "keras3": (".keras",)}
-        for kind, family in itertools.product(("dynamic", "disabled"), FRAMEWORKS):
+        for kind, family in itertools.product(("dynamic", "auto", "disabled"), FRAMEWORKS):
             framework, make = FRAMEWORKS[family]
             for suffix in suffixes[family]:
                 model = model_of(framework, mpls.keras.LossScaleOptimizer(make(), **KINDS[kind]))
@@ -231,7 +232,7 @@ class StateTest(unittest.TestCase):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
-        self.assertEqual(len(lines), 10, done.stdout)
+        self.assertEqual(len(lines), 15, done.stdout)
         for line in lines:
             path, module, iterations = line.split()
             self.assertEqual(module, path.partition("-")[0])

@@ -15,7 +15,7 @@ import keras, numpy as np
 import mpls.keras
 
 def made(**options):
-    return mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(0.25), initial_scale=8, **options)
+    return mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(0.25), **{"initial_scale": 8, **options})
 
 def model_with(opt, **options):
     model = keras.Sequential([keras.layers.Input([1]), keras.layers.Dense(1)])
@@ -84,9 +84,9 @@ for policy, enabled in (("mixed_bfloat16", False), ("mixed_float16", True), ("fl
     keras.config.set_dtype_policy(policy)
     assert made(enabled="auto").enabled is enabled
 
-for option in ({"hysteresis": 2}, {"adjustable": True}, {"count_steps": True}):
+for option in ({"hysteresis": 2}, {"adjustable": True}, {"count_steps": True}, {"initial_scale": "auto"}):
     try:
-        made(**option)
+        made(**{"initial_scale": 8, **option})
     except NotImplementedError as error:
         assert f"{next(iter(option))} must be left out" in str(error)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mpls.core.adjusting import Adjusting
+from mpls.core.advancing import Advancing
 from mpls.core.persistence.state_dict import (
     checked_dynamic,
     checked_extras,
@@ -18,7 +18,7 @@ from mpls.formats.wrapper_state import STATE
 __all__ = ["DynamicStateDict"]
 
 
-class DynamicStateDict(Adjusting):
+class DynamicStateDict(Advancing):
     """Mixin for dynamic loss scales: what `state_dict` returns, and `load_state_dict` takes."""
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.persistence.object_checkpoints import SavedObject, check_when_attached, is_bare, require_valid_state
 from mpls.core.persistence.restoring import Restorable
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
+from mpls.core.searching import is_auto, start_of
 from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
 from mpls.formats.wrapper_state import (
@@ -80,14 +81,16 @@ class Family(Restorable, VariableMethods, Applying, _Native):
         # Skip the constructor of Keras' wrapper: it sets hyperparameters, which belong to the wrapped optimizer here.
         self.__dict__.update(vars(_Blank(learning_rate=0.0, name=name)))
 
-    def _make_loss_scale(self, initial_scale: float, growth_steps: int | None, settings: dict[str, Any]) -> LossScale:
+    def _make_loss_scale(self, initial_scale: Any, growth_steps: int | None, settings: dict[str, Any]) -> LossScale:
         if growth_steps is None:
             return FixedState(initial_scale, **settings)
         for name in ("adjustable", "hysteresis") if keras.backend.backend() != "tensorflow" else ():
             refuse_off_tensorflow(name, settings.get(name))
+        if is_auto(initial_scale) and keras.backend.backend() != "tensorflow":
+            refuse_off_tensorflow("initial_scale", initial_scale)
         # Create them in the native wrapper's order: files hold variables by position.
         counter = self.add_variable(shape=(), dtype="int", initializer="zeros", name=STEP_COUNTER)
-        initializer = keras.initializers.Constant(initial_scale)
+        initializer = keras.initializers.Constant(start_of(initial_scale, settings))
         scale = self.add_variable(shape=(), dtype="float32", initializer=initializer, name=DYNAMIC_SCALE)
         # Bypass Keras' attribute tracking, which would save them twice.
         self.__dict__.update(step_counter=counter, dynamic_scale=scale)

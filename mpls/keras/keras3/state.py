@@ -42,7 +42,9 @@ class DynamicState(DynamicLossScale):
 
     is_saved_by_keras = True
 
-    def __init__(self, initial_scale: float, growth_steps: int, scale: Any, counter: Any, **settings: Any) -> None:
+    def __init__(
+        self, initial_scale: float | str, growth_steps: int, scale: Any, counter: Any, **settings: Any
+    ) -> None:
         super().__init__(initial_scale, growth_steps, 2.0, **settings)
         self.scale = scale
         self.counter = counter

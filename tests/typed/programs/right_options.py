@@ -128,6 +128,13 @@ assert not is_on
 off = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, dynamic, enabled=is_on)
 assert not off.enabled
 
+start: Literal["auto"] | float = "auto"
+searching = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), initial_scale=start, max_scale=2**20)
+number: float = searching.initial_scale
+assert number == 256.0
+found = mpls.v1.DynamicLossScale("auto", min_scale=512)
+assert found.initial_loss_scale == 512.0
+
 silent = mpls.v1.FixedLossScale(8, skip_nonfinite=True)
 manager = mpls.contrib.ExponentialUpdateLossScaleManager(16, 3)
 old = mpls.contrib.LossScaleOptimizer(

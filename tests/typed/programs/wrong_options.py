@@ -13,6 +13,7 @@ import mpls.v1
 
 sgd = tf_keras.optimizers.SGD()
 mpls.keras.LossScaleOptimizer(sgd, min_scale="1")  # error: arg-type | reportArgumentType
+mpls.keras.LossScaleOptimizer(sgd, initial_scale="high")  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, growth_factor=[2])  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, hysteresis="two")  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, consecutive_hysteresis=1)  # error: arg-type | reportArgumentType
