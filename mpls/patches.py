@@ -128,7 +128,12 @@ CHANGES = (
     Change("`sys.path`, `sys.modules['sitecustomize']`", ("children.site",), "a process that `mpls run` starts", _ENDS),
     Change("`sys.argv`, `sys.path`, `__main__`, `linecache`", ("run", "__main__"), "`mpls run`, as Python does", _ENDS),
     Change("`sys.excepthook`", ("ending",), "a program of `mpls run` ends by an error", _ENDS),
-    Change("standard output", ("documentation",), "whoever reads what `mpls docs` prints stops", _ENDS),
+    Change(
+        "standard output",
+        ("documentation", "cli.migrating"),
+        "whoever reads what `mpls docs` or `mpls migrate` prints stops",
+        _ENDS,
+    ),
 )
 
 

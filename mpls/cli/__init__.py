@@ -1,4 +1,4 @@
-"""The command line: `mpls run`, `mpls doctor`, `mpls inspect`, `mpls plot` and `mpls docs`."""
+"""The command line: `mpls run`, `mpls doctor`, `mpls migrate`, `mpls inspect`, `mpls plot` and `mpls docs`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _inspect(options)
     if options.command == "doctor":
         return _doctor(options)
+    if options.command == "migrate":
+        from mpls.cli.migrating import migrate
+
+        return migrate(options)
     if options.command == "plot":
         return _plot(options)
     # Each command imports only what it needs, so that programs start with nearly the same modules as under `python`.

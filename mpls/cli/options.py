@@ -83,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_run(commands)
     _add_doctor(commands)
+    _add_migrate(commands)
     _add_inspect(commands)
     _add_plot(commands)
     documentation = commands.add_parser(
@@ -164,6 +165,49 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     doctor.set_defaults(parser=doctor)
     doctor.add_argument("paths", nargs="+", metavar="PATH", help="a script, a notebook, or a folder of them")
     doctor.add_argument("--json", action="store_true", help="print one JSON object, for machines")
+
+
+def _add_migrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    migration = commands.add_parser(
+        "migrate",
+        help="rewrite programs and notebooks to today's names",
+        description="Show, or write, what replaces the historical names in programs and notebooks. They are only read: "
+        "no code in them runs. The exit status is 0, or 1 with --check if a file would change, or 2 if a path is not "
+        "there or cannot be read or written; the others are done all the same.",
+    )
+    migration.set_defaults(parser=migration)
+    migration.add_argument(
+        "paths", nargs="*", metavar="PATH", help="a program, a notebook, or a folder of them; - for standard input"
+    )
+    migration.add_argument(
+        "--to", choices=("mpls",), default="mpls", help="the names to write: those of mpls; default: %(default)s"
+    )
+    migration.add_argument(
+        "--as-of", type=_release, metavar="RELEASE", help="the TensorFlow release that the programs were written for"
+    )
+    action = migration.add_mutually_exclusive_group()
+    action.add_argument("--write", action="store_true", help="write the files, in place of showing a diff")
+    action.add_argument("--check", action="store_true", help="end with status 1 if a file would change")
+    migration.add_argument(
+        "--report", choices=("text", "json", "html"), help="print what is changed and what is left, in place of a diff"
+    )
+    for name, text in (("--only", "apply these rules alone"), ("--skip", "do not apply these rules")):
+        migration.add_argument(name, type=_names, default=(), metavar="RULE[,RULE]", help=text)
+    migration.add_argument("--list-rules", action="store_true", help="say what each rule changes, and why")
+    migration.add_argument(
+        "--jobs", type=_count, metavar="N", help="the number of processes; default: one for each core"
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (each.strip() for each in text.split(","))))
+
+
+def _count(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a number of at least 1; got {text!r}")
+    return number
 
 
 def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

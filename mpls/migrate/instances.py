@@ -1,0 +1,185 @@
+"""Tells whether an expression is certainly an optimizer with a loss scale of Keras."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from enum import Enum
+
+from mpls.migrate.analysis import Analysis
+from mpls.migrate.meaning import NOTHING
+from mpls.migrate.syntax import Binding, Read, Region, Statement
+from mpls.migrate.wrapper_calls import is_experimental, is_public
+from mpls.names import named
+from mpls.reading.objects import LEGACY_OPTIMIZER, OPTIMIZER, POLICY, kind_of
+
+__all__ = ["Instance", "Instances"]
+
+_DEPTH = 8
+
+
+class Instance(Enum):
+    """What an expression may be."""
+
+    WRAPPER = "an optimizer with a loss scale"
+    # An optimizer without one, which a name may have before it gets the wrapper; or None.
+    OTHER = "something without a loss scale"
+    # Its loss scale is an object, which is called.
+    POLICY = "a policy"
+    UNKNOWN = "unknown"
+
+
+class Instances:
+    """Tells what expressions of a file are.
+
+    Args:
+        analysis: the file.
+    """
+
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+        self._survey = analysis.survey
+        self._known: dict[tuple[int, str], Instance] = {}
+        self._asked: set[tuple[int, str]] = set()
+
+    def kind(self, read: Read) -> Instance:
+        """Return what the object is that an attribute is read from."""
+        value = read.node.value
+        found = self._kind(value, read.region, 0)
+        if found is Instance.UNKNOWN and self._is_asked_for(value, read.region, read.statement):
+            return Instance.WRAPPER
+        return found
+
+    def _kind(self, node: ast.expr, region: Region, depth: int) -> Instance:
+        if depth > _DEPTH:
+            return Instance.UNKNOWN
+        if isinstance(node, ast.Constant) and node.value is None:
+            return Instance.OTHER
+        if isinstance(node, ast.NamedExpr):
+            return self._kind(node.value, region, depth + 1)
+        if isinstance(node, ast.IfExp):
+            return _of_all([self._kind(each, region, depth + 1) for each in (node.body, node.orelse)])
+        if isinstance(node, ast.Call):
+            return self._of_call(node, region, depth)
+        if isinstance(node, ast.Name):
+            method = region.method()
+            if method is not None and node.id == method.self_name and region.holder(node.id) is method:
+                return self._of_self(method)
+            return self._of_name(node.id, region, depth)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            method = region.method()
+            if method is not None and method.parent is not None and node.value.id == method.self_name:
+                within = method.parent
+                return self._of_bindings(
+                    [*within.attributes.get(node.attr, ()), *within.names.get(node.attr, ())], depth
+                )
+        return Instance.UNKNOWN
+
+    def _of_name(self, name: str, region: Region, depth: int) -> Instance:
+        key = (id(region.holder(name)), name)
+        if key in self._known:
+            return self._known[key]
+        if key in self._asked:
+            # A name that is bound to itself, as in `opt = wrap(opt)`.
+            return Instance.UNKNOWN
+        self._asked.add(key)
+        found = self._of_bindings(region.find(name), depth)
+        self._asked.discard(key)
+        if not self._asked:
+            self._known[key] = found
+        return found
+
+    def _of_bindings(self, bindings: Iterable[Binding], depth: int) -> Instance:
+        found = []
+        for binding in bindings:
+            value = binding.value
+            found.append(
+                self._kind(value, binding.region, depth + 1) if isinstance(value, ast.expr) else Instance.UNKNOWN
+            )
+        return _of_all(found)
+
+    def _of_self(self, method: Region) -> Instance:
+        owner = None if method.parent is None else method.parent.owner
+        if not isinstance(owner, ast.ClassDef) or method.parent is None or method.parent.parent is None:
+            return Instance.UNKNOWN
+        return self._of_class(owner, method.parent.parent)
+
+    def _of_class(self, owner: ast.ClassDef, region: Region) -> Instance:
+        is_one = any(self._is_wrapper_class(base, region) for base in owner.bases)
+        has_own = any(getattr(each, "name", "") == "loss_scale" for each in owner.body)
+        return Instance.WRAPPER if is_one and not has_own else Instance.UNKNOWN
+
+    def _is_wrapper_class(self, node: ast.expr, region: Region) -> bool:
+        meaning = self._analysis.meanings.of(node, region)
+        rows = [named(path) for path in meaning.paths]
+        return (
+            meaning.is_whole
+            and bool(rows)
+            and all(row is not None and (is_experimental(row) or is_public(row)) for row in rows)
+        )
+
+    def _of_call(self, node: ast.Call, region: Region, depth: int) -> Instance:
+        if self._is_wrapper_class(node.func, region):
+            return Instance.WRAPPER
+        meaning = self._analysis.meanings.of(node.func, region)
+        if meaning != NOTHING and meaning.is_whole:
+            kinds = {kind_of(path) for path in meaning.paths}
+            if kinds <= {OPTIMIZER, LEGACY_OPTIMIZER}:
+                return Instance.OTHER
+            if kinds == {POLICY}:
+                return Instance.POLICY
+            is_rewrite = all(path.endswith(".enable_mixed_precision_graph_rewrite") for path in meaning.paths)
+            if is_rewrite and node.args and self._kind(node.args[0], region, depth + 1) is Instance.OTHER:
+                # Given an optimizer of Keras, it returns one of Keras.
+                return Instance.WRAPPER
+        if not isinstance(node.func, ast.Name):
+            return Instance.UNKNOWN
+        bindings = region.find(node.func.id)
+        made = bindings[0].value if len(bindings) == 1 else None
+        if isinstance(made, ast.ClassDef):
+            return self._of_class(made, bindings[0].region)
+        if not isinstance(made, ast.FunctionDef) or made.decorator_list:
+            return Instance.UNKNOWN
+        returned = self._survey.returns.get(made, [])
+        return _of_all(
+            [Instance.OTHER if value is None else self._kind(value, within, depth + 1) for value, within in returned]
+        )
+
+    def _is_asked_for(self, node: ast.expr, region: Region, statement: Statement) -> bool:
+        """Return whether a statement runs only if `isinstance` says that an object is a wrapper."""
+        wanted = ast.dump(node)
+        inner: Statement = statement
+        while inner.parent is not None:
+            outer = inner.parent
+            if isinstance(outer.node, ast.If) and inner.block is outer.node.body:
+                test = outer.node.test
+                parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+                if any(self._asks(each, wanted, region) for each in parts):
+                    return not self._is_bound_within(node, outer.node)
+            inner = outer
+        return False
+
+    def _asks(self, test: ast.expr, wanted: str, region: Region) -> bool:
+        is_call = isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "isinstance"
+        if not is_call or not isinstance(test, ast.Call) or len(test.args) != 2 or ast.dump(test.args[0]) != wanted:
+            return False
+        types = test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]]
+        return bool(types) and all(self._is_wrapper_class(each, region) for each in types)
+
+    def _is_bound_within(self, node: ast.expr, block: ast.If) -> bool:
+        root = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        name = root.id if isinstance(root, ast.Name) else ""
+        return any(
+            isinstance(each, ast.Name) and each.id == name and not isinstance(each.ctx, ast.Load)
+            for each in ast.walk(block)
+        )
+
+
+def _of_all(found: list[Instance]) -> Instance:
+    """Return what something is that may be each of these; a wrapper, if the others have no loss scale."""
+    kinds = set(found)
+    if not kinds or Instance.UNKNOWN in kinds or (Instance.POLICY in kinds and len(kinds) > 1):
+        return Instance.UNKNOWN
+    return Instance.WRAPPER if Instance.WRAPPER in kinds else kinds.pop()

@@ -1,0 +1,173 @@
+"""What the names in a file stand for: paths like `tf.keras.mixed_precision`, through imports, aliases and modules."""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple, Protocol
+
+from mpls.migrate.neighbours import Neighbours
+from mpls.migrate.survey import Survey
+from mpls.migrate.syntax import Binding, Region, chain_parts
+
+__all__ = ["NOTHING", "Meaning", "Meanings", "Others"]
+
+_ROOTS = {"tensorflow": "tf", "keras": "keras", "tf_keras": "tf_keras"}
+# Prefix of paths to the user's own modules: the file follows.
+_OWN = "@"
+# Aliases of aliases are followed this deep.
+_DEPTH = 20
+
+
+class Meaning(NamedTuple):
+    """What an expression may stand for.
+
+    Attributes:
+        paths: the paths.
+        is_whole: whether it can stand for nothing else.
+    """
+
+    paths: frozenset[str]
+    is_whole: bool
+
+
+NOTHING = Meaning(frozenset(), False)
+_NONE = Meaning(frozenset(), True)
+
+
+class Others(Protocol):
+    """The other files of the user's."""
+
+    def meanings(self, file: str) -> Meanings | None:
+        """Return what the names in a file stand for; None if it cannot be read."""
+
+
+class Meanings:
+    """What the names in one file stand for.
+
+    Args:
+        survey: what was collected in it.
+        neighbours: the modules around it.
+        others: the other files.
+    """
+
+    def __init__(self, survey: Survey, neighbours: Neighbours, others: Others) -> None:
+        self.survey = survey
+        self._neighbours = neighbours
+        self._others = others
+        self._known: dict[tuple[int, str], Meaning] = {}
+        # The import statement of each alias, which alone has the name of the module.
+        self._module_of: dict[ast.alias, ast.Import | ast.ImportFrom] = {}
+        for statement, _ in survey.imports:
+            assert isinstance(statement.node, ast.Import | ast.ImportFrom)
+            self._module_of |= dict.fromkeys(statement.node.names, statement.node)
+
+    def of(self, node: ast.expr, region: Region, depth: int = 0) -> Meaning:
+        """Return what an expression in a scope stands for."""
+        if depth > _DEPTH:
+            return NOTHING
+        if isinstance(node, ast.IfExp):
+            return self._either([node.body, node.orelse], region, depth)
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+            return self._either(node.values, region, depth)
+        if isinstance(node, ast.Constant) and node.value is None:
+            return _NONE
+        if isinstance(node, ast.NamedExpr):
+            return self.of(node.value, region, depth + 1)
+        found = chain_parts(node)
+        if found is None:
+            return NOTHING
+        meaning = self.name(found[1][0], region, depth)
+        for attribute in found[1][1:]:
+            meaning = self.member(meaning, attribute, depth)
+        return meaning
+
+    def _either(self, nodes: list[ast.expr], region: Region, depth: int) -> Meaning:
+        return _union([self.of(each, region, depth + 1) for each in nodes])
+
+    def name(self, name: str, region: Region, depth: int = 0) -> Meaning:
+        """Return what a name in a scope stands for."""
+        holder = region.holder(name)
+        if holder is None:
+            return NOTHING
+        key = (id(holder), name)
+        if key not in self._known:
+            # Set first, because names may be bound to each other in a circle.
+            self._known[key] = NOTHING
+            self._known[key] = _union([self._bound(each, depth) for each in holder.names.get(name, [])])
+        return self._known[key]
+
+    def member(self, base: Meaning, attribute: str, depth: int = 0) -> Meaning:
+        """Return what an attribute of something stands for."""
+        if not base.paths:
+            return base
+        found = [self._within(path, attribute, depth) for path in base.paths]
+        both = _union(found)
+        return Meaning(both.paths, both.is_whole and base.is_whole)
+
+    def _within(self, path: str, attribute: str, depth: int) -> Meaning:
+        if not path.startswith(_OWN):
+            return Meaning(frozenset((f"{path}.{attribute}",)), True)
+        file = path[1:]
+        other = self._others.meanings(file) if depth < _DEPTH else None
+        meaning = NOTHING if other is None else other.name(attribute, other.survey.module, depth + 1)
+        if meaning == NOTHING and file.endswith("__init__.py"):
+            inner = Neighbours(file).module(attribute, 1)
+            return Meaning(frozenset((f"{_OWN}{inner}",)), True) if inner else NOTHING
+        return meaning
+
+    def _bound(self, binding: Binding, depth: int) -> Meaning:
+        value = binding.value
+        if isinstance(value, ast.alias):
+            return self.alias(value, depth)
+        return self.of(value, binding.region, depth + 1) if isinstance(value, ast.expr) else NOTHING
+
+    def alias(self, alias: ast.alias, depth: int = 0) -> Meaning:
+        """Return what an imported name stands for."""
+        statement = self._module_of[alias]
+        if isinstance(statement, ast.Import):
+            name = alias.name if alias.asname else alias.name.partition(".")[0]
+            return self._module(name, 0)
+        module = self._module(statement.module or "", statement.level)
+        return self.member(module, alias.name, depth + 1)
+
+    def base_of(self, alias: ast.alias) -> Meaning | None:
+        """Return what the module stands for that an alias is imported from; None if it is a module itself."""
+        statement = self._module_of[alias]
+        if isinstance(statement, ast.Import):
+            return None
+        return self._module(statement.module or "", statement.level)
+
+    def of_import(self, alias: ast.alias) -> frozenset[str]:
+        """Return the paths of what is imported, or of the module that is."""
+        base = self.base_of(alias)
+        return (self._module(alias.name, 0) if base is None else base).paths
+
+    def module_of(self, statement: ast.ImportFrom) -> frozenset[str]:
+        """Return the paths of the module that a statement imports from."""
+        return self._module(statement.module or "", statement.level).paths
+
+    def path_of(self, alias: ast.alias) -> str:
+        """Return the path of what is imported, of the module even if its name binds the package.
+
+        It is "" for what is unknown, and for what comes by a module of the user's, in which it is replaced.
+        """
+        statement = self._module_of[alias]
+        if any(path.startswith(_OWN) for path in self.of_import(alias)):
+            return ""
+        found = self._module(alias.name, 0) if isinstance(statement, ast.Import) else self.alias(alias)
+        return next((path for path in found.paths if not path.startswith(_OWN)), "") if found.is_whole else ""
+
+    def _module(self, name: str, level: int) -> Meaning:
+        file = self._neighbours.module(name, level)
+        if file:
+            return Meaning(frozenset((f"{_OWN}{file}",)), True)
+        top, _, rest = name.partition(".")
+        if file is None and not level and top in _ROOTS:
+            return Meaning(frozenset((".".join(filter(None, (_ROOTS[top], rest))),)), True)
+        return NOTHING
+
+
+def _union(meanings: list[Meaning]) -> Meaning:
+    if not meanings:
+        return NOTHING
+    return Meaning(frozenset().union(*(each.paths for each in meanings)), all(each.is_whole for each in meanings))

@@ -1,0 +1,72 @@
+"""Reads the user's files once each, and keeps what is known of them."""
+
+from __future__ import annotations
+
+import re
+
+from mpls.migrate.analysis import Analysis
+from mpls.migrate.meaning import Meanings
+from mpls.migrate.neighbours import Neighbours
+from mpls.migrate.rules import RULES
+from mpls.migrate.ruling import Settings
+from mpls.migrate.source_text import Encoded, SourceText, UnreadableError
+
+__all__ = ["MAX_BYTES", "Reader", "new_names"]
+
+MAX_BYTES = 1_000_000
+# A file without any of these words has nothing that a rule looks at.
+_WORDS = rb"mixed_precision|LossScale|loss_scale|Policy|_policy|__version__|version\.VERSION"
+_RENAMED = re.compile(rb"LossScaleOptimizer\s+as\s+(\w+)|(\w+)\s*=\s*[\w.]*LossScaleOptimizer\s*$", re.MULTILINE)
+
+
+def new_names(content: bytes) -> set[bytes]:
+    """Return the names without a word of the API under which a file may pass on a wrapper's class."""
+    found = {name for pair in _RENAMED.findall(content) for name in pair if name}
+    return {name for name in found if not re.search(_WORDS, name)}
+
+
+class Reader:
+    """The user's files, as far as they are needed.
+
+    Args:
+        settings: what the user has chosen.
+        top: the folder that is migrated, or "".
+        names: names under which the files pass on a wrapper's class.
+    """
+
+    def __init__(self, settings: Settings, top: str = "", names: frozenset[bytes] = frozenset()) -> None:
+        self.settings = settings
+        self._top = top
+        self._words = re.compile(b"|".join([_WORDS, *(rb"\b%s\b" % name for name in sorted(names))]))
+        self._known: dict[str, Analysis | None] = {}
+
+    def concerns(self, content: bytes) -> bool:
+        """Return whether a file may have something that a rule looks at."""
+        return self._words.search(content) is not None
+
+    def analyse(self, text: SourceText, file: str | None) -> Analysis:
+        """Return the analysis of a text that is in a file, or beside one."""
+        return Analysis(text, Neighbours(file, self._top), self, RULES, self.settings)
+
+    def analysis(self, file: str) -> Analysis | None:
+        """Return what is known of a module of the user's, with what becomes of it; None if it cannot be read."""
+        found = self._found(file)
+        return None if found is None else found.decide()
+
+    def meanings(self, file: str) -> Meanings | None:
+        """Return what the names in a module of the user's stand for; None if it cannot be read."""
+        found = self._found(file)
+        return None if found is None else found.meanings
+
+    def _found(self, file: str) -> Analysis | None:
+        if file not in self._known:
+            self._known[file] = None
+            try:
+                with open(file, "rb") as opened:
+                    content = opened.read(MAX_BYTES + 1)
+                if len(content) <= MAX_BYTES:
+                    self._known[file] = self.analyse(SourceText(Encoded(content).text), file)
+            except (OSError, UnreadableError):
+                # It is named when it is its turn; here it only tells nothing about names.
+                pass
+        return self._known[file]

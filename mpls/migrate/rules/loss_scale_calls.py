@@ -1,0 +1,79 @@
+"""`opt.loss_scale()` becomes `opt.loss_scale`.
+
+Up to TF 2.3, the attribute of the experimental wrapper was a `LossScale` object, and calling it gave the scale; since
+TF 2.4 it is the scale itself, a tensor, and so it is in mpls. Only objects that certainly are wrappers of Keras are
+changed: variables and attributes that are assigned nothing else, what a function of the file returns, `self` in a class
+that derives from a wrapper, and what `isinstance` has asked for. Others are reported.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from mpls.migrate.analysis import Analysis
+from mpls.migrate.instances import Instance, Instances
+from mpls.migrate.ruling import Finding, Kind, Rule
+from mpls.migrate.source_text import Edit
+from mpls.migrate.syntax import Read
+from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
+
+__all__ = ["RULE"]
+
+_NAME = "loss-scale-calls"
+_TODAY = "the optimizer's loss_scale or dynamic_counter, or keep the setting yourself"
+
+
+def _look(analysis: Analysis) -> Iterator[Edit | Finding]:
+    survey, text = analysis.survey, analysis.text
+    if not _uses_frameworks(analysis):
+        return
+    instances = Instances(analysis)
+    for read in survey.reads:
+        is_call = read.call is not None and not read.call.args and not read.call.keywords
+        if read.node.attr != "loss_scale" or not is_call or "loss_scale" in survey.functions:
+            continue
+        yield from _called(read, instances, analysis)
+    for chain in survey.chains:
+        for place, name in enumerate(chain.names[1:], 1):
+            part = chain.parts[place]
+            if name in ATTRIBUTES_OF_LOSS_SCALES and chain.names[place - 1] == "loss_scale" and place > 1:
+                value = chain.parts[place - 1]
+                assert isinstance(value, ast.Attribute)
+                read = Read(value, None, chain.region, chain.statement, chain.string)
+                if instances.kind(read) is Instance.WRAPPER:
+                    offset = text.span(part)[0]
+                    yield Finding(offset, _NAME, f".loss_scale is a tensor, without .{name}: read {_TODAY}", Kind.LEFT)
+
+
+def _called(read: Read, instances: Instances, analysis: Analysis) -> Iterator[Edit | Finding]:
+    text = analysis.text
+    assert read.call is not None
+    start, end = text.span(read.node)[1], text.span(read.call)[1]
+    offset = text.span(read.node)[0]
+    source = " ".join(text.between(*text.span(read.node)).split())
+    kind = instances.kind(read)
+    if kind is Instance.POLICY:
+        return
+    if kind is not Instance.WRAPPER:
+        what = f"{source}() is left, as it is not certain what it is called on"
+        yield Finding(offset, _NAME, f"{what}: of a wrapper of Keras, take the parentheses away", Kind.LEFT)
+    elif "".join(text.between(start, end).split()) != "()" or not source.endswith("loss_scale"):
+        yield Finding(offset, _NAME, f"{source}() is left: take the parentheses away by hand", Kind.LEFT)
+    else:
+        yield Edit(start, end, "")
+        yield Finding(offset, _NAME, f"{source}() becomes {source}", Kind.CHANGED)
+
+
+def _uses_frameworks(analysis: Analysis) -> bool:
+    """Return whether a file imports TensorFlow or Keras."""
+    return any(
+        not path.startswith("@")
+        for statement, _ in analysis.survey.imports
+        for alias in getattr(statement.node, "names", ())
+        if alias.name != "*"
+        for path in analysis.meanings.of_import(alias)
+    )
+
+
+RULE = Rule(_NAME, str(__doc__), look=_look)

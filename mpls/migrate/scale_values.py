@@ -1,0 +1,142 @@
+"""Tells the value of a loss-scale argument from its source, and what the public wrapper takes in its place."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mpls.migrate.analysis import Analysis
+from mpls.migrate.syntax import Region
+from mpls.names import named
+
+__all__ = ["Unknown", "settings_of"]
+
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_DYNAMIC = ("initial_loss_scale", "increment_period", "multiplier")
+_NEW_NAMES = {"initial_loss_scale": "initial_scale", "increment_period": "dynamic_growth_steps"}
+_MULTIPLIER = "the wrapper of mpls.keras takes it as growth_factor, and its inverse as backoff_factor"
+# Variables that are assigned other variables are followed this deep.
+_DEPTH = 5
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A value that cannot be told.
+
+    Attributes:
+        why: the reason, to follow its source in messages.
+        advice: what to do, if the experimental wrapper does not take it either.
+    """
+
+    why: str
+    advice: str = ""
+
+
+def settings_of(node: ast.expr, region: Region, analysis: Analysis) -> str | Unknown:
+    """Return the arguments of the public wrapper for a loss scale: `"dynamic=False, initial_scale=128"`.
+
+    Args:
+        node: the argument of the experimental wrapper.
+        region: the scope that it is in.
+        analysis: the file.
+    """
+    return _settings(node, region, analysis, analysis.text.source(node), 0)
+
+
+def _settings(node: ast.expr, region: Region, analysis: Analysis, source: str, depth: int) -> str | Unknown:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return "dynamic=True" if node.value == "dynamic" else Unknown("is no loss scale", "pass 'dynamic' or a number")
+    number = _number(node)
+    if number is not None:
+        return _fixed(number, source)
+    if isinstance(node, ast.Name) and depth < _DEPTH:
+        return _of_variable(node, region, analysis, depth)
+    if isinstance(node, ast.Call) and depth == 0:
+        return _of_object(node, region, analysis)
+    return Unknown("is only known when the program runs")
+
+
+def _of_variable(node: ast.Name, region: Region, analysis: Analysis, depth: int) -> str | Unknown:
+    bindings = region.find(node.id)
+    value = bindings[0].value if len(bindings) == 1 else None
+    if not isinstance(value, ast.expr):
+        return Unknown("is only known when the program runs")
+    if isinstance(value, ast.Call):
+        return Unknown("is an object that the program may use elsewhere")
+    # A number keeps its name; the word 'dynamic' is no number.
+    return _settings(value, bindings[0].region, analysis, node.id, depth + 1)
+
+
+def _of_object(node: ast.Call, region: Region, analysis: Analysis) -> str | Unknown:
+    meaning = analysis.meanings.of(node.func, region)
+    rows = [named(path) for path in meaning.paths]
+    kinds = {row.attribute for row in rows if row is not None and row.target.startswith("mpls.")}
+    if not meaning.is_whole or len(kinds) != 1 or None in rows:
+        return Unknown("is only known when the program runs")
+    given = _arguments(node, _DYNAMIC if kinds == {"DynamicLossScale"} else ("loss_scale_value",))
+    if given is None:
+        return Unknown("has arguments that are only known when the program runs")
+    if kinds == {"FixedLossScale"}:
+        value = given.get("loss_scale_value")
+        number = None if value is None else _number(value)
+        if value is None or number is None:
+            return Unknown("has a value that is only known when the program runs")
+        return _fixed(number, analysis.text.source(value))
+    return _of_dynamic(given, analysis) if kinds == {"DynamicLossScale"} else Unknown("is no loss scale to copy")
+
+
+def _of_dynamic(given: dict[str, ast.expr], analysis: Analysis) -> str | Unknown:
+    multiplier = given.pop("multiplier", None)
+    if multiplier is not None and _number(multiplier) != 2:
+        return Unknown("has a multiplier other than 2", _MULTIPLIER)
+    if any(_number(each) is None for each in given.values()):
+        # They may be objects of TensorFlow, or have historical names in them.
+        return Unknown("has values that are only known when the program runs")
+    settings = [f"{_NEW_NAMES[name]}={analysis.text.source(value)}" for name, value in given.items()]
+    return ", ".join(settings) or "dynamic=True"
+
+
+def _arguments(node: ast.Call, names: tuple[str, ...]) -> dict[str, ast.expr] | None:
+    """Return a call's arguments by name; None if they cannot be told."""
+    if len(node.args) > len(names) or any(isinstance(each, ast.Starred) for each in node.args):
+        return None
+    given = dict(zip(names, node.args, strict=False))
+    for keyword in node.keywords:
+        if keyword.arg not in names or keyword.arg in given:
+            return None
+        given[keyword.arg] = keyword.value
+    return given
+
+
+def _fixed(number: float, source: str) -> str | Unknown:
+    # The originals refuse others.
+    if not 1 <= number < math.inf:
+        return Unknown("is no fixed scale", "pass a number of at least 1")
+    return f"dynamic=False, initial_scale={source}"
+
+
+def _number(node: ast.expr) -> float | None:
+    """Return the value of a number, or of a calculation with numbers."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, int | float) and not isinstance(node.value, bool) else None
+    if not isinstance(node, ast.BinOp):
+        return None
+    left, right = _number(node.left), _number(node.right)
+    if left is None or right is None:
+        return None
+    if isinstance(node.op, ast.Pow | ast.LShift):
+        # Larger ones are no scale, and take long.
+        is_small = abs(left) <= 1024 and 0 <= right <= 64 and isinstance(right, int)
+        return None if not is_small else left**right if isinstance(node.op, ast.Pow) else left * 2.0**right
+    try:
+        return _OPERATORS[type(node.op)](left, right) if type(node.op) in _OPERATORS else None
+    except (ArithmeticError, ValueError):
+        return None

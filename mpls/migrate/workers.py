@@ -1,0 +1,91 @@
+"""Migrates many files, in several processes; the results come in the order of the files, however many there are."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+
+from mpls.migrate.documents import Result, migrate_file
+from mpls.migrate.reader import MAX_BYTES, Reader, new_names
+from mpls.migrate.ruling import Settings
+
+__all__ = ["default_jobs", "results_of"]
+
+# Fewer files take less time than a process needs to start.
+_FEW = 64
+_CHUNK = 16
+
+
+def default_jobs() -> int:
+    """Return how many processes are used: as many as there are cores for this one."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def results_of(files: dict[str, str], settings: Settings, jobs: int) -> Iterator[Result]:
+    """Yield what becomes of each file, in their order; nothing is written.
+
+    Args:
+        files: the files, each with the folder that is migrated, or "".
+        settings: what the user has chosen.
+        jobs: how many processes may be used.
+    """
+    names = _new_names(files)
+    chunks = [*_chunks([*files.items()])]
+    if jobs == 1 or len(files) <= _FEW:
+        readers: dict[str, Reader] = {}
+        for chunk in chunks:
+            yield from _results(chunk, settings, names, readers)
+        return
+    with ProcessPoolExecutor(min(jobs, len(chunks))) as pool:
+        for results in pool.map(_chunk_results, chunks, itertools.repeat(settings), itertools.repeat(names)):
+            yield from results
+
+
+def _new_names(files: dict[str, str]) -> frozenset[bytes]:
+    found: set[bytes] = set()
+    # Reading a pipe would take its data away.
+    for file in filter(os.path.isfile, files):
+        with contextlib.suppress(OSError), open(file, "rb") as opened:
+            found |= new_names(opened.read(MAX_BYTES))
+    return frozenset(found)
+
+
+def _chunks(files: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
+    for start in range(0, len(files), _CHUNK):
+        yield files[start : start + _CHUNK]
+
+
+# What a process has read; chunks beside each other import the same modules.
+_readers: dict[str, Reader] = {}
+
+
+def _chunk_results(chunk: Sequence[tuple[str, str]], settings: Settings, names: frozenset[bytes]) -> list[Result]:
+    return _results(chunk, settings, names, _readers)
+
+
+def _results(
+    chunk: Sequence[tuple[str, str]], settings: Settings, names: frozenset[bytes], readers: dict[str, Reader]
+) -> list[Result]:
+    for _, top in chunk:
+        if top not in readers:
+            readers[top] = Reader(settings, top, names)
+    with _without_collector():
+        return [migrate_file(file, readers[top]) for file, top in chunk]
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep the garbage collector from going through syntax trees again and again while they are made."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

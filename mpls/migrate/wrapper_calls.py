@@ -1,0 +1,128 @@
+"""Translates uses of the Keras wrappers: calls by their arguments, and what else their classes are used for."""
+
+from __future__ import annotations
+
+import ast
+
+from mpls.core.releases import behavior_of
+from mpls.migrate.analysis import Analysis
+from mpls.migrate.ruling import Decision, Kind, Use
+from mpls.migrate.scale_values import Unknown, settings_of
+from mpls.migrate.source_text import Edit, SourceText
+from mpls.migrate.syntax import Role
+from mpls.names import Name
+
+__all__ = ["EXPERIMENTAL", "PUBLIC", "argument_span", "is_experimental", "is_public", "replace_wrapper"]
+
+EXPERIMENTAL = "mpls.experimental.LossScaleOptimizer"
+PUBLIC = "mpls.keras.LossScaleOptimizer"
+# The first argument had two names.
+_OPTIMIZER = ("optimizer", "opt")
+_OLD = (*_OPTIMIZER, "loss_scale")
+
+
+def is_experimental(row: Name) -> bool:
+    """Return whether a historical name is that of the experimental wrapper."""
+    return row.target == "mpls.experimental:LossScaleOptimizer"
+
+
+def is_public(row: Name) -> bool:
+    """Return whether a historical name is that of the public wrapper."""
+    return row.target.startswith("mpls.keras:LossScaleOptimizer")
+
+
+def replace_wrapper(use: Use, analysis: Analysis) -> Decision | None:
+    """Decide what becomes of a use of a wrapper, experimental or public, or of which of the two it is."""
+    experimental = [row for row in use.rows if is_experimental(row)]
+    if use.role in (Role.TYPE_TEST, Role.ANNOTATION) or not experimental:
+        # The experimental class of mpls derives from the public one, so this holds for both.
+        return Decision(PUBLIC, _at_release(use.call, analysis))
+    if use.call is None:
+        return Decision(EXPERIMENTAL) if len(experimental) == len(use.rows) else None
+    return _translated(use.call, use, analysis, len(experimental) < len(use.rows))
+
+
+def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: bool) -> Decision | None:
+    scale = _scale_argument(call)
+    if may_be_public and not _is_of_experimental(scale, analysis, use):
+        # An unknown second argument may be a loss scale, or whether it is dynamic.
+        is_clear = len(call.args) < 2 and all(each.arg not in (None, "loss_scale") for each in call.keywords)
+        return Decision(PUBLIC, _at_release(call, analysis)) if is_clear else None
+    if scale is None:
+        return Decision(EXPERIMENTAL, _at_release(call, analysis), _NO_SCALE, Kind.LEFT)
+    value = scale.value if isinstance(scale, ast.keyword) else scale
+    settings = settings_of(value, use.chain.region, analysis)
+    if isinstance(settings, Unknown):
+        source = " ".join(analysis.text.source(value).split())
+        note = f"the loss scale {source} {settings.why}"
+        note += f": {settings.advice}" if settings.advice else f"; {EXPERIMENTAL} takes it as it is"
+        edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
+        return Decision(EXPERIMENTAL, edits, note, Kind.LEFT if settings.advice else Kind.NOTED)
+    settings = ", ".join([settings, *_of_release(analysis)])
+    edits = [
+        Edit(*argument_span(call, scale, analysis.text), settings),
+        *_renamed(call, analysis.text, "opt", "inner_optimizer"),
+        *_renamed(call, analysis.text, "optimizer", "inner_optimizer"),
+    ]
+    return Decision(PUBLIC, edits)
+
+
+_NO_SCALE = "no loss scale is given to it by name or place: check that it gets one"
+
+
+def _scale_argument(call: ast.Call) -> ast.expr | ast.keyword | None:
+    """Return the loss scale of a call of the experimental wrapper; None if it cannot be told which argument it is."""
+    if any(isinstance(each, ast.Starred) for each in call.args) or len(call.args) > 2:
+        return None
+    names = [each.arg for each in call.keywords]
+    if any(name not in _OLD for name in names) or len(names) + len(call.args) != 2:
+        return None
+    if len(call.args) == 2:
+        return call.args[1]
+    scale = next((each for each in call.keywords if each.arg == "loss_scale"), None)
+    return scale if len(call.args) == 1 or any(name in _OPTIMIZER for name in names) else None
+
+
+def _is_of_experimental(scale: ast.expr | ast.keyword | None, analysis: Analysis, use: Use) -> bool:
+    """Return whether only the experimental wrapper takes the arguments of a call."""
+    if isinstance(scale, ast.keyword):
+        return True
+    return scale is not None and not isinstance(settings_of(scale, use.chain.region, analysis), Unknown)
+
+
+def _of_release(analysis: Analysis) -> list[str]:
+    """Return the arguments that make a wrapper behave as in the release that the user has named."""
+    behavior = behavior_of(analysis.settings.as_of)
+    if not behavior.skipped_steps_count:
+        return ["skip_counts_step=False"]
+    return ["skip_counts_step=True"] if behavior.skipped_steps_count_in_keras_3 else []
+
+
+def _at_release(call: ast.Call | None, analysis: Analysis) -> list[Edit]:
+    """Return the edit that adds these arguments to a call whose others stay."""
+    settings = _of_release(analysis)
+    given: list[ast.expr | ast.keyword] = [] if call is None else [*call.args, *call.keywords]
+    if call is None or not settings or not given:
+        return []
+    if any(isinstance(each, ast.keyword) and each.arg in (None, "skip_counts_step") for each in given):
+        return []
+    last = max(given, key=lambda each: (each.end_lineno or 0, each.end_col_offset or 0))
+    _, end = argument_span(call, last, analysis.text)
+    return [Edit(end, end, f", {settings[0]}")]
+
+
+def _renamed(call: ast.Call, text: SourceText, old: str, new: str) -> list[Edit]:
+    found = [text.span(each)[0] for each in call.keywords if each.arg == old]
+    return [Edit(start, start + len(old), new) for start in found]
+
+
+def argument_span(call: ast.Call, argument: ast.expr | ast.keyword, text: SourceText) -> tuple[int, int]:
+    """Return where an argument starts and ends, with parentheses around it."""
+    start, end = text.span(argument)
+    opening = text.utf8.index(b"(", text.span(call.func)[1])
+    while True:
+        before, after = text.utf8[:start].rstrip(), text.utf8[end:]
+        skipped = len(after) - len(after.lstrip())
+        if len(before) - 1 <= opening or not before.endswith(b"(") or not after.lstrip().startswith(b")"):
+            return start, end
+        start, end = len(before) - 1, end + skipped + 1

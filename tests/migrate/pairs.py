@@ -1,0 +1,34 @@
+"""What an input and its output are: the form of the cases of the rewriter."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A program before and after; the rules that say what is left, in the order of the lines."""
+
+    before: str
+    after: str
+    left: tuple[str, ...] = ()
+    as_of: str | None = None
+
+    @property
+    def is_unchanged(self) -> bool:
+        return self.before == self.after
+
+
+def becomes(before: str, after: str, *left: str, as_of: str | None = None) -> Pair:
+    """A program that changes."""
+    return Pair(_plain(before), _plain(after), left, as_of)
+
+
+def stays(program: str, *left: str, as_of: str | None = None) -> Pair:
+    """A program that does not."""
+    return Pair(_plain(program), _plain(program), left, as_of)
+
+
+def _plain(text: str) -> str:
+    return textwrap.dedent(text).lstrip("\n")

@@ -1,0 +1,203 @@
+"""`.loss_scale()` on wrappers and on everything else; gates, strings and policies that are only reported."""
+
+from __future__ import annotations
+
+from .pairs import becomes, stays
+
+NAME = "loss-scale-calls"
+
+PAIRS = {
+    "a variable": becomes(
+        "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, 'dynamic')\n"
+        "print(opt.loss_scale())\n",
+        "import tensorflow as tf\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(inner, dynamic=True)\n"
+        "print(opt.loss_scale)\n",
+    ),
+    "a name that had the optimizer before": becomes(
+        "import tensorflow as tf\nopt = tf.keras.optimizers.Adam()\n"
+        "opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, 'dynamic')\nopt.loss_scale()\n",
+        "import tensorflow as tf\nimport mpls.keras\nopt = tf.keras.optimizers.Adam()\n"
+        "opt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\nopt.loss_scale\n",
+    ),
+    "an attribute of self": becomes(
+        "import tensorflow as tf\n"
+        "class A:\n    def __init__(self, inner):\n"
+        "        self.opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, 'dynamic')\n"
+        "    def f(self):\n        return float(self.opt.loss_scale())\n",
+        "import tensorflow as tf\nimport mpls.keras\n"
+        "class A:\n    def __init__(self, inner):\n"
+        "        self.opt = mpls.keras.LossScaleOptimizer(inner, dynamic=True)\n"
+        "    def f(self):\n        return float(self.opt.loss_scale)\n",
+    ),
+    "self in a subclass": becomes(
+        "import tensorflow as tf\nclass A(tf.keras.mixed_precision.experimental.LossScaleOptimizer):\n"
+        "    def f(self):\n        return self.loss_scale() * 2\n",
+        "import tensorflow as tf\nimport mpls.experimental\nclass A(mpls.experimental.LossScaleOptimizer):\n"
+        "    def f(self):\n        return self.loss_scale * 2\n",
+    ),
+    "what a function returns": becomes(
+        "import tensorflow as tf\ndef make(opt):\n"
+        "    return tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, 'dynamic')\n"
+        "opt = make(o)\nopt.loss_scale( ).numpy()\n",
+        "import tensorflow as tf\nimport mpls.keras\ndef make(opt):\n"
+        "    return mpls.keras.LossScaleOptimizer(opt, dynamic=True)\nopt = make(o)\nopt.loss_scale.numpy()\n",
+    ),
+    "what isinstance asks for": becomes(
+        "import tensorflow as tf\ndef f(opt):\n"
+        "    if isinstance(opt, tf.keras.mixed_precision.experimental.LossScaleOptimizer) and opt:\n"
+        "        print('scale', opt.loss_scale())\n",
+        "import tensorflow as tf\nimport mpls.keras\ndef f(opt):\n"
+        "    if isinstance(opt, mpls.keras.LossScaleOptimizer) and opt:\n"
+        "        print('scale', opt.loss_scale)\n",
+    ),
+    "an f-string": becomes(
+        "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, 'dynamic')\n"
+        "print(f'{opt.loss_scale()} and {opt.loss_scale()}')\n",
+        "import tensorflow as tf\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(inner, dynamic=True)\n"
+        "print(f'{opt.loss_scale} and {opt.loss_scale}')\n",
+    ),
+    "the graph rewrite of an optimizer of Keras": becomes(
+        "import tensorflow as tf\nopt = tf.keras.optimizers.SGD()\n"
+        "wrapped = tf.train.experimental.enable_mixed_precision_graph_rewrite(opt)\nwrapped.loss_scale()\n",
+        "import tensorflow as tf\nimport mpls.v1\nopt = tf.keras.optimizers.SGD()\n"
+        "wrapped = mpls.v1.enable_mixed_precision_graph_rewrite(opt)\nwrapped.loss_scale\n",
+    ),
+    "its variables": becomes(
+        "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, 'dynamic')\n"
+        "print(opt.loss_scale._current_loss_scale)\n",
+        "import tensorflow as tf\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(inner, dynamic=True)\n"
+        "print(opt.loss_scale._current_loss_scale)\n",
+        NAME,
+    ),
+    "a value": stays(
+        "import tensorflow as tf\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(inner)\nprint(opt.loss_scale)\n"
+    ),
+    "a parameter": stays("import tensorflow as tf\ndef f(opt):\n    return opt.loss_scale()\n", NAME),
+    "a name that has something else too": stays(
+        "import tensorflow as tf\ndef f(opt):\n    opt = wrap(opt)\n    return opt.loss_scale()\n", NAME
+    ),
+    "isinstance in the other branch": stays(
+        "import tensorflow as tf\ndef f(opt):\n    if isinstance(opt, int):\n        pass\n    else:\n"
+        "        opt.loss_scale()\n",
+        NAME,
+    ),
+    "a policy": becomes(
+        "import tensorflow as tf\np = tf.keras.mixed_precision.experimental.Policy('mixed_float16')\np.loss_scale()\n",
+        "import tensorflow as tf\nimport mpls.experimental\np = mpls.experimental.Policy('mixed_float16')\np.loss_scale()\n",
+    ),
+    "a method of the program's own": stays(
+        "import tensorflow as tf\nclass Scaler:\n    def loss_scale(self):\n        return 1\nScaler().loss_scale()\n"
+    ),
+    "a call with arguments": stays("import tensorflow as tf\nopt.loss_scale(3)\n"),
+    "a file without TensorFlow": stays("import jmp\ndef f(opt):\n    return opt.loss_scale()\n"),
+    "a gate that compares strings": stays(
+        "import tensorflow as tf\nif tf.__version__ < '2.4.0':\n    pass\n", "version-strings"
+    ),
+    "a gate the other way round": stays(
+        "import tensorflow as tf\nOLD = '2.4' > tf.version.VERSION\n", "version-strings"
+    ),
+    "a gate that is right": stays("import tensorflow as tf\nif tf.__version__ >= '2':\n    pass\n"),
+    "a gate of numbers": stays(
+        "import tensorflow as tf\nfrom packaging.version import parse\nif parse(tf.__version__) < parse('2.4'):\n    pass\n"
+    ),
+    "another package's version": stays("import numpy as np\nif np.__version__ < '1.4.0':\n    pass\n"),
+    "an equal version": stays("import tensorflow as tf\nif tf.__version__ == '2.4.0':\n    pass\n"),
+    "a name in a string": stays(
+        "import importlib\nm = importlib.import_module('tensorflow.keras.mixed_precision.experimental')\n",
+        "names-in-strings",
+    ),
+    "a name in a string without its beginning": stays(
+        "f = tf_any('keras.mixed_precision.experimental.set_policy')\n", "names-in-strings"
+    ),
+    "a name that is there, in a string": stays("f = tf_any('keras.mixed_precision.set_global_policy')\n"),
+    "another word in a string": stays("log('mixed_precision is on', 'mixed_precision.yaml')\n"),
+    "getattr": stays(
+        "import tensorflow as tf\nm = getattr(tf.keras.mixed_precision, 'experimental')\n", "names-in-strings"
+    ),
+    "hasattr": stays("import tensorflow as tf\nOLD = hasattr(tf.keras.mixed_precision, 'experimental')\n"),
+    "hasattr of what is there": stays("import tensorflow as tf\nNEW = hasattr(tf.keras.mixed_precision, 'Policy')\n"),
+    "a policy that was removed": becomes(
+        "import tensorflow as tf\ntf.keras.mixed_precision.experimental.set_policy('infer_float32_vars')\n",
+        "import tensorflow as tf\nimport mpls.experimental\nmpls.experimental.set_policy('infer_float32_vars')\n",
+        "removed-policies",
+    ),
+    "jmp": stays(
+        "import jmp\nscale = jmp.DynamicLossScale(2. ** 15)\nnone = jmp.NoOpLossScale()\nfixed = jmp.StaticLossScale(8)\n"
+    ),
+    "flax": stays(
+        "from flax.training import dynamic_scale\nds = dynamic_scale.DynamicScale()\nloss_scale = ds.scale\n"
+    ),
+    "MindSpore": stays(
+        "from mindspore import FixedLossScaleManager, DynamicLossScaleManager\nfrom mindspore.nn import "
+        "FixedLossScaleUpdateCell\nmanager = FixedLossScaleManager(128, False)\nscale = manager.get_loss_scale()\n"
+    ),
+    "PyTorch": stays(
+        "import torch\nscaler = torch.cuda.amp.GradScaler(init_scale=128.)\nloss_scale = scaler.get_scale()\n"
+    ),
+    "apex": stays("from apex import amp\nmodel, opt = amp.initialize(model, opt, loss_scale='dynamic')\n"),
+    "Paddle": stays(
+        "import paddle\nopt = paddle.static.amp.decorate(opt, init_loss_scaling=128.0)\nloss_scale = opt.get_loss_scaling()\n"
+    ),
+    "Huawei's managers": stays(
+        "from npu_bridge.npu_init import *\nmanager = ExponentialUpdateLossScaleManager(init_loss_scale=2**32, "
+        "incr_every_n_steps=1000)\nopt = NPULossScaleOptimizer(opt, manager)\nfixed = FixedLossScaleManager(loss_scale=1)\n"
+    ),
+    "classes of the program's own": stays(
+        "import tensorflow as tf\nclass LossScaleOptimizer(tf.keras.optimizers.Optimizer):\n    pass\n"
+        "class DynamicLossScale:\n    pass\nopt = LossScaleOptimizer('dynamic')\nscale = DynamicLossScale()\n"
+    ),
+    "a function of the program's own": stays(
+        "import tensorflow as tf\ndef enable_mixed_precision_graph_rewrite(opt):\n    return opt\n"
+        "opt = enable_mixed_precision_graph_rewrite(opt)\n"
+    ),
+    "flags": stays("from absl import flags\nflags.DEFINE_float('loss_scale', 128., 'Static loss scale.')\n"),
+    "a dict": stays("config = {'loss_scale': 'dynamic', 'LossScaleOptimizer': True}\nconfig['loss_scale']\n"),
+    "policies of another package": stays(
+        "from haiku import mixed_precision\nmixed_precision.set_policy(Net, policy)\n"
+    ),
+    "a class attribute": stays(
+        "import tensorflow as tf\nclass Config:\n    loss_scale = 'dynamic'\nConfig.loss_scale\n"
+    ),
+    "an argument of argparse": stays(
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--loss_scale', default='dynamic')\n"
+        "loss_scale = parser.parse_args().loss_scale\n"
+    ),
+    "optax": stays("import optax\nopt = optax.apply_if_finite(optax.adam(1e-3), 5)\nloss_scale = 2 ** 15\n"),
+    "DeepSpeed": stays("config = {'fp16': {'enabled': True, 'loss_scale': 0, 'initial_scale_power': 16}}\n"),
+    "transformers": stays(
+        "from transformers import TFTrainingArguments\narguments = TFTrainingArguments('out', fp16=True)\n"
+        "if arguments.fp16:\n    loss_scale = None\n"
+    ),
+    "a mixed_precision of PyTorch": stays(
+        "from torch.distributed.fsdp import MixedPrecision\nmixed_precision = MixedPrecision()\nmixed_precision.experimental\n"
+    ),
+    "a mixed_precision of accelerate": stays(
+        "from accelerate import Accelerator\na = Accelerator(mixed_precision='fp16')\n"
+    ),
+    "Keras policies of layers": stays(
+        "import tensorflow as tf\nlayer = tf.keras.layers.Dense(1, dtype=tf.keras.mixed_precision.Policy('mixed_float16'))\n"
+    ),
+    "tf.train.experimental's others": stays("import tensorflow as tf\nstate = tf.train.experimental.PythonState()\n"),
+    "an instance without its class": stays(
+        "import tensorflow as tf\nmodel.optimizer.apply_gradients(zip(grads, model.trainable_variables))\n"
+        "scale = model.optimizer.loss_scale\n"
+    ),
+    "a name in a message": stays(
+        "import tensorflow as tf\nraise ValueError('The loss scale of LossScaleOptimizer must be at least 1')\n"
+    ),
+    "a deleted name": stays(
+        "import tensorflow as tf\ndel tf\ntf.keras.mixed_precision.experimental.set_policy('float32')\n",
+        "experimental-policies",
+    ),
+    "a match": stays(
+        "import tensorflow as tf\nmatch module:\n    case [tf, *rest]:\n"
+        "        tf.keras.mixed_precision.experimental.set_policy('float32')\n",
+        "experimental-policies",
+    ),
+    "an assignment to an attribute": stays(
+        "import tensorflow as tf\noptimizer.loss_scale = 128\nopt._loss_scale = scale\n"
+    ),
+    "a name of another module's": stays(
+        "import tensorflow as tf\nimport ops\nopt = ops.tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, 1)\n"
+    ),
+}

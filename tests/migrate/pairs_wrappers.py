@@ -1,0 +1,215 @@
+"""Wrappers of Keras: calls by the value of the loss scale, and what else their classes are used for."""
+
+from __future__ import annotations
+
+from .pairs import becomes, stays
+
+TF = "import tensorflow as tf\n"
+TF_AND_KERAS = "import tensorflow as tf\nimport mpls.keras\n"
+TF_AND_EXPERIMENTAL = "import tensorflow as tf\nimport mpls.experimental\n"
+OLD = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
+NEW = "mpls.keras.LossScaleOptimizer"
+KEPT = "mpls.experimental.LossScaleOptimizer"
+SCALES = "tf.mixed_precision.experimental"
+
+
+def call(old: str, new: str):
+    """A call whose loss scale is in the source."""
+    return becomes(f"{TF}opt = {OLD}({old})\n", f"{TF_AND_KERAS}opt = {NEW}({new})\n")
+
+
+def kept(arguments: str, *left: str, before: str = "", after: str | None = None):
+    """A call that goes to the experimental wrapper of mpls."""
+    new = arguments if after is None else after
+    return becomes(
+        f"{TF}{before}opt = {OLD}({arguments})\n", f"{TF_AND_EXPERIMENTAL}{before}opt = {KEPT}({new})\n", *left
+    )
+
+
+PAIRS = {
+    "dynamic": call("opt, 'dynamic'", "opt, dynamic=True"),
+    "dynamic by keyword": call('opt, loss_scale="dynamic"', "opt, dynamic=True"),
+    "a number": call("opt, 128", "opt, dynamic=False, initial_scale=128"),
+    "a number with a point": call("opt, loss_scale=1024.", "opt, dynamic=False, initial_scale=1024."),
+    "a power": call("opt, 2 ** 15", "opt, dynamic=False, initial_scale=2 ** 15"),
+    "a shift": call("opt, 1 << 7", "opt, dynamic=False, initial_scale=1 << 7"),
+    "in parentheses": call("opt, ('dynamic')", "opt, dynamic=True"),
+    "in many parentheses": call("opt, ( ( 64 ) )", "opt, dynamic=False, initial_scale=64"),
+    "all by keyword": call("optimizer=opt, loss_scale=8", "inner_optimizer=opt, dynamic=False, initial_scale=8"),
+    "the name of TF 1": call("opt=opt, loss_scale='dynamic'", "inner_optimizer=opt, dynamic=True"),
+    "the loss scale first": call("loss_scale='dynamic', optimizer=opt", "dynamic=True, inner_optimizer=opt"),
+    "a fixed object": call(f"opt, {SCALES}.FixedLossScale(16)", "opt, dynamic=False, initial_scale=16"),
+    "a fixed object by keyword": call(
+        f"opt, loss_scale={SCALES}.FixedLossScale(loss_scale_value=16.)", "opt, dynamic=False, initial_scale=16."
+    ),
+    "a dynamic object": call(
+        f"opt, {SCALES}.DynamicLossScale(8, 1000)", "opt, initial_scale=8, dynamic_growth_steps=1000"
+    ),
+    "a dynamic object by keyword": call(
+        f"opt, {SCALES}.DynamicLossScale(increment_period=100, initial_loss_scale=2**10, multiplier=2.0)",
+        "opt, dynamic_growth_steps=100, initial_scale=2**10",
+    ),
+    "a dynamic object without arguments": call(f"opt, {SCALES}.DynamicLossScale()", "opt, dynamic=True"),
+    "a scale of another place": call(
+        "opt, tf.train.experimental.FixedLossScale(4)", "opt, dynamic=False, initial_scale=4"
+    ),
+    "a variable": kept("opt, scale"),
+    "an attribute": kept("opt, loss_scale=flags.loss_scale"),
+    "what a function returns": kept("opt, scale()"),
+    "stars": kept("opt, *arguments", "experimental-wrapper"),
+    "two stars": kept("opt, **arguments", "experimental-wrapper"),
+    "one argument": kept("opt", "experimental-wrapper"),
+    "the name of TF 1, and a variable": kept("opt=opt, loss_scale=scale", after="optimizer=opt, loss_scale=scale"),
+    "a scale below 1": kept("opt, 0.5", "experimental-wrapper"),
+    "another word": kept("opt, 'static'", "experimental-wrapper"),
+    "a policy's": kept("opt, policy.loss_scale"),
+    "a choice": kept("opt, 'dynamic' if half else 1"),
+    "another multiplier": kept(
+        f"opt, {SCALES}.DynamicLossScale(8, multiplier=4)",
+        "experimental-wrapper",
+        after="opt, mpls.experimental.DynamicLossScale(8, multiplier=4)",
+    ),
+    "an object with values of the program": kept(
+        f"opt, {SCALES}.DynamicLossScale(flags.scale)", after="opt, mpls.experimental.DynamicLossScale(flags.scale)"
+    ),
+    "an object that is used elsewhere": becomes(
+        f"{TF}scale = {SCALES}.DynamicLossScale(8)\nopt = {OLD}(opt, scale)\nprint(scale())\n",
+        f"{TF_AND_EXPERIMENTAL}scale = mpls.experimental.DynamicLossScale(8)\nopt = {KEPT}(opt, scale)\n"
+        "print(scale())\n",
+    ),
+    "a constant": becomes(
+        f"{TF}SCALE = 128.\n\ndef make(opt):\n    return {OLD}(opt, SCALE)\n",
+        f"{TF_AND_KERAS}SCALE = 128.\n\ndef make(opt):\n    return {NEW}(opt, dynamic=False, initial_scale=SCALE)\n",
+    ),
+    "a constant word": becomes(
+        f"{TF}SCALE = 'dynamic'\nopt = {OLD}(opt, SCALE)\n",
+        f"{TF_AND_KERAS}SCALE = 'dynamic'\nopt = {NEW}(opt, dynamic=True)\n",
+    ),
+    "a name that is assigned twice": becomes(
+        f"{TF}scale = 128\nif half:\n    scale = 'dynamic'\nopt = {OLD}(opt, scale)\n",
+        f"{TF_AND_EXPERIMENTAL}scale = 128\nif half:\n    scale = 'dynamic'\nopt = {KEPT}(opt, scale)\n",
+    ),
+    "a name that a function may set": becomes(
+        f"{TF}scale = 128\n\ndef f():\n    global scale\n    scale = 1\n\nopt = {OLD}(opt, scale)\n",
+        f"{TF_AND_EXPERIMENTAL}scale = 128\n\ndef f():\n    global scale\n    scale = 1\n\nopt = {KEPT}(opt, scale)\n",
+    ),
+    "a parameter": becomes(
+        f"{TF}def f(opt, scale='dynamic'):\n    return {OLD}(opt, scale)\n",
+        f"{TF_AND_EXPERIMENTAL}def f(opt, scale='dynamic'):\n    return {KEPT}(opt, scale)\n",
+    ),
+    "a call over several lines": becomes(
+        f"""
+        {TF.strip()}
+
+        opt = {OLD}(
+            tf.keras.optimizers.Adam(
+                1e-3,  # the rate
+            ),
+            # Half precision.
+            loss_scale='dynamic',  # grows
+        )
+        """,
+        f"""
+        {TF.strip()}
+        import mpls.keras
+
+        opt = {NEW}(
+            tf.keras.optimizers.Adam(
+                1e-3,  # the rate
+            ),
+            # Half precision.
+            dynamic=True,  # grows
+        )
+        """,
+    ),
+    "a chain over several lines": becomes(
+        f"{TF}opt = (tf.keras\n       .mixed_precision.experimental\n       .LossScaleOptimizer(opt, 'dynamic'))\n",
+        f"{TF_AND_KERAS}opt = ({NEW}(opt, dynamic=True))\n",
+    ),
+    "wrapped in a call": becomes(
+        f"{TF}model.compile(optimizer={OLD}(tf.keras.optimizers.SGD(), 'dynamic'), loss='mse')\n",
+        f"{TF_AND_KERAS}model.compile(optimizer={NEW}(tf.keras.optimizers.SGD(), dynamic=True), loss='mse')\n",
+    ),
+    "isinstance": becomes(
+        f"{TF}isinstance(opt, {OLD})\nisinstance(opt, (int, {OLD}))\n",
+        f"{TF_AND_KERAS}isinstance(opt, {NEW})\nisinstance(opt, (int, {NEW}))\n",
+    ),
+    "annotations": becomes(
+        f"{TF}def f(opt: {OLD}, *others: 'int') -> Optional[{OLD}]:\n    x: {OLD} = opt\n    return x\n",
+        f"{TF_AND_KERAS}def f(opt: {NEW}, *others: 'int') -> Optional[{NEW}]:\n    x: {NEW} = opt\n    return x\n",
+    ),
+    "a base class": becomes(
+        f"""
+        {TF.strip()}
+        class Mine({OLD}):
+            def __init__(self, opt):
+                super().__init__(opt, 'dynamic')
+        """,
+        f"""
+        {TF.strip()}
+        import mpls.experimental
+        class Mine({KEPT}):
+            def __init__(self, opt):
+                super().__init__(opt, 'dynamic')
+        """,
+    ),
+    "a value": becomes(
+        f"{TF}objects = {{'LossScaleOptimizer': {OLD}}}\nmake = {OLD}.from_config\n",
+        f"{TF_AND_EXPERIMENTAL}objects = {{'LossScaleOptimizer': {KEPT}}}\nmake = {KEPT}.from_config\n",
+    ),
+    "a decorator's argument": becomes(
+        f"{TF}@register({OLD})\ndef f(): pass\n", f"{TF_AND_EXPERIMENTAL}@register({KEPT})\ndef f(): pass\n"
+    ),
+    "the public wrapper": becomes(
+        f"{TF}opt = tf.keras.mixed_precision.LossScaleOptimizer(opt, dynamic=False, initial_scale=128)\n",
+        f"{TF_AND_KERAS}opt = {NEW}(opt, dynamic=False, initial_scale=128)\n",
+    ),
+    "the public wrapper as a base": becomes(
+        f"{TF}class Mine(tf.keras.mixed_precision.LossScaleOptimizer): pass\n",
+        f"{TF_AND_KERAS}class Mine({NEW}): pass\n",
+    ),
+    "as of 2.2": becomes(
+        f"{TF}opt = {OLD}(opt, 'dynamic')\nother = {OLD}(opt, scale)\n",
+        f"{TF}import mpls.experimental\nimport mpls.keras\nopt = {NEW}(opt, dynamic=True, skip_counts_step=False)\n"
+        f"other = {KEPT}(opt, scale, skip_counts_step=False)\n",
+        as_of="2.2",
+    ),
+    "as of 2.4": becomes(
+        f"{TF}opt = tf.keras.mixed_precision.LossScaleOptimizer(opt)\n",
+        f"{TF_AND_KERAS}opt = {NEW}(opt, skip_counts_step=True)\n",
+        as_of="2.4",
+    ),
+    "as of 2.2, over several lines": becomes(
+        f"{TF}opt = {OLD}(\n    opt,\n    scale,  # from a flag\n)\n",
+        f"{TF_AND_EXPERIMENTAL}opt = {KEPT}(\n    opt,\n    scale, skip_counts_step=False,  # from a flag\n)\n",
+        as_of="2.2",
+    ),
+    "tf_keras' own": stays("import tf_keras\nopt = tf_keras.mixed_precision.LossScaleOptimizer(opt, dynamic=True)\n"),
+    "that of Keras 3": stays("import keras\nopt = keras.optimizers.LossScaleOptimizer(opt, initial_scale=8)\n"),
+    "that of mpls": stays("import mpls.keras\nopt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n"),
+    "that of mpls, experimental": stays(
+        "import mpls.experimental\nopt = mpls.experimental.LossScaleOptimizer(opt, 'dynamic')\n"
+    ),
+    "public policies": stays(
+        "import tensorflow as tf\n"
+        "tf.keras.mixed_precision.set_global_policy('mixed_float16')\n"
+        "policy = tf.keras.mixed_precision.Policy('mixed_float16')\n"
+        "print(tf.keras.mixed_precision.global_policy().compute_dtype)\n"
+    ),
+    "a comment": stays(f"{TF}# {OLD}(opt, 'dynamic')\nprint()\n"),
+    "a docstring": stays(f'"""Wraps by {OLD}."""\n{TF}'),
+    "another name of tf": stays(
+        "tf = make()\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, 1)\n"
+    ),
+    "a parameter called tf": stays(f"{TF}def f(tf, opt):\n    return {OLD}(opt, 1)\n"),
+    "a variable of a loop called tf": stays(f"def f(opt):\n    for tf in []:\n        {OLD}(opt, 1)\n"),
+    "a comprehension's tf": stays(f"{TF}x = [{OLD}(opt, 1) for tf in modules]\n"),
+    "a lambda's tf": stays(f"{TF}x = lambda tf: {OLD}(opt, 1)\n"),
+    "tf that may be something else": stays(
+        f"{TF}if other:\n    tf = other\nopt = {OLD}(opt, 1)\n", "experimental-wrapper"
+    ),
+    "an exception called tf": stays(
+        f"{TF}try:\n    pass\nexcept Exception as tf:\n    {OLD}(opt, 1)\n", "experimental-wrapper"
+    ),
+    "no tf at all": stays(f"opt = {OLD}(opt, 1)\n"),
+}

@@ -1,0 +1,338 @@
+"""`mpls migrate`: what it prints and writes, exit statuses, standard input, interruptions."""
+
+from __future__ import annotations
+
+import html.parser
+import io
+import json
+import os
+import pathlib
+import re
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from mpls.cli import main
+from mpls.migrate import exchanging
+from mpls.migrate.rules import RULES
+
+OLD = "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, 'dynamic')\n"
+NEW = "import tensorflow as tf\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n"
+LEFT = "import tensorflow as tf\nf.loss_scale()\n"
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("old.py", OLD), ("new.py", NEW), ("left.py", LEFT), ("other.py", "print(1)\n")):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(["migrate", *arguments])
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_the_diff_is_shown_and_nothing_written(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, ".")
+    assert status == 0
+    assert out.splitlines() == [
+        "--- ./old.py",
+        "+++ ./old.py",
+        "@@ -1,2 +1,3 @@",
+        " import tensorflow as tf",
+        "-opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, 'dynamic')",
+        "+import mpls.keras",
+        "+opt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)",
+    ]
+    assert err.splitlines()[0].startswith("./left.py:2: f.loss_scale() is left, as it is not certain")
+    assert err.splitlines()[1] == "mpls migrate: 1 of 4 files would change, 1 place left to you"
+    assert (folder / "old.py").read_text() == OLD
+
+
+def test_the_diff_is_coloured_on_a_terminal(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        encoding = "utf-8"
+
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    main(["migrate", "old.py"])
+    assert "\x1b[31m-opt" in sys.stdout.getvalue()
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("NO_COLOR", "1")
+    main(["migrate", "old.py"])
+    assert "\x1b" not in sys.stdout.getvalue()
+
+
+def test_control_characters_do_not_reach_the_terminal(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "old.py").write_text(OLD.replace("'dynamic'", "'dynamic') # \x1b[2J\u202e\t("))
+    _, out, _ = run(capsys, "old.py")
+    assert "\\x1b[2J\\u202e\t(" in out
+    assert "\x1b" not in out
+
+
+def test_write(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, ".", "--write")[:2] == (0, "")
+    assert (folder / "old.py").read_text() == NEW
+    status, out, err = run(capsys, ".", "--write")
+    assert (status, out) == (0, "")
+    assert err.endswith("mpls migrate: 0 of 4 files changed, 1 place left to you\n")
+
+
+def test_check(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, ".", "--check")[0] == 1
+    assert run(capsys, "new.py", "left.py", "--check")[0] == 0
+    assert (folder / "old.py").read_text() == OLD
+    with pytest.raises(SystemExit, match="2"):
+        main(["migrate", ".", "--check", "--write"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("python2.py", b"print 'mixed_precision'\n", "is no Python 3"),
+        ("null.py", b"mixed_precision\0", "is no Python 3"),
+        ("encoding.py", b"# mixed_precision \xff\n", "cannot be decoded"),
+        ("unknown.py", b"# coding: nothing\n# mixed_precision\n", "cannot be decoded"),
+        ("utf7.py", b"# coding: utf-7\n# mixed_precision +AGE-\n", "cannot be written back"),
+        ("deep.py", b"mixed_precision = " + b"(" * 5000 + b")" * 5000, "is no Python 3"),
+        ("chain.py", b"mixed_precision" + b".x" * 20_000, "is"),
+        ("large.py", b"mixed_precision\n" + b"#" * 1_000_000, "is larger than 1000000 bytes"),
+        ("old.ipynb", b"mixed_precision", "is no notebook"),
+    ],
+)
+def test_what_cannot_be_read_is_named_and_the_rest_is_done(
+    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, reason: str
+) -> None:
+    (folder / name).write_bytes(content)
+    status, _, err = run(capsys, ".", "--write")
+    assert status == 2
+    assert f"mpls migrate: ./{name} {reason}" in err
+    assert "Traceback" not in err
+    assert (folder / name).read_bytes() == content
+    assert (folder / "old.py").read_text() == NEW
+
+
+def test_paths_that_are_not_there(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(folder / "pipe.py")
+    (folder / "empty").mkdir()
+    status, _, err = run(capsys, "nowhere", "empty", "pipe.py", "old.py", "--write")
+    assert status == 2
+    assert [line for line in err.splitlines() if line.startswith("mpls migrate: ")][:3] == [
+        "mpls migrate: nowhere is not there",
+        "mpls migrate: empty has no Python source in it",
+        "mpls migrate: pipe.py is no file",
+    ]
+    assert (folder / "old.py").read_text() == NEW
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give a path, or - for standard input"),
+        (["-", "old.py"], "give - alone"),
+        (["old.py", "--only", "nothing"], "there is no rule 'nothing'; mpls migrate --list-rules lists them"),
+        (["old.py", "--skip", "contrib,nothing"], "there is no rule 'nothing'"),
+    ],
+)
+def test_misuse(folder: pathlib.Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize("arguments", [["--as-of", "3.0"], ["--jobs", "0"], ["--to", "numpy"], ["--report", "xml"]])
+def test_values_that_options_do_not_take(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["migrate", "old.py", *arguments])
+    assert arguments[0] in capsys.readouterr().err
+
+
+def test_only_and_skip(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "old.py", "--check", "--skip", "experimental-wrapper")[0] == 0
+    assert run(capsys, "old.py", "--check", "--only", "contrib, experimental-wrapper")[0] == 1
+    assert run(capsys, "old.py", "--check", "--only", "contrib")[0] == 0
+
+
+def test_rules_are_listed_with_what_they_change(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "--list-rules")
+    assert status == 0
+    for rule in RULES:
+        first = re.escape(rule.text.strip().splitlines()[0])
+        assert re.search(rf"^{rule.name}\n    {first}$", out, re.MULTILINE)
+        assert len(rule.text.split()) > 20
+
+
+def test_as_of(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "old.py", "--write", "--as-of", "2.2")
+    assert "dynamic=True, skip_counts_step=False)" in (folder / "old.py").read_text()
+
+
+def test_json(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "python2.py").write_text("print 'mixed_precision'")
+    status, out, err = run(capsys, ".", "--report", "json")
+    assert (status, err) == (2, "")
+    report = json.loads(out)
+    assert report["looked_at"] == 5
+    assert report["is_written"] is False
+    files = {each["path"]: each for each in report["files"]}
+    assert set(files) == {"./old.py", "./left.py", "./python2.py"}
+    assert files["./python2.py"]["unread"][0].startswith("is no Python 3")
+    (message,) = files["./old.py"]["messages"]
+    assert message["text"].startswith("tf.keras.mixed_precision.experimental.LossScaleOptimizer becomes mpls.keras")
+    assert {key: message[key] for key in ("cell", "line", "rule", "kind")} == {
+        "cell": None,
+        "line": 2,
+        "rule": "experimental-wrapper",
+        "kind": "changed",
+    }
+
+
+def test_text_report(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, ".", "--report", "text", "--write")
+    lines = out.splitlines()
+    assert lines[0].startswith("./left.py:2: left: f.loss_scale() is left")
+    assert lines[1].startswith("./old.py:2: changed: tf.keras.mixed_precision.experimental.LossScaleOptimizer becomes")
+    assert lines[1].endswith("[experimental-wrapper]")
+    assert lines[2:] == ["1 of 4 files changed, 1 place left to you"]
+
+
+def test_html(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "<b>.py").write_text(OLD + "# <script>alert(1)</script>\n")
+    _, out, _ = run(capsys, ".", "--report", "html")
+
+    class Reader(html.parser.HTMLParser):
+        tags: list[str]
+        texts: list[str]
+
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            self.tags.append(tag)
+
+        def handle_data(self, data: str) -> None:
+            self.texts.append(data)
+
+    reader = Reader()
+    reader.tags, reader.texts = [], []
+    reader.feed(out)
+    assert "script" not in reader.tags
+    assert "b" not in reader.tags
+    text = "".join(reader.texts)
+    assert "./<b>.py" in text
+    assert "+opt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)" in text
+    assert "2 of 5 files would change" in text
+
+
+class _Input(io.BytesIO):
+    @property
+    def buffer(self) -> io.BytesIO:
+        return self
+
+
+def test_standard_input(
+    folder: pathlib.Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def migrate(content: bytes, *arguments: str) -> tuple[int, bytes]:
+        monkeypatch.setattr(sys, "stdin", _Input(content))
+        return main(["migrate", "-", *arguments]), capsysbinary.readouterr().out
+
+    crlf = OLD.replace("\n", "\r\n").encode()
+    assert migrate(crlf, "--write") == (0, NEW.replace("\n", "\r\n").encode())
+    assert migrate(NEW.encode(), "--write") == (0, NEW.encode())
+    assert migrate(OLD.encode(), "--check")[0] == 1
+    assert migrate(OLD.encode())[1].startswith(b"--- <stdin>\n+++ <stdin>\n@@")
+    # What cannot be read goes through as it came.
+    assert migrate(b"print 'mixed_precision'", "--write") == (2, b"print 'mixed_precision'")
+
+
+def test_modes_and_links_stay(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, link = folder / "old.py", folder / "link.py"
+    path.chmod(0o751)
+    link.symlink_to("old.py")
+    run(capsys, "link.py", "--write")
+    assert link.is_symlink()
+    assert path.read_text() == NEW
+    assert stat.S_IMODE(path.stat().st_mode) == 0o751
+    assert sorted(os.listdir(folder)) == ["left.py", "link.py", "new.py", "old.py", "other.py"]
+
+
+def test_a_file_that_changes_meanwhile_is_left(
+    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = exchanging.exchange
+
+    def changed(path: str, before: bytes, after: bytes) -> None:
+        pathlib.Path(path).write_text("# of somebody else\n")
+        original(path, before, after)
+
+    monkeypatch.setattr("mpls.cli.migrating.exchange", changed)
+    status, _, err = run(capsys, "old.py", "--write")
+    assert status == 2
+    assert "old.py has changed while it was migrated" in err
+    assert (folder / "old.py").read_text() == "# of somebody else\n"
+
+
+@pytest.mark.parametrize("call", ["fsync", "chmod", "replace"])
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "interrupted"]
+)
+def test_an_interrupted_write_leaves_the_old_file(
+    folder: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    error: BaseException,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(exchanging.os, call, fail)
+    if isinstance(error, OSError):
+        status, _, err = run(capsys, "old.py", "--write")
+        assert status == 2
+        assert "old.py cannot be written: No space left on device" in err
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            run(capsys, "old.py", "--write")
+    assert (folder / "old.py").read_text() == OLD
+    assert sorted(os.listdir(folder)) == ["left.py", "new.py", "old.py", "other.py"]
+
+
+def command(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def test_no_framework_is_loaded_and_nothing_of_the_program_runs(folder: pathlib.Path) -> None:
+    (folder / "old.py").write_text(f"{OLD}open('ran', 'w')\n")
+    code = (
+        "import sys; from mpls.cli import main; main(['migrate', '.', '--write', '--report', 'html'])\n"
+        "print(sorted({'tensorflow', 'keras', 'tf_keras', 'numpy', 'old'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = command("-c", code)
+    assert done.stderr == "[]\n"
+    assert not (folder / "ran").exists()
+
+
+def test_a_reader_that_stops_reading(folder: pathlib.Path) -> None:
+    (folder / "old.py").write_text(OLD * 5000)
+    done = subprocess.run(
+        f"{sys.executable} -m mpls migrate . | head -1", shell=True, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "--- ./old.py\n"
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+def test_the_hook_of_pre_commit_is_a_command(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (pathlib.Path(__file__).parents[2] / ".pre-commit-hooks.yaml").read_text()
+    entry = re.search(r"^  entry: mpls (.+)$", text, re.MULTILINE)
+    assert entry is not None
+    assert main([*entry[1].split(), "old.py", "new.py"]) == 0
+    assert (folder / "old.py").read_text() == NEW

@@ -1,0 +1,138 @@
+"""Notebooks: only the lines of code that change do; layout, outputs and metadata stay, to the byte."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mpls.migrate.documents import Result, migrate_content
+from mpls.migrate.reader import Reader
+from mpls.migrate.rules import RULES
+from mpls.migrate.ruling import Settings
+
+CELLS = [
+    "%matplotlib inline\nimport tensorflow as tf\n!pip install x\nprint('Größe')",
+    "# text: tf.keras.mixed_precision.experimental.Policy",
+    "%%time\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(\n    opt,\n    'dynamic')  # \N{SNOWMAN}\nopt",
+    "%%bash\npython -c 'tf.keras.mixed_precision.experimental'",
+    "tf.keras.mixed_precision.experimental.set_policy('mixed_float16')",
+]
+CHANGED = [
+    "%matplotlib inline\nimport tensorflow as tf\nimport mpls.experimental\nimport mpls.keras\n!pip install x\nprint('Größe')",
+    CELLS[1],
+    "%%time\nopt = mpls.keras.LossScaleOptimizer(\n    opt,\n    dynamic=True)  # \N{SNOWMAN}\nopt",
+    CELLS[3],
+    "mpls.experimental.set_policy('mixed_float16')",
+]
+
+
+def cell(source: Any, kind: str = "code") -> dict[str, Any]:
+    return {
+        "cell_type": kind,
+        "metadata": {"x": [1.50, {}, []]},
+        "source": source,
+        "outputs": [{"data": {"text": ["a\n"]}}],
+    }
+
+
+def notebook(cells: list[str], *, as_lines: bool = True, **metadata: Any) -> dict[str, Any]:
+    sources = [text.splitlines(keepends=True) if as_lines else text for text in cells]
+    made = [cell(source) for source in sources]
+    made.insert(1, cell(["tf.keras.mixed_precision.experimental"], "markdown"))
+    return {
+        "cells": made,
+        "metadata": {"kernelspec": {"language": "python"}, **metadata},
+        "nbformat": 4,
+        "nbformat_minor": 2,
+    }
+
+
+def migrated(content: bytes) -> Result:
+    settings = Settings(frozenset(rule.name for rule in RULES))
+    return migrate_content(content, "old.ipynb", Reader(settings), has_folder=False)
+
+
+LAYOUTS = {
+    "as Jupyter writes it": {"indent": 1, "ensure_ascii": False},
+    "escaped": {"indent": 1, "ensure_ascii": True},
+    "indented by tabs": {"indent": "\t"},
+    "on one line": {},
+    "without spaces": {"separators": (",", ":")},
+}
+
+
+@pytest.mark.parametrize("as_lines", [True, False], ids=["lines", "one string"])
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("ending", ["\n", "", "\r\n"])
+def test_all_but_the_changed_lines_stays(as_lines: bool, layout: dict[str, Any], ending: str) -> None:
+    def content(cells: list[str]) -> bytes:
+        text = json.dumps(notebook(cells, as_lines=as_lines, spaced="  {}  "), **layout) + ending
+        return text.replace("\n", "\r\n").encode() if ending == "\r\n" else text.encode()
+
+    result = migrated(content(CELLS))
+    assert result.unread == ()
+    assert result.after == content(CHANGED)
+
+
+def test_numbers_and_unknown_escapes_stay() -> None:
+    code = r'"tf.keras.mixed_precision.experimental.set_policy(p)\u0020# \/"'
+    text = r'{"cells": [{"cell_type": "code", "outputs": [1e400, 1.10, "\/"], "source": ["import tensorflow as tf\n", %s]}]}'
+    result = migrated((text % code).encode())
+    assert result.after is not None
+    assert result.after.decode() == (
+        text.replace(r"tf\n", r'tf\n", "import mpls.experimental\n') % '"mpls.experimental.set_policy(p) # /"'
+    )
+
+
+def test_a_bom_stays() -> None:
+    text = json.dumps(notebook(CELLS))
+    result = migrated(b"\xef\xbb\xbf" + text.encode())
+    assert (result.after or b"").startswith(b"\xef\xbb\xbf{")
+
+
+def test_old_versions_of_the_format() -> None:
+    old = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["import tensorflow as tf\n", CELLS[4]]}]}]}
+    result = migrated(json.dumps(old).encode())
+    assert result.after is not None
+    assert json.loads(result.after)["worksheets"][0]["cells"][0]["input"] == [
+        "import tensorflow as tf\n",
+        "import mpls.experimental\n",
+        CHANGED[4],
+    ]
+
+
+def test_messages_name_the_cell_and_its_line() -> None:
+    result = migrated(json.dumps(notebook(CELLS)).encode())
+    assert [(each.cell, each.line) for each in result.messages] == [(3, 2), (5, 1)]
+    assert [part.shown for part in result.parts] == [f"old.ipynb:cell {number}" for number in (1, 3, 5)]
+
+
+def test_a_cell_that_is_not_python_is_named_and_the_others_are_done() -> None:
+    result = migrated(json.dumps(notebook([*CELLS, "print 'mixed_precision'"])).encode())
+    assert len(result.unread) == 1
+    assert result.unread[0].startswith("cell 6 is no Python 3")
+    assert result.after is not None
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"mixed_precision", "no JSON"),
+        (b'{"mixed_precision": 1}', "no cells"),
+        (b'{"cells": 1, "x": "mixed_precision"}', "no cells"),
+        (b'["mixed_precision"]', "no cells"),
+        (json.dumps(notebook(CELLS, language_info={"name": "julia"})).encode(), "in julia"),
+        (b"[" * 100_000 + b'"mixed_precision"', "no JSON"),
+        (b'{"cells": [], "mixed_precision": "\xff"}', "no JSON"),
+    ],
+)
+def test_what_is_no_notebook(content: bytes, reason: str) -> None:
+    result = migrated(content)
+    assert result.after is None
+    assert reason in result.unread[0]
+
+
+def test_a_second_run_changes_nothing() -> None:
+    assert migrated(json.dumps(notebook(CHANGED)).encode()).after is None

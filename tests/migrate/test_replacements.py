@@ -1,0 +1,116 @@
+"""What the rewriter writes exists in mpls, takes these arguments, and works over optimizers of both Kerases."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import warnings
+
+import keras
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import mpls.experimental
+import mpls.keras
+from mpls.migrate.replacements import alternatives, home_of, is_gone, replacement_of
+from mpls.migrate.rules import RULES
+from mpls.names import NAMES, namespaces
+
+from .test_pairs import after
+
+REPLACED = [row for row in NAMES if replacement_of(row.path) is not None]
+OPTIMIZERS = {
+    "legacy": lambda: tf_keras.optimizers.legacy.SGD(1.0),
+    "new": lambda: tf_keras.optimizers.SGD(1.0),
+    "keras 3": lambda: keras.optimizers.SGD(1.0),
+}
+
+
+@pytest.mark.parametrize("row", REPLACED, ids=[row.path for row in REPLACED])
+def test_the_replacement_of_a_name_is_there(row) -> None:
+    found = [getattr(importlib.import_module(each.home), each.name) for each in alternatives(replacement_of(row.path))]
+    assert all(each is found[0] for each in found)
+
+
+@pytest.mark.parametrize("path", [row.path for row in NAMES if home_of(row.path)])
+def test_the_module_for_a_namespace_has_its_members(path: str) -> None:
+    module = importlib.import_module(home_of(path))
+    for row in namespaces()[path]:
+        assert row.is_namespace or getattr(module, row.attribute) is getattr(
+            importlib.import_module(replacement_of(row.path).home), row.attribute
+        )
+
+
+def test_every_removed_name_has_one_rule() -> None:
+    for row in NAMES:
+        rules = [rule.name for rule in RULES if rule.owns is not None and rule.owns(row)]
+        assert len(rules) <= 1
+        if is_gone(row.path) and not row.is_namespace:
+            assert len(rules) == 1
+            assert replacement_of(row.path) is not None
+
+
+def migrated_call(arguments: str, as_of: str | None = None) -> str:
+    """Return the expression that a call of the experimental wrapper becomes."""
+    old = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
+    new = after(f"import tensorflow as tf\n{old}({arguments})\n".encode(), as_of).decode()
+    return new.splitlines()[-1]
+
+
+SCALES = "mpls.experimental"
+CALLS = [
+    ("inner, 'dynamic'", "inner, 'dynamic'"),
+    ("inner, 128", "inner, 128"),
+    ("optimizer=inner, loss_scale=2 ** 10", "inner, 2 ** 10"),
+    ("inner, tf.train.experimental.FixedLossScale(16)", "inner, mpls.experimental.FixedLossScale(16)"),
+    (
+        "inner, tf.mixed_precision.experimental.DynamicLossScale(8, 1000)",
+        "inner, mpls.experimental.DynamicLossScale(8, 1000)",
+    ),
+    (
+        "inner, tf.train.experimental.DynamicLossScale(increment_period=3, multiplier=2)",
+        "inner, mpls.experimental.DynamicLossScale(increment_period=3)",
+    ),
+]
+
+
+@pytest.mark.parametrize("family", OPTIMIZERS)
+@pytest.mark.parametrize(("old", "same"), CALLS)
+def test_a_translated_call_makes_the_same_wrapper(family: str, old: str, same: str) -> None:
+    call = migrated_call(old)
+    assert call.startswith("mpls.keras.LossScaleOptimizer(")
+    new = eval(call, {"mpls": mpls, "tf": tf, "inner": OPTIMIZERS[family]()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kept = eval(f"mpls.experimental.LossScaleOptimizer({same})", {"mpls": mpls, "inner": OPTIMIZERS[family]()})
+    for name in ("dynamic", "initial_scale", "dynamic_growth_steps"):
+        assert getattr(new, name) == getattr(kept, name)
+    assert float(new.loss_scale) == float(kept.loss_scale)
+
+
+@pytest.mark.parametrize("family", OPTIMIZERS)
+@pytest.mark.parametrize(("as_of", "advances"), [("2.2", False), ("2.3", True), ("2.15", True)])
+@pytest.mark.parametrize("arguments", ["inner, 'dynamic'", "inner, scale"])
+def test_as_of_decides_whether_a_skipped_step_counts(family: str, as_of: str, advances: bool, arguments: str) -> None:
+    call = migrated_call(arguments, as_of)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        opt = eval(call, {"mpls": mpls, "inner": OPTIMIZERS[family](), "scale": "dynamic"})
+    variable = (keras.Variable if family == "keras 3" else tf.Variable)(1.0)
+    opt.get_scaled_loss(tf.constant(1.0))
+    grads = opt.get_unscaled_gradients([tf.constant(float("nan"))])
+    opt.apply_gradients(zip(grads, [variable], strict=True))
+    assert int(opt.iterations) == int(advances)
+    assert float(variable) == 1.0
+
+
+@pytest.mark.parametrize("family", OPTIMIZERS)
+def test_as_of_with_a_fixed_scale(family: str) -> None:
+    opt = eval(migrated_call("inner, 128", "2.2"), {"mpls": mpls, "inner": OPTIMIZERS[family]()})
+    assert float(opt.loss_scale) == 128.0
+
+
+def test_the_settings_are_arguments_of_the_public_wrapper() -> None:
+    names = inspect.signature(mpls.keras.LossScaleOptimizer.__init__).parameters
+    assert {"inner_optimizer", "dynamic", "initial_scale", "dynamic_growth_steps", "skip_counts_step"} <= set(names)

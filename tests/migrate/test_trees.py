@@ -1,0 +1,140 @@
+"""Several files: what they import from each other, and modules that hide the frameworks."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from mpls.migrate.collecting import collected
+from mpls.migrate.rules import RULES
+from mpls.migrate.ruling import Settings
+from mpls.migrate.workers import results_of
+
+SETTINGS = Settings(frozenset(rule.name for rule in RULES))
+OLD = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
+
+
+def migrated(folder: pathlib.Path, files: dict[str, str], jobs: int = 1) -> dict[str, str]:
+    """Write files, and return those that change."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found = collected([str(folder)])
+    results = [*results_of(found.files, SETTINGS, jobs)]
+    assert [result.unread for result in results] == [()] * len(results)
+    return {
+        pathlib.Path(result.path).relative_to(folder).as_posix(): result.after.decode()
+        for result in results
+        if result.after is not None
+    }
+
+
+def test_a_module_that_is_passed_on(tmp_path: pathlib.Path) -> None:
+    changed = migrated(
+        tmp_path,
+        {
+            "compat.py": "import tensorflow.compat.v2 as tf\nfrom tensorflow.keras.mixed_precision import experimental as mp\n",
+            "train.py": f"from compat import tf, mp\nopt = {OLD}(opt, 'dynamic')\nmp.set_policy('float32')\n"
+            "other = mp.LossScaleOptimizer(opt, scale)\nlast = mp.LossScaleOptimizer(opt, 8)\n",
+        },
+    )
+    assert changed == {
+        "compat.py": "import tensorflow.compat.v2 as tf\nfrom mpls import experimental as mp\n",
+        "train.py": "from compat import tf, mp\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n"
+        "mp.set_policy('float32')\nother = mp.LossScaleOptimizer(opt, scale)\n"
+        "last = mpls.keras.LossScaleOptimizer(opt, dynamic=False, initial_scale=8)\n",
+    }
+
+
+def test_a_class_that_is_passed_on(tmp_path: pathlib.Path) -> None:
+    source = "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer\n"
+    changed = migrated(
+        tmp_path,
+        {
+            "pkg/__init__.py": "",
+            "pkg/tools/__init__.py": "from .half import LossScaleOptimizer as Wrapper\n",
+            "pkg/tools/half.py": f"{source}opt = LossScaleOptimizer(opt, 'dynamic')\n",
+            "pkg/train.py": "from .tools import Wrapper\nopt = Wrapper(opt, loss_scale=scale)\n",
+            "main.py": "import pkg.tools\nopt = pkg.tools.Wrapper(opt, 'dynamic')\nisinstance(opt, pkg.tools.Wrapper)\n",
+        },
+    )
+    new = "from mpls.keras import LossScaleOptimizer\n"
+    assert changed == {
+        # What a file of its own makes of the name is right there; others write what they need.
+        "pkg/tools/half.py": f"{new}opt = LossScaleOptimizer(opt, dynamic=True)\n",
+        "pkg/train.py": "from .tools import Wrapper\nimport mpls.experimental\n"
+        "opt = mpls.experimental.LossScaleOptimizer(opt, loss_scale=scale)\n",
+        "main.py": "import pkg.tools\nopt = pkg.tools.Wrapper(opt, dynamic=True)\nisinstance(opt, pkg.tools.Wrapper)\n",
+    }
+
+
+def test_modules_import_each_other(tmp_path: pathlib.Path) -> None:
+    changed = migrated(
+        tmp_path,
+        {
+            "a.py": "from b import tf\nfrom b import nothing\nfrom b import x\n",
+            "b.py": "from a import tf\nfrom a import x\nx = x\nimport tensorflow as tf\n",
+            "c.py": f"from a import tf, x\nopt = {OLD}(opt, 1)\nopt = x.keras.mixed_precision.experimental.Policy\n",
+        },
+    )
+    # In b, tf may be that of a, which is not known without knowing that of b.
+    assert changed == {}
+
+
+@pytest.mark.parametrize("shadow", ["tensorflow.py", "tensorflow/__init__.py", "sub/tensorflow.py"])
+def test_a_module_that_hides_tensorflow(tmp_path: pathlib.Path, shadow: str) -> None:
+    program = f"import tensorflow as tf\nopt = {OLD}(opt, 1)\n"
+    changed = migrated(tmp_path, {shadow: "keras = None\n", "sub/train.py": program, "other.py": program})
+    assert set(changed) == ({"other.py"} if shadow.startswith("sub/") else set())
+
+
+def test_a_package_called_keras(tmp_path: pathlib.Path) -> None:
+    changed = migrated(
+        tmp_path,
+        {
+            "keras/__init__.py": "",
+            "keras/mixed_precision.py": "class LossScaleOptimizer: pass\n",
+            "train.py": "from keras.mixed_precision import LossScaleOptimizer\nimport keras\nimport tensorflow as tf\n"
+            f"a = LossScaleOptimizer(1)\nb = keras.mixed_precision.LossScaleOptimizer(2)\nc = {OLD}(opt, 1)\n",
+        },
+    )
+    assert list(changed) == ["train.py"]
+    assert changed["train.py"].count("mpls") == 2
+
+
+def test_a_folder_that_is_no_package_hides_nothing(tmp_path: pathlib.Path) -> None:
+    program = "import tensorflow as tf\ntf.keras.mixed_precision.experimental.set_policy('float32')\n"
+    changed = migrated(tmp_path, {"tensorflow/data.txt": "", "tensorflow/train.py": program, "train.py": program})
+    assert set(changed) == {"tensorflow/train.py", "train.py"}
+
+
+def test_any_number_of_workers_gives_the_same(tmp_path: pathlib.Path) -> None:
+    program = f"from compat import tf\nopt = {OLD}(opt, 'dynamic')\nprint(opt.loss_scale())\nother.loss_scale()\n"
+    files = {f"{number % 7}/{number}.py": program for number in range(100)}
+    for number in range(7):
+        files[f"{number}/compat.py"] = "import tensorflow as tf\n"
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = collected([str(tmp_path)])
+    one, two, five = ([*results_of(found.files, SETTINGS, jobs)] for jobs in (1, 2, 5))
+    assert one == two == five
+    assert sum(result.is_changed for result in one) == 100
+
+
+def test_what_is_collected(tmp_path: pathlib.Path) -> None:
+    names = ["b.py", "a.ipynb", "c.pyi", "sub/a.py", "d.txt", ".hidden/x.py", "site-packages/x.py", "env/x.py"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "env/pyvenv.cfg").write_text("")
+    (tmp_path / "link.py").symlink_to(tmp_path / "b.py")
+    (tmp_path / "empty").mkdir()
+    found = collected(
+        [str(tmp_path), str(tmp_path / "b.py"), str(tmp_path / "d.txt"), "nowhere", str(tmp_path / "empty")]
+    )
+    relative = [pathlib.Path(file).relative_to(tmp_path).as_posix() for file in found.files]
+    assert relative == ["a.ipynb", "b.py", "c.pyi", "sub/a.py", "d.txt"]
+    assert [reason for _, reason in found.missing] == ["is not there", "has no Python source in it"]
