@@ -45,7 +45,7 @@ PUBLIC: dict[str, set[str]] = {
         "enable_mixed_precision_graph_rewrite",
         "register_loss_scale_wrapper",
     },
-    "mpls.monitor": {"LossScaleCallback", "LossScaleHook", "write_scalars"},
+    "mpls.monitor": {"LossScaleCallback", "LossScaleHook", "Stuck", "write_scalars"},
     "mpls.keras": {"LossScaleOptimizer", "Policy", "global_policy", "load_model", "save_model", "set_global_policy"},
     "mpls.experimental": {
         "DynamicLossScale",

@@ -51,8 +51,9 @@ class LossScaleOptimizer(Counted, _Base):
         track_overflows: whether to count the variables whose gradients are not finite, in skipped steps only; see
             `overflow_report`.
         max_consecutive_skips: how many steps in a row may be skipped; by default any number.
-        on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a `Stuck`. In eager mode it
-            happens at once; in a graph only the error does, and the others when `check_skips` is called.
+        on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a
+            `mpls.monitor.Stuck`. In eager mode it happens at once; in a graph only the error does,
+            and the others when `check_skips` is called.
         check_unscaled: whether gradients decide about a step as they were when they were unscaled, so that what the
             program does to them before it applies them, such as clipping, hides no overflow; see
             MIGRATION.md#clipping.

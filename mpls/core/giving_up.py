@@ -19,13 +19,25 @@ _SEE = "See MIGRATION.md#giving-up"
 
 @dataclass(frozen=True)
 class Stuck:
-    """What is known when an optimizer gives up.
+    """What is known when an optimizer gives up; the argument of a function that is passed as `on_give_up`.
 
     Attributes:
         consecutive_skips: how many steps in a row were skipped.
         nonfinite_losses: in how many of them the loss itself was not finite; None if the loss is not known.
         recent_scales: the scales of the last skipped steps, the latest last.
         variables: the names of the variables whose gradients were not finite in the last of them.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import mpls.monitor, mpls.v1
+        >>> def tell(stuck: mpls.monitor.Stuck) -> None:
+        ...     print(stuck.consecutive_skips, stuck.nonfinite_losses, stuck.recent_scales)
+        >>> weight = tf.Variable(1.0)
+        >>> opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
+        ...     tf.compat.v1.train.GradientDescentOptimizer(0.25), "dynamic", max_consecutive_skips=1, on_give_up=tell)
+        >>> for _ in range(2):
+        ...     opt.minimize(lambda: weight * float("nan"), var_list=[weight])
+        2 2 (32768.0, 16384.0)
     """
 
     consecutive_skips: int

@@ -3,8 +3,9 @@
 Nothing of Keras is loaded by it.
 """
 
+from mpls.core.giving_up import Stuck
 from mpls.monitor.fit_callback import LossScaleCallback
 from mpls.monitor.session_hook import LossScaleHook
 from mpls.monitor.summaries import write_scalars
 
-__all__ = ["LossScaleCallback", "LossScaleHook", "write_scalars"]
+__all__ = ["LossScaleCallback", "LossScaleHook", "Stuck", "write_scalars"]

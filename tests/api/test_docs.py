@@ -187,6 +187,7 @@ NEW = (
     mpls.keras.save_model,
     mpls.monitor.LossScaleCallback,
     mpls.monitor.LossScaleHook,
+    mpls.monitor.Stuck,
     mpls.monitor.write_scalars,
 )
 SECTIONS = ("Args", "Returns", "Yields", "Raises", "Attributes", "Reproduces", "Example", "Examples")
@@ -259,7 +260,9 @@ def problems_of_summary(text: str) -> list[str]:
 
 
 def raises(function: Any) -> bool:
-    """Whether the code has a raise that a caller could meet."""
+    """Whether the code has a raise that a caller could meet; that of a dataclass' own methods has none."""
+    if function.__code__.co_filename == "<string>":
+        return False
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     return any(isinstance(node, ast.Raise) for node in ast.walk(tree))
 

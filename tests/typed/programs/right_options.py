@@ -11,6 +11,7 @@ import mpls.contrib
 import mpls.errors
 import mpls.experimental
 import mpls.keras
+import mpls.monitor
 import mpls.v1
 
 weight = tf.Variable(tf.constant(1.0), name="weight")
@@ -79,7 +80,13 @@ def end(stuck: object) -> None:
     raise SystemExit(str(stuck))
 
 
+def lower(stuck: mpls.monitor.Stuck) -> None:
+    assert min(stuck.recent_scales) > 0
+
+
 ending: Callable[[object], None] = end
+lowering: Callable[[mpls.monitor.Stuck], None] = lower
+lowered = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), max_consecutive_skips=3, on_give_up=lowering)
 opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), max_consecutive_skips=3, on_give_up=ending)
 
 raising = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.1), max_consecutive_skips=1)
