@@ -22,6 +22,8 @@ class Walker:
         exported: the names in `__all__`.
         returns: what each function returns.
         functions: the names of all functions and methods.
+        classes: the scopes of classes.
+        bodies: the scopes of functions.
     """
 
     def __init__(self) -> None:
@@ -32,6 +34,8 @@ class Walker:
         self.exported: set[str] = set()
         self.returns: dict[ast.AST, list[tuple[ast.expr | None, Region]]] = {}
         self.functions: set[str] = set()
+        self.classes: dict[ast.ClassDef, Region] = {}
+        self.bodies: dict[Function, Region] = {}
         self._region = self.module
         self._statement: Statement | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -121,7 +125,8 @@ class Walker:
             self._in_role(base, Role.BASE)
         self._all([each.value for each in node.keywords])
         self._bind(node.name, node)
-        self._within(Region(self._region, node), node.body)
+        self.classes[node] = Region(self._region, node)
+        self._within(self.classes[node], node.body)
 
     def _function(self, node: Function) -> None:
         self._all(node.decorator_list)
@@ -130,7 +135,7 @@ class Walker:
             self._in_role(node.returns, Role.ANNOTATION)
         self._bind(node.name, node)
         self.functions.add(node.name)
-        region = Region(self._region, node)
+        self.bodies[node] = region = Region(self._region, node)
         first = [*node.args.posonlyargs, *node.args.args][:1]
         decorators = {each.id for each in node.decorator_list if isinstance(each, ast.Name)}
         if self._region.is_class and first and not decorators & {"staticmethod", "classmethod"}:

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from enum import Enum
 
 from mpls.migrate.analysis import Analysis
+from mpls.migrate.evidence import Evidence, is_wrapper_class
 from mpls.migrate.meaning import NOTHING
-from mpls.migrate.syntax import Binding, Read, Region, Statement
-from mpls.migrate.wrapper_calls import is_experimental, is_public
-from mpls.names import named
+from mpls.migrate.syntax import Binding, Read, Region
 from mpls.reading.objects import LEGACY_OPTIMIZER, OPTIMIZER, POLICY, kind_of
 
 __all__ = ["Instance", "Instances"]
@@ -41,14 +40,14 @@ class Instances:
         self._survey = analysis.survey
         self._known: dict[tuple[int, str], Instance] = {}
         self._asked: set[tuple[int, str]] = set()
+        self._evidence = Evidence(analysis, lambda node, region: self._kind(node, region, 0) is Instance.WRAPPER)
 
     def kind(self, read: Read) -> Instance:
         """Return what the object is that an attribute is read from."""
         value = read.node.value
         found = self._kind(value, read.region, 0)
-        if found is Instance.UNKNOWN and self._is_asked_for(value, read.region, read.statement):
-            return Instance.WRAPPER
-        return found
+        is_evident = found is Instance.UNKNOWN and self._evidence.has(value, read.region)
+        return Instance.WRAPPER if is_evident else found
 
     def _kind(self, node: ast.expr, region: Region, depth: int) -> Instance:
         if depth > _DEPTH:
@@ -61,19 +60,28 @@ class Instances:
             return _of_all([self._kind(each, region, depth + 1) for each in (node.body, node.orelse)])
         if isinstance(node, ast.Call):
             return self._of_call(node, region, depth)
+        method = region.method()
         if isinstance(node, ast.Name):
-            method = region.method()
-            if method is not None and node.id == method.self_name and region.holder(node.id) is method:
-                return self._of_self(method)
-            return self._of_name(node.id, region, depth)
+            is_self = method is not None and node.id == method.self_name and region.holder(node.id) is method
+            return self._of_self(method) if is_self and method is not None else self._of_name(node.id, region, depth)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            method = region.method()
-            if method is not None and method.parent is not None and node.value.id == method.self_name:
-                within = method.parent
-                return self._of_bindings(
-                    [*within.attributes.get(node.attr, ()), *within.names.get(node.attr, ())], depth
-                )
+            is_self = method is not None and node.value.id == method.self_name
+            within = method.parent if is_self and method is not None else self._class_of(node.value, region)
+            return Instance.UNKNOWN if within is None else self._of_attribute(within, node.attr, depth)
         return Instance.UNKNOWN
+
+    def _of_attribute(self, within: Region, name: str, depth: int) -> Instance:
+        return self._of_bindings([*within.attributes.get(name, ()), *within.names.get(name, ())], depth)
+
+    def _class_of(self, node: ast.Name, region: Region) -> Region | None:
+        """Return the scope of the class of the file that a variable is certainly an instance of."""
+        bindings = region.find(node.id)
+        value = bindings[0].value if len(bindings) == 1 else None
+        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name):
+            return None
+        made = bindings[0].region.find(value.func.id)
+        owner = made[0].value if len(made) == 1 else None
+        return self._survey.classes.get(owner) if isinstance(owner, ast.ClassDef) else None
 
     def _of_name(self, name: str, region: Region, depth: int) -> Instance:
         key = (id(region.holder(name)), name)
@@ -105,21 +113,12 @@ class Instances:
         return self._of_class(owner, method.parent.parent)
 
     def _of_class(self, owner: ast.ClassDef, region: Region) -> Instance:
-        is_one = any(self._is_wrapper_class(base, region) for base in owner.bases)
+        is_one = any(is_wrapper_class(base, region, self._analysis) for base in owner.bases)
         has_own = any(getattr(each, "name", "") == "loss_scale" for each in owner.body)
         return Instance.WRAPPER if is_one and not has_own else Instance.UNKNOWN
 
-    def _is_wrapper_class(self, node: ast.expr, region: Region) -> bool:
-        meaning = self._analysis.meanings.of(node, region)
-        rows = [named(path) for path in meaning.paths]
-        return (
-            meaning.is_whole
-            and bool(rows)
-            and all(row is not None and (is_experimental(row) or is_public(row)) for row in rows)
-        )
-
     def _of_call(self, node: ast.Call, region: Region, depth: int) -> Instance:
-        if self._is_wrapper_class(node.func, region):
+        if is_wrapper_class(node.func, region, self._analysis):
             return Instance.WRAPPER
         meaning = self._analysis.meanings.of(node.func, region)
         if meaning != NOTHING and meaning.is_whole:
@@ -143,37 +142,6 @@ class Instances:
         returned = self._survey.returns.get(made, [])
         return _of_all(
             [Instance.OTHER if value is None else self._kind(value, within, depth + 1) for value, within in returned]
-        )
-
-    def _is_asked_for(self, node: ast.expr, region: Region, statement: Statement) -> bool:
-        """Return whether a statement runs only if `isinstance` says that an object is a wrapper."""
-        wanted = ast.dump(node)
-        inner: Statement = statement
-        while inner.parent is not None:
-            outer = inner.parent
-            if isinstance(outer.node, ast.If) and inner.block is outer.node.body:
-                test = outer.node.test
-                parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-                if any(self._asks(each, wanted, region) for each in parts):
-                    return not self._is_bound_within(node, outer.node)
-            inner = outer
-        return False
-
-    def _asks(self, test: ast.expr, wanted: str, region: Region) -> bool:
-        is_call = isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "isinstance"
-        if not is_call or not isinstance(test, ast.Call) or len(test.args) != 2 or ast.dump(test.args[0]) != wanted:
-            return False
-        types = test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]]
-        return bool(types) and all(self._is_wrapper_class(each, region) for each in types)
-
-    def _is_bound_within(self, node: ast.expr, block: ast.If) -> bool:
-        root = node
-        while isinstance(root, ast.Attribute):
-            root = root.value
-        name = root.id if isinstance(root, ast.Name) else ""
-        return any(
-            isinstance(each, ast.Name) and each.id == name and not isinstance(each.ctx, ast.Load)
-            for each in ast.walk(block)
         )
 
 

@@ -95,13 +95,22 @@ def _of_object(node: ast.Call, region: Region, analysis: Analysis) -> str | Unkn
 
 def _of_dynamic(given: dict[str, ast.expr], analysis: Analysis) -> str | Unknown:
     multiplier = given.pop("multiplier", None)
-    if multiplier is not None and _number(multiplier) != 2:
-        return Unknown("has a multiplier other than 2", _MULTIPLIER)
+    factor = 2.0 if multiplier is None else _number(multiplier)
+    if factor is None or factor <= 1 or math.frexp(factor)[0] != 0.5:
+        # By others, dividing is not exactly multiplying by the inverse.
+        return Unknown("has a multiplier that is no power of 2", _MULTIPLIER)
     if any(_number(each) is None for each in given.values()):
         # They may be objects of TensorFlow, or have historical names in them.
         return Unknown("has values that are only known when the program runs")
     settings = [f"{_NEW_NAMES[name]}={analysis.text.source(value)}" for name, value in given.items()]
+    if factor != 2 and multiplier is not None:
+        source = analysis.text.source(multiplier)
+        settings += [f"growth_factor={source}", f"backoff_factor=1 / {_in_parentheses(multiplier, source)}"]
     return ", ".join(settings) or "dynamic=True"
+
+
+def _in_parentheses(node: ast.expr, source: str) -> str:
+    return source if isinstance(node, ast.Constant) else f"({source})"
 
 
 def _arguments(node: ast.Call, names: tuple[str, ...]) -> dict[str, ast.expr] | None:

@@ -7,11 +7,12 @@ import re
 
 from mpls.migrate.binding import Walker
 from mpls.migrate.syntax import Chain, Read, Region, Role, chain_parts
+from mpls.optimizer_members import SCALING_METHODS
 
 __all__ = ["Survey"]
 
-# Attributes of wrappers that only some releases had, or had as something else.
-_READ = frozenset(("loss_scale", "_loss_scale"))
+# Members of wrappers that were something else in some releases, and those that only wrappers have.
+_READ = frozenset(("loss_scale", *SCALING_METHODS))
 _PATH = re.compile(r"mixed_precision\.\w|\.mixed_precision\b|train\.experimental\.\w")
 
 
@@ -23,7 +24,9 @@ class Survey(Walker):
 
     Attributes:
         chains: uses of names with the attributes that are read from them, in the order of the file.
-        reads: reads of an attribute `loss_scale` or `_loss_scale`.
+        reads: reads of `loss_scale`, and of methods that only wrappers of Keras 2 have.
+        type_tests: calls of `isinstance`, with their scopes.
+        calls: calls of what has a plain name, with their scopes.
         probes: calls of `getattr` and `hasattr`, with their scopes.
         comparisons: comparisons with a string, with their scopes.
         strings: strings that may name a path of the API; docstrings are not among them.
@@ -33,6 +36,8 @@ class Survey(Walker):
         super().__init__()
         self.chains: list[Chain] = []
         self.reads: list[Read] = []
+        self.type_tests: list[tuple[ast.Call, Region]] = []
+        self.calls: dict[str, list[tuple[ast.Call, Region]]] = {}
         self.probes: list[tuple[ast.Call, Region]] = []
         self.comparisons: list[tuple[ast.Compare, Region]] = []
         self.strings: list[ast.Constant] = []
@@ -97,10 +102,13 @@ class Survey(Walker):
         else:
             self._visit(function)
         name = function.id if isinstance(function, ast.Name) else ""
+        if name:
+            self.calls.setdefault(name, []).append((node, self._region))
         if name in ("getattr", "hasattr") and len(node.args) >= 2:
             self.probes.append((node, self._region))
         arguments = node.args
         if name in ("isinstance", "issubclass") and len(arguments) == 2:
+            self.type_tests.append((node, self._region))
             self._visit(arguments[0])
             self._in_role(arguments[1], Role.TYPE_TEST)
         else:

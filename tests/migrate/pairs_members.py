@@ -62,6 +62,47 @@ PAIRS = {
         "import tensorflow as tf\nimport mpls.v1\nopt = tf.keras.optimizers.SGD()\n"
         "wrapped = mpls.v1.enable_mixed_precision_graph_rewrite(opt)\nwrapped.loss_scale\n",
     ),
+    "what is used as a wrapper": becomes(
+        "import tensorflow as tf\ndef f(opt, opts):\n    s = opt.get_scaled_loss(l), opts[0].get_unscaled_gradients(g)\n"
+        "    print(opt.loss_scale(), opts[i].loss_scale())\n",
+        "import tensorflow as tf\ndef f(opt, opts):\n    s = opt.get_scaled_loss(l), opts[0].get_unscaled_gradients(g)\n"
+        "    print(opt.loss_scale, opts[i].loss_scale)\n",
+    ),
+    "a parameter that gets nothing else": becomes(
+        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer\nopt = LossScaleOptimizer(o, 8)\n"
+        "def scale(opt):\n    return opt.loss_scale()\nscale(opt)\nscale(opt=LossScaleOptimizer(o, 8))\n",
+        "from mpls.keras import LossScaleOptimizer\nopt = LossScaleOptimizer(o, dynamic=False, initial_scale=8)\n"
+        "def scale(opt):\n    return opt.loss_scale\nscale(opt)\n"
+        "scale(opt=LossScaleOptimizer(o, dynamic=False, initial_scale=8))\n",
+    ),
+    "an attribute that gets an argument": becomes(
+        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer\nclass A:\n"
+        "    def __init__(self, opt):\n        self._opt = opt\n    def f(self):\n        return self._opt.loss_scale()\n"
+        "A(LossScaleOptimizer(o, 'dynamic'))\n",
+        "from mpls.keras import LossScaleOptimizer\nclass A:\n"
+        "    def __init__(self, opt):\n        self._opt = opt\n    def f(self):\n        return self._opt.loss_scale\n"
+        "A(LossScaleOptimizer(o, dynamic=True))\n",
+    ),
+    "an attribute of an object of the file": becomes(
+        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer\nclass A:\n"
+        "    def __init__(self):\n        self.opt = LossScaleOptimizer(o, 'dynamic')\na = A()\na.opt.loss_scale()\n",
+        "from mpls.keras import LossScaleOptimizer\nclass A:\n"
+        "    def __init__(self):\n        self.opt = LossScaleOptimizer(o, dynamic=True)\na = A()\na.opt.loss_scale\n",
+    ),
+    "a method of the program's own that only wrappers have": stays(
+        "import tensorflow as tf\nclass Own:\n    def get_scaled_loss(self, loss):\n        return loss\n"
+        "def f(opt):\n    opt.get_scaled_loss(1)\n    return opt.loss_scale()\n",
+        NAME,
+    ),
+    "a parameter that gets other things too": becomes(
+        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer\n"
+        "import tensorflow as tf\ndef scale(opt):\n    return opt.loss_scale()\n"
+        "scale(LossScaleOptimizer(o, 'dynamic'))\nscale(other())\n",
+        "from mpls.keras import LossScaleOptimizer\n"
+        "import tensorflow as tf\ndef scale(opt):\n    return opt.loss_scale()\n"
+        "scale(LossScaleOptimizer(o, dynamic=True))\nscale(other())\n",
+        NAME,
+    ),
     "its variables": becomes(
         "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, 'dynamic')\n"
         "print(opt.loss_scale._current_loss_scale)\n",

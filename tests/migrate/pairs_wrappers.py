@@ -64,10 +64,17 @@ PAIRS = {
     "another word": kept("opt, 'static'", "experimental-wrapper"),
     "a policy's": kept("opt, policy.loss_scale"),
     "a choice": kept("opt, 'dynamic' if half else 1"),
-    "another multiplier": kept(
+    "another multiplier": call(
         f"opt, {SCALES}.DynamicLossScale(8, multiplier=4)",
+        "opt, initial_scale=8, growth_factor=4, backoff_factor=1 / 4",
+    ),
+    "a calculated multiplier": call(
+        f"opt, {SCALES}.DynamicLossScale(multiplier=2 ** 3)", "opt, growth_factor=2 ** 3, backoff_factor=1 / (2 ** 3)"
+    ),
+    "a multiplier without an exact inverse": kept(
+        f"opt, {SCALES}.DynamicLossScale(8, multiplier=3)",
         "experimental-wrapper",
-        after="opt, mpls.experimental.DynamicLossScale(8, multiplier=4)",
+        after="opt, mpls.experimental.DynamicLossScale(8, multiplier=3)",
     ),
     "an object with values of the program": kept(
         f"opt, {SCALES}.DynamicLossScale(flags.scale)", after="opt, mpls.experimental.DynamicLossScale(flags.scale)"

@@ -1,9 +1,11 @@
 """`opt.loss_scale()` becomes `opt.loss_scale`.
 
 Up to TF 2.3, the attribute of the experimental wrapper was a `LossScale` object, and calling it gave the scale; since
-TF 2.4 it is the scale itself, a tensor, and so it is in mpls. Only objects that certainly are wrappers of Keras are
-changed: variables and attributes that are assigned nothing else, what a function of the file returns, `self` in a class
-that derives from a wrapper, and what `isinstance` has asked for. Others are reported.
+TF 2.4 it is the scale itself, a tensor, and so it is in mpls. Only objects that are wrappers of Keras are changed:
+variables and attributes that are assigned nothing else, what a function of the file returns, `self` in a class that
+derives from a wrapper, what `isinstance` takes with the class of a wrapper, what `get_scaled_loss` or
+`get_unscaled_gradients` is called on, and parameters of the file's own functions that get such objects only. Others are
+reported.
 """
 
 from __future__ import annotations
