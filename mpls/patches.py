@@ -127,6 +127,19 @@ CHANGES = (
     ),
     Change("`sys.path`, `sys.modules['sitecustomize']`", ("children.site",), "a process that `mpls run` starts", _ENDS),
     Change("`sys.argv`, `sys.path`, `__main__`, `linecache`", ("run", "__main__"), "`mpls run`, as Python does", _ENDS),
+    Change(
+        "methods of wrappers that scale a loss and apply gradients, mpls' own too; `sys.meta_path`, and the loaders of"
+        " their modules; `jit_compile` of functions; with `--seed` the seeds of Python, NumPy and TensorFlow",
+        ("tracing.recorded_classes",),
+        "`mpls trace`",
+        "the program ends; but the seeds",
+    ),
+    Change(
+        "`sys.argv`, `sys.path`, `__main__`",
+        ("tracing.standalone",),
+        "the recorder for old machines, which is no part of mpls there",
+        _ENDS,
+    ),
     Change("`sys.excepthook`", ("ending",), "a program of `mpls run` ends by an error", _ENDS),
     Change(
         "standard output",

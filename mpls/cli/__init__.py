@@ -1,4 +1,4 @@
-"""The command line: `mpls run`, `mpls doctor`, `mpls migrate`, `mpls inspect`, `mpls plot` and `mpls docs`."""
+"""The command line: `mpls run`, `trace`, `compare`, `doctor`, `migrate`, `inspect`, `plot` and `docs`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from mpls.cli.options import USAGE_ERROR, parser, split
 from mpls.errors import MplsError, printable
 
 __all__ = ["main"]
+
+DIFFERS = 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,11 +36,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return migrate(options)
     if options.command == "plot":
         return _plot(options)
+    if options.command == "compare":
+        return _compare(options)
     # Each command imports only what it needs, so that programs start with nearly the same modules as under `python`.
     if options.command == "docs":
         from mpls.documentation import docs
 
         return docs(options.anchor)
+    if options.command == "trace":
+        from mpls.cli.recording import trace
+
+        return trace(options, program_arguments)
     from mpls.cli.running import run
 
     return run(options, program_arguments)
@@ -79,6 +87,24 @@ def _plot(options: argparse.Namespace) -> int:
         return USAGE_ERROR
     _print(text, sys.stdout)
     return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from mpls.comparing import compare, text_of
+
+    try:
+        comparison = compare(options.old, options.new, options.tolerance)
+        _print(text_of(comparison), sys.stdout)
+        if options.plot is not None:
+            from mpls.plotting import plot_traces
+
+            first = comparison.first
+            at = None if first is None or first.step is None else first.step.old.step
+            _print(plot_traces(comparison.old, comparison.new, at, options.plot, force=options.force), sys.stdout)
+    except (MplsError, OSError) as error:
+        _print(f"mpls compare: {printable(str(error))}. See mpls docs proof", sys.stderr)
+        return USAGE_ERROR
+    return 0 if comparison.first is None else DIFFERS
 
 
 def _print(text: str, stream: TextIO) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 from functools import cache
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import mpls
 from mpls.core.releases import behavior_of
 from mpls.errors import ArgumentValueError
 from mpls.names import RELEASES
+from mpls.tracing.recording_options import add_recording_options
 
 __all__ = ["USAGE_ERROR", "options_of_mpls", "parser", "split"]
 
@@ -23,23 +25,35 @@ _NAME_A_PROGRAM = ("-m", "-c")
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:
     """Split the arguments into those of mpls, up to the program's name, and those of the program after it."""
-    if arguments[:1] != ["run"]:
-        return arguments, []
+    if arguments[:1] == ["run"]:
+        _, end = _place_of_program(arguments, _run_options())
+        return arguments[:end], arguments[end:]
+    if arguments[:1] == ["trace"]:
+        start, end = _place_of_program(arguments, _trace_options())
+        if start < len(arguments) and not arguments[start].startswith("-"):
+            # The first word is the trace. argparse wants it beside the program, without options in between.
+            without = [*arguments[:start], *arguments[start + 1 :]]
+            place, end = _place_of_program(without, _trace_options())
+            return [*without[:place], arguments[start], *without[place:end]], without[end:]
+        return arguments[:end], arguments[end:]
+    return arguments, []
+
+
+def _place_of_program(arguments: list[str], options: _Options) -> tuple[int, int]:
+    """Return where the program's name begins, `-m` and `-c` with it, and where it ends; the length if there is none."""
     position = 1
     while position < len(arguments):
         argument = arguments[position]
         if argument.startswith(_NAME_A_PROGRAM):
             # The value may be attached, as in -mMODULE.
-            position += 2 if argument in _NAME_A_PROGRAM else 1
-            return arguments[:position], arguments[position:]
-        if argument in _run_options().values:
+            return position, position + (2 if argument in _NAME_A_PROGRAM else 1)
+        if argument in options.values:
             position += 2
         elif argument.startswith("-") and argument not in ("--", "-"):
             position += 1
         else:
-            position += argument == "--"
-            return arguments[: position + 1], arguments[position + 1 :]
-    return arguments, []
+            return position, position + 1 + (argument == "--")
+    return len(arguments), len(arguments)
 
 
 def options_of_mpls(program_arguments: list[str]) -> list[str]:
@@ -68,7 +82,20 @@ def _run_options() -> _Options:
     # By default, argparse takes the name from `sys.argv`, which belongs to the program.
     run = argparse.ArgumentParser(prog="mpls run")
     _add_run_options(run)
-    actions = [action for action in run._actions if action.option_strings]
+    return _options_of(run)
+
+
+@cache
+def _trace_options() -> _Options:
+    """Return the options of `mpls trace`, which has those of `mpls run` too."""
+    trace = argparse.ArgumentParser(prog="mpls trace")
+    _add_run_options(trace)
+    add_recording_options(trace)
+    return _options_of(trace)
+
+
+def _options_of(command: argparse.ArgumentParser) -> _Options:
+    actions = [action for action in command._actions if action.option_strings]
     values, flags = (
         frozenset(name for action in actions if (action.nargs == 0) is is_flag for name in action.option_strings)
         for is_flag in (False, True)
@@ -82,10 +109,12 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mpls {mpls.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_run(commands)
+    _add_trace(commands)
     _add_doctor(commands)
     _add_migrate(commands)
     _add_inspect(commands)
     _add_plot(commands)
+    _add_compare(commands)
     documentation = commands.add_parser(
         "docs",
         help="show what a message points at: a section of MIGRATION.md",
@@ -107,6 +136,25 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     # Errors show the usage of this parser.
     run.set_defaults(parser=run)
     _add_run_options(run)
+
+
+def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    trace = commands.add_parser(
+        "trace",
+        help="run a program, and record what its loss-scaling optimizers do at each step",
+        usage="mpls trace [OPTIONS] OUT.json (SCRIPT | -m MODULE | -c CODE | -) [ARGS ...]\n"
+        "       mpls trace --recorder > mpls_recorder.py",
+        description="Run a program as `mpls run` does, and record what its loss-scaling optimizers do at each step, "
+        "for `mpls compare`. The exit status is the program's own, or 1 if it took no step, or 2 if nothing was run.",
+        allow_abbrev=False,
+    )
+    trace.set_defaults(parser=trace)
+    trace.add_argument("out", nargs="?", metavar="OUT.json", help="the trace")
+    trace.add_argument(
+        "--recorder", action="store_true", help="print a program that records the same on TensorFlow 1.13 to 2.15"
+    )
+    add_recording_options(trace)
+    _add_run_options(trace)
 
 
 def _add_run_options(run: argparse.ArgumentParser) -> None:
@@ -241,3 +289,33 @@ def _add_plot(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "-o", "--out", default="loss_scale.png", help="the image: .png, .svg or .pdf; default: %(default)s"
     )
     plot.add_argument("--force", action="store_true", help="replace an existing image")
+
+
+def _add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    compare = commands.add_parser(
+        "compare",
+        help="say whether two trainings that were recorded are the same, and where they first differ",
+        description="Compare two files that `mpls trace`, or its recorder for old machines, has written. The exit "
+        "status is 0 if they agree, 1 if they differ, and 2 if they cannot be compared.",
+    )
+    compare.set_defaults(parser=compare)
+    compare.add_argument("old", metavar="OLD.json", help="the trace of the old program")
+    compare.add_argument("new", metavar="NEW.json", help="the trace of the new one")
+    compare.add_argument(
+        "--tolerance",
+        type=_tolerance,
+        metavar="X",
+        help="the largest relative difference of losses and norms that counts as none; default: 1e-5",
+    )
+    compare.add_argument("--plot", metavar="IMAGE", help="draw both: .png, .svg or .pdf; needs matplotlib")
+    compare.add_argument("--force", action="store_true", help="replace an existing image")
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of at least 0; got {text!r}")
+    return value

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import TextIO
+from collections.abc import Callable
+from typing import Any, TextIO
 
 from mpls.children import begin, hand_down_to_all
 from mpls.cli.choosing import choose
@@ -18,10 +19,11 @@ from mpls.install import is_run
 from mpls.report import Report
 from mpls.run import CannotRun, run_code, run_module, run_script, run_standard_input
 
-__all__ = ["run"]
+__all__ = ["PROGRAMS", "SETTINGS", "has_program", "run"]
 
+PROGRAMS = "a script, -m and the name of a module, -c and code, or - for standard input"
 # The options that child processes get too.
-_SETTINGS = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
+SETTINGS = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
 _STARTS_KERNELS = ("jupyter", "nbclient", "nbconvert", "notebook", "papermill")
 # A program that reads its arguments mentions one of these names.
 _READERS_OF_ARGUMENTS = (
@@ -30,24 +32,63 @@ _READERS_OF_ARGUMENTS = (
 )
 
 
-def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
-    """Run a program with the names put back, and return its exit status."""
-    if sum(each is not None for each in (options.script, options.module, options.code)) != 1:
-        print(
-            "mpls run: give a script, -m and the name of a module, -c and code, or - for standard input; "
-            "see mpls run --help",
-            file=sys.stderr,
-        )
-        return USAGE_ERROR
+def has_program(options: argparse.Namespace) -> bool:
+    """Return whether the options name one program."""
+    return sum(each is not None for each in (options.script, options.module, options.code)) == 1
+
+
+def run(
+    options: argparse.Namespace,
+    program_arguments: list[str],
+    before: Callable[[], None] = lambda: None,
+    on_failure: OnFailure = lambda _: None,
+) -> int:
+    """Run a program with the names put back, and return its exit status.
+
+    Args:
+        options: the parsed command line.
+        program_arguments: what the program gets.
+        before: called once the names are back, before the program.
+        on_failure: called with the error that the program ends in, if it ends in one; a `CannotRun` if none was run.
+    """
+    if not has_program(options):
+        return _refuse(f"give {PROGRAMS}; see mpls run --help")
     choose(options)
     report = Report() if options.report else None
-    settings = {name: getattr(options, name) for name in _SETTINGS}
+    settings = {name: getattr(options, name) for name in SETTINGS}
     try:
         is_run()
         begin(settings, _on_touch=None if report is None else report.note)
     except MplsError as error:
-        print(f"mpls run: {printable(str(error))}", file=sys.stderr)
-        return USAGE_ERROR
+        return _refuse(str(error))
+    _see_to_children(options, settings)
+
+    def failed(error: BaseException) -> None:
+        say(error, settings, None)
+        on_failure(error)
+
+    try:
+        source = _standard_input() if options.script == "-" else None
+        before()
+        status = _run_program(options, source, program_arguments, failed)
+        text = options.code if source is None else source.decode("latin-1")
+        _say_if_misplaced(options, text, program_arguments, status)
+        return status
+    except CannotRun as error:
+        on_failure(error)
+        _tell(f"mpls run: {printable(str(error))}")
+        return error.status
+    finally:
+        if report is not None:
+            _show(report)
+
+
+def _refuse(text: str) -> int:
+    print(f"mpls run: {printable(text)}", file=sys.stderr)
+    return USAGE_ERROR
+
+
+def _see_to_children(options: argparse.Namespace, settings: dict[str, Any]) -> None:
     if options.children:
         hand_down_to_all(settings)
     elif os.path.basename(options.script or options.module or "").startswith(_STARTS_KERNELS):
@@ -56,21 +97,13 @@ def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
             "See mpls docs notebooks",
             file=sys.stderr,
         )
-    try:
-        source = _standard_input() if options.script == "-" else None
-        status = _run_program(options, source, program_arguments, lambda error: say(error, settings, None))
-        text = options.code if source is None else source.decode("latin-1")
-        _say_if_misplaced(options, text, program_arguments, status)
-        return status
-    except CannotRun as error:
-        _tell(f"mpls run: {printable(str(error))}")
-        return error.status
-    finally:
-        if report is not None:
-            output = _stream("stdout")
-            if output is not None:
-                output.flush()
-            _tell("\n".join(report.lines()))
+
+
+def _show(report: Report) -> None:
+    output = _stream("stdout")
+    if output is not None:
+        output.flush()
+    _tell("\n".join(report.lines()))
 
 
 def _standard_input() -> bytes:

@@ -28,6 +28,21 @@ def draw(course: Course, file: BinaryIO, image_format: str) -> None:
     Raises:
         MissingPackageError: matplotlib is not installed.
     """
+    has_loss = bool(course.loss or course.bad_loss)
+    figure = figure_of(course.title, 2 if has_loss else 1)
+    panels = panels_of(figure, 2 if has_loss else 1)
+    _draw_scale(panels[0], course)
+    if has_loss:
+        _draw_loss(panels[1], course)
+    finish(figure, panels, course.unit, file, image_format)
+
+
+def figure_of(title: str, panels: int) -> Any:
+    """Return a figure for so many panels, one below the other.
+
+    Raises:
+        MissingPackageError: matplotlib is not installed.
+    """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -35,14 +50,27 @@ def draw(course: Course, file: BinaryIO, image_format: str) -> None:
         raise MissingPackageError(
             "drawing needs matplotlib, which is not installed; install it with: pip install 'mpls[plot]'"
         ) from None
-    has_loss = bool(course.loss or course.bad_loss)
-    figure = Figure(figsize=(8, 6 if has_loss else 4), layout="constrained")
+    figure = Figure(figsize=(8, 2 + 2 * panels), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(f"Loss scale of {_shortened(printable(course.title))}", fontsize=14, parse_math=False)
-    panels = figure.subplots(2 if has_loss else 1, 1, sharex=True, squeeze=False)[:, 0]
-    _draw_scale(panels[0], course)
-    if has_loss:
-        _draw_loss(panels[1], course)
+    figure.suptitle(f"Loss scale of {_shortened(printable(title))}", fontsize=14, parse_math=False)
+    return figure
+
+
+def panels_of(figure: Any, number: int) -> list[Any]:
+    """Return the panels of a figure, which share the axis of steps."""
+    return list(figure.subplots(number, 1, sharex=True, squeeze=False)[:, 0])
+
+
+def finish(figure: Any, panels: list[Any], unit: str, file: BinaryIO, image_format: str) -> None:
+    """Give panels their style, and write the figure.
+
+    Args:
+        figure: what `figure_of` returned.
+        panels: what `panels_of` returned.
+        unit: what the points are numbered by.
+        file: gets the image.
+        image_format: `'png'`, `'svg'` or `'pdf'`.
+    """
     for axes in panels:
         axes.grid(color="0.92")
         axes.set_axisbelow(True)
@@ -50,7 +78,7 @@ def draw(course: Course, file: BinaryIO, image_format: str) -> None:
         axes.tick_params(labelsize=11)
         axes.margins(x=0.02)
     figure.align_ylabels()
-    panels[-1].set_xlabel(course.unit, fontsize=12)
+    panels[-1].set_xlabel(unit, fontsize=12)
     _number_by_whole(panels[-1])
     with warnings.catch_warnings():
         # The font lacks some scripts, in which names of files are: there it draws boxes.

@@ -11,6 +11,8 @@ from typing import Any
 from mpls.errors import printable
 from mpls.formats.training_history import SCALE, STEP
 from mpls.plotting.course import Course, UnreadableCourseError, course_of_columns
+from mpls.plotting.recorded_steps import course_of_trace
+from mpls.saved.traces import is_trace, read_trace
 
 __all__ = ["course_of_csv", "course_of_json"]
 
@@ -19,7 +21,7 @@ _SEPARATORS = ",;\t|"
 
 
 def course_of_json(path: pathlib.Path) -> Course:
-    """Read a history: a list of objects with `step` and `loss_scale`.
+    """Read a history, a list of objects with `step` and `loss_scale`; or a trace.
 
     Raises:
         UnreadableCourseError: it is something else, or is not whole.
@@ -30,6 +32,8 @@ def course_of_json(path: pathlib.Path) -> Course:
         rows = json.loads(_text(path))
     except (ValueError, RecursionError) as error:
         raise UnreadableCourseError(f"{name} is no whole JSON ({printable(str(error))})") from None
+    if is_trace(rows):
+        return course_of_trace(read_trace(str(path)))
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UnreadableCourseError(f"{name} is no list of objects, as LossScaleCallback.save(path) writes it")
     missing = f"{name} has no object with {STEP!r} and {SCALE!r}, as LossScaleCallback.save(path) writes them"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from mpls.names import NAMES
+from mpls.tracing.own_classes import OWN_CLASSES
 
 from .source_tree import called, is_docstring, modules, parsed
 
@@ -33,6 +34,7 @@ BY_NAME = {
     "mpls.modes": "whether a Keras is installed",
     "mpls.run": "the program",
     "mpls.saved.h5_content": "h5py, which TensorFlow brings",
+    "mpls.tracing.standalone": "the program, where it is a module",
     "mpls.upstream.kerases": "the private modules in its table",
     "mpls.upstream.private": "the private modules in its table",
 }
@@ -115,6 +117,8 @@ def test_no_module_of_mpls_is_imported_by_name() -> None:
     allowed |= {("mpls.names", "mpls.experimental.loss_scales"), ("mpls.names", "mpls.experimental.policy")}
     allowed |= {("mpls.migrate.replacements", "mpls.experimental.policy")}
     allowed |= {("mpls.importing.user_code", "mpls.importing")}
+    # It waits until the program has loaded them.
+    allowed |= {("mpls.tracing.own_classes", each) for each in OWN_CLASSES}
     faces = {"mpls.keras", "mpls.experimental", "mpls.contrib", "mpls.v1"}
     # What classes are called, and names in tables: not imported.
     called_so = {(name, each) for name, each in found if each in faces}

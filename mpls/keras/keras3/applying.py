@@ -221,9 +221,8 @@ class Applying:
         method: str,
         is_summed: bool = False,
         args: tuple[Any, ...] = (),
-    ) -> None:
-        pairs = list(zip(grads, variables, strict=True))
-        require_gradients(pairs)
+    ) -> Any:
+        require_gradients(pairs := list(zip(grads, variables, strict=True)))
         if keras.backend.backend() == "tensorflow":
             require_replica_context()
             require_supported_strategy(type(self))
@@ -232,15 +231,16 @@ class Applying:
         call_in_cross_replica_context(lambda: self._build_outside(variables))
         refuse_unknown(self._optimizer, variables)
         if keras.backend.backend() != "tensorflow":
-            ops.apply(self, pairs, is_scaled)
-            return
+            return ops.apply(self, pairs, is_scaled)
         if is_scaled:
             pairs = self._unscale_pairs(pairs)
             self._noted_gradients([grad for grad, _ in pairs])
-        own = None if is_summed else own_aggregation(self, Applying)
-        pairs = pairs if own is None else as_pairs(own(self, pairs), pairs)
-        step = Keras3Step(self._optimizer, is_summed, self._skips_count, args)
-        scaled_step(pairs, self._acting_scale, step, self._record)
+        if not is_summed and (own := own_aggregation(self, Applying)) is not None:
+            pairs = as_pairs(own(self, pairs), pairs)
+        return self._take_step(pairs, Keras3Step(self._optimizer, is_summed, self._skips_count, args))
+
+    def _take_step(self, pairs: list[tuple[Any, Any]], step: Keras3Step) -> Any:
+        return scaled_step(pairs, self._acting_scale, step, self._record)
 
     @property
     def _skips_count(self) -> bool:

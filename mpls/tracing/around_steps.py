@@ -1,0 +1,260 @@
+"""Reads what a step does, around it: in eager mode, in `tf.function`, and in graphs that a session runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpls.tracing.measures import groups_of
+from mpls.tracing.scale_states import numbers_of
+from mpls.tracing.step_recorder import Reading, StepRecorder
+
+__all__ = ["Step", "take_recorded"]
+
+
+class Step:
+    """A step that is about to be taken.
+
+    Attributes:
+        wrapper: the optimizer that scales the loss.
+        pairs: unscaled gradient and variable, a list without gradients that are None.
+        state: returns what reads scale and count, a `ScaleState`.
+        loss: a scalar tensor, or None.
+        about: returns what the trace says of the wrapper.
+        take: takes it, and returns what the wrapper does.
+    """
+
+    def __init__(self, wrapper: Any, pairs: Any, state: Any, loss: Any, about: Any, take: Any) -> None:
+        self.wrapper = wrapper
+        self.pairs = [(grad, variable) for grad, variable in pairs if grad is not None]
+        self.state = state
+        self.loss = loss
+        self.about = about
+        self.take = take
+
+
+def take_recorded(recorder: StepRecorder, step: Step) -> Any:
+    """Take a step, and record it; return what it returns."""
+    import tensorflow.compat.v1 as tf
+
+    in_replica = tf.distribute.get_replica_context()
+    if not recorder.is_on or not step.pairs or in_replica is None:
+        return step.take()
+    nonfinite = None
+    if in_replica.num_replicas_in_sync > 1:
+        grads = [_values(grad) for grad, _ in step.pairs]
+        found = [tf.reduce_sum(tf.cast(tf.logical_not(tf.math.is_finite(grad)), tf.float32)) for grad in grads]
+        nonfinite = in_replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.add_n(found))
+        if not _is_first(tf, in_replica):
+            return step.take()
+    variables = [variable for _, variable in step.pairs]
+    series = recorder.series_of(
+        step.wrapper, variables, lambda: dict(step.about(), variables=[_about(each) for each in variables])
+    )
+    if tf.executing_eagerly():
+        return _take_eagerly(tf, recorder, series, step, nonfinite)
+    return _take_in_graph(tf, recorder, series, step, nonfinite)
+
+
+def _is_first(tf: Any, in_replica: Any) -> bool:
+    """Return whether a replica is the first of this process."""
+    number = in_replica.replica_id_in_sync_group
+    if not isinstance(number, int):
+        number = int(number) if tf.executing_eagerly() else tf.get_static_value(number)
+    local = len(in_replica.strategy.extended.worker_devices)
+    return number is None or int(number) % local == 0
+
+
+def _about(variable: Any) -> Any:
+    name = getattr(variable, "path", None) or variable.name
+    return {"name": name.split(":")[0], "shape": _sizes(variable.shape), "dtype": _name_of(variable.dtype)}
+
+
+def _sizes(shape: Any) -> list[Any]:
+    """Return the sizes of a shape of TensorFlow or Keras; in TF 1, they are no numbers by themselves."""
+    return shape.as_list() if hasattr(shape, "as_list") else list(shape)
+
+
+def _name_of(dtype: Any) -> str:
+    return dtype if isinstance(dtype, str) else str(dtype.base_dtype.name)
+
+
+def _values(grad: Any) -> Any:
+    """Return the elements of a gradient; of `IndexedSlices`, those that it holds."""
+    return grad.values if hasattr(grad, "indices") and hasattr(grad, "values") else grad
+
+
+def _read(tf: Any, variable: Any) -> Any:
+    """Return the current value of a variable of any kind; those of Keras 3 have no `read_value`."""
+    return variable.read_value() if hasattr(variable, "read_value") else tf.convert_to_tensor(variable)
+
+
+def _groups(step: Step) -> list[list[int]]:
+    """Return which gradients are measured together, and in the same way the variables."""
+    kinds = []
+    for grad, variable in step.pairs:
+        values = _values(grad)
+        kinds.append((_name_of(values.dtype), _sizes(variable.shape) if values is grad else None))
+    return groups_of(kinds)
+
+
+def _groups_of_variables(variables: Any) -> list[list[int]]:
+    return groups_of([(_name_of(each.dtype), _sizes(each.shape)) for each in variables])
+
+
+def _stacked(parts: Any, groups: list[list[int]], stack: Any) -> list[Any]:
+    """Return for each group its only part, or what stacks them."""
+    return [parts[at[0]] if len(at) == 1 else stack([parts[each] for each in at]) for at in groups]
+
+
+def _take_eagerly(tf: Any, recorder: StepRecorder, series: Any, step: Step, nonfinite: Any) -> Any:
+    if not recorder.count(series):
+        return step.take()
+    import numpy as np
+
+    state = step.state()
+    before = numbers_of(state.read())
+    result = step.take()
+    after = numbers_of(state.read())
+    reading = Reading(state.rule, before, after, None if step.loss is None else float(step.loss.numpy()), nonfinite)
+    groups = _groups(step)
+    grads = _stacked([_values(grad).numpy() for grad, _ in step.pairs], groups, np.stack)
+    recorder.note(series, reading, (grads, groups, len(step.pairs)), _read_by_python(tf, _measured(series, step)))
+    return result
+
+
+def _measured(series: Any, step: Step) -> list[Any]:
+    return [step.pairs[at][1] for at in series.measured]
+
+
+def _read_by_python(tf: Any, variables: list[Any]) -> Any:
+    """Return arguments of `measured` for variables, in eager mode."""
+    import numpy as np
+
+    groups = _groups_of_variables(variables)
+    arrays = [_read(tf, variable).numpy() for variable in variables]
+    return _stacked(arrays, groups, np.stack), groups, len(variables)
+
+
+def _take_in_graph(tf: Any, recorder: StepRecorder, series: Any, step: Step, nonfinite: Any) -> Any:
+    state = step.state()
+    is_function = tf.get_default_graph().building_function
+    before = state.read()
+    if not is_function:
+        # A copy, as the step changes reference variables of TF 1 in place. Only control dependencies order the reading.
+        before = [tf.cast(each, tf.float64) for each in before]
+    with tf.control_dependencies([each for each in before if isinstance(each, tf.Tensor) and not is_function]):
+        result = step.take()
+    is_op = isinstance(result, (tf.Operation, tf.Tensor))
+    with tf.control_dependencies([result] if is_op else []):
+        note = GraphNote(recorder, series, step, state, before, nonfinite)
+        # A conditional costs less without all variables among its inputs. Python reads them where this op waits for the
+        # step, which takes longer for a step that is due.
+        is_readable = is_op and is_function and tf.executing_eagerly_outside_functions()
+        note.reads_by_python = is_readable and not recorder.is_always_due
+        noted = _if_due(tf, recorder, series, note)
+    if not is_op or is_function:
+        # A function runs what it holds.
+        return result
+    whole = tf.group(result, noted)
+    train_ops = tf.get_collection_ref(tf.GraphKeys.TRAIN_OP)
+    train_ops[:] = [whole if each is result else each for each in train_ops]
+    return whole
+
+
+def _if_due(tf: Any, recorder: StepRecorder, series: Any, note: GraphNote) -> Any:
+    """Return an op that records a step, if it is due."""
+    if recorder.is_always_due:
+        return note.op(tf, None, note.stacked_gradients(tf))
+    count = _counted(tf, series)
+    # Outside of the conditional, which then has few inputs; one stack serves mpls and this.
+    grads = note.stacked_gradients(tf)
+
+    def noted() -> Any:
+        with tf.control_dependencies([note.op(tf, count, grads)]):
+            return tf.constant(0)
+
+    return tf.cond(recorder.due(tf, count), noted, lambda: tf.constant(0))
+
+
+def _counted(tf: Any, series: Any) -> Any:
+    """Return the number of steps before this one, from a variable that no Saver and no initializer knows."""
+    from tensorflow.python.ops import gen_resource_variable_ops as ops
+
+    def handle() -> Any:
+        return ops.var_handle_op(dtype=tf.int64, shape=[], shared_name=f"mpls_trace_{series.number}")
+
+    with tf.init_scope():
+        is_eager = tf.executing_eagerly()
+        if is_eager and not series.has_counter:
+            ops.assign_variable_op(handle(), tf.constant(series.step, tf.int64))
+            series.has_counter = True
+    counter = handle()
+    if is_eager:
+        count = ops.read_variable_op(counter, tf.int64)
+    else:
+        # Each session has its own, which nothing has initialized.
+        is_there, zero = ops.var_is_initialized_op(counter), tf.constant(0, tf.int64)
+        count = tf.cond(is_there, lambda: ops.read_variable_op(counter, tf.int64), lambda: tf.identity(zero))
+    with tf.control_dependencies([count]), tf.control_dependencies([ops.assign_variable_op(counter, count + 1)]):
+        return tf.identity(count)
+
+
+class GraphNote:
+    """Hands a step of a graph to Python.
+
+    Attributes:
+        reads_by_python: whether Python reads the variables, once the step is taken.
+    """
+
+    def __init__(
+        self, recorder: StepRecorder, series: Any, step: Step, state: Any, before: Any, nonfinite: Any
+    ) -> None:
+        self._recorder = recorder
+        self._series = series
+        self._step = step
+        self._state = state
+        self._before = before
+        self._nonfinite = nonfinite
+        self._groups = _groups(step)
+        self.reads_by_python = False
+
+    def stacked_gradients(self, tf: Any) -> list[Any]:
+        """Return the gradients, those stacked that are measured together."""
+        return _stacked([_values(grad) for grad, _ in self._step.pairs], self._groups, tf.stack)
+
+    def op(self, tf: Any, count: Any, grads: list[Any]) -> Any:
+        """Return an op that hands the step over, which reads the state when it runs."""
+        known = [self._step.loss, self._nonfinite, count]
+        values = [*self._before, *self._state.read(), *(0.0 if each is None else each for each in known)]
+        numbers = tf.stack([tf.cast(each, tf.float64) for each in values])
+        variables = _measured(self._series, self._step)
+        groups = _groups_of_variables(variables)
+        weights = [] if self.reads_by_python else _stacked([_read(tf, each) for each in variables], groups, tf.stack)
+        note = self._function([each is not None for each in known], len(grads), variables, groups)
+        call = getattr(tf, "numpy_function", tf.py_func)
+        return call(note, [numbers, *grads, *weights], tf.int64)
+
+    def _function(self, is_known: list[bool], number: int, variables: list[Any], groups: Any) -> Any:
+        """Return the function of Python that gets the values; the arguments are those that the op has."""
+
+        def note(numbers: Any, *arrays: Any) -> Any:
+            import numpy as np
+            import tensorflow.compat.v1 as tf
+
+            state = numbers.tolist()
+            loss, nonfinite, count = [each if has else None for each, has in zip(state[4:], is_known)]
+            if count is None:
+                self._recorder.count(self._series)
+            else:
+                self._recorder.counted(self._series, int(count))
+            reading = Reading(self._state.rule, state[:2], state[2:4], loss, nonfinite)
+            weights = (arrays[number:], groups, len(variables))
+            self._recorder.note(
+                self._series,
+                reading,
+                (arrays[:number], self._groups, len(self._step.pairs)),
+                _read_by_python(tf, variables) if self.reads_by_python else weights,
+            )
+            return np.int64(0)
+
+        return note

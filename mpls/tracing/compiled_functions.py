@@ -1,0 +1,49 @@
+"""Has functions run without XLA, which cannot call Python, while they are recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["FUNCTION_MODULES", "WithoutXla"]
+
+# Where the class of a `tf.function` is: up to TF 2.10, and since.
+FUNCTION_MODULES = (
+    "tensorflow.python.eager.def_function",
+    "tensorflow.python.eager.polymorphic_function.polymorphic_function",
+)
+# The argument of `tf.function`, and its name up to TF 2.4.
+_ARGUMENTS = ("jit_compile", "experimental_compile")
+
+
+class WithoutXla:
+    """Takes `jit_compile=True` from functions that are made, and says so once.
+
+    Args:
+        say: prints a line.
+    """
+
+    def __init__(self, say: Any) -> None:
+        self._say = say
+        self._has_said = False
+
+    def making(self, method: Any) -> Any:
+        """Return what stands in for the constructor of a function."""
+
+        def construct(function: Any, python_function: Any, *args: Any, **kwargs: Any) -> None:
+            # TensorFlow compiles some of its own, in which no step is taken.
+            is_of_others = not str(getattr(python_function, "__module__", "")).startswith("tensorflow.")
+            for name in _ARGUMENTS:
+                if is_of_others and kwargs.get(name):
+                    kwargs[name] = None
+                    self._tell()
+            method(function, python_function, *args, **kwargs)
+
+        return construct
+
+    def _tell(self) -> None:
+        if not self._has_said:
+            self._has_said = True
+            self._say(
+                "functions run without jit_compile=True, as what XLA compiles cannot be recorded; the last bits of "
+                "numbers may differ from those of a run that is not recorded"
+            )

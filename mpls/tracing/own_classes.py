@@ -1,0 +1,46 @@
+"""Has the wrappers of mpls recorded, beside those of the frameworks."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from mpls.tracing.recorded_classes import Recording
+from mpls.tracing.scale_states import state_of
+
+__all__ = ["OWN_CLASSES"]
+
+
+def _of_v1(recording: Recording, module: ModuleType) -> None:
+    recording.replace(module.MixedPrecisionLossScaleOptimizer, "apply_gradients", recording.applying)
+
+
+def _of_tf_keras(recording: Recording, module: ModuleType) -> None:
+    recording.replace(module.Family, "apply_gradients", recording.applying)
+
+
+def _of_keras_3(recording: Recording, module: ModuleType) -> None:
+    def taking(method: Any) -> Any:
+        # Its gradients are unscaled already, whichever calls the program makes.
+        def take_step(wrapper: Any, pairs: Any, *args: Any) -> Any:
+            return recording.take(
+                wrapper, list(pairs), lambda: state_of(wrapper), lambda: method(wrapper, pairs, *args)
+            )
+
+        return take_step
+
+    recording.replace(module.Applying, "_take_step", taking)
+
+
+def _of_all(recording: Recording, module: ModuleType) -> None:
+    recording.replace(module.Counted, "_noted_loss", recording.noting_loss)
+
+
+# What to do when a module of mpls is loaded.
+OWN_CLASSES = {
+    "mpls.core.counted": _of_all,
+    "mpls.keras.keras3.applying": _of_keras_3,
+    "mpls.keras.legacy": _of_tf_keras,
+    "mpls.keras.new": _of_tf_keras,
+    "mpls.v1.optimizer": _of_v1,
+}

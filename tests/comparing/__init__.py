@@ -1,0 +1,1 @@
+"""What `mpls compare` says of two traces."""

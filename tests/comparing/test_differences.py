@@ -1,0 +1,161 @@
+"""What counts as a difference, which one is the first, and which steps are compared."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+
+from mpls.comparing import Comparison, IncomparableTracesError, compare, text_of
+
+from .traces import changed, content, of_today, row, written
+
+
+def compared(tmp_path: pathlib.Path, old: Any, new: Any, *rest: Any) -> Comparison:
+    return compare(written(tmp_path, "old.json", old), written(tmp_path, "new.json", new), *rest)
+
+
+def test_a_trace_agrees_with_itself_to_the_last_bit(tmp_path: pathlib.Path) -> None:
+    found = compared(tmp_path, content(), of_today())
+    assert (found.first, found.same_bits, found.largest) == (None, 6, 0.0)
+    assert "The two agree to the last bit, in 6 steps of 1 optimizer" in text_of(found)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "values"),
+    [
+        ("scale", {"scale": 32.0}),
+        ("counter", {"counter": 7}),
+        ("loss", {"loss": 1.1}),
+        ("nonfinite", {"nonfinite": 1}),
+        ("gradients", {"gradient_norms": [0.5, 0.3], "gradients_digest": "x"}),
+        ("applied", {"applied": False}),
+        ("scale_after", {"scale_after": 32.0}),
+        ("counter_after", {"counter_after": 7}),
+        ("variables", {"variable_norms": [3.5, 1.1], "variables_digest": "x"}),
+    ],
+)
+def test_each_quantity_is_compared(tmp_path: pathlib.Path, quantity: str, values: dict[str, Any]) -> None:
+    found = compared(tmp_path, content(), changed(changed(of_today(), 5, scale=1.0), 4, **values))
+    assert found.first is not None
+    assert found.first.quantity == quantity
+    assert found.first.step is not None
+    assert found.first.step.old.step == 4
+    assert found.first.at == 3
+    if quantity in ("gradients", "variables"):
+        assert found.first.variable == 1
+        assert "dense/bias" in text_of(found)
+    assert "The two differ from step 4 on" in text_of(found)
+
+
+def test_the_first_of_a_step_is_what_the_others_come_of(tmp_path: pathlib.Path) -> None:
+    new = changed(of_today(), 4, applied=False, variable_norms=[9.0, 9.0], variables_digest="x", nonfinite=1)
+    assert compared(tmp_path, content(), new).first.quantity == "nonfinite"
+
+
+@pytest.mark.parametrize(("tolerance", "differs"), [(1e-5, True), (1e-3, False)])
+def test_the_tolerance_is_relative(tmp_path: pathlib.Path, tolerance: float, differs: bool) -> None:
+    new = changed(of_today(), 4, variable_norms=lambda norms: [norms[0] * 1.0001, norms[1]], variables_digest="x")
+    found = compared(tmp_path, content(), new, tolerance)
+    assert (found.first is not None) is differs
+    if not differs:
+        assert found.largest == pytest.approx(1e-4, rel=1e-3)
+        assert found.same_bits == 3
+
+
+def test_the_same_bits_do_not_differ_whatever_the_norms(tmp_path: pathlib.Path) -> None:
+    new = changed(of_today(), 4, variable_norms=[9.0, 9.0], gradient_norms=[9.0, 9.0])
+    assert compared(tmp_path, content(), new).first is None
+
+
+def test_what_cancellation_left_is_no_difference(tmp_path: pathlib.Path) -> None:
+    old = changed(content(), 4, gradient_norms=[1.0, 1e-9])
+    new = changed(of_today(), 4, gradient_norms=[1.0, 3e-9], gradients_digest="x")
+    assert compared(tmp_path, old, new).first is None
+
+
+def test_two_that_are_not_finite_are_the_same(tmp_path: pathlib.Path) -> None:
+    new = changed(of_today(), 3, loss="nan", gradient_norms=["inf", 1.0], gradients_digest="x", nonfinite=1)
+    found = compared(tmp_path, content(), new)
+    assert found.first is None
+    assert "the numbers of non-finite elements differ" in text_of(found)
+
+
+def test_one_that_is_not_finite_differs(tmp_path: pathlib.Path) -> None:
+    assert compared(tmp_path, content(), changed(of_today(), 3, loss=1.0)).first.quantity == "loss"
+
+
+def test_a_loss_that_one_does_not_know_is_not_compared(tmp_path: pathlib.Path) -> None:
+    found = compared(tmp_path, content(), changed(of_today(), 2, loss=None, gradients_digest="x"))
+    assert found.first is None
+    assert "has no loss in some steps" in text_of(found)
+
+
+def test_variables_belong_together_by_name(tmp_path: pathlib.Path) -> None:
+    new = of_today()
+    new["wrappers"][0]["variables"].reverse()
+    for each in new["steps"]:
+        each.update(gradient_norms=each["gradient_norms"][::-1], variable_norms=each["variable_norms"][::-1])
+        each.update(gradients_digest="x", variables_digest="x")
+    assert compared(tmp_path, content(), new).first is None
+
+
+def test_other_names_in_the_same_order_do(tmp_path: pathlib.Path) -> None:
+    new = of_today()
+    for each in new["wrappers"][0]["variables"]:
+        each["name"] = f"sequential/{each['name']}"
+    assert compared(tmp_path, content(), new).first is None
+
+
+@pytest.mark.parametrize(("old", "new"), [(6, 5), (5, 6)])
+def test_a_run_that_stops_earlier_differs(tmp_path: pathlib.Path, old: int, new: int) -> None:
+    found = compared(tmp_path, content(old), of_today(new))
+    assert found.first.quantity == "steps"
+    assert f"the number of steps: {old} in the old run, {new} in the new one" in text_of(found)
+
+
+def test_a_trace_that_was_to_stop_earlier_does_not(tmp_path: pathlib.Path) -> None:
+    new = of_today(4)
+    new["settings"]["steps"] = 4
+    assert compared(tmp_path, content(6), new).first is None
+
+
+def test_steps_that_both_have_are_compared(tmp_path: pathlib.Path) -> None:
+    new = of_today()
+    new["settings"]["every"] = 2
+    new["steps"] = [each for each in new["steps"] if each["step"] % 2]
+    found = compared(tmp_path, content(), new)
+    assert found.first is None
+    assert [step.old.step for step in found.pairing.steps] == [1, 3, 5]
+    found = compared(tmp_path, content(), changed(new, 5, scale=1.0))
+    assert "Steps in between were not recorded: --every 1 shows the first." in text_of(found)
+
+
+def test_several_optimizers_are_told_apart(tmp_path: pathlib.Path) -> None:
+    both = []
+    for about in (content(), of_today()):
+        second = [{**row(number), "wrapper": 1} for number in range(1, 7)]
+        steps = [each for pair in zip(about["steps"], second, strict=True) for each in pair]
+        both.append({**about, "wrappers": about["wrappers"] * 2, "steps": steps})
+    old, new = both
+    assert compared(tmp_path, old, new).first is None
+    new["steps"][7] = {**new["steps"][7], "scale": 1.0}
+    found = compared(tmp_path, old, new)
+    assert "differ from step 4 of optimizer 1 on: the loss scale: 8 in the old run, 1 in the new one" in text_of(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda new: new["wrappers"].append(new["wrappers"][0]), "has 1 optimizers that scale a loss"),
+        (lambda new: new["wrappers"][0]["variables"][0].update(shape=[3, 2]), "of shape [2, 3] in the old trace"),
+        (lambda new: new.update(steps=[row(9)]), "have no step in common"),
+    ],
+)
+def test_other_programs_are_not_compared(tmp_path: pathlib.Path, change: Any, said: str) -> None:
+    new = of_today()
+    change(new)
+    with pytest.raises(IncomparableTracesError) as caught:
+        compared(tmp_path, content(), new)
+    assert said in str(caught.value)

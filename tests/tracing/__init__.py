@@ -1,0 +1,1 @@
+"""What `mpls trace` and its recorder for old machines record."""

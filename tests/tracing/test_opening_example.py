@@ -1,0 +1,96 @@
+"""MIGRATION opens with an example: each of its commands runs, and prints what stands there."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from mpls.documentation import sections
+
+from .record import HERE, data_of, environment
+
+ROOT = HERE.parents[1]
+ANCHOR = "from-a-dead-script-to-a-running-one"
+# Run on an old machine; what it has recorded there is in `data`.
+ON_OLD_MACHINE = "python mpls_recorder.py old.json train.py"
+
+
+def blocks(language: str) -> list[str]:
+    (section,) = [each for each in sections() if each.anchor == ANCHOR]
+    return re.findall(rf"^```{language}\n(.*?)^```", "\n".join(section.lines), re.DOTALL | re.MULTILINE)
+
+
+def commands() -> list[str]:
+    return [line.partition("  #")[0] for block in blocks("bash") for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[pathlib.Path]:
+    with tempfile.TemporaryDirectory() as path:
+        pathlib.Path(path, "train.py").write_text(blocks("python")[0])
+        shutil.copy(data_of("train"), pathlib.Path(path, "old.json"))
+        yield pathlib.Path(path)
+
+
+def run(folder: pathlib.Path, command: str) -> subprocess.CompletedProcess[str]:
+    prologue = 'mpls() { "$PYTHON" -m mpls "$@"; }\n'
+    settings = {**environment(), "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        ["bash", "-euc", prologue + command], cwd=folder, env=settings, capture_output=True, text=True
+    )
+
+
+def test_the_program_is_the_one_that_was_recorded() -> None:
+    assert blocks("python")[0] == (HERE / "programs" / "train.py").read_text()
+
+
+def test_it_is_dead() -> None:
+    with tempfile.TemporaryDirectory() as path:
+        pathlib.Path(path, "train.py").write_text(blocks("python")[0])
+        done = run(pathlib.Path(path), '"$PYTHON" train.py')
+    assert done.returncode == 1
+    assert "has no attribute 'experimental'" in done.stderr
+
+
+def test_the_commands_are_known() -> None:
+    assert [command.split()[:2] for command in commands()] == [
+        ["mpls", "run"],
+        ["mpls", "trace"],
+        ["python", "mpls_recorder.py"],
+        ["mpls", "trace"],
+        ["mpls", "compare"],
+        ["mpls", "trace"],
+        ["mpls", "compare"],
+    ]
+    assert ON_OLD_MACHINE in commands()
+
+
+@pytest.mark.programs
+def test_each_command_does_what_stands_there(folder: pathlib.Path) -> None:
+    said = []
+    for command in commands():
+        if command == ON_OLD_MACHINE:
+            assert (folder / "mpls_recorder.py").read_text().startswith("#!/usr/bin/env python")
+            continue
+        done = run(folder, command)
+        if command.startswith("mpls compare"):
+            said.append((done.returncode, done.stdout))
+        else:
+            assert done.returncode == 0, done.stderr
+    assert [status for status, _ in said] == [1, 0]
+    for (_, printed), shown in zip(said, blocks("text"), strict=True):
+        # The last digits are those of a machine.
+        assert _without_digits(printed) == _without_digits(shown)
+
+
+def _without_digits(text: str) -> str:
+    text = re.sub(r"(TensorFlow 2\.)(1[6-9]|2\d)[.\d]*, mpls [\d.a-z+]+", r"\1x, mpls x", text)
+    text = re.sub(r"\d(\.\d)?e-\d+, relatively", "x, relatively", text)
+    return re.sub(r"(\d\.\d{3})\d+", r"\1", re.sub(r" +", " ", text))

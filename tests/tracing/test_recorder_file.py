@@ -1,0 +1,177 @@
+"""The recorder that is one file: what it holds, where it runs, and that it records what `mpls trace` does."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import contextlib
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+import mpls
+from mpls.cli import main
+from mpls.comparing import compare, text_of
+from mpls.tracing import one_file
+from mpls.tracing.one_file import recorder_source
+
+from .record import environment
+
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDER = ROOT / "mpls" / "tracing"
+# The part of the package that is not for old machines.
+TODAYS = {"__init__", "one_file", "own_classes"}
+PROGRAM = """
+import tensorflow as tf, tf_keras
+variable = tf.Variable([1.0, 2.0], name="weights")
+opt = tf_keras.mixed_precision.LossScaleOptimizer(tf_keras.optimizers.SGD(0.25), initial_scale=8)
+@tf.function
+def step(factor):
+    with tf.GradientTape() as tape:
+        loss = opt.get_scaled_loss(tf.reduce_sum(variable**2) * factor)
+    grads = opt.get_unscaled_gradients(tape.gradient(loss, [variable]))
+    opt.apply_gradients(zip(grads, [variable]))
+for factor in (1.0, float("inf"), 0.5):
+    step(factor)
+"""
+
+
+def printed() -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["trace", "--recorder"]) == 0
+    return out.getvalue()
+
+
+def test_it_is_what_the_command_prints() -> None:
+    assert printed() == recorder_source(mpls.__version__)
+
+
+def test_python_3_6_can_read_it() -> None:
+    tree = ast.parse(printed(), feature_version=(3, 6))
+    for node in ast.walk(tree):
+        assert not isinstance(node, ast.NamedExpr | ast.Match | ast.AnnAssign)
+        assert getattr(node, "annotation", None) is None
+        assert getattr(node, "returns", None) is None
+
+
+def test_it_imports_nothing_of_mpls() -> None:
+    tree = ast.parse(printed())
+    names = [each.name for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names]
+    names += [str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    known = {*sys.stdlib_module_names, "numpy", "tensorflow", "keras"}
+    assert {name.partition(".")[0] for name in names} <= known
+    at_once = [each.name for node in tree.body if isinstance(node, ast.Import) for each in node.names]
+    assert set(at_once) <= set(sys.stdlib_module_names)
+
+
+def test_no_name_is_defined_twice() -> None:
+    tree = ast.parse(printed())
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            names += [each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+    assert [name for name, count in collections.Counter(names).items() if count > 1] == []
+
+
+def test_every_module_is_in_it() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} == {*one_file._PARTS, *TODAYS}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            "def f(a: int, *b: str, c: list[int] = [1], **d: Any) -> dict[str, int]:\n    pass",
+            "def f(a, *b, c = [1], **d):",
+        ),
+        ("def f(\n    a: int,\n    b: dict[\n        int, int\n    ] = 1,\n) -> None:\n    x: int = 2", "x = 2"),
+        ("X: dict[str, int] = {}", "X = {}"),
+        ("def f(ä: int, b: str) -> None:\n    pass", "def f(ä, b):"),
+    ],
+)
+def test_annotations_go(source: str, expected: str) -> None:
+    tree = ast.parse(f'"""Says what it is."""\n{source}\n')
+    body = one_file._body(f'"""Says what it is."""\n{source}\n', tree)
+    assert expected in body
+    left = [
+        node
+        for node in ast.walk(ast.parse(body))
+        if getattr(node, "annotation", None) or isinstance(node, ast.AnnAssign)
+    ]
+    assert left == []
+
+
+class Folder:
+    """A folder with the recorder and a program."""
+
+    def __init__(self, path: str) -> None:
+        self.path = pathlib.Path(path)
+        (self.path / "mpls_recorder.py").write_text(printed())
+        (self.path / "program.py").write_text(PROGRAM)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        # -I: it does not see mpls by the current directory.
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, env=environment(), cwd=self.path, capture_output=True, text=True)
+
+
+@pytest.mark.programs
+def test_it_records_what_mpls_trace_does() -> None:
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(path)
+        done = folder.run("mpls_recorder.py", "old.json", "program.py")
+        assert done.returncode == 0, done.stderr
+        assert "3 steps of 1 optimizer" in done.stderr
+        assert folder.run("-m", "mpls", "trace", "new.json", "program.py").returncode == 0
+        compared = compare(str(folder.path / "old.json"), str(folder.path / "new.json"))
+        assert compared.first is None, text_of(compared)
+        assert compared.same_bits == 3
+        assert [step.old.applied for step in compared.pairing.steps] == [True, False, True]
+        assert [step.old.scale for step in compared.pairing.steps] == [8, 8, 4]
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["out.json"], 2, "give a program"),
+        (["out.json", "absent.py"], 2, "no such script: absent.py"),
+        (["there.json", "program.py"], 2, "there.json exists already"),
+        (["no/folder/out.json", "program.py"], 2, "cannot be written"),
+        (["--every", "0", "out.json", "program.py"], 2, "whole number of at least 1"),
+        (["out.json", "stepless.py"], 1, "took no step"),
+        (["out.json", "exits.py"], 5, "took no step"),
+        (["out.json", "-m", "absent"], 1, "No module named absent"),
+    ],
+)
+def test_bad_input_is_a_sentence(arguments: list[str], status: int, said: str) -> None:
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(path)
+        (folder.path / "there.json").write_text("{}")
+        (folder.path / "stepless.py").write_text("import sys\nprint(sys.argv)\n")
+        (folder.path / "exits.py").write_text("import sys\nsys.exit(5)\n")
+        before = {each.name for each in folder.path.iterdir()}
+        done = folder.run("mpls_recorder.py", *arguments)
+        assert done.returncode == status, done.stderr
+        assert said in done.stderr
+        assert {each.name for each in folder.path.iterdir()} == before
+        assert (folder.path / "there.json").read_text() == "{}"
+
+
+@pytest.mark.programs
+def test_a_program_that_fails_keeps_its_trace_and_its_status() -> None:
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(path)
+        with (folder.path / "program.py").open("a") as file:
+            file.write("raise RuntimeError('so it ends')\n")
+        done = folder.run("mpls_recorder.py", "old.json", "program.py")
+        assert done.returncode == 1
+        assert "RuntimeError: so it ends" in done.stderr
+        content = json.loads((folder.path / "old.json").read_text())
+        assert content["ended_by"] == "RuntimeError"
+        assert len(content["steps"]) == 3

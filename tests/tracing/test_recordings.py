@@ -1,0 +1,70 @@
+"""Programs recorded on the releases that they were written for, beside what `mpls trace` records of them today."""
+
+from __future__ import annotations
+
+import collections
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from mpls.comparing import compare, text_of
+from mpls.saved.traces import read_trace
+
+from .record import RECORDED, data_of, environment
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def trace(name: str, out: pathlib.Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mpls", "trace", "--every", "1", *options, str(out), f"{name}.py"]
+    settings = {**environment(), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, env=settings, cwd=RECORDED[name].folder, capture_output=True, text=True)
+
+
+def test_each_of_four_releases_was_recorded_in_several_styles() -> None:
+    counted = collections.Counter(about.release for about in RECORDED.values())
+    assert set(counted) == {"1.15", "2.2", "2.4", "2.8"}
+    assert min(counted.values()) > 1
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recording_is_of_that_release(name: str) -> None:
+    found = read_trace(str(data_of(name)))
+    assert found.environment["tensorflow"].startswith(RECORDED[name].release)
+    assert not found.is_of_mpls
+    assert found.ended_by is None
+    assert all(step.loss is not None for step in found.steps) or name == "accumulate_train_step"
+
+
+def test_there_is_no_recording_that_nothing_is_compared_with() -> None:
+    assert {path.name for path in data_of("train").parent.iterdir()} == {data_of(name).name for name in RECORDED}
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("name", RECORDED)
+def test_today_is_the_same(name: str) -> None:
+    about = RECORDED[name]
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder, "new.json")
+        done = trace(name, out, *about.options)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
+        compared = compare(str(data_of(name)), str(out), about.tolerance)
+        assert compared.first is None, text_of(compared)
+        assert json.loads(out.read_text())["options"]["as_of"] == ("2.2" if "2.2" in about.options else None)
+
+
+@pytest.mark.programs
+def test_a_release_that_counts_skips_otherwise_is_found() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder, "new.json")
+        assert trace("train", out).returncode == 0
+        compared = compare(str(data_of("train")), str(out))
+    assert compared.first is not None
+    assert compared.first.quantity == "variables"
+    # The step after the one that was skipped.
+    assert [step.old.applied for step in compared.pairing.steps[: compared.first.at]] == [True, True, True, False]
+    assert "try --as-of 2.2" in text_of(compared)

@@ -1,0 +1,121 @@
+"""`mpls trace`: the program's own status, arguments and output, and what is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from mpls.saved.traces import read_trace
+
+from .record import environment
+
+ROOT = pathlib.Path(__file__).parents[2]
+PROGRAM = """
+import sys
+import tensorflow as tf
+scale = tf.compat.v1.mixed_precision.FixedLossScale(8)
+variable = tf.Variable([3.0, 4.0], name="weights")
+opt = tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer(
+    tf.compat.v1.train.GradientDescentOptimizer(0.5), scale)
+for _ in range(int(sys.argv[1])):
+    opt.minimize(lambda: tf.reduce_sum(variable), var_list=[variable])
+print("given", sys.argv[1:])
+sys.exit(int(sys.argv[2]))
+"""
+
+pytestmark = pytest.mark.programs
+
+
+@pytest.fixture
+def folder() -> Iterator[pathlib.Path]:
+    with tempfile.TemporaryDirectory() as path:
+        pathlib.Path(path, "program.py").write_text(PROGRAM)
+        yield pathlib.Path(path)
+
+
+def trace(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    settings = {**environment(), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "mpls", "trace", *arguments]
+    return subprocess.run(command, env=settings, cwd=folder, capture_output=True, text=True)
+
+
+def test_the_program_is_as_with_run(folder: pathlib.Path) -> None:
+    done = trace(folder, "out.json", "program.py", "3", "0", "--every")
+    assert (done.returncode, done.stdout) == (0, "given ['3', '0', '--every']\n"), done.stderr
+    assert "mpls trace: 3 steps of 1 optimizer: out.json" in done.stderr
+    found = read_trace(str(folder / "out.json"))
+    assert [each.name for each in found.wrappers[0].variables] == ["weights"]
+    assert found.wrappers[0].optimizer == "GradientDescentOptimizer"
+    steps = [(step.step, step.scale, step.counter, step.applied, step.loss) for step in found.steps]
+    assert steps == [(1, 8, None, True, 7), (2, 8, None, True, 6), (3, 8, None, True, 5)]
+    assert [step.gradient_norms[0] for step in found.steps] == [2**0.5] * 3
+    assert found.steps[0].variable_norms == ((2.5**2 + 3.5**2) ** 0.5,)
+
+
+def test_its_status_is_the_programs(folder: pathlib.Path) -> None:
+    assert trace(folder, "out.json", "program.py", "1", "3").returncode == 3
+    assert json.loads((folder / "out.json").read_text())["ended_by"] == "exit status 3"
+
+
+@pytest.mark.parametrize(("options", "steps"), [(["--every", "3"], [1, 4, 7]), (["--steps", "2"], [1, 2])])
+def test_some_steps_are_recorded(folder: pathlib.Path, options: list[str], steps: list[int]) -> None:
+    assert trace(folder, *options, "out.json", "program.py", "8", "0").returncode == 0
+    assert [step.step for step in read_trace(str(folder / "out.json")).steps] == steps
+
+
+def test_options_may_follow_the_trace(folder: pathlib.Path) -> None:
+    assert trace(folder, "out.json", "--every", "3", "program.py", "8", "0").returncode == 0
+    assert len(read_trace(str(folder / "out.json")).steps) == 3
+
+
+def test_a_module_and_code_are_traced_too(folder: pathlib.Path) -> None:
+    assert trace(folder, "out.json", "-m", "program", "1", "0").returncode == 0
+    assert trace(folder, "other.json", "-c", PROGRAM, "1", "0").returncode == 0
+    assert read_trace(str(folder / "other.json")).program == "-c"
+
+
+def test_a_seed_repeats_a_run(folder: pathlib.Path) -> None:
+    text = PROGRAM.replace("[3.0, 4.0]", "tf.random.normal([2])").replace("given", "a") + "\n"
+    (folder / "program.py").write_text(text)
+    digests = []
+    for out, seed in (("1.json", "5"), ("2.json", "5"), ("3.json", "6")):
+        assert trace(folder, "--seed", seed, out, "program.py", "1", "0").returncode == 0
+        digests.append(read_trace(str(folder / out)).steps[0].variables_digest)
+    assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ([], 2, "give the file for the trace, and then a script"),
+        (["out.json"], 2, "give the file for the trace, and then a script"),
+        (["out.json", "absent.py"], 2, "no such script: absent.py"),
+        (["there.json", "program.py", "1", "0"], 2, "there.json exists already; choose another name, or replace it"),
+        (["no/folder/out.json", "program.py", "1", "0"], 2, "no/folder/out.json cannot be written"),
+        ([".", "program.py", "1", "0"], 2, ". is a directory"),
+        (["--every", "none", "out.json", "program.py"], 2, "must be a whole number of at least 1; got 'none'"),
+        (["out.json", "program.py", "0", "0"], 1, "took no step with a loss-scaling optimizer"),
+        (["out.json", "program.py", "0", "7"], 7, "took no step with a loss-scaling optimizer"),
+        (["--recorder", "out.json"], 2, "--recorder is printed, and takes no file"),
+    ],
+)
+def test_bad_input_is_a_sentence(folder: pathlib.Path, arguments: list[str], status: int, said: str) -> None:
+    (folder / "there.json").write_text("{}")
+    done = trace(folder, *arguments)
+    assert done.returncode == status, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert {each.name for each in folder.iterdir()} - {"__pycache__"} == {"program.py", "there.json"}
+    assert (folder / "there.json").read_text() == "{}"
+
+
+def test_it_is_replaced_if_asked(folder: pathlib.Path) -> None:
+    (folder / "there.json").write_text("{}")
+    assert trace(folder, "--force", "there.json", "program.py", "1", "0").returncode == 0
+    assert len(read_trace(str(folder / "there.json")).steps) == 1
