@@ -255,11 +255,14 @@ class ScaleMachine(RuleBasedStateMachine):
 
     family = "v1"
 
-    @initialize(initial=POWERS)
-    def start(self, initial: float) -> None:
-        bounds = {"min_scale": min(initial, 1.0), "adjustable": True, "count_steps": True}
-        self.trainer = Trainer(self.family, "function", lambda: FAMILIES[self.family](initial, 3, **bounds))
-        self.model = Model(initial, 3, min_scale=min(initial, 1.0), skip_counts_step=SKIPS_COUNT[self.family])
+    @initialize(initial=POWERS, searches=st.booleans(), growth_steps=st.sampled_from([3, 40]))
+    def start(self, initial: float, searches: bool, growth_steps: int) -> None:
+        first = 256.0 if searches else initial
+        bounds = {"min_scale": min(first, 1.0), "adjustable": True, "count_steps": True}
+        given = "auto" if searches else initial
+        self.trainer = Trainer(self.family, "function", lambda: FAMILIES[self.family](given, growth_steps, **bounds))
+        self.model = Model(first, growth_steps, min_scale=min(first, 1.0), search=1 if searches else None)
+        self.model.skip_counts_step = SKIPS_COUNT[self.family]
 
     @rule(values=st.lists(st.sampled_from([1.0, 1.0, 1.0, INF, NAN]), min_size=1, max_size=8))
     def steps(self, values: list[float]) -> None:

@@ -230,6 +230,16 @@ class StateTest(unittest.TestCase):
             v1.train.Saver().restore(training.session, path)
             self.assertEqual((training.opt.state_dict(training.session), training.weight()), (written, weight))
 
+    def test_a_scale_that_is_looked_for_starts_when_it_is_enabled(self) -> None:
+        disabled, enabled = (FAMILIES["new"]("auto", 100, enabled=is_enabled) for is_enabled in (False, True))
+        weight = tf.Variable(1.0)
+        disabled.minimize(lambda: weight * 1.0, [weight])
+        self.assertEqual(disabled.state_dict(), enabled.state_dict())
+        self.assertEqual(type(disabled).from_config(disabled.get_config()).get_config(), disabled.get_config())
+        enabled.load_state_dict(disabled.state_dict())
+        enabled.minimize(lambda: weight * 1.0, [weight])
+        self.assertEqual(float(enabled.loss_scale), 512.0)
+
     def test_dicts_and_changes(self) -> None:
         opt = wrapped("new", enabled=False)
         opt.load_state_dict({**wrapped("new").state_dict(), "scale": 4.0})

@@ -97,6 +97,14 @@ class StepTest(unittest.TestCase):
             take(1.0, 1.0, 1.0, 1.0, INF, 1.0)
             self.assertEqual(opt.state_dict(session)["search_steps"], 2**30)
 
+    @parameterized.expand([("v1", "eager"), ("legacy", SESSION), ("new", "xla"), ("keras3", "function")])
+    def test_a_ceiling_that_is_reached_ends_the_search(self, family: str, mode: str) -> None:
+        with trainer(family, mode, "auto", 2000, max_scale=600) as training:
+            for value in (1.0, 1.0, 1.0, INF, *[1.0] * 33):
+                training.take(value)
+            state = training.opt.state_dict(training.session)
+            self.assertEqual((state["scale"], state["search_steps"]), (300.0, 2**30))
+
     def test_a_scale_that_is_set_in_the_search_ends_it(self) -> None:
         with trainer("new", "function", "auto", 100) as training:
             training.take(1.0)
