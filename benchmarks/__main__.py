@@ -25,12 +25,15 @@ from benchmarks.cells import Cell, counted, grid
 from benchmarks.costs import DTYPES, SIZES, costs_of, measure_costs
 from benchmarks.counting import count
 from benchmarks.models import MODELS, ModelStep
-from benchmarks.steps import FLOOR, candidates_of, trainings
+from benchmarks.options import OPTIONS, measure_options
+from benchmarks.steps import BARE, FLOOR, candidates_of, trainings
 from benchmarks.timing import Samples, measure, pooled
 
 SECONDS = {"quick": 0.3, "usual": 1.5, "full": 1.5}
 BUILDS = {"quick": 1, "usual": 3, "full": 3}
 PARTS = ("costs", "steps", "models", "counts")
+# Measured only if it is asked for.
+MORE_PARTS = ("options",)
 
 
 def _command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -40,7 +43,7 @@ def _command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
     length.add_argument("--quick", dest="kind", action="store_const", const="quick", help="a look, in minutes")
     length.add_argument("--full", dest="kind", action="store_const", const="full", help="the whole grid, in hours")
     parser.set_defaults(kind="usual")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
+    parser.add_argument("--parts", nargs="+", choices=(*PARTS, *MORE_PARTS), default=PARTS, help="what to measure")
     parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="steps by name, as 'v1/session/*'")
     parser.add_argument(
         "--ablate",
@@ -128,6 +131,20 @@ def _models(families: list[str], seconds: float, builds: int) -> Iterator[Row]:
             yield _step_row(f"{family}/{mode}/{name}", Samples(pooled(each_time).cpu_seconds))
 
 
+def _options(families: list[str], seconds: float, builds: int) -> Iterator[Row]:
+    print("\nWhat options add to a training step of a model, in % of the processors' time without loss scaling:")
+    names = list(OPTIONS)
+    _print_line(["", "none, ms", *names])
+    for family in families:
+        for mode, name in _MODEL_STEPS[:2]:
+            samples = pooled([measure_options(name, family, mode, seconds, turn) for turn in range(builds)])
+            row = report.row_of(f"{family}/{mode}/{name}", Samples(samples.cpu_seconds))
+            bare = row["seconds"][BARE][0]
+            shares = (f"{100 * row['overhead'][each] / bare:.1f}" for each in names)
+            _print_line([row["name"], f"{1e3 * bare:.3f}", *shares])
+            yield row
+
+
 # Small steps first, where loss scaling weighs most.
 _MODEL_STEPS = (("eager", "controller"), ("function", "deep perceptron"), *(("function", name) for name in MODELS))
 
@@ -184,8 +201,9 @@ def _parts(options: argparse.Namespace, threads: int) -> dict[str, Callable[[], 
         "steps": lambda: _steps(cells, seconds, builds),
         "models": lambda: _models(families, seconds, builds),
         "counts": lambda: _counts(to_count, builds),
+        "options": lambda: _options(families, seconds, builds),
     }
-    return {name: parts[name] for name in PARTS if name in options.parts} if cells or to_count else {}
+    return {name: parts[name] for name in (*PARTS, *MORE_PARTS) if name in options.parts} if cells or to_count else {}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -95,6 +96,7 @@ class ModelStep:
         mode: `eager`, `session`, `function`, or `xla` for `tf.function(jit_compile=True)`.
         replicas: their number, one or two.
         is_dynamic: whether the scale adapts.
+        settings: keyword arguments of the wrapper of mpls.
     """
 
     def __init__(
@@ -106,7 +108,9 @@ class ModelStep:
         *,
         replicas: int = 1,
         is_dynamic: bool = True,
+        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        self._settings = settings
         self._family, self._mode = family, mode
         self._model_name = model_name
         self.session: Any = None
@@ -130,7 +134,9 @@ class ModelStep:
         self._features = tf.constant(features, self._model.inputs[0].dtype)
         self._labels = tf.constant(random.integers(0, _CLASSES, [_BATCH]))
         self._variables = self._model.trainable_variables
-        self._optimizer = scaled(self._family, candidate, momentum(self._family), is_dynamic=is_dynamic)
+        self._optimizer = scaled(
+            self._family, candidate, momentum(self._family), is_dynamic=is_dynamic, **self._settings
+        )
         build(self._family, self._optimizer, self._variables)
 
     def _loss(self) -> Any:

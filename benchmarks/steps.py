@@ -20,6 +20,7 @@ import mpls.v1
 from benchmarks.cells import Cell
 from benchmarks.floor import Floor
 from mpls.core.fast.branches import group
+from mpls.core.scale_settings import DEFAULTS
 
 BARE, FLOOR, ORIGINAL, MPLS = "none", "floor", "original", "mpls"
 _SCALE = 2.0**10
@@ -180,23 +181,25 @@ def momentum(family: str) -> Any:
     return module.SGD(1e-8, momentum=0.9)
 
 
-def scaled(family: str, candidate: str, optimizer: Any, *, is_dynamic: bool = True) -> Any:
-    """Wrap an optimizer as the candidate does."""
+def scaled(family: str, candidate: str, optimizer: Any, *, is_dynamic: bool = True, **settings: Any) -> Any:
+    """Wrap an optimizer as the candidate does; the settings are keyword arguments of the wrappers of mpls."""
+    initial = settings.pop("initial_scale", _SCALE)
     if candidate == BARE:
         return optimizer
     if candidate == FLOOR:
         return Floor(optimizer, _SCALE, is_dynamic=is_dynamic)
     if family == "v1":
         module = mpls.v1 if candidate == MPLS else v1.mixed_precision
-        scale = module.DynamicLossScale(_SCALE, _GROWTH_STEPS) if is_dynamic else module.FixedLossScale(_SCALE)
-        return module.MixedPrecisionLossScaleOptimizer(optimizer, scale)
+        own = {name: settings.pop(name) for name in vars(DEFAULTS) if name in settings}
+        scale = module.DynamicLossScale(initial, _GROWTH_STEPS, **own) if is_dynamic else module.FixedLossScale(_SCALE)
+        return module.MixedPrecisionLossScaleOptimizer(optimizer, scale, **settings)
     if candidate == MPLS:
         wrapper = mpls.keras.LossScaleOptimizer
     else:
         wrapper = (keras.optimizers if family == "keras3" else tf_keras.mixed_precision).LossScaleOptimizer
     if is_dynamic:
-        return wrapper(optimizer, initial_scale=_SCALE, dynamic_growth_steps=_GROWTH_STEPS)
-    return wrapper(optimizer, dynamic=False, initial_scale=_SCALE)
+        return wrapper(optimizer, initial_scale=initial, dynamic_growth_steps=_GROWTH_STEPS, **settings)
+    return wrapper(optimizer, dynamic=False, initial_scale=_SCALE, **settings)
 
 
 def build(family: str, optimizer: Any, variables: list[Any]) -> None:

@@ -352,6 +352,26 @@ class CostsTest(unittest.TestCase):
 
 
 @pytest.mark.programs
+class OptionsTest(unittest.TestCase):
+    @parameterized.expand(["v1", "legacy", "new", "keras3"])
+    def test_each_has_a_step(self, family: str) -> None:
+        options, models = load("options"), load("models")
+        for name, settings in options.OPTIONS.items():
+            training = models.ModelStep("controller", family, "mpls", "eager", settings=settings)
+            training.step()
+            opt = training._optimizer
+            self.assertIs(opt.enabled, name != "disabled")
+            self.assertEqual("search_steps" in opt.state_dict(), name == "auto")
+            self.assertEqual(
+                "applied_steps" in opt.state_dict(), name in ("count_steps", "track", "give_up", "unscaled")
+            )
+
+    def test_measured_beside_the_bare_step(self) -> None:
+        options = load("options")
+        samples = options.measure_options("controller", "v1", "eager", 0.001, turn=3)
+        self.assertEqual(set(samples.seconds), {"none", *options.OPTIONS})
+
+
 class CountsTest(unittest.TestCase):
     def test_of_a_function(self) -> None:
         counts = {each: self.count("function", each) for each in ("original", "mpls")}
