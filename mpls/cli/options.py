@@ -233,6 +233,13 @@ def _add_migrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     migration.add_argument(
         "--as-of", type=_release, metavar="RELEASE", help="the TensorFlow release that the programs were written for"
     )
+    migration.add_argument(
+        "--keras",
+        type=int,
+        choices=(2, 3),
+        default=3,
+        help="the Keras that the programs will live with; with 2, its public wrapper stays; default: %(default)s",
+    )
     action = migration.add_mutually_exclusive_group()
     action.add_argument("--write", action="store_true", help="write the files, in place of showing a diff")
     action.add_argument("--check", action="store_true", help="end with status 1 if a file would change")

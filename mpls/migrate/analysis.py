@@ -66,7 +66,9 @@ class Analysis:
 
     def rule_of(self, row: Name) -> Rule | None:
         """Return the rule that replaces a historical name, if it applies."""
-        if replacement_of(row.path) is None:
+        # With Keras 2, public names mean what they have always meant.
+        is_there = self.settings.keras == 2 and row.last is None and not row.is_private and not row.is_contrib
+        if replacement_of(row.path) is None or (is_there and row.target.startswith("mpls.keras:")):
             return None
         return next((rule for rule in self._rules if rule.owns is not None and rule.owns(row)), None)
 

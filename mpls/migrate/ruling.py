@@ -26,10 +26,12 @@ class Settings:
     Attributes:
         rules: the names of the rules that apply.
         as_of: the release that the program was written for, `"2.2"`; None if it is not said.
+        keras: the generation of Keras that the program will live with.
     """
 
     rules: frozenset[str]
     as_of: str | None = None
+    keras: int = 3
 
 
 class Kind(Enum):

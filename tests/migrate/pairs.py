@@ -14,20 +14,21 @@ class Pair:
     after: str
     left: tuple[str, ...] = ()
     as_of: str | None = None
+    keras: int = 3
 
     @property
     def is_unchanged(self) -> bool:
         return self.before == self.after
 
 
-def becomes(before: str, after: str, *left: str, as_of: str | None = None) -> Pair:
+def becomes(before: str, after: str, *left: str, as_of: str | None = None, keras: int = 3) -> Pair:
     """A program that changes."""
-    return Pair(_plain(before), _plain(after), left, as_of)
+    return Pair(_plain(before), _plain(after), left, as_of, keras)
 
 
-def stays(program: str, *left: str, as_of: str | None = None) -> Pair:
+def stays(program: str, *left: str, as_of: str | None = None, keras: int = 3) -> Pair:
     """A program that does not."""
-    return Pair(_plain(program), _plain(program), left, as_of)
+    return Pair(_plain(program), _plain(program), left, as_of, keras)
 
 
 def _plain(text: str) -> str:

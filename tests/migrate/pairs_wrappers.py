@@ -191,6 +191,32 @@ PAIRS = {
         f"{TF_AND_EXPERIMENTAL}opt = {KEPT}(\n    opt,\n    scale, skip_counts_step=False,  # from a flag\n)\n",
         as_of="2.2",
     ),
+    "the public wrapper with Keras 2": stays(
+        f"{TF}opt = tf.keras.mixed_precision.LossScaleOptimizer(opt, dynamic=False, initial_scale=128)\n"
+        "from tensorflow.keras.mixed_precision import LossScaleOptimizer\n",
+        keras=2,
+    ),
+    "the experimental wrapper with Keras 2": becomes(
+        f"{TF}opt = {OLD}(opt, 'dynamic')\n", f"{TF_AND_KERAS}opt = {NEW}(opt, dynamic=True)\n", keras=2
+    ),
+    "a scale of the program's own class": becomes(
+        f"{TF}class Mine({SCALES}.DynamicLossScale): pass\nopt = {OLD}(opt, Mine())\n",
+        f"{TF_AND_EXPERIMENTAL}class Mine(mpls.experimental.DynamicLossScale): pass\nopt = {KEPT}(opt, Mine())\n",
+        "loss-scale-classes",
+    ),
+    "a scale of the program's own class, in a graph": becomes(
+        "import tensorflow.compat.v1 as tf\nclass Mine(tf.mixed_precision.DynamicLossScale): pass\n"
+        "opt = tf.mixed_precision.MixedPrecisionLossScaleOptimizer(opt, Mine())\n",
+        "import tensorflow.compat.v1 as tf\nimport mpls.v1\nclass Mine(mpls.v1.DynamicLossScale): pass\n"
+        "opt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, Mine())\n",
+    ),
+    "an object that wrappers of TF 2.3 keep": becomes(
+        f"{TF}scale = {SCALES}.DynamicLossScale(8)\nopt = {OLD}(opt, scale)\nprint(scale())\n",
+        f"{TF_AND_EXPERIMENTAL}scale = mpls.experimental.DynamicLossScale(8)\n"
+        f"opt = {KEPT}(opt, scale, skip_counts_step=True)\nprint(scale())\n",
+        "experimental-wrapper",
+        as_of="2.3",
+    ),
     "tf_keras' own": stays("import tf_keras\nopt = tf_keras.mixed_precision.LossScaleOptimizer(opt, dynamic=True)\n"),
     "that of Keras 3": stays("import keras\nopt = keras.optimizers.LossScaleOptimizer(opt, initial_scale=8)\n"),
     "that of mpls": stays("import mpls.keras\nopt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n"),

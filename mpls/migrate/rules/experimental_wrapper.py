@@ -3,9 +3,9 @@
 `tf.keras.mixed_precision.experimental.LossScaleOptimizer` took the loss scale as one argument. It was removed in TF
 2.9. Where the value is in the source, the call becomes one of `mpls.keras.LossScaleOptimizer`: `'dynamic'` is
 `dynamic=True`, a number or a `FixedLossScale` is `dynamic=False, initial_scale=…`, and a `DynamicLossScale` gives
-`initial_scale`, `dynamic_growth_steps` and factors for another multiplier. Where it is not, the call goes to `mpls.experimental.LossScaleOptimizer`,
-which takes it as it is. So do base classes, and what passes the class on. `isinstance` and annotations get the public
-class, which the experimental one of mpls derives from.
+`initial_scale`, `dynamic_growth_steps` and factors for another multiplier. Where it is not, the call goes to
+`mpls.experimental.LossScaleOptimizer`, which takes it as it is. So do base classes, and what passes the class on.
+`isinstance` and annotations get the public class, which the experimental one of mpls derives from.
 """
 
 from __future__ import annotations
