@@ -46,7 +46,7 @@ def _migrate(options: argparse.Namespace) -> int:
         print(f"mpls migrate: {reason}", file=sys.stderr)
         return USAGE_ERROR
     rules = frozenset(rule.name for rule in _chosen(options.only, options.skip))
-    settings = Settings(rules, options.as_of, options.keras)
+    settings = Settings(rules, options.as_of, options.keras, options.to == "native")
     if options.paths == [_STANDARD_INPUT]:
         return _standard_input(settings, options)
     found = collected(options.paths)

@@ -228,7 +228,11 @@ def _add_migrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "paths", nargs="*", metavar="PATH", help="a program, a notebook, or a folder of them; - for standard input"
     )
     migration.add_argument(
-        "--to", choices=("mpls",), default="mpls", help="the names to write: those of mpls; default: %(default)s"
+        "--to",
+        choices=("mpls", "native"),
+        default="mpls",
+        help="the names to write: those of mpls, or today's own of TensorFlow and Keras where they mean the same; "
+        "default: %(default)s",
     )
     migration.add_argument(
         "--as-of", type=_release, metavar="RELEASE", help="the TensorFlow release that the programs were written for"
@@ -240,6 +244,10 @@ def _add_migrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default=3,
         help="the Keras that the programs will live with; with 2, its public wrapper stays; default: %(default)s",
     )
+    _add_migrate_actions(migration)
+
+
+def _add_migrate_actions(migration: argparse.ArgumentParser) -> None:
     action = migration.add_mutually_exclusive_group()
     action.add_argument("--write", action="store_true", help="write the files, in place of showing a diff")
     action.add_argument("--check", action="store_true", help="end with status 1 if a file would change")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import Protocol
 
-from mpls.migrate.meaning import Meaning, Meanings, Others
+from mpls.migrate.afterwards import Afterwards, Files
+from mpls.migrate.meaning import Meaning, Meanings
+from mpls.migrate.native import Native
 from mpls.migrate.neighbours import Neighbours
 from mpls.migrate.replacements import alternatives, home_of, replacement_of
 from mpls.migrate.ruling import Decision, Rule, Settings, Use
@@ -15,16 +16,7 @@ from mpls.migrate.survey import Survey
 from mpls.migrate.syntax import Binding, Chain, Region, Role
 from mpls.names import Name, named, namespaces
 
-__all__ = ["Analysis", "Files"]
-
-_DEPTH = 20
-
-
-class Files(Others, Protocol):
-    """The other files of the user's, with what becomes of them."""
-
-    def analysis(self, file: str) -> Analysis | None:
-        """Return what becomes of a file; None if it cannot be read."""
+__all__ = ["Analysis"]
 
 
 class Analysis:
@@ -45,6 +37,7 @@ class Analysis:
         uses: uses of historical names, with what becomes of them; None for those that stay.
         spaces: uses of removed namespaces as a whole, with the module of mpls that replaces them.
         aliases: imported names that are replaced, each with the path of its replacement.
+        afterwards: what expressions stand for then.
     """
 
     def __init__(
@@ -54,14 +47,13 @@ class Analysis:
         self.survey = Survey(text.tree)
         self.meanings = Meanings(self.survey, neighbours, others)
         self.settings = settings
-        self._others = others
         self._rules = [rule for rule in rules if rule.name in settings.rules]
         self.uses: list[tuple[Use, Decision | None]] = []
         self.spaces: list[tuple[Chain, ast.expr, str]] = []
         self.aliases: dict[ast.alias, str] = {}
-        self._becomes: dict[ast.expr, str] = {}
-        self._asked: set[tuple[int, str]] = set()
-        self._known_after: dict[tuple[int, str], frozenset[str]] = {}
+        self.afterwards = Afterwards(self.survey, self.meanings, self.aliases, others)
+        # Names that are assigned a namespace, for today's own names.
+        self._native_names: dict[tuple[int, str], ast.expr] = {}
         self._is_decided = False
 
     def rule_of(self, row: Name) -> Rule | None:
@@ -89,8 +81,48 @@ class Analysis:
             self._is_decided = True
             for chain in self.survey.chains:
                 self._look_at(chain)
+            if self.settings.is_native:
+                self._prefer_native()
             self._decide_aliases()
+            if self.settings.is_native:
+                self._leave_what_cannot_be_written()
         return self
+
+    def _prefer_native(self) -> None:
+        native, uses = Native(self), [use for use, _ in self.uses]
+        for place, (use, decision) in enumerate(self.uses):
+            if decision is not None:
+                found = native.decision(use, decision, uses)
+                self.uses[place] = use, found
+                self.afterwards.becomes[use.node] = found.path
+        for chain, node, _ in self.spaces:
+            # A name that is assigned the namespace.
+            statement = chain.statement.node
+            target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is node else None
+            if isinstance(target, ast.Name):
+                self._native_names[id(chain.region.holder(target.id)), target.id] = node
+
+    def _leave_what_cannot_be_written(self) -> None:
+        """Go back to names of mpls where no part of a use stands for a part of today's own name."""
+        for place, (use, decision) in enumerate(self.uses):
+            if (
+                decision is not None
+                and decision.otherwise is not None
+                and self.written(use.chain, use.node, decision.path) is None
+            ):
+                self.uses[place] = use, decision.otherwise
+                self.afterwards.becomes[use.node] = decision.otherwise.path
+        self.afterwards.forget()
+
+    def written(self, chain: Chain, node: ast.expr, path: str) -> str | None:
+        """Return how a path of TensorFlow's own is written in place of a part of a chain; None if it cannot be."""
+        for part in chain.parts[chain.parts.index(node) :: -1]:
+            now = self.after(part, chain.region)
+            if len(now) == 1:
+                (start,) = now
+                if path == start or path.startswith(f"{start}."):
+                    return f"{self.text.source(part)}{path.removeprefix(start)}"
+        return None
 
     # Uses.
 
@@ -114,7 +146,7 @@ class Analysis:
         decision = self._decision(use) if meaning.is_whole else None
         self.uses.append((use, decision))
         if decision is not None:
-            self._becomes[use.node] = decision.path
+            self.afterwards.becomes[use.node] = decision.path
 
     def _decision(self, use: Use) -> Decision | None:
         rules = {None if rule is None else rule.name: rule for rule in map(self.rule_of, use.rows)}
@@ -136,7 +168,7 @@ class Analysis:
             return
         node = chain.parts[-1]
         self.spaces.append((chain, node, home))
-        self._becomes[node] = home
+        self.afterwards.becomes[node] = home
 
     def _applies_within(self, path: str) -> bool:
         """Return whether rules apply to all names of a removed namespace."""
@@ -153,6 +185,13 @@ class Analysis:
             name = use.chain.names[0]
             key = id(use.chain.region.holder(name)), name
             through.setdefault(key, []).append((use.node is use.chain.parts[0], decision))
+        for place, (chain, node, home) in enumerate(self.spaces):
+            for key, value in self._native_names.items():
+                holder = chain.region.holder(key[1])
+                if value is node and holder is not None:
+                    found = self._native_space(key[1], holder, [each for _, each in through.get(key, [])]) or home
+                    self.spaces[place] = chain, node, found
+                    self.afterwards.becomes[node] = found
         for statement, region in self.survey.imports:
             assert isinstance(statement.node, ast.Import | ast.ImportFrom)
             for alias in statement.node.names:
@@ -176,13 +215,21 @@ class Analysis:
         home = home_of(row.path)
         if home is not None:
             if self._applies_within(row.path):
-                self.aliases[alias] = home
+                name = alias.asname or alias.name
+                self.aliases[alias] = self._native_space(name, region, [each for _, each in uses]) or home
             return
         # Nothing has all that was in it: what is used of it is spelled out.
         name = alias.asname or alias.name.partition(".")[0]
         used = [each for each in self.survey.chains if each.names[0] == name and each.region.holder(name) is region]
         if len(used) == len(uses) and all(decision is not None for _, decision in uses):
             self.aliases[alias] = ""
+
+    def _native_space(self, name: str, region: Region, uses: list[Decision | None]) -> str | None:
+        """Return the namespace of today's own that has all that is used of one; None if there is none."""
+        used = [each for each in self.survey.chains if each.names[0] == name and each.region.holder(name) is region]
+        homes = {"" if each is None or each.otherwise is None else each.path.rpartition(".")[0] for each in uses}
+        is_one = len(homes) == 1 and len(used) == len(uses) and len(region.names.get(name, ())) == 1
+        return homes.pop() or None if is_one else None
 
     def _decide_name(self, alias: ast.alias, row: Name, region: Region, uses: list[Decision | None]) -> None:
         replacement = replacement_of(row.path)
@@ -204,59 +251,9 @@ class Analysis:
         row = named(self.meanings.path_of(value))
         return row is not None and replacement_of(row.path) is not None and self.rule_of(row) is not None
 
-    # What is there afterwards.
-
-    def after(self, node: ast.expr, region: Region, depth: int = 0) -> frozenset[str]:
+    def after(self, node: ast.expr, region: Region) -> frozenset[str]:
         """Return the paths that an expression stands for once imports and aliases are replaced."""
-        if node in self._becomes and depth:
-            return frozenset((self._becomes[node],))
-        if depth > _DEPTH:
-            return frozenset()
-        if isinstance(node, ast.Attribute):
-            return frozenset(
-                path
-                for base in self.after(node.value, region, depth + 1)
-                for path in self._member_after(base, node.attr, depth)
-            )
-        if isinstance(node, ast.Name):
-            return self._name_after(node.id, region, depth)
-        return self.meanings.of(node, region).paths
-
-    def _member_after(self, base: str, attribute: str, depth: int) -> frozenset[str]:
-        if not base.startswith("@"):
-            return frozenset((f"{base}.{attribute}",))
-        other = self._others.analysis(base[1:])
-        if other is not None and attribute in other.survey.module.names:
-            return other._name_after(attribute, other.survey.module, depth + 1)
-        return self.meanings.member(Meaning(frozenset((base,)), True), attribute).paths
-
-    def _name_after(self, name: str, region: Region, depth: int) -> frozenset[str]:
-        # Names may be bound to each other in a circle, through several files.
-        key = (id(region.holder(name)), name)
-        if key in self._known_after:
-            return self._known_after[key]
-        if depth > _DEPTH or key in self._asked:
-            return frozenset()
-        self._asked.add(key)
-        found = frozenset().union(*[self._bound_after(each, depth) for each in region.find(name)])
-        self._asked.discard(key)
-        if not self._asked and depth < _DEPTH // 2:
-            # No part of it was left out.
-            self._known_after[key] = found
-        return found
-
-    def _bound_after(self, binding: Binding, depth: int) -> frozenset[str]:
-        value = binding.value
-        if isinstance(value, ast.alias):
-            if value in self.aliases:
-                return frozenset((self.aliases[value],))
-            base = self.meanings.base_of(value)
-            if base is None:
-                return self.meanings.alias(value).paths
-            return frozenset(path for each in base.paths for path in self._member_after(each, value.name, depth + 1))
-        if isinstance(value, ast.expr):
-            return self.after(value, binding.region, depth + 1)
-        return frozenset()
+        return self.afterwards.of(node, region)
 
 
 def _members(row: Name) -> list[Name]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from mpls.migrate.analysis import Analysis
 from mpls.migrate.syntax import Function, Region
 from mpls.migrate.wrapper_calls import is_experimental, is_public
 from mpls.names import named
 from mpls.optimizer_members import SCALING_METHODS
+
+if TYPE_CHECKING:
+    from mpls.migrate.analysis import Analysis
 
 __all__ = ["Evidence", "is_wrapper_class"]
 

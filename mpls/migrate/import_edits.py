@@ -14,7 +14,7 @@ from mpls.migrate.ruling import Finding, Kind
 from mpls.migrate.source_text import Edit
 from mpls.migrate.spelling import Spelling, standing_alone
 from mpls.migrate.syntax import Statement
-from mpls.names import named
+from mpls.names import module_of, named
 
 __all__ = ["edits_of_imports"]
 
@@ -56,7 +56,7 @@ def _findings(analysis: Analysis, replaced: list[ast.alias]) -> Iterator[Finding
 
 def _module(alias: ast.alias, home: str) -> str:
     if alias.asname is not None:
-        return f"{home} as {alias.asname}" if home else f"mpls as {alias.asname}"
+        return f"{module_of(home) or 'mpls'} as {alias.asname}"
     # The name of the package is what the statement binds; what is used of the module is spelled out.
     return alias.name.partition(".")[0]
 
@@ -79,13 +79,13 @@ class _ImportFrom:
         match = _FROM.match(self._text.utf8, self._start, self._end)
         if not stays and len(by_home) == 1 and "" not in by_home and match is not None:
             (home, members) = by_home.popitem()
-            yield Edit(*match.span(1), home)
+            yield Edit(*match.span(1), module_of(home))
             for alias, member in members:
                 if member != alias.name:
                     yield Edit(*self._text.span(alias), _as(alias, member))
             return
         lines = [
-            f"from {home} import {', '.join(_as(alias, member) for alias, member in members)}"
+            f"from {module_of(home)} import {', '.join(_as(alias, member) for alias, member in members)}"
             for home, members in by_home.items()
             if home
         ]

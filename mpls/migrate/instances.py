@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from mpls.migrate.analysis import Analysis
 from mpls.migrate.evidence import Evidence, is_wrapper_class
 from mpls.migrate.meaning import NOTHING
 from mpls.migrate.syntax import Binding, Read, Region
 from mpls.reading.objects import LEGACY_OPTIMIZER, OPTIMIZER, POLICY, kind_of
+
+if TYPE_CHECKING:
+    from mpls.migrate.analysis import Analysis
 
 __all__ = ["Instance", "Instances"]
 

@@ -76,7 +76,8 @@ class _Rewriting:
                 yield from self._use(use, decision)
         for chain, node, home in self._analysis.spaces:
             if self._analysis.after(node, chain.region) != {home}:
-                yield from self._replaced(chain, node, home, "", ".".join(chain.names), "")
+                native = None if home.startswith("mpls.") else self._analysis.written(chain, node, home)
+                yield from self._replaced(chain, node, home, "", ".".join(chain.names), "", native)
         replaced: set[Statement] = set()
         for found in edits_of_imports(self._analysis, self._spelling):
             if isinstance(found, Statement):
@@ -118,13 +119,14 @@ class _Rewriting:
         if is_named:
             yield Finding(offset, rule.name, f"the arguments become those of {decision.path}", Kind.CHANGED)
         else:
-            yield from self._replaced(use.chain, use.node, home, name, use.rows[0].path, rule.name)
+            native = analysis.written(use.chain, use.node, decision.path) if decision.otherwise is not None else None
+            yield from self._replaced(use.chain, use.node, home, name, use.rows[0].path, rule.name, native)
 
     def _replaced(
-        self, chain: Chain, node: ast.expr, home: str, name: str, path: str, rule: str
+        self, chain: Chain, node: ast.expr, home: str, name: str, path: str, rule: str, native: str | None = None
     ) -> Iterator[Edit | Finding]:
         start, end = self._text.span(node)
-        spelled = self._spelling.spell(home, name, chain.region, chain.names[0])
+        spelled = native or self._spelling.spell(home, name, chain.region, chain.names[0])
         yield Edit(start, end, spelled)
         yield Finding(start, rule or "experimental-policies", f"{path} becomes {spelled}", Kind.CHANGED)
 

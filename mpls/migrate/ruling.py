@@ -27,11 +27,13 @@ class Settings:
         rules: the names of the rules that apply.
         as_of: the release that the program was written for, `"2.2"`; None if it is not said.
         keras: the generation of Keras that the program will live with.
+        is_native: whether to write today's own names of TensorFlow and Keras, where they mean the same.
     """
 
     rules: frozenset[str]
     as_of: str | None = None
     keras: int = 3
+    is_native: bool = False
 
 
 class Kind(Enum):
@@ -91,12 +93,14 @@ class Decision:
         edits: edits of the call's arguments.
         note: what to say about it, if anything.
         kind: what the note is about.
+        otherwise: what becomes of it if the path cannot be written there.
     """
 
     path: str
     edits: list[Edit] = field(default_factory=list)
     note: str = ""
     kind: Kind = Kind.NOTED
+    otherwise: Decision | None = None
 
 
 Replace = Callable[["Use", "Analysis"], "Decision | None"]

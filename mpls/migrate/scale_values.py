@@ -7,11 +7,14 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mpls.core.releases import behavior_of
-from mpls.migrate.analysis import Analysis
 from mpls.migrate.syntax import Region
 from mpls.names import named
+
+if TYPE_CHECKING:
+    from mpls.migrate.analysis import Analysis
 
 __all__ = ["Unknown", "settings_of"]
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
 from mpls.core.releases import behavior_of
-from mpls.migrate.analysis import Analysis
 from mpls.migrate.ruling import Decision, Kind, Use
 from mpls.migrate.scale_values import Unknown, settings_of
 from mpls.migrate.source_text import Edit, SourceText
 from mpls.migrate.syntax import Role
 from mpls.names import Name
+
+if TYPE_CHECKING:
+    from mpls.migrate.analysis import Analysis
 
 __all__ = ["EXPERIMENTAL", "PUBLIC", "argument_span", "is_experimental", "is_public", "replace_wrapper"]
 
@@ -95,6 +98,9 @@ def _of_release(analysis: Analysis) -> list[str]:
     behavior = behavior_of(analysis.settings.as_of)
     if not behavior.skipped_steps_count:
         return ["skip_counts_step=False"]
+    if analysis.settings.is_native and analysis.settings.keras == 2:
+        # So does the wrapper of tf_keras.
+        return []
     return ["skip_counts_step=True"] if behavior.skipped_steps_count_in_keras_3 else []
 
 

@@ -15,6 +15,7 @@ class Pair:
     left: tuple[str, ...] = ()
     as_of: str | None = None
     keras: int = 3
+    is_native: bool = False
 
     @property
     def is_unchanged(self) -> bool:
@@ -29,6 +30,11 @@ def becomes(before: str, after: str, *left: str, as_of: str | None = None, keras
 def stays(program: str, *left: str, as_of: str | None = None, keras: int = 3) -> Pair:
     """A program that does not."""
     return Pair(_plain(program), _plain(program), left, as_of, keras)
+
+
+def becomes_native(before: str, after: str, *left: str, as_of: str | None = None, keras: int = 2) -> Pair:
+    """A program that gets today's own names."""
+    return Pair(_plain(before), _plain(after), left, as_of, keras, is_native=True)
 
 
 def _plain(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 
 import pytest
@@ -12,24 +13,36 @@ from mpls.migrate.reader import Reader
 from mpls.migrate.rules import RULES
 from mpls.migrate.ruling import Kind, Settings
 
-from . import pairs_imports, pairs_members, pairs_wrappers
+from . import pairs_imports, pairs_members, pairs_native, pairs_wrappers
 from .pairs import Pair
 
-MODULES = (pairs_imports, pairs_members, pairs_wrappers)
+MODULES = (pairs_imports, pairs_members, pairs_native, pairs_wrappers)
 PAIRS = {
     f"{module.__name__.rpartition('_')[2]}: {name}": pair for module in MODULES for name, pair in module.PAIRS.items()
 }
+# What is no use of the API stays whichever names are written.
+PAIRS |= {
+    f"native: {name}": dataclasses.replace(pair, is_native=True)
+    for name, pair in pairs_members.PAIRS.items()
+    if pair.is_unchanged
+}
 # Lines that may be no more what they were.
-CONCERNED = re.compile(r"import|mixed_precision|experimental|LossScale|loss_scale|LSO|^ {4}\w+,|^\)|^opt = \(tf|# ")
+CONCERNED = re.compile(
+    r"import|_policy|mixed_precision|experimental|LossScale|loss_scale|LSO|^ {4}\w+,|^\)|^opt = \(tf|# "
+)
 ALL = frozenset(rule.name for rule in RULES)
 
 
-def migrated(content: bytes, as_of: str | None = None, rules: frozenset[str] = ALL, keras: int = 3) -> Result:
-    return migrate_content(content, "program.py", Reader(Settings(rules, as_of, keras)), has_folder=False)
+def migrated(content: bytes, settings: Settings) -> Result:
+    return migrate_content(content, "program.py", Reader(settings), has_folder=False)
 
 
-def after(content: bytes, as_of: str | None = None, keras: int = 3) -> bytes:
-    result = migrated(content, as_of, keras=keras)
+def settings_of(pair: Pair, rules: frozenset[str] = ALL) -> Settings:
+    return Settings(rules, pair.as_of, pair.keras, pair.is_native)
+
+
+def after(content: bytes, settings: Settings) -> bytes:
+    result = migrated(content, settings)
     assert result.unread == ()
     return content if result.after is None else result.after
 
@@ -39,30 +52,30 @@ each_pair = pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 
 @each_pair
 def test_output(pair: Pair) -> None:
-    assert after(pair.before.encode(), pair.as_of, pair.keras).decode() == pair.after
+    assert after(pair.before.encode(), settings_of(pair)).decode() == pair.after
 
 
 @each_pair
 def test_what_is_left(pair: Pair) -> None:
-    messages = migrated(pair.before.encode(), pair.as_of, keras=pair.keras).messages
+    messages = migrated(pair.before.encode(), settings_of(pair)).messages
     assert tuple(each.rule for each in messages if each.kind is Kind.LEFT) == pair.left
 
 
 @each_pair
 def test_a_second_run_changes_nothing(pair: Pair) -> None:
-    assert after(pair.after.encode(), pair.as_of, pair.keras).decode() == pair.after
+    assert after(pair.after.encode(), settings_of(pair)).decode() == pair.after
 
 
 @each_pair
 def test_the_output_is_python(pair: Pair) -> None:
-    ast.parse(after(pair.before.encode(), pair.as_of, pair.keras))
+    ast.parse(after(pair.before.encode(), settings_of(pair)))
 
 
 @each_pair
 @pytest.mark.parametrize("form", ["crlf", "cr", "bom", "latin-1", "no final newline", "tabs", "semicolons"])
 def test_other_forms_of_a_text(pair: Pair, form: str) -> None:
     before, expected = (in_form(text, form) for text in (pair.before, pair.after))
-    assert after(before, pair.as_of, pair.keras) == expected
+    assert after(before, settings_of(pair)) == expected
 
 
 def in_form(text: str, form: str) -> bytes:
@@ -99,7 +112,7 @@ def test_every_rule_is_needed(rule: str) -> None:
     """Without a rule, a program comes out otherwise, or less is said about it."""
     changed = []
     for pair in PAIRS.values():
-        one, other = (migrated(pair.before.encode(), pair.as_of, rules, pair.keras) for rules in (ALL, ALL - {rule}))
+        one, other = (migrated(pair.before.encode(), settings_of(pair, rules)) for rules in (ALL, ALL - {rule}))
         changed.append((one.after, one.messages) != (other.after, other.messages))
     assert any(changed)
 
@@ -107,5 +120,5 @@ def test_every_rule_is_needed(rule: str) -> None:
 @pytest.mark.parametrize("rule", sorted(ALL))
 def test_a_rule_that_does_not_apply_says_nothing(rule: str) -> None:
     for pair in PAIRS.values():
-        result = migrated(pair.before.encode(), pair.as_of, ALL - {rule}, pair.keras)
+        result = migrated(pair.before.encode(), settings_of(pair, ALL - {rule}))
         assert rule not in {each.rule for each in result.messages}

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import re
+import subprocess
+import sys
 import warnings
 
 import keras
@@ -15,10 +19,14 @@ import mpls.experimental
 import mpls.keras
 from mpls.migrate.replacements import alternatives, home_of, is_gone, replacement_of
 from mpls.migrate.rules import RULES
+from mpls.migrate.ruling import Settings
 from mpls.names import NAMES, namespaces
 
-from .test_pairs import after
+from . import pairs_native
+from .test_pairs import ALL, after
 
+# Names of TensorFlow's own that are written.
+WRITTEN = re.compile(r"tf\.(?:keras|compat\.v1)\.mixed_precision\.\w+")
 REPLACED = [row for row in NAMES if replacement_of(row.path) is not None]
 OPTIMIZERS = {
     "legacy": lambda: tf_keras.optimizers.legacy.SGD(1.0),
@@ -54,7 +62,7 @@ def test_every_removed_name_has_one_rule() -> None:
 def migrated_call(arguments: str, as_of: str | None = None) -> str:
     """Return the expression that a call of the experimental wrapper becomes."""
     old = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
-    new = after(f"import tensorflow as tf\n{old}({arguments})\n".encode(), as_of).decode()
+    new = after(f"import tensorflow as tf\n{old}({arguments})\n".encode(), Settings(ALL, as_of)).decode()
     return new.splitlines()[-1]
 
 
@@ -114,3 +122,46 @@ def test_as_of_with_a_fixed_scale(family: str) -> None:
 def test_the_settings_are_arguments_of_the_public_wrapper() -> None:
     names = inspect.signature(mpls.keras.LossScaleOptimizer.__init__).parameters
     assert {"inner_optimizer", "dynamic", "initial_scale", "dynamic_growth_steps", "skip_counts_step"} <= set(names)
+
+
+@pytest.mark.parametrize(
+    "path", sorted({path for pair in pairs_native.PAIRS.values() for path in WRITTEN.findall(pair.after)})
+)
+@pytest.mark.parametrize("legacy", ["0", "1"], ids=["keras 3", "keras 2"])
+@pytest.mark.matrix
+def test_todays_own_names_are_there(path: str, legacy: str) -> None:
+    if legacy == "0" and path.endswith("keras.mixed_precision.LossScaleOptimizer"):
+        pytest.skip("another class in Keras 3, which is not written for it")
+    code = f"import tensorflow as tf; {path}"
+    environment = {**os.environ, "TF_USE_LEGACY_KERAS": legacy}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "setter", [tf_keras.mixed_precision.set_global_policy, keras.mixed_precision.set_global_policy]
+)
+def test_the_frameworks_take_policies_of_mpls(setter) -> None:
+    before = keras.mixed_precision.dtype_policy() if setter.__module__.startswith("keras") else None
+    policy = mpls.experimental.Policy("mixed_float16", loss_scale=8)
+    try:
+        setter(policy)
+        assert float(policy.loss_scale()) == 8.0
+    finally:
+        setter("float32" if before is None else before)
+
+
+@pytest.mark.parametrize("family", ["legacy", "new"])
+@pytest.mark.parametrize(("old", "same"), CALLS)
+def test_a_call_with_todays_own_wrapper_makes_the_same(family: str, old: str, same: str) -> None:
+    text = f"import tensorflow as tf\nx = tf.keras.mixed_precision.experimental.LossScaleOptimizer({old})\n"
+    call = after(text.encode(), Settings(ALL, None, 2, True)).decode().splitlines()[-1].removeprefix("x = ")
+    assert call.startswith("tf.keras.mixed_precision.LossScaleOptimizer(")
+    new = eval(call.replace("tf.keras", "tf_keras", 1), {"tf_keras": tf_keras, "inner": OPTIMIZERS[family]()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kept = eval(f"mpls.experimental.LossScaleOptimizer({same})", {"mpls": mpls, "inner": OPTIMIZERS[family]()})
+    assert (new.dynamic, float(new.loss_scale)) == (kept.dynamic, float(kept.loss_scale))
+    assert new.dynamic_growth_steps == kept.dynamic_growth_steps
+    assert isinstance(kept, tf_keras.mixed_precision.LossScaleOptimizer)
+    assert isinstance(new, mpls.keras.LossScaleOptimizer)

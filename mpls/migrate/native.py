@@ -1,0 +1,119 @@
+"""Today's own names of TensorFlow and Keras, where they mean the same as the historical ones: `--to native`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from mpls.migrate.instances import Instance, Instances
+from mpls.migrate.ruling import Decision, Use
+from mpls.migrate.syntax import Region, Role
+from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, is_experimental
+
+if TYPE_CHECKING:
+    from mpls.migrate.analysis import Analysis
+
+__all__ = ["Native"]
+
+_KERAS = "tf.keras.mixed_precision"
+_GRAPH = "tf.compat.v1.mixed_precision"
+_POLICIES = {"Policy": "Policy", "global_policy": "global_policy", "set_policy": "set_global_policy"}
+_POLICIES["set_global_policy"] = "set_global_policy"
+_SCALES = ("LossScale", "FixedLossScale", "DynamicLossScale")
+_REWRITES = ("enable_mixed_precision_graph_rewrite", "disable_mixed_precision_graph_rewrite")
+_WRAPPER = "MixedPrecisionLossScaleOptimizer"
+# Arguments that only the wrapper of mpls has.
+_OF_MPLS = re.compile("skip_counts_step|growth_factor")
+_OPTIMIZER = re.compile(r"tf\.(?:compat\.v1\.)?train\.\w+Optimizer")
+
+
+class Native:
+    """Finds today's own names for the uses in a file.
+
+    Args:
+        analysis: the file.
+    """
+
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+        self._instances = Instances(analysis)
+        self._has_scales_of_policies: bool | None = None
+        self._are_rewrites_plain: bool | None = None
+
+    def decision(self, use: Use, decision: Decision, uses: list[Use]) -> Decision:
+        """Return what becomes of a use: today's own name if it means the same, else what was decided.
+
+        Args:
+            use: the use.
+            decision: what it becomes with names of mpls.
+            uses: all uses in the file.
+        """
+        path = self._path(use, decision, uses)
+        if path is None:
+            return decision
+        return Decision(path, decision.edits, decision.note, decision.kind, otherwise=decision)
+
+    def _path(self, use: Use, decision: Decision, uses: list[Use]) -> str | None:
+        home, _, name = decision.path.rpartition(".")
+        if decision.path == PUBLIC:
+            is_same = not any(_OF_MPLS.search(edit.new) for edit in decision.edits)
+            is_plain = use.role in (Role.CALL, Role.TYPE_TEST, Role.ANNOTATION)
+            has_it = self._analysis.settings.keras == 2
+            return f"{_KERAS}.LossScaleOptimizer" if has_it and is_same and is_plain else None
+        if name in _POLICIES and home in ("mpls.experimental", "mpls.keras") and decision.path != EXPERIMENTAL:
+            return f"{_KERAS}.{_POLICIES[name]}" if self._is_plain_policy(use, name) else None
+        if name in (_WRAPPER, *_SCALES, *_REWRITES):
+            return self._of_graph(use, name, uses)
+        return None
+
+    def _is_plain_policy(self, use: Use, name: str) -> bool:
+        """Return whether a use of a policy has nothing to do with its loss scale."""
+        if self._has_scales_of_policies is None:
+            kinds = [
+                self._instances.kind(each) for each in self._analysis.survey.reads if each.node.attr == "loss_scale"
+            ]
+            self._has_scales_of_policies = any(kind is not Instance.WRAPPER for kind in kinds)
+        if self._has_scales_of_policies or use.role is Role.BASE:
+            return False
+        call = use.call
+        if name != "Policy" or call is None:
+            return name != "Policy" or use.role is not Role.VALUE
+        first = call.args[0] if len(call.args) == 1 and not call.keywords else None
+        # The names that were removed are no names of policies today; a name that is not known may be one.
+        return isinstance(first, ast.Constant) and not str(first.value).endswith(("infer", "_vars"))
+
+    def _of_graph(self, use: Use, name: str, uses: list[Use]) -> str | None:
+        """Return the name in `tf.compat.v1`, which has the same classes for optimizers of TF 1."""
+        is_there = all(row.path.startswith("tf.compat.v1.") and row.last is None for row in use.rows)
+        if name in _REWRITES and not self._are_rewrites_of_plain_optimizers(uses):
+            return None
+        if name in _SCALES and any(
+            is_experimental(row) or row.attribute in _POLICIES for each in uses for row in each.rows
+        ):
+            # Wrappers of mpls get objects of mpls.
+            return None
+        return use.rows[0].path if is_there and len(use.rows) == 1 else f"{_GRAPH}.{name}"
+
+    def _are_rewrites_of_plain_optimizers(self, uses: list[Use]) -> bool:
+        """Return whether the graph rewrite gets optimizers of TF 1 only: TensorFlow's own refuses others."""
+        if self._are_rewrites_plain is None:
+            calls = [each for each in uses if each.rows[0].attribute == _REWRITES[0]]
+            self._are_rewrites_plain = all(
+                each.call is not None
+                and bool(each.call.args)
+                and self._is_plain(each.call.args[0], each.chain.region, 0)
+                for each in calls
+            )
+        return self._are_rewrites_plain
+
+    def _is_plain(self, node: ast.expr, region: Region, depth: int) -> bool:
+        if isinstance(node, ast.Call):
+            meaning = self._analysis.meanings.of(node.func, region)
+            return meaning.is_whole and bool(meaning.paths) and all(map(_OPTIMIZER.fullmatch, meaning.paths))
+        if isinstance(node, ast.Name) and depth == 0:
+            bindings = region.find(node.id)
+            value = bindings[0].value if bindings else None
+            # `opt = rewrite(opt)` binds the name again.
+            return isinstance(value, ast.expr) and len(bindings) <= 2 and self._is_plain(value, bindings[0].region, 1)
+        return False

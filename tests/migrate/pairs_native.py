@@ -1,0 +1,127 @@
+"""Today's own names of TensorFlow and Keras, where they mean the same."""
+
+from __future__ import annotations
+
+from .pairs import becomes_native
+
+TF = "import tensorflow as tf\n"
+TF_AND_KERAS = "import tensorflow as tf\nimport mpls.keras\n"
+TF_AND_EXPERIMENTAL = "import tensorflow as tf\nimport mpls.experimental\n"
+TF_AND_V1 = "import tensorflow as tf\nimport mpls.v1\n"
+OLD = "tf.keras.mixed_precision.experimental"
+NEW = "tf.keras.mixed_precision"
+GRAPH = "tf.compat.v1.mixed_precision"
+
+
+def native(before: str, after: str, *left: str, **more):
+    """A program that needs no other import."""
+    return becomes_native(TF + before, TF + after, *left, **more)
+
+
+PAIRS = {
+    "a fixed scale": native(
+        f"opt = {OLD}.LossScaleOptimizer(opt, 128)\n",
+        f"opt = {NEW}.LossScaleOptimizer(opt, dynamic=False, initial_scale=128)\n",
+    ),
+    "a dynamic scale": native(
+        f"opt = {OLD}.LossScaleOptimizer(optimizer=opt, loss_scale='dynamic')\nprint(opt.loss_scale())\n",
+        f"opt = {NEW}.LossScaleOptimizer(inner_optimizer=opt, dynamic=True)\nprint(opt.loss_scale)\n",
+    ),
+    "a scale that is only known when it runs": becomes_native(
+        f"{TF}opt = {OLD}.LossScaleOptimizer(opt, scale)\n",
+        f"{TF_AND_EXPERIMENTAL}opt = mpls.experimental.LossScaleOptimizer(opt, scale)\n",
+    ),
+    "another multiplier": becomes_native(
+        f"{TF}opt = {OLD}.LossScaleOptimizer(opt, tf.train.experimental.DynamicLossScale(multiplier=4))\n",
+        f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, growth_factor=4, backoff_factor=1 / 4)\n",
+    ),
+    "as of 2.2": becomes_native(
+        f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 'dynamic')\n",
+        f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, dynamic=True, skip_counts_step=False)\n",
+        as_of="2.2",
+    ),
+    "as of 2.3": native(
+        f"opt = {OLD}.LossScaleOptimizer(opt, 'dynamic')\n",
+        f"opt = {NEW}.LossScaleOptimizer(opt, dynamic=True)\n",
+        as_of="2.3",
+    ),
+    "a wrapper with Keras 3": becomes_native(
+        f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 'dynamic')\n",
+        f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n",
+        keras=3,
+    ),
+    "the public wrapper with Keras 3": becomes_native(
+        f"{TF}opt = {NEW}.LossScaleOptimizer(opt)\n",
+        f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt)\n",
+        keras=3,
+    ),
+    "the public wrapper": native(f"opt = {NEW}.LossScaleOptimizer(opt)\n", f"opt = {NEW}.LossScaleOptimizer(opt)\n"),
+    "isinstance": native(
+        f"isinstance(opt, {OLD}.LossScaleOptimizer)\n", f"isinstance(opt, {NEW}.LossScaleOptimizer)\n"
+    ),
+    "a base class": becomes_native(
+        f"{TF}class Mine({OLD}.LossScaleOptimizer): pass\n",
+        f"{TF_AND_EXPERIMENTAL}class Mine(mpls.experimental.LossScaleOptimizer): pass\n",
+    ),
+    "policies": native(
+        f"{OLD}.set_policy('mixed_float16')\np = {OLD}.Policy('mixed_float16')\nprint({OLD}.global_policy().name)\n",
+        f"{NEW}.set_global_policy('mixed_float16')\np = {NEW}.Policy('mixed_float16')\nprint({NEW}.global_policy().name)\n",
+    ),
+    "policies with Keras 3": native(
+        f"{OLD}.set_policy('mixed_float16')\n", f"{NEW}.set_global_policy('mixed_float16')\n", keras=3
+    ),
+    "a policy with a loss scale": becomes_native(
+        f"{TF}p = {OLD}.Policy('mixed_float16', loss_scale=8)\n{OLD}.set_policy(p)\n",
+        f"{TF_AND_EXPERIMENTAL}p = mpls.experimental.Policy('mixed_float16', loss_scale=8)\n{NEW}.set_global_policy(p)\n",
+    ),
+    "a policy whose loss scale is read": becomes_native(
+        f"{TF}p = {OLD}.Policy('mixed_float16')\nprint(p.loss_scale)\n",
+        f"{TF_AND_EXPERIMENTAL}p = mpls.experimental.Policy('mixed_float16')\nprint(p.loss_scale)\n",
+    ),
+    "get_layer_policy": becomes_native(
+        f"{TF}p = {OLD}.get_layer_policy(layer)\n",
+        f"{TF_AND_EXPERIMENTAL}p = mpls.experimental.get_layer_policy(layer)\n",
+    ),
+    "an imported module": becomes_native(
+        "from tensorflow.keras.mixed_precision import experimental as prec\nprec.set_policy('mixed_float16')\n"
+        "opt = prec.LossScaleOptimizer(opt, 'dynamic')\n",
+        "from tensorflow.keras import mixed_precision as prec\nprec.set_global_policy('mixed_float16')\n"
+        "opt = prec.LossScaleOptimizer(opt, dynamic=True)\n",
+    ),
+    "an imported module that has not all": becomes_native(
+        "from tensorflow.keras.mixed_precision import experimental as prec\nprec.set_policy('mixed_float16')\n"
+        "opt = prec.LossScaleOptimizer(opt, scale)\n",
+        "from mpls import experimental as prec\nprec.set_policy('mixed_float16')\n"
+        "opt = prec.LossScaleOptimizer(opt, scale)\n",
+    ),
+    "an assigned module": native(
+        f"mp = {OLD}\nmp.set_policy(mp.Policy('mixed_float16'))\n",
+        f"mp = {NEW}\nmp.set_global_policy(mp.Policy('mixed_float16'))\n",
+    ),
+    "imported names": becomes_native(
+        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer, set_policy\n"
+        "set_policy('float32')\nopt = LossScaleOptimizer(opt, 8)\n",
+        "from tensorflow.keras.mixed_precision import LossScaleOptimizer, set_global_policy as set_policy\n"
+        "set_policy('float32')\nopt = LossScaleOptimizer(opt, dynamic=False, initial_scale=8)\n",
+    ),
+    "a graph": native(
+        "opt = tf.train.experimental.MixedPrecisionLossScaleOptimizer(opt, tf.train.experimental.DynamicLossScale(8))\n",
+        f"opt = {GRAPH}.MixedPrecisionLossScaleOptimizer(opt, {GRAPH}.DynamicLossScale(8))\n",
+    ),
+    "a graph of tf of TF 1": becomes_native(
+        "from tensorflow.compat import v1 as tf\nopt = tf.train.experimental.MixedPrecisionLossScaleOptimizer(opt, 8)\n",
+        "from tensorflow.compat import v1 as tf\nopt = tf.train.experimental.MixedPrecisionLossScaleOptimizer(opt, 8)\n",
+    ),
+    "the rewrite of an optimizer of TF 1": native(
+        "opt = tf.train.AdamOptimizer(0.1)\nopt = tf.train.experimental.enable_mixed_precision_graph_rewrite(opt)\n",
+        f"opt = tf.train.AdamOptimizer(0.1)\nopt = {GRAPH}.enable_mixed_precision_graph_rewrite(opt)\n",
+    ),
+    "the rewrite of another optimizer": becomes_native(
+        f"{TF}opt = tf.train.experimental.enable_mixed_precision_graph_rewrite(opt)\n",
+        f"{TF_AND_V1}opt = mpls.v1.enable_mixed_precision_graph_rewrite(opt)\n",
+    ),
+    "contrib": becomes_native(
+        f"{TF}m = tf.contrib.mixed_precision.FixedLossScaleManager(1)\n",
+        f"{TF}import mpls.contrib\nm = mpls.contrib.FixedLossScaleManager(1)\n",
+    ),
+}
