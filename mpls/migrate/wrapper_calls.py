@@ -37,6 +37,9 @@ def is_public(row: Name) -> bool:
 def replace_wrapper(use: Use, analysis: Analysis) -> Decision | None:
     """Decide what becomes of a use of a wrapper, experimental or public, or of which of the two it is."""
     experimental = [row for row in use.rows if is_experimental(row)]
+    position = use.chain.parts.index(use.node) + 1
+    if experimental and _OF_FAMILIES.intersection(use.chain.names[position : position + 1]):
+        return Decision(EXPERIMENTAL, note=_OF_INSTANCES, kind=Kind.LEFT)
     if use.role in (Role.TYPE_TEST, Role.ANNOTATION) or not experimental:
         # The experimental class of mpls derives from the public one, so this holds for both.
         return Decision(PUBLIC, _at_release(use.call, analysis))
@@ -70,6 +73,11 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
     return Decision(PUBLIC, edits)
 
 
+# Methods that classes of mpls get from the optimizer that they wrap.
+_OF_FAMILIES = frozenset(
+    ("apply_gradients", "get_gradients", "get_slot", "get_weights", "minimize", "set_weights", "variables")
+)
+_OF_INSTANCES = "the class has no such method before it wraps an optimizer: call it by super(), or on the optimizer"
 _NO_SCALE = "no loss scale is given to it by name or place: check that it gets one"
 
 

@@ -164,6 +164,11 @@ PAIRS = {
         f"{TF}objects = {{'LossScaleOptimizer': {OLD}}}\nmake = {OLD}.from_config\n",
         f"{TF_AND_EXPERIMENTAL}objects = {{'LossScaleOptimizer': {KEPT}}}\nmake = {KEPT}.from_config\n",
     ),
+    "a method of the class": becomes(
+        f"{TF}{OLD}.apply_gradients(opt, grads)\n",
+        f"{TF_AND_EXPERIMENTAL}{KEPT}.apply_gradients(opt, grads)\n",
+        "experimental-wrapper",
+    ),
     "a decorator's argument": becomes(
         f"{TF}@register({OLD})\ndef f(): pass\n", f"{TF_AND_EXPERIMENTAL}@register({KEPT})\ndef f(): pass\n"
     ),
