@@ -1,0 +1,115 @@
+"""Migrates the programs of `tests/clients` and runs them on the TensorFlow of today, beside what they printed.
+
+`python -m tests.migrate.corpus_run TOOL [NAME ...]` writes what becomes of each into `data/outcomes.json`. A tool is `mpls`,
+`native` (`mpls migrate --to native`), `tf_upgrade_v2` or `none`. `python -m tests.migrate.corpus_run table` prints the
+table that README has. What programs need beside loss scaling, `launcher.py` does for all tools alike.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from tests.clients import running
+from tests.clients.comparing import differences
+from tests.clients.corpus import PROGRAMS
+from tests.clients.record import HERE, environment, lines_of, path_of
+
+ROOT = HERE.parents[1]
+LAUNCHER = pathlib.Path(__file__).with_name("launcher.py")
+OUTCOMES = pathlib.Path(__file__).parent / "data" / "outcomes.json"
+# Options of `mpls run` for what has nothing to do with loss scaling, and what the launcher has for it.
+SWITCHES = {"--v1": "v1", "--legacy-optimizers": "legacy"}
+SAME = "same"
+
+
+def migrate(folder: pathlib.Path, name: str, tool: str) -> bool:
+    """Migrate a copy of the programs, and return whether something in the program is said to be left."""
+    release = PROGRAMS[name].releases[0]
+    if tool in ("mpls", "native"):
+        command = [sys.executable, "-m", "mpls", "migrate", str(folder), "--write", "--as-of", release]
+        command += ["--keras", "2"] if "--keras 2" in PROGRAMS[name].options else []
+        command += ["--to", "native"] if tool == "native" else []
+    elif tool == "tf_upgrade_v2":
+        command = [sys.executable, "-m", "tensorflow.tools.compatibility.tf_upgrade_v2_main"]
+        command += ["--intree", str(folder), "--inplace", "--reportfile", str(folder / "report.txt")]
+    else:
+        return False
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    return f"{name}.py:" in done.stderr
+
+
+def outcome(name: str, tool: str) -> str:
+    """Return what a program does today: "same" as recorded, "reported" as left, "differs" or "fails"."""
+    program = PROGRAMS[name]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary) / program.folder
+        shutil.copytree(path_of(name).parent, folder)
+        is_left = migrate(folder, name, tool)
+        words = " ".join(program.options).split()
+        switches = [SWITCHES[word] for word in words if word in SWITCHES]
+        settings = {key: value for key, value in environment().items() if key != "PYTHONWARNINGS"}
+        settings |= {"PYTHONPATH": str(ROOT), "TF_USE_LEGACY_KERAS": "1" if "--keras" in words else "0"}
+        command = [sys.executable, str(LAUNCHER), *switches, "--", str(folder / f"{name}.py")]
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=folder, check=False, env=settings, timeout=300
+        )
+    found = ["fails"] if done.returncode else ["differs"] * bool(_differences(name, done.stdout))
+    return SAME if not found else "reported" if is_left else found[0]
+
+
+def _differences(name: str, stdout: str) -> list[str]:
+    program = PROGRAMS[name]
+    recorded = json.loads((HERE / "data" / f"{name}.json").read_text())[program.releases[0]]
+    if program.folder == "scripts":
+        return running.differences(lines_of(stdout), running.today(recorded))
+    return differences(stdout.splitlines(), recorded, program.tolerance)
+
+
+def table(outcomes: dict[str, dict[str, str]]) -> str:
+    """Return the comparison as README has it."""
+    before = {name for name, what in outcomes["none"].items() if what == SAME}
+    lines = [
+        "| | runs as recorded | reported as left | left broken, unsaid | broken by the tool |",
+        "|---|---|---|---|---|",
+    ]
+    for tool, shown in (
+        ("none", "as they are"),
+        ("tf_upgrade_v2", "`tf_upgrade_v2` of TensorFlow 2.21"),
+        ("mpls", "`mpls migrate`"),
+        ("native", "`mpls migrate --to native`"),
+    ):
+        results = outcomes.get(tool, {})
+        if results.keys() != PROGRAMS.keys():
+            continue
+        same = sum(what == SAME for what in results.values())
+        broken = sum(what != SAME and name in before for name, what in results.items()) if tool != "none" else 0
+        reported = sum(what == "reported" and name not in before for name, what in results.items())
+        lines.append(f"| {shown} | {same} | {reported} | {len(results) - same - reported - broken} | {broken} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write what becomes of programs, or print the table."""
+    tool, *names = sys.argv[1:]
+    outcomes = json.loads(OUTCOMES.read_text()) if OUTCOMES.exists() else {}
+    if tool == "table":
+        print(table(outcomes))
+        return
+    for name in names or PROGRAMS:
+        outcomes.setdefault(tool, {})[name] = what = outcome(name, tool)
+        print(name, what, flush=True)
+        # Another run may have written meanwhile.
+        written = json.loads(OUTCOMES.read_text()) if OUTCOMES.exists() else {}
+        written[tool] = {**written.get(tool, {}), name: what}
+        OUTCOMES.parent.mkdir(exist_ok=True)
+        OUTCOMES.write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Programs in the style of real ones, migrated and run on the TensorFlow of today, beside what old releases printed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.clients.corpus import PROGRAMS
+
+from .corpus_run import OUTCOMES, ROOT, SAME, outcome, table
+
+RECORDED = json.loads(OUTCOMES.read_text())
+# One of each kind in the default run is enough, as each takes seconds.
+QUICK = ("contrib_trainer",)
+
+
+def test_readme_has_the_table() -> None:
+    assert table(RECORDED) in (ROOT / "README.md").read_text()
+
+
+def test_every_program_has_an_outcome() -> None:
+    assert len(PROGRAMS) >= 60
+    for tool in ("mpls", "tf_upgrade_v2"):
+        assert RECORDED[tool].keys() == PROGRAMS.keys()
+
+
+def test_the_rewriter_breaks_nothing() -> None:
+    """But for a program that prints the names in a checkpoint: mpls.v1 writes two more, for Savers of other releases."""
+    before = {name for name, what in RECORDED["none"].items() if what == SAME}
+    assert {name for name in before if RECORDED["mpls"][name] != SAME} == {"save_graph_saver"}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_migrated_program_prints_what_it_printed(name: str) -> None:
+    assert outcome(name, "mpls") == RECORDED["mpls"][name]
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in QUICK])
+def test_a_migrated_program_prints_what_it_printed_too(name: str) -> None:
+    assert outcome(name, "mpls") == RECORDED["mpls"][name]
