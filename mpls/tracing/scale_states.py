@@ -34,6 +34,9 @@ class ScaleState:
 def state_of(wrapper: Any) -> ScaleState:
     """Return what reads the state of a wrapper with a `LossScale`, a manager or a number."""
     manager = getattr(wrapper, "_loss_scale_manager", None)
+    if manager is None:
+        # In mpls, the wrapper of tf.contrib hands its steps to that of TF 1, with the manager as a `LossScale`.
+        manager = getattr(wrapper._loss_scale, "_manager", None)
     if manager is not None:
         variable = getattr(manager, "_loss_scale", None)
         scale = manager.get_loss_scale if variable is None else variable
@@ -67,4 +70,6 @@ def _value(held: Any) -> Any:
         return held.read_value()
     if callable(held):
         return held()
-    return getattr(held, "value", held)
+    # A variable of Keras 3 holds one of TensorFlow, which has to be read now, not when it is used.
+    value = getattr(held, "value", held)
+    return value.read_value() if hasattr(value, "read_value") else value

@@ -1,0 +1,212 @@
+"""Recording changes no number of a run, and what it records is what the run computes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import mpls.contrib
+import mpls.keras
+import mpls.v1
+from mpls.saved.traces import Trace, read_trace
+
+from .recording import recorded
+
+v1 = tf.compat.v1
+# The loss is multiplied by each; the gradients of one overflow.
+FACTORS = (1.0, 0.5, float("inf"), 2.0, 1.0, 0.25)
+START = np.random.default_rng(1).normal(size=(8, 4)).astype(np.float32)
+BIAS = np.linspace(-1, 1, 4).astype(np.float32)
+INPUTS = np.random.default_rng(2).normal(size=(6, 8)).astype(np.float32)
+
+
+def loss_of(kernel: Any, bias: Any, factor: Any) -> Any:
+    return tf.reduce_mean(tf.nn.relu(tf.matmul(INPUTS, kernel) + bias) ** 2) * factor
+
+
+def scale_of(module: Any) -> Any:
+    return module.DynamicLossScale(8, 2)
+
+
+V1 = {
+    "mpls.v1": lambda: mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(0.1), scale_of(mpls.v1)),
+    "mpls.contrib": lambda: mpls.contrib.LossScaleOptimizer(
+        v1.train.AdamOptimizer(0.1),
+        mpls.contrib.ExponentialUpdateLossScaleManager(8, 2, decr_every_n_nan_or_inf=1, decr_ratio=0.5),
+    ),
+    "tf.compat.v1": lambda: v1.mixed_precision.MixedPrecisionLossScaleOptimizer(
+        v1.train.AdamOptimizer(0.1), scale_of(v1.mixed_precision)
+    ),
+}
+KERAS = {
+    "mpls.keras legacy": lambda: mpls.keras.LossScaleOptimizer(
+        tf_keras.optimizers.legacy.Adam(0.1), initial_scale=8, dynamic_growth_steps=2
+    ),
+    "mpls.keras new": lambda: mpls.keras.LossScaleOptimizer(
+        tf_keras.optimizers.Adam(0.1), initial_scale=8, dynamic_growth_steps=2
+    ),
+    "mpls.keras Keras 3": lambda: mpls.keras.LossScaleOptimizer(
+        keras.optimizers.Adam(0.1), initial_scale=8, dynamic_growth_steps=2
+    ),
+    "tf_keras legacy": lambda: tf_keras.mixed_precision.LossScaleOptimizer(
+        tf_keras.optimizers.legacy.Adam(0.1), initial_scale=8, dynamic_growth_steps=2
+    ),
+    "tf_keras new": lambda: tf_keras.mixed_precision.LossScaleOptimizer(
+        tf_keras.optimizers.Adam(0.1), initial_scale=8, dynamic_growth_steps=2
+    ),
+}
+Weights = list[np.ndarray]
+
+
+def in_session(make: Callable[[], Any]) -> Weights:
+    # TensorFlow's own does not work with reference variables where control flow is that of TF 2.
+    takes_references = make is not V1["tf.compat.v1"]
+    with tf.Graph().as_default():
+        kernel = v1.get_variable("kernel", initializer=START, use_resource=True)
+        bias = v1.get_variable("bias", initializer=BIAS, use_resource=not takes_references)
+        factor = v1.placeholder(tf.float32, [])
+        step = make().minimize(loss_of(kernel, bias, factor), v1.train.get_or_create_global_step())
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            for each in FACTORS:
+                session.run(step, {factor: each})
+            return session.run([kernel, bias])
+
+
+def in_eager_mode(make: Callable[[], Any]) -> Weights:
+    return _by_calls(make, lambda step: step)
+
+
+def in_function(make: Callable[[], Any]) -> Weights:
+    return _by_calls(make, tf.function)
+
+
+def _by_calls(make: Callable[[], Any], wrap: Callable[[Any], Any]) -> Weights:
+    opt = make()
+    is_keras_3 = isinstance(opt, keras.optimizers.Optimizer)
+    kind = keras.Variable if is_keras_3 else tf.Variable
+    kernel, bias = kind(START, name="kernel"), kind(BIAS, name="bias")
+    variables = [kernel, bias]
+    if not isinstance(opt, v1.train.Optimizer):
+        opt.build(variables) if hasattr(opt, "build") else opt._create_all_weights(variables)
+
+    def step(factor: Any) -> None:
+        if isinstance(opt, v1.train.Optimizer):
+            opt.minimize(lambda: loss_of(kernel, bias, factor), var_list=variables)
+            return
+        with tf.GradientTape() as tape:
+            scaled = opt.get_scaled_loss(loss_of(tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias), factor))
+        grads = tape.gradient(scaled, [each.value if is_keras_3 else each for each in variables])
+        opt.apply_gradients(zip(opt.get_unscaled_gradients(grads), variables, strict=True))
+
+    wrapped = wrap(step)
+    for each in FACTORS:
+        wrapped(tf.constant(each))
+    return [np.asarray(each) for each in variables]
+
+
+CASES = [
+    *((name, make, run) for name, make in V1.items() for run in (in_session, in_eager_mode, in_function)),
+    *((name, make, run) for name, make in KERAS.items() for run in (in_eager_mode, in_function)),
+]
+# Its ops are made for graphs.
+CASES = [case for case in CASES if case[0] != "mpls.contrib" or case[2] is in_session]
+
+
+def checked(trace: Trace, weights: Weights, *, knows_loss: bool = True) -> None:
+    """Check a trace of all steps by what is known of them."""
+    assert [step.step for step in trace.steps] == [1, 2, 3, 4, 5, 6]
+    assert [step.applied for step in trace.steps] == [factor < 9 for factor in FACTORS]
+    assert [step.scale for step in trace.steps] == [8, 8, 16, 8, 8, 16]
+    assert [step.counter for step in trace.steps] == [0, 1, 0, 0, 1, 0]
+    assert [(step.scale_after, step.counter_after) for step in trace.steps[:3]] == [(8, 1), (16, 0), (8, 0)]
+    assert [bool(step.nonfinite) for step in trace.steps] == [factor > 9 for factor in FACTORS]
+    assert [variable.shape for variable in trace.wrappers[0].variables] == [(8, 4), (4,)]
+    last = trace.steps[-1]
+    assert last.variable_norms == pytest.approx(
+        [np.linalg.norm(each.astype(np.float64)) for each in weights], rel=1e-12
+    )
+    sums = [zlib.crc32(each.tobytes()) for each in weights]
+    assert last.variables_digest == f"{zlib.crc32(np.array(sums, '<u4').tobytes()):08x}"
+    # The first step's, computed in float64.
+    with tf.GradientTape() as tape:
+        kernel, bias = tf.constant(START), tf.constant(BIAS)
+        tape.watch([kernel, bias])
+        loss = loss_of(kernel, bias, FACTORS[0])
+    norms = [float(np.linalg.norm(each.numpy())) for each in tape.gradient(loss, [kernel, bias])]
+    assert trace.steps[0].gradient_norms == pytest.approx(norms, rel=1e-5)
+    if knows_loss:
+        assert trace.steps[0].loss == pytest.approx(float(loss), rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "make", "run"), CASES, ids=lambda each: getattr(each, "__name__", str(each)))
+@pytest.mark.parametrize("options", [{"every": 1}, {}], ids=["every step", "as by default"])
+def test_the_bits_are_the_same(
+    tmp_path: pathlib.Path, name: str, make: Any, run: Callable[[Any], Weights], options: dict[str, Any]
+) -> None:
+    path = os.fspath(tmp_path / "trace.json")
+    plain = run(make)
+    with recorded(path, **options):
+        found = run(make)
+    for one, other in zip(plain, found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert not np.array_equal(found[0], START)
+    checked(read_trace(path), found)
+
+
+@pytest.mark.parametrize("options", [{"every": 2}, {"steps": 3}, {"every": 2, "steps": 4}], ids=str)
+@pytest.mark.parametrize("run", [in_session, in_eager_mode, in_function])
+def test_some_steps_are_left_out(tmp_path: pathlib.Path, run: Any, options: dict[str, Any]) -> None:
+    whole, some = (os.fspath(tmp_path / name) for name in ("whole.json", "some.json"))
+    with recorded(whole, every=1):
+        plain = run(V1["mpls.v1"])
+    with recorded(some, **options):
+        found = run(V1["mpls.v1"])
+    np.testing.assert_array_equal(plain[0], found[0])
+    wanted = [at for at in range(6) if at % options.get("every", 1) == 0 and at < options.get("steps", 6)]
+    # NaN is not equal to itself.
+    assert repr(read_trace(some).steps) == repr(tuple(read_trace(whole).steps[at] for at in wanted))
+
+
+def test_some_variables_are_measured(tmp_path: pathlib.Path) -> None:
+    path = os.fspath(tmp_path / "trace.json")
+    with recorded(path, pattern="b*"):
+        in_function(V1["mpls.v1"])
+    trace = read_trace(path)
+    assert [variable.name for variable in trace.wrappers[0].variables] == ["bias"]
+    assert all(len(step.gradient_norms) == len(step.variable_norms) == 1 for step in trace.steps)
+    # Which steps overflow is told by all gradients.
+    assert [step.applied for step in trace.steps] == [factor < 9 for factor in FACTORS]
+
+
+def test_another_session_goes_on_counting(tmp_path: pathlib.Path) -> None:
+    path = os.fspath(tmp_path / "trace.json")
+    with recorded(path), tf.Graph().as_default():
+        variable = v1.get_variable("kernel", initializer=START, use_resource=True)
+        step = V1["mpls.v1"]().minimize(tf.reduce_sum(variable**2))
+        for _ in range(2):
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                for _ in range(3):
+                    session.run(step)
+    assert [each.step for each in read_trace(path).steps] == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_end_of_a_recording_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    classes = (mpls.v1.MixedPrecisionLossScaleOptimizer, tf_keras.mixed_precision.LossScaleOptimizer)
+    before = [dict(vars(each)) for each in classes]
+    with recorded(os.fspath(tmp_path / "trace.json")):
+        assert [dict(vars(each)) for each in classes] != before
+    assert [dict(vars(each)) for each in classes] == before
+    content = json.loads((tmp_path / "trace.json").read_text())
+    assert content["steps"] == []
