@@ -1,0 +1,158 @@
+"""`mpls compare`, and `mpls plot` of a trace: exit status, table, image, and broken files in one sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from matplotlib.image import imread
+
+from mpls.cli import main
+
+from .traces import changed, content, of_today, written
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            status = main([*arguments])
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+    return status, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def pair(tmp_path: pathlib.Path) -> tuple[str, str]:
+    differs = changed(of_today(), 4, variable_norms=[3.9, 1.0], variables_digest="x")
+    return written(tmp_path, "old.json", content()), written(tmp_path, "new.json", differs)
+
+
+def test_the_status_says_whether_they_agree(pair: tuple[str, str]) -> None:
+    assert run("compare", pair[0], pair[0])[0] == 0
+    assert run("compare", *pair)[0] == 1
+    assert run("compare", *pair, "--tolerance", "0.5")[0] == 0
+
+
+def test_the_steps_around_are_side_by_side(pair: tuple[str, str]) -> None:
+    lines = run("compare", *pair)[1].splitlines()
+    (head,) = [at for at, line in enumerate(lines) if line.split()[:2] == ["step", "scale"]]
+    rows = [line.split() for line in lines[head + 1 : head + 6]]
+    assert [row[0] for row in rows] == ["2", "3", ">", "5", "6"]
+    assert rows[2][-3:] == ["3.5", "/", "3.9"]
+    assert rows[1][-1] == "3.375"
+    assert "no" in rows[1]
+
+
+def test_no_tensorflow_is_loaded(pair: tuple[str, str], tmp_path: pathlib.Path) -> None:
+    code = (
+        "import sys\nfrom mpls.cli import main\n"
+        f"assert main(['compare', {pair[0]!r}, {pair[1]!r}, '--plot', {os.fspath(tmp_path / 'a.png')!r}]) == 1\n"
+        "assert not {'tensorflow', 'keras', 'tf_keras'} & set(sys.modules)\n"
+    )
+    root = pathlib.Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.fspath(root)})
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_both_are_drawn(pair: tuple[str, str], tmp_path: pathlib.Path, suffix: str) -> None:
+    image = tmp_path / f"both.{suffix}"
+    status, out, _ = run("compare", *pair, "--plot", os.fspath(image))
+    assert (status, out.splitlines()[-1]) == (1, f"both are drawn in {image}")
+    assert image.stat().st_size > 5000
+    if suffix == "svg":
+        text = image.read_text()
+        assert all(each in text for each in ("old: old.json", "new: new.json", "first difference: step 4"))
+    if suffix == "png":
+        pixels = imread(image)[..., :3].reshape(-1, 3)
+        for color in ((0.902, 0.624, 0.0), (0.0, 0.447, 0.698), (0.8, 0.475, 0.655)):
+            assert (abs(pixels - color).max(axis=1) < 0.02).sum() > 100
+
+
+def test_a_trace_is_drawn_by_plot(pair: tuple[str, str], tmp_path: pathlib.Path) -> None:
+    image = tmp_path / "one.png"
+    status, out, err = run("plot", pair[0], "-o", os.fspath(image))
+    assert (status, err) == (0, "")
+    assert out == f"step 1 to 6: loss scale 8 to 16, skipped steps: 1: {image}\n"
+
+
+BROKEN: dict[str, Any] = {
+    "an empty file": "",
+    "half of a trace": json.dumps(content())[:900],
+    "no JSON": "a,b\n1,2\n",
+    "a list": "[1, 2]",
+    "another object": '{"steps": []}',
+    "a later version": json.dumps(content(version=2)),
+    "no steps": json.dumps({**content(), "steps": None}),
+    "a step of no optimizer": json.dumps(changed(content(), 2, wrapper=7)),
+    "too few norms": json.dumps(changed(content(), 2, gradient_norms=[1.0])),
+    "a text for a number": json.dumps(changed(content(), 2, scale="many")),
+    "a number for a flag": json.dumps(changed(content(), 2, applied=1)),
+    "a negative count": json.dumps(changed(content(), 2, nonfinite=-1)),
+    "NaN as no JSON has it": json.dumps(changed(content(), 2, loss=float("nan"))),
+    "a missing member": json.dumps({name: value for name, value in content().items() if name != "ended_by"}),
+    "nested too deeply": "[" * 100_000,
+    "bytes": b"\xff\xfe\x00",
+    "a wrong shape": json.dumps({**content(), "wrappers": [{**content()["wrappers"][0], "variables": 5}]}),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("is_old", [True, False])
+def test_a_broken_file_is_a_sentence(tmp_path: pathlib.Path, kind: str, is_old: bool) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_bytes(BROKEN[kind] if isinstance(BROKEN[kind], bytes) else BROKEN[kind].encode())
+    good = written(tmp_path, "good.json", content())
+    status, out, err = run("compare", *((str(broken), good) if is_old else (good, str(broken))))
+    assert (status, out) == (2, "")
+    assert err.startswith(f"mpls compare: {broken} ")
+    assert err.endswith("See mpls docs proof\n")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["absent.json"], "there is nothing at absent.json"),
+        (["folder"], "Is a directory"),
+        (["other.json"], "these are different programs"),
+        (["--plot", "image.jpg"], "image.jpg must end in .png, .svg or .pdf"),
+        (["--plot", "there.png"], "there.png exists already"),
+        (["--tolerance", "-1"], "must be a number of at least 0; got '-1'"),
+        (["--tolerance", "nan"], "must be a number of at least 0; got 'nan'"),
+    ],
+)
+def test_bad_input_is_a_sentence(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "old.json", content())
+    other = of_today()
+    other["wrappers"][0]["variables"][0]["shape"] = [5]
+    written(tmp_path, "other.json", other)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "there.png").write_text("a picture")
+    positional = ["old.json"] if not arguments[0].startswith("-") else ["old.json", "old.json"]
+    status, _, err = run("compare", *positional, *arguments)
+    assert status == 2
+    assert said in err
+    assert (tmp_path / "there.png").read_text() == "a picture"
+
+
+def test_an_image_is_replaced_if_asked(pair: tuple[str, str], tmp_path: pathlib.Path) -> None:
+    image = tmp_path / "there.png"
+    image.write_text("a picture")
+    assert run("compare", *pair, "--plot", os.fspath(image), "--force")[0] == 1
+    assert image.read_bytes().startswith(b"\x89PNG")
+
+
+def test_names_of_files_cannot_control_a_terminal(tmp_path: pathlib.Path) -> None:
+    path = written(tmp_path, "a\x1b[2J.json", content(program="\x1b[31m"))
+    _, out, _ = run("compare", path, path)
+    assert "\x1b" not in out
