@@ -19,7 +19,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 import tensorflow as tf
 
-from benchmarks import ablation, loading, report
+from benchmarks import ablation, loading, recording, report
 from benchmarks.ablation import ModelCell
 from benchmarks.cells import Cell, counted, grid
 from benchmarks.costs import DTYPES, SIZES, costs_of, measure_costs
@@ -37,7 +37,10 @@ MORE_PARTS = ("options",)
 
 
 def _command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
-    epilog = "With --loading as the first option: what loading a model costs, beside the framework's own loader."
+    epilog = (
+        "With --loading as the first option: what loading a model costs, beside the framework's own loader; with "
+        "--recording: what mpls trace costs."
+    )
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, epilog=epilog)
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--quick", dest="kind", action="store_const", const="quick", help="a look, in minutes")
@@ -240,4 +243,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(loading.run(sys.argv[2:]) if sys.argv[1:2] == ["--loading"] else main())
+    others = {"--loading": loading.run, "--recording": recording.run}
+    other = others.get(sys.argv[1] if len(sys.argv) > 1 else "")
+    sys.exit(main() if other is None else other(sys.argv[2:]))

@@ -42,6 +42,11 @@ class Samples:
         """Return how much longer a candidate takes than another one, in seconds: the median over the rounds."""
         return float(np.median(self.seconds[name] - self.seconds[bare]))
 
+    def cpu_overhead(self, name: str, bare: str) -> float:
+        """Return how much more of the processors' time a candidate takes than another one, as a share of that."""
+        bare_seconds = self.cpu_seconds[bare]
+        return float(np.median(self.cpu_seconds[name] - bare_seconds) / np.median(bare_seconds))
+
     def ratio(self, name: str, other: str, bare: str) -> tuple[float, float, float]:
         """Return the overhead of a candidate as a share of another's, and the bounds of a 90 % interval.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, BinaryIO
 
 from mpls.plotting.course import Course, Points
@@ -35,7 +36,11 @@ def draw_two(old: Course, new: Course, first: int | None, file: BinaryIO, image_
     labels = {"scale": "loss scale (factor)", "skipped": "skipped steps so far", "loss": "loss"}
     for name, axes in panels.items():
         for course, which, color, width in zip((old, new), ("old", "new"), (_OLD, _NEW), _WIDTHS, strict=True):
-            _draw(axes, getattr(course, name), f"{which}: {course.title}", color, width, is_stepped=name != "loss")
+            points = getattr(course, name)
+            if name == "loss":
+                # The line breaks where there is no number.
+                points = sorted([*points, *((step, math.nan) for step in course.bad_loss)])
+            _draw(axes, points, f"{which}: {course.title}", color, width, is_stepped=name != "loss")
         if first is not None:
             axes.axvline(first, color=_FIRST, linestyle="--", linewidth=1.4, label=f"first difference: step {first}")
         axes.set_ylabel(labels[name], fontsize=12)

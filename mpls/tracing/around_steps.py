@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpls.tracing.measures import groups_of
+from mpls.tracing.measures import Measured, groups_of, is_large, measured
 from mpls.tracing.scale_states import numbers_of
 from mpls.tracing.step_recorder import Reading, StepRecorder
 
@@ -118,62 +118,72 @@ def _take_eagerly(tf: Any, recorder: StepRecorder, series: Any, step: Step, nonf
     reading = Reading(state.rule, before, after, None if step.loss is None else float(step.loss.numpy()), nonfinite)
     groups = _groups(step)
     grads = _stacked([_values(grad).numpy() for grad, _ in step.pairs], groups, np.stack)
-    recorder.note(series, reading, (grads, groups, len(step.pairs)), _read_by_python(tf, _measured(series, step)))
+    found = measured(grads, groups, len(step.pairs))
+    recorder.note(series, reading, found, _read_by_python(tf, _to_measure(series, step)))
     return result
 
 
-def _measured(series: Any, step: Step) -> list[Any]:
+def _to_measure(series: Any, step: Step) -> list[Any]:
     return [step.pairs[at][1] for at in series.measured]
 
 
-def _read_by_python(tf: Any, variables: list[Any]) -> Any:
-    """Return arguments of `measured` for variables, in eager mode."""
+def _read_by_python(tf: Any, variables: list[Any]) -> Measured:
+    """Return what is measured of variables, in eager mode."""
     import numpy as np
 
     groups = _groups_of_variables(variables)
-    arrays = [_read(tf, variable).numpy() for variable in variables]
-    return _stacked(arrays, groups, np.stack), groups, len(variables)
+    arrays = [_read_quickly(tf, variable).numpy() for variable in variables]
+    return measured(_stacked(arrays, groups, np.stack), groups, len(variables))
+
+
+def _read_quickly(tf: Any, variable: Any) -> Any:
+    held = variable if hasattr(variable, "read_value") else getattr(variable, "value", variable)
+    if type(held).__name__ != "ResourceVariable":
+        return _read(tf, variable)
+    from tensorflow.python.ops import gen_resource_variable_ops as ops
+
+    return ops.read_variable_op(held.handle, held.dtype)
 
 
 def _take_in_graph(tf: Any, recorder: StepRecorder, series: Any, step: Step, nonfinite: Any) -> Any:
-    state = step.state()
     is_function = tf.get_default_graph().building_function
+    state = step.state()
     before = state.read()
     if not is_function:
         # A copy, as the step changes reference variables of TF 1 in place. Only control dependencies order the reading.
         before = [tf.cast(each, tf.float64) for each in before]
-    with tf.control_dependencies([each for each in before if isinstance(each, tf.Tensor) and not is_function]):
+    note = GraphNote(recorder, series, step, state, before, nonfinite)
+    count = None if recorder.is_always_due else _counted(tf, series)
+    due = None if count is None else recorder.due(tf, count)
+    noted = [_if_due(tf, due, lambda: note.op_before(tf, count))] if note.measures_first else []
+    read = [] if is_function else [each for each in before if isinstance(each, tf.Tensor)]
+    with tf.control_dependencies([*noted, *read]):
         result = step.take()
     is_op = isinstance(result, (tf.Operation, tf.Tensor))
+    # A conditional costs less without all variables among its inputs. Python reads them where this op waits for the
+    # step, which takes longer for a step that is due.
+    is_readable = is_op and is_function and tf.executing_eagerly_outside_functions()
+    note.reads_by_python = is_readable and due is not None
     with tf.control_dependencies([result] if is_op else []):
-        note = GraphNote(recorder, series, step, state, before, nonfinite)
-        # A conditional costs less without all variables among its inputs. Python reads them where this op waits for the
-        # step, which takes longer for a step that is due.
-        is_readable = is_op and is_function and tf.executing_eagerly_outside_functions()
-        note.reads_by_python = is_readable and not recorder.is_always_due
-        noted = _if_due(tf, recorder, series, note)
+        done = note.op_after(tf, None) if due is None else _if_due(tf, due, lambda: note.op_after(tf, count))
     if not is_op or is_function:
         # A function runs what it holds.
         return result
-    whole = tf.group(result, noted)
+    whole = tf.group(result, done)
     train_ops = tf.get_collection_ref(tf.GraphKeys.TRAIN_OP)
     train_ops[:] = [whole if each is result else each for each in train_ops]
     return whole
 
 
-def _if_due(tf: Any, recorder: StepRecorder, series: Any, note: GraphNote) -> Any:
-    """Return an op that records a step, if it is due."""
-    if recorder.is_always_due:
-        return note.op(tf, None, note.stacked_gradients(tf))
-    count = _counted(tf, series)
-    # Outside of the conditional, which then has few inputs; one stack serves mpls and this.
-    grads = note.stacked_gradients(tf)
+def _if_due(tf: Any, due: Any, make: Any) -> Any:
+    """Return an op that runs another, if a step is due."""
 
     def noted() -> Any:
-        with tf.control_dependencies([note.op(tf, count, grads)]):
+        with tf.control_dependencies([make()]):
             return tf.constant(0)
 
-    return tf.cond(recorder.due(tf, count), noted, lambda: tf.constant(0))
+    # In TF 1, what is in a branch waits for what its condition waits for.
+    return tf.cond(tf.identity(due), noted, lambda: tf.constant(0))
 
 
 def _counted(tf: Any, series: Any) -> Any:
@@ -203,6 +213,8 @@ class GraphNote:
     """Hands a step of a graph to Python.
 
     Attributes:
+        measures_first: whether large gradients are measured before the step, which can then overwrite them in place;
+            for small ones, a second conditional would cost more.
         reads_by_python: whether Python reads the variables, once the step is taken.
     """
 
@@ -216,23 +228,42 @@ class GraphNote:
         self._before = before
         self._nonfinite = nonfinite
         self._groups = _groups(step)
+        has_large = any(is_large(_sizes(variable.shape)) for _, variable in step.pairs)
+        self.measures_first = has_large and not recorder.is_always_due
+        self._found: Any = None
         self.reads_by_python = False
 
-    def stacked_gradients(self, tf: Any) -> list[Any]:
-        """Return the gradients, those stacked that are measured together."""
-        return _stacked([_values(grad) for grad, _ in self._step.pairs], self._groups, tf.stack)
+    def op_before(self, tf: Any, count: Any) -> Any:
+        """Return an op that measures the gradients, of the step after so many."""
+        return _call_python(tf, self._measure, [count, *self._gradients(tf)])
 
-    def op(self, tf: Any, count: Any, grads: list[Any]) -> Any:
-        """Return an op that hands the step over, which reads the state when it runs."""
-        known = [self._step.loss, self._nonfinite, count]
+    def op_after(self, tf: Any, count: Any) -> Any:
+        """Return an op that hands the step over, which reads the state when it runs.
+
+        Args:
+            tf: TensorFlow.
+            count: the number of steps before it, a scalar tensor; None if Python counts.
+        """
+        known = [self._step.loss, self._nonfinite, None if self.measures_first else count]
         values = [*self._before, *self._state.read(), *(0.0 if each is None else each for each in known)]
         numbers = tf.stack([tf.cast(each, tf.float64) for each in values])
-        variables = _measured(self._series, self._step)
+        grads = [] if self.measures_first else self._gradients(tf)
+        variables = _to_measure(self._series, self._step)
         groups = _groups_of_variables(variables)
         weights = [] if self.reads_by_python else _stacked([_read(tf, each) for each in variables], groups, tf.stack)
         note = self._function([each is not None for each in known], len(grads), variables, groups)
-        call = getattr(tf, "numpy_function", tf.py_func)
-        return call(note, [numbers, *grads, *weights], tf.int64)
+        return _call_python(tf, note, [numbers, *grads, *weights])
+
+    def _gradients(self, tf: Any) -> list[Any]:
+        """Return the gradients, those stacked that are measured together."""
+        return _stacked([_values(grad) for grad, _ in self._step.pairs], self._groups, tf.stack)
+
+    def _measure(self, count: Any, *grads: Any) -> Any:
+        import numpy as np
+
+        self._recorder.counted(self._series, int(count))
+        self._found = measured(grads, self._groups, len(self._step.pairs))
+        return np.int64(0)
 
     def _function(self, is_known: list[bool], number: int, variables: list[Any], groups: Any) -> Any:
         """Return the function of Python that gets the values; the arguments are those that the op has."""
@@ -243,18 +274,23 @@ class GraphNote:
 
             state = numbers.tolist()
             loss, nonfinite, count = [each if has else None for each, has in zip(state[4:], is_known)]
-            if count is None:
-                self._recorder.count(self._series)
-            else:
+            if count is not None:
                 self._recorder.counted(self._series, int(count))
+            elif not self.measures_first:
+                self._recorder.count(self._series)
+            if not self.measures_first:
+                self._found = measured(arrays[:number], self._groups, len(self._step.pairs))
+            if self.reads_by_python:
+                weights = _read_by_python(tf, variables)
+            else:
+                weights = measured(arrays[number:], groups, len(variables))
             reading = Reading(self._state.rule, state[:2], state[2:4], loss, nonfinite)
-            weights = (arrays[number:], groups, len(variables))
-            self._recorder.note(
-                self._series,
-                reading,
-                (arrays[:number], self._groups, len(self._step.pairs)),
-                _read_by_python(tf, variables) if self.reads_by_python else weights,
-            )
+            self._recorder.note(self._series, reading, self._found, weights)
             return np.int64(0)
 
         return note
+
+
+def _call_python(tf: Any, function: Any, values: list[Any]) -> Any:
+    """Return an op that calls a function of Python with arrays; TF 1.13 has it by another name."""
+    return getattr(tf, "numpy_function", tf.py_func)(function, values, tf.int64)

@@ -7,7 +7,7 @@ import struct
 import zlib
 from typing import Any
 
-__all__ = ["LARGE", "Measured", "digest_of", "groups_of", "measured"]
+__all__ = ["LARGE", "Measured", "digest_of", "groups_of", "is_large", "measured"]
 
 # From so many elements on, an array is measured by itself.
 LARGE = 1 << 14
@@ -37,18 +37,19 @@ def groups_of(kinds: Any) -> list[list[int]]:
     small: dict[Any, list[int]] = {}
     groups: list[list[int]] = []
     for at, (dtype, shape) in enumerate(kinds):
-        if shape is None or None in shape or _product(shape) >= LARGE:
+        if shape is None or is_large(shape):
             groups.append([at])
         else:
             small.setdefault((dtype, tuple(shape)), []).append(at)
     return groups + list(small.values())
 
 
-def _product(sizes: Any) -> int:
-    product = 1
-    for each in sizes:
-        product *= each
-    return product
+def is_large(shape: Any) -> bool:
+    """Return whether an array is measured by itself: it is large, or its size, with a None in it, is not known."""
+    size = 1
+    for each in shape:
+        size *= LARGE if each is None else each
+    return size >= LARGE
 
 
 def measured(arrays: Any, groups: list[list[int]], count: int) -> Measured:

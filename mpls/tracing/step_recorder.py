@@ -8,7 +8,7 @@ import threading
 import weakref
 from typing import Any
 
-from mpls.tracing.measures import measured
+from mpls.tracing.measures import Measured
 from mpls.tracing.trace_writer import TraceWriter, plain_number
 
 __all__ = ["APPLIES_ALL", "BY_GRADIENTS", "BY_STATE", "Reading", "Series", "StepRecorder", "was_applied"]
@@ -163,17 +163,16 @@ class StepRecorder:
             series.last_count = count + 1
             series.step = series.offset + count + 1
 
-    def note(self, series: Series, reading: Reading, gradients: Any, variables: Any) -> None:
+    def note(self, series: Series, reading: Reading, gradients: Measured, variables: Measured) -> None:
         """Write a step.
 
         Args:
             series: whose it is.
             reading: what was read around it.
-            gradients: arguments of `measured`, of all gradients.
-            variables: the same, of the variables that are measured, after the step.
+            gradients: what was measured of all gradients.
+            variables: the same of the variables that are measured, after the step.
         """
-        grads, weights = measured(*gradients), measured(*variables)
-        nonfinite = grads.nonfinite if reading.nonfinite is None else int(reading.nonfinite)
+        nonfinite = gradients.nonfinite if reading.nonfinite is None else int(reading.nonfinite)
         row = {
             "wrapper": series.number,
             "step": series.step,
@@ -182,10 +181,10 @@ class StepRecorder:
             "applied": was_applied(reading.rule, reading.before, reading.after, nonfinite),
             "nonfinite": nonfinite,
             "loss": None if reading.loss is None else plain_number(reading.loss),
-            "gradient_norms": [plain_number(grads.norms[at]) for at in series.measured],
-            "gradients_digest": grads.digest,
-            "variable_norms": [plain_number(each) for each in weights.norms],
-            "variables_digest": weights.digest,
+            "gradient_norms": [plain_number(gradients.norms[at]) for at in series.measured],
+            "gradients_digest": gradients.digest,
+            "variable_norms": [plain_number(each) for each in variables.norms],
+            "variables_digest": variables.digest,
             "scale_after": plain_number(reading.after[0]),
             "counter_after": int(reading.after[1]) if reading.after[1] >= 0 else None,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -19,6 +20,7 @@ import mpls.contrib
 import mpls.keras
 import mpls.v1
 from mpls.saved.traces import Trace, read_trace
+from mpls.tracing.measures import LARGE, digest_of
 
 from .recording import recorded
 
@@ -210,3 +212,47 @@ def test_the_end_of_a_recording_leaves_nothing(tmp_path: pathlib.Path) -> None:
     assert [dict(vars(each)) for each in classes] == before
     content = json.loads((tmp_path / "trace.json").read_text())
     assert content["steps"] == []
+
+
+@pytest.mark.parametrize("options", [{"every": 1}, {}, {"every": 2}], ids=str)
+@pytest.mark.parametrize("run", ["session", "eager mode", "function"])
+def test_large_variables_are_measured_too(tmp_path: pathlib.Path, run: str, options: dict[str, Any]) -> None:
+    """Their gradients are measured before the step, if not every step is recorded."""
+    start = np.random.default_rng(3).normal(size=(LARGE + 5,)).astype(np.float32)
+
+    def trained() -> np.ndarray:
+        with tf.Graph().as_default() if run == "session" else contextlib.nullcontext():
+            variable = v1.Variable(start, use_resource=True, name="large")
+            opt = V1["mpls.v1"]()
+            loss = lambda: tf.reduce_sum(variable**2) / 2  # noqa: E731
+            if run == "session":
+                step = opt.minimize(loss())
+                with v1.Session() as session:
+                    session.run(v1.global_variables_initializer())
+                    for _ in range(3):
+                        session.run(step)
+                    return session.run(variable)
+            step = lambda: opt.minimize(loss, var_list=[variable])  # noqa: E731
+            if run == "function":
+                in_eager = step
+
+                @tf.function
+                def step() -> None:
+                    in_eager()
+
+            for _ in range(3):
+                step()
+            return variable.numpy()
+
+    plain = trained()
+    path = os.fspath(tmp_path / "trace.json")
+    with recorded(path, **options):
+        found = trained()
+    np.testing.assert_array_equal(plain, found)
+    trace = read_trace(path)
+    assert [step.step for step in trace.steps] == ([1, 3] if options.get("every") == 2 else [1, 2, 3])
+    # The gradient is the variable itself.
+    assert trace.steps[0].gradient_norms[0] == pytest.approx(float(np.linalg.norm(start.astype(np.float64))), rel=1e-12)
+    norm = float(np.linalg.norm(found.astype(np.float64)))
+    assert trace.steps[-1].variable_norms[0] == pytest.approx(norm, rel=1e-12)
+    assert trace.steps[-1].variables_digest == digest_of([zlib.crc32(found.tobytes())])
