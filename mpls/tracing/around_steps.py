@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpls.tracing.measures import Measured, groups_of, is_large, measured
+from mpls.tracing.measures import is_large, measured
 from mpls.tracing.scale_states import numbers_of
 from mpls.tracing.step_recorder import Reading, StepRecorder
+from mpls.tracing.step_tensors import (
+    about_variable,
+    groups_of_gradients,
+    groups_of_variables,
+    measured_by_python,
+    read_variable,
+    sizes_of,
+    stacked,
+    values_of,
+)
 
 __all__ = ["Step", "take_recorded"]
+
+_SCOPE = "mpls_trace"
 
 
 class Step:
@@ -41,14 +53,14 @@ def take_recorded(recorder: StepRecorder, step: Step) -> Any:
         return step.take()
     nonfinite = None
     if in_replica.num_replicas_in_sync > 1:
-        grads = [_values(grad) for grad, _ in step.pairs]
+        grads = [values_of(grad) for grad, _ in step.pairs]
         found = [tf.reduce_sum(tf.cast(tf.logical_not(tf.math.is_finite(grad)), tf.float32)) for grad in grads]
         nonfinite = in_replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.add_n(found))
         if not _is_first(tf, in_replica):
             return step.take()
     variables = [variable for _, variable in step.pairs]
     series = recorder.series_of(
-        step.wrapper, variables, lambda: dict(step.about(), variables=[_about(each) for each in variables])
+        step.wrapper, variables, lambda: dict(step.about(), variables=[about_variable(each) for each in variables])
     )
     if tf.executing_eagerly():
         return _take_eagerly(tf, recorder, series, step, nonfinite)
@@ -64,48 +76,6 @@ def _is_first(tf: Any, in_replica: Any) -> bool:
     return number is None or int(number) % local == 0
 
 
-def _about(variable: Any) -> Any:
-    name = getattr(variable, "path", None) or variable.name
-    return {"name": name.split(":")[0], "shape": _sizes(variable.shape), "dtype": _name_of(variable.dtype)}
-
-
-def _sizes(shape: Any) -> list[Any]:
-    """Return the sizes of a shape of TensorFlow or Keras; in TF 1, they are no numbers by themselves."""
-    return shape.as_list() if hasattr(shape, "as_list") else list(shape)
-
-
-def _name_of(dtype: Any) -> str:
-    return dtype if isinstance(dtype, str) else str(dtype.base_dtype.name)
-
-
-def _values(grad: Any) -> Any:
-    """Return the elements of a gradient; of `IndexedSlices`, those that it holds."""
-    return grad.values if hasattr(grad, "indices") and hasattr(grad, "values") else grad
-
-
-def _read(tf: Any, variable: Any) -> Any:
-    """Return the current value of a variable of any kind; those of Keras 3 have no `read_value`."""
-    return variable.read_value() if hasattr(variable, "read_value") else tf.convert_to_tensor(variable)
-
-
-def _groups(step: Step) -> list[list[int]]:
-    """Return which gradients are measured together, and in the same way the variables."""
-    kinds = []
-    for grad, variable in step.pairs:
-        values = _values(grad)
-        kinds.append((_name_of(values.dtype), _sizes(variable.shape) if values is grad else None))
-    return groups_of(kinds)
-
-
-def _groups_of_variables(variables: Any) -> list[list[int]]:
-    return groups_of([(_name_of(each.dtype), _sizes(each.shape)) for each in variables])
-
-
-def _stacked(parts: Any, groups: list[list[int]], stack: Any) -> list[Any]:
-    """Return for each group its only part, or what stacks them."""
-    return [parts[at[0]] if len(at) == 1 else stack([parts[each] for each in at]) for at in groups]
-
-
 def _take_eagerly(tf: Any, recorder: StepRecorder, series: Any, step: Step, nonfinite: Any) -> Any:
     if not recorder.count(series):
         return step.take()
@@ -116,10 +86,10 @@ def _take_eagerly(tf: Any, recorder: StepRecorder, series: Any, step: Step, nonf
     result = step.take()
     after = numbers_of(state.read())
     reading = Reading(state.rule, before, after, None if step.loss is None else float(step.loss.numpy()), nonfinite)
-    groups = _groups(step)
-    grads = _stacked([_values(grad).numpy() for grad, _ in step.pairs], groups, np.stack)
+    groups = groups_of_gradients(step.pairs)
+    grads = stacked([values_of(grad).numpy() for grad, _ in step.pairs], groups, np.stack)
     found = measured(grads, groups, len(step.pairs))
-    recorder.note(series, reading, found, _read_by_python(tf, _to_measure(series, step)))
+    recorder.note(series, reading, found, measured_by_python(tf, _to_measure(series, step)))
     return result
 
 
@@ -127,52 +97,46 @@ def _to_measure(series: Any, step: Step) -> list[Any]:
     return [step.pairs[at][1] for at in series.measured]
 
 
-def _read_by_python(tf: Any, variables: list[Any]) -> Measured:
-    """Return what is measured of variables, in eager mode."""
-    import numpy as np
-
-    groups = _groups_of_variables(variables)
-    arrays = [_read_quickly(tf, variable).numpy() for variable in variables]
-    return measured(_stacked(arrays, groups, np.stack), groups, len(variables))
-
-
-def _read_quickly(tf: Any, variable: Any) -> Any:
-    held = variable if hasattr(variable, "read_value") else getattr(variable, "value", variable)
-    if type(held).__name__ != "ResourceVariable":
-        return _read(tf, variable)
-    from tensorflow.python.ops import gen_resource_variable_ops as ops
-
-    return ops.read_variable_op(held.handle, held.dtype)
-
-
 def _take_in_graph(tf: Any, recorder: StepRecorder, series: Any, step: Step, nonfinite: Any) -> Any:
     is_function = tf.get_default_graph().building_function
     state = step.state()
-    before = state.read()
-    if not is_function:
-        # A copy, as the step changes reference variables of TF 1 in place. Only control dependencies order the reading.
-        before = [tf.cast(each, tf.float64) for each in before]
-    note = GraphNote(recorder, series, step, state, before, nonfinite)
-    count = None if recorder.is_always_due else _counted(tf, series)
-    due = None if count is None else recorder.due(tf, count)
-    noted = [_if_due(tf, due, lambda: note.op_before(tf, count))] if note.measures_first else []
+    # Ops of the program, and variables that are made in a conditional, keep their names.
+    with tf.name_scope(_SCOPE):
+        before = state.read()
+        if not is_function:
+            # A copy, as the step changes reference variables of TF 1 in place.
+            before = [tf.cast(each, tf.float64) for each in before]
+        note = GraphNote(recorder, series, step, state, before, nonfinite)
+        count = None if recorder.is_always_due else _counted(tf, series)
+        due = None if count is None else recorder.due(tf, count)
+        noted = [_if_due(tf, due, lambda: note.op_before(tf, count))] if note.measures_first else []
+    # Only control dependencies order what reads variables in graphs of TF 1.
     read = [] if is_function else [each for each in before if isinstance(each, tf.Tensor)]
     with tf.control_dependencies([*noted, *read]):
         result = step.take()
+    return _followed(tf, result, note, due, count)
+
+
+def _followed(tf: Any, result: Any, note: GraphNote, due: Any, count: Any) -> Any:
+    """Return what a step has returned, or what stands for it, with the recording after it."""
+    is_function = tf.get_default_graph().building_function
     is_op = isinstance(result, (tf.Operation, tf.Tensor))
     # A conditional costs less without all variables among its inputs. Python reads them where this op waits for the
     # step, which takes longer for a step that is due.
     is_readable = is_op and is_function and tf.executing_eagerly_outside_functions()
     note.reads_by_python = is_readable and due is not None
-    with tf.control_dependencies([result] if is_op else []):
+    # What a session runs, by its name too, is the op that the step has made. It waits for the recording, and that for
+    # what the op consists of.
+    parts = list(result.control_inputs) if isinstance(result, tf.Operation) and not is_function else []
+    waits_for = parts or ([result] if is_op else [])
+    with tf.name_scope(_SCOPE), tf.control_dependencies(waits_for):
         done = note.op_after(tf, None) if due is None else _if_due(tf, due, lambda: note.op_after(tf, count))
-    if not is_op or is_function:
-        # A function runs what it holds.
-        return result
-    whole = tf.group(result, done)
-    train_ops = tf.get_collection_ref(tf.GraphKeys.TRAIN_OP)
-    train_ops[:] = [whole if each is result else each for each in train_ops]
-    return whole
+    if parts:
+        result._add_control_input(done.op)
+    elif is_op and not is_function:
+        return tf.group(result, done)
+    # A function runs what it holds.
+    return result
 
 
 def _if_due(tf: Any, due: Any, make: Any) -> Any:
@@ -227,8 +191,8 @@ class GraphNote:
         self._state = state
         self._before = before
         self._nonfinite = nonfinite
-        self._groups = _groups(step)
-        has_large = any(is_large(_sizes(variable.shape)) for _, variable in step.pairs)
+        self._groups = groups_of_gradients(step.pairs)
+        has_large = any(is_large(sizes_of(variable.shape)) for _, variable in step.pairs)
         self.measures_first = has_large and not recorder.is_always_due
         self._found: Any = None
         self.reads_by_python = False
@@ -249,14 +213,16 @@ class GraphNote:
         numbers = tf.stack([tf.cast(each, tf.float64) for each in values])
         grads = [] if self.measures_first else self._gradients(tf)
         variables = _to_measure(self._series, self._step)
-        groups = _groups_of_variables(variables)
-        weights = [] if self.reads_by_python else _stacked([_read(tf, each) for each in variables], groups, tf.stack)
+        groups = groups_of_variables(variables)
+        weights = (
+            [] if self.reads_by_python else stacked([read_variable(tf, each) for each in variables], groups, tf.stack)
+        )
         note = self._function([each is not None for each in known], len(grads), variables, groups)
         return _call_python(tf, note, [numbers, *grads, *weights])
 
     def _gradients(self, tf: Any) -> list[Any]:
         """Return the gradients, those stacked that are measured together."""
-        return _stacked([_values(grad) for grad, _ in self._step.pairs], self._groups, tf.stack)
+        return stacked([values_of(grad) for grad, _ in self._step.pairs], self._groups, tf.stack)
 
     def _measure(self, count: Any, *grads: Any) -> Any:
         import numpy as np
@@ -281,7 +247,7 @@ class GraphNote:
             if not self.measures_first:
                 self._found = measured(arrays[:number], self._groups, len(self._step.pairs))
             if self.reads_by_python:
-                weights = _read_by_python(tf, variables)
+                weights = measured_by_python(tf, variables)
             else:
                 weights = measured(arrays[number:], groups, len(variables))
             reading = Reading(self._state.rule, state[:2], state[2:4], loss, nonfinite)

@@ -30,8 +30,10 @@ class WithoutXla:
         """Return what stands in for the constructor of a function."""
 
         def construct(function: Any, python_function: Any, *args: Any, **kwargs: Any) -> None:
-            # TensorFlow compiles some of its own, in which no step is taken.
-            is_of_others = not str(getattr(python_function, "__module__", "")).startswith("tensorflow.")
+            # Frameworks compile some of their own methods, in which no step is taken; those that train are made anew.
+            package = str(getattr(python_function, "__module__", "")).split(".")[0]
+            is_local = "<locals>" in getattr(python_function, "__qualname__", "")
+            is_of_others = is_local or package not in ("tensorflow", "tf_keras", "keras")
             for name in _ARGUMENTS:
                 if is_of_others and kwargs.get(name):
                     kwargs[name] = None

@@ -13,6 +13,7 @@ _PARTS = (
     "trace_writer",
     "step_recorder",
     "scale_states",
+    "step_tensors",
     "around_steps",
     "compiled_functions",
     "recorded_classes",

@@ -204,6 +204,36 @@ def test_another_session_goes_on_counting(tmp_path: pathlib.Path) -> None:
     assert [each.step for each in read_trace(path).steps] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("options", [{"every": 1}, {}], ids=str)
+@pytest.mark.parametrize("name", V1)
+def test_names_in_graphs_stay(tmp_path: pathlib.Path, name: str, options: dict[str, Any]) -> None:
+    """A program fetches by names, and a Saver writes variables by theirs; TensorFlow makes some in a conditional."""
+
+    def built() -> tuple[list[str], list[str], Any]:
+        graph = tf.Graph()
+        with graph.as_default():
+            variable = v1.get_variable("kernel", initializer=START, use_resource=True)
+            step = V1[name]().minimize(tf.reduce_sum(variable**2), v1.train.get_or_create_global_step(), name="train")
+            after = tf.cast(variable, tf.float64)
+            names = [each.name for each in v1.global_variables()]
+            kept = v1.get_collection(v1.GraphKeys.TRAIN_OP)
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                session.run("train")
+        return names, [step.name, after.name, *(each.name for each in kept)], graph
+
+    plain = built()
+    path = os.fspath(tmp_path / "trace.json")
+    with recorded(path, **options):
+        found = built()
+    assert found[:2] == plain[:2]
+    ops = {each.name for each in plain[2].get_operations()}
+    more = {each.name for each in found[2].get_operations()} - ops
+    assert {each.partition("/")[0].rstrip("_123") for each in more} == {"mpls_trace"}
+    # It was run by its name.
+    assert len(read_trace(path).steps) == 1
+
+
 def test_the_end_of_a_recording_leaves_nothing(tmp_path: pathlib.Path) -> None:
     classes = (mpls.v1.MixedPrecisionLossScaleOptimizer, tf_keras.mixed_precision.LossScaleOptimizer)
     before = [dict(vars(each)) for each in classes]
