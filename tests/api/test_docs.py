@@ -236,8 +236,10 @@ def problems_of(function: Any, doc: str | None) -> list[str]:
     problems = problems_of_summary(found[""])
     if function is None:
         return problems
-    documented = set(re.findall(r"^    \*{0,2}([a-z_]+)(?=[,:])", found.get("Args", ""), re.MULTILINE))
-    for names in re.findall(r"^    ((?:\*{0,2}[a-z_]+, )+\*{0,2}[a-z_]+):", found.get("Args", ""), re.MULTILINE):
+    # Nobody but mpls makes instances of a dataclass; users read the attributes.
+    described = found.get("Attributes" if is_of_dataclass(function) else "Args", "")
+    documented = set(re.findall(r"^    \*{0,2}([a-z_]+)(?=[,:])", described, re.MULTILINE))
+    for names in re.findall(r"^    ((?:\*{0,2}[a-z_]+, )+\*{0,2}[a-z_]+):", described, re.MULTILINE):
         documented |= {name.strip(" *") for name in names.split(",")}
     wanted = {name for name in inspect.signature(function).parameters if name not in ("self", "cls")}
     if wanted - documented:
@@ -259,9 +261,14 @@ def problems_of_summary(text: str) -> list[str]:
     return problems
 
 
+def is_of_dataclass(function: Any) -> bool:
+    """Whether a constructor is one that `dataclass` has made."""
+    return getattr(getattr(function, "__code__", None), "co_filename", None) == "<string>"
+
+
 def raises(function: Any) -> bool:
-    """Whether the code has a raise that a caller could meet; that of a dataclass' own methods has none."""
-    if function.__code__.co_filename == "<string>":
+    """Whether the code has a raise that a caller could meet."""
+    if is_of_dataclass(function):
         return False
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     return any(isinstance(node, ast.Raise) for node in ast.walk(tree))
