@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 import shlex
 from functools import cache
 from typing import NamedTuple
 
 import mpls
-from mpls.core.releases import behavior_of
-from mpls.errors import ArgumentValueError
-from mpls.names import RELEASES
+from mpls.cli.reading_options import add_compare, add_migrate, release
 from mpls.tracing.recording_options import add_recording_options
 
 __all__ = ["USAGE_ERROR", "options_of_mpls", "parser", "split"]
@@ -111,10 +108,10 @@ def parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_trace(commands)
     _add_doctor(commands)
-    _add_migrate(commands)
+    add_migrate(commands)
     _add_inspect(commands)
     _add_plot(commands)
-    _add_compare(commands)
+    add_compare(commands)
     documentation = commands.add_parser(
         "docs",
         help="show what a message points at: a section of MIGRATION.md",
@@ -162,7 +159,7 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("-m", dest="module", metavar="MODULE", help="a module to run in place of a script")
     run.add_argument("-c", dest="code", metavar="CODE", help="code to run in place of a script")
     run.add_argument(
-        "--as-of", type=_release, metavar="RELEASE", help="the TensorFlow release to behave as, 2.2 for example"
+        "--as-of", type=release, metavar="RELEASE", help="the TensorFlow release to behave as, 2.2 for example"
     )
     run.add_argument("--contrib", action="store_true", help="put tf.contrib.mixed_precision back too")
     run.add_argument(
@@ -191,17 +188,6 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--report", action="store_true", help="print the historical names that the program has read")
 
 
-def _release(text: str) -> str:
-    try:
-        behavior_of(text)
-    except ArgumentValueError:
-        first, last = RELEASES[0], RELEASES[-1]
-        raise argparse.ArgumentTypeError(
-            f"must be a TensorFlow release from {first} to {last}; got {text!r}. See MIGRATION.md#as-of"
-        ) from None
-    return text
-
-
 def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     doctor = commands.add_parser(
         "doctor",
@@ -213,64 +199,6 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     doctor.set_defaults(parser=doctor)
     doctor.add_argument("paths", nargs="+", metavar="PATH", help="a script, a notebook, or a folder of them")
     doctor.add_argument("--json", action="store_true", help="print one JSON object, for machines")
-
-
-def _add_migrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    migration = commands.add_parser(
-        "migrate",
-        help="rewrite programs and notebooks to today's names",
-        description="Show, or write, what replaces the historical names in programs and notebooks. They are only read: "
-        "no code in them runs. The exit status is 0, or 1 with --check if a file would change, or 2 if a path is not "
-        "there or cannot be read or written; the others are done all the same.",
-    )
-    migration.set_defaults(parser=migration)
-    migration.add_argument(
-        "paths", nargs="*", metavar="PATH", help="a program, a notebook, or a folder of them; - for standard input"
-    )
-    migration.add_argument(
-        "--to",
-        choices=("mpls", "native"),
-        default="mpls",
-        help="the names to write: those of mpls, or today's own of TensorFlow and Keras where they mean the same; "
-        "default: %(default)s",
-    )
-    migration.add_argument(
-        "--as-of", type=_release, metavar="RELEASE", help="the TensorFlow release that the programs were written for"
-    )
-    migration.add_argument(
-        "--keras",
-        type=int,
-        choices=(2, 3),
-        default=3,
-        help="the Keras that the programs will live with; with 2, its public wrapper stays; default: %(default)s",
-    )
-    _add_migrate_actions(migration)
-
-
-def _add_migrate_actions(migration: argparse.ArgumentParser) -> None:
-    action = migration.add_mutually_exclusive_group()
-    action.add_argument("--write", action="store_true", help="write the files, in place of showing a diff")
-    action.add_argument("--check", action="store_true", help="end with status 1 if a file would change")
-    migration.add_argument(
-        "--report", choices=("text", "json", "html"), help="print what is changed and what is left, in place of a diff"
-    )
-    for name, text in (("--only", "apply these rules alone"), ("--skip", "do not apply these rules")):
-        migration.add_argument(name, type=_names, default=(), metavar="RULE[,RULE]", help=text)
-    migration.add_argument("--list-rules", action="store_true", help="say what each rule changes, and why")
-    migration.add_argument(
-        "--jobs", type=_count, metavar="N", help="the number of processes; default: one for each core"
-    )
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, (each.strip() for each in text.split(","))))
-
-
-def _count(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be a number of at least 1; got {text!r}")
-    return number
 
 
 def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -304,33 +232,3 @@ def _add_plot(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "-o", "--out", default="loss_scale.png", help="the image: .png, .svg or .pdf; default: %(default)s"
     )
     plot.add_argument("--force", action="store_true", help="replace an existing image")
-
-
-def _add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    compare = commands.add_parser(
-        "compare",
-        help="say whether two trainings that were recorded are the same, and where they first differ",
-        description="Compare two files that `mpls trace`, or its recorder for old machines, has written. The exit "
-        "status is 0 if they agree, 1 if they differ, and 2 if they cannot be compared.",
-    )
-    compare.set_defaults(parser=compare)
-    compare.add_argument("old", metavar="OLD.json", help="the trace of the old program")
-    compare.add_argument("new", metavar="NEW.json", help="the trace of the new one")
-    compare.add_argument(
-        "--tolerance",
-        type=_tolerance,
-        metavar="X",
-        help="the largest relative difference of losses and norms that counts as none; default: 1e-5",
-    )
-    compare.add_argument("--plot", metavar="IMAGE", help="draw both: .png, .svg or .pdf; needs matplotlib")
-    compare.add_argument("--force", action="store_true", help="replace an existing image")
-
-
-def _tolerance(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number of at least 0; got {text!r}")
-    return value

@@ -453,6 +453,7 @@ class TestObjectBased:
         opt = ours(inner, mpls.v1.DynamicLossScale(8, 2))
         step = tf.Variable(0, dtype=tf.int64)
         w, b = values
+        opt.compute_gradients(lambda: tf.reduce_sum(w), [w])
         if when != "after":
             trained = values if when == "before" else [w]
             opt.apply_gradients([(tf.zeros_like(each), each) for each in trained])
@@ -487,6 +488,7 @@ class TestObjectBased:
         path = tf.train.Checkpoint(opt=opt, w=weight).save(str(tmp_path / "bare"))
         for is_built in (False, True):
             weight, inner, opt = self.adam(ours)
+            opt.compute_gradients(lambda: tf.reduce_sum(weight), [weight])  # noqa: B023
             if is_built:
                 opt.apply_gradients([(tf.zeros_like(weight), weight)])
             with pytest.warns(mpls.errors.MplsWarning, match="opt holds no loss scale"):

@@ -24,6 +24,7 @@ from mpls.core.persistence.restoring import Restorable
 from mpls.core.weights import Stateful
 from mpls.keras.members import Members
 from mpls.keras.wrapping import Wrapping
+from mpls.v1.refused_methods import Refusing
 
 legacy = tf_keras.optimizers.legacy
 INSTANCES: dict[str, Any] = {
@@ -204,6 +205,6 @@ class TensorFlowTest(unittest.TestCase):
         self.assertEqual(mpls.v1.LossScale.__bases__, (Stateful, native.LossScale))
         self.assertEqual(mpls.v1.FixedLossScale.__bases__, (mpls.v1.LossScale, native.FixedLossScale))
         self.assertEqual(mpls.v1.DynamicLossScale.__bases__[1:], (mpls.v1.LossScale, native.DynamicLossScale))
-        self.assertEqual(V1.__bases__[1:], (Counted, native.MixedPrecisionLossScaleOptimizer))
+        self.assertEqual(V1.__bases__[1:], (Counted, Refusing, native.MixedPrecisionLossScaleOptimizer))
         self.assertEqual(CONTRIB.__bases__, (Counted, tf.compat.v1.train.Optimizer))
         self.assertEqual(Members.__bases__, (Counted, object))
