@@ -226,7 +226,7 @@ def _add_plot(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     plot.add_argument(
         "path",
         metavar="PATH",
-        help="a directory of TensorBoard's event files, a CSV file of CSVLogger, or a history in JSON",
+        help="a directory of TensorBoard's event files, a CSV file of CSVLogger, a history in JSON, or a trace",
     )
     plot.add_argument(
         "-o", "--out", default="loss_scale.png", help="the image: .png, .svg or .pdf; default: %(default)s"

@@ -115,3 +115,16 @@ def add_function(library: Any, name: str) -> Any:
     function.signature.output_arg.add(name="y", type=tf.float32.as_datatype_enum)
     function.ret["y"] = "y:output:0"
     return function
+
+
+def model_of_a_fixed_shape() -> Any:
+    """Return an honest model, whose masks, positions and products of sizes all are constants."""
+    inputs = tf_keras.Input([512, 16], batch_size=2)
+    positions = tf.cast(tf.range(tf.shape(inputs)[1]), tf.float32)
+    x = inputs + positions[tf.newaxis, :, tf.newaxis]
+    x = tf_keras.layers.MultiHeadAttention(2, 8)(x, x, use_causal_mask=True)
+    x = tf_keras.layers.LSTM(8, return_sequences=True)(tf_keras.layers.Masking()(x))
+    shape = tf.shape(x)
+    x = tf.tile(tf.reshape(x, [shape[0], shape[1] * shape[2], 1]), [1, 1, tf.size(shape)])
+    mask = tf.cast(tf.cumsum(tf.ones_like(x), axis=1) > 3, tf.float32)
+    return tf_keras.Model(inputs, tf_keras.layers.Flatten()(x * mask))

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
@@ -27,7 +26,7 @@ from tests.saved.fuzz_driver import Lane
 from tests.saved.graph_folders import save
 from tests.saved.graphs import add
 from tests.saved.mutations.sources import Sources
-from tests.saved.shape_graphs import COSTLY, ShapeGraph, add_function
+from tests.saved.shape_graphs import COSTLY, ShapeGraph, add_function, model_of_a_fixed_shape
 
 _LITTLE = "must compute shapes from constants with little work; got"
 needs_watch = unittest.skipUnless(watching.IS_SUPPORTED, watching.WHY_NOT)
@@ -261,16 +260,7 @@ class TestOrder:
 
 class TestHonest:
     def test_a_model_of_a_fixed_shape(self, folder: pathlib.Path) -> None:
-        """With masks, positions and products of sizes that all are constants."""
-        inputs = tf_keras.Input([512, 16], batch_size=2)
-        positions = tf.cast(tf.range(tf.shape(inputs)[1]), tf.float32)
-        x = inputs + positions[tf.newaxis, :, tf.newaxis]
-        x = tf_keras.layers.MultiHeadAttention(2, 8)(x, x, use_causal_mask=True)
-        x = tf_keras.layers.LSTM(8, return_sequences=True)(tf_keras.layers.Masking()(x))
-        shape = tf.shape(x)
-        x = tf.tile(tf.reshape(x, [shape[0], shape[1] * shape[2], 1]), [1, 1, tf.size(shape)])
-        mask = tf.cast(tf.cumsum(tf.ones_like(x), axis=1) > 3, tf.float32)
-        model = tf_keras.Model(inputs, tf_keras.layers.Flatten()(x * mask))
+        model = model_of_a_fixed_shape()
         save(model, folder)
         assert mpls.keras.load_model(folder).output_shape == model.output_shape
 

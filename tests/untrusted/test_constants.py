@@ -26,6 +26,7 @@ from mpls.keras.files.model_limits import limited
 from tests.saved import watching
 from tests.saved.fuzz_driver import Lane
 from tests.saved.mutations.sources import Sources
+from tests.saved.shape_graphs import model_of_a_fixed_shape
 from tests.untrusted.models import save
 
 _LITTLE = "the model's config must compute shapes from constants with little work; got"
@@ -183,15 +184,7 @@ class HonestTest(_Base):
 
     @parameterized.expand([".keras", ".h5"])
     def test_of_tf_keras(self, suffix: str) -> None:
-        inputs = tf_keras.Input([512, 16], batch_size=2)
-        positions = tf.cast(tf.range(tf.shape(inputs)[1]), tf.float32)
-        x = inputs + positions[tf.newaxis, :, tf.newaxis]
-        x = tf_keras.layers.MultiHeadAttention(2, 8)(x, x, use_causal_mask=True)
-        x = tf_keras.layers.LSTM(8, return_sequences=True)(tf_keras.layers.Masking()(x))
-        shape = tf.shape(x)
-        x = tf.tile(tf.reshape(x, [shape[0], shape[1] * shape[2], 1]), [1, 1, tf.size(shape)])
-        mask = tf.cast(tf.cumsum(tf.ones_like(x), axis=1) > 3, tf.float32)
-        self._assert_loaded(tf_keras.Model(inputs, tf_keras.layers.Flatten()(x * mask)), suffix)
+        self._assert_loaded(model_of_a_fixed_shape(), suffix)
 
     def test_of_keras_3(self) -> None:
         inputs = keras.Input([512, 16], batch_size=2)
