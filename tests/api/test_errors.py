@@ -130,7 +130,7 @@ OF_EXPRESSIONS = {
     "inspect.signature(": [
         (r", \*, .*\)", ")"),
         (r"\\'", "'"),
-        (r": '[^']*'", ""),
+        (r": (['\"])(?:(?!\1).)*\1", ""),
         (r" -> '[^']*'", ""),
         (r" = ", "="),
         (r"^[\"']|[\"']$", ""),
@@ -547,7 +547,15 @@ def settings_of_call(text: str) -> dict[str, Any]:
 def forgotten_calls(text: str) -> set[str]:
     """The methods that a warning says were not called."""
     not_called = text.split("(you did call")[0]
-    return set(re.findall(r"get_scaled_loss|get_unscaled_gradients", not_called.split("never")[0]))
+    return set(re.findall(r"get_scaled_loss|get_unscaled_gradients|compute_gradients", not_called.split("never")[0]))
+
+
+# What applies gradients by a wrapper of tf.compat.v1.train without `compute_gradients`, as `fit` of tf_keras does in
+# eager mode. No original noticed it.
+NEVER_SCALES = re.compile(
+    r"mp_step\(|MPLSO\(v1opt\(\), [^)]*\)\.apply_gradients\(|(apply_under|cross_replica_apply)\(.*lambda: MPLSO\(v1opt"
+)
+NEVER_SCALES_IN_EAGER_MODE = re.compile(r"fit\(compiled\(MPLSO\(v1opt")
 
 
 def went_well(release: str) -> list[tuple[str, Case]]:
@@ -564,11 +572,16 @@ def went_well(release: str) -> list[tuple[str, Case]]:
 
 @pytest.mark.matrix
 class WarningTest(unittest.TestCase):
-    """What the originals warned of is warned of, and nothing else."""
+    """What the originals warned of is warned of, and besides it only a wrapper of TF 1 that never scaled a loss."""
 
     @parameterized.expand(went_well(NEWEST))
     def test_forgotten_scaling(self, label: str, case: Case) -> None:
         recorded = [forgotten_calls(text) for text in case.recorded.get("logs", ()) if "You forgot" in text]
+        if NEVER_SCALES.search(case.expression) or (
+            case.mode == "v2" and NEVER_SCALES_IN_EAGER_MODE.search(case.expression)
+        ):
+            self.assertEqual(recorded, [])
+            recorded = [{"compute_gradients"}]
         found = warnings_of(evaluated(case.mode)[case.key], "MplsWarning")
         self.assertEqual([forgotten_calls(text) for text in found], recorded, case.key)
 

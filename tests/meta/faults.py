@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 import mpls.core.abstract
+import mpls.core.advancing
 import mpls.core.dynamic
 import mpls.core.finite
 import mpls.core.gradients
@@ -76,7 +77,7 @@ def _rule(**changes: Callable[[Any], Any]) -> Callable[[], list[Patch]]:
             late_or_early = changes.get("growth_steps", lambda steps: steps)
             return good_steps < late_or_early(growth_steps) - 1
 
-        return [(mpls.core.dynamic, "next_state", next_state), (mpls.core.dynamic, "only_counts", only_counts)]
+        return [(mpls.core.advancing, "next_state", next_state), (mpls.core.advancing, "only_counts", only_counts)]
 
     return patches
 
@@ -88,7 +89,7 @@ def _state(change: Callable[[Any, Any, Any, Any, Any], Any]) -> Callable[[], lis
         def next_state(state: Any, grads_finite: Any, rule: Any, select: Any = select_python) -> Any:
             return change(state, _next_state(state, grads_finite, rule, select), grads_finite, rule, select)
 
-        return [(mpls.core.dynamic, "next_state", next_state)]
+        return [(mpls.core.advancing, "next_state", next_state)]
 
     return patches
 
