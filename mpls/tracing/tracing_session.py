@@ -67,10 +67,7 @@ class TracingSession:
         self.recording.end()
         if not self._writer.rows:
             self._writer.discard()
-            self.say(
-                "the program took no step with a loss-scaling optimizer, in this process; nothing was written. Such "
-                "a step calls apply_gradients() of the wrapper, as minimize() and fit() do"
-            )
+            self.say(_why_no_step())
             return NO_STEP
         wrappers = [series.about for series in self._recorder.series]
         tail = {"environment": _environment(), "options": options or {}, "wrappers": wrappers, "ended_by": failure}
@@ -90,6 +87,21 @@ class TracingSession:
         stream = getattr(sys, "stderr", None)
         if stream is not None and not stream.closed:
             stream.write(f"{self._prefix}: {text}\n")
+
+
+def _why_no_step() -> str:
+    backend = getattr(getattr(sys.modules.get("keras"), "backend", None), "backend", None)
+    # Older Kerases have no such function, or only TensorFlow's.
+    name = backend() if callable(backend) else "tensorflow"
+    if name != "tensorflow":
+        return (
+            f"Keras runs on the {name} backend, of which no step is recorded; nothing was written. Run the program "
+            "with KERAS_BACKEND=tensorflow"
+        )
+    return (
+        "the program took no step with a loss-scaling optimizer, in this process; nothing was written. Such a step "
+        "calls apply_gradients() of the wrapper, as minimize() and fit() do"
+    )
 
 
 def _counted_words(number: int, word: str) -> str:

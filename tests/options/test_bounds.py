@@ -70,6 +70,7 @@ class BoundsTest(unittest.TestCase):
         return 2 if mode == "replicas" else 1
 
     @parameterized.expand(CELLS)
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
     def test_changes_while_training(self, name: str, family: str, mode: str) -> None:
         model = Model(8.0, 2, skip_counts_step=SKIPS_COUNT[family])
         with trainer(family, mode, 8.0, 2, count_steps=True, adjustable=True) as training:
@@ -99,6 +100,7 @@ class BoundsTest(unittest.TestCase):
                 take(1.0, 1.0, INF, INF, INF, 1.0)
 
     @parameterized.expand(CELLS)
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
     def test_nothing_is_traced_anew(self, name: str, family: str, mode: str) -> None:
         traces = []
         make = FAMILIES[family]
@@ -120,6 +122,7 @@ class BoundsTest(unittest.TestCase):
 
 class WithoutOptionsTest(unittest.TestCase):
     @parameterized.expand(CELLS)
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
     def test_the_state_is_as_before(self, name: str, family: str, mode: str) -> None:
         with trainer(family, mode, 8.0, 2) as training:
             state = training.opt.state_dict(training.session)

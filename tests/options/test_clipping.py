@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -43,6 +44,7 @@ def v1_optimizer(**options: Any) -> Any:
 
 class StepTest(unittest.TestCase):
     @parameterized.expand(CELLS)
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
     def test_an_overflow_that_is_clipped_skips_the_step(self, name: str, family: str, mode: str) -> None:
         replicas = 2 if mode == REPLICAS else 1
         with trainer(family, mode, 8.0, 100, clipped, check_unscaled=True) as training:

@@ -75,6 +75,7 @@ class CountsTest(unittest.TestCase):
                 self.assertNotEqual(training.weight(), training.weight())
 
     @parameterized.expand(FIXED_CELLS)
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
     def test_counters_are_device_tensors(self, name: str, family: str, mode: str) -> None:
         with trainer(family, mode, 8.0, 2, count_steps=True) as training:
             training.take(1.0)

@@ -70,6 +70,7 @@ class StepTest(unittest.TestCase):
             self.assertAlmostEqual(training.weight(), 1.0 - RATE * summed * model.applied)
 
     @parameterized.expand(CELLS)
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
     def test_changes_while_training(self, name: str, family: str, mode: str) -> None:
         model = Model(START, 100, skip_counts_step=SKIPS_COUNT[family], search=1)
         with trainer(family, mode, "auto", 100, count_steps=True, adjustable=True) as training:
@@ -126,7 +127,7 @@ class FoundTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{family}_{power}", family, power) for family in FAMILIES for power in (5, 8, 12, 15, 20, 24)]
     )
-    @pytest.mark.pairwise(by=lambda name, *values: values)
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
     def test_fewer_steps_are_skipped(self, name: str, family: str, power: int) -> None:
         skips, scale = _burnt(family, "auto", 2.0**power)
         self.assertEqual(scale, 2.0**power)

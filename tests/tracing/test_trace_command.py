@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -29,6 +30,15 @@ print("given", sys.argv[1:])
 sys.exit(int(sys.argv[2]))
 """
 
+ON_JAX = """
+import keras
+import mpls.keras
+import numpy as np
+model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+model.compile(mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(0.1)), "mse")
+model.fit(np.ones((8, 2)), np.ones((8, 1)), verbose=0)
+"""
+
 pytestmark = pytest.mark.programs
 
 
@@ -39,8 +49,8 @@ def folder() -> Iterator[pathlib.Path]:
         yield pathlib.Path(path)
 
 
-def trace(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    settings = {**environment(), "PYTHONPATH": str(ROOT)}
+def trace(folder: pathlib.Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    settings = {**environment(), "PYTHONPATH": str(ROOT), **variables}
     command = [sys.executable, "-m", "mpls", "trace", *arguments]
     return subprocess.run(command, env=settings, cwd=folder, capture_output=True, text=True)
 
@@ -119,3 +129,12 @@ def test_it_is_replaced_if_asked(folder: pathlib.Path) -> None:
     (folder / "there.json").write_text("{}")
     assert trace(folder, "--force", "there.json", "program.py", "1", "0").returncode == 0
     assert len(read_trace(str(folder / "there.json")).steps) == 1
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax, which the extra `test` installs")
+def test_the_jax_backend_is_named(folder: pathlib.Path) -> None:
+    done = trace(folder, "out.json", "-c", ON_JAX, KERAS_BACKEND="jax")
+    assert done.returncode == 1, done.stderr
+    assert "Keras runs on the jax backend" in done.stderr
+    assert "took no step" not in done.stderr
+    assert not (folder / "out.json").exists()
