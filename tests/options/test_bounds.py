@@ -51,7 +51,7 @@ class BoundsTest(unittest.TestCase):
             for kind in ("constants", "adjustable")
         ]
     )
-    @pytest.mark.pairwise(by=lambda _, *values: values)
+    @pytest.mark.pairwise(size=1, by=lambda _, *values: values)
     def test_steps(self, cell: str, family: str, mode: str, name: str, kind: str) -> None:
         chosen = SETTINGS[name]
         model = Model(8.0, 2, skip_counts_step=SKIPS_COUNT[family], **chosen)

@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -180,6 +181,7 @@ class GrowthStepsTest(unittest.TestCase):
         self.assertEqual(opt.state_dict()["scale"], 16.0)
 
     @parameterized.expand([(family, suffix) for family in MAKE for suffix in (".keras", ".h5")])
+    @pytest.mark.pairwise(size=1)
     def test_so_does_a_model(self, family: str, suffix: str) -> None:
         model = model_of(family, 50)
         train(model, 20)
@@ -200,6 +202,7 @@ class GrowthStepsTest(unittest.TestCase):
             self.assertEqual(training.opt.state_dict(), written)
 
     @parameterized.expand([(family, suffix) for family in MAKE for suffix in (".keras", ".h5")])
+    @pytest.mark.pairwise(size=1)
     def test_so_they_do_in_a_model_that_is_saved_afterwards(self, family: str, suffix: str) -> None:
         model, restored = model_of(family, 50), model_of(family, 5)
         train(model, 20)

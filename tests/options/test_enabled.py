@@ -53,7 +53,7 @@ class StepTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{cell}_{others}", family, mode, others) for cell, family, mode in CELLS for others in OTHERS]
     )
-    @pytest.mark.pairwise(by=lambda name, *values: values)
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
     def test_every_step_is_applied_and_the_scale_stays(self, name: str, family: str, mode: str, others: str) -> None:
         summed = 2 if mode == REPLICAS else 1
         options = OTHERS[others]

@@ -195,7 +195,7 @@ class StateTest(unittest.TestCase):
             if family != "keras3" or (suffix == ".keras" or (suffix == ".h5" and loader == "mpls"))
         ]
     )
-    @pytest.mark.pairwise(by=lambda name, *values: values)
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
     def test_models(self, name: str, family: str, kind: str, suffix: str, saver: str, loader: str) -> None:
         framework, make = FRAMEWORKS[family]
         model = model_of(framework, mpls.keras.LossScaleOptimizer(make(), **KINDS[kind]))

@@ -373,6 +373,7 @@ class OptionsTest(unittest.TestCase):
 
 
 class CountsTest(unittest.TestCase):
+    @pytest.mark.matrix
     def test_of_a_function(self) -> None:
         counts = {each: self.count("function", each) for each in ("original", "mpls")}
         for count in counts.values():
@@ -386,6 +387,7 @@ class CountsTest(unittest.TestCase):
         self.assertEqual((count["ops"], count["retraces"]), (None, None))
         self.assertGreater(count["host_reads"], 0)
 
+    @pytest.mark.matrix
     def test_the_peak_is_that_of_some_gradients_and_not_of_all_of_them_again(self) -> None:
         counting, cell = load("counting"), load("cells").Cell("legacy", "function", 8, 1_000_000)
         bare, ours = (counting.count(cell, each)["peak_bytes"] for each in ("none", "mpls"))

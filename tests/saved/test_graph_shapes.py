@@ -210,6 +210,7 @@ class TestCosts:
             ("work in a call", lambda graph: _work_in_a_call(graph, 15_000)),
         ]
     )
+    @pytest.mark.one_case
     def test_in_seconds_and_megabytes(self, name: str, change: Callable[[ShapeGraph], None]) -> None:
         graph = ShapeGraph(self.lane.base / "case" / "model", COSTLY["MatMul"][0])
         change(graph)

@@ -153,6 +153,7 @@ def checked(trace: Trace, weights: Weights, *, knows_loss: bool = True) -> None:
 
 @pytest.mark.parametrize(("name", "make", "run"), CASES, ids=lambda each: getattr(each, "__name__", str(each)))
 @pytest.mark.parametrize("options", [{"every": 1}, {}], ids=["every step", "as by default"])
+@pytest.mark.pairwise(size=1)
 def test_the_bits_are_the_same(
     tmp_path: pathlib.Path, name: str, make: Any, run: Callable[[Any], Weights], options: dict[str, Any]
 ) -> None:
@@ -168,6 +169,7 @@ def test_the_bits_are_the_same(
 
 @pytest.mark.parametrize("options", [{"every": 2}, {"steps": 3}, {"every": 2, "steps": 4}], ids=str)
 @pytest.mark.parametrize("run", [in_session, in_eager_mode, in_function])
+@pytest.mark.pairwise(size=1)
 def test_some_steps_are_left_out(tmp_path: pathlib.Path, run: Any, options: dict[str, Any]) -> None:
     whole, some = (os.fspath(tmp_path / name) for name in ("whole.json", "some.json"))
     with recorded(whole, every=1):
@@ -246,6 +248,7 @@ def test_the_end_of_a_recording_leaves_nothing(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("options", [{"every": 1}, {}, {"every": 2}], ids=str)
 @pytest.mark.parametrize("run", ["session", "eager mode", "function"])
+@pytest.mark.pairwise(size=1)
 def test_large_variables_are_measured_too(tmp_path: pathlib.Path, run: str, options: dict[str, Any]) -> None:
     """Their gradients are measured before the step, if not every step is recorded."""
     start = np.random.default_rng(3).normal(size=(LARGE + 5,)).astype(np.float32)
