@@ -18,9 +18,9 @@ from tests.clients import running
 from tests.clients.comparing import differences
 from tests.clients.corpus import PROGRAMS
 from tests.clients.record import HERE, environment, lines_of, path_of
+from tests.migrate.warm_launcher import run_warm
 
 ROOT = HERE.parents[1]
-LAUNCHER = pathlib.Path(__file__).with_name("launcher.py")
 OUTCOMES = pathlib.Path(__file__).parent / "data" / "outcomes.json"
 # Options of `mpls run` for what has nothing to do with loss scaling, and what the launcher has for it.
 SWITCHES = {"--v1": "v1", "--legacy-optimizers": "legacy"}
@@ -55,10 +55,7 @@ def outcome(name: str, tool: str) -> str:
         switches = [SWITCHES[word] for word in words if word in SWITCHES]
         settings = {key: value for key, value in environment().items() if key != "PYTHONWARNINGS"}
         settings |= {"PYTHONPATH": str(ROOT), "TF_USE_LEGACY_KERAS": "1" if "--keras" in words else "0"}
-        command = [sys.executable, str(LAUNCHER), *switches, "--", str(folder / f"{name}.py")]
-        done = subprocess.run(
-            command, capture_output=True, text=True, cwd=folder, check=False, env=settings, timeout=300
-        )
+        done = run_warm([*switches, "--", str(folder / f"{name}.py")], folder, settings, timeout=300)
     found = ["fails"] if done.returncode else ["differs"] * bool(_differences(name, done.stdout))
     return SAME if not found else "reported" if is_left else found[0]
 
