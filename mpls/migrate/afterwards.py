@@ -35,10 +35,12 @@ class Afterwards:
 
     Attributes:
         becomes: expressions that are replaced, each with the path that it becomes.
+        star: the module of mpls whose names are imported in place of all names of a removed module; "" if none is.
     """
 
     def __init__(self, survey: Survey, meanings: Meanings, aliases: dict[ast.alias, str], others: Files) -> None:
         self.becomes: dict[ast.expr, str] = {}
+        self.star = ""
         self._survey = survey
         self._meanings = meanings
         self._aliases = aliases
@@ -70,6 +72,8 @@ class Afterwards:
         key = (id(region.holder(name)), name)
         if key in self._known:
             return self._known[key]
+        if self.star and region.holder(name) is None:
+            return frozenset((f"{self.star}.{name}",))
         if depth > _DEPTH or key in self._asked:
             return frozenset()
         self._asked.add(key)

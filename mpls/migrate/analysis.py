@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Sequence
 
 from mpls.migrate.afterwards import Afterwards, Files
+from mpls.migrate.class_uses import is_class_compared
+from mpls.migrate.instances import Instances
+from mpls.migrate.kept_objects import Kept, kept_in
 from mpls.migrate.meaning import Meaning, Meanings
-from mpls.migrate.native import Native
+from mpls.migrate.native import Native, checkpoint_names
 from mpls.migrate.neighbours import Neighbours
 from mpls.migrate.replacements import alternatives, home_of, replacement_of
 from mpls.migrate.ruling import Decision, Rule, Settings, Use
 from mpls.migrate.source_text import SourceText
+from mpls.migrate.star_names import names_of_star
 from mpls.migrate.survey import Survey
 from mpls.migrate.syntax import Binding, Chain, Region, Role
 from mpls.names import Name, named, namespaces
@@ -34,10 +39,12 @@ class Analysis:
         survey: what was collected in it.
         meanings: what its names stand for.
         settings: what the user has chosen.
+        others: the other files of the user's.
         uses: uses of historical names, with what becomes of them; None for those that stay.
         spaces: uses of removed namespaces as a whole, with the module of mpls that replaces them.
         aliases: imported names that are replaced, each with the path of its replacement.
         afterwards: what expressions stand for then.
+        kept: what the file relies on that wrappers had up to TF 2.3; None if there is nothing.
     """
 
     def __init__(
@@ -47,13 +54,17 @@ class Analysis:
         self.survey = Survey(text.tree)
         self.meanings = Meanings(self.survey, neighbours, others)
         self.settings = settings
+        self.others = others
         self._rules = [rule for rule in rules if rule.name in settings.rules]
         self.uses: list[tuple[Use, Decision | None]] = []
         self.spaces: list[tuple[Chain, ast.expr, str]] = []
         self.aliases: dict[ast.alias, str] = {}
         self.afterwards = Afterwards(self.survey, self.meanings, self.aliases, others)
+        self.kept: Kept | None = None
         # Names that are assigned a namespace, for today's own names.
         self._native_names: dict[tuple[int, str], ast.expr] = {}
+        # The uses, and whether they can stand for nothing else.
+        self._found: list[tuple[Use, bool]] = []
         self._is_decided = False
 
     def rule_of(self, row: Name) -> Rule | None:
@@ -70,6 +81,16 @@ class Analysis:
         inner = [self.rule_within(each) for each in namespaces().get(row.path, ()) if each.is_namespace]
         return next((rule for rule in (*rules, *inner) if rule is not None), None)
 
+    @functools.cached_property
+    def instances(self) -> Instances:
+        """What the expressions of the file are."""
+        return Instances(self)
+
+    @functools.cached_property
+    def is_class_compared(self) -> bool:
+        """Whether the file compares the class of the experimental wrapper, or looks something up by it."""
+        return is_class_compared(self)
+
     @property
     def rules(self) -> Sequence[Rule]:
         """The rules that apply."""
@@ -81,10 +102,19 @@ class Analysis:
             self._is_decided = True
             for chain in self.survey.chains:
                 self._look_at(chain)
-            if self.settings.is_native:
+            self.kept = kept_in(self)
+            if len(self.survey.stars) == 1:
+                self.afterwards.star, _ = names_of_star(self.survey.stars[0], self)
+            for place, (use, is_whole) in enumerate(self._found):
+                decision = self._decision(use) if is_whole else None
+                self.uses[place] = use, decision
+                if decision is not None:
+                    self.afterwards.becomes[use.node] = decision.path
+            is_native = self.settings.is_native or checkpoint_names(self) is not None
+            if is_native:
                 self._prefer_native()
             self._decide_aliases()
-            if self.settings.is_native:
+            if is_native:
                 self._leave_what_cannot_be_written()
         return self
 
@@ -138,15 +168,10 @@ class Analysis:
             if all(row is not None and not row.is_namespace for row in rows):
                 role = chain.role if position == last else Role.VALUE
                 use = Use(chain, part, [row for row in rows if row is not None], role)
-                self._add(use, meaning)
+                self._found.append((use, meaning.is_whole))
+                self.uses.append((use, None))
                 return
         self._add_space(chain, meaning)
-
-    def _add(self, use: Use, meaning: Meaning) -> None:
-        decision = self._decision(use) if meaning.is_whole else None
-        self.uses.append((use, decision))
-        if decision is not None:
-            self.afterwards.becomes[use.node] = decision.path
 
     def _decision(self, use: Use) -> Decision | None:
         rules = {None if rule is None else rule.name: rule for rule in map(self.rule_of, use.rows)}
@@ -164,13 +189,13 @@ class Analysis:
     def _add_space(self, chain: Chain, meaning: Meaning) -> None:
         homes = {home_of(path) for path in meaning.paths}
         home = homes.pop() if len(homes) == 1 and meaning.is_whole else None
-        if home is None or not all(self._applies_within(path) for path in meaning.paths):
+        if home is None or not all(self.applies_within(path) for path in meaning.paths):
             return
         node = chain.parts[-1]
         self.spaces.append((chain, node, home))
         self.afterwards.becomes[node] = home
 
-    def _applies_within(self, path: str) -> bool:
+    def applies_within(self, path: str) -> bool:
         """Return whether rules apply to all names of a removed namespace."""
         row = named(path)
         return row is not None and all(
@@ -214,7 +239,7 @@ class Analysis:
             return
         home = home_of(row.path)
         if home is not None:
-            if self._applies_within(row.path):
+            if self.applies_within(row.path):
                 name = alias.asname or alias.name
                 self.aliases[alias] = self._native_space(name, region, [each for _, each in uses]) or home
             return

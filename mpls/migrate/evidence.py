@@ -36,7 +36,8 @@ class Evidence:
 
     These are what `get_scaled_loss` or `get_unscaled_gradients` is called on, which only wrappers have; what
     `isinstance` takes with the class of a wrapper; what is passed to a parameter of the file's own functions, or kept
-    as an attribute, that is such a variable; and parameters and attributes that get nothing else.
+    as an attribute, that is such a variable; parameters and attributes that get nothing else; and the optimizers of
+    models that `compile` gives nothing else.
 
     Args:
         analysis: the file.
@@ -49,7 +50,7 @@ class Evidence:
         self._is_wrapper = is_wrapper
         self._keys: set[_Key | None] = {_KNOWN, *self._direct()} - {None}
         given: dict[_Key, list[_Key | None]] = {}
-        for target, value in (*self._passed(), *self._kept()):
+        for target, value in (*self._passed(), *self._kept(), *self._compiled()):
             given.setdefault(target, []).append(value)
         for _ in range(_ROUNDS):
             before = len(self._keys)
@@ -76,6 +77,17 @@ class Evidence:
             types = test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]]
             if types and all(is_wrapper_class(each, region, self._analysis) for each in types):
                 yield _key(test.args[0], region)
+
+    def _compiled(self) -> Iterator[tuple[_Key, _Key | None]]:
+        """Yield the optimizers of models, as in `model.optimizer`, with what `compile` gives them."""
+        for chain in self._survey.chains:
+            if chain.call is None or chain.names[-1] != "compile" or len(chain.parts) < 2:
+                continue
+            model = _key(chain.parts[-2], chain.region)
+            named = [each.value for each in chain.call.keywords if each.arg == "optimizer"]
+            values = named or [each for each in chain.call.args[:1] if not isinstance(each, ast.Starred)]
+            if model is not None and values:
+                yield (model[0], f"{model[1]}.optimizer"), self._given(values[0], chain.region)
 
     def _given(self, value: ast.expr, region: Region) -> _Key | None:
         return _KNOWN if self._is_wrapper(value, region) else _key(value, region)

@@ -47,9 +47,12 @@ class Instances:
 
     def kind(self, read: Read) -> Instance:
         """Return what the object is that an attribute is read from."""
-        value = read.node.value
-        found = self._kind(value, read.region, 0)
-        is_evident = found is Instance.UNKNOWN and self._evidence.has(value, read.region)
+        return self.of(read.node.value, read.region)
+
+    def of(self, node: ast.expr, region: Region) -> Instance:
+        """Return what an expression in a scope is."""
+        found = self._kind(node, region, 0)
+        is_evident = found is Instance.UNKNOWN and self._evidence.has(node, region)
         return Instance.WRAPPER if is_evident else found
 
     def _kind(self, node: ast.expr, region: Region, depth: int) -> Instance:

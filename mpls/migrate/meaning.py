@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from mpls.migrate.neighbours import Neighbours
 from mpls.migrate.survey import Survey
 from mpls.migrate.syntax import Binding, Region, chain_parts
+from mpls.names import named
 
 __all__ = ["NOTHING", "Meaning", "Meanings", "Others"]
 
@@ -88,13 +89,19 @@ class Meanings:
         """Return what a name in a scope stands for."""
         holder = region.holder(name)
         if holder is None:
-            return NOTHING
+            return self._of_star(name)
         key = (id(holder), name)
         if key not in self._known:
             # Set first, because names may be bound to each other in a circle.
             self._known[key] = NOTHING
             self._known[key] = _union([self._bound(each, depth) for each in holder.names.get(name, [])])
         return self._known[key]
+
+    def _of_star(self, name: str) -> Meaning:
+        """Return what a name stands for that nothing binds but the only import of all names of a module."""
+        paths = self.module_of(self.survey.stars[0]) if len(self.survey.stars) == 1 else frozenset()
+        found = [named(f"{path}.{name}") for path in paths if not name.startswith("_")]
+        return Meaning(frozenset(row.path for row in found if row is not None), True) if any(found) else NOTHING
 
     def member(self, base: Meaning, attribute: str, depth: int = 0) -> Meaning:
         """Return what an attribute of something stands for."""

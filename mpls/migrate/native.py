@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from typing import TYPE_CHECKING
 
-from mpls.migrate.instances import Instance, Instances
+from mpls.migrate.instances import Instance
 from mpls.migrate.ruling import Decision, Use
 from mpls.migrate.syntax import Region, Role
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, is_experimental
@@ -14,7 +15,7 @@ from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, is_experimental
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis
 
-__all__ = ["Native"]
+__all__ = ["Native", "checkpoint_names"]
 
 _KERAS = "tf.keras.mixed_precision"
 _GRAPH = "tf.compat.v1.mixed_precision"
@@ -23,9 +24,22 @@ _POLICIES["set_global_policy"] = "set_global_policy"
 _SCALES = ("LossScale", "FixedLossScale", "DynamicLossScale")
 _REWRITES = ("enable_mixed_precision_graph_rewrite", "disable_mixed_precision_graph_rewrite")
 _WRAPPER = "MixedPrecisionLossScaleOptimizer"
+_OF_GRAPH = (_WRAPPER, *_SCALES, *_REWRITES)
 # Arguments that only the wrapper of mpls has.
 _OF_MPLS = re.compile("skip_counts_step|growth_factor")
+# Functions that tell the names of the variables in a checkpoint.
+_LISTS = ("list_variables", "load_checkpoint", "NewCheckpointReader")
 _OPTIMIZER = re.compile(r"tf\.(?:compat\.v1\.)?train\.\w+Optimizer")
+
+
+def checkpoint_names(analysis: Analysis) -> ast.expr | None:
+    """Return where a file with a wrapper of graph mode asks which variables are in a checkpoint; None if it does not.
+
+    Savers write some variables under two names if the wrapper is that of mpls, and under one if it is TensorFlow's own.
+    """
+    has_wrapper = any(row.target == f"mpls.v1:{_WRAPPER}" for use, _ in analysis.uses for row in use.rows)
+    asks = (chain.parts[-1] for chain in analysis.survey.chains if chain.names[-1] in _LISTS and chain.call is not None)
+    return next(asks, None) if has_wrapper else None
 
 
 class Native:
@@ -37,7 +51,7 @@ class Native:
 
     def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis
-        self._instances = Instances(analysis)
+        self._instances = analysis.instances
         self._has_scales_of_policies: bool | None = None
         self._are_rewrites_plain: bool | None = None
 
@@ -49,7 +63,8 @@ class Native:
             decision: what it becomes with names of mpls.
             uses: all uses in the file.
         """
-        path = self._path(use, decision, uses)
+        of_graph = decision.path.rpartition(".")[2] in _OF_GRAPH
+        path = self._path(use, decision, uses) if of_graph or self._analysis.settings.is_native else None
         if path is None:
             return decision
         return Decision(path, decision.edits, decision.note, decision.kind, otherwise=decision)
@@ -59,13 +74,20 @@ class Native:
         if decision.path == PUBLIC:
             is_same = not any(_OF_MPLS.search(edit.new) for edit in decision.edits)
             is_plain = use.role in (Role.CALL, Role.TYPE_TEST, Role.ANNOTATION)
-            has_it = self._analysis.settings.keras == 2
+            has_it = self._analysis.settings.keras == 2 and not self._has_second_arguments
             return f"{_KERAS}.LossScaleOptimizer" if has_it and is_same and is_plain else None
         if name in _POLICIES and home in ("mpls.experimental", "mpls.keras") and decision.path != EXPERIMENTAL:
             return f"{_KERAS}.{_POLICIES[name]}" if self._is_plain_policy(use, name) else None
-        if name in (_WRAPPER, *_SCALES, *_REWRITES):
+        if name in _OF_GRAPH:
             return self._of_graph(use, name, uses)
         return None
+
+    @functools.cached_property
+    def _has_second_arguments(self) -> bool:
+        """Whether the file gives `apply_gradients` a second argument by place, which the one of mpls passes on."""
+        calls = [each.call for each in self._analysis.survey.chains if each.names[-1] == "apply_gradients"]
+        second = [each.args[1] for each in calls if each is not None and len(each.args) > 1]
+        return not all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in second)
 
     def _is_plain_policy(self, use: Use, name: str) -> bool:
         """Return whether a use of a policy has nothing to do with its loss scale."""

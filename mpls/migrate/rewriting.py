@@ -78,6 +78,7 @@ class _Rewriting:
             if self._analysis.after(node, chain.region) != {home}:
                 native = None if home.startswith("mpls.") else self._analysis.written(chain, node, home)
                 yield from self._replaced(chain, node, home, "", ".".join(chain.names), "", native)
+        self._install()
         replaced: set[Statement] = set()
         for found in edits_of_imports(self._analysis, self._spelling):
             if isinstance(found, Statement):
@@ -88,6 +89,11 @@ class _Rewriting:
             if rule.look is not None:
                 yield from rule.look(self._analysis)
         yield from self._spelling.insertions(replaced)
+
+    def _install(self) -> None:
+        kept = self._analysis.kept
+        if kept is not None and kept.place is not None:
+            self._spelling.call("install", f'as_of="{self._analysis.settings.as_of}"', kept.place)
 
     def _objects_taken(self) -> set[ast.expr]:
         """Return the uses in loss scale objects whose settings become arguments."""

@@ -16,7 +16,7 @@ from mpls.names import named
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis
 
-__all__ = ["Unknown", "settings_of"]
+__all__ = ["KEPT", "Unknown", "settings_of"]
 
 _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -26,7 +26,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 _DYNAMIC = ("initial_loss_scale", "increment_period", "multiplier")
 _NEW_NAMES = {"initial_loss_scale": "initial_scale", "increment_period": "dynamic_growth_steps"}
-_KEPT = "up to TF 2.3 the wrapper kept it, which mpls.install(as_of='2.3') brings back; without, it copies the settings"
+KEPT = "up to TF 2.3 the wrapper kept it, which mpls.install(as_of='2.3') brings back; without, it copies the settings"
 _MULTIPLIER = "the wrapper of mpls.keras takes it as growth_factor, and its inverse as backoff_factor"
 # Variables that are assigned other variables are followed this deep.
 _DEPTH = 5
@@ -76,7 +76,7 @@ def _of_variable(node: ast.Name, region: Region, analysis: Analysis, depth: int)
         return Unknown("is only known when the program runs")
     if isinstance(value, ast.Call):
         is_kept = behavior_of(analysis.settings.as_of).has_loss_scale_objects
-        return Unknown("is an object that the program may use elsewhere", _KEPT if is_kept else "")
+        return Unknown("is an object that the program may use elsewhere", KEPT if is_kept else "")
     # A number keeps its name; the word 'dynamic' is no number.
     return _settings(value, bindings[0].region, analysis, node.id, depth + 1)
 

@@ -28,6 +28,7 @@ class Spelling:
         is_ours = all(alias.name.partition(".")[0] == "mpls" and alias.asname is None for alias in own)
         self._is_taken = "mpls" in analysis.survey.bound and not (own and is_ours)
         self._needed: dict[Statement | None, set[str]] = {}
+        self._calls: dict[Statement | None, str] = {}
         self._known: set[tuple[str, str, int]] = set()
 
     def spell(self, home: str, name: str, region: Region, root: str) -> str:
@@ -48,6 +49,13 @@ class Spelling:
         module = home.replace(".", "_") if self._is_taken else home
         return f"{module}.{name}" if name else module
 
+    def call(self, name: str, arguments: str, place: Statement) -> None:
+        """Have a function of the package called behind a statement at the top of the file."""
+        self._needed.setdefault(place, set())
+        if not self._present:
+            self._needed[place].add("mpls")
+        self._calls[place] = f"mpls.{name}({arguments})"
+
     def insertions(self, replaced: set[Statement]) -> Iterator[Edit]:
         """Yield the edits that insert the imports.
 
@@ -55,8 +63,9 @@ class Spelling:
             replaced: import statements that nothing is left of; the imports take their places.
         """
         for place, homes in self._places_needed().items():
-            if homes and place not in replaced:
-                yield self._inserted(place, [self._statement(home) for home in sorted(homes)])
+            lines = self._lines(place, homes)
+            if lines and place not in replaced:
+                yield self._inserted(place, lines)
 
     def _places_needed(self) -> dict[Statement | None, set[str]]:
         """Return the modules to import at each place: of several places at the top level, the first is enough."""
@@ -66,11 +75,14 @@ class Spelling:
         for place in top:
             found[place] = self._needed[place] - at_top
             at_top |= self._needed[place]
+            if len(at_top) > 1:
+                # Each of its modules binds the name of the package too.
+                found[place].discard("mpls")
         return found | {place: homes - at_top for place, homes in self._needed.items() if place not in found}
 
     def in_place_of(self, place: Statement) -> str:
         """Return the imports that take the place of a statement that nothing is left of; "pass" if there are none."""
-        lines = [self._statement(home) for home in sorted(self._places_needed().get(place, ()))]
+        lines = self._lines(place, self._places_needed().get(place, set()))
         return self.joined(place.node, lines) if lines else "pass"
 
     def joined(self, node: ast.stmt, statements: list[str]) -> str:
@@ -83,6 +95,10 @@ class Spelling:
 
     def _places(self, root: str, region: Region) -> list[Statement]:
         """Return the import statements that a name comes from, as far as code in a scope follows them."""
+        if region.holder(root) is None:
+            # It comes from an import of all names.
+            stars = self._survey.stars
+            return [statement for statement, _ in self._survey.imports if statement.node in stars]
         places, seen = [], set()
         waiting = [(root, region)]
         while waiting:
@@ -97,6 +113,10 @@ class Spelling:
                     seen.add(id(value))
                     waiting += [(each.id, binding.region) for each in ast.walk(value) if isinstance(each, ast.Name)]
         return places
+
+    def _lines(self, place: Statement | None, homes: set[str]) -> list[str]:
+        calls = [self._calls[place]] if place in self._calls else []
+        return [*(self._statement(home) for home in sorted(homes)), *calls]
 
     def _inserted(self, place: Statement | None, lines: list[str]) -> Edit:
         newline = self._text.newline

@@ -12,7 +12,7 @@ from mpls.optimizer_members import SCALING_METHODS
 __all__ = ["Survey"]
 
 # Members of wrappers that were something else in some releases, and those that only wrappers have.
-_READ = frozenset(("loss_scale", *SCALING_METHODS))
+_READ = frozenset(("loss_scale", "get_config", *SCALING_METHODS))
 _PATH = re.compile(r"mixed_precision\.\w|\.mixed_precision\b|train\.experimental\.\w")
 
 
@@ -24,11 +24,12 @@ class Survey(Walker):
 
     Attributes:
         chains: uses of names with the attributes that are read from them, in the order of the file.
-        reads: reads of `loss_scale`, and of methods that only wrappers of Keras 2 have.
+        reads: reads of `loss_scale` and `get_config`, and of methods that only wrappers of Keras 2 have.
         type_tests: calls of `isinstance`, with their scopes.
         calls: calls of what has a plain name, with their scopes.
         probes: calls of `getattr` and `hasattr`, with their scopes.
         comparisons: comparisons with a string, with their scopes.
+        identities: comparisons by `is` and `is not`, with their scopes.
         strings: strings that may name a path of the API; docstrings are not among them.
     """
 
@@ -40,6 +41,7 @@ class Survey(Walker):
         self.calls: dict[str, list[tuple[ast.Call, Region]]] = {}
         self.probes: list[tuple[ast.Call, Region]] = []
         self.comparisons: list[tuple[ast.Compare, Region]] = []
+        self.identities: list[tuple[ast.Compare, Region]] = []
         self.strings: list[ast.Constant] = []
         self._string: ast.JoinedStr | None = None
         self._handlers |= {
@@ -119,6 +121,8 @@ class Survey(Walker):
         sides = (node.left, *node.comparators)
         if any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in sides):
             self.comparisons.append((node, self._region))
+        if isinstance(node.ops[0], ast.Is | ast.IsNot):
+            self.identities.append((node, self._region))
         self._all(sides)
 
     def _constant(self, node: ast.Constant) -> None:

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from mpls.core.releases import behavior_of
+from mpls.migrate.class_uses import is_of_loaded
 from mpls.migrate.ruling import Decision, Kind, Use
 from mpls.migrate.scale_values import Unknown, settings_of
 from mpls.migrate.source_text import Edit, SourceText
@@ -15,7 +16,15 @@ from mpls.names import Name
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis
 
-__all__ = ["EXPERIMENTAL", "PUBLIC", "argument_span", "is_experimental", "is_public", "replace_wrapper"]
+__all__ = [
+    "EXPERIMENTAL",
+    "PUBLIC",
+    "argument_span",
+    "is_experimental",
+    "is_public",
+    "replace_wrapper",
+    "scale_argument",
+]
 
 EXPERIMENTAL = "mpls.experimental.LossScaleOptimizer"
 PUBLIC = "mpls.keras.LossScaleOptimizer"
@@ -37,9 +46,13 @@ def is_public(row: Name) -> bool:
 def replace_wrapper(use: Use, analysis: Analysis) -> Decision | None:
     """Decide what becomes of a use of a wrapper, experimental or public, or of which of the two it is."""
     experimental = [row for row in use.rows if is_experimental(row)]
+    if experimental and analysis.kept is not None:
+        return _as_it_is(use, analysis)
     position = use.chain.parts.index(use.node) + 1
     if experimental and _OF_FAMILIES.intersection(use.chain.names[position : position + 1]):
         return Decision(EXPERIMENTAL, note=_OF_INSTANCES, kind=Kind.LEFT)
+    if use.role is Role.TYPE_TEST and experimental and is_of_loaded(use, analysis):
+        return Decision(EXPERIMENTAL)
     if use.role in (Role.TYPE_TEST, Role.ANNOTATION) or not experimental:
         # The experimental class of mpls derives from the public one, so this holds for both.
         return Decision(PUBLIC, _at_release(use.call, analysis))
@@ -48,8 +61,19 @@ def replace_wrapper(use: Use, analysis: Analysis) -> Decision | None:
     return _translated(use.call, use, analysis, len(experimental) < len(use.rows))
 
 
+def _as_it_is(use: Use, analysis: Analysis) -> Decision:
+    """Return what becomes of a use of the experimental wrapper as of TF 2.3 or older, with the arguments it has."""
+    if use.role in (Role.TYPE_TEST, Role.ANNOTATION):
+        return Decision(PUBLIC)
+    if use.call is None:
+        return Decision(EXPERIMENTAL)
+    edits = _renamed(use.call, analysis.text, "opt", "optimizer")
+    is_clear = scale_argument(use.call) is not None
+    return Decision(EXPERIMENTAL, edits) if is_clear else Decision(EXPERIMENTAL, edits, _NO_SCALE, Kind.LEFT)
+
+
 def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: bool) -> Decision | None:
-    scale = _scale_argument(call)
+    scale = scale_argument(call)
     if may_be_public and not _is_of_experimental(scale, analysis, use):
         # An unknown second argument may be a loss scale, or whether it is dynamic.
         is_clear = len(call.args) < 2 and all(each.arg not in (None, "loss_scale") for each in call.keywords)
@@ -64,6 +88,10 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
         note += f": {settings.advice}" if settings.advice else f"; {EXPERIMENTAL} takes it as it is"
         edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
         return Decision(EXPERIMENTAL, edits, note, Kind.LEFT if settings.advice else Kind.NOTED)
+    if analysis.is_class_compared and "growth_factor" not in settings:
+        # What is compared with the class is an object of that class.
+        edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
+        return Decision(EXPERIMENTAL, edits)
     settings = ", ".join([settings, *_of_release(analysis)])
     edits = [
         Edit(*argument_span(call, scale, analysis.text), settings),
@@ -81,7 +109,7 @@ _OF_INSTANCES = "the class has no such method before it wraps an optimizer: call
 _NO_SCALE = "no loss scale is given to it by name or place: check that it gets one"
 
 
-def _scale_argument(call: ast.Call) -> ast.expr | ast.keyword | None:
+def scale_argument(call: ast.Call) -> ast.expr | ast.keyword | None:
     """Return the loss scale of a call of the experimental wrapper; None if it cannot be told which argument it is."""
     if any(isinstance(each, ast.Starred) for each in call.args) or len(call.args) > 2:
         return None

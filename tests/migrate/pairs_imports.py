@@ -201,16 +201,17 @@ PAIRS = {
         "try:\n    from mpls.keras import LossScaleOptimizer\n"
         "except ImportError:\n    LossScaleOptimizer = None\nisinstance(opt, LossScaleOptimizer)\n",
     ),
-    "a star": stays(
-        "from tensorflow.keras.mixed_precision.experimental import *\nset_policy('mixed_float16')\n", "star-imports"
-    ),
     "a star of another module": stays(
         "from tensorflow.keras.layers import *\nimport tensorflow.keras.mixed_precision\n"
     ),
     "an import of what is there": stays(
         "from tensorflow.keras import mixed_precision\nmixed_precision.set_global_policy(p)\n"
     ),
-    "a star of contrib": stays("from tensorflow.contrib.mixed_precision import *\n", "star-imports"),
+    "a star of contrib": becomes(
+        "from tensorflow.contrib.mixed_precision import *\n",
+        "from mpls.contrib import ExponentialUpdateLossScaleManager, FixedLossScaleManager, LossScaleManager, "
+        "LossScaleOptimizer\n",
+    ),
     "the rest of contrib": stays("from tensorflow.contrib import slim, layers\nslim.LossScale = 1\n"),
     "a relative import": stays(
         "from .mixed_precision import LossScaleOptimizer\nopt = LossScaleOptimizer(opt, 'dynamic')\n"

@@ -45,6 +45,21 @@ PAIRS = {
         f"opt = {NEW}.LossScaleOptimizer(opt, dynamic=True)\n",
         as_of="2.3",
     ),
+    "a second argument that is passed on": becomes_native(
+        f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 8)\nopt.apply_gradients(pairs, 1.0)\n",
+        f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, dynamic=False, initial_scale=8)\n"
+        "opt.apply_gradients(pairs, 1.0)\n",
+    ),
+    "a second argument that is a name": native(
+        f"opt = {OLD}.LossScaleOptimizer(opt, 8)\nopt.apply_gradients(pairs, 'train')\n",
+        f"opt = {NEW}.LossScaleOptimizer(opt, dynamic=False, initial_scale=8)\nopt.apply_gradients(pairs, 'train')\n",
+    ),
+    "an object of TF 2.3": becomes_native(
+        f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 'dynamic')\nprint(opt.get_config())\n",
+        f'{TF_AND_EXPERIMENTAL}mpls.install(as_of="2.3")\n'
+        "opt = mpls.experimental.LossScaleOptimizer(opt, 'dynamic')\nprint(opt.get_config())\n",
+        as_of="2.3",
+    ),
     "a wrapper with Keras 3": becomes_native(
         f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 'dynamic')\n",
         f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n",

@@ -215,10 +215,10 @@ PAIRS = {
         "import tensorflow.compat.v1 as tf\nimport mpls.v1\nclass Mine(mpls.v1.DynamicLossScale): pass\n"
         "opt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, Mine())\n",
     ),
-    "an object that wrappers of TF 2.3 keep": becomes(
-        f"{TF}scale = {SCALES}.DynamicLossScale(8)\nopt = {OLD}(opt, scale)\nprint(scale())\n",
+    "an object that wrappers of TF 2.3 keep, behind a gate": becomes(
+        f"{TF}scale = {SCALES}.DynamicLossScale(8)\nopt = {OLD}(opt, scale)\nprint(scale(), tf.__version__)\n",
         f"{TF_AND_EXPERIMENTAL}scale = mpls.experimental.DynamicLossScale(8)\n"
-        f"opt = {KEPT}(opt, scale, skip_counts_step=True)\nprint(scale())\n",
+        f"opt = {KEPT}(opt, scale, skip_counts_step=True)\nprint(scale(), tf.__version__)\n",
         "experimental-wrapper",
         as_of="2.3",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 
 import pytest
@@ -15,14 +16,16 @@ SETTINGS = Settings(frozenset(rule.name for rule in RULES))
 OLD = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
 
 
-def migrated(folder: pathlib.Path, files: dict[str, str], jobs: int = 1) -> dict[str, str]:
+def migrated(
+    folder: pathlib.Path, files: dict[str, str], jobs: int = 1, settings: Settings = SETTINGS
+) -> dict[str, str]:
     """Write files, and return those that change."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     found = collected([str(folder)])
-    results = [*results_of(found.files, SETTINGS, jobs)]
+    results = [*results_of(found.files, settings, jobs)]
     assert [result.unread for result in results] == [()] * len(results)
     return {
         pathlib.Path(result.path).relative_to(folder).as_posix(): result.after.decode()
@@ -88,6 +91,40 @@ def test_a_module_that_hides_tensorflow(tmp_path: pathlib.Path, shadow: str) -> 
     program = f"import tensorflow as tf\nopt = {OLD}(opt, 1)\n"
     changed = migrated(tmp_path, {shadow: "keras = None\n", "sub/train.py": program, "other.py": program})
     assert set(changed) == ({"other.py"} if shadow.startswith("sub/") else set())
+
+
+AS_OF = dataclasses.replace(SETTINGS, as_of="2.3")
+INSTALL = 'mpls.install(as_of="2.3")\n'
+MADE = f"import tensorflow as tf\nopt = {OLD}(opt, scale)\n"
+
+
+def test_a_module_whose_wrappers_have_objects(tmp_path: pathlib.Path) -> None:
+    """Who imports it gets such wrappers too, and goes on to call their loss scales."""
+    changed = migrated(
+        tmp_path,
+        {
+            "wrappers.py": f"{MADE}print(opt.get_config())\n",
+            "train.py": f"import wrappers\n{MADE}loss = opt.get_scaled_loss(loss)\nprint(opt.loss_scale())\n",
+        },
+        settings=AS_OF,
+    )
+    made = f"import tensorflow as tf\nimport mpls.experimental\n{{}}opt = mpls.experimental.{OLD.rpartition('.')[2]}(opt, scale)\n"
+    assert changed == {
+        "wrappers.py": f"{made.format(INSTALL)}print(opt.get_config())\n",
+        "train.py": f"import wrappers\n{made.format('')}loss = opt.get_scaled_loss(loss)\nprint(opt.loss_scale())\n",
+    }
+
+
+@pytest.mark.parametrize("other", [MADE, "def f(opt):\n    opt.get_scaled_loss(1)\n    return opt.loss_scale()\n"])
+def test_a_module_that_knows_no_objects(tmp_path: pathlib.Path, other: str) -> None:
+    """What imports it gets no such wrappers, which it would take for those of today."""
+    files = {"other.py": other, "train.py": f"import other\n{MADE}print(opt.get_config())\n"}
+    assert "install" not in migrated(tmp_path, files, settings=AS_OF)["train.py"]
+
+
+def test_a_module_that_has_nothing_to_do_with_wrappers(tmp_path: pathlib.Path) -> None:
+    files = {"other.py": "import tensorflow as tf\n", "train.py": f"import other\n{MADE}print(opt.get_config())\n"}
+    assert INSTALL in migrated(tmp_path, files, settings=AS_OF)["train.py"]
 
 
 def test_a_package_called_keras(tmp_path: pathlib.Path) -> None:

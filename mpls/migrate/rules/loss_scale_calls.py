@@ -4,8 +4,9 @@ Up to TF 2.3, the attribute of the experimental wrapper was a `LossScale` object
 TF 2.4 it is the scale itself, a tensor, and so it is in mpls. Only objects that are wrappers of Keras are changed:
 variables and attributes that are assigned nothing else, what a function of the file returns, `self` in a class that
 derives from a wrapper, what `isinstance` takes with the class of a wrapper, what `get_scaled_loss` or
-`get_unscaled_gradients` is called on, and parameters of the file's own functions that get such objects only. Others are
-reported.
+`get_unscaled_gradients` is called on, parameters of the file's own functions that get such objects only, and
+`model.optimizer` after `model.compile` with such an object. Others are reported. Where `mpls.install(as_of=…)` with a
+release up to 2.3 is called, the attribute is an object, and all stays.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import ast
 from collections.abc import Iterator
 
 from mpls.migrate.analysis import Analysis
-from mpls.migrate.instances import Instance, Instances
+from mpls.migrate.instances import Instance
+from mpls.migrate.kept_objects import attributes_of_scales, imported_paths
 from mpls.migrate.ruling import Finding, Kind, Rule
 from mpls.migrate.source_text import Edit
 from mpls.migrate.syntax import Read
-from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 
 __all__ = ["RULE"]
 
@@ -28,33 +29,25 @@ _TODAY = "the optimizer's loss_scale or dynamic_counter, or keep the setting you
 
 def _look(analysis: Analysis) -> Iterator[Edit | Finding]:
     survey, text = analysis.survey, analysis.text
-    if not _uses_frameworks(analysis):
+    if analysis.kept is not None or not _uses_frameworks(analysis):
         return
-    instances = Instances(analysis)
     for read in survey.reads:
         is_call = read.call is not None and not read.call.args and not read.call.keywords
         if read.node.attr != "loss_scale" or not is_call or "loss_scale" in survey.functions:
             continue
-        yield from _called(read, instances, analysis)
-    for chain in survey.chains:
-        for place, name in enumerate(chain.names[1:], 1):
-            part = chain.parts[place]
-            if name in ATTRIBUTES_OF_LOSS_SCALES and chain.names[place - 1] == "loss_scale" and place > 1:
-                value = chain.parts[place - 1]
-                assert isinstance(value, ast.Attribute)
-                read = Read(value, None, chain.region, chain.statement, chain.string)
-                if instances.kind(read) is Instance.WRAPPER:
-                    offset = text.span(part)[0]
-                    yield Finding(offset, _NAME, f".loss_scale is a tensor, without .{name}: read {_TODAY}", Kind.LEFT)
+        yield from _called(read, analysis)
+    for node in attributes_of_scales(analysis):
+        what = f".loss_scale is a tensor, without .{node.attr}: read {_TODAY}"
+        yield Finding(text.span(node)[0], _NAME, what, Kind.LEFT)
 
 
-def _called(read: Read, instances: Instances, analysis: Analysis) -> Iterator[Edit | Finding]:
+def _called(read: Read, analysis: Analysis) -> Iterator[Edit | Finding]:
     text = analysis.text
     assert read.call is not None
     start, end = text.span(read.node)[1], text.span(read.call)[1]
     offset = text.span(read.node)[0]
     source = " ".join(text.between(*text.span(read.node)).split())
-    kind = instances.kind(read)
+    kind = analysis.instances.kind(read)
     if kind is Instance.POLICY:
         return
     if kind is not Instance.WRAPPER:
@@ -72,9 +65,9 @@ def _uses_frameworks(analysis: Analysis) -> bool:
     return any(
         not path.startswith("@")
         for statement, _ in analysis.survey.imports
-        for alias in getattr(statement.node, "names", ())
-        if alias.name != "*"
-        for path in analysis.meanings.of_import(alias)
+        if isinstance(statement.node, ast.Import | ast.ImportFrom)
+        for alias in statement.node.names
+        for path in imported_paths(analysis, alias, statement.node)
     )
 
 

@@ -10,31 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpls.migrate.analysis import Analysis
+from mpls.migrate.kept_objects import is_scale_class
 from mpls.migrate.ruling import Finding, Kind, Rule
 from mpls.migrate.source_text import Edit
 from mpls.migrate.syntax import Role
 from mpls.migrate.wrapper_calls import is_experimental
-from mpls.names import Name
 
 __all__ = ["RULE"]
 
 _NAME = "loss-scale-classes"
 
 
-def _owns(row: Name) -> bool:
-    home, _, name = row.target.partition(":")
-    return home in ("mpls.experimental", "mpls.v1") and name in ("LossScale", "FixedLossScale", "DynamicLossScale")
-
-
 def _look(analysis: Analysis) -> Iterator[Edit | Finding]:
     """Yield classes of the program's own, whose objects wrappers of Keras take only as of TF 2.3."""
-    if not any(is_experimental(row) for use, _ in analysis.uses for row in use.rows):
+    if analysis.kept is not None or not any(is_experimental(row) for use, _ in analysis.uses for row in use.rows):
         return
     for use, _ in analysis.uses:
-        if use.role is Role.BASE and all(map(_owns, use.rows)):
+        if use.role is Role.BASE and all(map(is_scale_class, use.rows)):
             what = "wrappers of Keras take objects of a class of the program's own as of TF 2.3 only"
             advice = "call mpls.install(as_of='2.3') before they are made"
             yield Finding(analysis.text.span(use.node)[0], _NAME, f"{what}: {advice}", Kind.LEFT)
 
 
-RULE = Rule(_NAME, str(__doc__), owns=_owns, look=_look)
+RULE = Rule(_NAME, str(__doc__), owns=is_scale_class, look=_look)
