@@ -6,6 +6,7 @@ it, and the API tests compare it with the names of the real packages. Nothing he
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -93,6 +94,7 @@ def named(path: str) -> Name | None:
     return _BY_MODULE.get(module_of(path))
 
 
+@functools.cache
 def namespaces() -> dict[str, tuple[Name, ...]]:
     """Return the rows in each namespace, by its path; a nested namespace is a row too."""
     members: dict[str, list[Name]] = {}

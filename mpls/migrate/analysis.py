@@ -65,6 +65,7 @@ class Analysis:
         self._native_names: dict[tuple[int, str], ast.expr] = {}
         # The uses, and whether they can stand for nothing else.
         self._found: list[tuple[Use, bool]] = []
+        self._looked_up: dict[tuple[Meaning, tuple[str, ...]], tuple[int, Meaning, list[Name]]] = {}
         self._is_decided = False
 
     def rule_of(self, row: Name) -> Rule | None:
@@ -90,6 +91,13 @@ class Analysis:
     def is_class_compared(self) -> bool:
         """Whether the file compares the class of the experimental wrapper, or looks something up by it."""
         return is_class_compared(self)
+
+    def forget(self) -> None:
+        """Undo the circles between what is known of the file, so that its memory is free at once."""
+        self.survey.forget()
+        known = vars(self).pop("instances", None)
+        if known is not None:
+            vars(known).clear()
 
     @property
     def rules(self) -> Sequence[Rule]:
@@ -157,21 +165,20 @@ class Analysis:
     # Uses.
 
     def _look_at(self, chain: Chain) -> None:
-        meaning = self.meanings.name(chain.names[0], chain.region)
-        last = len(chain.parts) - 1
-        for position, part in enumerate(chain.parts):
-            if position:
-                meaning = self.meanings.member(meaning, chain.names[position])
-            if not meaning.paths:
-                return
-            rows = [named(path) for path in sorted(meaning.paths)]
-            if all(row is not None and not row.is_namespace for row in rows):
-                role = chain.role if position == last else Role.VALUE
-                use = Use(chain, part, [row for row in rows if row is not None], role)
-                self._found.append((use, meaning.is_whole))
-                self.uses.append((use, None))
-                return
-        self._add_space(chain, meaning)
+        start = self.meanings.name(chain.names[0], chain.region)
+        if not start.paths:
+            return
+        key = start, chain.names
+        if key not in self._looked_up:
+            self._looked_up[key] = self.meanings.historical(start, chain.names)
+        position, meaning, rows = self._looked_up[key]
+        if rows:
+            role = chain.role if position == len(chain.parts) - 1 else Role.VALUE
+            use = Use(chain, chain.parts[position], rows, role)
+            self._found.append((use, meaning.is_whole))
+            self.uses.append((use, None))
+        elif meaning.paths:
+            self._add_space(chain, meaning)
 
     def _decision(self, use: Use) -> Decision | None:
         rules = {None if rule is None else rule.name: rule for rule in map(self.rule_of, use.rows)}

@@ -27,7 +27,8 @@ class Walker:
     """
 
     def __init__(self) -> None:
-        self.module = Region(None)
+        self._regions: list[Region] = []
+        self.module = self._new_region(None)
         self.bound: set[str] = set()
         self.imports: list[tuple[Statement, Region]] = []
         self.stars: list[ast.ImportFrom] = []
@@ -60,6 +61,21 @@ class Walker:
             ast.MatchMapping: self._captured,
         }
 
+    def forget(self) -> None:
+        """Forget what binds names: a binding knows its scope, which knows its bindings; nothing can be asked then."""
+        for region in self._regions:
+            region.names.clear()
+            region.attributes.clear()
+            region.outer.clear()
+        self._handlers.clear()
+
+    def _new_region(
+        self, parent: Region | None, owner: ast.ClassDef | Function | None = None, is_comprehension: bool = False
+    ) -> Region:
+        region = Region(parent, owner, is_comprehension)
+        self._regions.append(region)
+        return region
+
     @property
     def _here(self) -> Statement:
         assert self._statement is not None
@@ -79,7 +95,8 @@ class Walker:
         if handler is not None:
             handler(node)
             return
-        for _, value in ast.iter_fields(node):
+        for name in node._fields:
+            value = getattr(node, name, None)
             if isinstance(value, ast.AST):
                 self._visit(value)
             elif isinstance(value, list) and value:
@@ -125,7 +142,7 @@ class Walker:
             self._in_role(base, Role.BASE)
         self._all([each.value for each in node.keywords])
         self._bind(node.name, node)
-        self.classes[node] = Region(self._region, node)
+        self.classes[node] = self._new_region(self._region, node)
         self._within(self.classes[node], node.body)
 
     def _function(self, node: Function) -> None:
@@ -135,7 +152,7 @@ class Walker:
             self._in_role(node.returns, Role.ANNOTATION)
         self._bind(node.name, node)
         self.functions.add(node.name)
-        self.bodies[node] = region = Region(self._region, node)
+        self.bodies[node] = region = self._new_region(self._region, node)
         first = [*node.args.posonlyargs, *node.args.args][:1]
         decorators = {each.id for each in node.decorator_list if isinstance(each, ast.Name)}
         if self._region.is_class and first and not decorators & {"staticmethod", "classmethod"}:

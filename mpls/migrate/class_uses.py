@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mpls.core.releases import behavior_of
@@ -31,16 +30,7 @@ def is_class_compared(analysis: Analysis) -> bool:
         for use, _ in analysis.uses
         if use.role is Role.VALUE and any(row.target == _TARGET for row in use.rows)
     }
-    return bool(values) and any(not values.isdisjoint(_parts(node)) for node in ast.walk(analysis.text.tree))
-
-
-def _parts(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield what is compared, and the keys and values of dictionaries."""
-    if isinstance(node, ast.Compare):
-        for each in (node.left, *node.comparators):
-            yield from each.elts if isinstance(each, ast.Tuple | ast.List | ast.Set) else [each]
-    elif isinstance(node, ast.Dict):
-        yield from (each for each in (*node.keys, *node.values) if each is not None)
+    return not values.isdisjoint(analysis.survey.compared)
 
 
 def is_of_loaded(use: Use, analysis: Analysis) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mpls.errors import printable
 from mpls.migrate.notebook_text import NotebookText
 from mpls.migrate.reader import MAX_BYTES, Reader
-from mpls.migrate.rewriting import rewritten
+from mpls.migrate.rewriting import Rewritten, rewritten
 from mpls.migrate.ruling import Finding, Kind
 from mpls.migrate.source_text import Encoded, SourceText, UnreadableError
 from mpls.reading.notebooks import MAX_NOTEBOOK_BYTES
@@ -115,10 +115,18 @@ def migrate_content(content: bytes, path: str, reader: Reader, *, has_folder: bo
         return Result(path, unread=("is nested too deeply to be read to the end",))
 
 
+def _rewritten(reader: Reader, text: SourceText, file: str | None) -> Rewritten:
+    analysis = reader.analyse(text, file)
+    try:
+        return rewritten(analysis)
+    finally:
+        analysis.forget()
+
+
 def _program(content: bytes, path: str, reader: Reader, file: str | None) -> Result:
     encoded = Encoded(content)
     text = SourceText(encoded.text)
-    new = rewritten(reader.analyse(text, file))
+    new = _rewritten(reader, text, file)
     messages = _messages(new.findings, lambda offset: (None, text.line_of(offset)))
     after = text.edited(new.edits)
     if after == encoded.text:
@@ -128,7 +136,7 @@ def _program(content: bytes, path: str, reader: Reader, file: str | None) -> Res
 
 def _notebook(content: bytes, path: str, reader: Reader, file: str | None) -> Result:
     text = NotebookText(content)
-    new = rewritten(reader.analyse(text.source, file))
+    new = _rewritten(reader, text.source, file)
     unread = tuple(f"cell {number} {reason}" for number, reason in text.unread)
     messages = _messages(new.findings, text.place)
     after, changed = text.edited(new.edits)

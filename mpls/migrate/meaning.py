@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from mpls.migrate.neighbours import Neighbours
 from mpls.migrate.survey import Survey
 from mpls.migrate.syntax import Binding, Region, chain_parts
-from mpls.names import named
+from mpls.names import Name, named
 
 __all__ = ["NOTHING", "Meaning", "Meanings", "Others"]
 
@@ -110,6 +110,19 @@ class Meanings:
         found = [self._within(path, attribute, depth) for path in base.paths]
         both = _union(found)
         return Meaning(both.paths, both.is_whole and base.is_whole)
+
+    def historical(self, meaning: Meaning, names: tuple[str, ...]) -> tuple[int, Meaning, list[Name]]:
+        """Return how many attributes lead from a name to historical ones, and these; else what the whole stands for."""
+        for position in range(len(names)):
+            if position:
+                meaning = self.member(meaning, names[position])
+            if not meaning.paths:
+                break
+            rows = [named(path) for path in sorted(meaning.paths)]
+            found = [row for row in rows if row is not None and not row.is_namespace]
+            if len(found) == len(rows):
+                return position, meaning, found
+        return 0, meaning, []
 
     def _within(self, path: str, attribute: str, depth: int) -> Meaning:
         if not path.startswith(_OWN):

@@ -16,7 +16,8 @@ __all__ = ["MAX_BYTES", "Reader", "new_names"]
 MAX_BYTES = 1_000_000
 # A file without any of these words has nothing that a rule looks at.
 _WORDS = rb"mixed_precision|LossScale|loss_scale|Policy|_policy|__version__|version\.VERSION"
-_RENAMED = re.compile(rb"LossScaleOptimizer\s+as\s+(\w+)|(\w+)\s*=\s*[\w.]*LossScaleOptimizer\s*$", re.MULTILINE)
+_RENAMED = re.compile(rb"LossScaleOptimizer\s+as\s+(\w+)")
+_ASSIGNED = re.compile(rb"(\w+)\s*=\s*[\w.]*LossScaleOptimizer\s*$")
 
 
 def new_names(content: bytes) -> set[bytes]:
@@ -24,7 +25,8 @@ def new_names(content: bytes) -> set[bytes]:
     if b"LossScaleOptimizer" not in content:
         # Nearly all files, of which a look is enough.
         return set()
-    found = {name for pair in _RENAMED.findall(content) for name in pair if name}
+    lines = [line for line in content.splitlines() if b"LossScaleOptimizer" in line]
+    found = {*_RENAMED.findall(content), *(name for line in lines for name in _ASSIGNED.findall(line))}
     return {name for name in found if not re.search(_WORDS, name)}
 
 

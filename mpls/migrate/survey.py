@@ -30,6 +30,7 @@ class Survey(Walker):
         probes: calls of `getattr` and `hasattr`, with their scopes.
         comparisons: comparisons with a string, with their scopes.
         identities: comparisons by `is` and `is not`, with their scopes.
+        compared: what is compared, or in a tuple, list or set that is, and the keys and values of dictionaries.
         strings: strings that may name a path of the API; docstrings are not among them.
     """
 
@@ -42,6 +43,7 @@ class Survey(Walker):
         self.probes: list[tuple[ast.Call, Region]] = []
         self.comparisons: list[tuple[ast.Compare, Region]] = []
         self.identities: list[tuple[ast.Compare, Region]] = []
+        self.compared: list[ast.expr | None] = []
         self.strings: list[ast.Constant] = []
         self._string: ast.JoinedStr | None = None
         self._handlers |= {
@@ -50,6 +52,7 @@ class Survey(Walker):
             ast.Call: self._call,
             ast.Compare: self._compare,
             ast.Constant: self._constant,
+            ast.Dict: self._dictionary,
             ast.NamedExpr: self._walrus,
             ast.Lambda: self._lambda,
             ast.ListComp: self._comprehend,
@@ -123,7 +126,13 @@ class Survey(Walker):
             self.comparisons.append((node, self._region))
         if isinstance(node.ops[0], ast.Is | ast.IsNot):
             self.identities.append((node, self._region))
+        for each in sides:
+            self.compared += each.elts if isinstance(each, ast.Tuple | ast.List | ast.Set) else [each]
         self._all(sides)
+
+    def _dictionary(self, node: ast.Dict) -> None:
+        self.compared += [*node.keys, *node.values]
+        self._all([*node.keys, *node.values])
 
     def _constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str) and _PATH.search(node.value):
@@ -139,14 +148,14 @@ class Survey(Walker):
 
     def _lambda(self, node: ast.Lambda) -> None:
         self._signature(node.args)
-        outer, self._region = self._region, Region(self._region)
+        outer, self._region = self._region, self._new_region(self._region)
         self._parameters(node.args)
         self._visit(node.body)
         self._region = outer
 
     def _comprehend(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
         self._visit(node.generators[0].iter)
-        outer, self._region = self._region, Region(self._region, is_comprehension=True)
+        outer, self._region = self._region, self._new_region(self._region, is_comprehension=True)
         for number, each in enumerate(node.generators):
             if number:
                 self._visit(each.iter)
