@@ -35,12 +35,13 @@ def commands() -> list[str]:
 def folder() -> Iterator[pathlib.Path]:
     with tempfile.TemporaryDirectory() as path:
         pathlib.Path(path, "train.py").write_text(blocks("python")[0])
+        pathlib.Path(path, "test_training.py").write_text(blocks("python")[1])
         shutil.copy(data_of("train"), pathlib.Path(path, "old.json"))
         yield pathlib.Path(path)
 
 
 def run(folder: pathlib.Path, command: str) -> subprocess.CompletedProcess[str]:
-    prologue = 'mpls() { "$PYTHON" -m mpls "$@"; }\n'
+    prologue = 'mpls() { "$PYTHON" -m mpls "$@"; }\npython() { "$PYTHON" "$@"; }\n'
     settings = {**environment(), "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         ["bash", "-euc", prologue + command], cwd=folder, env=settings, capture_output=True, text=True
@@ -68,6 +69,11 @@ def test_the_commands_are_known() -> None:
         ["mpls", "compare"],
         ["mpls", "trace"],
         ["mpls", "compare"],
+        ["mpls", "migrate"],
+        ["mpls", "migrate"],
+        ["mpls", "trace"],
+        ["mpls", "compare"],
+        ["python", "-m"],
     ]
     assert ON_OLD_MACHINE in commands()
 
@@ -84,10 +90,22 @@ def test_each_command_does_what_stands_there(folder: pathlib.Path) -> None:
             said.append((done.returncode, done.stdout))
         else:
             assert done.returncode == 0, done.stderr
-    assert [status for status, _ in said] == [1, 0]
+        if command == "mpls migrate --as-of 2.2 train.py":
+            assert done.stdout == blocks("diff")[0]
+    assert [status for status, _ in said] == [1, 0, 0]
     for (_, printed), shown in zip(said, blocks("text"), strict=True):
         # The last digits are those of a machine.
         assert _without_digits(printed) == _without_digits(shown)
+
+
+@pytest.mark.programs
+def test_its_own_test_sees_another_training(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    for name in ("old.json", "test_training.py"):
+        shutil.copy(folder / name, tmp_path / name)
+    (tmp_path / "train.py").write_text("import mpls\nmpls.install(as_of='2.3')\n" + blocks("python")[0])
+    done = run(tmp_path, "python -m pytest test_training.py")
+    assert done.returncode == 1
+    assert "The two differ from step 5 on" in done.stdout
 
 
 def _without_digits(text: str) -> str:
