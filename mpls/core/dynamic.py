@@ -16,6 +16,7 @@ from mpls.core.program_calls import note_read, note_update
 from mpls.core.replicas import decide_together, finite_when_summed
 from mpls.core.scale_settings import checked_settings
 from mpls.core.searching import is_auto, start_between
+from mpls.core.settings_now import settings_now
 from mpls.formats.wrapper_state import AUTO, CURRENT_SCALE, GOOD_STEPS
 
 NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
@@ -118,12 +119,12 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
     @property
     def initial_loss_scale(self) -> float:
         """The scale at the start, a Python float."""
-        return self._initial_loss_scale
+        return settings_now(self).initial_scale
 
     @property
     def increment_period(self) -> int:
         """The number of finite steps in a row after which the scale grows, a Python int."""
-        return self._increment_period
+        return settings_now(self).growth_steps
 
     @property
     def multiplier(self) -> float:
@@ -234,25 +235,27 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
 
         Arguments beyond those of the originals are in it where they are not the defaults.
         """
+        now = settings_now(self)
         return {
-            "initial_loss_scale": AUTO if self._searches else self._initial_loss_scale,
-            "increment_period": self._increment_period,
+            "initial_loss_scale": AUTO if self._searches else now.initial_scale,
+            "increment_period": now.growth_steps,
             "multiplier": self._multiplier,
-            **self._scale_settings.changed(),
+            **now.settings.changed(),
         }
 
     def __repr__(self) -> str:
-        state, initial = "", AUTO if self._searches else self._initial_loss_scale
+        now = settings_now(self)
+        state, initial = "", AUTO if self._searches else now.initial_scale
         if tf.executing_eagerly():
             weights = self._weights_here()
-            scale, good_steps = self._initial_loss_scale, 0
+            scale, good_steps = now.initial_scale, 0
             if GOOD_STEPS in weights:
                 scale, good_steps = weights[CURRENT_SCALE].numpy(), weights[GOOD_STEPS].numpy()
             state = f"current_loss_scale={scale}, num_good_steps={good_steps}, "
         return (
             f"DynamicLossScale({state}initial_loss_scale={initial}, "
-            f"increment_period={self._increment_period}, multiplier={self._multiplier}"
-            + "".join(f", {name}={value}" for name, value in self._scale_settings.changed().items())
+            f"increment_period={now.growth_steps}, multiplier={self._multiplier}"
+            + "".join(f", {name}={value}" for name, value in now.settings.changed().items())
             + ")"
         )
 

@@ -12,6 +12,7 @@ from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, is_dynamic, i
 from mpls.core.numbers import require_usable, to_bool, to_float, to_int
 from mpls.core.scale_settings import DEFAULTS, checked_settings
 from mpls.core.searching import is_auto
+from mpls.core.settings_now import settings_now
 from mpls.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -114,7 +115,7 @@ def settings_beyond_originals(loss_scale: Any) -> dict[str, Any]:
     """Return the settings of a loss scale that no original has, where they are not the defaults."""
     if isinstance(loss_scale, DynamicLossScale):
         searched = {"initial_scale": AUTO} if loss_scale._searches else {}
-        return {**searched, **loss_scale._scale_settings.changed()}
+        return {**searched, **settings_now(loss_scale).settings.changed()}
     return {"skip_nonfinite": True} if getattr(loss_scale, "_skip_nonfinite", False) else {}
 
 

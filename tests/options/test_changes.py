@@ -24,7 +24,7 @@ import mpls.keras
 import mpls.v1
 from mpls.errors import MplsDeprecationWarning, MplsWarning
 
-from .trainers import FAMILIES, RATE, Trainer
+from .trainers import FAMILIES, RATE, SCALE_SETTINGS, Trainer
 
 v1 = tf.compat.v1
 INF = float("inf")
@@ -152,6 +152,35 @@ def train(model: Any, steps: int) -> None:
         model.train_on_batch(np.zeros([2, 2], np.float32), np.zeros([2, 1], np.float32))
 
 
+def shown_settings(opt: Any) -> dict[str, Any]:
+    """Return the settings that the attributes and the config show, by the names of `configure`."""
+    loss_scale = opt._loss_scale
+    config = loss_scale.get_config()
+    shown = {
+        "initial_scale": config.pop("initial_loss_scale"),
+        "growth_steps": config.pop("increment_period"),
+        **config,
+    }
+    assert (loss_scale.initial_loss_scale, loss_scale.increment_period) == (
+        shown["initial_scale"],
+        shown["growth_steps"],
+    )
+    if hasattr(opt, "initial_scale"):
+        own = opt.get_config()
+        assert (opt.initial_scale, opt.dynamic_growth_steps) == (shown["initial_scale"], shown["growth_steps"])
+        assert (own["initial_scale"], own["dynamic_growth_steps"]) == (shown["initial_scale"], shown["growth_steps"])
+        assert {name: own[name] for name in own if name in SCALE_SETTINGS} == {
+            name: config[name] for name in config if name != "multiplier"
+        }
+    return shown
+
+
+def again_of(opt: Any) -> dict[str, Any]:
+    """Return the state that a loss scale begins with which is made from the config of another."""
+    state = opt._loss_scale.state_dict()
+    return {**state, "scale": opt._loss_scale.initial_loss_scale, "good_steps": 0}
+
+
 class GrowthStepsTest(unittest.TestCase):
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -200,6 +229,28 @@ class GrowthStepsTest(unittest.TestCase):
         with Trainer(family, "eager", lambda: FAMILIES[family](8.0, 5, adjustable=True)) as training:
             tf.train.Checkpoint(opt=training.opt).read(path).assert_existing_objects_matched()
             self.assertEqual(training.opt.state_dict(), written)
+
+    @parameterized.expand([(family, way) for family in FAMILIES for way in ("checkpoint", "state_dict")])
+    def test_what_was_restored_is_shown(self, family: str, way: str) -> None:
+        changes = {"growth_steps": 50, "growth_factor": 4.0, "min_scale": 16.0, "max_scale": 32.0, "hysteresis": 3}
+        saved, opt = (FAMILIES[family](8.0, 5, adjustable=True) for _ in range(2))
+        saved.configure(**changes)
+        wanted = shown_settings(opt)
+        self.assertEqual(wanted["growth_steps"], 5)
+        path = tf.train.Checkpoint(opt=saved).write(str(self.folder / "saved"))
+        if way == "checkpoint":
+            tf.train.Checkpoint(opt=opt).read(path).assert_existing_objects_matched()
+        else:
+            opt.load_state_dict(saved.state_dict())
+        # What nobody has changed stays as it was: the backoff factor is still half by default, and not 0.5 by choice.
+        self.assertEqual(shown_settings(opt), {**wanted, **changes, "initial_scale": 16.0})
+        self.assertEqual(opt.state_dict(), saved.state_dict())
+        self.assertIn("max_scale=32.0", repr(opt._loss_scale))
+        self.assertIn("increment_period=50", repr(opt._loss_scale))
+        again = type(opt._loss_scale).from_config(opt._loss_scale.get_config()) if family == "v1" else None
+        if again is None:
+            again = type(opt).from_config(opt.get_config())._loss_scale
+        self.assertEqual(again.state_dict(), again_of(opt))
 
     @parameterized.expand([(family, suffix) for family in MAKE for suffix in (".keras", ".h5")])
     @pytest.mark.pairwise(size=1)

@@ -13,6 +13,7 @@ from mpls.core.persistence.state_dict import (
     read_values,
     write_values,
 )
+from mpls.core.settings_now import settings_now
 from mpls.formats.wrapper_state import STATE
 
 __all__ = ["DynamicStateDict"]
@@ -23,7 +24,8 @@ class DynamicStateDict(Advancing):
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         scale, good_steps = self._read_state(session)
-        state = {"dynamic": True, "scale": scale, "good_steps": good_steps, "initial_scale": self._initial_loss_scale}
+        initial = settings_now(self).initial_scale
+        state = {"dynamic": True, "scale": scale, "good_steps": good_steps, "initial_scale": initial}
         names = self._initial_extras()
         others = self._read_weights(session, without=[*STATE, *names])
         extras = self._read_values(names, session)

@@ -1,0 +1,56 @@
+"""The settings of a dynamic loss scale as they are shown: in eager mode, adjustable ones are those of its variables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mpls.core.scale_settings import NUMBERS, ScaleSettings
+
+__all__ = ["SettingsNow", "settings_now"]
+
+
+@dataclasses.dataclass(frozen=True)
+class SettingsNow:
+    """Settings as the constructor of a loss scale takes them.
+
+    Attributes:
+        initial_scale: the scale at the start, between the bounds.
+        growth_steps: finite steps in a row after which the scale grows.
+        settings: the others.
+    """
+
+    initial_scale: float
+    growth_steps: int
+    settings: ScaleSettings
+
+
+def settings_now(loss_scale: Any) -> SettingsNow:
+    """Return the settings of a `DynamicLossScale`, which a checkpoint or `load_state_dict` may have brought.
+
+    In a graph nobody knows the values of variables, and the settings are those that Python code has given.
+    """
+    settings: ScaleSettings = loss_scale._scale_settings
+    given = SettingsNow(loss_scale._initial_loss_scale, loss_scale._increment_period, settings)
+    is_read = settings.adjustable and tf.executing_eagerly() and NUMBERS[0] in loss_scale._weights_here()
+    return (
+        _with_numbers(given, loss_scale._numbers(), loss_scale._read_numbers(None, "get_config")) if is_read else given
+    )
+
+
+def _with_numbers(given: SettingsNow, before: Mapping[str, Any], found: Mapping[str, Any]) -> SettingsNow:
+    # What the variables start from stays as it was given: a factor of None, and more growth steps than int64 has.
+    changed = {name: value for name, value in found.items() if value != _held(before[name])}
+    growth_steps = changed.pop(NUMBERS[0], given.growth_steps)
+    settings = dataclasses.replace(given.settings, **changed)
+    initial = min(max(given.initial_scale, settings.min_scale), settings.max_scale)
+    return SettingsNow(initial, growth_steps, settings)
+
+
+def _held(value: Any) -> Any:
+    """Return a number as the variable of a setting holds it."""
+    return float(np.float32(value)) if isinstance(value, float) else value
