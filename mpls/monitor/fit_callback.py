@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import Any, SupportsInt
 
 import tensorflow as tf
@@ -11,7 +10,7 @@ import tensorflow as tf
 from mpls.core.numbers import to_bool
 from mpls.core.persistence.state_dict import read_values
 from mpls.formats.training_history import COUNTS, LOSS, SCALE, STEP
-from mpls.monitor.scale_history import reading, save_history
+from mpls.monitor.scale_history import KeepsHistory, reading
 from mpls.monitor.scale_messages import ScaleMessages
 from mpls.monitor.scale_readings import ANCHOR, Readings, checked_every
 from mpls.upstream.callbacks import CallbackOfAnyKeras
@@ -20,7 +19,7 @@ from mpls.upstream.kerases import keras_graph_session
 _SUBJECT = "LossScaleCallback"
 
 
-class LossScaleCallback(CallbackOfAnyKeras):
+class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
     """A callback of `Model.fit` that adds the loss scale, and the counters if there are any, to the logs.
 
     It adds `loss_scale`, a float, and, if the optimizer counts its steps, `applied_steps`, `skipped_steps` and
@@ -29,6 +28,10 @@ class LossScaleCallback(CallbackOfAnyKeras):
     tf_keras shows means over the epoch, as of all values that are not the model's metrics.
 
     If the optimizer has `max_consecutive_skips`, each reading calls `check_skips` too.
+
+    `history` has the readings of the last model, which a later `fit` of it goes on with. The first is before the first
+    batch. `step` is the number of batches so far, which goes on where the optimizer was, and `loss` is after a batch
+    what Keras averages over the epoch so far.
 
     Models are those of tf_keras and Keras 3, their optimizers those of mpls, or the frameworks' own
     `LossScaleOptimizer`. One callback may be used for several models, one after the other, and in several calls of
@@ -69,27 +72,6 @@ class LossScaleCallback(CallbackOfAnyKeras):
         self._watched: Any = None
         # The number of batches before the current epoch, and so far.
         self._step_before = self._step = 0
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """The readings of the last model, a list of dicts, which a later `fit` of it goes on with.
-
-        The first is before the first batch. Each has `step`, the number of batches so far, an int, which goes on where
-        the optimizer was; `loss_scale`, a float; if the optimizer counts its steps, `applied_steps`, `skipped_steps`
-        and `consecutive_skips`, ints; and after a batch `loss`, a float, which Keras averages over the epoch so far.
-        """
-        return self._history
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the history as JSON, which `mpls plot` draws.
-
-        Args:
-            path: the file; an existing one is replaced. It has a list of objects; a number that is not finite is null.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        save_history(self._history, path)
 
     def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
         """Look at the optimizer; `fit` calls it.

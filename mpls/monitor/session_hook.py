@@ -10,7 +10,7 @@ import tensorflow as tf
 from mpls.core.numbers import to_bool
 from mpls.core.persistence.state_dict import read_values
 from mpls.formats.training_history import COUNTS, LOSS, SCALE, STEP
-from mpls.monitor.scale_history import reading, save_history
+from mpls.monitor.scale_history import KeepsHistory, reading
 from mpls.monitor.scale_messages import ScaleMessages
 from mpls.monitor.scale_readings import ANCHOR, Readings, checked_every
 from mpls.monitor.summaries import tag_of
@@ -23,11 +23,14 @@ else:
     _Base = tf.compat.v1.train.SessionRunHook
 
 
-class LossScaleHook(_Base):
+class LossScaleHook(KeepsHistory, _Base):
     """A hook of monitored sessions that reads the loss scale, and the counters if there are any, every so many runs.
 
     It reads them after the run, so that they are those after the step, and at the end of the session. What it needs is
     built before the graph is finalized. If the optimizer has `max_consecutive_skips`, each reading calls `check_skips`.
+
+    In `history`, `step` is the value of the graph's global step, or without one the number of runs, and `loss` is there
+    if the hook was given it.
 
     Args:
         optimizer: one of `mpls.v1` or `mpls.contrib`, a legacy one of `mpls.keras`, or TensorFlow's own wrapper; it may
@@ -85,27 +88,6 @@ class LossScaleHook(_Base):
         self._runs = self._runs_read = 0
         self._loss = loss
         self._summary_dir = None if summary_dir is None else os.fspath(summary_dir)
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """The readings, a list of dicts.
-
-        Each has `step`, the value of the graph's global step, or without one the number of runs, an int; `loss_scale`,
-        a float; if the optimizer counts its steps, `applied_steps`, `skipped_steps` and `consecutive_skips`, ints; and
-        `loss`, a float, if the hook was given it.
-        """
-        return self._history
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the history as JSON, which `mpls plot` draws.
-
-        Args:
-            path: the file; an existing one is replaced. It has a list of objects; a number that is not finite is null.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        save_history(self._history, path)
 
     def begin(self) -> None:
         """Build what reads the values, in the graph of the session; the session calls it."""
