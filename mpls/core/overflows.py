@@ -12,11 +12,12 @@ import tensorflow as tf
 from mpls.core.fast.branches import group
 from mpls.core.persistence.state_dict import read_values
 from mpls.core.weights import Lock, Stateful, Weights
+from mpls.formats.wrapper_state import OVERFLOW_KINDS, marks_of
 from mpls.upstream.trackables import Trackable
 
 __all__ = ["Overflow", "OverflowReport", "Overflows"]
 
-_COUNTS, _STEPS = "overflow_counts", "overflow_steps"
+_COUNTS, _, _NAMES = OVERFLOW_KINDS
 
 if TYPE_CHECKING:
     _Base = object
@@ -56,10 +57,11 @@ class OverflowReport(tuple[Overflow, ...]):
 
 
 class Overflows(Stateful, _Base):
-    """Counts for each variable of an optimizer; a list of variables that differs from those before has its own.
+    """Counts for each variable of an optimizer; a list of variables with others than those before has its own.
 
     The name of the counts, which is their key in checkpoints, has the length of the list: counts of a list of another
-    length are not restored into them.
+    length are not restored into them. Beside the counts are numbers that stand for the variables' names, so that what
+    is restored counts for the variable of the same name, and for no other.
     """
 
     def __init__(self) -> None:
@@ -71,9 +73,9 @@ class Overflows(Stateful, _Base):
 
     def _initial_weights(self) -> dict[str, tuple[Any, Any]]:
         return {
-            name: (np.zeros(len(names), np.int64), tf.int64)
+            kind + end: (np.array(sorted(marks_of(names)), np.int64) if kind == _NAMES else _zeros(names), tf.int64)
             for end, names in self._lists.here().items()
-            for name in (_COUNTS + end, _STEPS + end)
+            for kind in OVERFLOW_KINDS
         }
 
     def create(self, names: Sequence[str]) -> None:
@@ -81,15 +83,17 @@ class Overflows(Stateful, _Base):
         self._created_weight(_COUNTS + self._end(names))
 
     def _end(self, names: Sequence[str]) -> str:
-        """Return how the names of the counts of a list of variables end, in the current graph."""
+        """Return how the names of the counts of some variables end, in the current graph."""
+        wanted = tuple(names)
         with self._lock:
             lists = self._lists.here()
             for end, known in lists.items():
-                if known == tuple(names):
+                # The counts of a build hold for steps in which not all variables have a gradient.
+                if known == wanted or (len(known) > len(wanted) and _has_each(known, wanted)):
                     return end
             alike = sum(len(known) == len(names) for known in lists.values())
             end = f"_{len(names)}" + (f"_{alike}" if alike else "")
-            lists[end] = tuple(names)
+            lists[end] = wanted
             return end
 
     def note(self, names: Sequence[str], are_finite: Any, step: Any) -> Any:
@@ -100,19 +104,30 @@ class Overflows(Stateful, _Base):
             are_finite: boolean tensor, whether the gradient of each was finite.
             step: scalar int64 tensor, the number of the step.
         """
-        counts, steps = (self._created_weight(kind + self._end(names)) for kind in (_COUNTS, _STEPS))
-        last = tf.where(are_finite, tf.convert_to_tensor(steps), step)
-        return group(counts.assign_add(tf.cast(tf.logical_not(are_finite), tf.int64)), steps.assign(last))
+        end = self._end(names)
+        marks = sorted(marks_of(self._lists.here()[end]))
+        # A variable without a gradient stands behind the others, where nothing overflows.
+        places = {mark: place for place, mark in enumerate(marks_of(names))}
+        order = [places.get(mark, len(places)) for mark in marks]
+        are_finite = tf.gather(tf.concat([are_finite, [True]], 0), order)
+        variables = [self._created_weight(kind + end) for kind in OVERFLOW_KINDS]
+        own = np.array(marks, np.int64)
+        counts, steps = _of_names([tf.convert_to_tensor(variable) for variable in variables], own)
+        counted = counts + tf.cast(tf.logical_not(are_finite), tf.int64)
+        after = counted, tf.where(are_finite, steps, step), tf.constant(own)
+        # A variable must not change before all have been read.
+        with tf.control_dependencies([] if tf.executing_eagerly() else list(after)):
+            return group(*(variable.assign(value) for variable, value in zip(variables, after, strict=True)))
 
     def report(self, session: Any) -> OverflowReport:
         """Return which gradients were not finite; `session` is as in `state_dict`."""
         values = read_values({name: self._created_weight(name) for name in self._initial_weights()}, session)
-        found = [
-            Overflow(name, int(count), int(step))
-            for end, names in self._lists.here().items()
-            for name, count, step in zip(names, values[_COUNTS + end], values[_STEPS + end], strict=True)
-            if count
-        ]
+        found = []
+        for end, names in self._lists.here().items():
+            counts, steps, marks = (values[kind + end].tolist() for kind in OVERFLOW_KINDS)
+            of_marks = dict(zip(marks, zip(counts, steps, strict=True), strict=True))
+            rows = ((name, *of_marks.get(mark, (0, 0))) for name, mark in zip(names, marks_of(names), strict=True))
+            found += [Overflow(*row) for row in rows if row[1]]
         return OverflowReport(sorted(found, key=lambda each: (-each.count, each.variable)))
 
     def _saved_numbers(self) -> list[tuple[Any, Any, Callable[[Any, str], Any]]]:
@@ -123,3 +138,26 @@ class Overflows(Stateful, _Base):
             for name, (initial, _) in self._initial_weights().items()
             if name in weights
         ]
+
+
+def _has_each(known: Sequence[str], names: Sequence[str]) -> bool:
+    """Return whether variables are among others, each of which has a name of its own."""
+    return len(set(known)) == len(known) and len(set(names)) == len(names) and set(names) <= set(known)
+
+
+def _zeros(names: Sequence[str]) -> Any:
+    return np.zeros(len(names), np.int64)
+
+
+def _of_names(values: list[Any], marks: Any) -> tuple[Any, Any]:
+    """Return the counts and the last steps of variables, 0 for those that are not among the values.
+
+    Args:
+        values: counts, last steps, and ascending marks of variables' names, which a checkpoint may have brought.
+        marks: the ascending marks of the variables.
+    """
+    counts, steps, known = values
+    places = tf.minimum(tf.searchsorted(known, marks), len(marks) - 1)
+    is_known = tf.equal(tf.gather(known, places), marks)
+    taken = (tf.where(is_known, tf.gather(each, places), 0) for each in (counts, steps))
+    return next(taken), next(taken)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -18,7 +18,7 @@ from mpls.core.unscaled import UnscaledGradients
 from mpls.core.weights import Lock, Stateful, Weights
 from mpls.errors import MplsWarning, advise_user
 from mpls.formats.validity import check_good_steps
-from mpls.formats.wrapper_state import COUNTS
+from mpls.formats.wrapper_state import COUNTS, OVERFLOWS
 from mpls.upstream.trackables import Trackable, track
 
 __all__ = ["StepNotes", "StepRecord", "load_with_counts", "with_counts"]
@@ -49,7 +49,7 @@ class StepRecord(Stateful, _Base):
         self.unscaled = UnscaledGradients() if options.check_unscaled else None
         self.overflows = Overflows() if options.needs_overflows else None
         if self.overflows is not None:
-            track(self, self.overflows, "overflows")
+            track(self, self.overflows, OVERFLOWS)
 
     def _initial_weights(self) -> dict[str, tuple[Any, Any]]:
         weights: dict[str, tuple[Any, Any]] = dict.fromkeys(COUNTS, (0, tf.int64))
@@ -66,17 +66,21 @@ class StepRecord(Stateful, _Base):
         """Create the counters of the current graph, or of eager mode, if they do not exist yet."""
         self._created_weight(_APPLIED)
 
+    def create_for(self, variables: Iterable[Any]) -> None:
+        """Create the counters, and those of the variables that an optimizer is built with, if they do not exist yet."""
+        self.create()
+        names = [_name_of(variable) for variable in variables]
+        if self.overflows is not None and names:
+            self.overflows.create(names)
+
     def of_step(self, variables: list[Any]) -> StepNotes:
         """Return what takes notes of a step; outside of the branches, so that variables are created there.
 
         Args:
             variables: those that have a gradient.
         """
-        self.create()
-        names = [str(getattr(variable, "path", None) or variable.name).partition(":")[0] for variable in variables]
-        if self.overflows is not None:
-            self.overflows.create(names)
-        return StepNotes(self, names)
+        self.create_for(variables)
+        return StepNotes(self, [_name_of(variable) for variable in variables])
 
     def tell_of_unknown_gradients(self) -> None:
         """Say once that a step is decided by what is applied alone, although the user wants more."""
@@ -278,6 +282,10 @@ def _ops(results: list[Any]) -> list[Any]:
     """Return the ops and tensors of a graph, those of all replicas."""
     strategy = tf.distribute.get_strategy()
     return [op for result in results for op in strategy.experimental_local_results(result) if op is not None]
+
+
+def _name_of(variable: Any) -> str:
+    return str(getattr(variable, "path", None) or variable.name).partition(":")[0]
 
 
 def _check_count(value: Any, subject: str) -> int:

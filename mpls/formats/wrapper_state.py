@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpls.formats.families import Family, family_of_config
@@ -25,6 +26,8 @@ __all__ = [
     "LOSS_SCALE",
     "NEVER",
     "OPTIONS_KEY",
+    "OVERFLOWS",
+    "OVERFLOW_KINDS",
     "OWN_SCALE_SETTINGS",
     "OWN_STEP_SETTINGS",
     "SEARCH_STEPS",
@@ -43,6 +46,7 @@ __all__ = [
     "inner_key",
     "is_fixed_over_keras_3",
     "is_of_keras_3",
+    "marks_of",
 ]
 
 # The class names of wrappers in Keras, over all releases.
@@ -113,6 +117,26 @@ STATE_OF_MANAGERS, BAD_STEPS = ("loss_scale", "good_steps"), "bad_steps"
 SEARCH_STEPS, AUTO = "search_steps", "auto"
 # The counters of an optimizer's steps, and the name of the object that has them in object-based checkpoints.
 COUNTS, STEP_RECORD = ("applied_steps", "skipped_steps", "consecutive_skips"), "step_record"
+# Below it, the object that counts overflows for each variable. It has three arrays for a list of variables, whose names
+# begin like these: how often, the last step, and a number that stands for the variable's name, in ascending order.
+OVERFLOWS, OVERFLOW_KINDS = "overflows", ("overflow_counts", "overflow_steps", "overflow_names")
+
+
+def marks_of(names: Sequence[str]) -> list[int]:
+    """Return the numbers that stand for variables' names beside their overflows.
+
+    XLA knows no strings. Of variables with the same name, each has a number of its own.
+
+    Args:
+        names: the names, in the order of the variables.
+    """
+    seen: dict[str, int] = {}
+    marks = []
+    for name in names:
+        number = seen[name] = seen.get(name, -1) + 1
+        text = f"{name}:{number}" if number else name
+        marks.append(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True))
+    return marks
 
 
 def inner_key(config: Mapping[str, Any]) -> str:

@@ -219,8 +219,9 @@ class Family(TfKerasMembers, _Native):
         return self._optimizer.add_slot(var, slot_name, initializer)
 
     def _create_all_weights(self, var_list: Any) -> None:
-        create_weights(self._optimizer, var_list)
-        self._create_loss_scale_weights()
+        variables = list(var_list)
+        create_weights(self._optimizer, variables)
+        self._create_own_weights(variables)
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
         return aggregated(self._optimizer, grads_and_vars)

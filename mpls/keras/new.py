@@ -152,8 +152,9 @@ class Family(TfKerasMembers, _Native):
         Args:
             var_list: the variables that will be optimized.
         """
-        self._optimizer.build(var_list)
-        self._create_loss_scale_weights()
+        variables = list(var_list)
+        self._optimizer.build(variables)
+        self._create_own_weights(variables)
 
     @property
     def variables(self) -> Any:

@@ -116,13 +116,15 @@ class TfKerasMembers(Restorable):
         if isinstance(self._loss_scale, Trackable):
             track(self._optimizer, self._loss_scale, LOSS_SCALE, overwrite=True)
 
-    def _create_loss_scale_weights(self) -> None:
-        """Create the state of the loss scale with that of the optimizer.
+    def _create_own_weights(self, variables: list[Any]) -> None:
+        """Create the state of the loss scale, and what is counted of the variables, with that of the optimizer.
 
         A `tf.function` that creates variables is traced twice. Creating them before its first call avoids that.
         """
         if not in_replica_context():
             self._create_state()
+            if self._record is not None:
+                self._record.create_for(variables)
 
     def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         self._check_restore()

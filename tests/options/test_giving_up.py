@@ -184,6 +184,41 @@ class OverflowsTest(unittest.TestCase):
         rows = [(each.variable, each.count, each.last_step) for each in again.overflow_report()]
         self.assertEqual(rows, [("bad", 3, 5), ("good", 1, 5)])
 
+    def test_a_list_in_another_order_gets_the_counts_of_its_names(self) -> None:
+        names = ("first", "second", "third")
+        first, second, third = (tf.Variable(1.0, name=name) for name in names)
+        renamed = tf.Variable(1.0, name="renamed")
+        opt = self.make(track_overflows=True)
+        for value in (INF, 1.0):
+            opt.minimize(lambda value=value: first * INF + second * value + third, var_list=[first, second, third])
+        rows = [("first", 2, 2), ("second", 1, 1)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = tf.train.Checkpoint(opt=opt).write(f"{folder}/checkpoint")
+            for jit_compile in (None, True):
+                again = self.make(track_overflows=True)
+                order = [third, renamed, first]
+
+                @tf.function(jit_compile=jit_compile)
+                def step(value: Any, opt: Any = again, order: Any = order) -> None:
+                    opt.minimize(lambda: third * value + renamed + first, var_list=order)
+
+                step(1.0)
+                tf.train.Checkpoint(opt=again).read(path).assert_consumed()
+                self.assertEqual(self.rows(again), rows[:1])
+                step(INF)
+                self.assertEqual(self.rows(again), [("first", 2, 2), ("third", 1, 3)])
+
+    def test_variables_of_the_same_name(self) -> None:
+        weights = [tf.Variable(1.0, name="same") for _ in range(3)]
+        opt = self.make(track_overflows=True)
+        for values in ((1.0, INF, 1.0), (1.0, INF, INF)):
+            loss = lambda values=values: sum(w * v for w, v in zip(weights, values, strict=True))  # noqa: E731
+            opt.minimize(loss, var_list=weights)
+        self.assertEqual(self.rows(opt), [("same", 2, 2), ("same", 1, 2)])
+
+    def rows(self, opt: Any) -> list[tuple[str, int, int]]:
+        return [(each.variable, each.count, each.last_step) for each in opt.overflow_report()]
+
     def test_a_good_step_has_no_op_for_it(self) -> None:
         weight = tf.Variable(1.0)
         graphs = []
@@ -201,8 +236,8 @@ class OverflowsTest(unittest.TestCase):
             taken, skipped = (branch.get_attr(name).name for name in ("then_branch", "else_branch"))
             graphs.append((len(graph.get_operations()), nodes[taken], nodes[skipped]))
         (outside, taken, skipped), (outside_tracked, taken_tracked, skipped_tracked) = graphs
-        # Two variables are captured, and nothing is computed.
-        self.assertEqual((outside_tracked - outside, taken_tracked - taken), (2, 0))
+        # Three variables are captured, and nothing is computed.
+        self.assertEqual((outside_tracked - outside, taken_tracked - taken), (3, 0))
         self.assertGreater(skipped_tracked, skipped)
 
 

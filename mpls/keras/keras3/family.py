@@ -11,6 +11,7 @@ from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.persistence.object_checkpoints import SavedObject, check_when_attached, is_bare, require_valid_state
 from mpls.core.persistence.restoring import Restorable
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
+from mpls.core.replicas import in_replica_context
 from mpls.core.searching import is_auto, start_of
 from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
@@ -222,6 +223,8 @@ class Family(Restorable, VariableMethods, Applying, _Native):
         if not inner.built and variables:
             with keras.name_scope(inner.name, caller=inner):
                 inner.build(variables)
+        if self._record is not None and not in_replica_context():
+            self._record.create_for(variables)
         if keras.backend.backend() == "tensorflow" and not trained_variables(self):
             # The native wrapper's object-based checkpoints have them too. Keras itself must not track them.
             track_list(self, table.TRAINABLE.name, variables)
