@@ -12,8 +12,8 @@ from fnmatch import fnmatch
 
 from .devices import DEVICES
 from .hosts import HOSTS
-from .scenarios import RUNS_ON, SCENARIOS, Scenario
-from .setups import SETUPS
+from .scenarios import OPTION_SCENARIOS, RUNS_ON, SCENARIOS, Scenario
+from .setups import OPTION_SETUPS, PLAIN_SETUPS, SETUPS
 from .stages import MODES
 
 TWO_OPTIMIZERS = "two_optimizers"
@@ -108,8 +108,13 @@ SUBSETS: tuple[Subset, ...] = (
     ),
     Subset(
         ("experimental_keras3_*",),
-        ("minimize", "fixed"),
+        ("minimize", "fixed", *OPTION_SETUPS),
         "this family differs from keras3 in the constructor alone",
+    ),
+    Subset(
+        ("keras3_apply_*",),
+        _all_setups_but("unscaled_is_checked", "together"),
+        "apply() unscales by itself what it applies, so that a program cannot hide what overflows",
     ),
 )
 
@@ -215,6 +220,11 @@ def scenarios(cell: Cell) -> list[Scenario]:
     return [scenario for scenario in SCENARIOS if runs(cell, scenario.setup) and scenario.runs_on(replicas)]
 
 
+def option_scenarios(cell: Cell) -> list[Scenario]:
+    """Return what is run with options in a cell that exists."""
+    return [scenario for scenario in OPTION_SCENARIOS if runs(cell, scenario.setup)]
+
+
 def runs_two_optimizers(cell: Cell) -> bool:
     """Return whether two optimizers are tried side by side in a cell, if they can be; it needs their setup."""
     return runs(cell, "float16")
@@ -248,7 +258,14 @@ def table() -> str:
         what = "" if entry.setups == "*" else f"no {entry.setups}: "
         lines.append(f"({number}) {what}{entry.reason}")
         lines.append(f"    shown: {entry.shown_by.value}")
-    lines.extend(["", f"{len(SCENARIOS)} scenarios of {len(SETUPS)} setups; but", *(f"- {line}" for line in RUNS_ON)])
+    lines.extend(
+        [
+            "",
+            f"{len(SCENARIOS)} scenarios of {len(PLAIN_SETUPS)} setups; but",
+            *(f"- {line}" for line in RUNS_ON),
+            f"{len(OPTION_SCENARIOS)} scenarios of {len(OPTION_SETUPS)} setups with options",
+        ]
+    )
     for letter, subset in zip(string.ascii_lowercase, SUBSETS, strict=False):
         what = _what_runs(subset)
         lines.append(f"({letter}) {what}: {subset.why}")
@@ -259,7 +276,10 @@ def _what_runs(subset: Subset) -> str:
     if not subset.setups:
         return "not run"
     dropped = [name for name in SETUPS if name not in subset.setups]
-    names = f"no {', '.join(dropped)}" if len(dropped) < len(subset.setups) else f"only {', '.join(subset.setups)}"
+    all_options = set(OPTION_SETUPS) <= set(subset.setups)
+    named = [name for name in subset.setups if not (all_options and name in OPTION_SETUPS)]
+    only = f"only {', '.join(named)}" + (" and those with options" if all_options else "")
+    names = f"no {', '.join(dropped)}" if len(dropped) < len(named) else only
     return names + (", and no two optimizers" if "float16" in dropped else "")
 
 

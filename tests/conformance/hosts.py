@@ -32,10 +32,13 @@ class V1Host(Host):
         }[kind]()
 
     def wrap(self, inner: Any, scaling: Scaling) -> Any:
-        if scaling.growth_steps is None:
-            return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scaling.initial)
-        loss_scale = mpls.v1.DynamicLossScale(scaling.initial, scaling.growth_steps, scaling.multiplier)
-        return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, loss_scale)
+        of_scale: dict[str, Any] = dict(scaling.of_scale)
+        loss_scale: Any = scaling.initial
+        if scaling.growth_steps is not None:
+            loss_scale = mpls.v1.DynamicLossScale(scaling.initial, scaling.growth_steps, scaling.multiplier, **of_scale)
+        elif of_scale:
+            loss_scale = mpls.v1.FixedLossScale(scaling.initial, **of_scale)
+        return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, loss_scale, **dict(scaling.of_steps))
 
     def wrap_natively(self, inner: Any, scaling: Scaling) -> Any:
         loss_scale = v1.mixed_precision.DynamicLossScale(scaling.initial, scaling.growth_steps, scaling.multiplier)

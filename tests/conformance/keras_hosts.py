@@ -171,17 +171,23 @@ def _keywords(scaling: Scaling) -> dict[str, Any]:
         "initial_scale": scaling.initial,
         "dynamic_growth_steps": scaling.growth_steps,
         **more,
+        **scaling.options,
     }
 
 
 def _wrap_experimentally(inner: Any, scaling: Scaling) -> Any:
     """Return `mpls.experimental.LossScaleOptimizer`, called as code of TF 1.14 to 2.8 calls it."""
+    of_scale: dict[str, Any] = dict(scaling.of_scale)
     loss_scale = scaling.initial
     if scaling.growth_steps is not None:
-        loss_scale = mpls.experimental.DynamicLossScale(scaling.initial, scaling.growth_steps, scaling.multiplier)
+        loss_scale = mpls.experimental.DynamicLossScale(
+            scaling.initial, scaling.growth_steps, scaling.multiplier, **of_scale
+        )
+    elif of_scale:
+        loss_scale = mpls.experimental.FixedLossScale(scaling.initial, **of_scale)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MplsDeprecationWarning)
-        return mpls.experimental.LossScaleOptimizer(inner, loss_scale)
+        return mpls.experimental.LossScaleOptimizer(inner, loss_scale, **dict(scaling.of_steps))
 
 
 def _wrap_experimentally_natively(scaling: Scaling) -> Any:

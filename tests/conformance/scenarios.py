@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 from .setups import SETUPS, Setup
 
@@ -42,6 +43,8 @@ class Scenario:
         setup: what is trained.
         at: the terms of the loss that the letters are for; by default the first.
         on: the replicas that they are for; steps take them in turn. Ignored with one replica.
+        changes: what is done before a step, by its index: a scale that is set, or arguments of `configure`.
+        gives_up: whether the optimizer gives up after the last step.
     """
 
     name: str
@@ -52,6 +55,8 @@ class Scenario:
     setup: str = "minimize"
     at: tuple[str, ...] = ()
     on: tuple[tuple[int, ...], ...] = ((1,),)
+    changes: Mapping[int, float | dict[str, float]] = dataclasses.field(default_factory=dict)
+    gives_up: bool = False
 
     def runs_on(self, replicas: int) -> bool:
         """Return whether the scenario says anything with one replica, or with two; see `RUNS_ON`."""
@@ -60,7 +65,7 @@ class Scenario:
         return self.setup != "unaggregated" and self.on == ((1,),)
 
     def is_applied(self, index: int) -> bool:
-        return self.steps[index] in ".t" or SETUPS[self.setup].scaling.growth_steps is None
+        return self.steps[index] in ".t" or not SETUPS[self.setup].scaling.skips
 
     def factors(self, index: int, replicas: int) -> list[list[float]]:
         """Return the factors of a step, for each replica those of the terms of the loss."""
@@ -141,4 +146,46 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("inf_on_the_first_replica", ".+..", [8, 4, 4, 8], [1, 0, 1, 0], setup="unaggregated", on=((0,),)),
     Scenario("all_finite", "...", [128] * 3, [], setup="fixed"),
     Scenario("nan_goes_through", ".n.", [128] * 3, [], setup="fixed"),
+)
+
+# What the options of mpls promise, each in the setup that has it.
+OPTION_SCENARIOS: tuple[Scenario, ...] = (
+    Scenario("to_it", "+n-+.", [0.5, 0.25, 0.25, 0.25, 0.25], [0, 0, 0, 0, 1], start=(1.0, 1), setup="low_floor"),
+    Scenario("to_it_and_down", "....+", [8, 16, 16, 16, 8], [1, 0, 1, 0, 0], setup="ceiling"),
+    Scenario("up_and_down", "..+..", [8, 64, 16, 16, 128], [1, 0, 0, 1, 0], setup="factors"),
+    Scenario(
+        "only_growth_resets", "+.+.+..+.", [8, 8, 4, 4, 4, 4, 8, 8, 8], [0, 1, 0, 1, 0, 1, 0, 0, 1], setup="hysteresis"
+    ),
+    Scenario("finite_steps_reset", "+.++.", [8, 8, 8, 4, 4], [0, 1, 0, 0, 1], setup="in_a_row"),
+    Scenario(
+        "changed_in_training",
+        "..+....+",
+        [8, 16, 2, 2, 32, 64, 16, 2],
+        [1, 0, 0, 1, 1, 0, 0, 0],
+        setup="adjustable",
+        changes={
+            2: {"backoff_factor": 0.125, "min_scale": 0.5},
+            4: 32.0,
+            6: {"max_scale": 16.0, "growth_steps": 1},
+        },
+    ),
+    Scenario("search_that_ends", "...+.", [16, 32, 64, 32, 32], [0, 0, 0, 0, 1], setup="auto"),
+    Scenario("several_in_a_row", ".+-.", [8, 4, 2, 2], [1, 0, 0, 1], setup="counted"),
+    Scenario("several_in_a_row", ".+-.", [8, 4, 2, 2], [1, 0, 0, 1], setup="skips_count"),
+    Scenario("several_in_a_row", ".+-.", [8, 4, 2, 2], [1, 0, 0, 1], setup="skips_do_not_count"),
+    Scenario("one", ".+.n.", [8, 4, 4, 2, 2], [1, 0, 1, 0, 1], setup="tracked", at=("second",)),
+    Scenario("all", "+.", [4, 4], [0, 1], setup="tracked", at=("first", "second")),
+    Scenario("too_many", ".+n", [8, 4, 2], [1, 0, 0], setup="gives_up", gives_up=True),
+    Scenario("few", "+.n", [4, 4, 2], [0, 1, 0], setup="gives_up"),
+    Scenario("hidden", ".+.n..", [8, 4, 4, 2, 2, 4], [1, 0, 1, 0, 1, 0], setup="unscaled_is_checked"),
+    Scenario("all_kinds", ".n+-.", [128] * 5, [], setup="skips_at_a_fixed_scale"),
+    Scenario("nan_goes_through", "..n.", [8] * 4, [0] * 4, setup="disabled"),
+    Scenario(
+        "search_gives_up",
+        "..+n.+n-",
+        [32, 64, 64, 16, 16, 16, 4, 4],
+        [0, 0, 0, 0, 1, 0, 0, 0],
+        setup="together",
+        gives_up=True,
+    ),
 )

@@ -28,10 +28,12 @@ class Stage(abc.ABC):
     Attributes:
         creates_at_first_step: whether optimizers create variables when they take a step, not when it is built.
         ulps: by how many last bits a scaled training may differ from its control.
+        session: the session of a graph; None elsewhere.
     """
 
     creates_at_first_step: bool
     ulps: int
+    session: Any = None
 
     def __init__(self, devices: Devices) -> None:
         self.devices = devices

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import unittest
 from typing import Any
 
@@ -253,30 +254,84 @@ class RefusedTest(unittest.TestCase):
 POWERS = st.integers(-20, 120).map(lambda power: 2.0**power)
 
 
+class ManySteps:
+    """An optimizer in a function that is traced once and takes many steps, each of which is shown.
+
+    Args:
+        family: a key of `FAMILIES`.
+        searches: whether its scale searches.
+    """
+
+    def __init__(self, family: str, searches: bool) -> None:
+        first = "auto" if searches else 8.0
+        # With all that can be changed, so that one serves every example.
+        settings = {"min_scale": 2.0**-20, "adjustable": True, "count_steps": True}
+        self.trainer = Trainer(family, "function", lambda: FAMILIES[family](first, 40, **settings))
+        self.trainer.take(1.0)
+        self._begun = FAMILIES[family](first, 40, **settings).state_dict()
+        # What steps show is compared in one order.
+        self.names = tuple(self.trainer.shown())
+        self._run = tf.function(self._steps, input_signature=[tf.TensorSpec([None], tf.float32)])
+
+    @tf.autograph.experimental.do_not_convert
+    def _steps(self, values: Any) -> Any:
+        number = tf.size(values)
+
+        def step(index: Any, rows: Any) -> Any:
+            self.trainer.apply(tf.gather(values, index))
+            row = [tf.cast(each, tf.float32) for each in self.trainer.tensors().values()]
+            return index + 1, rows.write(index, tf.stack(row))
+
+        rows = tf.TensorArray(tf.float32, size=number, element_shape=[len(self.names)])
+        return tf.while_loop(lambda index, _: index < number, step, [0, rows], parallel_iterations=1)[1].stack()
+
+    def begin(self, scale: float, growth_steps: int, least: float) -> None:
+        """Put all back to the start."""
+        changes = {"scale": scale, "growth_steps": growth_steps, "min_scale": least}
+        self.trainer.opt.load_state_dict({**self._begun, **changes})
+        self.trainer.reset_counter()
+
+    def take(self, values: list[float]) -> list[dict[str, Any]]:
+        """Take a step with each gradient, and return what each step shows."""
+        return [dict(zip(self.names, row, strict=True)) for row in self._run(values).numpy().tolist()]
+
+
+@functools.cache
+def many_steps(family: str, searches: bool) -> ManySteps:
+    return ManySteps(family, searches)
+
+
 class ScaleMachine(RuleBasedStateMachine):
     """Steps and changes in any order, in a function that is traced once: the scale stays in its bounds."""
 
     family = "v1"
+    least_steps, most_steps = 1, 8
+    steps_taken = 0
 
     @initialize(initial=POWERS, searches=st.booleans(), growth_steps=st.sampled_from([3, 40]))
     def start(self, initial: float, searches: bool, growth_steps: int) -> None:
         first = 256.0 if searches else initial
-        bounds = {"min_scale": min(first, 1.0), "adjustable": True, "count_steps": True}
-        given = "auto" if searches else initial
-        self.trainer = Trainer(self.family, "function", lambda: FAMILIES[self.family](given, growth_steps, **bounds))
-        self.model = Model(first, growth_steps, min_scale=min(first, 1.0), search=1 if searches else None)
+        least = min(first, 1.0)
+        self.trainer = many_steps(self.family, searches)
+        self.trainer.begin(first, growth_steps, least)
+        self.opt = self.trainer.trainer.opt
+        self.model = Model(first, growth_steps, min_scale=least, search=1 if searches else None)
         self.model.skip_counts_step = SKIPS_COUNT[self.family]
 
-    @rule(values=st.lists(st.sampled_from([1.0, 1.0, 1.0, INF, NAN]), min_size=1, max_size=8))
-    def steps(self, values: list[float]) -> None:
-        for value in values:
-            self.trainer.take(value)
+    @rule(data=st.data())
+    def steps(self, data: Any) -> None:
+        gradients = st.sampled_from([1.0, 1.0, 1.0, INF, NAN])
+        values = data.draw(st.lists(gradients, min_size=self.least_steps, max_size=self.most_steps))
+        type(self).steps_taken += len(values)
+        for shown, value in zip(self.trainer.take(values), values, strict=True):
             self.model.step(is_finite(value))
+            assert shown == {name: float(number) for name, number in self.model.shown().items()}
+            assert self.model.min_scale <= shown["scale"] <= self.model.max_scale
 
     @rule(least=POWERS, ratio=st.integers(0, 30))
     def bounds(self, least: float, ratio: int) -> None:
         most = min(least * 2.0**ratio, MAX)
-        self.trainer.opt.configure(min_scale=least, max_scale=most)
+        self.opt.configure(min_scale=least, max_scale=most)
         self.model.configure(min_scale=least, max_scale=most)
 
     @rule(
@@ -286,18 +341,18 @@ class ScaleMachine(RuleBasedStateMachine):
         hysteresis=st.integers(1, 3),
     )
     def dynamics(self, **changes: Any) -> None:
-        self.trainer.opt.configure(**changes)
+        self.opt.configure(**changes)
         self.model.configure(**changes)
 
     @rule(share=st.integers(0, 30))
     def set_scale(self, share: int) -> None:
         scale = min(self.model.min_scale * 2.0**share, self.model.max_scale)
-        self.trainer.opt.set_scale(scale)
+        self.opt.set_scale(scale)
         self.model.set_scale(scale)
 
     @invariant()
     def is_as_promised(self) -> None:
-        shown = self.trainer.shown()
+        shown = self.trainer.trainer.shown()
         assert shown == self.model.shown()
         assert self.model.min_scale <= shown["scale"] <= self.model.max_scale
 
@@ -308,11 +363,18 @@ TestScaleMachine.settings = settings(QUIET, max_examples=10, stateful_step_count
 
 
 def _long_machine(family: str) -> Any:
-    machine = type(f"LongMachineOf{family}", (ScaleMachine,), {"family": family})
-    case: Any = pytest.mark.long(machine.TestCase)
-    # With four and a half steps for each rule of that kind, more than 100,000 steps.
-    case.settings = settings(QUIET, max_examples=1500, stateful_step_count=70)
-    return case
+    members = {"family": family, "least_steps": 20, "most_steps": 100}
+    machine: Any = type(f"LongMachineOf{family}", (ScaleMachine,), members)
+
+    class Case(machine.TestCase):  # type: ignore[misc]
+        settings = settings(QUIET, max_examples=400, stateful_step_count=50)
+
+        def runTest(self) -> None:  # noqa: N802
+            super().runTest()
+            print(f"{family}: {machine.steps_taken} steps")
+            self.assertGreaterEqual(machine.steps_taken, 100_000)
+
+    return pytest.mark.long(Case)
 
 
 TestLongV1, TestLongLegacy, TestLongNew, TestLongKeras3 = map(_long_machine, ("v1", "legacy", "new", "keras3"))

@@ -145,7 +145,10 @@ class Trainer:
     def _apply_eagerly(self) -> None:
         context = tf.distribute.get_replica_context()
         replica = context.replica_id_in_sync_group if context is not None else 0
-        value = tf.gather(self._input, replica)
+        self.apply(tf.gather(self._input, replica))
+
+    def apply(self, value: Any) -> None:
+        """Take a step with a gradient, a scalar tensor, in a function or eagerly."""
         variable = self._variable.value if self.family == "keras3" else self._variable
         if self.family == "v1":
             self._apply_v1(lambda: variable * value)
@@ -192,18 +195,24 @@ class Trainer:
     def weight(self) -> float:
         return float(self.number(self._variable))
 
+    def tensors(self) -> dict[str, Any]:
+        """Return what the user sees, as tensors or variables."""
+        opt = self.opt
+        names = ("applied_steps", "skipped_steps", "consecutive_skips", "last_step_applied")
+        return {
+            "scale": opt._loss_scale() if self.family == "v1" else opt.loss_scale,
+            **{name: getattr(opt, name) for name in names},
+            "counter": self._counter if self.family == "v1" else opt.iterations,
+        }
+
     def shown(self) -> dict[str, Any]:
         """Return what the user sees, as the model shows it."""
-        opt = self.opt
-        scale = opt._loss_scale() if self.family == "v1" else opt.loss_scale
-        counter = self._counter if self.family == "v1" else opt.iterations
-        names = ("applied_steps", "skipped_steps", "consecutive_skips")
-        return {
-            "scale": float(self.number(scale)),
-            **{name: int(self.number(getattr(opt, name))) for name in names},
-            "last_step_applied": bool(self.number(opt.last_step_applied)),
-            "counter": int(self.number(counter)),
-        }
+        kinds = {"scale": float, "last_step_applied": bool}
+        return {name: kinds.get(name, int)(self.number(tensor)) for name, tensor in self.tensors().items()}
+
+    def reset_counter(self) -> None:
+        """Set the step counter to 0, in eager mode and functions."""
+        self.tensors()["counter"].assign(0)
 
 
 @contextlib.contextmanager
