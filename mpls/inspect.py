@@ -72,7 +72,12 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
           * `slots`: `{"names": [...], "variables": int, "numbers": int}`, the last over all slots.
           * `other_state`: the names of other state.
           * `loss_scale`: null if it has none, or `{"dynamic": bool, "scale": float, "good_steps": int,
-            "initial_scale": float, "growth_steps": int, "multiplier": float}`, with null for values not in the file.
+            "initial_scale": float, "growth_steps": int, "multiplier": float, "options": object}`, with null for values
+            not in the file. `options` has what only mpls has: arguments, and variables such as `bad_steps`.
+          * `options`: arguments that only mpls has and that concern steps, an object.
+          * `counts`: the counters of `count_steps` by name, an object; empty if there are none.
+          * `overflows`: a list of `{"variable": str or null, "count": int, "last_step": int}`, the worst first; null
+            where the file does not hold the variable.
           * `restores_into`: a list of `{"family": str, "by": str, "state": bool}`: the family of optimizers that it can
             be restored into, the call that does it, and whether that restores steps and slots or only settings.
     """
@@ -108,13 +113,17 @@ def _optimizer(record: FileRecord, optimizer: OptimizerRecord) -> dict[str, Any]
         },
         "other_state": list(optimizer.others),
         "loss_scale": None if optimizer.loss_scale is None else _loss_scale(optimizer.loss_scale),
+        "options": _plain(dict(optimizer.options)),
+        "counts": dict(optimizer.counts),
+        "overflows": [vars(each) for each in optimizer.overflows],
         "restores_into": _targets(record, optimizer),
     }
 
 
 def _loss_scale(loss_scale: LossScaleRecord) -> dict[str, Any]:
     names = ("dynamic", "scale", "good_steps", "initial_scale", "growth_steps", "multiplier")
-    return {name: _plain(getattr(loss_scale, name)) for name in names}
+    values = {name: _plain(getattr(loss_scale, name)) for name in names}
+    return {**values, "options": _plain(dict(loss_scale.options))}
 
 
 def _targets(record: FileRecord, optimizer: OptimizerRecord) -> list[dict[str, Any]]:
@@ -173,10 +182,26 @@ def _lines(optimizer: dict[str, Any]) -> list[str]:
     if optimizer["other_state"]:
         lines.append(f"  other state: {', '.join(optimizer['other_state'])}")
     lines.append(f"  loss scale: {_loss_scale_line(optimizer['loss_scale'])}")
+    lines += _option_lines(optimizer)
     for target in optimizer["restores_into"]:
         what = "restores" if target["state"] else "gives settings only"
         lines.append(f"  {what}: into {FAMILY_MODULES[target['family']]}, by {target['by']}")
     return lines
+
+
+def _option_lines(optimizer: dict[str, Any]) -> list[str]:
+    """Return what only mpls has written, if it has."""
+    of_scale = {} if optimizer["loss_scale"] is None else optimizer["loss_scale"]["options"]
+    given = ", ".join(f"{name} {_short(value)}" for name, value in {**of_scale, **optimizer["options"]}.items())
+    counted = ", ".join(f"{name} {value}" for name, value in optimizer["counts"].items())
+    worst = [
+        f"{each['variable'] or 'a variable that is not in the file'} {each['count']}, last in step {each['last_step']}"
+        for each in optimizer["overflows"][:5]
+    ]
+    more = len(optimizer["overflows"]) - len(worst)
+    overflowed = "; ".join(worst) + (f"; and {more} others" if more else "")
+    lines = {"options": given, "steps": counted, "overflows": overflowed}
+    return [f"  {name}: {line}" for name, line in lines.items() if line]
 
 
 def _short(value: Any) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from mpls.core.numbers import require_usable, to_bool, to_count, to_float
 from mpls.core.rule import FLOAT32_MAX, UpdateRule
 from mpls.errors import ArgumentValueError, error_text
+from mpls.formats.wrapper_state import ADJUSTABLE
 
 __all__ = ["DEFAULTS", "NUMBERS", "ScaleSettings", "checked_settings"]
 
@@ -78,7 +79,7 @@ class ScaleSettings:
 
 DEFAULTS = ScaleSettings()
 # Settings that `configure` changes.
-NUMBERS = ("growth_steps", "growth_factor", "backoff_factor", "min_scale", "max_scale", "hysteresis")
+NUMBERS = ADJUSTABLE
 
 
 def checked_settings(

@@ -21,6 +21,8 @@ class LossScaleRecord:
         initial_scale: the scale at the start of training.
         growth_steps: finite steps in a row after which the scale grows; None for a fixed scale.
         multiplier: the factor by which the scale grows and shrinks; None for a fixed scale.
+        options: what only mpls has, by name: arguments that are not the defaults, as `'min_scale'`, and variables that
+            come with them, as `'bad_steps'`.
     """
 
     dynamic: bool
@@ -29,6 +31,22 @@ class LossScaleRecord:
     initial_scale: float | None = None
     growth_steps: int | None = None
     multiplier: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OverflowRecord:
+    """The overflows of a variable's gradient.
+
+    Attributes:
+        variable: the variable's name; None if the file has none that it could be.
+        count: the number of steps in which the gradient was infinite or NaN.
+        last_step: the last of them, counted from 1.
+    """
+
+    variable: str | None
+    count: int
+    last_step: int
 
 
 @dataclass(frozen=True)
@@ -60,6 +78,9 @@ class OptimizerRecord:
         variables: the slots, in the order of the file.
         others: other state by name, such as Nadam's momentum product and the beta powers of v1's Adam.
         loss_scale: the loss scale of its wrapper; None if it was saved without a wrapper.
+        options: arguments of the wrapper that only mpls has and that concern its steps, as `'count_steps'`.
+        counts: the counters of its steps, by name; empty if they were not counted.
+        overflows: the variables whose gradients overflowed, where they were tracked.
     """
 
     key: str
@@ -70,6 +91,9 @@ class OptimizerRecord:
     variables: Sequence[VariableRecord] = ()
     others: Mapping[str, Any] = field(default_factory=dict)
     loss_scale: LossScaleRecord | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    overflows: Sequence[OverflowRecord] = ()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 from mpls.formats.families import Family, family_of_config
 
 __all__ = [
+    "ADJUSTABLE",
     "AUTO",
     "BAD_STEPS",
     "BASE_ARGUMENTS",
@@ -20,6 +21,7 @@ __all__ = [
     "DEFAULT_MULTIPLIER",
     "DYNAMIC_SCALE",
     "FIXED_STATE",
+    "FLOAT_EXTRAS",
     "GOOD_STEPS",
     "INNER_KEYS",
     "INNER_OPTIMIZER",
@@ -39,6 +41,7 @@ __all__ = [
     "STATE_OF_MANAGERS",
     "STEP_COUNTER",
     "STEP_RECORD",
+    "WHOLE_EXTRAS",
     "WRAPPED",
     "WRAPPERS",
     "as_fixed",
@@ -115,6 +118,10 @@ DYNAMIC_SCALE, STEP_COUNTER = STATE_OF_KERAS_3 = ("dynamic_scale", "step_counter
 STATE_OF_MANAGERS, BAD_STEPS = ("loss_scale", "good_steps"), "bad_steps"
 # Only of dynamic scales whose initial scale is `AUTO`.
 SEARCH_STEPS, AUTO = "search_steps", "auto"
+# Settings that are variables where they can be adjusted. The first and the last are whole numbers.
+ADJUSTABLE = ("growth_steps", "growth_factor", "backoff_factor", "min_scale", "max_scale", "hysteresis")
+# Variables of a loss scale that only mpls has, whole numbers and others.
+WHOLE_EXTRAS, FLOAT_EXTRAS = (BAD_STEPS, SEARCH_STEPS, ADJUSTABLE[0], ADJUSTABLE[-1]), ADJUSTABLE[1:-1]
 # The counters of an optimizer's steps, and the name of the object that has them in object-based checkpoints.
 COUNTS, STEP_RECORD = ("applied_steps", "skipped_steps", "consecutive_skips"), "step_record"
 # Below it, the object that counts overflows for each variable. It has three arrays for a list of variables, whose names

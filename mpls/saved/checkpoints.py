@@ -19,6 +19,7 @@ from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.formats.wrapper_state import LOSS_SCALE, STATE_OF_KERAS_3, WRAPPED
 from mpls.saved.bundles import Bundle
 from mpls.saved.graphs import StoredGraph
+from mpls.saved.own_state import StateInGraph
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, scale_of_variable
 
 # Variables of legacy optimizers that are neither slots nor hyperparameters.
@@ -39,6 +40,7 @@ class ObjectCheckpoint:
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
         self.graph = StoredGraph(bundle)
+        self._own = StateInGraph(bundle, self.graph)
         self._numbers = {path: number for number, path in self.graph.paths.items()}
 
     def optimizers(self) -> list[OptimizerRecord]:
@@ -76,7 +78,11 @@ class ObjectCheckpoint:
             record = self._read_v1(state, key)
         else:
             return None
-        return replace(record, loss_scale=self._loss_scale(number))
+        options, counts, overflows = self._own.of(number, [each.name for each in record.variables])
+        loss_scale = self._loss_scale(number)
+        if loss_scale is not None:
+            loss_scale = replace(loss_scale, options=options)
+        return replace(record, loss_scale=loss_scale, counts=counts, overflows=overflows)
 
     def _is_wrapper(self, number: int) -> bool:
         return self.graph.child(number, LOSS_SCALE) is not None and self.graph.wrapped_by(number) is not None

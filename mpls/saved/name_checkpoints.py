@@ -15,6 +15,7 @@ from mpls.formats.wrapper_state import BAD_STEPS, STATE, STATE_OF_MANAGERS
 from mpls.saved.bundles import Bundle
 from mpls.saved.errors import broken
 from mpls.saved.memory_limits import MOST_SCOPES
+from mpls.saved.own_state import named_state
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, scale_of_variable
 
 _NUMBERED = re.compile(r"^(?P<base>.*?)(_(?P<number>[1-9][0-9]{0,3}))?$", re.DOTALL)
@@ -42,8 +43,13 @@ def read_names(bundle: Bundle) -> list[OptimizerRecord]:
     iterations = _global_step(bundle)
     records = _legacy(bundle)
     belongs = len(scales) == 1 and len(slots) + len(records) < 2
+    own: dict[str, Any] = {}
+    if len(scales) < 2 and len(slots) + len(records) < 2:
+        options, own["counts"], own["overflows"] = named_state(bundle, bundle.__contains__, list(bundle.entries))
+        scales = {name: replace(each, options=options) for name, each in scales.items()}
     if belongs:
         records = [replace(record, loss_scale=next(iter(scales.values()))) for record in records]
+    records = [replace(record, **own) for record in records]
     for optimizer, variables in slots.items():
         algorithm, names = _layout(optimizer, variables, bool(powers))
         records.append(
@@ -55,11 +61,12 @@ def read_names(bundle: Bundle) -> list[OptimizerRecord]:
                 variables=[_variable(bundle, variable, found, names) for variable, found in variables.items()],
                 others=powers if algorithm == "Adam" else {},
                 loss_scale=next(iter(scales.values())) if belongs else None,
+                **own,
             )
         )
     if not (belongs and records):
         records += [
-            OptimizerRecord(name, "v1", iterations=iterations, loss_scale=each) for name, each in scales.items()
+            OptimizerRecord(name, "v1", iterations=iterations, loss_scale=each, **own) for name, each in scales.items()
         ]
     return records
 

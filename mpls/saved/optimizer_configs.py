@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -18,6 +18,7 @@ from mpls.formats.wrapper_state import (
     DEFAULT_MULTIPLIER,
     FIXED_STATE,
     NEVER,
+    OPTIONS_KEY,
     OWN_SCALE_SETTINGS,
     OWN_STEP_SETTINGS,
     SETTINGS,
@@ -30,6 +31,7 @@ from mpls.formats.wrapper_state import (
     is_of_keras_3,
 )
 from mpls.saved.errors import FROM_WRITER, broken
+from mpls.saved.own_state import options_of_config
 from mpls.saved.plain_numbers import good_steps_of_variable, growth_steps_of_config, number_of_config
 
 _ROOT = "the config"
@@ -115,13 +117,15 @@ def _read_wrapper(
         loss_scale = _fixed(path, place, settings)
     elif inner.get(STATE_KEY) is not None:
         loss_scale = _with_state(path, f"{inner_place}/{STATE_KEY}", inner[STATE_KEY], loss_scale)
+    held = settings["loss_scale"]["config"] if "loss_scale" in settings else {}
+    entry = inner.get(OPTIONS_KEY)
+    of_scale, of_steps, counts = options_of_config(path, f"{inner_place}/{OPTIONS_KEY}", {**held, **settings}, entry)
     if bare.family in ("keras3", "new"):
         written_by = FAMILY_WRITERS[bare.family]
     elif name == "LossScaleOptimizerV1":
         written_by = "TF 2.4 to 2.8 (experimental)"
-    record = OptimizerRecord(
-        key, bare.family, bare.algorithm, hyperparameters=bare.hyperparameters, loss_scale=loss_scale
-    )
+    loss_scale = replace(loss_scale, options=of_scale)
+    record = replace(bare, key=key, loss_scale=loss_scale, options=of_steps, counts=counts)
     return ConfigRecord(record, written_by)
 
 
@@ -206,13 +210,10 @@ def _with_state(path: str, place: str, state: Any, loss_scale: LossScaleRecord) 
 
 def with_state(settings: LossScaleRecord, scale: float | None, good_steps: int | None) -> LossScaleRecord:
     """Return a loss scale with its state; the scale stays if `scale` is None, a fixed one has no counter."""
-    return LossScaleRecord(
-        settings.dynamic,
-        scale if scale is not None else settings.scale,
-        good_steps if settings.dynamic else None,
-        settings.initial_scale,
-        settings.growth_steps,
-        settings.multiplier,
+    return replace(
+        settings,
+        scale=scale if scale is not None else settings.scale,
+        good_steps=good_steps if settings.dynamic else None,
     )
 
 

@@ -179,6 +179,8 @@ def _merged(path: str, state: OptimizerRecord, settings: OptimizerRecord) -> Opt
         algorithm=settings.algorithm or state.algorithm,
         hyperparameters={**settings.hyperparameters, **state.hyperparameters},
         loss_scale=_merged_loss_scale(path, state.loss_scale, settings.loss_scale),
+        options=settings.options,
+        counts=state.counts or settings.counts,
     )
 
 
@@ -189,4 +191,5 @@ def _merged_loss_scale(
         return settings or state
     if state.good_steps is not None:
         good_steps_of_variable(path, "optimizer/loss_scale/good_steps", state.good_steps, settings.growth_steps)
-    return with_state(settings, state.scale, state.good_steps)
+    merged = with_state(settings, state.scale, state.good_steps)
+    return replace(merged, options={**settings.options, **state.options})

@@ -29,7 +29,8 @@ def convert_state(
     """Copy the state of an optimizer into an optimizer of another Keras, so that training goes on.
 
     The target gets the number of steps, the slots of every variable, other state of the algorithm, and the loss scale
-    with its counter. The source stays as it is. If only the source is wrapped, its loss scale is left out; if only the
+    with its counter; and where it has the option for it, counters of steps and overflows of variables. The source stays
+    as it is. If only the source is wrapped, its loss scale is left out; if only the
     target is wrapped, its loss scale stays as it is, and there is a warning if it is dynamic. The target's
     hyperparameters stay as they are unless `hyperparameters=True`; the report says which differ.
 

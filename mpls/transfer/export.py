@@ -12,6 +12,7 @@ from mpls.formats.validity import ANCHOR, SEE_MIGRATION
 from mpls.transfer.hosts import Host, Place, as_numpy
 from mpls.transfer.scales import scale_of
 from mpls.transfer.settings import settings_of
+from mpls.transfer.step_counts import counts_of
 from mpls.transfer.unwrapping import host_of
 from mpls.upstream.optimizers import counter_of
 
@@ -39,6 +40,7 @@ def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "o
     if host.is_built(None) and variables is not None and host.state is not None:
         _require_slots(host, host.places(variables))
     places = host.places(variables if host.is_built(None) else None)
+    counts, overflows = counts_of(host.wrapper)
     return OptimizerRecord(
         key=key,
         family=host.family,
@@ -48,6 +50,8 @@ def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "o
         variables=[_variable_record(host, place) for place in places],
         others={name: as_numpy(variable) for name, variable in host.others().items()},
         loss_scale=_loss_scale(host),
+        counts=counts,
+        overflows=overflows,
     )
 
 

@@ -20,6 +20,7 @@ from mpls.transfer.scales import ScalePlan, plan_scale, set_scale
 from mpls.transfer.setting_checks import checked_settings
 from mpls.transfer.settings import differences, learning_rate_at, set_settings, settable, settings_of
 from mpls.transfer.slots import Transfer, plan_slots
+from mpls.transfer.step_counts import CountsPlan, plan_counts, set_counts
 from mpls.transfer.target_optimizers import Target, assign_slots, target_of
 from mpls.transfer.transfer_report import Plan, TransferReport
 from mpls.transfer.unwrapping import host_of
@@ -105,7 +106,7 @@ class _Loading:
         self._steps: int | None = None
         self._applied = 0
         self._others: dict[str, Any] = {}
-        self._scale = ScalePlan()
+        self._scale, self._counts = ScalePlan(), CountsPlan()
 
     def check(self, keys: Sequence[str] | None, goes_by_order: bool) -> None:
         """Compute what will be assigned.
@@ -135,6 +136,14 @@ class _Loading:
         )
         self._plan_others()
         self._scale = plan_scale(record.loss_scale, host.wrapper, plan, self._subject)
+        names = [each.name for each in self._target.described]
+        sources = plan.sources or self._sources_by_order(names, goes_by_order)
+        self._counts = plan_counts(record, host.wrapper, names, sources, plan)
+
+    def _sources_by_order(self, names: Sequence[str | None], goes_by_order: bool) -> list[int | None]:
+        """Return the index of each target variable's source where no slot had to be matched; None where not known."""
+        is_known = goes_by_order and len(names) == len(self._record.variables)
+        return list(range(len(names))) if is_known else [None] * len(names)
 
     def _count_steps(self) -> bool:
         """Compute the target's number of steps, and the number of updates.
@@ -216,6 +225,7 @@ class _Loading:
         host.settle(self._applied)
         if self._scale.is_set:
             set_scale(host.wrapper, self._scale)
+        set_counts(host.wrapper, self._counts)
         if plan.lost:
             warn_user(f"convert_state left out what the target does not have: {'; '.join(plan.lost)}.", MplsWarning)
         if self._scale.warning:
@@ -230,6 +240,8 @@ class _Loading:
             slots=tuple(zip(names, slots, strict=True)),
             others=tuple(name.lstrip("_") for name in self._others),
             loss_scale=(self._scale.scale, self._scale.good_steps) if self._scale.is_set else None,
+            counts=(*self._scale.extras.items(), *self._counts.counts.items()),
+            overflows=tuple(self._counts.overflows),
             left_out=tuple(plan.left_out),
             started=tuple(plan.started),
             changed=tuple(plan.changed),

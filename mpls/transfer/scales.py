@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from mpls.core.loss_scale import DynamicLossScale, is_dynamic, is_fixed
+from mpls.core.scale_settings import DEFAULTS
+from mpls.core.settings_now import settings_now
 from mpls.formats.record import LossScaleRecord
 from mpls.formats.validity import check_good_steps, check_scale, most_good_steps
-from mpls.formats.wrapper_state import DEFAULT_MULTIPLIER, STATE, STATE_OF_KERAS_3
+from mpls.formats.wrapper_state import (
+    ADJUSTABLE,
+    BAD_STEPS,
+    DEFAULT_MULTIPLIER,
+    SEARCH_STEPS,
+    STATE,
+    STATE_OF_KERAS_3,
+)
 from mpls.transfer.hosts import as_numpy
 from mpls.transfer.transfer_report import Plan
 from mpls.upstream import table
 from mpls.upstream.optimizers import kept_loss_scale
 from mpls.upstream.tensorflow import fixed_value_of
+
+# Counts beside the scale, which settings of mpls need.
+_CARRIED = (BAD_STEPS, SEARCH_STEPS)
 
 
 @dataclass(frozen=True)
@@ -56,7 +69,15 @@ def scale_of(wrapper: Any) -> Scale | None:
         if not is_dynamic(held):
             return None
         scale, good_steps = table.SCALE.of(held), table.GOOD_STEPS.of(held)
-    return _dynamic(scale, good_steps, held.initial_loss_scale, _growth_steps_of(held), held.multiplier)
+    found = _dynamic(scale, good_steps, held.initial_loss_scale, _growth_steps_of(held), held.multiplier)
+    return replace(found, record=replace(found.record, options=_options_of(held)))
+
+
+def _options_of(held: Any) -> dict[str, Any]:
+    """Return the settings and the variables of a loss scale that only mpls has."""
+    if not isinstance(held, DynamicLossScale):
+        return {}
+    return {**settings_now(held).settings.changed(), **held._read_values(held._initial_extras(), None)}
 
 
 def _growth_steps_of(held: Any) -> int:
@@ -79,7 +100,8 @@ def _of_manager(manager: Any) -> Scale | None:
         # A user's own class of manager.
         return None
     names = [each.name for each in fields(LossScaleRecord)]
-    return Scale(LossScaleRecord(**{name: state[name] for name in names if name in state}))
+    record = LossScaleRecord(**{name: state[name] for name in names if name in state})
+    return Scale(replace(record, options={name: state[name] for name in _CARRIED if name in state}))
 
 
 def _dynamic(scale: Any, good_steps: Any, initial_scale: float, growth_steps: int, multiplier: float) -> Scale:
@@ -121,12 +143,14 @@ class ScalePlan:
         is_set: whether it is set; otherwise the wrapper's stays as it is.
         scale: the scale.
         good_steps: finite steps since it last changed.
+        extras: other variables of it that both have, by name.
         warning: the text of a warning for the user, or None.
     """
 
     is_set: bool = False
     scale: float = 1.0
     good_steps: int = 0
+    extras: Mapping[str, int] = field(default_factory=dict)
     warning: str | None = None
 
 
@@ -151,7 +175,7 @@ def plan_scale(record: LossScaleRecord | None, wrapper: Any, plan: Plan, subject
     if record is not None and record.dynamic and target.record.dynamic and record.scale is not None:
         scale, good_steps = state_for_target(record, target.record, subject)
         plan.differences += _differences(record, target.record)
-        return ScalePlan(True, scale, good_steps)
+        return ScalePlan(True, scale, good_steps, _extras(record, target.record, plan))
     if target.record.dynamic:
         found = "no loss scale" if record is None else _words(record)
         starts = f"the target's dynamic loss scale stays at {target.record.scale:g}"
@@ -164,23 +188,45 @@ def plan_scale(record: LossScaleRecord | None, wrapper: Any, plan: Plan, subject
     return ScalePlan()
 
 
+def _extras(source: LossScaleRecord, target: LossScaleRecord, plan: Plan) -> dict[str, int]:
+    """Return the counts beside the scale that the target gets, and note those that it has no use for."""
+    there = {name: source.options[name] for name in _CARRIED if name in source.options}
+    for name in there:
+        if name not in target.options:
+            plan.leave_out(f"{name.replace('_', ' ')} of the loss scale: the target's has none", has_effect=False)
+    return {name: value for name, value in there.items() if name in target.options}
+
+
 def _words(record: LossScaleRecord) -> str:
     kind = "a dynamic loss scale" if record.dynamic else "a fixed loss scale"
     return kind if record.scale is None else f"{kind} of {record.scale:g}"
 
 
 def _differences(source: LossScaleRecord, target: LossScaleRecord) -> list[str]:
-    return [
+    lines = [
         f"loss scale, {name.replace('_', ' ')}: {ours:g}, {theirs:g}"
         for name in ("initial_scale", "growth_steps", "multiplier")
         if (ours := getattr(source, name)) is not None and ours != (theirs := getattr(target, name))
     ]
+    for name in (*ADJUSTABLE[1:], "consecutive_hysteresis"):
+        # Checkpoints hold no constants, configs leave out defaults.
+        is_known = name in source.options or (source.growth_steps is not None and name in target.options)
+        ours, theirs = (_setting(each, name) for each in (source, target))
+        if is_known and ours != theirs:
+            lines.append(f"loss scale, {name.replace('_', ' ')}: {ours:g}, {theirs:g}")
+    return lines
+
+
+def _setting(record: LossScaleRecord, name: str) -> Any:
+    multiplier = record.multiplier or DEFAULT_MULTIPLIER
+    by_default = {**vars(DEFAULTS), "growth_factor": multiplier, "backoff_factor": 1 / multiplier}
+    return record.options.get(name, by_default[name])
 
 
 def set_scale(wrapper: Any, plan: ScalePlan) -> None:
     """Set the loss scale of a wrapper; a native wrapper of Keras 3 must be built."""
     if hasattr(wrapper, "load_state_dict"):
-        wrapper.load_state_dict({"dynamic": True, "scale": plan.scale, "good_steps": plan.good_steps})
+        wrapper.load_state_dict({"dynamic": True, "scale": plan.scale, "good_steps": plan.good_steps, **plan.extras})
         return
     target = scale_of(wrapper)
     if target is not None:

@@ -71,7 +71,8 @@ def plan_slots(transfer: Transfer, plan: Plan) -> None:
     if not carried:
         return
     rounded = False
-    for index, target, slots in zip(_matched(transfer, plan), transfer.targets, plan.slots, strict=True):
+    plan.sources = _matched(transfer, plan)
+    for index, target, slots in zip(plan.sources, transfer.targets, plan.slots, strict=True):
         for name in sorted(carried & set(target.slots)):
             value = _value(transfer, sources[index], index, name)
             slots[name] = fitted(value, *target.slots[name], _subject(transfer, index, name))

@@ -34,10 +34,13 @@ OPTIMIZER_KEYS = [
     "slots",
     "other_state",
     "loss_scale",
+    "options",
+    "counts",
+    "overflows",
     "restores_into",
 ]
 KEYS = ["path", "status", "reason", "format", "written_by", "optimizers"]
-LOSS_SCALE_KEYS = ["dynamic", "scale", "good_steps", "initial_scale", "growth_steps", "multiplier"]
+LOSS_SCALE_KEYS = ["dynamic", "scale", "good_steps", "initial_scale", "growth_steps", "multiplier", "options"]
 
 
 def run(*arguments: str) -> tuple[int, str, str]:

@@ -1,0 +1,300 @@
+"""What options save, as `mpls inspect` shows it and `mpls.convert_state` carries it, for every kind of file."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import tempfile
+import unittest
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.contrib
+import mpls.keras
+import mpls.v1
+from mpls.errors import MplsWarning, SavedStateError
+from mpls.formats.wrapper_state import BAD_STEPS, COUNTS, SEARCH_STEPS
+from mpls.inspect import describe, inspect
+from mpls.saved.reading import read
+
+from .test_files import FRAMEWORKS
+from .trainers import FAMILIES, RATE, Trainer
+
+v1 = tf.compat.v1
+INF = np.inf
+OPTIONS: dict[str, Any] = {
+    "initial_scale": "auto",
+    "dynamic_growth_steps": 100,
+    "min_scale": 0.5,
+    "hysteresis": 3,
+    "count_steps": True,
+    "track_overflows": True,
+}
+SUFFIXES = (".keras", ".h5", "", "checkpoint")
+FILES = [
+    (f"{family}_{suffix.lstrip('.') or 'savedmodel'}", family, suffix)
+    for family in FRAMEWORKS
+    for suffix in SUFFIXES
+    # Keras 3 writes no SavedModels.
+    if family != "keras3" or suffix
+]
+OF_OVERFLOWS = ("", "checkpoint")
+
+
+def model_of(family: str, values: tuple[float, ...] = (), **options: Any) -> Any:
+    framework, make = FRAMEWORKS[family]
+    model = framework.Sequential([framework.layers.Input([2]), framework.layers.Dense(1, name="layer")])
+    model.compile(mpls.keras.LossScaleOptimizer(make(), **options), "mse", jit_compile=False)
+    for value in values:
+        model.train_on_batch(np.full([2, 2], value, np.float32), np.ones([2, 1], np.float32))
+    return model
+
+
+# The search has ended once, and two of three steps are counted after which the scale shrinks.
+VALUES = (1.0, INF, INF, INF, 1.0, INF, INF)
+
+
+def written(folder: pathlib.Path, model: Any, suffix: str) -> str:
+    path = str(folder / f"model{suffix}")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+        if suffix != "checkpoint":
+            mpls.keras.save_model(model, path)
+            return path
+    saved: str = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(path)
+    return saved
+
+
+class FolderTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+
+class FilesTest(FolderTest):
+    def check(self, optimizer: dict[str, Any], state: dict[str, Any], report: Any) -> None:
+        self.assertEqual(optimizer["counts"], {name: state[name] for name in COUNTS})
+        found = optimizer["loss_scale"]["options"]
+        for name in (BAD_STEPS, SEARCH_STEPS):
+            self.assertEqual(found[name], state[name], name)
+        rows = [(each.variable, each.count, each.last_step) for each in report]
+        self.assertEqual([tuple(each.values()) for each in optimizer["overflows"]], rows)
+
+    @parameterized.expand(FILES)
+    def test_models_and_checkpoints(self, name: str, family: str, suffix: str) -> None:
+        model = model_of(family, VALUES, **OPTIONS)
+        path = written(self.folder, model, suffix)
+        (optimizer,) = describe(path)["optimizers"]
+        state = model.optimizer.state_dict()
+        self.assertEqual((state[BAD_STEPS], state[SEARCH_STEPS], state["skipped_steps"]), (2, 32, 5))
+        report = model.optimizer.overflow_report() if suffix in OF_OVERFLOWS else ()
+        self.check(optimizer, state, report)
+        text = inspect(path)[1]
+        self.assertIn("    steps: applied_steps 2, skipped_steps 5, consecutive_skips 2\n", text)
+        if suffix == "checkpoint":
+            self.assertIn("    options: bad_steps 2, search_steps 32\n", text)
+        else:
+            self.assertIn(
+                "options: initial_scale auto, min_scale 0.5, hysteresis 3, bad_steps 2, search_steps 32", text
+            )
+            self.assertEqual(optimizer["options"], {"count_steps": True, "track_overflows": True})
+        self.assertEqual("overflows: " in text, suffix in OF_OVERFLOWS)
+        json.loads(inspect(path, as_json=True)[1])
+
+    @parameterized.expand([("v1",), ("legacy",)])
+    def test_savers(self, family: str) -> None:
+        options = {"hysteresis": 3, "adjustable": True, "count_steps": True, "track_overflows": True}
+        with Trainer(family, "session", lambda: FAMILIES[family]("auto", 100, **options)) as training:
+            for value in VALUES:
+                training.take(value)
+            path = v1.train.Saver().save(training.session, str(self.folder / "saved"))
+            state = training.opt.state_dict(training.session)
+            report = training.opt.overflow_report(training.session)
+        (optimizer,) = describe(path)["optimizers"]
+        self.check(optimizer, state, report)
+        self.assertEqual(optimizer["loss_scale"]["options"]["min_scale"], 1.0)
+        self.assertEqual(len(report), 1)
+
+    def test_savers_of_managers(self) -> None:
+        with tf.Graph().as_default(), v1.Session() as session:
+            manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5, 3)
+            inner = v1.train.MomentumOptimizer(RATE, 0.5)
+            opt = mpls.contrib.LossScaleOptimizer(inner, manager, track_overflows=True)
+            weight = v1.get_variable("weight", initializer=1.0)
+            op = opt.minimize(weight * INF, var_list=[weight])
+            session.run(v1.global_variables_initializer())
+            session.run([op]), session.run([op])
+            path = v1.train.Saver().save(session, str(self.folder / "saved"))
+        (optimizer,) = describe(path)["optimizers"]
+        self.assertEqual(optimizer["loss_scale"]["options"], {"bad_steps": 2})
+        self.assertEqual(optimizer["counts"]["skipped_steps"], 2)
+        self.assertEqual(optimizer["overflows"], [{"variable": "weight", "count": 2, "last_step": 2}])
+
+    def test_variables_of_a_program_may_have_such_names(self) -> None:
+        with tf.Graph().as_default(), v1.Session() as session:
+            loss_scale = mpls.v1.DynamicLossScale(8.0)
+            opt = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.GradientDescentOptimizer(RATE), loss_scale)
+            weight = v1.get_variable("hysteresis", initializer=[1.0, 2.0])
+            v1.get_variable("bad_steps", initializer=-1.0)
+            opt.minimize(weight * 1.0, var_list=[weight])
+            session.run(v1.global_variables_initializer())
+            path = v1.train.Saver().save(session, str(self.folder / "saved"))
+        (optimizer,) = describe(path)["optimizers"]
+        self.assertEqual((optimizer["loss_scale"]["options"], optimizer["counts"]), ({}, {}))
+
+    @parameterized.expand([family for family in FAMILIES if family != "v1"])
+    def test_configs(self, family: str) -> None:
+        opt = FAMILIES[family]("auto", 5, min_scale=0.5, adjustable=True, **NOT_FOR_SCALES)
+        path = self.folder / "config.json"
+        path.write_text(json.dumps(opt.get_config()))
+        (optimizer,) = describe(path)["optimizers"]
+        expected = {"initial_scale": "auto", "min_scale": 0.5, "adjustable": True}
+        self.assertEqual(optimizer["loss_scale"]["options"], expected)
+        self.assertEqual(optimizer["options"], NOT_FOR_SCALES)
+
+    def test_without_options_there_is_nothing_of_them(self) -> None:
+        path = written(self.folder, model_of("new", (1.0,)), ".keras")
+        (optimizer,) = describe(path)["optimizers"]
+        self.assertEqual(
+            (optimizer["options"], optimizer["counts"], optimizer["overflows"], optimizer["loss_scale"]["options"]),
+            ({}, {}, [], {}),
+        )
+        self.assertNotIn("options:", inspect(path)[1])
+
+
+NOT_FOR_SCALES = {"count_steps": True, "max_consecutive_skips": 7, "on_give_up": "warn", "skip_counts_step": False}
+BAD: list[tuple[str, Any]] = [
+    ("no_dict", 3),
+    ("no_state", {"settings": {}}),
+    ("no_number", {"settings": {}, "state": {"bad_steps": "two"}}),
+    ("negative", {"settings": {}, "state": {"skipped_steps": -1}}),
+    ("infinite", {"settings": {}, "state": {"min_scale": 1e39}}),
+    ("unknown", {"settings": {}, "state": {"run": 1}}),
+    ("nested", {"settings": {"min_scale": {"class_name": "x"}}, "state": {}}),
+]
+
+
+class BrokenTest(unittest.TestCase):
+    @parameterized.expand(BAD)
+    def test_configs(self, name: str, entry: Any) -> None:
+        config = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()).get_config()
+        config["inner_optimizer"]["loss_scale_options"] = entry
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "config.json"
+            path.write_text(json.dumps(config))
+            found = describe(path)
+        self.assertEqual(found["status"], "broken")
+        self.assertIn("loss_scale_options", found["reason"])
+
+    @parameterized.expand([("negative", "overflow_counts_1", [-1]), ("other_length", "overflow_steps_1", [1, 2])])
+    def test_overflows(self, name: str, variable: str, value: list[int]) -> None:
+        opt, weight = FAMILIES["v1"](8.0, 2, track_overflows=True), tf.Variable(1.0)
+        opt.minimize(lambda: weight * INF, var_list=[weight])
+        opt._record.overflows._weights_here()[variable] = tf.Variable(np.array(value, np.int64), name=variable)
+        with tempfile.TemporaryDirectory() as folder:
+            path = tf.train.Checkpoint(opt=opt, weight=weight).write(f"{folder}/saved")
+            with self.assertRaisesRegex(SavedStateError, "overflow_counts_1"):
+                read(path)
+
+
+class ConvertTest(FolderTest):
+    @parameterized.expand([(f"{row[0]}_to_{target}", *row[1:], target) for row in FILES for target in FRAMEWORKS])
+    @pytest.mark.pairwise(by=lambda name, *values: values)
+    def test_files(self, name: str, family: str, suffix: str, target: str) -> None:
+        source = model_of(family, VALUES, **OPTIONS)
+        path = written(self.folder, source, suffix)
+        model = model_of(target, **OPTIONS)
+        report = mpls.convert_state(path, model.optimizer, model.trainable_variables)
+        self.check_carried(source, model, report, suffix in OF_OVERFLOWS)
+
+    @parameterized.expand([(f"{family}_to_{target}", family, target) for family in FRAMEWORKS for target in FRAMEWORKS])
+    @pytest.mark.pairwise(by=lambda name, *values: values, size=1)
+    def test_live(self, name: str, family: str, target: str) -> None:
+        source, model = model_of(family, VALUES, **OPTIONS), model_of(target, **OPTIONS)
+        report = mpls.convert_state(
+            source.optimizer,
+            model.optimizer,
+            model.trainable_variables,
+            source_variables=source.trainable_variables,
+        )
+        self.check_carried(source, model, report, has_overflows=True)
+
+    def check_carried(self, source: Any, model: Any, report: Any, has_overflows: bool) -> None:
+        before, after = source.optimizer.state_dict(), model.optimizer.state_dict()
+        for kind in ("scale", "good_steps", BAD_STEPS, SEARCH_STEPS, *COUNTS):
+            self.assertEqual(after[kind], before[kind], kind)
+        self.assertIn("counts: bad_steps 2, search_steps 32, applied_steps 2, skipped_steps 5", str(report))
+        rows = [
+            sorted((each.variable.rpartition("/")[2], each.count, each.last_step) for each in opt.overflow_report())
+            for opt in (source.optimizer, model.optimizer)
+        ]
+        self.assertEqual(rows[1], rows[0] if has_overflows else [])
+        self.assertEqual(len(report.overflows), 2 if has_overflows else 0)
+        # One more shrinks the scale, and counts on.
+        for each in (source, model):
+            each.train_on_batch(np.full([2, 2], INF, np.float32), np.ones([2, 1], np.float32))
+        before, after = source.optimizer.state_dict(), model.optimizer.state_dict()
+        self.assertEqual([after[kind] for kind in ("scale", *COUNTS)], [before[kind] for kind in ("scale", *COUNTS)])
+        self.assertEqual(after["scale"], 128.0)
+
+    def test_a_target_without_options_gets_none_and_the_report_says_so(self) -> None:
+        source, model = model_of("legacy", VALUES, **OPTIONS), model_of("new", initial_scale=8)
+        report = mpls.convert_state(
+            source.optimizer, model.optimizer, model.trainable_variables, source_variables=source.trainable_variables
+        )
+        left = "\n".join(report.left_out)
+        for what in (
+            "bad steps of the loss scale",
+            "search steps of the loss scale",
+            "counts of steps",
+            "overflows of",
+        ):
+            self.assertIn(what, left)
+        self.assertIn("loss scale, hysteresis: 3, 1", report.differences)
+        self.assertIn("loss scale, min scale: 0.5, 1", report.differences)
+        self.assertEqual((report.counts, report.overflows), ((), ()))
+
+    def test_a_source_without_options_leaves_those_of_the_target(self) -> None:
+        source, model = model_of("legacy", (1.0,), initial_scale=8), model_of("new", VALUES, **OPTIONS)
+        kept = model.optimizer.state_dict()
+        mpls.convert_state(
+            source.optimizer, model.optimizer, model.trainable_variables, source_variables=source.trainable_variables
+        )
+        after = model.optimizer.state_dict()
+        for kind in (BAD_STEPS, SEARCH_STEPS, *COUNTS):
+            self.assertEqual(after[kind], kept[kind])
+
+    def test_adjusted_settings_are_compared_as_they_are(self) -> None:
+        source, model = (model_of(family, (1.0,), initial_scale=8, adjustable=True) for family in ("legacy", "new"))
+        source.optimizer.configure(growth_factor=4.0)
+        path = written(self.folder, source, "checkpoint")
+        report = mpls.convert_state(path, model.optimizer, model.trainable_variables)
+        self.assertEqual(
+            [each for each in report.differences if "loss scale" in each], ["loss scale, growth factor: 4, 2"]
+        )
+
+    def test_a_manager_gives_its_counts(self) -> None:
+        manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5, 3)
+        source = mpls.contrib.LossScaleOptimizer(v1.train.MomentumOptimizer(RATE, 0.5), manager, count_steps=True)
+        weight, target = (
+            tf.Variable(1.0, name="weight"),
+            mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE, 0.5), hysteresis=3, count_steps=True),
+        )
+        for value in (1.0, INF):
+            source.minimize(lambda value=value: weight * value, var_list=[weight])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MplsWarning)
+            mpls.convert_state(source, target, [weight])
+        self.assertEqual(target.state_dict()["bad_steps"], 1)
+        self.assertEqual([int(target.applied_steps), int(target.skipped_steps)], [1, 1])
+
+
+if __name__ == "__main__":
+    unittest.main()
