@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
+from mpls.contrib.managed_state import ManagedState
 from mpls.contrib.manager_numbers import made_variable, subject_of, usable
 from mpls.core.fast.branches import select
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.persistence.state_dict import (
     check_fixed,
     in_graph_of,
-    plain,
-    read_values,
-    require_dynamic,
-    require_keys,
-    require_same,
-    write_values,
 )
 from mpls.core.program_calls import ProgramCalls, note_read, note_update
 from mpls.core.rule import AccumulatingState, UpdateRule, next_state
+from mpls.core.scale_settings import checked_settings
 from mpls.core.weights import Lock
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.formats.validity import check_good_steps, check_scale, is_number
+from mpls.formats.validity import is_number
 
 
 class LossScaleManager(metaclass=abc.ABCMeta):
@@ -172,7 +168,7 @@ class FixedLossScaleManager(LossScaleManager):
         check_fixed(state, self._loss_scale)
 
 
-class ExponentialUpdateLossScaleManager(LossScaleManager):
+class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
     """A loss scale that grows after steps with finite gradients, and shrinks after several without.
 
     After `incr_every_n_steps` finite steps in a row it is multiplied by `incr_ratio`, unless the product exceeds the
@@ -185,13 +181,19 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         decr_every_n_nan_or_inf: non-finite steps after which it shrinks.
         incr_ratio: the factor by which it grows.
         decr_ratio: the factor by which it shrinks.
+        min_scale: floor of a shrinking scale, at least 2**-126; by default 1.
+        max_scale: ceiling of a growing scale; by default the largest float32.
+        consecutive_hysteresis: whether the non-finite steps must be in a row; by default only growth resets their
+            count.
 
     Raises:
-        ValueError: a scale or a ratio is NaN, infinite, zero or negative.
-        TypeError: an argument cannot be converted to a number.
+        ValueError: a scale or a ratio is NaN, infinite, zero or negative; or the bounds exclude each other or the
+            initial scale.
+        TypeError: an argument cannot be converted to a number, or is no bool where one is needed.
 
     Reproduces:
-        `tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager`, TF 1.13 to 1.15.
+        `tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager`, TF 1.13 to 1.15. The arguments after
+        `decr_ratio` are of mpls.
 
     Example:
         >>> import tensorflow as tf
@@ -213,12 +215,18 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         decr_every_n_nan_or_inf: SupportsInt = 2,
         incr_ratio: SupportsFloat = 2,
         decr_ratio: SupportsFloat = 0.8,
+        *,
+        min_scale: SupportsFloat | None = None,
+        max_scale: SupportsFloat | None = None,
+        consecutive_hysteresis: bool | None = None,
     ) -> None:
         self._incr_every_n_steps = to_int(incr_every_n_steps, subject_of("incr_every_n_steps"))
         self._decr_every_n_nan_or_inf = to_int(decr_every_n_nan_or_inf, subject_of("decr_every_n_nan_or_inf"))
         self._incr_ratio = usable("incr_ratio", incr_ratio)
         self._decr_ratio = usable("decr_ratio", decr_ratio)
         self._init_loss_scale = usable("init_loss_scale", init_loss_scale)
+        given = {"min_scale": min_scale, "max_scale": max_scale, "consecutive_hysteresis": consecutive_hysteresis}
+        self._bounds = checked_settings("ExponentialUpdateLossScaleManager", self._init_loss_scale, given)
         self._loss_scale = made_variable("loss_scale", self._init_loss_scale, tf.float32)
         self._num_good_steps = made_variable("good_steps", 0, tf.int32)
         self._num_bad_steps = made_variable("bad_steps", 0, tf.int32)
@@ -246,7 +254,10 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
             growth_steps=self._incr_every_n_steps,
             multiplier=self._incr_ratio,
             shrink_ratio=self._decr_ratio,
+            min_scale=self._bounds.min_scale,
+            max_scale=self._bounds.max_scale,
             shrink_steps=self._decr_every_n_nan_or_inf,
+            shrink_steps_in_a_row=self._bounds.consecutive_hysteresis,
         )
         # In eager mode, another thread must not read the state between this read and the assignments.
         with self._lock:
@@ -257,37 +268,3 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
             return None
         with tf.control_dependencies(assigned):
             return tf.equal(select(finite_grads, after.good_steps, after.bad_steps), 0)
-
-    def _read_state_dict(self, session: Any) -> dict[str, Any]:
-        values = {name: plain(value) for name, value in read_values(self._variables(), session).items()}
-        return {"dynamic": True, **values, "initial_scale": self._init_loss_scale, **self._settings()}
-
-    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
-        require_dynamic(state, True)
-        require_keys(state, {"dynamic", *self._variables()}, {"initial_scale", *self._settings()})
-        values = {name: check(state[name], f"load_state_dict: {name}") for name, check in self._checks().items()}
-        require_same(state, self._settings())
-        write_values(self._variables(), values, session)
-
-    def _variables(self) -> dict[str, Any]:
-        return {"scale": self._loss_scale, "good_steps": self._num_good_steps, "bad_steps": self._num_bad_steps}
-
-    def _settings(self) -> dict[str, float]:
-        return {
-            "growth_steps": self._incr_every_n_steps,
-            "multiplier": self._incr_ratio,
-            "shrink_steps": self._decr_every_n_nan_or_inf,
-            "shrink_ratio": self._decr_ratio,
-        }
-
-    def _checks(self) -> dict[str, Callable[[Any, str], float]]:
-        return {
-            "scale": check_scale,
-            "good_steps": lambda value, subject: check_good_steps(value, subject, self._incr_every_n_steps),
-            "bad_steps": lambda value, subject: check_good_steps(value, subject, self._decr_every_n_nan_or_inf),
-        }
-
-    def _saved_numbers(self) -> list[tuple[Any, float, Callable[[Any, str], float]]]:
-        """Return the variables, each with its initial value and the function that checks a value from a file."""
-        initial = {"scale": self._init_loss_scale, "good_steps": 0, "bad_steps": 0}
-        return [(each, initial[name], self._checks()[name]) for name, each in self._variables().items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import unittest
@@ -101,6 +102,80 @@ class ManagerTest(unittest.TestCase):
         with tf.Graph().as_default(), v1.Session() as session:
             self.assertEqual(session.run(manager.get_loss_scale()), 8.0)
             self.assertIsNone(session.run(manager.update_loss_scale(tf.constant(False))))
+
+
+class BoundsTest(unittest.TestCase):
+    """The arguments after `decr_ratio`, which the original had not."""
+
+    def scales(self, steps: str, mode: str, initial: float = 8.0, period: int = 1, **options: Any) -> list[float]:
+        """Return the scale after each step: `.` is finite, `+` is not."""
+        with contextlib.ExitStack() as stack:
+            session = None
+            if mode == "session":
+                stack.enter_context(tf.Graph().as_default())
+                session = stack.enter_context(v1.Session())
+            decr = {"decr_every_n_nan_or_inf": 1, "decr_ratio": 0.5, **options}
+            manager = mpls.contrib.ExponentialUpdateLossScaleManager(initial, period, **decr)
+            if session is not None:
+                finite = v1.placeholder(tf.bool, [])
+                op = manager.update_loss_scale(finite)
+                session.run(v1.global_variables_initializer())
+
+                def take(step: str) -> float:
+                    session.run(op, {finite: step == "."})
+                    return float(session.run(manager.get_loss_scale()))
+
+                return [take(step) for step in steps]
+            update = tf.function(manager.update_loss_scale) if mode == "function" else manager.update_loss_scale
+            found = []
+            for step in steps:
+                update(tf.constant(step == "."))
+                found.append(float(manager.get_loss_scale()))
+            return found
+
+    @parameterized.expand(["eager", "function", "session"])
+    def test_bounds(self, mode: str) -> None:
+        self.assertEqual(self.scales("..+++++", mode, min_scale=0.5, max_scale=12), [12, 12, 6, 3, 1.5, 0.75, 0.5])
+        self.assertEqual(self.scales("++++", mode), [4, 2, 1, 1])
+
+    @parameterized.expand(["eager", "function", "session"])
+    def test_steps_in_a_row(self, mode: str) -> None:
+        options = {"decr_every_n_nan_or_inf": 2, "period": 5}
+        self.assertEqual(self.scales("+.+.++", mode, **options), [8, 8, 4, 4, 4, 2])
+        self.assertEqual(self.scales("+.+.++", mode, consecutive_hysteresis=True, **options), [8, 8, 8, 8, 8, 4])
+
+    def test_states(self) -> None:
+        def made(**options: Any) -> Any:
+            return mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, **options)
+
+        manager = made(max_scale=64, consecutive_hysteresis=True)
+        state = manager.state_dict()
+        self.assertEqual((state["max_scale"], state["consecutive_hysteresis"]), (64.0, True))
+        made(max_scale=64, consecutive_hysteresis=True).load_state_dict(state)
+        self.assertNotIn("max_scale", made().state_dict())
+        with self.assertRaisesRegex(ValueError, "load_state_dict: max_scale must be 32.0"):
+            made(max_scale=32, consecutive_hysteresis=True).load_state_dict(state)
+        with self.assertRaisesRegex(ValueError, "must have the keys"):
+            made().load_state_dict(state)
+
+    @parameterized.expand(
+        [
+            ("crossed", {"min_scale": 4, "max_scale": 2}, ValueError, "max_scale must be at least min_scale"),
+            ("initial_below", {"min_scale": 16}, ValueError, "the initial scale must be from 16"),
+            ("initial_above", {"max_scale": 4}, ValueError, "the initial scale must be from 1 to 4"),
+            ("denormal", {"min_scale": 1e-40}, ValueError, "min_scale must be at least"),
+            ("no_bool", {"consecutive_hysteresis": 1}, TypeError, "consecutive_hysteresis must be a bool"),
+            ("growth", {"growth_factor": 4}, TypeError, "unexpected keyword argument 'growth_factor'"),
+            ("hysteresis", {"hysteresis": 2}, TypeError, "unexpected keyword argument 'hysteresis'"),
+            ("adjustable", {"adjustable": True}, TypeError, "unexpected keyword argument 'adjustable'"),
+        ]
+    )
+    def test_refused(self, name: str, options: dict[str, Any], error: type, message: str) -> None:
+        with self.assertRaisesRegex(error, message):
+            mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, **options)
+
+    def test_an_initial_scale_below_the_floor_is_taken_as_by_the_original(self) -> None:
+        self.assertEqual(self.scales(".", "eager", initial=0.25), [0.5])
 
 
 class OptimizerTest(unittest.TestCase):

@@ -1,0 +1,68 @@
+"""The state of a manager whose loss scale adapts: its variables, its settings, and the dict of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mpls.core.persistence.state_dict import (
+    plain,
+    read_values,
+    require_dynamic,
+    require_keys,
+    require_same,
+    write_values,
+)
+from mpls.core.scale_settings import ScaleSettings
+from mpls.formats.validity import check_good_steps, check_scale
+
+__all__ = ["ManagedState"]
+
+
+class ManagedState:
+    """Mixin for a manager: what its `state_dict` returns, and `load_state_dict` takes."""
+
+    _init_loss_scale: float
+    _incr_every_n_steps: int
+    _decr_every_n_nan_or_inf: int
+    _incr_ratio: float
+    _decr_ratio: float
+    _bounds: ScaleSettings
+    _loss_scale: Any
+    _num_good_steps: Any
+    _num_bad_steps: Any
+
+    def _read_state_dict(self, session: Any) -> dict[str, Any]:
+        values = {name: plain(value) for name, value in read_values(self._variables(), session).items()}
+        return {"dynamic": True, **values, "initial_scale": self._init_loss_scale, **self._settings()}
+
+    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
+        require_dynamic(state, True)
+        require_keys(state, {"dynamic", *self._variables()}, {"initial_scale", *self._settings()})
+        values = {name: check(state[name], f"load_state_dict: {name}") for name, check in self._checks().items()}
+        require_same(state, self._settings())
+        write_values(self._variables(), values, session)
+
+    def _variables(self) -> dict[str, Any]:
+        return {"scale": self._loss_scale, "good_steps": self._num_good_steps, "bad_steps": self._num_bad_steps}
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "growth_steps": self._incr_every_n_steps,
+            "multiplier": self._incr_ratio,
+            "shrink_steps": self._decr_every_n_nan_or_inf,
+            "shrink_ratio": self._decr_ratio,
+            **self._bounds.changed(),
+        }
+
+    def _checks(self) -> dict[str, Callable[[Any, str], float]]:
+        return {
+            "scale": check_scale,
+            "good_steps": lambda value, subject: check_good_steps(value, subject, self._incr_every_n_steps),
+            "bad_steps": lambda value, subject: check_good_steps(value, subject, self._decr_every_n_nan_or_inf),
+        }
+
+    def _saved_numbers(self) -> list[tuple[Any, float, Callable[[Any, str], float]]]:
+        """Return the variables, each with its initial value and the function that checks a value from a file."""
+        initial = {"scale": self._init_loss_scale, "good_steps": 0, "bad_steps": 0}
+        return [(each, initial[name], self._checks()[name]) for name, each in self._variables().items()]
