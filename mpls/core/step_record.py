@@ -139,16 +139,16 @@ class StepRecord(Stateful, _Base):
 
     def read(self, session: Any) -> dict[str, int]:
         """Return the counts, Python ints, by name; `session` is as in `state_dict`."""
-        values = read_values({name: self.counter(name) for name in COUNTS}, session)
+        values = read_values({name: self._created_weight(name) for name in COUNTS}, session)
         return {name: int(plain(value)) for name, value in values.items()}
 
     def check(self, state: Any) -> dict[str, Any]:
         """Return the counts in a `state_dict`, checked; it may lack any."""
-        return checked_extras(state, {name: self.counter(name) for name in COUNTS})
+        return checked_extras(state, {name: self._created_weight(name) for name in COUNTS})
 
     def write(self, values: dict[str, Any], session: Any) -> None:
         """Set the counts that `check` has returned."""
-        write_values({name: self.counter(name) for name in values}, values, session)
+        write_values({name: self._created_weight(name) for name in values}, values, session)
 
     def variables(self) -> list[Any]:
         """Return the variables of the current graph, or of eager mode."""

@@ -88,8 +88,8 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         ValueError: `inner_optimizer` is wrapped already, or has a `loss_scale_factor`; a fixed scale without
             `initial_scale`, or with a setting of dynamic ones; an `initial_scale` that is NaN, infinite, zero or
             negative, or out of bounds; another number out of its range; a strategy that does not work.
-        NotImplementedError: Keras 3 runs on a backend other than TensorFlow and JAX; or on JAX, with `hysteresis`,
-            `adjustable`, `count_steps`, or an `initial_scale` of `'auto'`.
+        NotImplementedError: Keras 3 runs on a backend other than TensorFlow and JAX; or on JAX, with
+            `adjustable`, `track_overflows`, `max_consecutive_skips` or `check_unscaled`.
 
     Reproduces:
         `tf.keras.mixed_precision.LossScaleOptimizer`, TF 2.4 to 2.15, and

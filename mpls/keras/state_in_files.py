@@ -96,7 +96,7 @@ def _own_variables(wrapper: Any) -> dict[str, Any]:
     counts = COUNTS if record is not None else ()
     return {
         **{name: loss_scale._created_weight(name) for name in extras},
-        **{name: record.counter(name) for name in counts},
+        **{name: record._created_weight(name) for name in counts},
     }
 
 

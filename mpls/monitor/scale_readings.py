@@ -62,7 +62,7 @@ class Readings:
     def tensors(self) -> dict[str, Any]:
         """Return the scale, a scalar float tensor, and the counters, scalar int64 variables, by name."""
         record = self._record
-        counters = {} if record is None else {name: record.counter(name) for name in COUNTS}
+        counters = {} if record is None else {name: record._created_weight(name) for name in COUNTS}
         return {SCALE: _as_tensor(_held_scale(self.optimizer)), **counters}
 
     def build(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pathlib
 import subprocess
 import sys
 import unittest
@@ -80,11 +81,23 @@ for options in ({"run_eagerly": True}, {"jit_compile": True}):
     loss = keras.ops.ones(())
     assert opt.scale_loss(loss) is loss
 
+opt = made(dynamic_growth_steps=1, hysteresis=2, count_steps=True)
+fit(model_with(opt), 0.1, INF, INF, INF)
+state = opt.state_dict()
+for counter in (opt.applied_steps, opt.skipped_steps, opt.consecutive_skips, opt._loss_scale.of_backend["bad_steps"]):
+    assert (counter.dtype, tuple(counter.shape)) == ("int32", ())
+    assert any(each is counter for each in opt.variables)
+assert (state["scale"], state["bad_steps"], int(opt.skipped_steps), int(opt.consecutive_skips)) == (8.0, 1, 3, 3), state
+opt = made(initial_scale="auto", count_steps=True)
+fit(model_with(opt), 0.1, 0.1, INF)
+assert (opt.state_dict()["scale"], opt.state_dict()["search_steps"]) == (512.0, 32), opt.state_dict()
+
 for policy, enabled in (("mixed_bfloat16", False), ("mixed_float16", True), ("float32", False)):
     keras.config.set_dtype_policy(policy)
     assert made(enabled="auto").enabled is enabled
 
-for option in ({"hysteresis": 2}, {"adjustable": True}, {"count_steps": True}, {"initial_scale": "auto"}):
+refused = {"adjustable": True, "track_overflows": True, "max_consecutive_skips": 2, "check_unscaled": True}
+for option in ({name: value} for name, value in refused.items()):
     try:
         made(**{"initial_scale": 8, **option})
     except NotImplementedError as error:
@@ -93,13 +106,137 @@ for option in ({"hysteresis": 2}, {"adjustable": True}, {"count_steps": True}, {
         raise AssertionError(option)
 """
 
+COUNTED = """
+import itertools, os, pickle, tempfile, warnings
+import keras, numpy as np
+import mpls.inspect, mpls.keras, mpls.monitor
+from tests.options.model import Model
+
+INF = float("inf")
+VALUES = [0.1, 0.1, INF, 0.1, INF, 0.1, 0.1, 0.1, INF, INF, INF, 0.1, INF]
+COUNTS = ("applied_steps", "skipped_steps", "consecutive_skips")
+
+def model_with(opt, **options):
+    model = keras.Sequential([keras.layers.Input([1]), keras.layers.Dense(1)])
+    model.compile(opt, "mse", **options)
+    return model
+
+def fit(model, values, **options):
+    rows = np.array(values, np.float32).reshape(-1, 1)
+    model.fit(rows, np.zeros_like(rows), batch_size=1, shuffle=False, verbose=0, **options)
+
+def check(opt, model):
+    state = opt.state_dict()
+    expected = {"scale": model.scale, "applied_steps": model.applied, "skipped_steps": model.skipped}
+    expected["consecutive_skips"] = model.in_a_row
+    if "bad_steps" in state:
+        expected["bad_steps"] = model.bad
+    assert {name: state[name] for name in expected} == expected, (state, expected)
+    assert [int(getattr(opt, name)) for name in COUNTS] == [expected[name] for name in COUNTS]
+    assert bool(opt.last_step_applied) == (model.applied > 0 and model.in_a_row == 0)
+    assert int(opt.iterations) == model.counter
+
+settings = (
+    {"hysteresis": 2}, {"hysteresis": 2, "consecutive_hysteresis": True}, {"initial_scale": "auto"},
+    {"initial_scale": "auto", "hysteresis": 2, "min_scale": 0.5, "skip_counts_step": True}, {},
+)
+for chosen, how in itertools.product(settings, ({"run_eagerly": True}, {"jit_compile": True})):
+    opt = mpls.keras.LossScaleOptimizer(
+        keras.optimizers.SGD(1e-3), **{"initial_scale": 8, "dynamic_growth_steps": 40, **chosen}, count_steps=True
+    )
+    model = Model(256.0 if chosen.get("initial_scale") else 8.0, 40, search=1 if chosen.get("initial_scale") else None)
+    for name, value in chosen.items():
+        if name != "initial_scale":
+            setattr(model, name, value)
+    trained = model_with(opt, **how)
+    check(opt, model)
+    for value in VALUES:
+        fit(trained, [value])
+        model.step(value != INF)
+        check(opt, model)
+    fit(trained, VALUES)
+    for value in VALUES:
+        model.step(value != INF)
+    check(opt, model)
+    opt.set_scale(4)
+    model.set_scale(4.0)
+    fit(trained, [INF, INF, 0.1, INF])
+    for finite in (False, False, True, False):
+        model.step(finite)
+    check(opt, model)
+    # What is saved goes on where it was.
+    again = mpls.keras.LossScaleOptimizer.from_config(opt.get_config())
+    again.load_state_dict(opt.state_dict())
+    assert again.state_dict() == opt.state_dict()
+    try:
+        again.load_state_dict({**opt.state_dict(), "skipped_steps": -1})
+    except ValueError:
+        assert again.state_dict() == opt.state_dict()
+    else:
+        raise AssertionError("a negative count")
+    assert pickle.loads(pickle.dumps(opt)).state_dict() == opt.state_dict()
+    with tempfile.TemporaryDirectory() as folder:
+        for suffix, save in itertools.product((".keras", ".h5"), (mpls.keras.save_model, keras.Model.save)):
+            path = os.path.join(folder, "model" + suffix)
+            save(trained, path)
+            loads = [mpls.keras.load_model, keras.models.load_model] if suffix == ".keras" else [mpls.keras.load_model]
+            for load in loads:
+                loaded = load(path)
+                assert loaded.optimizer.state_dict() == opt.state_dict(), (suffix, loaded.optimizer.state_dict())
+                assert int(loaded.optimizer.iterations) == int(opt.iterations)
+                assert len(loaded.optimizer.variables) == len(opt.variables)
+            (found,) = mpls.inspect.describe(path)["optimizers"]
+            assert found["counts"] == {name: opt.state_dict()[name] for name in COUNTS}, found
+        later = Model(**vars(model))
+        fit(loaded, VALUES)
+        for value in VALUES:
+            later.step(value != INF)
+        check(loaded.optimizer, later)
+
+# A fixed scale, and a disabled one.
+for options, applied in (({"skip_nonfinite": True}, 1), ({}, 2), ({"skip_nonfinite": True, "enabled": False}, 2)):
+    opt = mpls.keras.LossScaleOptimizer(
+        keras.optimizers.SGD(1e-3), dynamic=False, initial_scale=8, count_steps=True, **options
+    )
+    trained = model_with(opt)
+    fit(trained, [0.1, INF])
+    assert [int(getattr(opt, name)) for name in COUNTS] == [applied, 2 - applied, 2 - applied], opt.state_dict()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.keras")
+        trained.save(path)
+        for load in (mpls.keras.load_model, keras.models.load_model):
+            assert load(path).optimizer.state_dict() == opt.state_dict()
+
+# The callback reads them while Keras keeps the state elsewhere.
+opt = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(1e-3), initial_scale=8, count_steps=True)
+callback = mpls.monitor.LossScaleCallback(messages=False)
+fit(model_with(opt), [0.1, INF, INF], callbacks=[callback])
+assert [tuple(each[name] for name in COUNTS) for each in callback.history] == [
+    (0, 0, 0), (1, 0, 0), (1, 1, 1), (1, 2, 2)
+], callback.history
+
+# Without the options, the variables are those of before.
+plain = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(1e-3))
+assert len(plain.variables) == len(opt.variables) - 3 - len(opt.inner_optimizer.variables) + len(
+    plain.inner_optimizer.variables
+)
+"""
+
 
 class JaxTest(unittest.TestCase):
     @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax, which the extra `test` installs")
     def test_options(self) -> None:
-        environment = {**os.environ, "KERAS_BACKEND": "jax"}
+        self.run_on_jax(PROGRAM)
+
+    @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax, which the extra `test` installs")
+    @pytest.mark.programs
+    def test_state_of_options(self) -> None:
+        self.run_on_jax(COUNTED)
+
+    def run_on_jax(self, program: str) -> None:
+        environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(pathlib.Path(__file__).parents[2])}
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, env=environment
+            [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment
         )
         self.assertEqual(done.returncode, 0, done.stderr)
 

@@ -12,7 +12,7 @@ from mpls.core.persistence.object_checkpoints import SavedObject, check_when_att
 from mpls.core.persistence.restoring import Restorable
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
 from mpls.core.replicas import in_replica_context
-from mpls.core.searching import is_auto, start_of
+from mpls.core.searching import start_of
 from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
 from mpls.formats.wrapper_state import (
@@ -28,6 +28,7 @@ from mpls.keras.classes import is_own, public_class
 from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.applying import Applying
+from mpls.keras.keras3.backend_state import BackendRecord
 from mpls.keras.keras3.refusals import (
     refuse_factor,
     refuse_factor_of_wrapper,
@@ -85,10 +86,8 @@ class Family(Restorable, VariableMethods, Applying, _Native):
     def _make_loss_scale(self, initial_scale: Any, growth_steps: int | None, settings: dict[str, Any]) -> LossScale:
         if growth_steps is None:
             return FixedState(initial_scale, **settings)
-        for name in ("adjustable", "hysteresis") if keras.backend.backend() != "tensorflow" else ():
-            refuse_off_tensorflow(name, settings.get(name))
-        if is_auto(initial_scale) and keras.backend.backend() != "tensorflow":
-            refuse_off_tensorflow("initial_scale", initial_scale)
+        if keras.backend.backend() != "tensorflow":
+            refuse_off_tensorflow("adjustable", settings.get("adjustable"))
         # Create them in the native wrapper's order: files hold variables by position.
         counter = self.add_variable(shape=(), dtype="int", initializer="zeros", name=STEP_COUNTER)
         initializer = keras.initializers.Constant(start_of(initial_scale, settings))
@@ -103,12 +102,14 @@ class Family(Restorable, VariableMethods, Applying, _Native):
 
     def _make_record(self, options: StepOptions) -> StepRecord:
         if keras.backend.backend() != "tensorflow":
-            for name in ("count_steps", "track_overflows", "max_consecutive_skips", "check_unscaled"):
+            for name in ("track_overflows", "max_consecutive_skips", "check_unscaled"):
                 refuse_off_tensorflow(name, getattr(options, name))
+            return BackendRecord(options)
         return StepRecord(options)
 
     def _track_record(self) -> None:
-        track(self, self._record, STEP_RECORD)
+        if keras.backend.backend() == "tensorflow":
+            track(self, self._record, STEP_RECORD)
 
     def _held(self, loss_scale: Any) -> Any:
         if keras.backend.backend() == "tensorflow":

@@ -11,7 +11,7 @@ from keras import ops
 
 from mpls.core import finite, gradients
 from mpls.core.loss_scale import never_skips
-from mpls.core.rule import ScaleState, next_state
+from mpls.core.rule import next_state
 from mpls.errors import ArgumentValueError
 from mpls.keras.keras3.state import DynamicState, overwrites
 from mpls.upstream.optimizers import trained_variables
@@ -77,14 +77,14 @@ def _stepped(wrapper: Any, optimizer_variables: Any, grads: Any, values: Any, is
     own = len(current) - len(inner.variables)
     loss_scale = wrapper._acting_scale
     is_dynamic = isinstance(loss_scale, DynamicState)
-    mapping = {id(variable): index for index, variable in enumerate(wrapper.variables)}
-    places = [mapping[id(variable)] for variable in (loss_scale.scale, loss_scale.counter)] if is_dynamic else []
-    before = ScaleState(*(current[place] for place in places)) if is_dynamic else None
+    place_of = {id(variable): index for index, variable in enumerate(wrapper.variables)}
+    state = loss_scale.variables_of_rule() if is_dynamic else None
+    before = None if state is None else type(state)(*(current[place_of[id(each)]] for each in state))
     scale = loss_scale() if before is None else before.scale
     grads = unscale_for(grads, variables, scale) if is_scaled and wrapper.enabled else grads
     if never_skips(loss_scale):
         values, inner_values = inner.stateless_apply(current[own:], grads, values)
-        return list(values), [*current[:own], *inner_values]
+        return list(values), _counted(wrapper, [*current[:own], *inner_values], place_of, True)
     grads_finite = all_finite(grads)
     values, inner_values = ops.cond(
         grads_finite,
@@ -92,10 +92,23 @@ def _stepped(wrapper: Any, optimizer_variables: Any, grads: Any, values: Any, is
         lambda: (values, _skipped(wrapper, current[own:])),
     )
     new = [*current[:own], *inner_values]
-    if before is not None:
+    if state is not None and before is not None:
         after = next_state(before, grads_finite, loss_scale._rule_of_counter(), ops.where)
-        new[places[0]], new[places[1]] = after.scale, ops.cast(after.good_steps, loss_scale.counter.dtype)
-    return values, new
+        for variable, value in zip(state, after, strict=True):
+            new[place_of[id(variable)]] = ops.cast(value, variable.dtype)
+    return values, _counted(wrapper, new, place_of, grads_finite)
+
+
+def _counted(wrapper: Any, values: list[Any], place_of: dict[int, int], is_applied: Any) -> list[Any]:
+    """Return the values of the wrapper's variables with the step counted, if it counts steps."""
+    record = wrapper._record
+    if record is None:
+        return values
+    places = {name: place_of[id(variable)] for name, variable in record.of_backend.items()}
+    after = record.after_step({name: values[place] for name, place in places.items()}, is_applied)
+    for name, place in places.items():
+        values[place] = after[name]
+    return values
 
 
 def _skipped(wrapper: Any, inner_values: list[Any]) -> list[Any]:

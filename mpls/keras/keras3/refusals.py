@@ -120,7 +120,7 @@ def require_second_argument(inner_optimizer: Any, value: Any) -> None:
 
 def refuse_off_tensorflow(option: str, value: Any) -> None:
     """Refuse an option, where it is set, whose state is in TensorFlow's variables; on another backend."""
-    if value in (None, False) or (option == "hysteresis" and value == 1):
+    if value in (None, False):
         return
     raise UnsupportedBackendError(
         f"LossScaleOptimizer: {option} must be left out where Keras runs on {keras.backend.backend()}; got {value!r} "

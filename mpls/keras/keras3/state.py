@@ -12,9 +12,16 @@ import tensorflow as tf
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import FixedLossScale, LossScale, is_fixed
 from mpls.core.persistence.state_dict import plain
-from mpls.core.rule import UpdateRule
+from mpls.core.rule import (
+    AccumulatingState,
+    ScaleState,
+    SearchingAccumulatingState,
+    SearchingState,
+    UpdateRule,
+)
 from mpls.errors import CallOrderError
-from mpls.formats.wrapper_state import DYNAMIC_SCALE, STATE, STEP_COUNTER
+from mpls.formats.wrapper_state import BAD_STEPS, DYNAMIC_SCALE, SEARCH_STEPS, STATE, STEP_COUNTER
+from mpls.keras.keras3.backend_state import BackendVariable, counters, option_variables
 from mpls.keras.state_in_files import reads_as_dynamic
 from mpls.upstream import table
 
@@ -38,6 +45,7 @@ class DynamicState(DynamicLossScale):
     Attributes:
         scale: scalar float32 Keras variable.
         counter: scalar integer Keras variable.
+        of_backend: variables of settings, scalar int32 Keras variables by name, on other backends than TensorFlow.
     """
 
     is_saved_by_keras = True
@@ -48,6 +56,9 @@ class DynamicState(DynamicLossScale):
         super().__init__(initial_scale, growth_steps, 2.0, **settings)
         self.scale = scale
         self.counter = counter
+        self.of_backend: dict[str, Any] = {}
+        if keras.backend.backend() != "tensorflow":
+            self.of_backend = counters({name: value for name, (value, _) in self._initial_extras().items()})
 
     def __call__(self) -> Any:
         """Return the scale as a scalar float32 tensor of the backend."""
@@ -95,11 +106,23 @@ class DynamicState(DynamicLossScale):
             self._own()[name].assign(value)
 
     def _own(self) -> dict[str, Any]:
-        return dict(zip(STATE, (self.scale, self.counter), strict=True))
+        return {**dict(zip(STATE, (self.scale, self.counter), strict=True)), **self.of_backend}
 
     def _created_weight(self, name: str) -> Any:
+        if name in self.of_backend:
+            return BackendVariable(self.of_backend[name])
         own = self._own()
         return own[name].value if name in own else super()._created_weight(name)
+
+    def variables_of_rule(self) -> ScaleState | AccumulatingState | SearchingState | SearchingAccumulatingState:
+        """Return the Keras variables of the state, on other backends than TensorFlow."""
+        bad_steps, search_steps = (self.of_backend.get(name) for name in (BAD_STEPS, SEARCH_STEPS))
+        own = (self.scale, self.counter)
+        if bad_steps is None:
+            return ScaleState(*own) if search_steps is None else SearchingState(*own, search_steps)
+        if search_steps is None:
+            return AccumulatingState(*own, bad_steps)
+        return SearchingAccumulatingState(*own, bad_steps, search_steps)
 
     def _rule_of_counter(self) -> UpdateRule:
         """Return the rule of the moment, with growth steps that the counter of Keras can reach."""
@@ -185,7 +208,7 @@ def variables_in_files(wrapper: Any) -> list[Any]:
 
 def without_unknown(wrapper: Any, store: Any) -> Any:
     """Return the variables of a `.keras` file without the native wrapper's two, which a fixed scale lacks."""
-    own, known = len(table.OWN_VARIABLES.of(wrapper, [])), len(wrapper.variables)
+    own, known = len(table.OWN_VARIABLES.of(wrapper, [])), len(wrapper.variables) - len(option_variables(wrapper))
     if not is_fixed(wrapper._loss_scale) or len(store) != known + _NATIVE:
         return store
     kept = [index for index in range(known + _NATIVE) if not own <= index < own + _NATIVE]

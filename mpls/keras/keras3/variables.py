@@ -8,11 +8,14 @@ import keras
 
 from mpls.errors import ArgumentValueError, error_text
 from mpls.keras.asker import who_asks
+from mpls.keras.keras3.backend_state import option_variables
 from mpls.keras.keras3.state import variables_in_files, without_unknown
 from mpls.keras.members import CallableList
 from mpls.keras.state_in_files import wrapped_optimizer_follows
 from mpls.upstream import table
 
+# Whether Keras is to see only the variables that a file has.
+_IS_LOADING = "_is_loading_variables"
 # The native wrapper, which follows in the order of bases.
 _Base: Any = object
 
@@ -27,13 +30,16 @@ class VariableMethods(_Base):
 
     @property
     def variables(self) -> CallableList:
-        """The wrapper's own variables, ending with the counter and the scale, then those of the wrapped optimizer.
+        """The wrapper's own variables, then those of the wrapped optimizer.
 
+        Its own end with the counter and the scale; on JAX, those of `hysteresis`, `'auto'` and `count_steps` follow.
         Called, it returns those of the wrapped optimizer alone, `iterations` the first of them.
         """
         inner = self._optimizer.variables
-        own = variables_in_files(self) if who_asks(self).writes_h5_variables else table.OWN_VARIABLES.of(self, [])
-        return CallableList([*own, *inner], inner)
+        if who_asks(self).writes_h5_variables or vars(self).get(_IS_LOADING):
+            return CallableList([*variables_in_files(self), *inner], inner)
+        own = table.OWN_VARIABLES.of(self, [])
+        return CallableList([*own, *option_variables(self), *inner], inner)
 
     @property
     def weights(self) -> list[Any]:
@@ -85,8 +91,14 @@ class VariableMethods(_Base):
             store: where from, as Keras passes it.
         """
         store = without_unknown(self, store)
-        if not wrapped_optimizer_follows.is_raised or len(store) != len(self.variables):
-            super().load_own_variables(store)
+        saved = len(self.variables) - len(option_variables(self))
+        if not wrapped_optimizer_follows.is_raised or len(store) != saved:
+            # The config has the values of options.
+            self.__dict__[_IS_LOADING] = bool(option_variables(self))
+            try:
+                super().load_own_variables(store)
+            finally:
+                del self.__dict__[_IS_LOADING]
             return
         for index, variable in enumerate(self._variables):
             variable.assign(store[str(index)])
