@@ -58,15 +58,16 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
             looks for the highest that does not overflow, in the first steps; see MIGRATION.md#finding-the-scale.
         dynamic_growth_steps: finite steps in a row after which a dynamic scale doubles; by default 2000.
         name: the name of a wrapper over a Keras 3 optimizer; by default a generated one.
-        min_scale: floor of a shrinking dynamic scale, at least 2**-126; by default 1.
-        max_scale: ceiling of a growing dynamic scale; by default the largest float32.
-        growth_factor: the factor by which a dynamic scale grows, above 1; by default 2.
+        min_scale: floor of a shrinking scale, at least 2**-126; by default 1.
+        max_scale: ceiling of a growing scale; by default the largest float32.
+        growth_factor: the factor by which the scale grows, above 1; by default 2.
         backoff_factor: the factor by which it shrinks, between 0 and 1; by default 0.5.
-        hysteresis: skipped steps after which a dynamic scale shrinks; by default 1.
-        consecutive_hysteresis: whether these must be in a row; by default only growth resets their count.
-        adjustable: whether `configure` can also change the settings of what is built already: a function that is
-            traced, a graph that a session runs.
-        skip_nonfinite: whether to skip steps with non-finite gradients also where the scale is fixed.
+        hysteresis: steps with non-finite gradients after which the scale shrinks, each of which is skipped; by
+            default 1.
+        consecutive_hysteresis: whether these steps must be in a row; by default only growth resets their count.
+        adjustable: whether `configure` can also change what is built already: a function that is traced, a graph that a
+            session runs. The settings are variables then, named as the arguments are, and saved in checkpoints.
+        skip_nonfinite: whether steps with non-finite gradients are to be skipped also where the scale is fixed.
         count_steps: whether to count applied and skipped steps, on the device; see `applied_steps`.
         skip_counts_step: whether a skipped step advances `iterations`; by default as said above.
         track_overflows: whether to count the variables whose gradients are not finite, in skipped steps only; see
