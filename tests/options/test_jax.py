@@ -11,7 +11,7 @@ import unittest
 
 import pytest
 
-PROGRAM = """
+HEAD = """
 import keras, numpy as np
 import mpls.keras
 
@@ -28,6 +28,9 @@ def fit(model, *values):
     model.fit(rows, np.zeros_like(rows), batch_size=1, shuffle=False, verbose=0)
 
 INF = float("inf")
+"""
+
+PROGRAM = """
 for options in ({"run_eagerly": True}, {"jit_compile": True}):
     opt = made(dynamic_growth_steps=1, min_scale=0.5, max_scale=64, growth_factor=4, backoff_factor=0.125)
     model = model_with(opt, **options)
@@ -64,6 +67,30 @@ opt = made(dynamic_growth_steps=2**40, skip_counts_step=True)
 fit(model_with(opt), 0.1, INF, 0.1)
 assert (int(opt.iterations), opt.state_dict()["scale"]) == (3, 4.0), opt.state_dict()
 
+opt = made(initial_scale="auto", hysteresis=2, count_steps=True)
+fit(model_with(opt), 0.1, INF, INF, INF)
+state = opt.state_dict()
+for counter in (opt.applied_steps, opt.skipped_steps, opt.consecutive_skips, opt._loss_scale.of_backend["bad_steps"]):
+    assert (counter.dtype, tuple(counter.shape)) == ("int32", ())
+    assert any(each is counter for each in opt.variables)
+assert [state[name] for name in ("scale", "bad_steps", "search_steps")] == [256.0, 1, 32], state
+assert [int(counter) for counter in (opt.applied_steps, opt.skipped_steps, opt.consecutive_skips)] == [1, 3, 3], state
+
+for policy, enabled in (("mixed_bfloat16", False), ("mixed_float16", True), ("float32", False)):
+    keras.config.set_dtype_policy(policy)
+    assert made(enabled="auto").enabled is enabled
+
+refused = {"adjustable": True, "track_overflows": True, "max_consecutive_skips": 2, "check_unscaled": True}
+for option in ({name: value} for name, value in refused.items()):
+    try:
+        made(**{"initial_scale": 8, **option})
+    except NotImplementedError as error:
+        assert f"{next(iter(option))} must be left out" in str(error)
+    else:
+        raise AssertionError(option)
+"""
+
+DISABLED = """
 for options in ({"run_eagerly": True}, {"jit_compile": True}):
     opt = made(dynamic_growth_steps=1, enabled=False)
     model = model_with(opt, **options)
@@ -80,30 +107,6 @@ for options in ({"run_eagerly": True}, {"jit_compile": True}):
     assert not np.isfinite(model.get_weights()[0]).all()
     loss = keras.ops.ones(())
     assert opt.scale_loss(loss) is loss
-
-opt = made(dynamic_growth_steps=1, hysteresis=2, count_steps=True)
-fit(model_with(opt), 0.1, INF, INF, INF)
-state = opt.state_dict()
-for counter in (opt.applied_steps, opt.skipped_steps, opt.consecutive_skips, opt._loss_scale.of_backend["bad_steps"]):
-    assert (counter.dtype, tuple(counter.shape)) == ("int32", ())
-    assert any(each is counter for each in opt.variables)
-assert (state["scale"], state["bad_steps"], int(opt.skipped_steps), int(opt.consecutive_skips)) == (8.0, 1, 3, 3), state
-opt = made(initial_scale="auto", count_steps=True)
-fit(model_with(opt), 0.1, 0.1, INF)
-assert (opt.state_dict()["scale"], opt.state_dict()["search_steps"]) == (512.0, 32), opt.state_dict()
-
-for policy, enabled in (("mixed_bfloat16", False), ("mixed_float16", True), ("float32", False)):
-    keras.config.set_dtype_policy(policy)
-    assert made(enabled="auto").enabled is enabled
-
-refused = {"adjustable": True, "track_overflows": True, "max_consecutive_skips": 2, "check_unscaled": True}
-for option in ({name: value} for name, value in refused.items()):
-    try:
-        made(**{"initial_scale": 8, **option})
-    except NotImplementedError as error:
-        assert f"{next(iter(option))} must be left out" in str(error)
-    else:
-        raise AssertionError(option)
 """
 
 COUNTED = """
@@ -223,12 +226,15 @@ assert len(plain.variables) == len(opt.variables) - 3 - len(opt.inner_optimizer.
 """
 
 
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax, which the extra `test` installs")
 class JaxTest(unittest.TestCase):
-    @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax, which the extra `test` installs")
     def test_options(self) -> None:
-        self.run_on_jax(PROGRAM)
+        self.run_on_jax(HEAD + PROGRAM)
 
-    @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax, which the extra `test` installs")
+    @pytest.mark.programs
+    def test_disabled(self) -> None:
+        self.run_on_jax(HEAD + DISABLED)
+
     @pytest.mark.programs
     def test_state_of_options(self) -> None:
         self.run_on_jax(COUNTED)
