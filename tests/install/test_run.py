@@ -247,6 +247,7 @@ class NamesTest(unittest.TestCase):
         self.assertEqual(lines[:4], ["{True}", "True True", "True True", "True"])
         self.assertEqual(lines[4], "[] tensorflow False")
 
+    @pytest.mark.programs
     def test_v1_and_contrib(self) -> None:
         with Programs(program=TF1, helper="import tensorflow as tf") as programs:
             process = programs.run("-m", "mpls", "run", "--no-auto", "--v1", "--contrib", "--report", "program.py")

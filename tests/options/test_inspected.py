@@ -88,6 +88,7 @@ class FilesTest(FolderTest):
         self.assertEqual([tuple(each.values()) for each in optimizer["overflows"]], rows)
 
     @parameterized.expand(FILES)
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
     def test_models_and_checkpoints(self, name: str, family: str, suffix: str) -> None:
         model = model_of(family, VALUES, **OPTIONS)
         path = written(self.folder, model, suffix)
@@ -206,7 +207,7 @@ class BrokenTest(unittest.TestCase):
 
 class ConvertTest(FolderTest):
     @parameterized.expand([(f"{row[0]}_to_{target}", *row[1:], target) for row in FILES for target in FRAMEWORKS])
-    @pytest.mark.pairwise(by=lambda name, *values: values)
+    @pytest.mark.pairwise(by=lambda name, *values: values, size=1)
     def test_files(self, name: str, family: str, suffix: str, target: str) -> None:
         source = model_of(family, VALUES, **OPTIONS)
         path = written(self.folder, source, suffix)

@@ -260,6 +260,7 @@ class TestOrder:
 
 
 class TestHonest:
+    @pytest.mark.matrix
     def test_a_model_of_a_fixed_shape(self, folder: pathlib.Path) -> None:
         model = model_of_a_fixed_shape()
         save(model, folder)

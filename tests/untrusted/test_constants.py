@@ -14,6 +14,7 @@ from unittest import mock
 
 import h5py
 import keras
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -168,6 +169,7 @@ class CostsTest(_Base):
     """Measured from outside, in a process that is killed if it takes too long."""
 
     @unittest.skipUnless(watching.IS_SUPPORTED, watching.WHY_NOT)
+    @pytest.mark.matrix
     def test_in_seconds_and_megabytes(self) -> None:
         base = self.folder.resolve()
         lane = Lane(base, Sources([]), few=True, limits={})
