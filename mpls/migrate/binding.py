@@ -95,8 +95,7 @@ class Walker:
         if handler is not None:
             handler(node)
             return
-        for name in node._fields:
-            value = getattr(node, name, None)
+        for _, value in ast.iter_fields(node):
             if isinstance(value, ast.AST):
                 self._visit(value)
             elif isinstance(value, list) and value:

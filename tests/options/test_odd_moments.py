@@ -119,7 +119,7 @@ class OverflowsTest(unittest.TestCase):
                 op = opt.minimize(sum(weight * NAN for weight in weights), var_list=weights)
                 session = v1.Session()
                 session.run(v1.global_variables_initializer())
-                self.assertEqual(len(v1.global_variables()), len(names) + 7)
+                self.assertEqual(len(v1.global_variables()), len(names) + 8)
                 if is_final:
                     graph.finalize()
             built.append((graph, session, op, list(names)))
@@ -160,7 +160,7 @@ class OverflowsTest(unittest.TestCase):
             weight = v1.Variable(1.0, use_resource=True)
             opt.minimize(weight * NAN, var_list=[weight])
             names = [variable.op.name for variable in opt.variables()]
-            self.assertEqual(len([name for name in names if name.startswith("overflow_")]), 2)
+            self.assertEqual(len([name for name in names if name.startswith("overflow_")]), 3)
             v1.variables_initializer(opt.variables())
 
 

@@ -24,7 +24,7 @@ from tests.saved.mutations.sources import Sources, sources
 from tests.saved.mutations.values import Mutator
 
 # Of files that inspection reads, which costs little, and of those that are loaded.
-SAMPLE_OF_INSPECTION, SAMPLE_OF_LOADING = 220, 80
+SAMPLE_OF_INSPECTION, SAMPLE_OF_LOADING = 264, 36
 INSPECTION, LOADING = cases.ACTIONS[:1], cases.ACTIONS[1:]
 ALL = 20_000
 # A run of many reports no more.
