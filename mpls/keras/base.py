@@ -86,9 +86,10 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
     Raises:
         TypeError: `inner_optimizer` is no Keras optimizer, or scales the loss already; an argument is no bool where one
             is needed; a `name` for an optimizer of tf_keras.
-        ValueError: `inner_optimizer` is wrapped already, or has a `loss_scale_factor`; a fixed scale without
-            `initial_scale`, or with a setting of dynamic ones; an `initial_scale` that is NaN, infinite, zero or
-            negative, or out of bounds; another number out of its range; a strategy that does not work.
+        ValueError: `inner_optimizer` is wrapped already, or has a `loss_scale_factor`, or `gradient_accumulation_steps`
+            with a true `skip_counts_step`; a fixed scale without `initial_scale`, or with a setting of dynamic ones; an
+            `initial_scale` that is NaN, infinite, zero or negative, or out of bounds; another number out of its range;
+            a strategy that does not work.
         NotImplementedError: Keras 3 runs on a backend other than TensorFlow and JAX; or on JAX, with
             `adjustable`, `track_overflows`, `max_consecutive_skips` or `check_unscaled`.
 

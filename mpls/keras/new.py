@@ -9,6 +9,7 @@ import tf_keras
 
 from mpls.core.autograph import as_written
 from mpls.core.step import scaled_step
+from mpls.core.step_options import StepOptions
 from mpls.errors import ArgumentValueError, UnsupportedGraphError, error_text
 from mpls.keras.calls import drop_missing_gradients
 from mpls.keras.ignored_rules import warn_of_ignored_rule
@@ -41,8 +42,8 @@ class Family(TfKerasMembers, _Native):
         """
         return tf_keras.optimizers.deserialize(config, custom_objects=custom_objects, use_legacy_optimizer=False)
 
-    def _init_family(self, inner_optimizer: Any, name: str | None) -> None:
-        super()._init_family(inner_optimizer, name)
+    def _init_family(self, inner_optimizer: Any, name: str | None, options: StepOptions) -> None:
+        super()._init_family(inner_optimizer, name, options)
         warn_of_ignored_rule(inner_optimizer)
 
     @as_written

@@ -71,8 +71,8 @@ class TfKerasMembers(Restorable):
         _scale_for: Callable[[Any], Any]
         _create_state: Callable[[], None]
 
-    def _init_family(self, inner_optimizer: Any, name: str | None) -> None:
-        del inner_optimizer
+    def _init_family(self, inner_optimizer: Any, name: str | None, options: StepOptions) -> None:
+        del inner_optimizer, options
         if name is not None:
             raise ArgumentTypeError(
                 error_text(

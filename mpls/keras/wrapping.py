@@ -28,7 +28,7 @@ class Wrapping(Members):
 
     if TYPE_CHECKING:
         # A family defines these.
-        def _init_family(self, inner_optimizer: Any, name: str | None) -> None: ...
+        def _init_family(self, inner_optimizer: Any, name: str | None, options: StepOptions) -> None: ...
         def _make_loss_scale(
             self, initial_scale: Any, growth_steps: int | None, settings: dict[str, Any]
         ) -> LossScale: ...
@@ -60,7 +60,7 @@ class Wrapping(Members):
         # The inner optimizer decides on the family, so the instance gets the family's methods only here. Users'
         # subclasses keep their own methods.
         set_class(self, class_for(type(self), family))
-        self._init_family(inner_optimizer, name)
+        self._init_family(inner_optimizer, name, options)
         # Bypass the __setattr__ of the frameworks' bases, which tracks and delegates attributes.
         vars(self).update(
             _optimizer=inner_optimizer,

@@ -11,6 +11,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -19,6 +20,7 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.errors import CallOrderError, MplsError, MplsWarning, UnsupportedBackendError
+from tests.core.behavior import behaving_as
 
 Ours: Any = mpls.keras.LossScaleOptimizer
 Native: Any = keras.optimizers.LossScaleOptimizer
@@ -506,6 +508,33 @@ class MembersTest(unittest.TestCase):
             self.assertEqual(float(variable), float(control))
         self.assertNotEqual(float(variable), 1.0)
         self.assertEqual(int(optimizer.iterations), 2)
+
+    @parameterized.expand([(f"{name}_{release}", run, release) for name, run in RUNNERS for release in (None, "2.4")])
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    def test_a_skipped_step_is_none_of_those_that_are_accumulated(self, name: str, compiled: Any, release: Any) -> None:
+        variable, control = keras.Variable(1.0), keras.Variable(1.0)
+        bare = keras.optimizers.SGD(0.25, gradient_accumulation_steps=2)
+        with behaving_as(release):
+            optimizer = wrapped(keras.optimizers.SGD(0.25, gradient_accumulation_steps=2))
+            step = compiled(lambda factor: keras_3_style(optimizer, variable, factor))
+            # In Keras' count of steps the skipped ones would be the last of their groups.
+            for factor in (1.0, INF, 2.0, NAN, 1.0, INF, 0.5):
+                step(tf.constant(factor))
+                if np.isfinite(factor):
+                    bare.apply([tf.constant(factor)], [control])
+                self.assertEqual((float(variable), int(optimizer.iterations)), (float(control), int(bare.iterations)))
+        self.assertEqual(int(optimizer.iterations), 2)
+
+    def test_skipped_steps_do_not_count_where_gradients_are_accumulated(self) -> None:
+        with self.assertRaisesRegex(ValueError, "skip_counts_step must be False or left out where the optimizer has"):
+            wrapped(keras.optimizers.SGD(gradient_accumulation_steps=2), skip_counts_step=True)
+        self.assertIs(wrapped(keras.optimizers.SGD(gradient_accumulation_steps=2), skip_counts_step=False).built, False)
+        # The setting may come after the wrapper.
+        late, variable = wrapped(keras.optimizers.SGD(), skip_counts_step=True), keras.Variable(1.0)
+        late.gradient_accumulation_steps = 2
+        with self.assertRaisesRegex(ValueError, "skip_counts_step must be False or left out where the optimizer has"):
+            keras_3_style(late, variable, 1.0)
+        self.assertEqual((float(variable), float(late.loss_scale)), (1.0, 8.0))
 
     def test_weight_decay_with_exclusions(self) -> None:
         decayed, kept = keras.Variable(1.0, name="decayed"), keras.Variable(1.0, name="kept")

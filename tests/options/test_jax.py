@@ -14,9 +14,10 @@ import pytest
 HEAD = """
 import keras, numpy as np
 import mpls.keras
+from mpls.core import releases
 
-def made(**options):
-    return mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(0.25), **{"initial_scale": 8, **options})
+def made(inner=None, **options):
+    return mpls.keras.LossScaleOptimizer(inner or keras.optimizers.SGD(0.25), **{"initial_scale": 8, **options})
 
 def model_with(opt, **options):
     model = keras.Sequential([keras.layers.Input([1]), keras.layers.Dense(1)])
@@ -66,6 +67,24 @@ assert opt.state_dict()["scale"] == 32.0, opt.state_dict()
 opt = made(dynamic_growth_steps=2**40, skip_counts_step=True)
 fit(model_with(opt), 0.1, INF, 0.1)
 assert (int(opt.iterations), opt.state_dict()["scale"]) == (3, 4.0), opt.state_dict()
+
+# Skipped steps are none of those whose gradients are added up.
+for release in (None, "2.4"):
+    releases.use(releases.behavior_of(release))
+    opt = made(inner=keras.optimizers.SGD(0.25, gradient_accumulation_steps=2))
+    releases.use(releases.ReleaseBehavior())
+    model, bare = model_with(opt), model_with(keras.optimizers.SGD(0.25, gradient_accumulation_steps=2))
+    bare.set_weights(model.get_weights())
+    fit(model, 0.5, INF, 0.25, INF, 0.125, INF, 0.5)
+    fit(bare, 0.5, 0.25, 0.125, 0.5)
+    assert int(opt.iterations) == int(bare.optimizer.iterations) == 2
+    np.testing.assert_array_equal(model.get_weights()[0], bare.get_weights()[0])
+try:
+    made(inner=keras.optimizers.SGD(0.25, gradient_accumulation_steps=2), skip_counts_step=True)
+except ValueError as error:
+    assert "skip_counts_step must be False or left out" in str(error), error
+else:
+    raise AssertionError("counts")
 
 opt = made(initial_scale="auto", hysteresis=2, count_steps=True)
 fit(model_with(opt), 0.1, INF, INF, INF)

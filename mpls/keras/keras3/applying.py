@@ -18,7 +18,8 @@ from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.keras.calls import GET_SCALED_LOSS, SCALE_LOSS, ScalingCalls, require_gradients
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.refusals import (
-    refuse_factor,
+    accumulates,
+    refuse_settings,
     refuse_unknown,
     refuse_v1_graph,
     require_second_argument,
@@ -193,8 +194,7 @@ class Applying:
                 cross-replica context, or the strategy does not work; and then nothing has changed.
             RuntimeError: the calls of the step scale or unscale twice; or the call is made in a v1 graph.
         """
-        grads = list(grads)
-        if grads:
+        if grads := list(grads):
             self._apply(grads, self._variables_for(grads, trainable_variables), "apply")
 
     def _variables_for(self, grads: list[Any], trainable_variables: Any) -> list[Any]:
@@ -206,8 +206,7 @@ class Applying:
                     "See MIGRATION.md#keras-3"
                 )
             trainable_variables = trained_variables(self._optimizer)
-        variables = list(trainable_variables)
-        if len(grads) != len(variables):
+        if len(grads) != len(variables := list(trainable_variables)):
             raise ArgumentValueError(
                 f"LossScaleOptimizer.apply: grads must be as many as the variables, {len(variables)}; got {len(grads)} "
                 "(list). Call opt.apply(grads, variables). See MIGRATION.md#keras-3"
@@ -244,7 +243,8 @@ class Applying:
 
     @property
     def _skips_count(self) -> bool:
-        return self._options.skips_count(self._behavior.skipped_steps_count_in_keras_3)
+        by_default = self._behavior.skipped_steps_count_in_keras_3
+        return self._options.skips_count(by_default and not accumulates(self._optimizer))
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
         # For subclasses written for legacy optimizers. The wrapped optimizer sums gradients when it applies them.
@@ -265,7 +265,7 @@ class Applying:
     def _begin_step(self, method: str) -> bool:
         """Check the scaling calls of the step, and return whether the gradients are still scaled."""
         is_scaled = self._calls.require_unscaled_once(method)
-        refuse_factor(self._optimizer)
+        refuse_settings(self._optimizer, self._options)
         if not self._calls.ever & {SCALE_LOSS, GET_SCALED_LOSS} and self._calls.is_first_warning():
             unscaled = "divided by a loss scale that the loss was not multiplied by" if is_scaled else "not scaled"
             advise_user(

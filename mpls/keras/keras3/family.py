@@ -30,9 +30,9 @@ from mpls.keras.keras3 import ops
 from mpls.keras.keras3.applying import Applying
 from mpls.keras.keras3.backend_state import BackendRecord
 from mpls.keras.keras3.refusals import (
-    refuse_factor,
     refuse_factor_of_wrapper,
     refuse_off_tensorflow,
+    refuse_settings,
     require_known_backend,
     require_tensorflow_for,
 )
@@ -76,9 +76,9 @@ class Family(Restorable, VariableMethods, Applying, _Native):
         _behavior: ReleaseBehavior
         _shows_loss_scale_object: bool
 
-    def _init_family(self, inner_optimizer: Any, name: str | None) -> None:
+    def _init_family(self, inner_optimizer: Any, name: str | None, options: StepOptions) -> None:
         require_known_backend()
-        refuse_factor(inner_optimizer)
+        refuse_settings(inner_optimizer, options)
         warn_of_ignored_rule(inner_optimizer)
         # Skip the constructor of Keras' wrapper: it sets hyperparameters, which belong to the wrapped optimizer here.
         self.__dict__.update(vars(_Blank(learning_rate=0.0, name=name)))

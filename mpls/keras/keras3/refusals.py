@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from mpls.core.step_options import StepOptions
 from mpls.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -47,7 +48,28 @@ def require_stateless_backend() -> None:
         )
 
 
-def refuse_factor(inner_optimizer: Any) -> None:
+def accumulates(inner_optimizer: Any) -> bool:
+    """Return whether an optimizer averages the gradients of several steps, and updates variables after these."""
+    return bool(inner_optimizer.gradient_accumulation_steps)
+
+
+def refuse_settings(inner_optimizer: Any, options: StepOptions) -> None:
+    """Refuse an optimizer whose own settings do not go with a loss scale, or with the options of the wrapper."""
+    _refuse_factor(inner_optimizer)
+    if options.skip_counts_step and accumulates(inner_optimizer):
+        raise ArgumentValueError(
+            error_text(
+                "LossScaleOptimizer: skip_counts_step",
+                "be False or left out where the optimizer has gradient_accumulation_steps, as Keras would take a "
+                "skipped step for one of those that it has added up",
+                options.skip_counts_step,
+                "Leave it out, and read skipped_steps: LossScaleOptimizer(optimizer, count_steps=True)",
+                "counted-steps",
+            )
+        )
+
+
+def _refuse_factor(inner_optimizer: Any) -> None:
     """Refuse an optimizer with a `loss_scale_factor`: it would unscale the gradients a second time."""
     factor = inner_optimizer.loss_scale_factor
     if factor is not None:
