@@ -47,7 +47,7 @@ class StepRecord(Stateful, _Base):
         self.losses = StepLosses()
         self._has_told = False
         self.unscaled = UnscaledGradients() if options.check_unscaled else None
-        self.overflows = Overflows() if options.needs_overflows else None
+        self.overflows = self._make_overflows() if options.needs_overflows else None
         if self.overflows is not None:
             track(self, self.overflows, OVERFLOWS)
 
@@ -57,6 +57,9 @@ class StepRecord(Stateful, _Base):
             weights[_RECENT] = ([0.0] * RECENT, tf.float32)
             weights[_LOSSES] = (0, tf.int64)
         return weights
+
+    def _make_overflows(self) -> Overflows:
+        return Overflows()
 
     def counter(self, name: str) -> Any:
         """Return a counter, a scalar int64 variable."""

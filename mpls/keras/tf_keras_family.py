@@ -13,6 +13,7 @@ import tf_keras
 
 from mpls.core.gradients import scale_loss, unscale_gradients
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic, is_loss_scale, never_skips
+from mpls.core.overflows import Overflows
 from mpls.core.persistence.object_checkpoints import check_when_attached
 from mpls.core.persistence.restoring import Restorable
 from mpls.core.persistence.savers import StepNames, hook_user_savers
@@ -45,6 +46,13 @@ class _GraphTrackedLossScale(_GraphTracked, DynamicLossScale):
 
 class _GraphTrackedRecord(_GraphTracked, StepRecord):
     """A `StepRecord` for optimizers of tf_keras."""
+
+    def _make_overflows(self) -> Overflows:
+        return _GraphTrackedOverflows()
+
+
+class _GraphTrackedOverflows(_GraphTracked, Overflows):
+    """`Overflows` for optimizers of tf_keras."""
 
 
 # Programs log the class name.

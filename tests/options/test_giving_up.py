@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import unittest
 from collections.abc import Callable
@@ -126,6 +127,33 @@ class GivingUpTest(unittest.TestCase):
                 model.fit(*data, batch_size=2, verbose=0)
         self.assertEqual({each.count for each in opt.overflow_report()}, {4 if jit else 3})
         self.assertEqual(len(opt.overflow_report()), 2)
+
+    @parameterized.expand(
+        [
+            (f"{name}_{'session' if has_session else 'no_session'}", options, has_session)
+            for name, options in (
+                ("track_overflows", {"track_overflows": True}),
+                ("max_consecutive_skips", {"max_consecutive_skips": 1, "on_give_up": "warn"}),
+                ("both", {"track_overflows": True, "max_consecutive_skips": 1, "on_give_up": "warn"}),
+            )
+            for has_session in (True, False)
+        ]
+    )
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    def test_fit_in_a_v1_graph(self, name: str, options: dict[str, Any], has_session: bool) -> None:
+        rows = np.array([[1.0], [INF], [NAN], [1.0], [INF], [INF]], np.float32)
+        with tf.Graph().as_default(), v1.Session() if has_session else contextlib.nullcontext():
+            opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.01), **options)
+            model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(1,))])
+            model.compile(opt, "mse")
+            model.fit(rows, np.ones_like(rows), batch_size=1, shuffle=False, verbose=0)
+            self.assertTrue(np.isfinite(model.get_weights()[0]).all())
+            self.assertEqual([opt.state_dict()[each] for each in ("applied_steps", "skipped_steps")], [2, 4])
+            if "track_overflows" in options:
+                self.assertEqual([(each.count, each.last_step) for each in opt.overflow_report()], [(4, 6), (4, 6)])
+            if "max_consecutive_skips" in options:
+                with self.assertWarnsRegex(MplsWarning, "2 steps in a row .* not finite in 2 of them"):
+                    opt.check_skips()
 
     @parameterized.expand([("zero", 0, ValueError), ("text", "many", ValueError), ("bool", True, ValueError)])
     def test_bad_numbers(self, name: str, number: Any, error: type) -> None:
