@@ -44,9 +44,10 @@ def trace(options: argparse.Namespace, program_arguments: list[str]) -> int:
 
 def _end(session: TracingSession, status: int, failures: list[BaseException], options: argparse.Namespace) -> int:
     failure = type(failures[-1]).__name__ if failures else f"exit status {status}" if status else None
-    if not session.has_begun or (failures and isinstance(failures[-1], CannotRun)):
+    was_none = bool(failures) and isinstance(failures[-1], CannotRun)
+    if was_none or not session.has_begun:
         session.discard()
-        return status
+        return USAGE_ERROR if was_none else status
     try:
         ended = session.end(failure, {name: getattr(options, name) for name in SETTINGS})
         return status or ended

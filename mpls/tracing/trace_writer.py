@@ -33,12 +33,16 @@ class TraceWriter:
         self.path = path
         self.rows = 0
         self._force = force
-        self._partial = f"{path}.part-{os.getpid()}"
+        if not path.strip():
+            raise CannotTraceError("the name of the trace is empty; give the name of a file")
         if os.path.isdir(path):
             raise CannotTraceError(f"{path} is a directory; give the name of a file")
         if not force and os.path.lexists(path):
             raise CannotTraceError(f"{path} exists already; choose another name, or replace it with --force")
         try:
+            # The program may change its directory.
+            self._place = os.path.join(os.getcwd(), path)
+            self._partial = f"{self._place}.part-{os.getpid()}"
             self._file = open(self._partial, "w")  # noqa: SIM115
         except OSError as error:
             raise CannotTraceError(f"{path} cannot be written: {error.strerror}") from None
@@ -53,25 +57,43 @@ class TraceWriter:
         """Write what is known after the last step, by name, and put the file in its place.
 
         Raises:
-            CannotTraceError: meanwhile there is another such file.
+            CannotTraceError: meanwhile there is another such file, or this one cannot be written any more.
         """
-        self._file.write("\n],\n" + _members(tail) + "\n}\n")
-        self._file.close()
-        if self._force:
-            os.replace(self._partial, self.path)
-            return
         try:
-            os.link(self._partial, self.path)
+            self._file.write("\n],\n" + _members(tail) + "\n}\n")
+            self._file.close()
+            self._put_in_place()
         except FileExistsError:
-            raise CannotTraceError(
-                f"{self.path} exists by now; what was recorded is in {os.path.basename(self._partial)}"
-            ) from None
-        os.remove(self._partial)
+            raise CannotTraceError(f"{self.path} exists by now; {self._where_it_is()}") from None
+        except OSError as error:
+            reason = f"{self.path} cannot be written: {error.strerror}"
+            raise CannotTraceError(f"{reason}; {self._where_it_is()}") from None
 
     def discard(self) -> None:
         """Write nothing after all."""
         self._file.close()
+        if os.path.exists(self._partial):
+            os.remove(self._partial)
+
+    def _put_in_place(self) -> None:
+        if self._force:
+            os.replace(self._partial, self._place)
+            return
+        try:
+            os.link(self._partial, self._place)
+        except FileExistsError:
+            raise
+        except OSError:
+            # Some file systems have no links.
+            open(self._place, "x").close()
+            os.replace(self._partial, self._place)
+            return
         os.remove(self._partial)
+
+    def _where_it_is(self) -> str:
+        if os.path.exists(self._partial):
+            return f"what was recorded is in {self._partial}"
+        return "what was recorded is lost, as its folder was deleted"
 
 
 def plain_number(value: Any) -> Any:

@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -143,6 +144,8 @@ def test_it_records_what_mpls_trace_does() -> None:
         (["out.json", "absent.py"], 2, "no such script: absent.py"),
         (["there.json", "program.py"], 2, "there.json exists already"),
         (["no/folder/out.json", "program.py"], 2, "cannot be written"),
+        (["", "program.py"], 2, "the name of the trace is empty"),
+        (["gone/out.json", "deletes.py"], 1, "gone/out.json cannot be written: No such file or directory"),
         (["--every", "0", "out.json", "program.py"], 2, "whole number of at least 1"),
         (["out.json", "stepless.py"], 1, "took no step"),
         (["out.json", "exits.py"], 5, "took no step"),
@@ -155,9 +158,13 @@ def test_bad_input_is_a_sentence(arguments: list[str], status: int, said: str) -
         (folder.path / "there.json").write_text("{}")
         (folder.path / "stepless.py").write_text("import sys\nprint(sys.argv)\n")
         (folder.path / "exits.py").write_text("import sys\nsys.exit(5)\n")
+        (folder.path / "deletes.py").write_text(PROGRAM + "import shutil\nshutil.rmtree('gone')\n")
         before = {each.name for each in folder.path.iterdir()}
+        (folder.path / "gone").mkdir()
         done = folder.run("mpls_recorder.py", *arguments)
+        shutil.rmtree(folder.path / "gone", ignore_errors=True)
         assert done.returncode == status, done.stderr
+        assert ("Traceback" in done.stderr) == ("absent" in arguments)
         assert said in done.stderr
         assert {each.name for each in folder.path.iterdir()} == before
         assert (folder.path / "there.json").read_text() == "{}"

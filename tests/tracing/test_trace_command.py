@@ -109,6 +109,8 @@ def test_a_seed_repeats_a_run(folder: pathlib.Path) -> None:
         (["there.json", "program.py", "1", "0"], 2, "there.json exists already; choose another name, or replace it"),
         (["no/folder/out.json", "program.py", "1", "0"], 2, "no/folder/out.json cannot be written"),
         ([".", "program.py", "1", "0"], 2, ". is a directory"),
+        (["", "program.py", "1", "0"], 2, "the name of the trace is empty"),
+        (["out.json", "-m", "absent"], 2, "no module named absent"),
         (["--every", "none", "out.json", "program.py"], 2, "must be a whole number of at least 1; got 'none'"),
         (["out.json", "program.py", "0", "0"], 1, "took no step with a loss-scaling optimizer"),
         (["out.json", "program.py", "0", "7"], 7, "took no step with a loss-scaling optimizer"),
@@ -121,8 +123,48 @@ def test_bad_input_is_a_sentence(folder: pathlib.Path, arguments: list[str], sta
     assert done.returncode == status, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+    assert "given" not in done.stdout or status != 2
     assert {each.name for each in folder.iterdir()} - {"__pycache__"} == {"program.py", "there.json"}
     assert (folder / "there.json").read_text() == "{}"
+
+
+MOVES = "import os, shutil\nos.mkdir('runs')\nos.chdir('runs')\n"
+DELETES = "shutil.rmtree(os.path.join(sys.path[0], 'results'))\n"
+OCCUPIES = "os.mkdir(os.path.join(sys.path[0], 'results', 'out.json'))\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "said"),
+    [
+        (DELETES, [], "results/out.json cannot be written: No such file or directory; what was recorded is lost"),
+        (OCCUPIES, [], "results/out.json exists by now; what was recorded is in "),
+        (OCCUPIES, ["--force"], "results/out.json cannot be written: Is a directory; what was recorded is in "),
+    ],
+)
+def test_a_place_that_goes_is_a_sentence(folder: pathlib.Path, more: str, options: list[str], said: str) -> None:
+    (folder / "results").mkdir()
+    program = folder / "program.py"
+    program.write_text(PROGRAM.replace("sys.exit(", MOVES + more + "sys.exit("))
+    done = trace(folder, *options, "results/out.json", "program.py", "1", "0")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    if more == OCCUPIES:
+        left = done.stderr.split("what was recorded is in ")[1].strip()
+        assert len(read_trace(left).steps) == 1
+
+
+def test_a_program_may_change_its_directory(folder: pathlib.Path) -> None:
+    (folder / "program.py").write_text(MOVES + PROGRAM)
+    assert trace(folder, "out.json", "program.py", "1", "0").returncode == 0
+    assert len(read_trace(str(folder / "out.json")).steps) == 1
+
+
+def test_a_killed_program_leaves_a_part(folder: pathlib.Path) -> None:
+    killed = PROGRAM.replace("sys.exit(", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\nsys.exit(")
+    (folder / "program.py").write_text(killed)
+    assert trace(folder, "out.json", "program.py", "1", "0").returncode < 0
+    assert [each.name[:14] for each in folder.iterdir() if each.name != "program.py"] == ["out.json.part-"]
 
 
 def test_it_is_replaced_if_asked(folder: pathlib.Path) -> None:
