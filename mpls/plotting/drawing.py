@@ -6,7 +6,7 @@ import math
 import warnings
 from typing import Any, BinaryIO
 
-from mpls.errors import MissingPackageError, printable
+from mpls.errors import ArgumentValueError, MissingPackageError, printable
 from mpls.plotting.course import Course, Points
 
 __all__ = ["draw"]
@@ -34,7 +34,7 @@ def draw(course: Course, file: BinaryIO, image_format: str) -> None:
     _draw_scale(panels[0], course)
     if has_loss:
         _draw_loss(panels[1], course)
-    finish(figure, panels, course.unit, file, image_format)
+    finish(figure, panels, course.label, file, image_format)
 
 
 def figure_of(title: str, panels: int) -> Any:
@@ -42,6 +42,7 @@ def figure_of(title: str, panels: int) -> Any:
 
     Raises:
         MissingPackageError: matplotlib is not installed.
+        ArgumentValueError: it refuses its own settings.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -50,6 +51,9 @@ def figure_of(title: str, panels: int) -> Any:
         raise MissingPackageError(
             "drawing needs matplotlib, which is not installed; install it with: pip install 'mpls[plot]'"
         ) from None
+    except ValueError as error:
+        reason = printable(str(error).partition("\n")[0])
+        raise ArgumentValueError(f"matplotlib refuses its settings, such as MPLBACKEND: {reason}") from None
     figure = Figure(figsize=(8, 2 + 2 * panels), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(f"Loss scale of {_shortened(printable(title))}", fontsize=14, parse_math=False)
@@ -61,13 +65,13 @@ def panels_of(figure: Any, number: int) -> list[Any]:
     return list(figure.subplots(number, 1, sharex=True, squeeze=False)[:, 0])
 
 
-def finish(figure: Any, panels: list[Any], unit: str, file: BinaryIO, image_format: str) -> None:
+def finish(figure: Any, panels: list[Any], label: str, file: BinaryIO, image_format: str) -> None:
     """Give panels their style, and write the figure.
 
     Args:
         figure: what `figure_of` returned.
         panels: what `panels_of` returned.
-        unit: what the points are numbered by.
+        label: what the points are numbered by.
         file: gets the image.
         image_format: `'png'`, `'svg'` or `'pdf'`.
     """
@@ -78,7 +82,7 @@ def finish(figure: Any, panels: list[Any], unit: str, file: BinaryIO, image_form
         axes.tick_params(labelsize=11)
         axes.margins(x=0.02)
     figure.align_ylabels()
-    panels[-1].set_xlabel(unit, fontsize=12)
+    panels[-1].set_xlabel(label, fontsize=12)
     _number_by_whole(panels[-1])
     with warnings.catch_warnings():
         # The font lacks some scripts, in which names of files are: there it draws boxes.

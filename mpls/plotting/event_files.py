@@ -54,7 +54,11 @@ def course_of_events(folder: pathlib.Path) -> Course:
     # Where Keras has written each batch too, that is the finer one.
     tag = max(_tags_of_scales(found), key=lambda each: len(found[each]))
     unit = "epoch" if tag.rpartition("/")[2].startswith(_EPOCH) else "step"
-    rows = ((step, {name: value}) for name in SHOWN for step, value in found.get(_tag_beside(tag, name, found), ()))
+    pairs = {name: found.get(_tag_beside(tag, name, found), []) for name in SHOWN}
+    if tag.rpartition("/")[2].startswith((_EPOCH, _BATCH)):
+        # Keras' own steps always advance, but two callbacks write each twice.
+        pairs = {name: list(dict(values).items()) for name, values in pairs.items()}
+    rows = ((step, {name: value}) for name, values in pairs.items() for step, value in values)
     title = os.path.relpath(run, folder.parent) if run != folder else folder.resolve().name
     return course_of_columns(title, unit, rows, f"{shown} has no loss scale above 0")
 

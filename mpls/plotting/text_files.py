@@ -51,11 +51,12 @@ def course_of_csv(path: pathlib.Path) -> Course:
     text = _text(path)
     head = text.partition("\n")[0]
     separator = max(_SEPARATORS, key=head.count)
+    reader = csv.DictReader(io.StringIO(text), delimiter=separator, restval="")
     try:
-        rows: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(text), delimiter=separator, restval=""))
+        rows: list[dict[str, Any]] = list(reader)
     except csv.Error as error:
         raise UnreadableCourseError(f"{name} is no CSV ({printable(str(error))})") from None
-    columns = list(rows[0]) if rows else []
+    columns = list(reader.fieldnames or ())
     unit = next((each for each in (STEP, _EPOCH) if each in columns), None)
     if unit is None or SCALE not in columns:
         wanted = f"the columns {STEP!r} or {_EPOCH!r}, and {SCALE!r}"

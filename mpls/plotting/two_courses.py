@@ -47,7 +47,7 @@ def draw_two(old: Course, new: Course, first: int | None, file: BinaryIO, image_
     if all(value > 0 for course in (old, new) for _, value in course.scale):
         panels["scale"].set_yscale("log", base=2)
     panels["scale"].legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize=9)
-    finish(figure, list(panels.values()), old.unit, file, image_format)
+    finish(figure, list(panels.values()), old.label, file, image_format)
 
 
 def _draw(axes: Any, points: Points, label: str, color: str, width: float, *, is_stepped: bool) -> None:

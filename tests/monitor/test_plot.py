@@ -146,6 +146,29 @@ class NumbersTest(FolderTest):
         course = read_course(self.file("a.csv", f"step,loss_scale,loss\n{rows}"))
         self.assertEqual((course.scale, course.loss), ([(1, 8), (2, 16), (3, 2)], [(1, 3), (2, 1), (3, 9)]))
 
+    def test_each_reading_of_a_step_is_drawn(self) -> None:
+        records = [(1, 8, 0), (1, 4, 1), (1, 2, 2), (2, 2, 2), (3, 4, 2)]
+        names = ("step", "loss_scale", "skipped_steps")
+        rows: list[dict[str, Any]] = [dict(zip(names, each, strict=True)) for each in records]
+        write_events(self.folder / "run", [{**each, "loss_scale": float(each["loss_scale"])} for each in rows])
+        text = "step,loss_scale,skipped_steps\n" + "".join("{},{},{}\n".format(*each) for each in records)
+        history = self.file("a.json", json.dumps(rows))
+        for path in (history, self.file("a.csv", text), str(self.folder / "run")):
+            course = read_course(path)
+            self.assertEqual((course.unit, course.within), ("reading", "step 1 to 3"))
+            self.assertEqual(course.scale, [(1, 8), (2, 4), (3, 2), (4, 2), (5, 4)])
+            self.assertEqual(course.marks()[0], [(2, 4), (3, 2)])
+        status, said, _ = plot(history, "-o", str(self.folder / "out.svg"))
+        words = "reading 1 to 5 (step 1 to 3): loss scale 2 to 8, skipped steps: 2: "
+        self.assertEqual((status, said.removesuffix(f"{self.folder / 'out.svg'}\n")), (0, words))
+        self.assertIn("reading (step 1 to 3)", (self.folder / "out.svg").read_text())
+
+    def test_readings_of_a_step_that_was_resumed_replace_the_older_ones(self) -> None:
+        rows = "1,8,1\n2,4,1\n2,2,NA\n2,1,3\n3,1,1\n2,32,5\n2,16,6\n"
+        course = read_course(self.file("a.csv", f"step,loss_scale,loss\n{rows}"))
+        self.assertEqual(course.scale, [(1, 8), (2, 32), (3, 16), (4, 1)])
+        self.assertEqual(course.loss, [(1, 1), (2, 5), (3, 6), (4, 1)])
+
     @parameterized.expand(
         [
             ("zero", "1,0,1\n2,8,-1"),
@@ -235,6 +258,26 @@ class WrittenTest(FolderTest):
             course = read_course(path)
             self.assertEqual((course.unit, course.scale, course.loss), ("step", scale, loss))
 
+    def test_hook_of_steps_that_do_not_advance(self) -> None:
+        v1, logs = tf.compat.v1, str(self.folder / "logs")
+        with tf.Graph().as_default():
+            opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
+                v1.train.GradientDescentOptimizer(0.25), mpls.v1.DynamicLossScale(16, 3), count_steps=True
+            )
+            gradient = v1.placeholder(tf.float32, [])
+            v1.train.get_or_create_global_step()
+            train_op = opt.minimize(v1.Variable(1.0, use_resource=True) * gradient)
+            hook = LossScaleHook(opt, every=1, summary_dir=logs)
+            with v1.train.MonitoredSession(hooks=[hook]) as session:
+                for each in (1.0, math.inf, math.inf, 8.0):
+                    session.run(train_op, {gradient: each})
+        hook.save(self.folder / "history.json")
+        for path in (logs, str(self.folder / "history.json")):
+            course = read_course(path)
+            self.assertEqual((course.unit, course.within), ("reading", "step 0 to 0"))
+            self.assertEqual(course.scale, [(1, 16.0), (2, 8.0), (3, 4.0), (4, 4.0)])
+            self.assertEqual(course.marks()[0], [(2, 8.0), (3, 4.0)])
+
 
 class RefusedTest(FolderTest):
     def refused(self, path: str, *words: str) -> None:
@@ -259,6 +302,7 @@ class RefusedTest(FolderTest):
             ("empty list", "a.json", "[]", "has no object with"),
             ("csv without a scale", "a.csv", "epoch,loss\n0,1\n", "goes before CSVLogger"),
             ("empty csv", "a.csv", "", "lacks the columns"),
+            ("csv without rows", "a.csv", "epoch,loss_scale\n", "has no number in 'loss_scale'"),
             ("csv without numbers", "a.csv", "epoch,loss_scale\n0,NA\n", "has no number in 'loss_scale'"),
             ("binary", "a.csv", b"\xff\xfe\x00\x81", "is no text"),
             ("nul", "a.csv", b"epoch,loss_scale\n\x00\n", ""),
@@ -341,3 +385,10 @@ class ProgramTest(FolderTest):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("mpls plot: there is nothing at nothing. See mpls docs plots\n", done.stderr)
         self.assertNotIn("Traceback", done.stderr)
+
+    def test_a_backend_that_matplotlib_lacks_is_a_sentence(self) -> None:
+        with mock.patch.dict(os.environ, {"MPLBACKEND": "nonsense"}):
+            done = self.run_plot(self.file("a.csv", CSV), "-o", self.out)
+        (said,) = (line for line in done.stderr.splitlines() if not line.startswith("import time:"))
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertRegex(said, "^mpls plot: matplotlib refuses its settings, such as MPLBACKEND: .*'nonsense'")
