@@ -7,7 +7,7 @@ import os
 import pydoc
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,19 +36,23 @@ class Section:
     lines: tuple[str, ...]
 
 
-def docs(anchor: str | None) -> int:
-    """Show a section of MIGRATION.md, or the list of sections, and return the exit status."""
+def docs(anchor: str | None, show: Callable[[str], None] = print) -> int:
+    """Show a section of MIGRATION.md, or the list of sections, and return the exit status.
+
+    Args:
+        anchor: the section; None for the list.
+        show: prints a text where there is no terminal.
+    """
     text = _contents() if anchor is None else section_text(anchor)
     if text is None:
         near = nearest(anchor or "")
         advice = f"Nearest: {', '.join(near)}" if near else "mpls docs lists what there is"
         print(f"mpls docs: no section {printable(repr(anchor))}. {advice}", file=sys.stderr)
         return 2
-    try:
-        _show(text)
-    except BrokenPipeError:
-        # The reader closed the pipe; keep Python from complaining about it when it flushes standard output at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout.isatty():
+        _page(text)
+    else:
+        show(text)
     return 0
 
 
@@ -107,12 +111,9 @@ def _contents() -> str:
     return "\n".join(f"{'  ' * (each.level - 1)}{each.anchor}" for each in sections())
 
 
-def _show(text: str) -> None:
+def _page(text: str) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
-    if not sys.stdout.isatty():
-        print(text, flush=True)
-        return
     if "NO_COLOR" not in os.environ and "PAGER" not in os.environ and "MANPAGER" not in os.environ:
         # Without -R, `less` would show the escape codes.
         os.environ.setdefault("LESS", "-RF")

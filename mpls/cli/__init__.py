@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
-from typing import TextIO
 
 from mpls.cli.options import USAGE_ERROR, parser, split
+from mpls.cli.standard_output import show, with_output
 from mpls.errors import MplsError, printable
 
 __all__ = ["main"]
@@ -26,23 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.command is None:
         whole.print_help(sys.stderr)
         return USAGE_ERROR
-    if options.command == "inspect":
-        return _inspect(options)
-    if options.command == "doctor":
-        return _doctor(options)
-    if options.command == "migrate":
-        from mpls.cli.migrating import migrate
-
-        return migrate(options)
-    if options.command == "plot":
-        return _plot(options)
-    if options.command == "compare":
-        return _compare(options)
-    # Each command imports only what it needs, so that programs start with nearly the same modules as under `python`.
-    if options.command == "docs":
-        from mpls.documentation import docs
-
-        return docs(options.anchor)
+    if options.command in _READING:
+        return with_output(options.command, functools.partial(_READING[options.command], options))
     if options.command == "trace":
         from mpls.cli.recording import trace
 
@@ -52,17 +38,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run(options, program_arguments)
 
 
+# Each command imports only what it needs, so that programs start with nearly the same modules as under `python`.
+
+
+def _migrate(options: argparse.Namespace) -> int:
+    from mpls.cli.migrating import migrate
+
+    return migrate(options)
+
+
+def _docs(options: argparse.Namespace) -> int:
+    from mpls.documentation import docs
+
+    return docs(options.anchor, show)
+
+
 def _inspect(options: argparse.Namespace) -> int:
     from mpls.inspect import inspect
 
     try:
         status, text = inspect(options.path, as_json=options.json)
     except OSError as error:
-        _print(f"mpls inspect: {printable(str(error))}", sys.stderr)
+        _say(f"mpls inspect: {printable(str(error))}")
         return USAGE_ERROR
     # A missing file is a usage error; a broken file is a result.
     is_error = status == USAGE_ERROR and not options.json
-    _print(f"mpls inspect: {text}" if is_error else text, sys.stderr if is_error else sys.stdout)
+    if is_error:
+        _say(f"mpls inspect: {text}")
+    else:
+        show(text)
     return status
 
 
@@ -71,9 +75,9 @@ def _doctor(options: argparse.Namespace) -> int:
 
     status, text, unread = doctor(options.paths, as_json=options.json)
     if text:
-        _print(text, sys.stdout)
+        show(text)
     for each in unread:
-        _print(f"mpls doctor: {each}", sys.stderr)
+        _say(f"mpls doctor: {each}")
     return status
 
 
@@ -83,9 +87,9 @@ def _plot(options: argparse.Namespace) -> int:
     try:
         text = plot(options.path, options.out, force=options.force)
     except (MplsError, OSError) as error:
-        _print(f"mpls plot: {printable(str(error))}. See mpls docs plots", sys.stderr)
+        _say(f"mpls plot: {printable(str(error))}. See mpls docs plots")
         return USAGE_ERROR
-    _print(text, sys.stdout)
+    show(text)
     return 0
 
 
@@ -94,20 +98,31 @@ def _compare(options: argparse.Namespace) -> int:
 
     try:
         comparison = compare(options.old, options.new, options.tolerance)
-        _print(text_of(comparison), sys.stdout)
+        show(text_of(comparison))
         if options.plot is not None:
             from mpls.plotting import plot_traces
 
             first = comparison.first
             at = None if first is None or first.step is None else first.step.old.step
-            _print(plot_traces(comparison.old, comparison.new, at, options.plot, force=options.force), sys.stdout)
+            show(plot_traces(comparison.old, comparison.new, at, options.plot, force=options.force))
     except (MplsError, OSError) as error:
-        _print(f"mpls compare: {printable(str(error))}. See mpls docs proof", sys.stderr)
+        _say(f"mpls compare: {printable(str(error))}. See mpls docs proof")
         return USAGE_ERROR
     return 0 if comparison.first is None else DIFFERS
 
 
-def _print(text: str, stream: TextIO) -> None:
-    """Print a text, and escape characters that the stream cannot encode."""
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
+def _say(text: str) -> None:
+    """Print a text on standard error, and escape characters that it cannot encode."""
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
+
+
+# The commands that print, and run no program.
+_READING = {
+    "inspect": _inspect,
+    "doctor": _doctor,
+    "migrate": _migrate,
+    "plot": _plot,
+    "compare": _compare,
+    "docs": _docs,
+}

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Sequence
 
 from mpls.cli.options import USAGE_ERROR
+from mpls.cli.standard_output import show, show_bytes
 from mpls.errors import printable
 from mpls.migrate.collecting import collected
 from mpls.migrate.documents import Result, migrate_content
@@ -29,17 +30,8 @@ _SHOWN_AS = "<stdin>"
 
 def migrate(options: argparse.Namespace) -> int:
     """Migrate files, and return the exit status."""
-    try:
-        return _migrate(options)
-    except BrokenPipeError:
-        # The reader closed the pipe; keep Python from complaining about it when it flushes standard output at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-
-
-def _migrate(options: argparse.Namespace) -> int:
     if options.list_rules:
-        _print(_rules_text())
+        show(_rules_text())
         return 0
     reason = _misused(options)
     if reason:
@@ -92,9 +84,7 @@ def _standard_input(settings: Settings, options: argparse.Namespace) -> int:
     result = migrate_content(content, _SHOWN_AS, Reader(settings), has_folder=False)
     if options.write and not options.check:
         # What cannot be read goes through as it came.
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content if result.after is None else result.after)
-        sys.stdout.buffer.flush()
+        show_bytes(content if result.after is None else result.after)
     elif not options.report:
         _show_diff(result)
     return _end([result] if result.is_changed or result.messages or result.unread else [], 1, options)
@@ -116,13 +106,13 @@ def _written(result: Result) -> Result:
 def _show_diff(result: Result) -> None:
     is_colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     if result.parts:
-        _print(diff_of(result, is_colored=is_colored))
+        show(diff_of(result, is_colored=is_colored))
 
 
 def _end(results: Sequence[Result], number: int, options: argparse.Namespace) -> int:
     """Print the report, or what is left to the user and one line about the whole, and return the exit status."""
     if options.report and not (options.write and options.paths == [_STANDARD_INPUT]):
-        _print(REPORTS[options.report](results, number, options.write))
+        show(REPORTS[options.report](results, number, options.write))
     else:
         for result in results:
             for reason in result.unread:
@@ -138,8 +128,3 @@ def _end(results: Sequence[Result], number: int, options: argparse.Namespace) ->
 
 def _tell(text: str) -> None:
     print(printable(text), file=sys.stderr)
-
-
-def _print(text: str) -> None:
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding))

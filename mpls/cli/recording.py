@@ -8,6 +8,7 @@ import sys
 import mpls
 from mpls.cli.options import USAGE_ERROR
 from mpls.cli.running import PROGRAMS, SETTINGS, has_program, run
+from mpls.cli.standard_output import show, with_output
 from mpls.errors import printable
 from mpls.run import CannotRun
 from mpls.tracing.own_classes import OWN_CLASSES
@@ -61,8 +62,11 @@ def _print_recorder(options: argparse.Namespace) -> int:
         return _refuse("--recorder is printed, and takes no file: mpls trace --recorder > mpls_recorder.py")
     from mpls.tracing.one_file import recorder_source
 
-    sys.stdout.write(recorder_source(mpls.__version__))
-    return 0
+    def print_it() -> int:
+        show(recorder_source(mpls.__version__).rstrip("\n"))
+        return 0
+
+    return with_output("trace", print_it)
 
 
 def _refuse(text: str) -> int:

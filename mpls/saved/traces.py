@@ -14,6 +14,7 @@ from mpls.tracing.trace_writer import FORMAT, VERSION
 
 __all__ = ["Trace", "TracedStep", "TracedVariable", "TracedWrapper", "UnreadableTraceError", "is_trace", "read_trace"]
 
+_LARGEST_COUNT = 2**63 - 1
 _NOT_FINITE = ("inf", "-inf", "nan")
 
 
@@ -154,7 +155,7 @@ def read_trace(path: str) -> Trace:
         )
     try:
         return trace_of(path, content)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise UnreadableTraceError(
             f"{name} is a broken trace ({type(error).__name__}: {printable(str(error))}); record it again"
         ) from None
@@ -221,7 +222,7 @@ def _number(value: Any) -> float:
 
 
 def _count(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST_COUNT:
         return value
     raise ValueError(f"{value!r} is no count")
 

@@ -82,6 +82,12 @@ def test_a_trace_is_drawn_by_plot(pair: tuple[str, str], tmp_path: pathlib.Path)
     assert out == f"step 1 to 6: loss scale 8 to 16, skipped steps: 1: {image}\n"
 
 
+def about_with(size: float) -> dict[str, Any]:
+    """Return a trace's words on an optimizer with a variable of such a shape."""
+    about: dict[str, Any] = content()["wrappers"][0]
+    return {**about, "variables": [{**about["variables"][0], "shape": [size]}]}
+
+
 BROKEN: dict[str, Any] = {
     "an empty file": "",
     "half of a trace": json.dumps(content())[:900],
@@ -95,6 +101,12 @@ BROKEN: dict[str, Any] = {
     "a text for a number": json.dumps(changed(content(), 2, scale="many")),
     "a number for a flag": json.dumps(changed(content(), 2, applied=1)),
     "a negative count": json.dumps(changed(content(), 2, nonfinite=-1)),
+    "a number beyond float64": json.dumps(changed(content(), 2, scale=10**400)),
+    "a norm beyond float64": json.dumps(changed(content(), 2, gradient_norms=[10**400])),
+    "digits beyond number": json.dumps(content()).replace('"counter": 0', '"counter": 1' + "0" * 5000, 1),
+    "a count beyond int64": json.dumps(changed(content(), 2, counter=2**63)),
+    "a step beyond int64": json.dumps(changed(content(), 2, step=10**400)),
+    "a size beyond number": json.dumps({**content(), "wrappers": [about_with(float("inf"))]}),
     "NaN as no JSON has it": json.dumps(changed(content(), 2, loss=float("nan"))),
     "a missing member": json.dumps({name: value for name, value in content().items() if name != "ended_by"}),
     "nested too deeply": "[" * 100_000,
