@@ -10,6 +10,7 @@ import tensorflow as tf
 from mpls.core.counted import Counted
 from mpls.core.giving_up import Stuck
 from mpls.core.loss_scale import LossScale
+from mpls.core.persistence.state_dict import in_graph_of
 from mpls.core.replicas import decide_together
 from mpls.core.step_options import checked_options
 from mpls.core.step_record import load_with_counts, with_counts
@@ -200,7 +201,9 @@ class LossScaleOptimizer(Counted, _Base):
         Raises:
             NotImplementedError: the manager is of a user's class that does not define `state_dict`.
         """
-        return with_counts(dict(_of_manager(self._loss_scale_manager, "state_dict")(session)), self._record, session)
+        with in_graph_of(session):
+            state = dict(_of_manager(self._loss_scale_manager, "state_dict")(session))
+            return with_counts(state, self._record, session)
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
         """Restore the state of the manager; see `LossScaleManager.load_state_dict`.
@@ -214,7 +217,8 @@ class LossScaleOptimizer(Counted, _Base):
             TypeError: it is no dict.
             NotImplementedError: the manager is of a user's class that does not define `load_state_dict`.
         """
-        load_with_counts(state, self._record, session, _of_manager(self._loss_scale_manager, "load_state_dict"))
+        with in_graph_of(session):
+            load_with_counts(state, self._record, session, _of_manager(self._loss_scale_manager, "load_state_dict"))
 
     def variables(self) -> list[Any]:
         """Return the variables of the wrapped optimizer."""

@@ -12,7 +12,7 @@ from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.persistence.state_dict import in_graph_of, plain, read_values, require_no_replica, write_values
 from mpls.core.rule import SEARCH_OVER, UpdateRule
 from mpls.core.scale_settings import DEFAULTS, NUMBERS, ScaleSettings, checked_settings
-from mpls.core.weights import Stateful
+from mpls.core.weights import Stateful, require_used_here
 from mpls.errors import ArgumentValueError, CallOrderError, SavedStateError, error_text
 from mpls.formats.wrapper_state import BAD_STEPS, CURRENT_SCALE, GOOD_STEPS, SEARCH_STEPS
 from mpls.upstream.tensorflow import graph_key
@@ -105,6 +105,7 @@ class Adjusting(Stateful):
         subject = "set_scale: scale"
         value = float(np.float32(require_usable(to_float(scale, subject), subject, scale)))
         with in_graph_of(session), self._lock:
+            require_used_here(self, session, "set_scale")
             self._set_scale(value, scale, session)
 
     def _set_scale(self, value: float, given: Any, session: Any) -> None:
@@ -162,6 +163,7 @@ class Adjusting(Stateful):
         wanted = dict(zip(NUMBERS[1:], given, strict=True))
         steps = None if growth_steps is None else to_int(growth_steps, f"{_SUBJECT}: growth_steps")
         with in_graph_of(session), self._lock:
+            require_used_here(self, session, _SUBJECT)
             self._configure(steps, wanted, session)
 
     def _configure(self, growth_steps: int | None, wanted: Mapping[str, Any], session: Any) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.overflows import OverflowReport
+from mpls.core.persistence.state_dict import in_graph_of
 from mpls.core.program_calls import begin_step
 from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
+from mpls.core.weights import require_used_here
 from mpls.errors import CallOrderError, MissingAttributeError
 from mpls.formats.wrapper_state import COUNTS, STEP_RECORD
 from mpls.upstream.trackables import track
@@ -121,7 +123,10 @@ class Counted:
         """
         record = self._needed("overflow_report", "track_overflows=True", has=lambda each: each.overflows is not None)
         assert record.overflows is not None
-        return record.overflows.report(_session_of(self, session))
+        session = _session_of(self, session)
+        with in_graph_of(session):
+            require_used_here(record, session, "overflow_report")
+            return record.overflows.report(session)
 
     def check_skips(self, session: Any = None) -> None:
         """Give up if more steps in a row were skipped than `max_consecutive_skips`; it reads device values.
@@ -138,7 +143,10 @@ class Counted:
         """
         needs = "max_consecutive_skips=50"
         record = self._needed("check_skips", needs, has=lambda each: each.options.max_consecutive_skips is not None)
-        record.check_skips(_session_of(self, session))
+        session = _session_of(self, session)
+        with in_graph_of(session):
+            require_used_here(record, session, "check_skips")
+            record.check_skips(session)
 
     def _noted_loss(self, loss: Any) -> Any:
         """Return a loss that is to be scaled, which is remembered if the optimizer gives up some time."""

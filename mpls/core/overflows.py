@@ -119,9 +119,9 @@ class Overflows(Stateful, _Base):
         with tf.control_dependencies([] if tf.executing_eagerly() else list(after)):
             return group(*(variable.assign(value) for variable, value in zip(variables, after, strict=True)))
 
-    def report(self, session: Any) -> OverflowReport:
-        """Return which gradients were not finite; `session` is as in `state_dict`."""
-        values = read_values({name: self._created_weight(name) for name in self._initial_weights()}, session)
+    def report(self, session: Any, call: str = "overflow_report") -> OverflowReport:
+        """Return which gradients were not finite; `session` and `call` are as in `read_values`."""
+        values = read_values({name: self._created_weight(name) for name in self._initial_weights()}, session, call)
         found = []
         for end, names in self._lists.here().items():
             counts, steps, marks = (values[kind + end].tolist() for kind in OVERFLOW_KINDS)

@@ -125,12 +125,12 @@ class StepRecord(Stateful, _Base):
         if most is None:
             return
         names = (_IN_A_ROW, _LOSSES, _RECENT, _SKIPPED, _APPLIED)
-        values = read_values({name: self._created_weight(name) for name in names}, session)
+        values = read_values({name: self._created_weight(name) for name in names}, session, "check_skips")
         skips, losses = int(values[_IN_A_ROW]), int(values[_LOSSES])
         if skips <= most:
             return
         step = int(values[_SKIPPED]) + int(values[_APPLIED])
-        last = () if self.overflows is None else self.overflows.report(session)
+        last = () if self.overflows is None else self.overflows.report(session, "check_skips")
         scales = [float(scale) for scale in values[_RECENT] if scale > 0]
         stuck = Stuck(
             skips,

@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from mpls.core.persistence.state_dict import plain, read_values
 from mpls.core.replicas import call_in_cross_replica_context
-from mpls.errors import GraphStateError
+from mpls.errors import CallOrderError, GraphStateError
 from mpls.upstream.tensorflow import graph_key, key_of_graph
 from mpls.upstream.trackables import Trackable, restore_awaited
 
-__all__ = ["Lock", "Stateful", "Weights"]
+__all__ = ["Lock", "Stateful", "Weights", "require_used_here"]
 
 if TYPE_CHECKING:
     from mpls.core.declared import Trackable as _Base
@@ -181,3 +181,26 @@ class Stateful(_Base):
         self._create_weights()
         known = Trackable._lookup_dependency(self, name, cached_dependencies)
         return self._weights_here().get(name) if known is None else known
+
+
+def require_used_here(owner: Stateful, session: Any, call: str) -> None:
+    """Refuse to read or change the state of one graph, or of eager mode, where only another has been used.
+
+    Args:
+        owner: what has the variables.
+        session: in a v1 graph, the session; None for the default one. Without any, nothing is refused here.
+        call: the method that the user called, for errors.
+
+    Raises:
+        CallOrderError: there are variables in another place, and none here.
+    """
+    if owner._weights_here() or not owner._variables.everywhere():
+        return
+    is_graph = graph_key() is not None
+    if is_graph and session is None and tf.compat.v1.get_default_session() is None:
+        return
+    place = "this graph, in which it was not used" if is_graph else "eager mode"
+    raise CallOrderError(
+        f"{call}() must be called for the graph in which the optimizer or the loss scale is used; got {place}. Call "
+        f"{call}(..., session=sess), with a session of that graph. See MIGRATION.md#my-checkpoints"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pathlib
 import sys
@@ -22,7 +23,7 @@ import mpls.contrib
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.errors import MplsDeprecationWarning, MplsWarning
+from mpls.errors import MplsDeprecationWarning, MplsWarning, TrainingStuckError
 
 from .trainers import FAMILIES, RATE, SCALE_SETTINGS, Trainer
 
@@ -77,6 +78,56 @@ class ElsewhereTest(unittest.TestCase):
 
             in_a_thread(change)
             self.assertEqual(manager.state_dict(session)["scale"], 4.0)
+
+    @parameterized.expand(["v1", "legacy", "experimental", "contrib"])
+    def test_so_with_what_is_counted(self, family: str) -> None:
+        options = {"track_overflows": True, "max_consecutive_skips": 1}
+
+        def make() -> Any:
+            if family != "contrib":
+                return FAMILIES[family](8.0, 2, adjustable=True, **options)
+            inner = v1.train.GradientDescentOptimizer(0.25)
+            manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5)
+            return mpls.contrib.LossScaleOptimizer(inner, manager, on_give_up="warn", **options)
+
+        graph = tf.Graph()
+        session, other = v1.Session(graph=graph), v1.Session(graph=tf.Graph())
+        self.addCleanup(session.close)
+        self.addCleanup(other.close)
+        with graph.as_default():
+            opt, weight = make(), v1.get_variable("weight", initializer=1.0, use_resource=True)
+            loss = weight * INF
+            is_keras = family in ("legacy", "experimental")
+            op = opt.get_updates(loss, [weight]) if is_keras else opt.minimize(loss, var_list=[weight])
+            session.run(v1.global_variables_initializer())
+            for _ in range(2):
+                with contextlib.suppress(tf.errors.InvalidArgumentError):
+                    session.run(op)
+            inside = opt.overflow_report(session), opt.state_dict(session)
+        self.assertEqual([each.count for each in inside[0]], [2])
+        self.assertEqual((opt.overflow_report(session), opt.state_dict(session)), inside)
+        if family == "contrib":
+            opt.load_state_dict({**inside[1], "skipped_steps": 7}, session)
+            self.assertEqual(opt.state_dict(session)["skipped_steps"], 7)
+            with self.assertWarnsRegex(MplsWarning, "2 steps in a row"):
+                opt.check_skips(session)
+        else:
+            with self.assertRaisesRegex(TrainingStuckError, "2 steps in a row"):
+                opt.check_skips(session)
+            opt.set_scale(4, session)
+            self.assertEqual(opt.state_dict(session)["scale"], 4.0)
+        calls = {"overflow_report": opt.overflow_report, "check_skips": opt.check_skips}
+        if family != "contrib":
+            calls["set_scale"] = lambda session=None: opt.set_scale(2, session)
+            calls["configure"] = lambda session=None: opt.configure(growth_factor=3, session=session)
+        for method, call in calls.items():
+            for given, place in ((None, "eager mode"), (other, "this graph, in which it was not used")):
+                with self.assertRaisesRegex(RuntimeError, rf"^{method}\(\) must be called for .* got {place}"):
+                    call(session=given)
+            if family not in ("legacy", "experimental"):
+                with graph.as_default(), self.assertRaisesRegex(RuntimeError, rf"^{method}\(\) needs a session in"):
+                    call()
+        self.assertEqual(other.graph.get_operations(), [])
 
     @parameterized.expand([("adjustable", True), ("constants", None)])
     def test_a_replica_changes_nothing(self, name: str, adjustable: bool | None) -> None:
