@@ -23,7 +23,8 @@ class Stuck:
 
     Attributes:
         consecutive_skips: how many steps in a row were skipped.
-        nonfinite_losses: in how many of them the loss itself was not finite; None if the loss is not known.
+        nonfinite_losses: in how many of them the loss itself was not finite, or any of several that were scaled since
+            the step before; None if no loss is known.
         recent_scales: the scales of the last skipped steps, the latest last.
         variables: the names of the variables whose gradients were not finite in the last of them.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.finite import all_finite
 from mpls.core.here import Here
 from mpls.core.replicas import in_replica_context
 
@@ -13,7 +14,7 @@ __all__ = ["StepLosses"]
 
 
 class StepLosses(Here):
-    """Remembers the last loss in each graph and, in eager mode, in each thread; for each replica."""
+    """Remembers whether the losses of a step are finite, in each graph and, in eager mode, thread; for each replica."""
 
     def noted(self, loss: Any) -> Any:
         """Return a loss, or a callable that returns one, which is noted once it is known."""
@@ -24,17 +25,26 @@ class StepLosses(Here):
 
             return noting
         if tf.is_tensor(loss):
-            self._losses()[replica_here()] = loss
+            losses, replica = self._losses(), replica_here()
+            # Of several there is one number, as a program may scale any number of losses and take no step.
+            losses[replica] = _flag_of([losses[replica], loss]) if replica in losses else loss
         return loss
 
     def taken(self) -> list[Any]:
-        """Return the loss that was noted since the last call in the same graph or thread, in a list; if any was."""
+        """Return what was noted since the last call in the same graph or thread, in a list: one tensor, if anything.
+
+        It is finite if all losses were.
+        """
         found = self._losses().pop(replica_here(), None)
         return [] if found is None else [found]
 
     def _losses(self) -> dict[Any, Any]:
         losses: dict[Any, Any] = self._store().setdefault("losses", {})
         return losses
+
+
+def _flag_of(losses: list[Any]) -> Any:
+    return tf.where(all_finite(losses), 0.0, float("nan"))
 
 
 def replica_here() -> Any:

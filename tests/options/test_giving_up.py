@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import unittest
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,12 +16,13 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
+import mpls.contrib
 import mpls.keras
 import mpls.v1
 from mpls.core.giving_up import Stuck
 from mpls.errors import MplsWarning, TrainingStuckError
 
-from .trainers import CELLS, FAMILIES, RATE, Trainer, trainer
+from .trainers import CELLS, FAMILIES, MODES, RATE, Trainer, trainer
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
@@ -154,6 +156,60 @@ class GivingUpTest(unittest.TestCase):
             if "max_consecutive_skips" in options:
                 with self.assertWarnsRegex(MplsWarning, "2 steps in a row .* not finite in 2 of them"):
                     opt.check_skips()
+
+    @parameterized.expand(
+        [
+            (f"{family}_{mode}_{bad}", family, mode, bad)
+            for family in (*FAMILIES, "contrib")
+            for mode in ("eager", "function", "xla", "session")
+            for bad in range(3)
+            if mode in MODES.get(family, ("eager", "function", "xla", "session"))
+        ]
+    )
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    def test_the_loss_of_any_micro_batch(self, name: str, family: str, mode: str, bad: int) -> None:
+        factors = [NAN if place == bad else 1.0 for place in range(3)]
+        options = {"max_consecutive_skips": 1, "on_give_up": "warn"}
+
+        def step(opt: Any, variable: Any, raw: Any) -> Any:
+            total: Any = 0.0
+            for factor in factors:
+                loss = lambda factor=factor: tf.convert_to_tensor(raw) * factor  # noqa: E731
+                if family in ("v1", "contrib"):
+                    [(grad, _)] = opt.compute_gradients(loss() if mode == "session" else loss, [raw])
+                else:
+                    with tf.GradientTape() as tape:
+                        scaled = opt.get_scaled_loss(loss())
+                    (grad,) = opt.get_unscaled_gradients([tape.gradient(scaled, raw)])
+                total = total + grad
+            return opt.apply_gradients([(total, variable)])
+
+        with tf.Graph().as_default() if mode == "session" else contextlib.nullcontext():
+            if family == "contrib":
+                manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5)
+                opt = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(RATE), manager, **options)
+            else:
+                opt = FAMILIES[family](8.0, 2, **options)
+            is_keras_3 = family == "keras3"
+            variable = keras.Variable(1.0) if is_keras_3 else v1.Variable(1.0, use_resource=True)
+            if is_keras_3:
+                opt.build([variable])
+            raw = variable.value if is_keras_3 else variable
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", MplsWarning)
+                if mode == "session":
+                    op, session = step(opt, variable, raw), v1.Session()
+                    self.addCleanup(session.close)
+                    session.run(v1.global_variables_initializer())
+                    run = lambda: session.run(op)  # noqa: E731
+                else:
+                    # A function returns no op.
+                    session, run = None, lambda: (step(opt, variable, raw), None)[1]
+                    run = run if mode == "eager" else tf.function(run, jit_compile=mode == "xla")
+                for _ in range(2):
+                    run()
+            with self.assertWarnsRegex(MplsWarning, "The loss itself was not finite in 2 of them"):
+                opt.check_skips(session)
 
     @parameterized.expand([("zero", 0, ValueError), ("text", "many", ValueError), ("bool", True, ValueError)])
     def test_bad_numbers(self, name: str, number: Any, error: type) -> None:
