@@ -10,7 +10,7 @@ from mpls.core import loss_scale as loss_scales
 from mpls.core import releases
 from mpls.core.giving_up import Stuck
 from mpls.core.loss_scale import LossScale
-from mpls.core.step_options import StepOptions, checked_options
+from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
 from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS, OWN_STEP_SETTINGS
 from mpls.keras.arguments import check_settings, is_translatable, translate_loss_scale, translated
@@ -106,7 +106,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
             # As in TF 2.4 to 2.8, the variables of that object exist too, and Savers have to know them.
             vars(self)["_replaced_loss_scale"] = loss_scale if isinstance(loss_scale, loss_scales.LossScale) else None
         advise_user(
-            f"{_SUBJECT} is deprecated. {_replacement(settings)}. See MIGRATION.md#experimental",
+            f"{_SUBJECT} is deprecated. {_replacement(settings, _given(steps))}. See MIGRATION.md#experimental",
             MplsDeprecationWarning,
         )
 
@@ -192,13 +192,20 @@ def _own(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: settings[name] for name in OWN_SCALE_SETTINGS if name in settings}
 
 
-def _replacement(settings: dict[str, Any] | None) -> str:
+def _given(steps: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of steps that are not the defaults."""
+    return {name: value for name, value in steps.items() if value != getattr(NO_OPTIONS, name)}
+
+
+def _replacement(settings: dict[str, Any] | None, steps: dict[str, Any]) -> str:
     if settings is None:
         return "mpls.keras.LossScaleOptimizer takes no loss scale of this kind; mpls.v1 does"
-    arguments = "".join(f", {key}={_shortest(value)}" for key, value in settings.items())
+    arguments = "".join(f", {key}={_shortest(value)}" for key, value in {**settings, **steps}.items())
     return f"Replace it by: mpls.keras.LossScaleOptimizer(optimizer{arguments})"
 
 
 def _shortest(value: Any) -> str:
+    if callable(value):
+        return str(getattr(value, "__qualname__", type(value).__qualname__))
     is_whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
     return repr(int(value) if is_whole else value)

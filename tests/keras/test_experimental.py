@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import unittest
 import warnings
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -17,6 +19,7 @@ import mpls.errors
 import mpls.experimental
 import mpls.keras
 import mpls.v1
+from mpls.core import releases
 
 FAMILIES = [("legacy", tf_keras.optimizers.legacy), ("new", tf_keras.optimizers)]
 Experimental: Any = mpls.experimental.LossScaleOptimizer
@@ -44,6 +47,15 @@ ACCEPTED: list[tuple[str, Any, tuple[bool, float, int | None]]] = [
     ("config", {"class_name": "DynamicLossScale", "config": {"initial_loss_scale": 4.0}}, (True, 4.0, 2000)),
     ("fixed_config", {"class_name": "FixedLossScale", "config": {"loss_scale_value": 4.0}}, (False, 4.0, None)),
 ]
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "disabled": {"enabled": False},
+    "auto": {"enabled": "auto"},
+    "giving_up": {"max_consecutive_skips": 5, "on_give_up": "warn", "check_unscaled": True},
+    "function": {"max_consecutive_skips": 5, "on_give_up": print},
+    "counts": {"count_steps": True, "skip_counts_step": False, "track_overflows": True},
+}
 
 
 class Mine(mpls.experimental.LossScale):
@@ -91,6 +103,31 @@ class AcceptedTest(unittest.TestCase):
         self.assertNotIsInstance(new, Experimental)
         self.assertEqual(new.get_config(), old.get_config())
         self.assertEqual((float(new.loss_scale), new.dynamic), (float(old.loss_scale), old.dynamic))
+
+    @parameterized.expand(
+        [
+            (f"{family}_{name}_{release}", optimizers, options, release)
+            for (family, optimizers), (name, options) in itertools.product(FAMILIES, OPTIONS.items())
+            for release in (None, "2.3")
+        ]
+    )
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    def test_the_call_that_replaces_it_has_the_options(
+        self, name: str, optimizers: Any, options: dict[str, Any], release: str | None
+    ) -> None:
+        releases.use(releases.behavior_of(release))
+        self.addCleanup(releases.use, releases.ReleaseBehavior())
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            old = Experimental(optimizers.SGD(0.5), "dynamic", **options)
+        call = str(caught[0].message).split("Replace it by: ")[1].split(". See ")[0]
+        new = eval(call, {"mpls": mpls, "optimizer": optimizers.SGD(0.5), "print": print})
+        self.assertEqual(new._options, old._options)
+        self.assertEqual({name for name in options if f", {name}=" in call}, set(options))
+
+    def test_options_that_are_the_defaults_are_not_shown(self) -> None:
+        with self.assertWarnsRegex(mpls.errors.MplsDeprecationWarning, r"LossScaleOptimizer\(optimizer[^,]*\)\. See"):
+            Experimental(tf_keras.optimizers.SGD(), "dynamic", count_steps=False, skip_counts_step=None, enabled=True)
 
     def test_numbers_are_printed_as_the_user_would_write_them(self) -> None:
         for loss_scale, expected in (
