@@ -18,7 +18,7 @@ import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning
 
-from .trainers import CELLS, RATE, REPLICAS, SESSION, trainer
+from .trainers import CELLS, FAMILIES, RATE, REPLICAS, SESSION, trainer
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
@@ -148,6 +148,34 @@ class SeveralTest(unittest.TestCase):
         for first, second, applied in ((1.0, 1.0, 1), (INF, 1.0, 1), (1.0, NAN, 1), (0.25, 0.25, 2)):
             step(tf.constant(first), tf.constant(second))
             self.assertEqual(int(opt.applied_steps), applied)
+
+    @parameterized.expand(
+        [(f"{name}_{inside}", name, inside) for name in FAMILIES if name != "v1" for inside in (1, 0)]
+    )
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    def test_loops_over_tensors_are_functions_of_their_own(self, name: str, family: str, inside: int) -> None:
+        opt = FAMILIES[family](8.0, 100, check_unscaled=True)
+        variable = keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0)
+        raw = variable.value if family == "keras3" else variable
+        opt.build([variable]) if family == "keras3" else None
+
+        @tf.function
+        def step(factors: Any) -> None:
+            total = tf.constant(0.0)
+            for place in tf.range(3):
+                with tf.GradientTape() as tape:
+                    loss = opt.get_scaled_loss(raw * factors[place])
+                grad = tape.gradient(loss, raw)
+                total += clipped(opt.get_unscaled_gradients([grad])[0]) if inside else grad
+            if not inside:
+                total = clipped(opt.get_unscaled_gradients([total])[0])
+            opt.apply_gradients([(total, variable)])
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", MplsWarning)
+            step(tf.constant([1.0, INF, 1.0]))
+        told = [each for each in caught if "unscaled elsewhere" in str(each.message)]
+        self.assertEqual((int(opt.applied_steps), len(told)), (inside, inside))
 
     def test_gradients_from_elsewhere_are_told_of_once(self) -> None:
         opt, weight = legacy(), tf.Variable(1.0)
