@@ -47,5 +47,6 @@ class WithoutXla:
             self._has_said = True
             self._say(
                 "functions run without jit_compile=True, as what XLA compiles cannot be recorded; the last bits of "
-                "numbers may differ from those of a run that is not recorded"
+                "numbers may differ from those of a run that is not recorded, and without XLA they draw other random "
+                "numbers from the same seed, so dropout drops others"
             )

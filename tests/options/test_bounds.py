@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 import unittest
 from typing import Any
 
@@ -16,7 +17,7 @@ from parameterized import parameterized
 import mpls.v1
 
 from .model import MAX, Model
-from .trainers import CELLS, FAMILIES, SKIPS_COUNT, Trainer, trainer
+from .trainers import CELLS, FAMILIES, MODES, SKIPS_COUNT, Trainer, trainer
 
 INF, NAN = float("inf"), float("nan")
 
@@ -173,6 +174,24 @@ class WithoutOptionsTest(unittest.TestCase):
             self.assertEqual(training.opt.state_dict()["scale"], 0.5)
             training.opt.configure(min_scale=0.75)
             self.assertEqual(training.opt.state_dict()["scale"], 0.75)
+
+    @parameterized.expand([(f"{family}_{mode}", family, mode) for family in MODES for mode in ("eager", "function")])
+    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    def test_a_scale_of_a_checkpoint_stays_until_it_changes(self, name: str, family: str, mode: str) -> None:
+        with tempfile.TemporaryDirectory() as folder, trainer(family, "eager", 64.0, 1) as old:
+            old.opt.state_dict()
+            path = tf.train.Checkpoint(opt=old.opt).write(f"{folder}/ckpt")
+            for is_set in (False, True):
+                for bounds, value, bound in (({"max_scale": 12.0}, 1.0, 12.0), ({"min_scale": 256.0}, INF, 256.0)):
+                    with trainer(family, mode, bound, 1, **bounds) as training:
+                        training.opt.state_dict()
+                        tf.train.Checkpoint(opt=training.opt).read(path)
+                        self.assertEqual(training.opt.state_dict()["scale"], 64.0)
+                        if is_set:
+                            training.opt.set_scale(bound)
+                        else:
+                            training.take(value)
+                        self.assertEqual(training.opt.state_dict()["scale"], bound)
 
     def test_eager_code_is_changed(self) -> None:
         with trainer("v1", "eager", 8.0, 2) as training:
