@@ -12,6 +12,7 @@ from mpls.migrate.instances import Instances
 from mpls.migrate.kept_objects import Kept, kept_in
 from mpls.migrate.meaning import Meaning, Meanings
 from mpls.migrate.native import Native, checkpoint_names
+from mpls.migrate.native_writing import leave_what_cannot_be_written
 from mpls.migrate.neighbours import Neighbours
 from mpls.migrate.replacements import alternatives, home_of, replacement_of
 from mpls.migrate.ruling import Decision, Rule, Settings, Use
@@ -19,6 +20,8 @@ from mpls.migrate.source_text import SourceText
 from mpls.migrate.star_names import names_of_star
 from mpls.migrate.survey import Survey
 from mpls.migrate.syntax import Binding, Chain, Region, Role
+from mpls.migrate.tree_facts import Facts
+from mpls.migrate.unseen_changes import has_unseen_changes
 from mpls.names import Name, named, namespaces
 
 __all__ = ["Analysis"]
@@ -33,6 +36,7 @@ class Analysis:
         others: the other files of the user's.
         rules: all rules.
         settings: which of them apply.
+        facts: what the files that are migrated say.
 
     Attributes:
         text: the file's text.
@@ -40,6 +44,7 @@ class Analysis:
         meanings: what its names stand for.
         settings: what the user has chosen.
         others: the other files of the user's.
+        facts: what the files that are migrated say.
         uses: uses of historical names, with what becomes of them; None for those that stay.
         spaces: uses of removed namespaces as a whole, with the module of mpls that replaces them.
         aliases: imported names that are replaced, each with the path of its replacement.
@@ -48,13 +53,20 @@ class Analysis:
     """
 
     def __init__(
-        self, text: SourceText, neighbours: Neighbours, others: Files, rules: Sequence[Rule], settings: Settings
+        self,
+        text: SourceText,
+        neighbours: Neighbours,
+        others: Files,
+        rules: Sequence[Rule],
+        settings: Settings,
+        facts: Facts,
     ) -> None:
         self.text = text
         self.survey = Survey(text.tree)
         self.meanings = Meanings(self.survey, neighbours, others)
         self.settings = settings
         self.others = others
+        self.facts = facts
         self._rules = [rule for rule in rules if rule.name in settings.rules]
         self.uses: list[tuple[Use, Decision | None]] = []
         self.spaces: list[tuple[Chain, ast.expr, str]] = []
@@ -92,6 +104,15 @@ class Analysis:
         """Whether the file compares the class of the experimental wrapper, or looks something up by it."""
         return is_class_compared(self)
 
+    @functools.cached_property
+    def _has_unseen_changes(self) -> bool:
+        return has_unseen_changes(self.survey, self.meanings)
+
+    def is_set_unseen(self, name: str, region: Region) -> bool:
+        """Return whether what a name in a scope is bound to may be changed where no assignment to the name says so."""
+        is_global = region.holder(name) is self.survey.module
+        return is_global and (self._has_unseen_changes or name.encode() in self.facts.is_set)
+
     def forget(self) -> None:
         """Undo the circles between what is known of the file, so that its memory is free at once."""
         self.survey.forget()
@@ -123,7 +144,7 @@ class Analysis:
                 self._prefer_native()
             self._decide_aliases()
             if is_native:
-                self._leave_what_cannot_be_written()
+                leave_what_cannot_be_written(self)
         return self
 
     def _prefer_native(self) -> None:
@@ -139,28 +160,6 @@ class Analysis:
             target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is node else None
             if isinstance(target, ast.Name):
                 self._native_names[id(chain.region.holder(target.id)), target.id] = node
-
-    def _leave_what_cannot_be_written(self) -> None:
-        """Go back to names of mpls where no part of a use stands for a part of today's own name."""
-        for place, (use, decision) in enumerate(self.uses):
-            if (
-                decision is not None
-                and decision.otherwise is not None
-                and self.written(use.chain, use.node, decision.path) is None
-            ):
-                self.uses[place] = use, decision.otherwise
-                self.afterwards.becomes[use.node] = decision.otherwise.path
-        self.afterwards.forget()
-
-    def written(self, chain: Chain, node: ast.expr, path: str) -> str | None:
-        """Return how a path of TensorFlow's own is written in place of a part of a chain; None if it cannot be."""
-        for part in chain.parts[chain.parts.index(node) :: -1]:
-            now = self.after(part, chain.region)
-            if len(now) == 1:
-                (start,) = now
-                if path == start or path.startswith(f"{start}."):
-                    return f"{self.text.source(part)}{path.removeprefix(start)}"
-        return None
 
     # Uses.
 

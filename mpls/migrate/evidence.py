@@ -37,7 +37,8 @@ class Evidence:
     These are what `get_scaled_loss` or `get_unscaled_gradients` is called on, which only wrappers have; what
     `isinstance` takes with the class of a wrapper; what is passed to a parameter of the file's own functions, or kept
     as an attribute, that is such a variable; parameters and attributes that get nothing else; and the optimizers of
-    models that `compile` gives nothing else.
+    models that `compile` gives nothing else. Where a class of the program's own has a `loss_scale` that may be called,
+    other modules may pass its objects: then only `isinstance` and `compile` tell.
 
     Args:
         analysis: the file.
@@ -50,7 +51,8 @@ class Evidence:
         self._is_wrapper = is_wrapper
         self._keys: set[_Key | None] = {_KNOWN, *self._direct()} - {None}
         given: dict[_Key, list[_Key | None]] = {}
-        for target, value in (*self._passed(), *self._kept(), *self._compiled()):
+        others = () if analysis.facts.has_own_members else (*self._passed(), *self._kept())
+        for target, value in (*others, *self._compiled()):
             given.setdefault(target, []).append(value)
         for _ in range(_ROUNDS):
             before = len(self._keys)
@@ -69,7 +71,7 @@ class Evidence:
 
     def _direct(self) -> Iterator[_Key | None]:
         # A program's own class may have methods of these names.
-        own = self._survey.functions & set(SCALING_METHODS)
+        own = self._analysis.facts.has_own_members or self._survey.functions & set(SCALING_METHODS)
         for read in self._survey.reads:
             if read.node.attr in SCALING_METHODS and not own:
                 yield _key(read.node.value, read.region)

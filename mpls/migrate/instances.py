@@ -28,6 +28,8 @@ class Instance(Enum):
     OTHER = "something without a loss scale"
     # Its loss scale is an object, which is called.
     POLICY = "a policy"
+    # So is that of a class of the file with a loss scale of its own.
+    OWN = "an object of such a class"
     UNKNOWN = "unknown"
 
 
@@ -52,8 +54,21 @@ class Instances:
     def of(self, node: ast.expr, region: Region) -> Instance:
         """Return what an expression in a scope is."""
         found = self._kind(node, region, 0)
+        if found is Instance.WRAPPER and self._is_set_elsewhere(node, region):
+            return Instance.UNKNOWN
         is_evident = found is Instance.UNKNOWN and self._evidence.has(node, region)
         return Instance.WRAPPER if is_evident else found
+
+    def _is_set_elsewhere(self, node: ast.expr, region: Region) -> bool:
+        """Return whether a class of the program's own has a loss scale, and its objects may take an expression's place.
+
+        A subclass, or any other module, may set an attribute, and a variable at the top of a module.
+        """
+        if not self._analysis.facts.has_own_members:
+            return False
+        if isinstance(node, ast.Name):
+            return self._analysis.is_set_unseen(node.id, region)
+        return isinstance(node, ast.Attribute)
 
     def _kind(self, node: ast.expr, region: Region, depth: int) -> Instance:
         if depth > _DEPTH:
@@ -121,7 +136,9 @@ class Instances:
     def _of_class(self, owner: ast.ClassDef, region: Region) -> Instance:
         is_one = any(is_wrapper_class(base, region, self._analysis) for base in owner.bases)
         has_own = any(getattr(each, "name", "") == "loss_scale" for each in owner.body)
-        return Instance.WRAPPER if is_one and not has_own else Instance.UNKNOWN
+        if has_own:
+            return Instance.OWN
+        return Instance.WRAPPER if is_one else Instance.UNKNOWN
 
     def _of_call(self, node: ast.Call, region: Region, depth: int) -> Instance:
         if is_wrapper_class(node.func, region, self._analysis):
@@ -154,6 +171,6 @@ class Instances:
 def _of_all(found: list[Instance]) -> Instance:
     """Return what something is that may be each of these; a wrapper, if the others have no loss scale."""
     kinds = set(found)
-    if not kinds or Instance.UNKNOWN in kinds or (Instance.POLICY in kinds and len(kinds) > 1):
+    if not kinds or Instance.UNKNOWN in kinds or (kinds & {Instance.POLICY, Instance.OWN} and len(kinds) > 1):
         return Instance.UNKNOWN
     return Instance.WRAPPER if Instance.WRAPPER in kinds else kinds.pop()

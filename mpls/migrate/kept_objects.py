@@ -11,6 +11,7 @@ from mpls.core.releases import behavior_of
 from mpls.migrate.instances import Instance
 from mpls.migrate.replacements import is_gone
 from mpls.migrate.ruling import Use
+from mpls.migrate.scale_reads import calls_of_read_scales
 from mpls.migrate.scale_values import KEPT, Unknown, settings_of
 from mpls.migrate.syntax import Read, Role, Statement
 from mpls.migrate.wrapper_calls import is_experimental, is_public, scale_argument
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["RULE_NAME", "Kept", "attributes_of_scales", "imported_paths", "is_scale_class", "kept_in"]
 
 RULE_NAME = "loss-scale-objects"
-_ATTRIBUTES = frozenset(ATTRIBUTES_OF_LOSS_SCALES)
+_METHODS = ("update", "get_config")
+_ATTRIBUTES = frozenset((*ATTRIBUTES_OF_LOSS_SCALES, *_METHODS))
 _OWN_CLASS = "wrappers take loss scales of the program's own classes as of TF 2.3 only"
 
 
@@ -72,7 +74,10 @@ def is_scale_class(row: Name) -> bool:
 
 
 def attributes_of_scales(analysis: Analysis) -> Iterator[ast.Attribute]:
-    """Yield the reads of attributes of the loss scale of a wrapper that only `LossScale` objects have."""
+    """Yield the reads of attributes and methods of the loss scale of a wrapper that only `LossScale` objects have.
+
+    Methods are yielded of what may be a wrapper too.
+    """
     for chain in analysis.survey.chains:
         if _ATTRIBUTES.isdisjoint(chain.names):
             continue
@@ -82,7 +87,8 @@ def attributes_of_scales(analysis: Analysis) -> Iterator[ast.Attribute]:
                 assert isinstance(value, ast.Attribute)
                 assert isinstance(part, ast.Attribute)
                 read = Read(value, None, chain.region, chain.statement, chain.string)
-                if analysis.instances.kind(read) is Instance.WRAPPER:
+                kind = analysis.instances.kind(read)
+                if kind is Instance.WRAPPER or (kind is Instance.UNKNOWN and name in _METHODS):
                     yield part
 
 
@@ -130,11 +136,14 @@ def _needs(analysis: Analysis, wrappers: list[Use]) -> Iterator[tuple[ast.expr, 
     yield from _classes_and_variables(analysis, wrappers)
     for node in attributes_of_scales(analysis):
         yield node, "the program reads an attribute of a wrapper's loss scale"
+    for call in calls_of_read_scales(analysis):
+        if call.kind is Instance.WRAPPER:
+            yield call.node, "the program reads a wrapper's loss scale, and calls it"
     for read in _objects(analysis):
         yield read.node, "the program asks which object a wrapper's loss scale is"
-    for call, region in analysis.survey.calls.get("type", ()):
-        if len(call.args) == 1 and analysis.instances.of(call.args[0], region) is Instance.WRAPPER:
-            yield call, "the program asks for the class of a wrapper, which had another name"
+    for asked, region in analysis.survey.calls.get("type", ()):
+        if len(asked.args) == 1 and analysis.instances.of(asked.args[0], region) is Instance.WRAPPER:
+            yield asked, "the program asks for the class of a wrapper, which had another name"
     for read in analysis.survey.reads:
         if read.node.attr == "get_config" and analysis.instances.kind(read) is Instance.WRAPPER:
             yield read.node, "the config of a wrapper had the keys optimizer and loss_scale"

@@ -10,24 +10,11 @@ from mpls.migrate.neighbours import Neighbours
 from mpls.migrate.rules import RULES
 from mpls.migrate.ruling import Settings
 from mpls.migrate.source_text import Encoded, SourceText, UnreadableError
+from mpls.migrate.tree_facts import API_WORDS, NO_FACTS, Facts, facts_of
 
-__all__ = ["MAX_BYTES", "Reader", "new_names"]
+__all__ = ["MAX_BYTES", "Reader"]
 
 MAX_BYTES = 1_000_000
-# A file without any of these words has nothing that a rule looks at.
-_WORDS = rb"mixed_precision|LossScale|loss_scale|Policy|_policy|__version__|version\.VERSION"
-_RENAMED = re.compile(rb"LossScaleOptimizer\s+as\s+(\w+)")
-_ASSIGNED = re.compile(rb"(\w+)\s*=\s*[\w.]*LossScaleOptimizer\s*$")
-
-
-def new_names(content: bytes) -> set[bytes]:
-    """Return the names without a word of the API under which a file may pass on a wrapper's class."""
-    if b"LossScaleOptimizer" not in content:
-        # Nearly all files, of which a look is enough.
-        return set()
-    lines = [line for line in content.splitlines() if b"LossScaleOptimizer" in line]
-    found = {*_RENAMED.findall(content), *(name for line in lines for name in _ASSIGNED.findall(line))}
-    return {name for name in found if not re.search(_WORDS, name)}
 
 
 class Reader:
@@ -36,13 +23,15 @@ class Reader:
     Args:
         settings: what the user has chosen.
         top: the folder that is migrated, or "".
-        names: names under which the files pass on a wrapper's class.
+        facts: what all files that are migrated say.
     """
 
-    def __init__(self, settings: Settings, top: str = "", names: frozenset[bytes] = frozenset()) -> None:
+    def __init__(self, settings: Settings, top: str = "", facts: Facts = NO_FACTS) -> None:
         self.settings = settings
         self._top = top
-        self._words = re.compile(b"|".join([_WORDS, *(rb"\b%s\b" % name for name in sorted(names))]))
+        self._facts = facts
+        names = facts.passed_on
+        self._words = re.compile(b"|".join([API_WORDS, *(rb"\b%s\b" % name for name in sorted(names))]))
         self._known: dict[str, Analysis | None] = {}
 
     def concerns(self, content: bytes) -> bool:
@@ -51,7 +40,9 @@ class Reader:
 
     def analyse(self, text: SourceText, file: str | None) -> Analysis:
         """Return the analysis of a text that is in a file, or beside one."""
-        return Analysis(text, Neighbours(file, self._top), self, RULES, self.settings)
+        # Those of standard input, and of a module outside, are not among all.
+        facts = self._facts | facts_of(text.utf8)._replace(has_wrappers=False)
+        return Analysis(text, Neighbours(file, self._top), self, RULES, self.settings, facts)
 
     def analysis(self, file: str) -> Analysis | None:
         """Return what is known of a module of the user's, with what becomes of it; None if it cannot be read."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mpls.migrate.analysis import Analysis
 from mpls.migrate.import_edits import edits_of_imports
+from mpls.migrate.native_writing import written
 from mpls.migrate.replacements import is_gone
 from mpls.migrate.ruling import Decision, Finding, Kind, Use
 from mpls.migrate.source_text import BROKEN, Edit
@@ -76,7 +77,7 @@ class _Rewriting:
                 yield from self._use(use, decision)
         for chain, node, home in self._analysis.spaces:
             if self._analysis.after(node, chain.region) != {home}:
-                native = None if home.startswith("mpls.") else self._analysis.written(chain, node, home)
+                native = None if home.startswith("mpls.") else written(self._analysis, chain, node, home)
                 yield from self._replaced(chain, node, home, "", ".".join(chain.names), "", native)
         self._install()
         replaced: set[Statement] = set()
@@ -125,7 +126,7 @@ class _Rewriting:
         if is_named:
             yield Finding(offset, rule.name, f"the arguments become those of {decision.path}", Kind.CHANGED)
         else:
-            native = analysis.written(use.chain, use.node, decision.path) if decision.otherwise is not None else None
+            native = written(analysis, use.chain, use.node, decision.path) if decision.otherwise is not None else None
             yield from self._replaced(use.chain, use.node, home, name, use.rows[0].path, rule.name, native)
 
     def _replaced(

@@ -28,6 +28,7 @@ class Survey(Walker):
         type_tests: calls of `isinstance`, with their scopes.
         calls: calls of what has a plain name, with their scopes.
         probes: calls of `getattr` and `hasattr`, with their scopes.
+        called_probes: calls of `getattr` for a `loss_scale` that is called itself, with their scopes.
         comparisons: comparisons with a string, with their scopes.
         identities: comparisons by `is` and `is not`, with their scopes.
         compared: what is compared, or in a tuple, list or set that is, and the keys and values of dictionaries.
@@ -41,6 +42,7 @@ class Survey(Walker):
         self.type_tests: list[tuple[ast.Call, Region]] = []
         self.calls: dict[str, list[tuple[ast.Call, Region]]] = {}
         self.probes: list[tuple[ast.Call, Region]] = []
+        self.called_probes: list[tuple[ast.Call, Region]] = []
         self.comparisons: list[tuple[ast.Compare, Region]] = []
         self.identities: list[tuple[ast.Compare, Region]] = []
         self.compared: list[ast.expr | None] = []
@@ -106,6 +108,8 @@ class Survey(Walker):
             self._chain(function, Role.CALL, node)
         else:
             self._visit(function)
+        if isinstance(function, ast.Call) and _is_probe_of_scale(function):
+            self.called_probes.append((function, self._region))
         name = function.id if isinstance(function, ast.Name) else ""
         if name:
             self.calls.setdefault(name, []).append((node, self._region))
@@ -170,3 +174,9 @@ class Survey(Walker):
             if not isinstance(each, ast.Constant):
                 self._visit(each)
         self._string = outer
+
+
+def _is_probe_of_scale(call: ast.Call) -> bool:
+    name = call.args[1] if len(call.args) >= 2 else None
+    is_asked = isinstance(call.func, ast.Name) and call.func.id == "getattr"
+    return is_asked and isinstance(name, ast.Constant) and name.value == "loss_scale"

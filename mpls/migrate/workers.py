@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 from mpls.migrate.documents import Result, migrate_file
-from mpls.migrate.reader import MAX_BYTES, Reader, new_names
+from mpls.migrate.reader import MAX_BYTES, Reader
 from mpls.migrate.ruling import Settings
+from mpls.migrate.tree_facts import Facts, facts_of, together, wanted_words
 
 __all__ = ["default_jobs", "results_of"]
 
@@ -35,25 +36,29 @@ def results_of(files: dict[str, str], settings: Settings, jobs: int) -> Iterator
         settings: what the user has chosen.
         jobs: how many processes may be used.
     """
-    names = _new_names(files)
+    facts = _facts(files)
     chunks = [*_chunks([*files.items()])]
     if jobs == 1 or len(files) <= _FEW:
         readers: dict[str, Reader] = {}
         for chunk in chunks:
-            yield from _results(chunk, settings, names, readers)
+            yield from _results(chunk, settings, facts, readers)
         return
     with ProcessPoolExecutor(min(jobs, len(chunks))) as pool:
-        for results in pool.map(_chunk_results, chunks, itertools.repeat(settings), itertools.repeat(names)):
+        for results in pool.map(_chunk_results, chunks, itertools.repeat(settings), itertools.repeat(facts)):
             yield from results
 
 
-def _new_names(files: dict[str, str]) -> frozenset[bytes]:
-    found: set[bytes] = set()
+def _facts(files: dict[str, str]) -> Facts:
+    found: set[Facts] = set()
+    wanted: set[bytes] = set()
     # Reading a pipe would take its data away.
     for file in filter(os.path.isfile, files):
         with contextlib.suppress(OSError), open(file, "rb") as opened:
-            found |= new_names(opened.read(MAX_BYTES))
-    return frozenset(found)
+            content = opened.read(MAX_BYTES)
+            found.add(facts_of(content))
+            wanted |= wanted_words(content)
+    facts = together(found)
+    return facts._replace(is_set=facts.is_set & wanted)
 
 
 def _chunks(files: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
@@ -65,16 +70,16 @@ def _chunks(files: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, st
 _readers: dict[str, Reader] = {}
 
 
-def _chunk_results(chunk: Sequence[tuple[str, str]], settings: Settings, names: frozenset[bytes]) -> list[Result]:
-    return _results(chunk, settings, names, _readers)
+def _chunk_results(chunk: Sequence[tuple[str, str]], settings: Settings, facts: Facts) -> list[Result]:
+    return _results(chunk, settings, facts, _readers)
 
 
 def _results(
-    chunk: Sequence[tuple[str, str]], settings: Settings, names: frozenset[bytes], readers: dict[str, Reader]
+    chunk: Sequence[tuple[str, str]], settings: Settings, facts: Facts, readers: dict[str, Reader]
 ) -> list[Result]:
     for _, top in chunk:
         if top not in readers:
-            readers[top] = Reader(settings, top, names)
+            readers[top] = Reader(settings, top, facts)
     with _without_collector():
         return [migrate_file(file, readers[top]) for file, top in chunk]
 

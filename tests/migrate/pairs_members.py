@@ -110,6 +110,82 @@ PAIRS = {
         "print(opt.loss_scale._current_loss_scale)\n",
         NAME,
     ),
+    "its methods": becomes(
+        "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, 'dynamic')\n"
+        "opt.loss_scale.update(grads)\nopt.loss_scale.get_config()\n",
+        "import tensorflow as tf\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(inner, dynamic=True)\n"
+        "opt.loss_scale.update(grads)\nopt.loss_scale.get_config()\n",
+        NAME,
+        NAME,
+    ),
+    "methods of what may be one": stays("import tensorflow as tf\ndef f(opt):\n    opt.loss_scale.update(1)\n", NAME),
+    "called by another name": becomes(
+        "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, 'dynamic')\n"
+        "scale = opt.loss_scale\nprint(scale())\n",
+        "import tensorflow as tf\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(inner, dynamic=True)\n"
+        "scale = opt.loss_scale\nprint(scale())\n",
+        NAME,
+    ),
+    "called as an attribute": stays(
+        "import tensorflow as tf\nclass A:\n    def __init__(self, opt):\n        self.scale = opt.loss_scale\n"
+        "    def f(self):\n        return self.scale()\n",
+        NAME,
+    ),
+    "called of getattr": stays("import tensorflow as tf\ndef f(opt):\n    return getattr(opt, 'loss_scale')()\n", NAME),
+    "read by another name": stays(
+        "import tensorflow as tf\ndef f(opt):\n    scale = opt.loss_scale\n    return scale * 2, getattr(opt, 'loss_scale')\n"
+    ),
+    "the loss scale of a policy by another name": becomes(
+        "import tensorflow as tf\np = tf.keras.mixed_precision.experimental.Policy('mixed_float16')\n"
+        "scale = p.loss_scale\nscale()\np.loss_scale.get_config()\n",
+        "import tensorflow as tf\nimport mpls.experimental\np = mpls.experimental.Policy('mixed_float16')\n"
+        "scale = p.loss_scale\nscale()\np.loss_scale.get_config()\n",
+    ),
+    "as of 2.3, called by another name": becomes(
+        "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, 'dynamic')\n"
+        "scale = opt.loss_scale\nprint(scale())\n",
+        'import tensorflow as tf\nimport mpls.experimental\nmpls.install(as_of="2.3")\n'
+        "opt = mpls.experimental.LossScaleOptimizer(inner, 'dynamic')\nscale = opt.loss_scale\nprint(scale())\n",
+        as_of="2.3",
+    ),
+    "an object beside a class with a loss scale": becomes(
+        "import tensorflow as tf\nclass Own:\n    def loss_scale(self):\n        return 3\n"
+        "opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, 'dynamic')\nopt.loss_scale()\n"
+        "own = Own()\nown.loss_scale()\n",
+        "import tensorflow as tf\nimport mpls.keras\nclass Own:\n    def loss_scale(self):\n        return 3\n"
+        "opt = mpls.keras.LossScaleOptimizer(inner, dynamic=True)\nopt.loss_scale\nown = Own()\nown.loss_scale()\n",
+    ),
+    "a parameter beside a class with a loss scale": stays(
+        "import tensorflow as tf\nclass Own:\n    def loss_scale(self):\n        return 3\n"
+        "def f(opt):\n    return opt.loss_scale()\n",
+        NAME,
+    ),
+    "a parameter that is used as a wrapper beside a class with a loss scale": stays(
+        "import tensorflow as tf\nclass Own:\n    def loss_scale(self):\n        return 3\n"
+        "def f(opt):\n    opt.get_scaled_loss(1)\n    return opt.loss_scale()\n",
+        NAME,
+    ),
+    "an attribute beside a class with a loss scale": becomes(
+        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer\nclass Own:\n"
+        "    def loss_scale(self):\n        return 3\nclass A:\n    def __init__(self):\n"
+        "        self.opt = LossScaleOptimizer(o, 'dynamic')\n    def f(self):\n        self.opt.loss_scale()\n",
+        "from mpls.keras import LossScaleOptimizer\nclass Own:\n"
+        "    def loss_scale(self):\n        return 3\nclass A:\n    def __init__(self):\n"
+        "        self.opt = LossScaleOptimizer(o, dynamic=True)\n    def f(self):\n        self.opt.loss_scale()\n",
+        NAME,
+    ),
+    "isinstance beside a class with a loss scale": becomes(
+        "import tensorflow as tf\nclass Own:\n    def loss_scale(self):\n        return 3\ndef f(opt):\n"
+        "    if isinstance(opt, tf.keras.mixed_precision.experimental.LossScaleOptimizer):\n        opt.loss_scale()\n",
+        "import tensorflow as tf\nimport mpls.keras\nclass Own:\n    def loss_scale(self):\n        return 3\n"
+        "def f(opt):\n    if isinstance(opt, mpls.keras.LossScaleOptimizer):\n        opt.loss_scale\n",
+    ),
+    "a subclass with a loss scale of its own": becomes(
+        "import tensorflow as tf\nclass A(tf.keras.mixed_precision.experimental.LossScaleOptimizer):\n"
+        "    def loss_scale(self):\n        return 2\n    def f(self):\n        return self.loss_scale()\n",
+        "import tensorflow as tf\nimport mpls.experimental\nclass A(mpls.experimental.LossScaleOptimizer):\n"
+        "    def loss_scale(self):\n        return 2\n    def f(self):\n        return self.loss_scale()\n",
+    ),
     "a value": stays(
         "import tensorflow as tf\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(inner)\nprint(opt.loss_scale)\n"
     ),

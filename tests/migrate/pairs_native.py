@@ -35,6 +35,25 @@ PAIRS = {
         f"{TF}opt = {OLD}.LossScaleOptimizer(opt, tf.train.experimental.DynamicLossScale(multiplier=4))\n",
         f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, growth_factor=4, backoff_factor=1 / 4)\n",
     ),
+    "a namespace in a variable": native(
+        f"mp = {OLD}\nopt = mp.LossScaleOptimizer(opt, 'dynamic')\n",
+        f"mp = {NEW}\nopt = mp.LossScaleOptimizer(opt, dynamic=True)\n",
+    ),
+    "a namespace of tf.compat in a variable": becomes_native(
+        f"import tensorflow.compat.v2 as tf\nmp = {OLD}\nopt = mp.LossScaleOptimizer(opt, 'dynamic')\n",
+        "import tensorflow.compat.v2 as tf\nimport mpls.experimental\nimport mpls.keras\nmp = mpls.experimental\n"
+        "opt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n",
+    ),
+    "a namespace of tf.compat.v1 in a variable": becomes_native(
+        f"import tensorflow.compat.v1 as tf\nmp = {OLD}\nmp.set_policy('float32')\n",
+        "import tensorflow.compat.v1 as tf\nimport mpls.experimental\nmp = mpls.experimental\n"
+        "mp.set_policy('float32')\n",
+    ),
+    "a namespace of tf.compat that is imported": becomes_native(
+        "from tensorflow.compat.v2.keras.mixed_precision import experimental as mp\n"
+        "opt = mp.LossScaleOptimizer(opt, 'dynamic')\n",
+        "from tensorflow.keras import mixed_precision as mp\nopt = mp.LossScaleOptimizer(opt, dynamic=True)\n",
+    ),
     "as of 2.2": becomes_native(
         f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 'dynamic')\n",
         f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, dynamic=True, skip_counts_step=False)\n",

@@ -9,7 +9,7 @@ import pytest
 
 from mpls.migrate.collecting import collected
 from mpls.migrate.rules import RULES
-from mpls.migrate.ruling import Settings
+from mpls.migrate.ruling import Kind, Settings
 from mpls.migrate.workers import results_of
 
 SETTINGS = Settings(frozenset(rule.name for rule in RULES))
@@ -71,6 +71,53 @@ def test_a_class_that_is_passed_on(tmp_path: pathlib.Path) -> None:
         "opt = mpls.experimental.LossScaleOptimizer(opt, loss_scale=scale)\n",
         "main.py": "import pkg.tools\nopt = pkg.tools.Wrapper(opt, dynamic=True)\nisinstance(opt, pkg.tools.Wrapper)\n",
     }
+
+
+OWN = "class Own:\n    def loss_scale(self):\n        return 3\n"
+PARTS = {
+    "attribute": (
+        f"class A:\n    def __init__(self):\n        self.opt = {OLD}(o, 'dynamic')\n"
+        "    def f(self):\n        self.opt.loss_scale()\n"
+    ),
+    "parameter": f"def f(o):\n    o.loss_scale()\nf({OLD}(o, 'dynamic'))\n",
+    "use": "def f(o):\n    o.get_scaled_loss(1)\n    o.loss_scale()\n",
+    "variable": f"opt = {OLD}(o, 'dynamic')\ndef f():\n    opt.loss_scale()\n",
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("other", ["", f"{OWN}import a\na.f(Own())\na.opt = Own()\n"])
+def test_objects_that_another_module_may_put_there(tmp_path: pathlib.Path, part: str, other: str) -> None:
+    changed = migrated(tmp_path, {"a.py": f"import tensorflow as tf\n{PARTS[part]}", "b.py": other})
+    assert (".loss_scale()" in changed.get("a.py", ".loss_scale()")) is bool(other)
+    messages = left(tmp_path)
+    assert messages == ([("a.py", "loss-scale-calls")] if other else [])
+
+
+def test_a_variable_that_another_module_sets(tmp_path: pathlib.Path) -> None:
+    program = f"import tensorflow as tf\nscale = 128\nopt = {OLD}(opt, scale)\n"
+    alone = migrated(tmp_path, {"a.py": program, "b.py": "import a\nprint(a.scale == 8)\n"})
+    assert "initial_scale=scale" in alone["a.py"]
+    changed = migrated(tmp_path, {"b.py": "import a\na.scale = 8\n"})
+    assert "mpls.experimental.LossScaleOptimizer(opt, scale)" in changed["a.py"]
+
+
+def test_calls_in_files_that_import_no_framework(tmp_path: pathlib.Path) -> None:
+    files = {
+        "compat.py": "import tensorflow as tf\n"
+        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer as LSO\n",
+        "train.py": "from compat import LSO\nopt = LSO(inner, 'dynamic')\nopt.loss_scale()\n",
+        "log.py": "def log(opt):\n    print(opt.loss_scale())\n",
+    }
+    assert migrated(tmp_path, files)["train.py"].endswith("opt.loss_scale\n")
+    assert left(tmp_path) == [("log.py", "loss-scale-calls")]
+
+
+def left(folder: pathlib.Path) -> list[tuple[str, str]]:
+    """Return the files and rules of what is left in a folder."""
+    results = results_of(collected([str(folder)]).files, SETTINGS, 1)
+    kind = Kind.LEFT
+    return [(pathlib.Path(each.path).name, one.rule) for each in results for one in each.messages if one.kind is kind]
 
 
 def test_modules_import_each_other(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,73 @@
+"""What a file says that matters for others: classes with a `loss_scale` of their own, and names that it sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+__all__ = ["API_WORDS", "NO_FACTS", "Facts", "facts_of", "together", "wanted_words"]
+
+# A file without any of these words has nothing that a rule looks at.
+API_WORDS = rb"mixed_precision|LossScale|loss_scale|Policy|_policy|__version__|version\.VERSION"
+_RENAMED = re.compile(rb"LossScaleOptimizer\s+as\s+(\w+)")
+_ASSIGNED = re.compile(rb"(\w+)\s*=\s*[\w.]*LossScaleOptimizer\s*$")
+_FRAMEWORK = re.compile(rb"\bimport\b.*\bkeras\b|\bfrom\s+tensorflow|\bimport\s+tensorflow")
+_OWN_MEMBER = re.compile(
+    rb"(?:^|[\r\n])[ \t]+(?:async[ \t]+)?def[ \t]+loss_scale\b|\.loss_scale\s*=\s*(?:lambda|[\w.]*LossScale\()"
+)
+# `module.NAME = …`, and the names in the strings of `setattr`, `monkeypatch.setattr` and `mock.patch`.
+_SET = re.compile(rb"(?<!\bself)(?<!\bcls)\.(\w+)[ \t]*(?:[-+*/]|//|\*\*)?=(?!=)")
+_PATCHED = re.compile(rb"(?:setattr|patch|patch\.object)\s*\([^\"'\n]*[\"'](?:[\w.]*\.)?(\w+)[\"']")
+_WORD = re.compile(rb"\w+")
+
+
+class Facts(NamedTuple):
+    """What files say.
+
+    Attributes:
+        passed_on: names without a word of the API under which they pass on a wrapper's class.
+        is_set: names that they set on objects other than `self`, as in `module.SCALE = 64`.
+        has_own_members: whether a class has a `loss_scale` that may be called, so that not only wrappers have one.
+        has_wrappers: whether a file that imports a framework names a wrapper's class.
+    """
+
+    passed_on: frozenset[bytes] = frozenset()
+    is_set: frozenset[bytes] = frozenset()
+    has_own_members: bool = False
+    has_wrappers: bool = False
+
+    def __or__(self, other: Facts) -> Facts:
+        return together((self, other))
+
+
+NO_FACTS = Facts()
+
+
+def facts_of(content: bytes) -> Facts:
+    """Return what a file says."""
+    is_set = frozenset((*_SET.findall(content), *_PATCHED.findall(content)))
+    has_own = b"loss_scale" in content and _OWN_MEMBER.search(content) is not None
+    if b"LossScaleOptimizer" not in content:
+        # Nearly all files, of which a look is enough.
+        return Facts(frozenset(), is_set, has_own)
+    lines = [line for line in content.splitlines() if b"LossScaleOptimizer" in line]
+    found = {*_RENAMED.findall(content), *(name for line in lines for name in _ASSIGNED.findall(line))}
+    passed_on = frozenset(name for name in found if not re.search(API_WORDS, name))
+    return Facts(passed_on, is_set, has_own, _FRAMEWORK.search(content) is not None)
+
+
+def wanted_words(content: bytes) -> frozenset[bytes]:
+    """Return the words of a file for which it matters whether another one sets them."""
+    return frozenset(_WORD.findall(content)) if b"LossScale" in content or b".loss_scale" in content else frozenset()
+
+
+def together(facts: Iterable[Facts]) -> Facts:
+    """Return what several files say."""
+    every = [*facts]
+    return Facts(
+        frozenset().union(*(each.passed_on for each in every)),
+        frozenset().union(*(each.is_set for each in every)),
+        any(each.has_own_members for each in every),
+        any(each.has_wrappers for each in every),
+    )
