@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ __all__ = ["migrate"]
 _WOULD_CHANGE = 1
 _STANDARD_INPUT = "-"
 _SHOWN_AS = "<stdin>"
+# A notebook is a JSON object with this key.
+_NOTEBOOK = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{.*"nbformat"\s*:', re.S)
 
 
 def migrate(options: argparse.Namespace) -> int:
@@ -81,7 +84,8 @@ def _rules_text() -> str:
 
 def _standard_input(settings: Settings, options: argparse.Namespace) -> int:
     content = b"" if sys.stdin is None else sys.stdin.buffer.read()
-    result = migrate_content(content, _SHOWN_AS, Reader(settings), has_folder=False)
+    shown_as = f"{_SHOWN_AS}.ipynb" if _NOTEBOOK.match(content) else _SHOWN_AS
+    result = migrate_content(content, shown_as, Reader(settings), has_folder=False)
     if options.write and not options.check:
         # What cannot be read goes through as it came.
         show_bytes(content if result.after is None else result.after)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mpls.migrate.analysis import Analysis
+from mpls.migrate.as_of_release import missing_release
 from mpls.migrate.import_edits import edits_of_imports
 from mpls.migrate.native_writing import written
 from mpls.migrate.replacements import is_gone
@@ -116,6 +117,9 @@ class _Rewriting:
         is_named = analysis.after(use.node, use.chain.region) == {decision.path}
         if decision.note:
             yield Finding(offset, rule.name, decision.note, decision.kind)
+        missing = missing_release(use, decision, analysis)
+        if missing:
+            yield Finding(offset, rule.name, missing, Kind.LEFT)
         if is_named and not decision.edits:
             return
         if use.chain.string is not None and (decision.edits or not self._is_as_read(use.chain, use.node)):

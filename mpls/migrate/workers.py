@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import multiprocessing
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import connection
 
 from mpls.migrate.documents import Result, migrate_file
 from mpls.migrate.reader import MAX_BYTES, Reader
@@ -43,9 +46,21 @@ def results_of(files: dict[str, str], settings: Settings, jobs: int) -> Iterator
         for chunk in chunks:
             yield from _results(chunk, settings, facts, readers)
         return
-    with ProcessPoolExecutor(min(jobs, len(chunks))) as pool:
+    with ProcessPoolExecutor(min(jobs, len(chunks)), initializer=_end_with_parent) as pool:
         for results in pool.map(_chunk_results, chunks, itertools.repeat(settings), itertools.repeat(facts)):
             yield from results
+
+
+def _end_with_parent() -> None:
+    """Have this process end when the one that started it does, which a signal may end before it can tell."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
+
+
+def _wait_and_end(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
 
 
 def _facts(files: dict[str, str]) -> Facts:

@@ -20,6 +20,7 @@ __all__ = [
     "EXPERIMENTAL",
     "PUBLIC",
     "argument_span",
+    "arguments_of_release",
     "is_experimental",
     "is_public",
     "replace_wrapper",
@@ -92,7 +93,7 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
         # What is compared with the class is an object of that class.
         edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
         return Decision(EXPERIMENTAL, edits)
-    settings = ", ".join([settings, *_of_release(analysis)])
+    settings = ", ".join([settings, *arguments_of_release(analysis)])
     edits = [
         Edit(*argument_span(call, scale, analysis.text), settings),
         *_renamed(call, analysis.text, "opt", "inner_optimizer"),
@@ -129,7 +130,7 @@ def _is_of_experimental(scale: ast.expr | ast.keyword | None, analysis: Analysis
     return scale is not None and not isinstance(settings_of(scale, use.chain.region, analysis), Unknown)
 
 
-def _of_release(analysis: Analysis) -> list[str]:
+def arguments_of_release(analysis: Analysis) -> list[str]:
     """Return the arguments that make a wrapper behave as in the release that the user has named."""
     behavior = behavior_of(analysis.settings.as_of)
     if not behavior.skipped_steps_count:
@@ -142,7 +143,7 @@ def _of_release(analysis: Analysis) -> list[str]:
 
 def _at_release(call: ast.Call | None, analysis: Analysis) -> list[Edit]:
     """Return the edit that adds these arguments to a call whose others stay."""
-    settings = _of_release(analysis)
+    settings = arguments_of_release(analysis)
     given: list[ast.expr | ast.keyword] = [] if call is None else [*call.args, *call.keywords]
     if call is None or not settings or not given:
         return []

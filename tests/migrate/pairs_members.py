@@ -233,6 +233,30 @@ PAIRS = {
     ),
     "hasattr": stays("import tensorflow as tf\nOLD = hasattr(tf.keras.mixed_precision, 'experimental')\n"),
     "hasattr of what is there": stays("import tensorflow as tf\nNEW = hasattr(tf.keras.mixed_precision, 'Policy')\n"),
+    "a module that a function returns": stays(
+        "import importlib\ntf = importlib.import_module('tensorflow')\n"
+        "opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(o, 8)\n",
+        "unknown-modules",
+    ),
+    "a module of __import__": stays(
+        "tf = __import__('tensorflow')\ns = tf.train.experimental.DynamicLossScale()\n", "unknown-modules"
+    ),
+    "a module that is a parameter": stays(
+        "def f(tf):\n    return tf.keras.mixed_precision.LossScaleOptimizer(o)\n", "unknown-modules"
+    ),
+    "another package with such names": stays(
+        "import other as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(o, 8)\n"
+    ),
+    "a namespace of what may be something else": stays(
+        "import tensorflow as tf\nmp = tf.keras.mixed_precision.experimental\nif old:\n    tf = other()\n",
+        "unknown-modules",
+    ),
+    "tf.contrib in a variable": becomes(
+        "import tensorflow as tf\ncontrib = tf.contrib\nm = contrib.mixed_precision.FixedLossScaleManager(8)\n",
+        "import tensorflow as tf\nimport mpls.contrib\ncontrib = tf.contrib\n"
+        "m = mpls.contrib.FixedLossScaleManager(8)\n",
+        "unknown-modules",
+    ),
     "a policy that was removed": becomes(
         "import tensorflow as tf\ntf.keras.mixed_precision.experimental.set_policy('infer_float32_vars')\n",
         "import tensorflow as tf\nimport mpls.experimental\nmpls.experimental.set_policy('infer_float32_vars')\n",

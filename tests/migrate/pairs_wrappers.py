@@ -237,17 +237,20 @@ PAIRS = {
     "a comment": stays(f"{TF}# {OLD}(opt, 'dynamic')\nprint()\n"),
     "a docstring": stays(f'"""Wraps by {OLD}."""\n{TF}'),
     "another name of tf": stays(
-        "tf = make()\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, 1)\n"
+        "tf = make()\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, 1)\n",
+        "unknown-modules",
     ),
-    "a parameter called tf": stays(f"{TF}def f(tf, opt):\n    return {OLD}(opt, 1)\n"),
-    "a variable of a loop called tf": stays(f"def f(opt):\n    for tf in []:\n        {OLD}(opt, 1)\n"),
-    "a comprehension's tf": stays(f"{TF}x = [{OLD}(opt, 1) for tf in modules]\n"),
-    "a lambda's tf": stays(f"{TF}x = lambda tf: {OLD}(opt, 1)\n"),
+    "a parameter called tf": stays(f"{TF}def f(tf, opt):\n    return {OLD}(opt, 1)\n", "unknown-modules"),
+    "a variable of a loop called tf": stays(
+        f"def f(opt):\n    for tf in []:\n        {OLD}(opt, 1)\n", "unknown-modules"
+    ),
+    "a comprehension's tf": stays(f"{TF}x = [{OLD}(opt, 1) for tf in modules]\n", "unknown-modules"),
+    "a lambda's tf": stays(f"{TF}x = lambda tf: {OLD}(opt, 1)\n", "unknown-modules"),
     "tf that may be something else": stays(
         f"{TF}if other:\n    tf = other\nopt = {OLD}(opt, 1)\n", "experimental-wrapper"
     ),
     "an exception called tf": stays(
         f"{TF}try:\n    pass\nexcept Exception as tf:\n    {OLD}(opt, 1)\n", "experimental-wrapper"
     ),
-    "no tf at all": stays(f"opt = {OLD}(opt, 1)\n"),
+    "no tf at all": stays(f"opt = {OLD}(opt, 1)\n", "unknown-modules"),
 }

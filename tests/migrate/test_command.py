@@ -5,12 +5,15 @@ from __future__ import annotations
 import html.parser
 import io
 import json
+import multiprocessing
 import os
 import pathlib
 import re
+import signal
 import stat
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -248,6 +251,14 @@ def test_standard_input(
     assert migrate(NEW.encode(), "--write") == (0, NEW.encode())
     assert migrate(OLD.encode(), "--check")[0] == 1
     assert migrate(OLD.encode())[1].startswith(b"--- <stdin>\n+++ <stdin>\n@@")
+    code = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    cells = [code | {"source": OLD.splitlines(keepends=True)}]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    for start in (b"", b"\xef\xbb\xbf", b"\n"):
+        status, new = migrate(start + json.dumps(notebook).encode(), "--write")
+        assert status == 0
+        assert new.startswith(start)
+        assert "".join(json.loads(new.decode("utf-8-sig"))["cells"][0]["source"]) == NEW
     # What cannot be read goes through as it came.
     assert migrate(b"print 'mixed_precision'", "--write") == (2, b"print 'mixed_precision'")
 
@@ -336,3 +347,48 @@ def test_the_hook_of_pre_commit_is_a_command(folder: pathlib.Path, capsys: pytes
     assert entry is not None
     assert main([*entry[1].split(), "old.py", "new.py"]) == 0
     assert (folder / "old.py").read_text() == NEW
+
+
+def test_a_file_without_a_word_of_the_api_is_not_parsed(
+    folder: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "python2.py").write_text("print 'hello'\n")
+    assert run(capsys, "python2.py") == (0, "", "mpls migrate: 0 of 1 file would change\n")
+
+
+_SLOW = """
+import os, time
+from mpls.migrate import workers
+from mpls.migrate.ruling import Settings
+
+def slow(*arguments):
+    print(os.getpid(), flush=True)
+    time.sleep(100)
+
+workers._results = slow
+list(workers.results_of({f"{number}.py": "" for number in range(100)}, Settings(frozenset()), 2))
+"""
+
+
+@pytest.mark.skipif(multiprocessing.get_start_method() != "fork", reason="other processes get no slow function")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_worker_outlives_a_killed_command(number: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", _SLOW], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        workers = [int(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(number)
+        process.wait()
+        end = time.monotonic() + 5
+        while any(map(_is_running, workers)) and time.monotonic() < end:
+            time.sleep(0.05)
+        left = [each for each in workers if _is_running(each)]
+        for each in left:
+            os.kill(each, signal.SIGKILL)
+    assert left == []
+
+
+def _is_running(number: int) -> bool:
+    try:
+        return ") Z" not in pathlib.Path(f"/proc/{number}/stat").read_text()
+    except FileNotFoundError:
+        return False

@@ -147,6 +147,47 @@ def test_other_variables_are(program: str) -> None:
     assert "mpls.keras.LossScaleOptimizer(opt, dynamic=False, initial_scale=scale)" in new
 
 
+MAKERS = {
+    "a subclass": ("class A(tf.keras.mixed_precision.experimental.LossScaleOptimizer):\n    pass\n", "2.4"),
+    "a subclass of the public one": ("class A(tf.keras.mixed_precision.LossScaleOptimizer):\n    pass\n", "2.2"),
+    "arguments in a dictionary": ("opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(o, **more)\n", "2.2"),
+    "the class itself": ("make(tf.keras.mixed_precision.LossScaleOptimizer)\n", "2.15"),
+    "the graph rewrite": ("opt = tf.train.experimental.enable_mixed_precision_graph_rewrite(o)\n", "2.2"),
+    "a policy": ("tf.keras.mixed_precision.experimental.set_policy('mixed_float16')\nmodel.compile('sgd')\n", "2.2"),
+}
+
+
+def told(program: str, as_of: str | None) -> list[str]:
+    messages = migrated(f"import tensorflow as tf\n{program}".encode(), Settings(ALL, as_of)).messages
+    return [each.text for each in messages if each.kind is Kind.LEFT and "skipped step" in each.text]
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_wrappers_that_are_not_told_the_release(maker: str) -> None:
+    program, as_of = MAKERS[maker]
+    (text,) = told(program, as_of)
+    setting = "skip_counts_step=False" if as_of == "2.2" else "skip_counts_step=True"
+    assert setting in text
+    assert f"mpls.install(as_of='{as_of}')" in text
+    assert told(program, "2.16") == told(program, None) == []
+    assert told(f"import mpls\nmpls.install(as_of='{as_of}')\n{program}", as_of) == []
+
+
+@pytest.mark.parametrize("as_of", ["2.2", "2.4"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(o, 'dynamic')\n",
+        "opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(o, scale)\n",
+        "Wrapper = tf.keras.mixed_precision.experimental.LossScaleOptimizer\nopt = Wrapper(o, 8)\n",
+        "isinstance(opt, tf.keras.mixed_precision.experimental.LossScaleOptimizer)\n",
+        "o = tf.compat.v1.train.AdamOptimizer()\no = tf.train.experimental.enable_mixed_precision_graph_rewrite(o)\n",
+    ],
+)
+def test_wrappers_that_are_told_it(program: str, as_of: str) -> None:
+    assert told(program, as_of) == []
+
+
 def test_many_programs_are_unchanged() -> None:
     unchanged = [name for name, pair in PAIRS.items() if pair.is_unchanged]
     assert len(PAIRS) > 120

@@ -14,6 +14,7 @@ from mpls.migrate.rules import (
     public_wrapper,
     removed_policies,
     star_imports,
+    unknown_modules,
     version_strings,
 )
 from mpls.migrate.ruling import Rule
@@ -34,4 +35,5 @@ RULES: tuple[Rule, ...] = (
     names_in_strings.RULE,
     removed_policies.RULE,
     version_strings.RULE,
+    unknown_modules.RULE,
 )
