@@ -84,15 +84,17 @@ class _ImportFrom:
                 if member != alias.name:
                     yield Edit(*self._text.span(alias), _as(alias, member))
             return
-        lines = [
-            f"from {module_of(home)} import {', '.join(_as(alias, member) for alias, member in members)}"
-            for home, members in by_home.items()
-            if home
-        ]
-        if stays:
-            lines.insert(0, self._without(stays))
-        if standing_alone(self._text, self._node) is not None:
-            lines = [*self._comments(), *lines]
+        above, of_names = self._comments() if standing_alone(self._text, self._node) is not None else ([], {})
+        names = [(alias, self._text.between(*self._text.span(alias))) for alias in stays]
+        lines = self._lines(self._module(), names, of_names) if names else []
+        for home, members in by_home.items():
+            if home:
+                lines += self._lines(
+                    module_of(home) or home, [(alias, _as(alias, member)) for alias, member in members], of_names
+                )
+            else:
+                above += [of_names[alias] for alias, _ in members if alias in of_names]
+        lines = [*above, *lines]
         if lines:
             yield Edit(self._start, self._end, self._spelling.joined(self._node, lines))
         else:
@@ -122,19 +124,48 @@ class _ImportFrom:
             found.setdefault(preferred[0].home, []).append((alias, preferred[0].name))
         return found
 
-    def _without(self, stays: list[ast.alias]) -> str:
+    def _module(self) -> str:
+        """Return the module as it is written."""
         match = _FROM.match(self._text.utf8, self._start, self._end)
-        module = match[1].decode() if match else "." * self._node.level + (self._node.module or "")
-        return f"from {module} import {', '.join(self._text.between(*self._text.span(each)) for each in stays)}"
+        return match[1].decode() if match else "." * self._node.level + (self._node.module or "")
 
-    def _comments(self) -> list[str]:
-        """Return the comments inside the statement."""
+    def _comments(self) -> tuple[list[str], dict[ast.alias, str]]:
+        """Return the comments on lines of their own inside the statement, and those behind names."""
         source = self._text.between(self._start, self._end)
-        return [
-            token.string
-            for token in tokenize.generate_tokens(io.StringIO(source).readline)
-            if token.type == tokenize.COMMENT
-        ]
+        above: list[str] = []
+        of_names: dict[ast.alias, str] = {}
+        for token in tokenize.generate_tokens(io.StringIO(source, newline=None).readline):
+            if token.type == tokenize.COMMENT:
+                line = self._node.lineno + token.start[0] - 1
+                before = [alias for alias in self._node.names if alias.end_lineno == line]
+                if before:
+                    of_names[before[-1]] = token.string
+                else:
+                    above.append(token.string)
+        return above, of_names
+
+    def _lines(self, module: str, names: list[tuple[ast.alias, str]], comments: dict[ast.alias, str]) -> list[str]:
+        """Return the lines of an import of names; each has a line of its own if one of several has a comment."""
+        if not any(alias in comments for alias, _ in names):
+            return [f"from {module} import {', '.join(name for _, name in names)}"]
+        if len(names) == 1:
+            ((alias, name),) = names
+            return [f"from {module} import {name}  {comments[alias]}"]
+        inner = [f"{self._indent}{name},  {comments.get(alias, '')}".rstrip() for alias, name in names]
+        return [f"from {module} import (", *inner, ")"]
+
+    @property
+    def _indent(self) -> str:
+        """The indentation of names on lines of their own."""
+        start, _ = self._text.line_span(self._node.lineno)
+        outer = self._text.between(start, self._start)
+        for alias in self._node.names:
+            offset, _ = self._text.span(alias)
+            start, _ = self._text.line_span(alias.lineno)
+            indent = self._text.between(start, offset)
+            if not indent.strip() and indent.startswith(outer) and indent != outer:
+                return indent.removeprefix(outer)
+        return "    "
 
 
 def _as(alias: ast.alias, member: str) -> str:

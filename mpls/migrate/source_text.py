@@ -102,6 +102,14 @@ class SourceText:
         start, end = self.span(node)
         return self.between(start, end)
 
+    def has_comments(self, start: int, end: int) -> bool:
+        """Return whether there are comments in an expression between two offsets."""
+        source = self.between(start, end)
+        if "#" not in source:
+            return False
+        tokens = tokenize.generate_tokens(io.StringIO(f"({source})", newline=None).readline)
+        return any(token.type == tokenize.COMMENT for token in tokens)
+
     def between(self, start: int, end: int) -> str:
         """Return the text between two offsets."""
         return self.utf8[start:end].decode("utf-8", "surrogatepass")

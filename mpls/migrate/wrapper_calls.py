@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from mpls.core.releases import behavior_of
@@ -32,6 +33,7 @@ PUBLIC = "mpls.keras.LossScaleOptimizer"
 # The first argument had two names.
 _OPTIMIZER = ("optimizer", "opt")
 _OLD = (*_OPTIMIZER, "loss_scale")
+_SPACE = re.compile(rb"(?:\s|#[^\r\n]*)*")
 
 
 def is_experimental(row: Name) -> bool:
@@ -93,6 +95,10 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
         # What is compared with the class is an object of that class.
         edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
         return Decision(EXPERIMENTAL, edits)
+    if analysis.text.has_comments(*argument_span(call, scale, analysis.text)):
+        # They would be lost with what they stand in.
+        edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
+        return Decision(EXPERIMENTAL, edits, "the loss scale stays as it is, for the comments in it")
     settings = ", ".join([settings, *arguments_of_release(analysis)])
     edits = [
         Edit(*argument_span(call, scale, analysis.text), settings),
@@ -165,7 +171,8 @@ def argument_span(call: ast.Call, argument: ast.expr | ast.keyword, text: Source
     opening = text.utf8.index(b"(", text.span(call.func)[1])
     while True:
         before, after = text.utf8[:start].rstrip(), text.utf8[end:]
-        skipped = len(after) - len(after.lstrip())
-        if len(before) - 1 <= opening or not before.endswith(b"(") or not after.lstrip().startswith(b")"):
+        space = _SPACE.match(after)
+        skipped = 0 if space is None else space.end()
+        if len(before) - 1 <= opening or not before.endswith(b"(") or not after[skipped:].startswith(b")"):
             return start, end
         start, end = len(before) - 1, end + skipped + 1

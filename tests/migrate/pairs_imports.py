@@ -5,6 +5,19 @@ from __future__ import annotations
 from .pairs import becomes, stays
 
 PAIRS = {
+    "comments behind names that go to several modules": becomes(
+        "from tensorflow.keras.mixed_precision.experimental import (\n    # Half of it.\n"
+        "    LossScaleOptimizer,  # the wrapper\n    set_policy,  # noqa: F401\n    global_policy, Policy,\n)\n"
+        "opt = LossScaleOptimizer(o, 'dynamic')\n",
+        "# Half of it.\nfrom mpls.keras import LossScaleOptimizer  # the wrapper\nfrom mpls.experimental import (\n"
+        "    set_policy,  # noqa: F401\n    global_policy,\n    Policy,\n)\n"
+        "opt = LossScaleOptimizer(o, dynamic=True)\n",
+    ),
+    "comments behind names that stay": becomes(
+        "from tensorflow.train.experimental import (\n    PythonState,  # stays\n    DynamicLossScale,  # goes\n)\n",
+        "from tensorflow.train.experimental import PythonState  # stays\n"
+        "from mpls.experimental import DynamicLossScale  # goes\n",
+    ),
     "a removed module": becomes(
         "from tensorflow.keras.mixed_precision import experimental as prec\nprec.set_policy('mixed_float16')\n",
         "from mpls import experimental as prec\nprec.set_policy('mixed_float16')\n",
@@ -60,7 +73,8 @@ PAIRS = {
     ),
     "some names stay, with comments": becomes(
         "from tensorflow.keras.mixed_precision import (\n    Policy,  # one\n    experimental as exp,  # two\n)\nexp.Policy\n",
-        "# one\n# two\nfrom tensorflow.keras.mixed_precision import Policy\nfrom mpls import experimental as exp\nexp.Policy\n",
+        "from tensorflow.keras.mixed_precision import Policy  # one\nfrom mpls import experimental as exp  # two\n"
+        "exp.Policy\n",
     ),
     "names of private modules": becomes(
         "from tensorflow.python.training.experimental.loss_scale import DynamicLossScale, _assign_if_finite\n",

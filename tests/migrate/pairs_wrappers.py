@@ -252,5 +252,17 @@ PAIRS = {
     "an exception called tf": stays(
         f"{TF}try:\n    pass\nexcept Exception as tf:\n    {OLD}(opt, 1)\n", "experimental-wrapper"
     ),
+    "comments in a loss scale": becomes(
+        f"{TF}opt = {OLD}(\n    opt=o,  # inner\n    loss_scale=tf.train.experimental.DynamicLossScale(\n"
+        "        # low\n        initial_loss_scale=2.0**5,  # 32\n    ),\n)\n",
+        "import tensorflow as tf\nimport mpls.experimental\nopt = mpls.experimental.LossScaleOptimizer(\n"
+        "    optimizer=o,  # inner\n    loss_scale=mpls.experimental.DynamicLossScale(\n"
+        "        # low\n        initial_loss_scale=2.0**5,  # 32\n    ),\n)\n",
+    ),
+    "comments beside a loss scale in parentheses": becomes(
+        f"{TF}opt = {OLD}(\n    o,  # inner\n    (\n        128  # fixed\n    ),\n)\n",
+        "import tensorflow as tf\nimport mpls.experimental\nopt = mpls.experimental.LossScaleOptimizer(\n"
+        "    o,  # inner\n    (\n        128  # fixed\n    ),\n)\n",
+    ),
     "no tf at all": stays(f"opt = {OLD}(opt, 1)\n", "unknown-modules"),
 }
