@@ -141,10 +141,11 @@ CHANGES = (
         _ENDS,
     ),
     Change("`sys.excepthook`", ("ending",), "a program of `mpls run` ends by an error", _ENDS),
+    Change("the environment variable `LESS`", ("documentation",), "`mpls docs` shows a page, and it is not set", _ENDS),
     Change(
         "standard output",
-        ("documentation", "cli.migrating"),
-        "whoever reads what `mpls docs` or `mpls migrate` prints stops",
+        ("cli.standard_output",),
+        "whoever reads what a command prints stops",
         _ENDS,
     ),
 )

@@ -165,6 +165,10 @@ class Stateful(_Base):
         """Return the variables of a graph, by name."""
         return self._variables.of(graph)
 
+    def _has_weights_elsewhere_only(self) -> bool:
+        """Return whether there are variables, and none of the current graph, or of eager mode."""
+        return not self._weights_here() and bool(self._variables.everywhere())
+
     @property
     def _weights(self) -> dict[tuple[str, str | None], Any]:
         # Users' code reads this attribute of TensorFlow's class: the variables by name and graph key.
@@ -194,7 +198,7 @@ def require_used_here(owner: Stateful, session: Any, call: str) -> None:
     Raises:
         CallOrderError: there are variables in another place, and none here.
     """
-    if owner._weights_here() or not owner._variables.everywhere():
+    if not owner._has_weights_elsewhere_only():
         return
     is_graph = graph_key() is not None
     if is_graph and session is None and tf.compat.v1.get_default_session() is None:

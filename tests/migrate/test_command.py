@@ -362,7 +362,7 @@ from mpls.migrate import workers
 from mpls.migrate.ruling import Settings
 
 def slow(*arguments):
-    print(os.getpid(), flush=True)
+    os.write(1, f"{os.getpid()}\\n".encode())
     time.sleep(100)
 
 workers._results = slow
