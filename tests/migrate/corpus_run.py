@@ -50,6 +50,9 @@ def outcome(name: str, tool: str) -> str:
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary) / program.folder
         shutil.copytree(path_of(name).parent, folder)
+        # Programs that have nothing to do with each other are no tree.
+        for other in PROGRAMS.keys() - {name}:
+            (folder / f"{other}.py").unlink(missing_ok=True)
         is_left = migrate(folder, name, tool)
         words = " ".join(program.options).split()
         switches = [SWITCHES[word] for word in words if word in SWITCHES]
