@@ -17,7 +17,8 @@ _OWN_MEMBER = re.compile(
     rb"(?:^|[\r\n])[ \t]+(?:async[ \t]+)?def[ \t]+loss_scale\b|\.loss_scale\s*=\s*(?:lambda|[\w.]*LossScale\()"
 )
 # `module.NAME = …`, and the names in the strings of `setattr`, `monkeypatch.setattr` and `mock.patch`.
-_SET = re.compile(rb"(?<!\bself)(?<!\bcls)\.(\w+)[ \t]*(?:[-+*/]|//|\*\*)?=(?!=)")
+# They begin with a plain character, or are asked for first: each file is searched.
+_SET = re.compile(rb"\.(?<!\bself\.)(?<!\bcls\.)(\w+)[ \t]*(?:[-+*/]|//|\*\*)?=(?!=)")
 _PATCHED = re.compile(rb"(?:setattr|patch|patch\.object)\s*\([^\"'\n]*[\"'](?:[\w.]*\.)?(\w+)[\"']")
 _WORD = re.compile(rb"\w+")
 
@@ -46,7 +47,8 @@ NO_FACTS = Facts()
 
 def facts_of(content: bytes) -> Facts:
     """Return what a file says."""
-    is_set = frozenset((*_SET.findall(content), *_PATCHED.findall(content)))
+    patched = _PATCHED.findall(content) if b"setattr" in content or b"patch" in content else ()
+    is_set = frozenset((*_SET.findall(content), *patched))
     has_own = b"loss_scale" in content and _OWN_MEMBER.search(content) is not None
     if b"LossScaleOptimizer" not in content:
         # Nearly all files, of which a look is enough.

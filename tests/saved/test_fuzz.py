@@ -15,7 +15,7 @@ from parameterized import parameterized
 
 from tests.saved import watching
 from tests.saved.artefacts import DATA
-from tests.saved.fuzz_driver import Lane, run
+from tests.saved.fuzz_driver import Lane, Results, prepare, run
 from tests.saved.fuzz_process import Limits
 from tests.saved.mutations import archives, cases
 from tests.saved.mutations.canary import SPY
@@ -33,32 +33,49 @@ SHOWN = 25
 needs_watch = unittest.skipUnless(watching.IS_SUPPORTED, watching.WHY_NOT)
 
 
-class FuzzTest(unittest.TestCase):
-    def _check(self, chosen: list[tuple[str, int]], few: bool, actions: Sequence[str] = cases.ACTIONS) -> None:
-        results = run(chosen, few)
-        failures = results.failures
-        if failures:
-            shown = "\n\n".join(map(str, failures[:SHOWN]))
-            self.fail(
-                f"{len(failures)} of {len(chosen)} cases, of which {min(len(failures), SHOWN)} follow:\n\n{shown}"
-            )
-        # Neither does everything pass, nor nothing.
-        for action in actions:
-            share = results.share(action)
-            self.assertTrue(0.04 < share < 0.9, f"{action} read {share:.0%} of the files")
+def check(results: Results, count: int, actions: Sequence[str]) -> None:
+    failures = results.failures
+    shown = "\n\n".join(map(str, failures[:SHOWN]))
+    assert not failures, f"{len(failures)} of {count} cases, of which {min(len(failures), SHOWN)} follow:\n\n{shown}"
+    # Neither does everything pass, nor nothing.
+    for action in actions:
+        share = results.share(action)
+        assert 0.04 < share < 0.9, f"{action} read {share:.0%} of the files"
+
+
+class SampleTest(unittest.TestCase):
+    """Few of all kinds, in processes that the tests share."""
+
+    lane: Lane
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        base = pathlib.Path(tempfile.mkdtemp()).resolve()
+        cls.addClassCleanup(shutil.rmtree, base)
+        cls.lane = Lane(base / "lane", prepare(base, few=True), few=True)
+        cls.addClassCleanup(cls.lane.close)
+
+    def _check(self, chosen: list[tuple[str, int]], actions: Sequence[str]) -> None:
+        self.lane.results = Results()
+        for kind, seed in chosen:
+            self.lane.run(kind, seed)
+        check(self.lane.results, len(chosen), actions)
 
     @parameterized.expand([(0,), (1,)])
-    def test_sample_of_inspection(self, half: int) -> None:
-        self._check(cases.spread(SAMPLE_OF_INSPECTION, INSPECTION)[half::2], True, INSPECTION)
+    def test_inspection(self, half: int) -> None:
+        self._check(cases.spread(SAMPLE_OF_INSPECTION, INSPECTION)[half::2], INSPECTION)
 
     @parameterized.expand([(action,) for action in LOADING])
-    def test_sample_of(self, action: str) -> None:
+    def test_loading(self, action: str) -> None:
         chosen = cases.spread(SAMPLE_OF_LOADING, LOADING)
-        self._check([each for each in chosen if each[0].partition("/")[0] == action], True, [action])
+        self._check([each for each in chosen if each[0].partition("/")[0] == action], [action])
 
+
+class FuzzTest(unittest.TestCase):
     @pytest.mark.long
     def test_many(self) -> None:
-        self._check(cases.spread(ALL), few=False)
+        chosen = cases.spread(ALL)
+        check(run(chosen, few=False), len(chosen), cases.ACTIONS)
 
 
 class HarnessTest(unittest.TestCase):

@@ -25,18 +25,20 @@ _CONTRIB = "tf.contrib"
 
 def _look(analysis: Analysis) -> Iterator[Edit | Finding]:
     for chain in analysis.survey.chains:
-        what = _unknown(chain, analysis) or _uncertain(chain, analysis)
+        is_known = bool(analysis.meanings.name(chain.names[0], chain.region).paths)
+        what = _uncertain(chain, analysis) if is_known else _unknown(chain, analysis)
         if what:
             yield Finding(analysis.text.span(chain.parts[-1])[0], _NAME, what, Kind.LEFT)
 
 
 def _unknown(chain: Chain, analysis: Analysis) -> str:
     """Return what to say of a historical name of something unknown; "" if it is none."""
-    bindings = chain.region.find(chain.names[0])
-    if len(chain.names) < 3 or (bindings and all(isinstance(each.value, ast.alias) for each in bindings)):
-        # Nothing of the API is that short; other packages have such names too.
+    if len(chain.names) < 3:
+        # Nothing of the API is that short.
         return ""
-    if analysis.meanings.name(chain.names[0], chain.region).paths:
+    bindings = chain.region.find(chain.names[0])
+    if bindings and all(isinstance(each.value, ast.alias) for each in bindings):
+        # Other packages have such names too.
         return ""
     for end in range(3, len(chain.names) + 1):
         path = ".".join(("tf", *chain.names[1:end]))
