@@ -48,6 +48,13 @@ def long(session: nox.Session) -> None:
 
 
 @nox.session
+def full(session: nox.Session) -> None:
+    """Run the cases that CI leaves out: the rest of cross products in which each pair meets, and of many programs."""
+    session.install(".[test]")
+    session.run("pytest", "-n", "2", "--dist", "loadfile", "-m", "full and not long", *session.posargs)
+
+
+@nox.session
 def kills(session: nox.Session) -> None:
     """Kill training fifty times in each format, and see it go on from what was saved."""
     session.install(".[test]")

@@ -54,7 +54,7 @@ def only_what_is_new_is_collected() -> Iterator[None]:
     gc.unfreeze()
 
 
-_ASKED_FOR = {"long", "matrix", "programs"}
+_ASKED_FOR = {"full", "long", "matrix", "programs"}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if "gpu" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="needs a GPU, and TensorFlow sees none"))
-    _mark_all_but_some(items)
+    _mark_all_but_some(items, is_chosen=bool(config.getoption("-m")))
     # An expression says by itself what runs.
     if config.getoption("-m"):
         return
@@ -79,10 +79,15 @@ def _is_named(item: pytest.Item, named: list[str]) -> bool:
     return any(item.nodeid.startswith(each.removeprefix("./")) for each in named)
 
 
-def _mark_all_but_some(items: list[pytest.Item]) -> None:
+def _mark_all_but_some(items: list[pytest.Item], is_chosen: bool) -> None:
     """Mark as `matrix`, or as `long` where the mark says so, all but some cases of tests that are marked.
 
-    Of `pairwise`, those stay in which each pair of values of a cross product meets; of `one_case`, the first.
+    Of `pairwise`, those stay in which each pair of values of a cross product meets, or each value; of `one_case`, the
+    first. Where each value meets, all but some of the others are marked as `full` too: with those, each pair meets.
+
+    Args:
+        items: the tests.
+        is_chosen: whether an expression says what runs, which may name `full`.
     """
     products: dict[str, dict[tuple[Any, ...], list[pytest.Item]]] = {}
     given: dict[str, set[tuple[Any, ...]]] = {}
@@ -109,11 +114,25 @@ def _mark_all_but_some(items: list[pytest.Item]) -> None:
             item.add_marker(rests[product])
     for product, cases in products.items():
         chosen = covering(list(cases), sizes[product], given[product])
-        for values, alike in cases.items():
-            # Tests of a module that have the same values share what they build; of a test's cases, one is enough.
-            is_shared = "of" in alike[0].get_closest_marker("pairwise").kwargs
-            for item in alike if values not in chosen else [] if is_shared else alike[1:]:
-                item.add_marker(rests[product])
+        # Finding them takes a while.
+        meets = covering(list(cases), 2, chosen) if is_chosen and sizes[product] == 1 else set(cases)
+        _mark_cases(cases, chosen, meets, rests[product])
+
+
+def _mark_cases(
+    cases: dict[tuple[Any, ...], list[pytest.Item]],
+    chosen: set[tuple[Any, ...]],
+    meets: set[tuple[Any, ...]],
+    rest: str,
+) -> None:
+    """Mark those that are not chosen as the rest, and as `full` those that no pair of values needs."""
+    for values, alike in cases.items():
+        # Tests of a module that have the same values share what they build; of a test's cases, one is enough.
+        is_shared = "of" in alike[0].get_closest_marker("pairwise").kwargs
+        for item in alike if values not in chosen else [] if is_shared else alike[1:]:
+            item.add_marker(rest)
+            if values not in meets or (item is not alike[0] and not is_shared):
+                item.add_marker("full")
 
 
 def _never(item: pytest.Item) -> bool:

@@ -20,7 +20,7 @@ from mpls.formats.wrapper_state import LOSS_SCALE, STATE_OF_KERAS_3, WRAPPED
 from mpls.saved.bundles import Bundle
 from mpls.saved.graphs import StoredGraph
 from mpls.saved.own_state import StateInGraph
-from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, scale_of_variable
+from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
 
 # Variables of legacy optimizers that are neither slots nor hyperparameters.
 _LEGACY_STATE = ("iter", MOMENTUM_PRODUCTS["legacy"])
@@ -97,8 +97,8 @@ class ObjectCheckpoint:
         for name, child in node.children.items():
             if name in _WRAPPING or self.graph.value_key(child) is None:
                 continue
-            if name not in _LEGACY_STATE and self.bundle.shape(self._known(child)) == ():
-                hyperparameters[name] = float(self._value(child))
+            if name not in _LEGACY_STATE and self.bundle.shape(place := self._known(child)) == ():
+                hyperparameters[name] = number_of_variable(self.bundle.path, place, self._value(child))
             elif name != "iter":
                 others[name] = self._value(child)
         variables = self._slots(number)
@@ -208,12 +208,16 @@ class _NewOptimizer:
             for name, child in self.children.items()
             if name not in (*_BOOKKEEPING, *_NO_SLOTS) and self.graph.value_key(child) is not None
         }
+        hyperparameters: dict[str, Any] = {}
+        if rate is not None:
+            number = number_of_variable(self.bundle.path, self._key(rate), self._value(rate))
+            hyperparameters = {"learning_rate": number}
         return OptimizerRecord(
             key=key,
             family=self.family,
             algorithm=self._algorithm(),
             iterations=count_of_variable(self.bundle.path, self._key(iterations), self._value(iterations)),
-            hyperparameters={} if rate is None else {"learning_rate": float(self._value(rate))},
+            hyperparameters=hyperparameters,
             variables=self._variables(),
             others=scalars,
         )

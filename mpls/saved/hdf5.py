@@ -20,7 +20,7 @@ from mpls.saved.h5_content import Content, content_of
 from mpls.saved.h5_vetting import check_h5
 from mpls.saved.memory_limits import MOST_SCOPES
 from mpls.saved.optimizer_configs import read_optimizer, value_at
-from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, scale_of_variable
+from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
 from mpls.saved.texts import parse_json
 
 # The groups of numbered variables: of the optimizer, or of a wrapper; and of the optimizer in a wrapper.
@@ -144,7 +144,7 @@ class _Weights:
             elif last == _GOOD_STEPS:
                 good_steps = good_steps_of_variable(self.path, f"optimizer_weights/{name}", array, self._growth_steps())
             elif last == "learning_rate" and array.shape == ():
-                hyperparameters["learning_rate"] = float(array)
+                hyperparameters[last] = number_of_variable(self.path, f"optimizer_weights/{name}", array)
             else:
                 slot, variable = self._slot(plain)
                 if slot is None or variable is None:
@@ -220,7 +220,7 @@ def with_weights(path: str, content: Content, optimizer: OptimizerRecord) -> Opt
     rest = weights[1:]
     has_rate = optimizer.family == "keras3" and not isinstance(hyperparameters.get("learning_rate"), dict)
     if has_rate and rest and content.shape(rest[0]) == ():
-        hyperparameters["learning_rate"] = float(content.array(rest[0]))
+        hyperparameters["learning_rate"] = number_of_variable(path, rest[0], content.array(rest[0]))
         rest = rest[1:]
     variables, others = slots_by_order(optimizer, {name: content.array(name) for name in rest})
     return replace(

@@ -16,7 +16,7 @@ from mpls.saved.bundles import Bundle
 from mpls.saved.errors import broken
 from mpls.saved.memory_limits import MOST_SCOPES
 from mpls.saved.own_state import named_state
-from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, scale_of_variable
+from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
 
 _NUMBERED = re.compile(r"^(?P<base>.*?)(_(?P<number>[1-9][0-9]{0,3}))?$", re.DOTALL)
 _CONDITIONAL = re.compile(r"(?<![^/])cond(_\d+)?/")
@@ -238,7 +238,7 @@ def _legacy_optimizer(
         if variable in bundle:
             slots.setdefault(variable, {})[slot] = bundle.tensor(name)
         elif not variable and rest != MOMENTUM_PRODUCTS["legacy"] and bundle.shape(name) == ():
-            hyperparameters[rest] = float(bundle.tensor(name))
+            hyperparameters[rest] = number_of_variable(bundle.path, name, bundle.tensor(name))
         else:
             others[rest] = bundle.tensor(name)
     return OptimizerRecord(

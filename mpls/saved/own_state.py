@@ -9,6 +9,7 @@ import numpy as np
 
 from mpls.formats.record import OverflowRecord
 from mpls.formats.wrapper_state import (
+    ADJUSTABLE,
     AUTO,
     COUNTS,
     FLOAT_EXTRAS,
@@ -51,9 +52,9 @@ def options_of_config(
     if not isinstance(own, Mapping) or not isinstance(state, Mapping):
         raise broken(path, place, "be an object with 'settings' and 'state'", entry, FROM_WRITER)
     given = {**settings, **own}
-    for name in given:
-        if name in (*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS) and not isinstance(given[name], int | float | str | None):
-            raise broken(path, f"{place}/settings/{name}", "be a number, a bool or a text", given[name], FROM_WRITER)
+    for name in (*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS):
+        if given.get(name) is not None:
+            _check_option(path, f"{place}/settings/{name}", name, given[name])
     values = {name: _number(path, f"{place}/state/{name}", name, value) for name, value in state.items()}
     of_scale = {name: given[name] for name in OWN_SCALE_SETTINGS if given.get(name) is not None}
     if AUTO in (given.get("initial_scale"), given.get("initial_loss_scale")):
@@ -61,6 +62,16 @@ def options_of_config(
     of_steps = {name: given[name] for name in OWN_STEP_SETTINGS if given.get(name) is not None}
     counts = {name: values.pop(name) for name in COUNTS if name in values}
     return {**of_scale, **values}, of_steps, counts
+
+
+def _check_option(path: str, key: str, name: str, value: Any) -> None:
+    if name in ADJUSTABLE[1:-1]:
+        number_of_config(path, key, value)
+    elif name in (ADJUSTABLE[-1], "max_consecutive_skips"):
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**63:
+            raise broken(path, key, "be a whole number from 1", value, FROM_WRITER)
+    elif not isinstance(value, str if name == "on_give_up" else bool):
+        raise broken(path, key, "be a text" if name == "on_give_up" else "be a bool", value, FROM_WRITER)
 
 
 def _number(path: str, key: str, name: str, value: Any) -> Any:

@@ -15,6 +15,7 @@ __all__ = [
     "good_steps_of_variable",
     "growth_steps_of_config",
     "number_of_config",
+    "number_of_variable",
     "scale_of_variable",
 ]
 
@@ -46,6 +47,18 @@ def number_of_config(path: str, key: str, value: Any) -> float:
     if not can_be_scale(number):
         raise broken(path, key, "be positive and finite in float32", value, FROM_WRITER)
     return number
+
+
+def number_of_variable(path: str, key: str, value: Any) -> float:
+    """Return the number in a variable of an optimizer.
+
+    Raises:
+        SavedStateError: the variable is not a scalar, or its dtype none of numbers.
+    """
+    array = np.asarray(value)
+    if array.shape != () or (array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16"):
+        raise broken(path, key, "be a scalar of a number's dtype", _described(array), FROM_WRITER)
+    return float(array)
 
 
 def count_of_variable(path: str, key: str, value: Any) -> int:

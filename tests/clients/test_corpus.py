@@ -66,6 +66,7 @@ class FirstTryTest(_Corpus):
 
     @parameterized.expand([name for name in FIRST if name not in QUICK], name_func=_name)
     @pytest.mark.programs
+    @pytest.mark.pairwise(by=lambda name: (PROGRAMS[name].style, PROGRAMS[name].folder), size=1, rest="full")
     def test_as_recorded_too(self, name: str) -> None:
         self.succeeds(name)
 

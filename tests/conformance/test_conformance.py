@@ -6,6 +6,7 @@ A class is a cell: `pytest -k keras_legacy_function_two` runs one, `pytest -k gr
 from __future__ import annotations
 
 from fnmatch import fnmatch
+from typing import Any
 
 import pytest
 from parameterized import parameterized
@@ -25,7 +26,7 @@ from .scenarios import Scenario
 from .setups import PLAIN_SETUPS
 
 
-def values_of(item: pytest.Item) -> tuple[str, ...] | None:
+def values_of(item: pytest.Item) -> tuple[Any, ...] | None:
     """Return the family, mode and devices of a test, and what is built for it."""
     assert isinstance(item, pytest.Function)
     cell: Cell = item.cls.cell
@@ -33,7 +34,7 @@ def values_of(item: pytest.Item) -> tuple[str, ...] | None:
     # These wrappers differ from the others in the constructor alone.
     if cell.family.startswith("experimental_"):
         return None
-    return cell.family, cell.mode, cell.devices, next((each for each in PLAIN_SETUPS if name.startswith(each)), name)
+    return (cell.family, cell.mode), cell.devices, next((each for each in PLAIN_SETUPS if name.startswith(each)), name)
 
 
 # Cells in which building costs next to nothing, and those of planted faults that only two replicas show.
@@ -50,7 +51,7 @@ def is_always_run(item: pytest.Item) -> bool:
 pytestmark = [
     # Keras 3 says so of the variable that the loss does not depend on.
     pytest.mark.filterwarnings("ignore:Gradients do not exist:UserWarning"),
-    pytest.mark.pairwise(of=values_of, always=is_always_run),
+    pytest.mark.pairwise(of=values_of, always=is_always_run, size=1),
 ]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
 from tests.clients.corpus import PROGRAMS
 
+from . import warm_launcher
 from .corpus_run import OUTCOMES, ROOT, SAME, outcome, table
 
 RECORDED = json.loads(OUTCOMES.read_text())
@@ -45,7 +47,14 @@ def test_a_migrated_program_prints_what_it_printed(name: str) -> None:
     assert outcome(name, "mpls") == RECORDED["mpls"][name]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _processes_are_stopped() -> Iterator[None]:
+    yield
+    warm_launcher.stop()
+
+
 @pytest.mark.programs
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in QUICK])
+@pytest.mark.pairwise(by=lambda name: (PROGRAMS[name].style, PROGRAMS[name].folder), size=1, rest="full")
 def test_a_migrated_program_prints_what_it_printed_too(name: str) -> None:
     assert outcome(name, "mpls") == RECORDED["mpls"][name]

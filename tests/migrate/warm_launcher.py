@@ -19,7 +19,10 @@ from typing import Any, NoReturn
 
 from tests.migrate import launcher
 
-__all__ = ["run_warm"]
+__all__ = ["run_warm", "stop"]
+
+# The variable that pytest sets for each test.
+_CURRENT_TEST = "PYTEST_CURRENT_TEST"
 
 
 def run_warm(
@@ -35,7 +38,8 @@ def run_warm(
     """
     with tempfile.TemporaryDirectory() as temporary:
         out, err = (os.path.join(temporary, name) for name in ("out", "err"))
-        server = _server(tuple(sorted(settings.items())))
+        # What differs from test to test is no other environment: each has a process that holds TensorFlow.
+        server = _server(tuple(sorted((name, value) for name, value in settings.items() if name != _CURRENT_TEST)))
         assert server.stdin is not None
         assert server.stdout is not None
         request = {"words": words, "folder": str(folder), "out": out, "err": err, "timeout": timeout}
@@ -51,8 +55,24 @@ def _server(settings: tuple[tuple[str, str], ...]) -> subprocess.Popen[str]:
     """Return the process for an environment."""
     command = [sys.executable, "-m", __name__]
     server = subprocess.Popen(command, env=dict(settings), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    atexit.register(server.kill)
+    _servers.append(server)
+    assert len(_servers) <= _MOST, f"{len(_servers)} environments: something in them changes with each program"
     return server
+
+
+_servers: list[subprocess.Popen[str]] = []
+# With either Keras.
+_MOST = 2
+
+
+@atexit.register
+def stop() -> None:
+    """End the processes."""
+    _server.cache_clear()
+    while _servers:
+        server = _servers.pop()
+        server.kill()
+        server.communicate()
 
 
 def _serve() -> None:

@@ -178,7 +178,21 @@ BAD: list[tuple[str, Any]] = [
     ("negative", {"settings": {}, "state": {"skipped_steps": -1}}),
     ("infinite", {"settings": {}, "state": {"min_scale": 1e39}}),
     ("unknown", {"settings": {}, "state": {"run": 1}}),
-    ("nested", {"settings": {"min_scale": {"class_name": "x"}}, "state": {}}),
+    *(
+        (f"{name}_{value!r:.8}", {"settings": {name: value}, "state": {}})
+        for name, value in (
+            ("min_scale", {"class_name": "x"}),
+            ("max_scale", "%s{0}"),
+            ("growth_factor", True),
+            ("backoff_factor", 10**400),
+            ("hysteresis", 2.5),
+            ("hysteresis", 0),
+            ("max_consecutive_skips", "many"),
+            ("consecutive_hysteresis", 1),
+            ("on_give_up", False),
+            ("enabled", "auto"),
+        )
+    ),
 ]
 
 

@@ -27,6 +27,7 @@ from tests.saved.mutations.values import Mutator
 SAMPLE_OF_INSPECTION, SAMPLE_OF_LOADING = 264, 36
 INSPECTION, LOADING = cases.ACTIONS[:1], cases.ACTIONS[1:]
 ALL = 20_000
+ENOUGH = 100
 # A run of many reports no more.
 SHOWN = 25
 
@@ -37,8 +38,8 @@ def check(results: Results, count: int, actions: Sequence[str]) -> None:
     failures = results.failures
     shown = "\n\n".join(map(str, failures[:SHOWN]))
     assert not failures, f"{len(failures)} of {count} cases, of which {min(len(failures), SHOWN)} follow:\n\n{shown}"
-    # Neither does everything pass, nor nothing.
-    for action in actions:
+    # Neither does everything pass, nor nothing; of few, chance decides.
+    for action in actions if count >= ENOUGH else ():
         share = results.share(action)
         assert 0.04 < share < 0.9, f"{action} read {share:.0%} of the files"
 

@@ -34,6 +34,11 @@ RECORDED = [(str(path.parent.relative_to(DATA)), path.parent) for path in sorted
 # What TensorFlow and tf_keras run when they load a model of a class that is not at hand.
 AT_LOAD = ("_create_resource", "_initialize", "save_function", "restore_function")
 LATER = ("_destroy_resource", "call_and_return_conditional_losses")
+# Saving each of them takes seconds.
+FAMILIES = [
+    pytest.param(family, marks=() if family is honest_models.optimizers else pytest.mark.full)
+    for family in honest_models.FAMILIES
+]
 
 
 class TestHonest:
@@ -48,7 +53,7 @@ class TestHonest:
             refuse_graph_ops(str(tmp_path / name))
 
     @pytest.mark.programs
-    @pytest.mark.parametrize("family", honest_models.FAMILIES, ids=lambda each: each.__name__)
+    @pytest.mark.parametrize("family", FAMILIES, ids=lambda each: each.__name__)
     def test_families(self, family: Any, tmp_path: pathlib.Path) -> None:
         for name, model in family(tmp_path):
             save(model, tmp_path / name)

@@ -11,6 +11,7 @@ import unittest
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from parameterized import parameterized
 
 from mpls.errors import SavedStateError
@@ -80,6 +81,25 @@ class CheckpointTest(InFolder):
     )
     def test_count(self, name: str, artefact: str, key: str, value: Any, text: str) -> None:
         self.assert_refused(rewriting.checkpoint(artefact, self.folder, {key: value}), key, text)
+
+    @parameterized.expand(
+        [
+            ("legacy", "keras_object.adam/tf24.lso2", "learning_rate", np.complex64(1), "complex64 and shape ()"),
+            ("new", "keras_object.adam/tf215.lso3", "_learning_rate", np.complex64(1), "complex64 and shape ()"),
+            ("new_vector", "keras_object.adam/tf215.lso3", "_learning_rate", np.float32([1]), "float32 and shape (1,)"),
+        ]
+    )
+    def test_hyperparameter(self, name: str, artefact: str, rate: str, value: Any, described: str) -> None:
+        key = f"optimizer/{rate}{SUFFIX}"
+        text = f"be a scalar of a number's dtype; got 'dtype {described}'"
+        self.assert_refused(rewriting.checkpoint(artefact, self.folder, {key: value}), key, text)
+
+    def test_hyperparameter_of_bfloat16(self) -> None:
+        key = f"optimizer/_learning_rate{SUFFIX}"
+        value = np.array(0.5, tf.bfloat16.as_numpy_dtype)
+        path = rewriting.checkpoint("keras_object.adam/tf215.lso3", self.folder, {key: value})
+        (optimizer,) = read(path).optimizers
+        self.assertEqual(optimizer.hyperparameters["learning_rate"], 0.5)
 
     def test_unchanged_copy_is_read(self) -> None:
         (optimizer,) = read(rewriting.checkpoint("keras_object.adam/tf24.lso2", self.folder, {})).optimizers

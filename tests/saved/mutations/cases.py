@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.saved.mutations import archives, configs, folders, hdf5
+from tests.saved.mutations import archives, configs, folders, hdf5, tensors
 from tests.saved.mutations.canary import Canary
 from tests.saved.mutations.payloads import Payloads
 from tests.saved.mutations.sources import Source, Sources, texts_of
@@ -28,16 +28,19 @@ KINDS: dict[str, tuple[int, tuple[str, ...]]] = {
     "inspect/hdf5": (80, ("keras", "h5")),
     "inspect/zip": (60, ("keras",)),
     "inspect/folders": (60, ("saved_model", "checkpoint", "v1")),
-    "load_model/configs": (230, ("keras", "keras", "h5", "h5", "saved_model")),
+    "inspect/tensors": (60, ("saved_model", "checkpoint", "checkpoint", "v1", "v1")),
+    "load_model/configs": (150, ("keras", "keras", "h5", "h5", "saved_model")),
     "load_model/bytes": (40, _MODELS),
     "load_model/hdf5": (80, ("keras", "h5")),
     "load_model/zip": (50, ("keras",)),
     "load_model/folders": (50, ("saved_model",)),
+    "load_model/tensors": (20, ("saved_model",)),
     "convert_state/configs": (20, ("keras", "h5")),
     "convert_state/bytes": (20, _ALL),
     "convert_state/hdf5": (25, ("keras", "h5")),
     "convert_state/zip": (10, ("keras",)),
     "convert_state/folders": (15, ("saved_model", "checkpoint")),
+    "convert_state/tensors": (20, ("saved_model", "checkpoint")),
     "from_config/configs": (50, ()),
 }
 
@@ -101,6 +104,7 @@ def make(kind: str, seed: int, folder: pathlib.Path, canary: Canary, sources: So
         "hdf5": lambda: _hdf5(mutator, source, path, canary),
         "zip": lambda: archives.mutate(mutator, path, canary),
         "folders": lambda: folders.mutate(mutator, path, canary),
+        "tensors": lambda: tensors.mutate(mutator, path),
     }
     what = ways[way]()
     return Case(kind, seed, f"{source.name}: {what}", str(path), str(source.named))

@@ -7,6 +7,16 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mpls.formats.wrapper_state import (
+    COUNTS,
+    FLOAT_EXTRAS,
+    INNER_KEYS,
+    OPTIONS_KEY,
+    OWN_SCALE_SETTINGS,
+    OWN_STEP_SETTINGS,
+    STATE_KEY,
+    WHOLE_EXTRAS,
+)
 from tests.saved.mutations.payloads import KERAS3, NEW, OLD, Payloads
 from tests.saved.mutations.values import Mutator, Place, copied, places
 
@@ -78,6 +88,7 @@ NAMED += [
     "training_config",
     "backend",
 ]
+OPTIONS = (*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS, *WHOLE_EXTRAS, *FLOAT_EXTRAS, *COUNTS)
 WRAPPERS = {"TimeDistributed": "layer", "Bidirectional": "layer", "RNN": "cell", "StackedRNNCells": "cells"}
 WRAPPERS |= {"SpectralNormalization": "layer", "Wrapper": "layer", "Residual": "layer", "Pipeline": "layers"}
 
@@ -125,6 +136,7 @@ def mutated(mutator: Mutator, payloads: Payloads, config: Any, others: Sequence[
         lambda: _other_class(mutator, root),
         lambda: _swapped(mutator, root, others),
         lambda: _number(mutator, root),
+        lambda: _option(mutator, root),
         lambda: _plain(mutator, root),
     ]
     count = mutator.random.choice((1, 1, 1, 2, 3))
@@ -243,6 +255,24 @@ def _number(mutator: Mutator, root: Any) -> str:
         parent, key = _keyed(mutator, root, SIZES)
     parent[key] = copied(mutator.random.choice(BIG))
     return f"{parent[key]!r:.40} as {key!r}"
+
+
+def _option(mutator: Mutator, root: Any) -> str:
+    """Have options, or counters, in some wrapper or in what a file has them in, that need not be any."""
+    found = [parent[key] for parent, key in places(root) if isinstance(parent[key], dict)]
+    held = [each for each in found if set(each) & {OPTIONS_KEY, STATE_KEY, *INNER_KEYS, *OPTIONS, "settings", "state"}]
+    target = mutator.random.choice(held or found or [root])
+    name, value = mutator.random.choice(OPTIONS), mutator.value()
+    way = mutator.random.choice(("beside", "entry", "settings", "state"))
+    if way == "beside":
+        target[name] = value
+    elif way == "entry":
+        target[OPTIONS_KEY] = value
+    else:
+        entry = target.setdefault(OPTIONS_KEY, {"settings": {}, "state": {}})
+        if isinstance(entry, dict) and isinstance(entry.setdefault(way, {}), dict):
+            entry[way][name] = value
+    return f"the option {name!r} as {value!r:.40}, {way}"
 
 
 def _plain(mutator: Mutator, root: Any) -> str:

@@ -14,7 +14,9 @@ import tensorflow as tf
 import tf_keras
 
 import mpls.keras
+import mpls.v1
 
+v1 = tf.compat.v1
 WORDS = ["one", "two", "three"]
 
 
@@ -115,6 +117,10 @@ def _custom(k: Any) -> Any:
     return k.Sequential([k.Input([3]), k.layers.Dense(2), layer(3.0), k.layers.Dense(1)])
 
 
+def _options(k: Any) -> Any:
+    return k.Sequential([k.Input([2]), k.layers.Dense(1)])
+
+
 def _compiled(name: str, model: Any, k: Any) -> Any:
     old = k is tf_keras
     schedule = k.optimizers.schedules.ExponentialDecay(0.01, 10, 0.5)
@@ -125,8 +131,13 @@ def _compiled(name: str, model: Any, k: Any) -> Any:
         loss = old_loss if old else new_loss
     elif name == "sequential":
         loss = "mse"
-    model.compile(mpls.keras.LossScaleOptimizer(inner), loss, metrics=[k.metrics.MeanAbsoluteError(), "mse"])
-    if name != "lookup":
+    options = OPTIONS if name == "options" else {}
+    wrapped = mpls.keras.LossScaleOptimizer(inner, **options)
+    model.compile(wrapped, loss, metrics=[k.metrics.MeanAbsoluteError(), "mse"])
+    if name == "options":
+        for value in (1.0, np.inf, 1.0, np.inf):
+            model.train_on_batch(np.full([2, 2], value, np.float32), np.ones([2, 1], np.float32))
+    elif name != "lookup":
         batch = np.ones([2, *model.input_shape[1:]], np.float32)
         model.train_on_batch(batch, np.ones([2, *model.output_shape[1:]], np.float32))
     return model
@@ -139,8 +150,20 @@ MODELS: dict[str, Callable[[Any], Any]] = {
     "recurrent": _recurrent,
     "nested": _nested,
     "sequential": _sequential,
+    "options": _options,
 }
-FEW = ("ops", "custom", "lookup")
+FEW = ("ops", "custom", "lookup", "options")
+OPTIONS: dict[str, Any] = {
+    "initial_scale": "auto",
+    "min_scale": 0.5,
+    "max_scale": 2.0**40,
+    "hysteresis": 3,
+    "consecutive_hysteresis": True,
+    "skip_counts_step": False,
+    "track_overflows": True,
+    "max_consecutive_skips": 100,
+    "on_give_up": "warn",
+}
 
 
 def build(folder: pathlib.Path, few: bool = False) -> None:
@@ -157,6 +180,7 @@ def build(folder: pathlib.Path, few: bool = False) -> None:
                 # They advise against the older formats, which are what is wanted.
                 warnings.simplefilter("ignore")
                 _save(name, _compiled(name, MODELS[name](k), k), folder / f"{k.__name__}.{name}")
+    _save_session(folder / "v1.saver" / "ckpt")
 
 
 def _save(name: str, model: Any, stem: pathlib.Path) -> None:
@@ -164,10 +188,26 @@ def _save(name: str, model: Any, stem: pathlib.Path) -> None:
     # Keras 3 does not load ops from H5, and neither keeps words there.
     if name != "lookup" and stem.name != "keras.ops":
         mpls.keras.save_model(model, f"{stem}.h5")
-    if name in ("ops", "nested", "lookup"):
+    if name in ("ops", "nested", "lookup", "options"):
         if stem.name.startswith("tf_keras"):
             mpls.keras.save_model(model, f"{stem}.folder", save_format="tf")
         tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(f"{stem}.checkpoint/ckpt")
+
+
+def _save_session(prefix: pathlib.Path) -> None:
+    """Train in a session with options, and write its variables by a Saver."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        variable, batch = v1.get_variable("x", [], initializer=v1.zeros_initializer()), v1.placeholder(tf.float32, [])
+        optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(
+            v1.train.MomentumOptimizer(0.1, 0.9),
+            mpls.v1.DynamicLossScale(adjustable=True, hysteresis=2, min_scale=0.5),
+            track_overflows=True,
+        )
+        step = optimizer.minimize((variable - batch) ** 2, v1.train.get_or_create_global_step())
+        session.run(v1.global_variables_initializer())
+        for value in (1.0, np.inf, 1.0):
+            session.run(step, {batch: value})
+        v1.train.Saver().save(session, str(prefix), write_meta_graph=False)
 
 
 if __name__ == "__main__":
