@@ -225,6 +225,8 @@ def _loss_scale_line(loss_scale: dict[str, Any] | None) -> str:
         parts.append(f"initially {loss_scale['initial_scale']:g}")
     if loss_scale["growth_steps"] is not None:
         parts.append(f"grows after {loss_scale['growth_steps']}")
-    if loss_scale["multiplier"] is not None:
-        parts.append(f"by {loss_scale['multiplier']:g}")
+    # An option goes before what all releases have.
+    factor = loss_scale["options"].get("growth_factor", loss_scale["multiplier"])
+    if factor is not None:
+        parts.append(f"by {factor:g}")
     return ", ".join(parts)

@@ -148,8 +148,9 @@ class Adjusting(Stateful):
         Raises:
             ValueError: a number is out of its range, or the bounds exclude each other; and then nothing has changed.
             TypeError: an argument is no number.
-            RuntimeError: the settings are constants in a graph or a function that is already built; there is no
-                session; or the call is made inside of a `tf.function`.
+            RuntimeError: the settings are constants in a graph or a function that is already built; `hysteresis` is
+                above 1, and the loss scale was made without `hysteresis` and `adjustable`, so that nothing counts for
+                it; there is no session; or the call is made inside of a `tf.function`.
 
         Example:
             >>> import mpls.v1

@@ -17,7 +17,7 @@ class Found:
 
     Attributes:
         files: the files, each once and in a fixed order, with the folder that it was found in, or "".
-        missing: paths that are not there, or have nothing in them, with the reasons.
+        missing: paths that are not there, cannot be read, or have nothing in them, with the reasons.
     """
 
     def __init__(self) -> None:
@@ -34,8 +34,9 @@ def collected(paths: Sequence[str]) -> Found:
     known: set[str] = set()
     for path in paths:
         if os.path.isdir(path):
-            inner = sorted(_in_folder(path))
-            if not inner:
+            known_missing = len(found.missing)
+            inner = sorted(_in_folder(path, found))
+            if not inner and len(found.missing) == known_missing:
                 found.missing.append((path, "has no Python source in it"))
             candidates = [(each, path) for each in inner]
         elif os.path.exists(path):
@@ -52,9 +53,11 @@ def collected(paths: Sequence[str]) -> Found:
     return found
 
 
-def _in_folder(folder: str) -> Iterator[str]:
-    for ending in ENDINGS:
-        for path in files(folder, ending):
-            # A link may lead out of the folder.
-            if os.path.isfile(path) and not os.path.islink(path):
-                yield path
+def _in_folder(folder: str, found: Found) -> Iterator[str]:
+    def note(error: OSError) -> None:
+        found.missing.append((error.filename or folder, f"cannot be read: {error.strerror}"))
+
+    for path in files(folder, ENDINGS, note):
+        # A link may lead out of the folder.
+        if os.path.isfile(path) and not os.path.islink(path):
+            yield path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mpls.reading.sources import MAX_BYTES, Folder, Program, ZipFolder
 
@@ -97,14 +97,15 @@ def scripts(folder: str) -> Iterator[tuple[str, Program]]:
             yield path, program
 
 
-def files(folder: str, ending: str) -> Iterator[str]:
+def files(folder: str, ending: str | tuple[str, ...], unread: Callable[[OSError], None] | None = None) -> Iterator[str]:
     """Yield the files in a folder and its subfolders, except hidden folders, installed packages and environments.
 
     Args:
         folder: a path.
-        ending: the end of the files' names.
+        ending: the end of the files' names, or some ends.
+        unread: gets the error for each folder that cannot be read; by default those are left out.
     """
-    for where, folders, names in os.walk(folder):
+    for where, folders, names in os.walk(folder, onerror=unread):
         folders[:] = [
             name
             for name in folders

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import html.parser
 import io
 import json
@@ -14,6 +15,7 @@ import stat
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -121,6 +123,27 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_done(
     assert f"mpls migrate: ./{name} {reason}" in err
     assert "Traceback" not in err
     assert (folder / name).read_bytes() == content
+    assert (folder / "old.py").read_text() == NEW
+
+
+def test_a_folder_that_cannot_be_read_is_named(
+    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "closed").mkdir()
+    (folder / "closed" / "program.py").write_text(OLD)
+    scandir = os.scandir
+
+    def closed(path: Any) -> Any:
+        if os.path.basename(path) == "closed":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    for asked in (".", "closed"):
+        status, _, err = run(capsys, asked, "--write")
+        assert status == 2
+        (said,) = (line for line in err.splitlines() if "closed" in line)
+        assert said in [f"mpls migrate: {path} cannot be read: Permission denied" for path in ("./closed", "closed")]
     assert (folder / "old.py").read_text() == NEW
 
 

@@ -169,6 +169,12 @@ class FilesTest(FolderTest):
         )
         self.assertNotIn("options:", inspect(path)[1])
 
+    @parameterized.expand([("factor", {"growth_factor": 4.0}, "by 4"), ("none", {}, "by 2")])
+    def test_the_factor_of_growth_is_that_of_the_option(self, name: str, options: dict[str, Any], text: str) -> None:
+        path = self.folder / "config.json"
+        path.write_text(json.dumps(mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), **options).get_config()))
+        self.assertIn(f"grows after 2000, {text}\n", inspect(path)[1] + "\n")
+
 
 NOT_FOR_SCALES = {"count_steps": True, "max_consecutive_skips": 7, "on_give_up": "warn", "skip_counts_step": False}
 BAD: list[tuple[str, Any]] = [

@@ -381,6 +381,7 @@ class CountsTest(unittest.TestCase):
             self.assertGreater(count["first_step_seconds"], 0.0)
         self.assertLess(counts["mpls"]["ops"], counts["original"]["ops"])
 
+    @pytest.mark.matrix
     def test_of_eager_mode(self) -> None:
         # The decision has to be known in Python: whether all is finite, the scale and the count.
         count = self.count("eager", "mpls")

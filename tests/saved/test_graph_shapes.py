@@ -266,6 +266,7 @@ class TestHonest:
         save(model, folder)
         assert mpls.keras.load_model(folder).output_shape == model.output_shape
 
+    @pytest.mark.matrix
     def test_they_need_a_tenth_of_the_limit(self, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(constants, "_WORK", constants._WORK // 10)
         self.test_a_model_of_a_fixed_shape(folder)
