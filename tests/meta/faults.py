@@ -48,16 +48,20 @@ class Fault:
         patches: returns what has to be replaced for it.
         found_by: the conformance tests that fail, each in every one of the cells.
         cells: the cells in which they are run.
+        suite: the module of these tests.
     """
 
     name: str
     patches: Callable[[], list[Patch]]
     found_by: tuple[str, ...]
     cells: tuple[str, ...] = ALL
+    suite: str = "test_conformance"
 
     @property
-    def tests(self) -> list[tuple[str, str]]:
-        return [(cell, test) for cell in self.cells for test in self.found_by]
+    def tests(self) -> list[tuple[str, str, str]]:
+        """The suite, the class and the name of each of the tests."""
+        start = {"test_conformance": "Test", "test_options": "TestOptions"}[self.suite]
+        return [(self.suite, f"{start}_{cell}", f"test_{test}") for cell in self.cells for test in self.found_by]
 
 
 _next_state = mpls.core.rule.next_state
@@ -65,7 +69,7 @@ _all_finite = mpls.core.finite.all_finite
 _unscale = mpls.core.gradients._unscale
 
 
-def _rule(**changes: Callable[[Any], Any]) -> Callable[[], list[Patch]]:
+def changed_rule(**changes: Callable[[Any], Any]) -> Callable[[], list[Patch]]:
     """Return the fault of a rule with other settings."""
 
     def patches() -> list[Patch]:
@@ -291,16 +295,20 @@ def _scales_share_their_state() -> list[Patch]:
 
 
 FAULTS: tuple[Fault, ...] = (
-    Fault("growth one step late", _rule(growth_steps=lambda steps: steps + 1), ("minimize_all_finite",)),
-    Fault("growth one step early", _rule(growth_steps=lambda steps: steps - 1), ("minimize_all_finite",)),
+    Fault("growth one step late", changed_rule(growth_steps=lambda steps: steps + 1), ("minimize_all_finite",)),
+    Fault("growth one step early", changed_rule(growth_steps=lambda steps: steps - 1), ("minimize_all_finite",)),
     Fault(
         "no growth beyond the count",
         _state(_grow_only_at_the_very_count),
         ("minimize_count_beyond_the_period",),
     ),
-    Fault("no floor", _rule(min_scale=lambda floor: 0.0), ("minimize_overflows_down_to_the_floor",)),
+    Fault("no floor", changed_rule(min_scale=lambda floor: 0.0), ("minimize_overflows_down_to_the_floor",)),
     Fault("no ceiling", _state(_grow_without_a_ceiling), ("minimize_growth_stops_at_the_largest_float",)),
-    Fault("other multiplier", _rule(multiplier=lambda multiplier: 4.0), ("minimize_all_finite", "minimize_inf_first")),
+    Fault(
+        "other multiplier",
+        changed_rule(multiplier=lambda multiplier: 4.0),
+        ("minimize_all_finite", "minimize_inf_first"),
+    ),
     Fault("grows on overflow", _state(_grow_on_overflow), ("minimize_inf_first",)),
     Fault("good steps kept on overflow", _state(_keep_count_on_overflow), ("minimize_inf_middle",)),
     Fault("good steps kept on growth", _state(_keep_count_on_growth), ("minimize_all_finite",)),

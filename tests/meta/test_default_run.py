@@ -62,8 +62,17 @@ def collected(*options: str, suite: pathlib.Path = TESTS / "conformance" / "test
 def test_the_default_run_has_what_finds_each_planted_fault() -> None:
     from .faults import FAULTS
 
-    needed = {f"Test_{cell}::test_{test}" for fault in FAULTS for cell, test in fault.tests}
+    needed = {f"{case}::{test}" for fault in FAULTS for _, case, test in fault.tests}
     assert needed - collected() == set()
+
+
+@pytest.mark.matrix
+def test_the_default_run_has_a_test_that_finds_each_planted_fault_of_options() -> None:
+    from .option_faults import OPTION_FAULTS, SUITE
+
+    found = collected(suite=TESTS / "conformance" / f"{SUITE}.py")
+    for fault in OPTION_FAULTS:
+        assert {f"{case}::{test}" for _, case, test in fault.tests} & found, fault.name
 
 
 @pytest.mark.matrix
