@@ -68,8 +68,7 @@ def _check_option(path: str, key: str, name: str, value: Any) -> None:
     if name in ADJUSTABLE[1:-1]:
         number_of_config(path, key, value)
     elif name in (ADJUSTABLE[-1], "max_consecutive_skips"):
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**63:
-            raise broken(path, key, "be a whole number from 1", value, FROM_WRITER)
+        _check_whole(path, key, value, least=1)
     elif not isinstance(value, str if name == "on_give_up" else bool):
         raise broken(path, key, "be a text" if name == "on_give_up" else "be a bool", value, FROM_WRITER)
 
@@ -79,9 +78,13 @@ def _number(path: str, key: str, name: str, value: Any) -> Any:
         return number_of_config(path, key, value)
     if name not in (*WHOLE_EXTRAS, *COUNTS):
         raise broken(path, key, f"be one of {', '.join((*WHOLE_EXTRAS, *FLOAT_EXTRAS, *COUNTS))}", name, FROM_WRITER)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise broken(path, key, "be a whole number from 0", value, FROM_WRITER)
+    _check_whole(path, key, value, least=0)
     return value
+
+
+def _check_whole(path: str, key: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
+        raise broken(path, key, f"be a whole number from {least}", value, FROM_WRITER)
 
 
 class StateInGraph:

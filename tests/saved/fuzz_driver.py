@@ -67,10 +67,10 @@ class Results:
     outcomes: collections.Counter[tuple[str, str]] = field(default_factory=collections.Counter)
     seconds: float = 0.0
 
-    def share(self, action: str, outcome: str = "read") -> float:
-        """Return which part of an action's cases had an outcome."""
-        counts = {key: count for key, count in self.outcomes.items() if key[0].startswith(f"{action}/")}
-        return sum(count for (_, each), count in counts.items() if each == outcome) / max(sum(counts.values()), 1)
+    def share(self, *actions: str) -> float:
+        """Return which part of the cases of some actions was read."""
+        counts = {key: count for key, count in self.outcomes.items() if key[0].partition("/")[0] in actions}
+        return sum(count for (_, each), count in counts.items() if each == "read") / max(sum(counts.values()), 1)
 
 
 # What the newest of the recorded releases wrote, and whether that or a later one is installed.

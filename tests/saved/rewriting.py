@@ -19,17 +19,27 @@ from tests.saved.artefacts import DATA
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
+def values_of(prefix: pathlib.Path) -> dict[str, Any]:
+    """Return all that a checkpoint holds, in the order of its keys."""
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {key: reader.get_tensor(key) for key in sorted(reader.get_variable_to_shape_map())}
+
+
+def write_values(prefix: pathlib.Path, values: Mapping[str, Any]) -> None:
+    """Write a checkpoint by TensorFlow itself."""
+    tensors = [tf.constant(value) for value in values.values()]
+    slices = [""] * len(tensors)
+    tf.raw_ops.SaveV2(prefix=str(prefix), tensor_names=list(values), shape_and_slices=slices, tensors=tensors)
+
+
 def rewrite_checkpoint(source: pathlib.Path, target: pathlib.Path, changes: Mapping[str, Any]) -> None:
     """Write a copy by TensorFlow itself; None leaves a key out."""
-    reader = tf.train.load_checkpoint(str(source))
-    values = {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
+    values = values_of(source)
     for key, value in changes.items():
         if key not in values:
             raise KeyError(key)
         values[key] = value
-    kept = {key: value for key, value in sorted(values.items()) if value is not None}
-    tensors = [tf.constant(value) for value in kept.values()]
-    tf.raw_ops.SaveV2(prefix=str(target), tensor_names=list(kept), shape_and_slices=[""] * len(kept), tensors=tensors)
+    write_values(target, {key: value for key, value in values.items() if value is not None})
 
 
 def checkpoint(name: str, folder: pathlib.Path, changes: Mapping[str, Any]) -> pathlib.Path:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mpls.formats.object_graph import GRAPH_KEY, VALUE
 from mpls.formats.wrapper_state import (
     BASE_OPTIMIZER,
     COUNTS,
@@ -24,7 +25,6 @@ from mpls.formats.wrapper_state import (
 )
 from tests.saved.mutations.values import Mutator
 
-GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 STATES = (*STATE, *STATE_OF_KERAS_3, *STATE_OF_MANAGERS, *COUNTS, *FLOAT_EXTRAS, *WHOLE_EXTRAS, *OVERFLOW_KINDS)
 ROLES = (
     *STATES,
@@ -45,26 +45,20 @@ SHAPES = ((), (1,), (0,), (3,), (1000,), (2, 0, 3))
 
 def mutate(mutator: Mutator, path: pathlib.Path) -> str:
     """Change a SavedModel's variables, or the checkpoint that a prefix names."""
-    import tensorflow as tf
+    # It imports TensorFlow, which the driver of cases of other kinds does without.
+    from tests.saved.rewriting import values_of, write_values
 
     prefix = path / "variables" / "variables" if path.is_dir() else path
-    reader = tf.train.load_checkpoint(str(prefix))
-    values: dict[str, Any] = {key: reader.get_tensor(key) for key in sorted(reader.get_variable_to_shape_map())}
+    values = values_of(prefix)
     what = [_changed(mutator, values) for _ in range(mutator.random.choice((1, 1, 2, 4)))]
     for file in prefix.parent.glob(f"{prefix.name}.*"):
         file.unlink()
-    with tf.device("CPU:0"):
-        tf.raw_ops.SaveV2(
-            prefix=str(prefix),
-            tensor_names=list(values),
-            shape_and_slices=[""] * len(values),
-            tensors=[tf.constant(each) for each in values.values()],
-        )
+    write_values(prefix, values)
     return "; ".join(what)
 
 
 def _changed(mutator: Mutator, values: dict[str, Any]) -> str:
-    if GRAPH in values and mutator.random.random() < 0.4:
+    if GRAPH_KEY in values and mutator.random.random() < 0.4:
         return _graph(mutator, values)
     name = _name(mutator, values)
     ways: list[Callable[[], Any]] = [
@@ -86,7 +80,7 @@ def _name(mutator: Mutator, values: dict[str, Any]) -> str:
     known = [name for name in values if any(f"/{state}" in f"/{name}" for state in STATES)]
     if known and mutator.random.random() < 0.7:
         return mutator.random.choice(known)
-    return mutator.random.choice([name for name in values if name != GRAPH] or list(values))
+    return mutator.random.choice([name for name in values if name != GRAPH_KEY] or list(values))
 
 
 def _number(mutator: Mutator, value: Any) -> Any:
@@ -115,7 +109,7 @@ def _graph(mutator: Mutator, values: dict[str, Any]) -> str:
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
     graph = trackable_object_graph_pb2.TrackableObjectGraph()
-    content = values[GRAPH]
+    content = values[GRAPH_KEY]
     graph.ParseFromString(content.item() if hasattr(content, "item") else content)
     number = mutator.random.randrange(len(graph.nodes))
     node = graph.nodes[number]
@@ -139,9 +133,9 @@ def _graph(mutator: Mutator, values: dict[str, Any]) -> str:
         slot.slot_variable_node_id = mutator.random.choice(numbers)
         slot.slot_name = mutator.random.choice(("m", "momentum", ""))
     elif way == "another":
-        node.attributes.add(name="VARIABLE_VALUE", full_name="x", checkpoint_key=mutator.random.choice(list(values)))
+        node.attributes.add(name=VALUE, full_name="x", checkpoint_key=mutator.random.choice(list(values)))
     else:
         child = node.children.add()
         child.node_id, child.local_name = mutator.random.choice(numbers), mutator.random.choice(ROLES)
-    values[GRAPH] = graph.SerializeToString()
+    values[GRAPH_KEY] = graph.SerializeToString()
     return f"object {number}: {way}"
