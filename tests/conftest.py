@@ -15,22 +15,26 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import pytest
-import tensorflow as tf
 
 
 def split_cpu() -> None:
     """Split the CPU in two logical devices, before the first op fixes the device list."""
+    import tensorflow as tf
+
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare the process before any test is collected."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        # It hands tests out to other processes; without TensorFlow, these start sooner.
+        return
+    split_cpu()
     capture = config.pluginmanager.getplugin("capturemanager")
     if capture is not None and capture.is_globally_capturing():
         # What native libraries printed while they were loaded would come out after the summary.
         capture.read_global_capture()
-    split_cpu()
 
 
 def pytest_collection_finish() -> None:
@@ -42,6 +46,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def _collective_keys_of_its_own() -> None:
     """Keep the strategies of one test from taking part in collective ops of another's, in the same process."""
+    import tensorflow as tf
+
     tf.distribute.MirroredStrategy._collective_key_base += 10_007
 
 
@@ -60,6 +66,8 @@ _ASKED_FOR = {"full", "long", "matrix", "programs"}
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip GPU tests where there is no GPU, and leave out those that are run only when they are asked for."""
+    import tensorflow as tf
+
     if not tf.config.list_physical_devices("GPU"):
         for item in items:
             if "gpu" in item.keywords:

@@ -146,7 +146,7 @@ class TestRecorded:
         ],
         name_func=named,
     )
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_restores_what_any_release_wrote(self, name: str, release: str, second: bool) -> None:
         states = json.loads((DATA / name / release / "expected.json").read_text())["states"]
         wrap = as_of(release) if release in ("1.15", "2.0", "2.2", "2.3") else public

@@ -157,6 +157,7 @@ class SameResultsTest(Ways):
             self._compare(layout, mode, dtypes, both(layout, ()), [[np.array(scale, np.float32)] for scale in SCALES])
 
     @parameterized.expand([(layout,) for layout in LAYOUTS])
+    @pytest.mark.one_case
     def test_of_both_ways_with_fixed_scales(self, layout: str) -> None:
         for dtypes in MIXTURES:
             self._compare(layout, "function", dtypes, both(layout, (1024.0, 2.0**25, 3.7)), [[]] * 3)
@@ -214,6 +215,7 @@ class SameResultsTest(Ways):
                     self.assertEqual(bool(result), is_finite(value), (name, size, place))
 
     @parameterized.expand([(dtype.name, dtype) for dtype in DTYPES])
+    @pytest.mark.one_case
     def test_products_know_each_special_value(self, name: str, dtype: Any) -> None:
         check = tf.function(lambda tensors: [all_finite(each) for each in tensors], jit_compile=True, autograph=False)
         shapes = [(3, 2**12), (2**10, 8), (2**12 - 1 + 10,), (2, 4, 9, 64), (1, 2**13 - 1)]
@@ -228,6 +230,7 @@ class SameResultsTest(Ways):
             self.assertEqual(results, [is_finite(value)] * len(shapes), special_name)
 
     @parameterized.expand([(dtype.name, dtype) for dtype in DTYPES])
+    @pytest.mark.one_case
     def test_largest_values_of_both_signs_everywhere_are_finite(self, name: str, dtype: Any) -> None:
         array = np.full(2**14 + 5, dtype.max, dtype.as_numpy_dtype)
         array[::2] = dtype.min

@@ -359,6 +359,7 @@ class LifetimeTest(unittest.TestCase):
             del fresh
             gc.collect()
 
+    @pytest.mark.matrix
     def test_threads_that_make_and_drop(self) -> None:
         wrong: list[Any] = []
 

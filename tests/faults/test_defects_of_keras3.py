@@ -178,6 +178,7 @@ class OneReplica(unittest.TestCase):
         self.assertEqual(len({*counters}), 1)
         return weights, scales[0], int(counters[0]), int(optimizer.iterations.numpy())
 
+    @pytest.mark.matrix
     def test_a_non_finite_gradient_on_any_replica_skips_on_all(self) -> None:
         # What the first replica sees, the original sees too.
         self.assertEqual(self.run_loop(Native, [INF, 1.0]), ([1.0, 1.0], 4.0, 0, 0))

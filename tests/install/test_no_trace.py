@@ -23,7 +23,8 @@ def run(kind: str) -> dict[str, Any]:
     return json.loads(done.stdout.strip().split("\n")[-1])
 
 
-@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.programs) for kind in KINDS[1:])])
+@pytest.mark.programs
+@pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_left(kind: str) -> None:
     found = run(kind)
     assert found["seen"] > 10_000

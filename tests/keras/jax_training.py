@@ -178,6 +178,23 @@ def floor_and_ceiling(folder: pathlib.Path) -> Any:
 
 
 @job
+def options(folder: pathlib.Path) -> Any:
+    """Return the steps with a ceiling, a growth factor and hysteresis, and the counted steps at the end."""
+    optimizer = Ours(
+        keras.optimizers.SGD(0.25),
+        initial_scale=8,
+        dynamic_growth_steps=1,
+        growth_factor=4,
+        max_scale=16,
+        hysteresis=2,
+        count_steps=True,
+    )
+    steps = Loop(optimizer, [keras.Variable(1.0)]).run([1.0, INF, INF, 1.0])
+    counts = [int(count) for count in (optimizer.applied_steps, optimizer.skipped_steps, optimizer.consecutive_skips)]
+    return {"steps": steps, "counts": counts}
+
+
+@job
 def counter_above_the_period(folder: pathlib.Path) -> Any:
     optimizer = Ours(keras.optimizers.SGD(0.5), initial_scale=8, dynamic_growth_steps=4)
     loop = Loop(optimizer, [keras.Variable(1.0)])

@@ -123,7 +123,7 @@ class StepsTest(unittest.TestCase):
         self.assertEqual((float(optimizer._loss_scale()), int(optimizer.dynamic_counter)), (4.0, 1))
 
     @cases((BARE, PAIRS, COMPUTING), ("within", "around"))
-    @pytest.mark.pairwise
+    @pytest.mark.pairwise(size=1)
     def test_minimize(self, case: str, family: str, release: str | None, place: str, form: str) -> None:
         for is_function in (False, True):
             with self.subTest(is_function=is_function), behaving_as(release):
@@ -147,7 +147,7 @@ class StepsTest(unittest.TestCase):
                 self.check(optimizer, tf.function(step) if is_function else step, variable)
 
     @cases((COMPUTING,), ("within", "around"), (LEGACY, NEW))
-    @pytest.mark.pairwise
+    @pytest.mark.pairwise(size=1)
     def test_gradients_that_the_loop_has_averaged(
         self, case: str, family: str, release: str | None, place: str, form: str
     ) -> None:

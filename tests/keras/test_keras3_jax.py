@@ -118,6 +118,14 @@ BY_HAND = [
         ],
     ),
     (
+        # Growth by 4 stops at the ceiling of 16, and the second of two overflows halves it.
+        "options",
+        {
+            "steps": [[16.0, 0, 1, 0.75], [16.0, 0, 1, 0.75], [8.0, 0, 1, 0.75], [16.0, 0, 2, 0.5]],
+            "counts": [2, 2, 0],
+        },
+    ),
+    (
         "floor_and_ceiling",
         {
             "down": [[4.0, 0, 0, 1.0], [2.0, 0, 0, 1.0], *[[1.0, 0, 0, 1.0]] * 4, [1.0, 1, 1, 0.5]],
@@ -180,7 +188,7 @@ BY_HAND = [
 @needs_jax
 class DefaultTest(unittest.TestCase):
     def test_few_jobs_are_as_worked_out_by_hand(self) -> None:
-        expected = {job: found for job, found in BY_HAND if job in ("dynamic_steps", "scaled_losses")}
+        expected = {job: found for job, found in BY_HAND if job in ("dynamic_steps", "options")}
         jobs = run_jobs("jax", *expected)
         self.assertEqual({job: result.get("found", result) for job, result in jobs.items()}, expected)
 

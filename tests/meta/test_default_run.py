@@ -21,6 +21,13 @@ def covering(pytestconfig: pytest.Config) -> Callable[..., set[tuple[Any, ...]]]
     return pytestconfig.pluginmanager.get_plugin(str(TESTS / "conftest.py")).covering
 
 
+def test_marks_are_below_what_makes_the_cases() -> None:
+    """A mark above `parameterized.expand` marks nothing: the cases are made by then."""
+    lost = re.compile(r"^ *@pytest\.mark\.[^\n]*\n *@parameterized\.expand", re.MULTILINE)
+    assert lost.search("@pytest.mark.matrix\n@parameterized.expand([])\n")
+    assert [path.name for path in TESTS.rglob("test_*.py") if lost.search(path.read_text(encoding="utf-8"))] == []
+
+
 def combinations(cases: Any, size: int) -> set[Any]:
     return {each for case in cases for each in itertools.combinations(enumerate(case), size)}
 

@@ -75,6 +75,7 @@ class FitTest(unittest.TestCase):
         np.testing.assert_array_equal([each["loss"] for each in after], [float(log["loss"]) for log in seen.logs])
 
     @parameterized.expand([("tf_keras", "legacy"), ("keras3", "keras3")])
+    @pytest.mark.one_case
     def test_it_reads_every_so_many_batches(self, name: str, family: str) -> None:
         model = model_of(family)
         seen = Seen(keras_of(family).callbacks.Callback)
@@ -123,12 +124,14 @@ class FitTest(unittest.TestCase):
 
 class HistoryTest(unittest.TestCase):
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
+    @pytest.mark.one_case
     def test_readings_between_which_there_are_batches(self, name: str, family: str) -> None:
         callback = LossScaleCallback(every=3)
         model_of(family).fit(**data(), epochs=2, callbacks=[callback])
         self.assertEqual([each["step"] for each in callback.history], [0, 3, 4, 7, 8])
 
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
+    @pytest.mark.one_case
     def test_an_execution_that_the_data_does_not_fill(self, name: str, family: str) -> None:
         model, callback = model_of(family), LossScaleCallback()
         model.compile(model.optimizer, loss=output, steps_per_execution=3)

@@ -200,6 +200,7 @@ class WrittenTest(FolderTest):
     """What is drawn of files that the monitor, and callbacks after it, have written."""
 
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
+    @pytest.mark.one_case
     def test_fit(self, name: str, family: str) -> None:
         model, callbacks, callback = model_of(family, count_steps=True), keras_of(family).callbacks, LossScaleCallback()
         csv, logs, each_batch = (str(self.folder / each) for each in ("log.csv", "logs", "each_batch"))

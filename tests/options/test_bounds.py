@@ -135,6 +135,7 @@ class WithoutOptionsTest(unittest.TestCase):
             self.assertFalse(hasattr(training.opt, "last_step_applied"))
 
     @parameterized.expand([cell for cell in CELLS if cell[2] not in ("eager", "session", "replicas")])
+    @pytest.mark.one_case
     def test_what_is_built_already_is_not_changed_unless_it_was_asked_for(
         self, name: str, family: str, mode: str
     ) -> None:

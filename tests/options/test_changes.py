@@ -80,6 +80,7 @@ class ElsewhereTest(unittest.TestCase):
             self.assertEqual(manager.state_dict(session)["scale"], 4.0)
 
     @parameterized.expand(["v1", "legacy", "experimental", "contrib"])
+    @pytest.mark.one_case
     def test_so_with_what_is_counted(self, family: str) -> None:
         options = {"track_overflows": True, "max_consecutive_skips": 1}
 
@@ -152,6 +153,7 @@ class ElsewhereTest(unittest.TestCase):
             with tf.Graph().as_default(), self.assertRaisesRegex(RuntimeError, rf"^{method}\(\) needs a session"):
                 call()
 
+    @pytest.mark.matrix
     def test_an_eager_step_of_another_thread_does_not_undo_a_change(self) -> None:
         loss_scale = mpls.v1.DynamicLossScale(2.0**15, 1)
         finite, infinite = [tf.constant(1.0)], [tf.constant(INF)]
@@ -261,7 +263,7 @@ class GrowthStepsTest(unittest.TestCase):
         self.assertEqual(opt.state_dict()["scale"], 16.0)
 
     @parameterized.expand([(family, suffix) for family in MAKE for suffix in (".keras", ".h5")])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_so_does_a_model(self, family: str, suffix: str) -> None:
         model = model_of(family, 50)
         train(model, 20)
@@ -304,7 +306,7 @@ class GrowthStepsTest(unittest.TestCase):
         self.assertEqual(again.state_dict(), again_of(opt))
 
     @parameterized.expand([(family, suffix) for family in MAKE for suffix in (".keras", ".h5")])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_so_they_do_in_a_model_that_is_saved_afterwards(self, family: str, suffix: str) -> None:
         model, restored = model_of(family, 50), model_of(family, 5)
         train(model, 20)
@@ -316,6 +318,7 @@ class GrowthStepsTest(unittest.TestCase):
         self.assertEqual(loaded.optimizer.dynamic_growth_steps, 50)
 
     @parameterized.expand([(".keras",), (".h5",), ("",)])
+    @pytest.mark.one_case
     def test_settings_of_an_object_are_in_a_model(self, suffix: str) -> None:
         with mpls.install(as_of="2.2"), warnings.catch_warnings():
             warnings.simplefilter("ignore", MplsDeprecationWarning)
@@ -329,6 +332,7 @@ class GrowthStepsTest(unittest.TestCase):
             self.assertEqual(loaded.optimizer.state_dict(), opt.state_dict())
 
     @parameterized.expand(list(MAKE))
+    @pytest.mark.one_case
     def test_so_they_do_in_an_optimizer_that_gets_the_state(self, family: str) -> None:
         model, restored = model_of(family, 50), model_of(family, 5)
         train(model, 20)

@@ -68,6 +68,7 @@ class StepTest(unittest.TestCase):
             self.assertEqual(training.shown()["applied_steps"], 1)
 
     @parameterized.expand([("v1", "eager"), ("legacy", SESSION), ("new", "function"), ("keras3", "eager")])
+    @pytest.mark.one_case
     def test_the_report_names_the_variable(self, family: str, mode: str) -> None:
         with trainer(family, mode, 8.0, 100, clipped, check_unscaled=True, track_overflows=True) as training:
             training.take(INF)

@@ -160,6 +160,7 @@ class RecordsTest(unittest.TestCase):
             )
             self.assertEqual([op.name for op in v1.get_collection("train_op")], ["train", "Adam"])
 
+    @pytest.mark.matrix
     def test_a_mean_of_workers_is_one_step(self) -> None:
         # In a process of its own: closing the session would wait for the threads of the chief.
         done = subprocess.run([sys.executable, "-c", TWO_WORKERS], capture_output=True, text=True, check=False)

@@ -176,6 +176,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual(again.state_dict()["max_scale"], 64.0)
 
     @parameterized.expand([("v1",), ("legacy",)])
+    @pytest.mark.one_case
     def test_savers(self, family: str) -> None:
         paths = {}
         for name, options in (("old", {}), ("new", OPTIONS)):
@@ -227,8 +228,8 @@ class StateTest(unittest.TestCase):
         self.assertEqual(loaded.state_dict(), model.optimizer.state_dict())
         self.assertEqual(mpls.inspect.describe(path)["status"], "ok")
 
-    @pytest.mark.programs
     @parameterized.expand([("weights",), ("backup",)])
+    @pytest.mark.one_case
     def test_weights_of_keras_3_are_without_the_state_of_options(self, kind: str) -> None:
         options = {**AUTO_OPTIONS, "track_overflows": True}
         old, new = (
@@ -266,6 +267,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual(new.optimizer.state_dict(), saved)
 
     @parameterized.expand([("legacy", tf_keras.optimizers.legacy.SGD), ("new", tf_keras.optimizers.SGD)])
+    @pytest.mark.one_case
     def test_backups_of_tf_keras_have_the_state_of_options(self, name: str, make: Any) -> None:
         old, new = (model_of(tf_keras, mpls.keras.LossScaleOptimizer(make(0.25), **AUTO_OPTIONS)) for _ in range(2))
         x, y = np.ones([2, 2], np.float32), np.ones([2, 1], np.float32)
@@ -279,6 +281,7 @@ class StateTest(unittest.TestCase):
         callback.on_train_begin()
         self.assertEqual(new.optimizer.state_dict(), old.optimizer.state_dict())
 
+    @pytest.mark.programs
     def test_files_load_where_mpls_is_not(self) -> None:
         suffixes = {"legacy": (".keras", ".h5"), "new": (".keras", ".h5"), "keras3": (".keras",)}
         for kind, family in itertools.product(("dynamic", "auto", "disabled"), FRAMEWORKS):

@@ -77,6 +77,7 @@ class GivingUpTest(unittest.TestCase):
             self.assertIn(fact, text)
 
     @parameterized.expand(["v1", "legacy", "new", "keras3"])
+    @pytest.mark.one_case
     def test_gradients_that_overflow_of_a_finite_loss(self, family: str) -> None:
         make = FAMILIES[family]
         with Trainer(family, "eager", lambda: make(8.0, 2, max_consecutive_skips=1)) as training:
@@ -114,6 +115,7 @@ class GivingUpTest(unittest.TestCase):
             opt.apply_gradients([(gradient()[0], weight)])
 
     @parameterized.expand([("keras", keras, True), ("keras_plain", keras, False), ("tf_keras", tf_keras, True)])
+    @pytest.mark.one_case
     def test_fit(self, name: str, framework: Any, jit: bool) -> None:
         options = {"max_consecutive_skips": 2, "track_overflows": True}
         opt = mpls.keras.LossScaleOptimizer(framework.optimizers.SGD(0.1), **options)
@@ -268,6 +270,7 @@ class OverflowsTest(unittest.TestCase):
         rows = [(each.variable, each.count, each.last_step) for each in again.overflow_report()]
         self.assertEqual(rows, [("bad", 3, 5), ("good", 1, 5)])
 
+    @pytest.mark.matrix
     def test_a_list_in_another_order_gets_the_counts_of_its_names(self) -> None:
         names = ("first", "second", "third")
         first, second, third = (tf.Variable(1.0, name=name) for name in names)

@@ -99,6 +99,7 @@ class StepTest(unittest.TestCase):
             self.assertEqual(opt.state_dict(session)["search_steps"], 2**30)
 
     @parameterized.expand([("v1", "eager"), ("legacy", SESSION), ("new", "xla"), ("keras3", "function")])
+    @pytest.mark.one_case
     def test_a_ceiling_that_is_reached_ends_the_search(self, family: str, mode: str) -> None:
         with trainer(family, mode, "auto", 2000, max_scale=600) as training:
             for value in (1.0, 1.0, 1.0, INF, *[1.0] * 33):
@@ -127,7 +128,7 @@ class FoundTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{family}_{power}", family, power) for family in FAMILIES for power in (5, 8, 12, 15, 20, 24)]
     )
-    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    @pytest.mark.one_case
     def test_fewer_steps_are_skipped(self, name: str, family: str, power: int) -> None:
         skips, scale = _burnt(family, "auto", 2.0**power)
         self.assertEqual(scale, 2.0**power)
@@ -136,6 +137,7 @@ class FoundTest(unittest.TestCase):
         from_above, scale = _burnt(family, 2.0**24, 2.0**power)
         self.assertEqual((from_above, scale), (24 - power, 2.0**power))
 
+    @pytest.mark.matrix
     def test_float16(self) -> None:
         """Where the backward pass itself overflows."""
         inputs = np.random.default_rng(1).normal(size=(32, 16)).astype("float32")
@@ -239,6 +241,7 @@ class StateTest(unittest.TestCase):
         self.assertNotIn("search_steps", FAMILIES[family](8.0, 2000).state_dict())
 
     @parameterized.expand(list(FAMILIES))
+    @pytest.mark.one_case
     def test_checkpoints_of_objects(self, family: str) -> None:
         training = self._trained(family)
         written = training.opt.state_dict()
@@ -263,6 +266,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual(again.opt.state_dict()["scale"], 4.0)
 
     @parameterized.expand([("v1",), ("legacy",)])
+    @pytest.mark.one_case
     def test_savers(self, family: str) -> None:
         paths = {}
         for name, initial in (("old", 8.0), ("new", "auto")):

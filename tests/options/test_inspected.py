@@ -227,7 +227,7 @@ class BrokenTest(unittest.TestCase):
 
 class ConvertTest(FolderTest):
     @parameterized.expand([(f"{row[0]}_to_{target}", *row[1:], target) for row in FILES for target in FRAMEWORKS])
-    @pytest.mark.pairwise(by=lambda name, *values: values, size=1)
+    @pytest.mark.one_case
     def test_files(self, name: str, family: str, suffix: str, target: str) -> None:
         source = model_of(family, VALUES, **OPTIONS)
         path = written(self.folder, source, suffix)
@@ -236,7 +236,7 @@ class ConvertTest(FolderTest):
         self.check_carried(source, model, report, suffix in OF_OVERFLOWS)
 
     @parameterized.expand([(f"{family}_to_{target}", family, target) for family in FRAMEWORKS for target in FRAMEWORKS])
-    @pytest.mark.pairwise(by=lambda name, *values: values, size=1)
+    @pytest.mark.one_case
     def test_live(self, name: str, family: str, target: str) -> None:
         source, model = model_of(family, VALUES, **OPTIONS), model_of(target, **OPTIONS)
         report = mpls.convert_state(
@@ -282,6 +282,7 @@ class ConvertTest(FolderTest):
         self.assertIn("loss scale, min scale: 0.5, 1", report.differences)
         self.assertEqual((report.counts, report.overflows), ((), ()))
 
+    @pytest.mark.matrix
     def test_a_source_without_options_leaves_those_of_the_target(self) -> None:
         source, model = model_of("legacy", (1.0,), initial_scale=8), model_of("new", VALUES, **OPTIONS)
         kept = model.optimizer.state_dict()
@@ -292,6 +293,7 @@ class ConvertTest(FolderTest):
         for kind in (BAD_STEPS, SEARCH_STEPS, *COUNTS):
             self.assertEqual(after[kind], kept[kind])
 
+    @pytest.mark.matrix
     def test_adjusted_settings_are_compared_as_they_are(self) -> None:
         source, model = (model_of(family, (1.0,), initial_scale=8, adjustable=True) for family in ("legacy", "new"))
         source.optimizer.configure(growth_factor=4.0)

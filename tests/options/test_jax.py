@@ -247,6 +247,7 @@ assert len(plain.variables) == len(opt.variables) - 3 - len(opt.inner_optimizer.
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax, which the extra `test` installs")
 class JaxTest(unittest.TestCase):
+    @pytest.mark.programs
     def test_options(self) -> None:
         self.run_on_jax(HEAD + PROGRAM)
 

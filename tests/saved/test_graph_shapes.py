@@ -211,6 +211,7 @@ class TestCosts:
         ]
     )
     @pytest.mark.one_case
+    @pytest.mark.matrix
     def test_in_seconds_and_megabytes(self, name: str, change: Callable[[ShapeGraph], None]) -> None:
         graph = ShapeGraph(self.lane.base / "case" / "model", COSTLY["MatMul"][0])
         change(graph)

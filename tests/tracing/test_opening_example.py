@@ -52,6 +52,7 @@ def test_the_program_is_the_one_that_was_recorded() -> None:
     assert blocks("python")[0] == (HERE / "programs" / "train.py").read_text()
 
 
+@pytest.mark.programs
 def test_it_is_dead() -> None:
     with tempfile.TemporaryDirectory() as path:
         pathlib.Path(path, "train.py").write_text(blocks("python")[0])

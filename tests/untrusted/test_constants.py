@@ -129,6 +129,7 @@ class ConstantsTest(_Base):
     def test_little_work(self, name: str) -> None:
         mpls.keras.load_model(self._saved(_COSTLY[name][0], 32))
 
+    @pytest.mark.matrix
     def test_little_work_many_times(self) -> None:
         """The limit is of all that a model computes."""
         path = self._saved(lambda x: tf.add_n([_shaped(_product(x)) for _ in range(10)]), 64)
