@@ -30,11 +30,15 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         # It hands tests out to other processes; without TensorFlow, these start sooner.
         return
-    split_cpu()
     capture = config.pluginmanager.getplugin("capturemanager")
-    if capture is not None and capture.is_globally_capturing():
-        # What native libraries printed while they were loaded would come out after the summary.
-        capture.read_global_capture()
+    if capture is None or not capture.is_globally_capturing():
+        split_cpu()
+        return
+    # What native libraries print while they are loaded is no part of the report.
+    capture.resume_global_capture()
+    split_cpu()
+    capture.suspend_global_capture()
+    capture.read_global_capture()
 
 
 def pytest_collection_finish() -> None:
@@ -88,7 +92,7 @@ def _is_named(item: pytest.Item, named: list[str]) -> bool:
 
 
 def _mark_all_but_some(items: list[pytest.Item], is_chosen: bool) -> None:
-    """Mark as `matrix`, or as `long` where the mark says so, all but some cases of tests that are marked.
+    """Mark as `matrix`, or as `full` where the mark says so, all but some cases of tests that are marked.
 
     Of `pairwise`, those stay in which each pair of values of a cross product meets, or each value; of `one_case`, the
     first. Where each value meets, all but some of the others are marked as `full` too: with those, each pair meets.

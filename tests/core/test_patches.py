@@ -270,12 +270,10 @@ class LifetimeTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        # What other tests have left behind counts no more, and is not looked through again and again.
+        # What other tests have left behind counts no more.
         for needed in (object_checkpoints._watch, compiling._while_needed, *name_savers._saver_hooks.values()):
             needed.undo()
         gc.collect()
-        gc.freeze()
-        self.addCleanup(gc.unfreeze)
         self.before = methods()
 
     def patched(self) -> set[int]:
