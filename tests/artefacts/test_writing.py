@@ -133,7 +133,7 @@ class PlainSavingTest(TemporaryFolderTestCase):
         self.assert_trains_on_alike(model, loaded)
 
     @parameterized.expand(CASES)
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_fixed_scales_and_models_that_were_never_trained(self, name: str, family: str, suffix: str) -> None:
         framework = FAMILIES[family][0]
         for steps, settings in ((2, {"dynamic": False, "initial_scale": 8.0}), (0, {"initial_scale": 8.0})):

@@ -611,6 +611,7 @@ class ReplicasThatDoNotAggregate(unittest.TestCase):
         return replicas_of(strategy, variable), float(optimizer.loss_scale)
 
     @parameterized.expand(FAMILIES)
+    @pytest.mark.one_case
     def test_an_overflow_on_any_replica_skips_on_all(self, family: str, optimizers: Any) -> None:
         weights, scale = self.apply(OriginalKeras, family, optimizers, [1.0, INF])
         self.assertFalse(math.isfinite(weights[1]))

@@ -83,6 +83,7 @@ class FitTest(MixedPolicyTestCase):
         self.assertLess(ours[0]["loss"][-1], ours[0]["loss"][0])
 
     @parameterized.expand(FAMILIES)
+    @pytest.mark.one_case
     def test_a_bad_batch_is_skipped(self, name: str, optimizers: Any) -> None:
         settings = {"initial_scale": 64, "dynamic_growth_steps": 100}
         _, native_weights, native_state = self.fit(Native(optimizers.SGD(0.05), **settings), bad=9)

@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -360,6 +361,7 @@ class ReplicasTest(_Stepping):
         tf.function(lambda: strategy.run(step, args=(values,)))()
 
     @parameterized.expand(OPTIMIZERS)
+    @pytest.mark.one_case
     def test_they_decide_together(self, family: str) -> None:
         self.use("2.2")
         strategy = self.strategy()
@@ -462,6 +464,7 @@ class ReadsTest(_Stepping):
         self.assertEqual((int(optimizer.iterations), int(optimizer.inner_optimizer.iterations)), (6, 6))
 
     @parameterized.expand(EVERYWHERE)
+    @pytest.mark.one_case
     def test_one_wrapper_applied_twice_a_step(self, case: str, family: str, release: str | None) -> None:
         self.use(release)
         scale = mpls.experimental.DynamicLossScale(8.0, 3)

@@ -208,6 +208,7 @@ def test_another_session_goes_on_counting(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("options", [{"every": 1}, {}], ids=str)
 @pytest.mark.parametrize("name", V1)
+@pytest.mark.pairwise(size=1)
 def test_names_in_graphs_stay(tmp_path: pathlib.Path, name: str, options: dict[str, Any]) -> None:
     """A program fetches by names, and a Saver writes variables by theirs; TensorFlow makes some in a conditional."""
 
