@@ -54,6 +54,14 @@ PAIRS = {
         "opt = mp.LossScaleOptimizer(opt, 'dynamic')\n",
         "from tensorflow.keras import mixed_precision as mp\nopt = mp.LossScaleOptimizer(opt, dynamic=True)\n",
     ),
+    "a hyperparameter of the wrapper": becomes_native(
+        f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 8)\nprint(opt.beta_1)\n",
+        f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, dynamic=False, initial_scale=8)\nprint(opt.beta_1)\n",
+    ),
+    "a subclass of the public wrapper": becomes_native(
+        f"{TF}class Mine({NEW}.LossScaleOptimizer):\n    pass\n",
+        f"{TF_AND_KERAS}class Mine(mpls.keras.LossScaleOptimizer):\n    pass\n",
+    ),
     "as of 2.2": becomes_native(
         f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 'dynamic')\n",
         f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, dynamic=True, skip_counts_step=False)\n",
