@@ -10,11 +10,11 @@ import textwrap
 from collections.abc import Sequence
 
 from mpls.cli.options import USAGE_ERROR
-from mpls.cli.standard_output import show, show_bytes
+from mpls.cli.standard_output import INTERRUPTED, show, show_bytes
 from mpls.errors import printable
 from mpls.migrate.collecting import collected
 from mpls.migrate.documents import Result, migrate_content
-from mpls.migrate.exchanging import ChangedMeanwhileError, exchange
+from mpls.migrate.exchanging import ChangedMeanwhileError, Names, exchange
 from mpls.migrate.progress import with_progress
 from mpls.migrate.reader import Reader
 from mpls.migrate.rules import RULES
@@ -54,7 +54,15 @@ def migrate(options: argparse.Namespace) -> int:
                 _show_diff(result)
     if options.write:
         # Not before all are read: what a name means in one file may depend on another.
-        kept = [_written(result) for result in kept]
+        written: list[Result] = []
+        names: Names = {}
+        try:
+            for result in kept:
+                written.append(_written(result, names))
+        except KeyboardInterrupt:
+            _tell(f"mpls migrate: interrupted; {summary(written, len(found.files), is_written=True)}")
+            return INTERRUPTED
+        kept = written
     return _end(kept, len(found.files), options)
 
 
@@ -94,12 +102,12 @@ def _standard_input(settings: Settings, options: argparse.Namespace) -> int:
     return _end([result] if result.is_changed or result.messages or result.unread else [], 1, options)
 
 
-def _written(result: Result) -> Result:
+def _written(result: Result, names: Names) -> Result:
     """Write a file, and return what became of it."""
     if result.after is None:
         return result
     try:
-        exchange(result.path, result.before, result.after)
+        exchange(result.path, result.before, result.after, names)
     except ChangedMeanwhileError as error:
         return Result(result.path, unread=(str(error),))
     except OSError as error:

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from mpls.cli.options import USAGE_ERROR
 from mpls.errors import printable
 
-__all__ = ["show", "show_bytes", "with_output"]
+__all__ = ["INTERRUPTED", "show", "show_bytes", "with_output"]
+
+# As shells have it for a command that Ctrl-C has ended.
+INTERRUPTED = 130
 
 
 class _CannotShowError(Exception):
@@ -35,6 +38,9 @@ def with_output(command: str, work: Callable[[], int]) -> int:
     except _CannotShowError as error:
         print(f"mpls {command}: standard output cannot be written: {printable(str(error))}", file=sys.stderr)
         return USAGE_ERROR
+    except KeyboardInterrupt:
+        print(f"mpls {command}: interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 def show(text: str) -> None:

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Sequence
 
 from mpls.migrate.afterwards import Afterwards, Files
+from mpls.migrate.beyond_keras_2 import exceeds_keras_2
 from mpls.migrate.class_uses import is_class_compared
 from mpls.migrate.instances import Instances
 from mpls.migrate.kept_objects import Kept, kept_in
@@ -84,7 +85,8 @@ class Analysis:
         """Return the rule that replaces a historical name, if it applies."""
         # With Keras 2, public names mean what they have always meant.
         is_there = self.settings.keras == 2 and row.last is None and not row.is_private and not row.is_contrib
-        if replacement_of(row.path) is None or (is_there and row.target.startswith("mpls.keras:")):
+        is_of_keras = is_there and row.target.startswith("mpls.keras:")
+        if replacement_of(row.path) is None or (is_of_keras and not self.exceeds_keras_2):
             return None
         return next((rule for rule in self._rules if rule.owns is not None and rule.owns(row)), None)
 
@@ -103,6 +105,11 @@ class Analysis:
     def is_class_compared(self) -> bool:
         """Whether the file compares the class of the experimental wrapper, or looks something up by it."""
         return is_class_compared(self)
+
+    @functools.cached_property
+    def exceeds_keras_2(self) -> bool:
+        """Whether the file does what the public wrapper of tf_keras no longer can."""
+        return exceeds_keras_2(self)
 
     @functools.cached_property
     def _has_unseen_changes(self) -> bool:

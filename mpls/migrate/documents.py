@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from mpls.errors import printable
 from mpls.migrate.notebook_text import NotebookText
 from mpls.migrate.reader import MAX_BYTES, Reader
 from mpls.migrate.rewriting import Rewritten, rewritten
+from mpls.migrate.rules import names_in_strings
 from mpls.migrate.ruling import Finding, Kind
 from mpls.migrate.source_text import Encoded, SourceText, UnreadableError
 from mpls.reading.notebooks import MAX_NOTEBOOK_BYTES
@@ -138,12 +139,20 @@ def _notebook(content: bytes, path: str, reader: Reader, file: str | None) -> Re
     text = NotebookText(content)
     new = _rewritten(reader, text.source, file)
     unread = tuple(f"cell {number} {reason}" for number, reason in text.unread)
-    messages = _messages(new.findings, text.place)
+    messages = (*_messages(new.findings, text.place), *_of_unread_lines(text, reader))
+    messages = tuple(sorted(messages, key=lambda each: (each.cell or 0, each.line)))
     after, changed = text.edited(new.edits)
     if not changed:
         return Result(path, messages=messages, unread=unread)
     parts = tuple(Part(f"{path}:cell {number}", text.cell(number), cell) for number, cell in changed.items())
     return Result(path, content, after, parts, messages, unread)
+
+
+def _of_unread_lines(text: NotebookText, reader: Reader) -> Iterator[Message]:
+    rule = names_in_strings.RULE.name
+    for number, place, line in text.unread_lines() if rule in reader.settings.rules else ():
+        for what in names_in_strings.names_in_notebook(line):
+            yield Message(number, place, rule, what, Kind.LEFT)
 
 
 def _messages(findings: Iterable[Finding], place: Callable[[int], tuple[int | None, int]]) -> tuple[Message, ...]:

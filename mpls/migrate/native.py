@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mpls.migrate.instances import Instance
 from mpls.migrate.ruling import Decision, Use
 from mpls.migrate.syntax import Region, Role
-from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, is_experimental
+from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_experimental
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis
@@ -75,7 +75,8 @@ class Native:
             is_same = not any(_OF_MPLS.search(edit.new) for edit in decision.edits)
             is_plain = use.role in (Role.CALL, Role.TYPE_TEST, Role.ANNOTATION)
             has_it = self._analysis.settings.keras == 2 and not self._has_second_arguments
-            return f"{_KERAS}.LossScaleOptimizer" if has_it and is_same and is_plain else None
+            is_enough = has_it and not self._analysis.exceeds_keras_2
+            return f"{_KERAS}.LossScaleOptimizer" if is_enough and is_same and is_plain else None
         if name in _POLICIES and home in ("mpls.experimental", "mpls.keras") and decision.path != EXPERIMENTAL:
             return f"{_KERAS}.{_POLICIES[name]}" if self._is_plain_policy(use, name) else None
         if name in _OF_GRAPH:
@@ -89,6 +90,13 @@ class Native:
         second = [each.args[1] for each in calls if each is not None and len(each.args) > 1]
         return not all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in second)
 
+    @functools.cached_property
+    def _needs_own_compiled(self) -> bool:
+        """Whether the wrapper that `compile` makes under a policy of today's own is not what the program needs."""
+        if self._analysis.settings.keras == 3 and self._analysis.facts.reads_compiled:
+            return True
+        return bool(arguments_of_release(self._analysis))
+
     def _is_plain_policy(self, use: Use, name: str) -> bool:
         """Return whether a use of a policy has nothing to do with its loss scale."""
         if self._has_scales_of_policies is None:
@@ -96,7 +104,7 @@ class Native:
                 self._instances.kind(each) for each in self._analysis.survey.reads if each.node.attr == "loss_scale"
             ]
             self._has_scales_of_policies = any(kind is not Instance.WRAPPER for kind in kinds)
-        if self._has_scales_of_policies or use.role is Role.BASE:
+        if self._has_scales_of_policies or use.role is Role.BASE or self._needs_own_compiled:
             return False
         call = use.call
         if name != "Policy" or call is None:

@@ -45,7 +45,7 @@ class NotebookText:
 
     def __init__(self, content: bytes) -> None:
         try:
-            self._cells = notebook(content)
+            self._cells = notebook(content, has_apart=False)
             self._bom = content[:3] if content.startswith(b"\xef\xbb\xbf") else b""
             self._json = content.decode("utf-8-sig")
             whole, _ = _value(self._json, 0)
@@ -66,6 +66,18 @@ class NotebookText:
     def cell(self, number: int) -> str:
         """Return the source of a code cell, counted from 1."""
         return "".join(self._lines[number - 1])
+
+    def unread_lines(self) -> Iterator[tuple[int, int, str]]:
+        """Yield the lines that are not read as Python, such as magics, each with its cell and place in it, from 1.
+
+        Cells that are no Python at all, although they should be, are left out.
+        """
+        lines = self._cells.text.split("\n")
+        broken = {number for number, _ in self.unread}
+        for number, start in enumerate(self._cells.starts, 1):
+            for place, line in enumerate(self._lines[number - 1] if number not in broken else [], 1):
+                if line.rstrip("\r\n") != lines[start + place - 2]:
+                    yield number, place, line
 
     def edited(self, edits: Iterable[Edit]) -> tuple[bytes, dict[int, str]]:
         """Return the contents of the file with edits, and the new sources of the cells that they change."""

@@ -138,8 +138,18 @@ class _Rewriting:
     ) -> Iterator[Edit | Finding]:
         start, end = self._text.span(node)
         spelled = native or self._spelling.spell(home, name, chain.region, chain.names[0])
-        yield Edit(start, end, spelled)
+        yield Edit(start, end, self._with_comments(spelled, start, end))
         yield Finding(start, rule or "experimental-policies", f"{path} becomes {spelled}", Kind.CHANGED)
+
+    def _with_comments(self, spelled: str, start: int, end: int) -> str:
+        """Return what is written in place of a name, with the comments in it: it is in parentheses if it has any."""
+        comments = self._text.comments(start, end)
+        if not comments:
+            return spelled
+        line_start, _ = self._text.line_span(self._text.line_of(end))
+        before = self._text.between(line_start, end)
+        between = self._text.newline + before[: len(before) - len(before.lstrip())]
+        return between.join([f"{spelled}  {comments[0]}", *comments[1:], ""])
 
     def _left(self, use: Use) -> Iterator[Finding]:
         """Yield why a use of a removed name is left, where nothing else makes it work."""

@@ -28,6 +28,7 @@ _DYNAMIC = ("initial_loss_scale", "increment_period", "multiplier")
 _NEW_NAMES = {"initial_loss_scale": "initial_scale", "increment_period": "dynamic_growth_steps"}
 KEPT = "up to TF 2.3 the wrapper kept it, which mpls.install(as_of='2.3') brings back; without, it copies the settings"
 _MULTIPLIER = "the wrapper of mpls.keras takes it as growth_factor, and its inverse as backoff_factor"
+_REFUSED = f"since TF 2.4 its multiplier has to be 2: --as-of 2.3 keeps another, or {_MULTIPLIER}"
 # Variables that are assigned other variables are followed this deep.
 _DEPTH = 5
 
@@ -75,8 +76,13 @@ def _of_variable(node: ast.Name, region: Region, analysis: Analysis, depth: int)
     if not isinstance(value, ast.expr) or analysis.is_set_unseen(node.id, region):
         return Unknown("is only known when the program runs")
     if isinstance(value, ast.Call):
-        is_kept = behavior_of(analysis.settings.as_of).has_loss_scale_objects
-        return Unknown("is an object that the program may use elsewhere", KEPT if is_kept else "")
+        if behavior_of(analysis.settings.as_of).has_loss_scale_objects:
+            advice = KEPT
+        else:
+            settings = _of_object(value, bindings[0].region, analysis)
+            is_refused = settings.advice if isinstance(settings, Unknown) else "growth_factor" in settings
+            advice = _REFUSED if is_refused else ""
+        return Unknown("is an object that the program may use elsewhere", advice)
     # A number keeps its name; the word 'dynamic' is no number.
     return _settings(value, bindings[0].region, analysis, node.id, depth + 1)
 

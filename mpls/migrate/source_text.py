@@ -104,11 +104,15 @@ class SourceText:
 
     def has_comments(self, start: int, end: int) -> bool:
         """Return whether there are comments in an expression between two offsets."""
+        return bool(self.comments(start, end))
+
+    def comments(self, start: int, end: int) -> list[str]:
+        """Return the comments in an expression between two offsets."""
         source = self.between(start, end)
         if "#" not in source:
-            return False
+            return []
         tokens = tokenize.generate_tokens(io.StringIO(f"({source})", newline=None).readline)
-        return any(token.type == tokenize.COMMENT for token in tokens)
+        return [token.string for token in tokens if token.type == tokenize.COMMENT]
 
     def between(self, start: int, end: int) -> str:
         """Return the text between two offsets."""

@@ -57,6 +57,7 @@ class Survey(Walker):
             ast.Dict: self._dictionary,
             ast.NamedExpr: self._walrus,
             ast.Lambda: self._lambda,
+            ast.MatchClass: self._case,
             ast.ListComp: self._comprehend,
             ast.SetComp: self._comprehend,
             ast.GeneratorExp: self._comprehend,
@@ -149,6 +150,10 @@ class Survey(Walker):
         while region.is_comprehension and region.parent is not None:
             region = region.parent
         self._bind(node.target.id, node.value, region)
+
+    def _case(self, node: ast.MatchClass) -> None:
+        self._in_role(node.cls, Role.TYPE_TEST)
+        self._all([*node.patterns, *node.kwd_patterns])
 
     def _lambda(self, node: ast.Lambda) -> None:
         self._signature(node.args)

@@ -15,7 +15,7 @@ class Role(Enum):
     """What a use of a name is for."""
 
     CALL = "is called"
-    TYPE_TEST = "is asked for by isinstance or issubclass"
+    TYPE_TEST = "is asked for by isinstance, issubclass or a case"
     ANNOTATION = "annotates"
     BASE = "is a base class"
     VALUE = "anything else"

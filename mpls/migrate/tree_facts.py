@@ -20,6 +20,12 @@ _OWN_MEMBER = re.compile(
 # They begin with a plain character, or are asked for first: each file is searched.
 _SET = re.compile(rb"\.(?<!\bself\.)(?<!\bcls\.)(\w+)[ \t]*(?:[-+*/]|//|\*\*)?=(?!=)")
 _PATCHED = re.compile(rb"(?:setattr|patch|patch\.object)\s*\([^\"'\n]*[\"'](?:[\w.]*\.)?(\w+)[\"']")
+# A wrapper is made, or gets another name, by which it may be made.
+_MAKES = re.compile(
+    rb"LossScaleOptimizer\w*(?:\s*\(|\s+as\b|[ \t]*(?:[\r\n]|$))|(?:class\s|partial\s*\()[^\r\n]*LossScaleOptimizer"
+)
+# Members of the wrappers that Keras 2's `compile` made.
+_OF_COMPILED = (b".optimizer.get_scaled_loss", b".optimizer.get_unscaled_gradients", b".optimizer.loss_scale")
 _WORD = re.compile(rb"\w+")
 
 
@@ -31,12 +37,16 @@ class Facts(NamedTuple):
         is_set: names that they set on objects other than `self`, as in `module.SCALE = 64`.
         has_own_members: whether a class has a `loss_scale` that may be called, so that not only wrappers have one.
         has_wrappers: whether a file that imports a framework names a wrapper's class.
+        makes_wrappers: whether a file may make a wrapper.
+        reads_compiled: whether a file reads what only wrappers have from the optimizer of a model.
     """
 
     passed_on: frozenset[bytes] = frozenset()
     is_set: frozenset[bytes] = frozenset()
     has_own_members: bool = False
     has_wrappers: bool = False
+    makes_wrappers: bool = False
+    reads_compiled: bool = False
 
     def __or__(self, other: Facts) -> Facts:
         return together((self, other))
@@ -50,13 +60,15 @@ def facts_of(content: bytes) -> Facts:
     patched = _PATCHED.findall(content) if b"setattr" in content or b"patch" in content else ()
     is_set = frozenset((*_SET.findall(content), *patched))
     has_own = b"loss_scale" in content and _OWN_MEMBER.search(content) is not None
+    reads_compiled = b".optimizer." in content and any(each in content for each in _OF_COMPILED)
     if b"LossScaleOptimizer" not in content:
         # Nearly all files, of which a look is enough.
-        return Facts(frozenset(), is_set, has_own)
+        return Facts(frozenset(), is_set, has_own, reads_compiled=reads_compiled)
     lines = [line for line in content.splitlines() if b"LossScaleOptimizer" in line]
     found = {*_RENAMED.findall(content), *(name for line in lines for name in _ASSIGNED.findall(line))}
     passed_on = frozenset(name for name in found if not re.search(API_WORDS, name))
-    return Facts(passed_on, is_set, has_own, _FRAMEWORK.search(content) is not None)
+    has_wrappers, makes = (each.search(content) is not None for each in (_FRAMEWORK, _MAKES))
+    return Facts(passed_on, is_set, has_own, has_wrappers, makes, reads_compiled)
 
 
 def wanted_words(content: bytes) -> frozenset[bytes]:
@@ -72,4 +84,6 @@ def together(facts: Iterable[Facts]) -> Facts:
         frozenset().union(*(each.is_set for each in every)),
         any(each.has_own_members for each in every),
         any(each.has_wrappers for each in every),
+        any(each.makes_wrappers for each in every),
+        any(each.reads_compiled for each in every),
     )

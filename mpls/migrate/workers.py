@@ -7,6 +7,7 @@ import gc
 import itertools
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -52,7 +53,11 @@ def results_of(files: dict[str, str], settings: Settings, jobs: int) -> Iterator
 
 
 def _end_with_parent() -> None:
-    """Have this process end when the one that started it does, which a signal may end before it can tell."""
+    """Have this process end when the one that started it does, which a signal may end before it can tell.
+
+    Ctrl-C goes to all of them; only the one that started it says so.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()

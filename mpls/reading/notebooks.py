@@ -20,7 +20,9 @@ _BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
 _MAGIC = re.compile(r"(\s*)(?:%{1,2}[A-Za-z]|!|\?|[\w.]+\?{1,2}\s*$)")
 _ASSIGNED = re.compile(r"(\s*[\w., ]+=\s*)(?:%[A-Za-z]|!)")
 # Cell magics that run the rest of the cell as Python.
-_AROUND_PYTHON = re.compile(r"%%(?:time|timeit|capture|prun|python3?|pypy)\b")
+_AROUND_PYTHON = re.compile(r"%%(?:time|timeit|capture|prun)\b")
+# Those that run it in a process of its own, which knows nothing of the other cells.
+_APART = re.compile(r"%%(?:python3?|pypy)\b")
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,12 @@ class Notebook:
         return cell, line - self.starts[cell - 1] + 1
 
 
-def notebook(content: bytes) -> Notebook:
+def notebook(content: bytes, *, has_apart: bool = True) -> Notebook:
     """Read a notebook, of any version of the format.
+
+    Args:
+        content: the bytes of the file.
+        has_apart: whether cells are read, too, that run in a process of their own, as those with `%%python3`.
 
     Raises:
         ValueError: it is not a notebook, or not one in Python; the message says why.
@@ -59,7 +65,7 @@ def notebook(content: bytes) -> Notebook:
         raise ValueError(f"is a notebook in {printable(language)}")
     texts, starts, unread, line = [], [], [], 1
     for number, cell in enumerate(cells, 1):
-        text, reason = _python(cell)
+        text, reason = _python(cell, has_apart)
         if reason is not None:
             unread.append((number, reason))
         texts.append(text)
@@ -96,7 +102,7 @@ def _language_of(whole: dict[str, Any]) -> str:
     return "python"
 
 
-def _python(cell: str) -> tuple[str, str | None]:
+def _python(cell: str, has_apart: bool) -> tuple[str, str | None]:
     """Return a cell as Python with the same number of lines, and None; blank lines and the reason if it is not Python.
 
     Cells that a cell magic hands to something else than Python become blank lines without a reason.
@@ -105,7 +111,8 @@ def _python(cell: str) -> tuple[str, str | None]:
         return cell, None
     nothing = "\n" * cell.count("\n")
     first = next((line for line in cell.split("\n") if line.strip() and not line.startswith("#")), "")
-    if first.startswith("%%") and not _AROUND_PYTHON.match(first):
+    is_python = _AROUND_PYTHON.match(first) or (has_apart and _APART.match(first))
+    if first.startswith("%%") and not is_python:
         return nothing, None
     text = _without_magics(cell)
     reason = _why_broken(text)

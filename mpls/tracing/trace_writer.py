@@ -86,14 +86,18 @@ class TraceWriter:
         except OSError:
             # Some file systems have no links.
             open(self._place, "x").close()
-            os.replace(self._partial, self._place)
+            try:
+                os.replace(self._partial, self._place)
+            except OSError:
+                os.remove(self._place)
+                raise
             return
         os.remove(self._partial)
 
     def _where_it_is(self) -> str:
         if os.path.exists(self._partial):
             return f"what was recorded is in {self._partial}"
-        return "what was recorded is lost, as its folder was deleted"
+        return f"what was recorded is lost, as {self._partial} was deleted"
 
 
 def plain_number(value: Any) -> Any:

@@ -226,6 +226,22 @@ PAIRS = {
         "from mpls.contrib import ExponentialUpdateLossScaleManager, FixedLossScaleManager, LossScaleManager, "
         "LossScaleOptimizer\n",
     ),
+    "contrib under another name": becomes(
+        "import tensorflow.contrib as tfc\nm = tfc.mixed_precision.FixedLossScaleManager(1)\n",
+        "import tensorflow.contrib as tfc\nimport mpls.contrib\nm = mpls.contrib.FixedLossScaleManager(1)\n",
+        "unknown-modules",
+    ),
+    "contrib of tensorflow": becomes(
+        "from tensorflow import contrib\nm = contrib.mixed_precision.FixedLossScaleManager(1)\n",
+        "from tensorflow import contrib\nimport mpls.contrib\nm = mpls.contrib.FixedLossScaleManager(1)\n",
+        "unknown-modules",
+    ),
+    "contrib, or nothing": becomes(
+        "try:\n    from tensorflow import contrib\nexcept ImportError:\n    contrib = None\n"
+        "from tensorflow.contrib.mixed_precision import FixedLossScaleManager\n",
+        "try:\n    from tensorflow import contrib\nexcept ImportError:\n    contrib = None\n"
+        "from mpls.contrib import FixedLossScaleManager\n",
+    ),
     "the rest of contrib": stays("from tensorflow.contrib import slim, layers\nslim.LossScale = 1\n"),
     "a relative import": stays(
         "from .mixed_precision import LossScaleOptimizer\nopt = LossScaleOptimizer(opt, 'dynamic')\n"

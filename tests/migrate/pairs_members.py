@@ -323,6 +323,28 @@ PAIRS = {
         "import tensorflow as tf\nmodel.optimizer.apply_gradients(zip(grads, model.trainable_variables))\n"
         "scale = model.optimizer.loss_scale\n"
     ),
+    "a step with the wrapper that compile makes under a public policy": stays(
+        "import tensorflow as tf\ntf.keras.mixed_precision.set_global_policy('mixed_float16')\n"
+        "class M(tf.keras.Model):\n    def train_step(self, data):\n        self.optimizer.get_scaled_loss(loss(data))\n",
+        "public-wrapper",
+    ),
+    "the same with Keras 2": stays(
+        "import tensorflow as tf\ntf.keras.mixed_precision.set_global_policy('mixed_float16')\n"
+        "print(model.optimizer.loss_scale)\n",
+        keras=2,
+    ),
+    "a step with a wrapper of the program": becomes(
+        "import tensorflow as tf\ntf.keras.mixed_precision.set_global_policy('mixed_float16')\n"
+        "model.compile(tf.keras.mixed_precision.LossScaleOptimizer(opt))\nprint(model.optimizer.loss_scale)\n",
+        "import tensorflow as tf\nimport mpls.keras\ntf.keras.mixed_precision.set_global_policy('mixed_float16')\n"
+        "model.compile(mpls.keras.LossScaleOptimizer(opt))\nprint(model.optimizer.loss_scale)\n",
+    ),
+    "a public policy under which compile makes the wrapper, as of 2.4": stays(
+        "import tensorflow as tf\ntf.keras.mixed_precision.set_global_policy('mixed_float16')\n"
+        "tf.keras.mixed_precision.set_global_policy('mixed_bfloat16')\n",
+        "public-wrapper",
+        as_of="2.4",
+    ),
     "a name in a message": stays(
         "import tensorflow as tf\nraise ValueError('The loss scale of LossScaleOptimizer must be at least 1')\n"
     ),

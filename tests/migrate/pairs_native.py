@@ -54,6 +54,35 @@ PAIRS = {
         "opt = mp.LossScaleOptimizer(opt, 'dynamic')\n",
         "from tensorflow.keras import mixed_precision as mp\nopt = mp.LossScaleOptimizer(opt, dynamic=True)\n",
     ),
+    "a hyperparameter of the wrapper": becomes_native(
+        f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 8)\nprint(opt.beta_1)\n",
+        f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, dynamic=False, initial_scale=8)\nprint(opt.beta_1)\n",
+    ),
+    "a subclass of the public wrapper": becomes_native(
+        f"{TF}class Mine({NEW}.LossScaleOptimizer):\n    pass\n",
+        f"{TF_AND_KERAS}class Mine(mpls.keras.LossScaleOptimizer):\n    pass\n",
+    ),
+    "a policy under which compile makes the wrapper, as of 2.4": becomes_native(
+        f"{TF}{OLD}.set_policy('mixed_float16')\n",
+        f"{TF_AND_EXPERIMENTAL}mpls.experimental.set_policy('mixed_float16')\n",
+        "experimental-policies",
+        as_of="2.4",
+        keras=3,
+    ),
+    "a policy under which compile makes the wrapper, as of 2.4, with Keras 2": becomes_native(
+        f"{TF}{OLD}.set_policy('mixed_float16')\n", f"{TF}{NEW}.set_global_policy('mixed_float16')\n", as_of="2.4"
+    ),
+    "a step with the wrapper that compile makes": becomes_native(
+        f"{TF}{OLD}.set_policy('mixed_float16')\nclass M(tf.keras.Model):\n    def train_step(self, data):\n"
+        "        self.optimizer.get_scaled_loss(loss(data))\n",
+        f"{TF_AND_EXPERIMENTAL}mpls.experimental.set_policy('mixed_float16')\nclass M(tf.keras.Model):\n"
+        "    def train_step(self, data):\n        self.optimizer.get_scaled_loss(loss(data))\n",
+        keras=3,
+    ),
+    "a step with the wrapper that compile makes, with Keras 2": native(
+        f"{OLD}.set_policy('mixed_float16')\nmodel.optimizer.get_scaled_loss(loss)\n",
+        f"{NEW}.set_global_policy('mixed_float16')\nmodel.optimizer.get_scaled_loss(loss)\n",
+    ),
     "as of 2.2": becomes_native(
         f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 'dynamic')\n",
         f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, dynamic=True, skip_counts_step=False)\n",

@@ -9,6 +9,7 @@ TF_AND_KERAS = "import tensorflow as tf\nimport mpls.keras\n"
 TF_AND_EXPERIMENTAL = "import tensorflow as tf\nimport mpls.experimental\n"
 OLD = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
 NEW = "mpls.keras.LossScaleOptimizer"
+PUBLIC = "tf.keras.mixed_precision.LossScaleOptimizer"
 KEPT = "mpls.experimental.LossScaleOptimizer"
 SCALES = "tf.mixed_precision.experimental"
 
@@ -201,6 +202,38 @@ PAIRS = {
         "from tensorflow.keras.mixed_precision import LossScaleOptimizer\n",
         keras=2,
     ),
+    "a subclass of the public wrapper with Keras 2": becomes(
+        f"{TF}class Mine({PUBLIC}):\n    pass\n\nopt = {PUBLIC}(opt)\n",
+        f"{TF_AND_KERAS}class Mine({NEW}):\n    pass\n\nopt = {NEW}(opt)\n",
+        keras=2,
+    ),
+    "a hyperparameter of the public wrapper with Keras 2": becomes(
+        f"{TF}opt = {PUBLIC}(opt)\nprint(opt.beta_1, opt.lr)\n",
+        f"{TF_AND_KERAS}opt = {NEW}(opt)\nprint(opt.beta_1, opt.lr)\n",
+        keras=2,
+    ),
+    "a hyperparameter that is set, of an imported public wrapper with Keras 2": becomes(
+        "from tensorflow.keras.mixed_precision import LossScaleOptimizer\nopt = LossScaleOptimizer(opt)\n"
+        "opt.momentum = 0.5\n",
+        "from mpls.keras import LossScaleOptimizer\nopt = LossScaleOptimizer(opt)\nopt.momentum = 0.5\n",
+        keras=2,
+    ),
+    "weights of the public wrapper with Keras 2": becomes(
+        f"{TF}class A:\n    def __init__(self, o):\n        self.opt = {PUBLIC}(o)\n\n"
+        "    def f(self):\n        return self.opt.get_weights()\n",
+        f"{TF_AND_KERAS}class A:\n    def __init__(self, o):\n        self.opt = {NEW}(o)\n\n"
+        "    def f(self):\n        return self.opt.get_weights()\n",
+        keras=2,
+    ),
+    "issubclass of the public wrapper with Keras 2": becomes(
+        f"{TF}issubclass(type(opt), {PUBLIC})\n", f"{TF_AND_KERAS}issubclass(type(opt), {NEW})\n", keras=2
+    ),
+    "the type of the public wrapper with Keras 2": becomes(
+        f"{TF}type(opt) is {PUBLIC}\n", f"{TF_AND_KERAS}type(opt) is {NEW}\n", keras=2
+    ),
+    "a hyperparameter of another object with Keras 2": stays(
+        f"{TF}opt = {PUBLIC}(inner)\nprint(inner.beta_1, opt.learning_rate, opt.inner_optimizer.beta_1)\n", keras=2
+    ),
     "the experimental wrapper with Keras 2": becomes(
         f"{TF}opt = {OLD}(opt, 'dynamic')\n", f"{TF_AND_KERAS}opt = {NEW}(opt, dynamic=True)\n", keras=2
     ),
@@ -263,6 +296,21 @@ PAIRS = {
         f"{TF}opt = {OLD}(\n    o,  # inner\n    (\n        128  # fixed\n    ),\n)\n",
         "import tensorflow as tf\nimport mpls.experimental\nopt = mpls.experimental.LossScaleOptimizer(\n"
         "    o,  # inner\n    (\n        128  # fixed\n    ),\n)\n",
+    ),
+    "a case of match": becomes(
+        f"{TF}match opt:\n    case {OLD}():\n        pass\n    case [{OLD}(loss_scale=x), *_] | {{1: {OLD}()}}:\n        pass\n",
+        f"{TF_AND_KERAS}match opt:\n    case {NEW}():\n        pass\n    case [{NEW}(loss_scale=x), *_] | {{1: {NEW}()}}:\n"
+        "        pass\n",
+    ),
+    "a multiplier in a variable": becomes(
+        f"{TF}ls = {SCALES}.DynamicLossScale(8.0, 2, 4.0)\nopt = {OLD}(opt, ls)\n",
+        f"{TF_AND_EXPERIMENTAL}ls = mpls.experimental.DynamicLossScale(8.0, 2, 4.0)\nopt = {KEPT}(opt, ls)\n",
+        "experimental-wrapper",
+    ),
+    "a comment in a name": becomes(
+        f"{TF}opt = (\n    tf.keras  # Keras\n    .mixed_precision.experimental\n    # the wrapper\n"
+        "    .LossScaleOptimizer(opt, 8)\n)\n",
+        f"{TF_AND_KERAS}opt = (\n    {NEW}  # Keras\n    # the wrapper\n    (opt, dynamic=False, initial_scale=8)\n)\n",
     ),
     "no tf at all": stays(f"opt = {OLD}(opt, 1)\n", "unknown-modules"),
 }

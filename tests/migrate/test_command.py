@@ -297,14 +297,25 @@ def test_modes_and_links_stay(folder: pathlib.Path, capsys: pytest.CaptureFixtur
     assert sorted(os.listdir(folder)) == ["left.py", "link.py", "new.py", "old.py", "other.py"]
 
 
+def test_names_of_one_file_stay_names_of_one_file(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outside = folder.parent / "outside.py"
+    for each in (folder / "twin.py", outside):
+        os.link(folder / "old.py", each)
+    run(capsys, ".", "--write")
+    assert (folder / "old.py").samefile(folder / "twin.py")
+    assert (folder / "twin.py").read_text() == NEW
+    assert outside.read_text() == OLD
+    assert sorted(os.listdir(folder)) == ["left.py", "new.py", "old.py", "other.py", "twin.py"]
+
+
 def test_a_file_that_changes_meanwhile_is_left(
     folder: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = exchanging.exchange
 
-    def changed(path: str, before: bytes, after: bytes) -> None:
+    def changed(path: str, *others: Any) -> None:
         pathlib.Path(path).write_text("# of somebody else\n")
-        original(path, before, after)
+        original(path, *others)
 
     monkeypatch.setattr("mpls.cli.migrating.exchange", changed)
     status, _, err = run(capsys, "old.py", "--write")
@@ -333,8 +344,9 @@ def test_an_interrupted_write_leaves_the_old_file(
         assert status == 2
         assert "old.py cannot be written: No space left on device" in err
     else:
-        with pytest.raises(KeyboardInterrupt):
-            run(capsys, "old.py", "--write")
+        status, _, err = run(capsys, "old.py", "--write")
+        assert status == 130
+        assert err == "mpls migrate: interrupted; 0 of 1 file changed\n"
     assert (folder / "old.py").read_text() == OLD
     assert sorted(os.listdir(folder)) == ["left.py", "new.py", "old.py", "other.py"]
 
@@ -415,3 +427,19 @@ def _is_running(number: int) -> bool:
         return ") Z" not in pathlib.Path(f"/proc/{number}/stat").read_text()
     except FileNotFoundError:
         return False
+
+
+@pytest.mark.programs
+def test_ctrl_c_is_a_sentence(tmp_path: pathlib.Path) -> None:
+    for number in range(3000):
+        (tmp_path / f"{number}.py").write_text(OLD * 20)
+    arguments = [sys.executable, "-c", "print(1, flush=True)\nfrom mpls.cli import main\nraise SystemExit(main())"]
+    with subprocess.Popen(
+        [*arguments, "migrate", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        # It is in the middle of showing differences.
+        process.stdout.read(1000)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate()
+    assert (process.returncode, err) == (130, b"mpls migrate: interrupted\n")

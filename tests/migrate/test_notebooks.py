@@ -10,7 +10,7 @@ import pytest
 from mpls.migrate.documents import Result, migrate_content
 from mpls.migrate.reader import Reader
 from mpls.migrate.rules import RULES
-from mpls.migrate.ruling import Settings
+from mpls.migrate.ruling import Kind, Settings
 
 CELLS = [
     "%matplotlib inline\nimport tensorflow as tf\n!pip install x\nprint('Größe')",
@@ -105,8 +105,26 @@ def test_old_versions_of_the_format() -> None:
 
 def test_messages_name_the_cell_and_its_line() -> None:
     result = migrated(json.dumps(notebook(CELLS)).encode())
-    assert [(each.cell, each.line) for each in result.messages] == [(3, 2), (5, 1)]
+    assert [(each.cell, each.line) for each in result.messages] == [(3, 2), (4, 2), (5, 1)]
     assert [part.shown for part in result.parts] == [f"old.ipynb:cell {number}" for number in (1, 3, 5)]
+
+
+UNREAD = {
+    "a magic": "%time tf.keras.mixed_precision.experimental.set_policy(p)",
+    "what a magic returns": "x = %time tf.keras.mixed_precision.experimental.Policy(p)",
+    "a shell command": "!python -c 'tensorflow.keras.mixed_precision.experimental.Policy'",
+    "a cell of another process": "%%python3\nfrom tensorflow.keras.mixed_precision import experimental as mp",
+    "a cell that is written to a file": "%%writefile x.py\ntf.keras.mixed_precision.experimental.Policy(p)",
+}
+
+
+@pytest.mark.parametrize("source", UNREAD.values(), ids=UNREAD)
+def test_names_in_what_is_not_read_are_reported_and_left(source: str) -> None:
+    result = migrated(json.dumps(notebook(["import tensorflow as tf", source])).encode())
+    assert result.after is None
+    assert [(each.cell, each.line, each.rule, each.kind) for each in result.messages] == [
+        (2, 1 + source.count("\n"), "names-in-strings", Kind.LEFT)
+    ]
 
 
 def test_a_cell_that_is_not_python_is_named_and_the_others_are_done() -> None:

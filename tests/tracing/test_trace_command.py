@@ -130,6 +130,7 @@ def test_bad_input_is_a_sentence(folder: pathlib.Path, arguments: list[str], sta
 
 MOVES = "import os, shutil\nos.mkdir('runs')\nos.chdir('runs')\n"
 DELETES = "shutil.rmtree(os.path.join(sys.path[0], 'results'))\n"
+LOSES = "folder = os.path.join(sys.path[0], 'results')\nos.remove(os.path.join(folder, *os.listdir(folder)))\n"
 OCCUPIES = "os.mkdir(os.path.join(sys.path[0], 'results', 'out.json'))\n"
 
 
@@ -137,6 +138,7 @@ OCCUPIES = "os.mkdir(os.path.join(sys.path[0], 'results', 'out.json'))\n"
     ("more", "options", "said"),
     [
         (DELETES, [], "results/out.json cannot be written: No such file or directory; what was recorded is lost"),
+        (LOSES, [], "results/out.json cannot be written: No such file or directory; what was recorded is lost"),
         (OCCUPIES, [], "results/out.json exists by now; what was recorded is in "),
         (OCCUPIES, ["--force"], "results/out.json cannot be written: Is a directory; what was recorded is in "),
     ],
@@ -149,6 +151,7 @@ def test_a_place_that_goes_is_a_sentence(folder: pathlib.Path, more: str, option
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+    assert not (folder / "results" / "out.json").is_file()
     if more == OCCUPIES:
         left = done.stderr.split("what was recorded is in ")[1].strip()
         assert len(read_trace(left).steps) == 1

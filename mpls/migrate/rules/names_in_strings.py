@@ -1,7 +1,8 @@
-"""Historical names in strings, in `getattr` and in `hasattr` are reported.
+"""Historical names in strings, in `getattr` and in `hasattr` are reported, and those in magics of notebooks.
 
 They are never changed: what becomes of a string is not known. `hasattr(tf.keras.mixed_precision, "experimental")` is
-False today, and the branch for newer releases runs.
+False today, and the branch for newer releases runs. In a notebook, they are reported too where the code is not read:
+in magics, shell commands, and cells that another process runs or that are written to a file.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from mpls.migrate.replacements import home_of, is_gone, replacement_of
 from mpls.migrate.ruling import Finding, Kind, Rule
 from mpls.migrate.source_text import Edit
 
-__all__ = ["RULE"]
+__all__ = ["RULE", "names_in_notebook"]
 
 _NAME = "names-in-strings"
+_FROM = re.compile(r"\bfrom\s+([\w.]+)\s+import\s+(\w+)")
 _DOTTED = re.compile(r"[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)+")
 
 
@@ -39,6 +41,15 @@ def _look(analysis: Analysis) -> Iterator[Edit | Finding]:
                 advice = "it is False today, and the other branch runs" if is_probe else _advice(path)
                 kind = Kind.NOTED if is_probe else Kind.LEFT
                 yield Finding(text.span(call)[0], _NAME, f"{what}: {advice}", kind)
+
+
+def names_in_notebook(line: str) -> Iterator[str]:
+    """Yield what to say of the historical names in a line of a notebook that is not read as Python."""
+    imported = [".".join(match) for match in _FROM.findall(line)]
+    for dotted in dict.fromkeys([*imported, *_DOTTED.findall(line)]):
+        path = _path_of(dotted)
+        if path:
+            yield f"names {path} in a line that is not read as Python: {_advice(path)}"
 
 
 def _path_of(dotted: str) -> str:

@@ -14,13 +14,14 @@ from mpls.migrate.analysis import Analysis
 from mpls.migrate.replacements import is_gone, replacement_of
 from mpls.migrate.ruling import Finding, Kind, Rule
 from mpls.migrate.source_text import Edit
-from mpls.migrate.syntax import Chain
+from mpls.migrate.syntax import Chain, Statement
 from mpls.names import named
 
 __all__ = ["RULE"]
 
 _NAME = "unknown-modules"
 _CONTRIB = "tf.contrib"
+_OF_CONTRIB = "tf.contrib is gone: mpls.contrib has tf.contrib.mixed_precision, and nothing has the rest"
 
 
 def _look(analysis: Analysis) -> Iterator[Edit | Finding]:
@@ -29,6 +30,24 @@ def _look(analysis: Analysis) -> Iterator[Edit | Finding]:
         what = _uncertain(chain, analysis) if is_known else _unknown(chain, analysis)
         if what:
             yield Finding(analysis.text.span(chain.parts[-1])[0], _NAME, what, Kind.LEFT)
+
+    for statement, _ in analysis.survey.imports:
+        assert isinstance(statement.node, ast.Import | ast.ImportFrom)
+        for alias in statement.node.names:
+            if alias.name != "*" and analysis.meanings.path_of(alias) == _CONTRIB and not _is_tried(statement):
+                what = f"{_OF_CONTRIB}; take the import away if it is not needed"
+                yield Finding(analysis.text.span(alias)[0], _NAME, what, Kind.LEFT)
+
+
+def _is_tried(statement: Statement) -> bool:
+    """Return whether the program goes on if a statement fails."""
+    outer: Statement | None = statement
+    while outer is not None:
+        parent = outer.parent
+        if parent is not None and isinstance(parent.node, ast.Try) and outer.block is parent.node.body:
+            return True
+        outer = parent
+    return False
 
 
 def _unknown(chain: Chain, analysis: Analysis) -> str:
@@ -55,7 +74,7 @@ def _uncertain(chain: Chain, analysis: Analysis) -> str:
     """Return what to say of a removed namespace of what may be something else, and of one without a replacement."""
     meaning = analysis.meanings.of(chain.parts[-1], chain.region)
     if _CONTRIB in meaning.paths:
-        return "tf.contrib is gone: mpls.contrib has tf.contrib.mixed_precision, and nothing has the rest"
+        return _OF_CONTRIB
     rows = [named(path) for path in meaning.paths if is_gone(path)]
     if meaning.is_whole or not any(row is not None and row.is_namespace for row in rows):
         return ""
