@@ -47,6 +47,7 @@ def refuse_graph_ops(path: str) -> None:
         _refuse_files(path, function, calls, assets)
         if name in calls.at_load:
             _refuse_other_work(path, function)
+    assets.check_all()
     refuse_large_constants(path, graph, calls)
     refuse_many_tensors(path, graph)
     refuse_costly_shapes(path, graph)
