@@ -123,7 +123,7 @@ def _load(file: ModelFile, request: _Request) -> Any:
         names_own = refuse_unsafe_configs(file, own, has_class, request.with_compile)
         refuse_too_many_layers(file)
         if file.format == "SavedModel":
-            refuse_graph_ops(file.path)
+            refuse_graph_ops(file.path, file.arrays)
     # Read the record before the model is made, so that invalid state is refused first.
     record: FileRecord | None = file.record() if request.with_compile else None
     with warnings.catch_warnings():
