@@ -14,6 +14,7 @@ from unittest import mock
 
 import h5py
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
@@ -218,6 +219,7 @@ class LimitsTest(unittest.TestCase):
         with h5py.File(target, "r+") as file:
             for name in list(file["model_weights"]):
                 del file["model_weights"][name]
+            file["model_weights"].attrs["layer_names"] = np.array([], "S1")
         with mock.patch.object(model_limits, "_OPS", 100), mock.patch.object(model_limits, "_OPS_WITHOUT_WEIGHTS", 0):
             mpls.keras.load_model(path)
             with self.assertRaisesRegex(SavedStateError, "must describe layers of some thousand ops at most"):
