@@ -97,8 +97,8 @@ CHANGES = (
     Change(
         "`from_config` of both Kerases' own wrappers",
         ("keras.own_files",),
-        "a wrapper is made; `install`, once `mpls.keras` is loaded",
-        "never, after a wrapper was made; `uninstall` of what `install` did",
+        "a wrapper is made; `mpls.keras.load_model`; `install`, once `mpls.keras` is loaded",
+        "never, after a wrapper was made; the load ends; `uninstall` of what `install` did",
     ),
     Change(
         "what makes Keras 3's variables, symbolic tensors, ops in graphs, and constants of Normalization layers;"

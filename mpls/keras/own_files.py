@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -27,9 +28,9 @@ __all__ = ["reading_all_as_ours", "recognise_own_files", "recognise_while_instal
 _reads_all = Flag("_reads_all")
 
 
-# The reasons for which the loaders are patched now.
+# The reasons for which the loaders are patched now; each block of `reading_all_as_ours` is one of its own.
 _USE, _INSTALL = "a wrapper was made", "mpls.install is in force"
-_reasons: set[str] = set()
+_reasons: set[object] = set()
 _layers: list[Layer] = []
 _lock = threading.RLock()
 _ROWS = (((table.WRAPPERS, table.WRAPPERS_OVER_NEW), True), ((table.NATIVE_3,), False))
@@ -49,9 +50,21 @@ def recognise_while_installed(is_installed: bool) -> None:
     """Make it do so between `install` and `uninstall` too."""
     if is_installed:
         _patch_for(_INSTALL)
-        return
+    else:
+        _let_go(_INSTALL)
+
+
+def _patch_for(reason: object) -> None:
     with _lock:
-        _reasons.discard(_INSTALL)
+        if not _reasons:
+            for rows, takes_all in _ROWS:
+                when_loaded(rows[0].owner, functools.partial(_patch, rows, takes_all))
+        _reasons.add(reason)
+
+
+def _let_go(reason: object) -> None:
+    with _lock:
+        _reasons.discard(reason)
         if _reasons:
             return
         for rows, _ in _ROWS:
@@ -60,17 +73,19 @@ def recognise_while_installed(is_installed: bool) -> None:
             _layers.pop().take_away()
 
 
-def _patch_for(reason: str) -> None:
-    with _lock:
-        if not _reasons:
-            for rows, takes_all in _ROWS:
-                when_loaded(rows[0].owner, functools.partial(_patch, rows, takes_all))
-        _reasons.add(reason)
+@contextmanager
+def reading_all_as_ours() -> Iterator[None]:
+    """Make it return wrappers of mpls for all configs in a block, in this thread, also for those of tf_keras' own.
 
-
-def reading_all_as_ours() -> AbstractContextManager[None]:
-    """Make it return wrappers of mpls for all configs in a block, in this thread, also for those of tf_keras' own."""
-    return _reads_all.raised()
+    A process that resumes has made no wrapper yet. A native one would lack what only mpls has.
+    """
+    reason = object()
+    _patch_for(reason)
+    try:
+        with _reads_all.raised():
+            yield
+    finally:
+        _let_go(reason)
 
 
 def _patch(rows: tuple[Private, ...], takes_all: bool, module: ModuleType) -> None:

@@ -15,6 +15,7 @@ from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import Window
 from mpls.saved.h5_data import Dataset
 from mpls.saved.h5_vetting import Structure
+from mpls.saved.memory_limits import Budget
 
 
 def _h5py() -> Any:
@@ -127,6 +128,19 @@ class Content:
             if len(set(names)) != len(names):
                 raise ValueError("a name is in it twice")
             return names
+
+    def sizes_of_weights(self, group: str, budget: Budget) -> Iterator[int]:
+        """Yield the bytes of each array that a framework reads for the weights of a group.
+
+        Raises:
+            SavedStateError: the list of their names is broken or too long, or a name is in it twice.
+        """
+        for name in self.names(group, "weight_names"):
+            with self._guard(f"{group}/{name}"):
+                budget.spend()
+                # A name may be a path to anywhere in the file.
+                size = int(getattr(self.file[group].get(name), "nbytes", 0))
+            yield size
 
 
 @contextmanager

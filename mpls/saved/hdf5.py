@@ -18,6 +18,7 @@ from mpls.saved.errors import broken
 from mpls.saved.files import whole
 from mpls.saved.h5_content import Content, content_of
 from mpls.saved.h5_vetting import check_h5
+from mpls.saved.h5_weights import check_weights
 from mpls.saved.memory_limits import MOST_SCOPES
 from mpls.saved.optimizer_configs import read_optimizer, value_at
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
@@ -45,7 +46,7 @@ class H5Model:
         arrays: the number of arrays in it.
 
     Raises:
-        SavedStateError: it is refused by `check_h5`, or broken.
+        SavedStateError: it is refused by `check_h5` or `check_weights`, or broken.
     """
 
     def __init__(self, path: str, file: FileIO, *, lazily: bool = False) -> None:
@@ -55,10 +56,10 @@ class H5Model:
             source = whole(file)
             structure = check_h5(path, source)
             self._content = stack.enter_context(content_of(path, source, structure, lazily=lazily))
+            check_weights(path, self._content, source.size)
             self._stack = stack.pop_all()
         self.file: Any = self._content.file
-        self.size = source.size
-        self.arrays = len(structure.datasets)
+        self.size, self.arrays = source.size, len(structure.datasets)
         self.version = self._content.text("keras_version")
 
     def __enter__(self) -> H5Model:

@@ -308,19 +308,20 @@ class Trap(tf_keras.layers.Layer):
 RAN = "RAN_CODE_OF_A_FILE"
 
 
+LAMBDAS = [
+    (f"{framework.__name__}{suffix or '_saved_model'}", framework, suffix)
+    for framework, suffixes in ((tf_keras, (".h5", ".keras", "")), (keras, (".h5", ".keras")))
+    for suffix in suffixes
+]
+
+
 class SafetyTest(TemporaryFolderTestCase):
     def lambda_model(self, framework: Any) -> Any:
         # The code of the lambda sets a variable of the environment when it is called.
         code = framework.layers.Lambda(lambda x: __import__("os").environ.update(RAN_CODE_OF_A_FILE="1") or x)
         return framework.Sequential([framework.Input([1]), code, framework.layers.Dense(1)])
 
-    @parameterized.expand(
-        [
-            (f"{framework.__name__}{suffix or '_saved_model'}", framework, suffix)
-            for framework, suffixes in ((tf_keras, (".h5", ".keras", "")), (keras, (".h5", ".keras")))
-            for suffix in suffixes
-        ]
-    )
+    @parameterized.expand(LAMBDAS)
     def test_code_of_lambda_layers_is_refused(self, name: str, framework: Any, suffix: str) -> None:
         path = self.folder / f"model{suffix}"
         with warnings.catch_warnings():
@@ -332,11 +333,12 @@ class SafetyTest(TemporaryFolderTestCase):
         self.assertIn(str(path), str(caught.exception))
         self.assertNotIn(RAN, os.environ)
 
-    def test_code_is_run_where_the_user_allows_it(self) -> None:
-        path = self.folder / "model.h5"
+    @parameterized.expand(LAMBDAS)
+    def test_code_is_run_where_the_user_allows_it(self, name: str, framework: Any, suffix: str) -> None:
+        path = self.folder / f"model{suffix}"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.lambda_model(tf_keras).save(path)
+            self.lambda_model(framework).save(path)
         os.environ.pop(RAN, None)
         model = mpls.keras.load_model(path, safe_mode=False)
         self.addCleanup(os.environ.pop, RAN, None)

@@ -1,4 +1,4 @@
-"""Whole models that were compiled with the wrapper, saved and loaded again, in every format of tf_keras."""
+"""Whole models that were compiled with the wrapper, saved and loaded again, in every format."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import unittest
 import warnings
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
+from mpls.keras import own_files
 
 FAMILIES = [("legacy", tf_keras.optimizers.legacy), ("new", tf_keras.optimizers)]
 FORMATS = {"h5": ".h5", "keras": ".keras", "saved_model": ""}
@@ -89,3 +91,20 @@ class SavingTest(unittest.TestCase):
         again = tf_keras.optimizers.deserialize(config)
         self.assertIn(Ours, type(again).__mro__)
         self.assertEqual(again.get_config(), optimizer.get_config())
+
+    @parameterized.expand([(f"{k.__name__}{s}", k, s) for k in (tf_keras, keras) for s in (".keras", ".h5", "")][:-1])
+    def test_options_in_a_process_that_has_made_no_wrapper(self, name: str, framework: Any, suffix: str) -> None:
+        options = {"max_scale": 16.0, "hysteresis": 2, "count_steps": True, "track_overflows": True}
+        model = framework.Sequential([framework.layers.Input([1]), framework.layers.Dense(1)])
+        model.compile(Ours(framework.optimizers.SGD(0.125, 0.5), initial_scale=8, **options), "mse", jit_compile=False)
+        for value in (1.0, np.inf):
+            model.train_on_batch(np.full([2, 1], value, np.float32), np.zeros([2, 1], np.float32))
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+            path = str(pathlib.Path(folder) / f"model{suffix}")
+            mpls.keras.save_model(model, path)
+            own_files._let_go(own_files._USE)
+            self.addCleanup(own_files.recognise_own_files)
+            loaded = mpls.keras.load_model(path)
+        self.assertEqual(loaded.optimizer.get_config(), model.optimizer.get_config())
+        self.assertEqual(loaded.optimizer.state_dict(), model.optimizer.state_dict())

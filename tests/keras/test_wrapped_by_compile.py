@@ -109,6 +109,22 @@ class WrappedByCompileTest(unittest.TestCase):
         said = [str(each.message) for each in caught if issubclass(each.category, MplsWarning)]
         self.assert_same(loaded, model, said, is_told=given != "tf_keras_legacy" or suffix != ".keras")
 
+    @parameterized.expand([(".keras",), (".h5",), ("",)])
+    def test_a_class_of_the_user_in_it(self, suffix: str) -> None:
+        class Own(tf_keras.optimizers.SGD):
+            pass
+
+        with tempfile.TemporaryDirectory() as folder, policy(tf_keras, "mixed_float16"):
+            path = str(pathlib.Path(folder) / f"model{suffix}")
+            model = compiled(tf_keras, Own(0.25, momentum=0.5))
+            train(model, 1.0)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+                mpls.keras.save_model(model, path)
+            loaded = mpls.keras.load_model(path, custom_objects={"Own": Own})
+        self.assertIs(type(loaded.optimizer.inner_optimizer), Own)
+        self.assert_same(loaded, model, [], is_told=True)
+
     def assert_same(self, loaded: Any, model: Any, said: list[str], *, is_told: bool) -> None:
         wanted, found = state_of(model), state_of(loaded)
         if any("iterations and slots" in each for each in said):

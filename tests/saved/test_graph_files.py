@@ -80,6 +80,16 @@ class TestAssets(Folders):
         self.graph.meta.asset_file_def[0].filename = name
         self.refused("must be the path of a file below assets; got")
 
+    @parameterized.expand([("../outside/secret.txt",), ("/etc/hosts",)])
+    def test_paths_that_nothing_reads(self, name: str) -> None:
+        """TensorFlow would copy the file where the model is saved again."""
+        number = len(self.graph.meta.asset_file_def)
+        self.graph.meta.asset_file_def.add(filename=name).tensor_info.name = "other:0"
+        asset = self.graph.objects.nodes.add()
+        asset.asset.asset_file_def_index = number
+        self.graph.objects.nodes[0].children.add(local_name="other", node_id=len(self.graph.objects.nodes) - 1)
+        self.refused("must be the path of a file below assets; got")
+
     @parameterized.expand([("link",), ("folder",), ("missing",)])
     def test_files_that_are_elsewhere(self, how: str) -> None:
         path = self.graph.folder / "assets" / "vocabulary.txt"

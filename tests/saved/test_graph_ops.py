@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,13 +14,15 @@ import tf_keras
 from parameterized import parameterized
 from tensorflow.core.protobuf import saved_model_pb2
 
+import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.keras.files import graph_limits
 from mpls.keras.files.graph_ops import refuse_graph_ops
+from mpls.saved.saved_models import SavedModel
 from tests.saved import honest_models
 from tests.saved.artefacts import DATA
 from tests.saved.graph_folders import Folders, load_natively, save
-from tests.saved.graphs import add, add_call, add_text, add_write
+from tests.saved.graphs import Graph, add, add_call, add_text, add_write
 from tests.saved.op_registry import (
     ALL_ALLOWED,
     CONDITIONAL,
@@ -50,14 +53,27 @@ class TestHonest:
     def test_small(self, tmp_path: pathlib.Path) -> None:
         for name, model in honest_models.small(tmp_path):
             save(model, tmp_path / name)
-            refuse_graph_ops(str(tmp_path / name))
+            refuse_graph_ops(str(tmp_path / name), SavedModel(str(tmp_path / name), lazily=True).arrays)
 
     @pytest.mark.programs
     @pytest.mark.parametrize("family", FAMILIES, ids=lambda each: each.__name__)
     def test_families(self, family: Any, tmp_path: pathlib.Path) -> None:
         for name, model in family(tmp_path):
             save(model, tmp_path / name)
-            refuse_graph_ops(str(tmp_path / name))
+            refuse_graph_ops(str(tmp_path / name), SavedModel(str(tmp_path / name), lazily=True).arrays)
+
+    def test_functions_out_of_proportion(self, tmp_path: pathlib.Path) -> None:
+        save(tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(2,))]), tmp_path / "model")
+        with (
+            mock.patch.object(graph_limits, "_NODES", 0),
+            mock.patch.object(graph_limits, "_NODES_OF_AN_ARRAY", 200),
+        ):
+            mpls.keras.load_model(tmp_path / "model")
+            graph = Graph(tmp_path / "model", tmp_path / "other")
+            for number in range(100):
+                graph.new_function(f"extra_{number}")
+            with pytest.raises(SavedStateError, match=r"must have at most 600 ops.*, with 3 arrays in the file"):
+                mpls.keras.load_model(graph.save())
 
     def test_discretization_that_was_adapted_is_not_among_them(self, tmp_path: pathlib.Path) -> None:
         """Its `adapt` calls Python, and is saved with it."""

@@ -191,3 +191,55 @@ class H5StructureTest(unittest.TestCase):
     @parameterized.expand([(name_of(each), path_of(each)) for each in ARTEFACTS if path_of(each).endswith(".h5")])
     def test_recorded_files_are_whole(self, kind: str, path: str) -> None:
         self.assertTrue(_structure(path).datasets)
+
+
+class NamesOfWeightsTest(unittest.TestCase):
+    """A framework reads all arrays that the lists name, and counts them afterwards."""
+
+    def _refused(self, change: Callable[[Any], None], words: str) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(pathlib.Path(folder) / "model.h5")
+            with h5py.File(path, "w") as file:
+                file.attrs["model_config"] = "{}"
+                layer = file.create_group("model_weights/layer")
+                layer["kernel"] = np.zeros(1 << 20, np.float32)
+                file["model_weights"].attrs["layer_names"] = [b"layer"]
+                change(layer)
+            for read_file in (mpls.keras.load_model, read):
+                with self.assertRaisesRegex(SavedStateError, words):
+                    read_file(path)
+
+    def test_twice(self) -> None:
+        def change(layer: Any) -> None:
+            layer.attrs["weight_names"] = [b"kernel"] * 100
+
+        self._refused(change, "model_weights/layer/weight_names must be whole; .*a name is in it twice")
+
+    def test_twice_in_several_attributes(self) -> None:
+        def change(layer: Any) -> None:
+            layer.attrs["weight_names0"] = layer.attrs["weight_names1"] = [b"kernel"]
+
+        self._refused(change, "a name is in it twice")
+
+    def test_links_to_one_array(self) -> None:
+        def change(layer: Any) -> None:
+            names = [f"kernel{number}" for number in range(100)]
+            for name in names:
+                layer[name] = layer["kernel"]
+            layer.attrs["weight_names"] = [name.encode() for name in names]
+
+        self._refused(
+            change, "model_weights/layer must leave all weights that are named at most [0-9]+ bytes; got 'more'"
+        )
+
+    def test_paths_to_one_array(self) -> None:
+        def change(layer: Any) -> None:
+            layer.attrs["weight_names"] = [b"./" * number + b"kernel" for number in range(100)]
+
+        self._refused(change, "must leave all weights that are named at most")
+
+    def test_layers_by_other_paths(self) -> None:
+        def change(layer: Any) -> None:
+            layer.parent.attrs["layer_names"] = [b"./layer"]
+
+        self._refused(change, "model_weights/layer_names must be names of groups in it; got 'model_weights/./layer'")

@@ -22,7 +22,7 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import SavedStateError
-from mpls.keras.files import model_limits
+from mpls.keras.files import hooked, model_limits
 from mpls.keras.files.costly_settings import costly_setting
 from tests.untrusted.models import layer, save
 
@@ -184,7 +184,7 @@ class OperationsTest(_Base):
         self._assert_refused(self._saved(model), _OPS)
 
     @parameterized.expand([".keras", ".h5"])
-    @mock.patch.object(model_limits, "classes_of_symbolic_tensors", list)
+    @mock.patch.object(hooked, "classes_of_symbolic_tensors", list)
     def test_outputs_of_a_beam_search(self, suffix: str) -> None:
         def change(config: Any) -> None:
             search = next(each for each in config["config"]["layers"] if "ctc" in each["name"])

@@ -14,6 +14,7 @@ from unittest import mock
 
 import h5py
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
@@ -209,6 +210,34 @@ class LimitsTest(unittest.TestCase):
             SavedStateError, f"^{target}: the model's config must describe layers of some thousand ops at most"
         ):
             mpls.keras.load_model(target)
+
+    def test_loops_in_layers_without_arrays(self) -> None:
+        path, target = (str(self.folder / each) for each in ("model.h5", "changed.h5"))
+        layers = [tf_keras.layers.LSTM(1, unroll=True, return_sequences=True) for _ in range(4)]
+        save(tf_keras.Sequential([tf_keras.layers.InputLayer([3, 2]), *layers]), path)
+        shutil.copy(path, target)
+        with h5py.File(target, "r+") as file:
+            for name in list(file["model_weights"]):
+                del file["model_weights"][name]
+            file["model_weights"].attrs["layer_names"] = np.array([], "S1")
+        with mock.patch.object(model_limits, "_OPS", 100), mock.patch.object(model_limits, "_OPS_WITHOUT_WEIGHTS", 0):
+            mpls.keras.load_model(path)
+            with self.assertRaisesRegex(SavedStateError, "must describe layers of some thousand ops at most"):
+                mpls.keras.load_model(target)
+
+    def test_calls_in_calls(self) -> None:
+        around = tf_keras.layers.Dense(1)
+        for _ in range(4):
+            around = tf_keras.layers.TimeDistributed(around)
+        path = str(self.folder / "model.h5")
+        save(tf_keras.Sequential([tf_keras.layers.InputLayer([None] * 4 + [2]), around]), path)
+        with mock.patch.object(model_limits, "_OPS", 0):
+            mpls.keras.load_model(path)
+            with (
+                mock.patch.object(model_limits, "_CALLS_IN_CALLS", 1),
+                self.assertRaisesRegex(SavedStateError, "must describe layers of some thousand ops at most"),
+            ):
+                mpls.keras.load_model(path)
 
     @parameterized.expand([(tf_keras,), (keras,)])
     def test_own_layers_have_as_many_ops_as_they_have(self, framework: Any) -> None:

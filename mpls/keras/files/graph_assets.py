@@ -65,6 +65,19 @@ class Assets:
         number = self._bound_object(function, node)
         if number is None or not self._is_plain_asset(number):
             raise refused(self._path, key, "read an asset of the folder, and no other file", node.op)
+        self._check_asset(key, number)
+
+    def check_all(self) -> None:
+        """Check that all assets are in the folder. TensorFlow copies them if the model is saved again.
+
+        Raises:
+            SavedStateError: one is not.
+        """
+        for number, node in enumerate(self._objects.nodes):
+            if node.WhichOneof("kind") == "asset":
+                self._check_asset(f"{SAVED_MODEL}: object {number}", number)
+
+    def _check_asset(self, key: str, number: int) -> None:
         index = self._objects.nodes[number].asset.asset_file_def_index
         if not 0 <= index < len(self._files):
             raise refused(self._path, key, f"read one of {len(self._files)} assets", index)

@@ -18,6 +18,12 @@ from mpls.saved.protobuf import as_bytes, fields
 # tf_keras have some 100 thousand.
 LIMIT = 1_000_000
 
+# Ops in all functions, and more for each array: TensorFlow adds them to graphs before it knows that the file is whole.
+# RNNs of tf_keras have some 500 for each array, other layers 20 to 100. A function costs as much as so many ops.
+_NODES = 60_000
+_NODES_OF_AN_ARRAY = 500
+_NODES_OF_A_FUNCTION = 10
+
 # The numbers of the fields on the way to nodes and objects. In each of meta_graphs, these are graph_def.node,
 # graph_def.library.function.node_def and object_graph_def.nodes.
 _Tree = dict[int, "_Tree"]
@@ -73,6 +79,25 @@ def refuse_many_tensors(path: str, graph: Any) -> None:
             if left < 0:
                 key = f"{SAVED_MODEL}: node {described(node.name)}"
                 raise refused(path, key, f"leave all lists of tensors at most {LIMIT} long", node.op)
+
+
+def refuse_many_nodes(path: str, graph: Any, arrays: int) -> None:
+    """Refuse functions with more ops than a model with so many arrays has.
+
+    Args:
+        path: the SavedModel's folder.
+        graph: its only MetaGraphDef.
+        arrays: the number of arrays in its checkpoint.
+
+    Raises:
+        SavedStateError: there are too many functions or ops.
+    """
+    functions = graph.graph_def.library.function
+    nodes = len(graph.graph_def.node) + sum(len(each.node_def) + _NODES_OF_A_FUNCTION for each in functions)
+    most = _NODES + _NODES_OF_AN_ARRAY * arrays
+    if nodes > most:
+        constraint = f"have at most {most} ops, of which each function is {_NODES_OF_A_FUNCTION}"
+        raise refused(path, SAVED_MODEL, constraint, f"{nodes}, with {arrays} arrays in the file")
 
 
 def refuse_large_constants(path: str, graph: Any, calls: Calls) -> None:

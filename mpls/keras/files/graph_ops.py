@@ -14,7 +14,13 @@ from typing import Any
 from mpls.formats.file_kinds import SAVED_MODEL
 from mpls.keras.files.graph_assets import Assets, check_files
 from mpls.keras.files.graph_calls import Calls, calls_of, described, refused
-from mpls.keras.files.graph_limits import LIMIT, has_too_many_parts, refuse_large_constants, refuse_many_tensors
+from mpls.keras.files.graph_limits import (
+    LIMIT,
+    has_too_many_parts,
+    refuse_large_constants,
+    refuse_many_nodes,
+    refuse_many_tensors,
+)
 from mpls.keras.files.graph_shapes import refuse_costly_shapes
 from mpls.keras.files.op_types import ALLOWED, AT_LOAD, SAVERS, TABLE_FROM_FILE
 from mpls.saved.errors import broken, reading_foreign_bytes
@@ -24,13 +30,14 @@ from mpls.upstream import table
 _IN_FUNCTIONS = ALLOWED | SAVERS | {TABLE_FROM_FILE}
 
 
-def refuse_graph_ops(path: str) -> None:
+def refuse_graph_ops(path: str, arrays: int = 0) -> None:
     """Refuse a SavedModel with ops that may use files, the network, Python or another machine.
 
     All functions in the file are checked, whether they are called or not. Only the ops of `op_types.py` are allowed.
 
     Args:
         path: the SavedModel's folder.
+        arrays: the number of arrays in its checkpoint.
 
     Raises:
         SavedStateError: it has such an op or an unknown op; it is broken or too large; or a file that TensorFlow's
@@ -38,6 +45,7 @@ def refuse_graph_ops(path: str) -> None:
     """
     check_files(path)
     graph = _only_graph(path)
+    refuse_many_nodes(path, graph, arrays)
     calls, assets = calls_of(path, graph), Assets(path, graph)
     _refuse_nodes(path, "the main graph", graph.graph_def.node, ALLOWED)
     allowed = _IN_FUNCTIONS | calls.functions
@@ -47,6 +55,7 @@ def refuse_graph_ops(path: str) -> None:
         _refuse_files(path, function, calls, assets)
         if name in calls.at_load:
             _refuse_other_work(path, function)
+    assets.check_all()
     refuse_large_constants(path, graph, calls)
     refuse_many_tensors(path, graph)
     refuse_costly_shapes(path, graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -122,7 +123,7 @@ def _load(file: ModelFile, request: _Request) -> Any:
         names_own = refuse_unsafe_configs(file, own, has_class, request.with_compile)
         refuse_too_many_layers(file)
         if file.format == "SavedModel":
-            refuse_graph_ops(file.path)
+            refuse_graph_ops(file.path, file.arrays)
     # Read the record before the model is made, so that invalid state is refused first.
     record: FileRecord | None = file.record() if request.with_compile else None
     with warnings.catch_warnings():
@@ -137,7 +138,7 @@ def _load(file: ModelFile, request: _Request) -> Any:
         raise broken(file.path, "the file", "hold a model", model)
     if record is not None:
         with _any_error_as_ours(file, "the optimizer", framework):
-            restore_optimizer(model, file, record)
+            restore_optimizer(model, file, record, request.custom_objects)
     return model
 
 
@@ -209,7 +210,8 @@ def _load_natively(file: ModelFile, request: _Request) -> Any:
             source,
             custom_objects=custom_objects,
             compile=request.with_compile and not compiles_here,
-            **({"safe_mode": request.safe_mode} if file.format == ".keras" else {}),
+            # Keras 3 has it for H5 files too, but not in each release.
+            **({"safe_mode": request.safe_mode} if "safe_mode" in inspect.signature(load).parameters else {}),
             **request.others,
         )
     if compiles_here:

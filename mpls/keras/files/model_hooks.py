@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol, SupportsIndex
 
@@ -48,6 +49,7 @@ class _Load(Protocol):
     def note_orthogonal(self, shape: Any) -> None: ...
     def note_attempt(self) -> None: ...
     def note_ops(self, number: int) -> None: ...
+    def in_a_call(self) -> AbstractContextManager[None]: ...
     def note_op(self, op_type: str, arguments: OpArguments) -> None: ...
     def note_tensor(self, shape: Any) -> None: ...
     def note_lookup(self, patterns: Collection[str]) -> None: ...
@@ -143,9 +145,11 @@ def noting_calls(layer: Layer) -> Any:
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         load = current_load.get()
-        if load is not None:
-            load.note_ops(1)
-        return layer.original(self, *args, **kwargs)
+        if load is None:
+            return layer.original(self, *args, **kwargs)
+        load.note_ops(1)
+        with load.in_a_call():
+            return layer.original(self, *args, **kwargs)
 
     return __call__
 

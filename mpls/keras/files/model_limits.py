@@ -12,40 +12,13 @@ import tensorflow as tf
 from mpls.errors import SavedStateError
 from mpls.keras.files.constants import ConstantShapes, CostlyShapes
 from mpls.keras.files.contents import ModelFile
-from mpls.keras.files.model_hooks import (
-    current_load,
-    noting_attempts,
-    noting_calls,
-    noting_constants,
-    noting_indices,
-    noting_lookups,
-    noting_ops,
-    noting_orthogonal,
-    noting_repeats,
-    noting_shapes,
-    noting_tensors,
-    noting_values,
-    noting_variables,
-)
-from mpls.keras.files.network_sizes import ADVICE, size_of_file, sizes_of_networks
+from mpls.keras.files.hooked import hooked
+from mpls.keras.files.model_hooks import current_load
+from mpls.keras.files.network_sizes import ADVICE, built_layers, size_of_file, sizes_of_networks
 from mpls.keras.files.shape_inputs import COMPUTED_IN_PYTHON
-from mpls.patches import Target, WhileNeeded
+from mpls.patches import WhileNeeded
 from mpls.saved.errors import broken
-from mpls.upstream.model_loaders import (
-    OpArguments,
-    classes_of_symbolic_tensors,
-    evaluators_of_constants,
-    layer_classes_of_tf_keras,
-    locally_connected,
-    makers_of_networks,
-    makers_of_ops,
-    makers_of_shapes,
-    normalizations,
-    orthogonals,
-    policy_maps,
-    repeaters_of_tf_keras,
-    variable_class_of_keras,
-)
+from mpls.upstream.model_loaders import OpArguments
 
 __all__ = ["limited"]
 
@@ -68,6 +41,8 @@ _MOST_ATTEMPTS = 100_000
 _OPS = 10_000
 _OPS_OF_A_LAYER = 300
 _OPS_WITHOUT_WEIGHTS = 30
+# An op in so many calls of layers costs twice as much as one in a layer, for its longer name and traceback.
+_CALLS_IN_CALLS = 8
 # Units of work, see `constant_work`, that TensorFlow may do for the shapes in a layer with weights.
 _WORK_OF_A_LAYER = 1 << 22
 # TensorFlow's limit. Each layer of Keras 3 goes through all sizes in a shape.
@@ -99,8 +74,10 @@ class _Load:
         self._products_left = _PRODUCTS + 2 * (size // _BYTES_OF_A_NUMBER) ** 1.5
         sizes = sizes_of_networks(file)
         self._attempts_left = _ATTEMPTS + min(sizes.objects * sizes.calls, _MOST_ATTEMPTS)
-        of_layers = _OPS_OF_A_LAYER * sizes.with_weights + _OPS_WITHOUT_WEIGHTS * (sizes.layers - sizes.with_weights)
+        with_weights, others = built_layers(file, sizes)
+        of_layers = _OPS_OF_A_LAYER * with_weights + _OPS_WITHOUT_WEIGHTS * others
         self._ops_left = math.inf if with_own else _OPS + of_layers
+        self._depth = 0
         self._characters_left = _CHARACTERS
         self._patterns: set[str] = set()
         self._constants = ConstantShapes(_WORK_OF_A_LAYER * sizes.with_weights)
@@ -162,9 +139,18 @@ class _Load:
         Raises:
             SavedStateError: there are more than the layers need, unless one is unrolled over a long sequence.
         """
-        self._ops_left -= number
+        self._ops_left -= number * (1 + self._depth // _CALLS_IN_CALLS)
         if self._ops_left < 0:
             self._refuse("describe layers of some thousand ops at most", "more, as of a loop that is unrolled")
+
+    @contextmanager
+    def in_a_call(self) -> Iterator[None]:
+        """Count what is made in the block as in the call of a layer, which may be in calls of others."""
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
 
     def note_tensor(self, shape: Any) -> None:
         """Count a symbolic tensor that is about to be made; for tf_keras, `shape` is a type spec.
@@ -273,28 +259,4 @@ def _create_variable(create: Callable[..., Any], **kwargs: Any) -> Any:
     return create(**kwargs)
 
 
-def _targets() -> Iterator[Target]:
-    variable = variable_class_of_keras()
-    if variable is not None:
-        yield variable, "__init__", noting_variables
-    for (owner, name), noting in (
-        *((each, noting_ops) for each in makers_of_ops()),
-        *((each, noting_values) for each in evaluators_of_constants()),
-        *((each, noting_shapes) for each in makers_of_shapes()),
-        *((each, noting_repeats) for each in repeaters_of_tf_keras()),
-        *((each, noting_attempts) for each in makers_of_networks()),
-    ):
-        yield owner, name, noting
-    for classes, method, noting in (
-        (classes_of_symbolic_tensors(), "__init__", noting_tensors),
-        (layer_classes_of_tf_keras(), "__call__", noting_calls),
-        (normalizations(), "build", noting_constants),
-        (locally_connected(), "build", noting_indices),
-        (orthogonals(), "__call__", noting_orthogonal),
-        (policy_maps(), "__getitem__", noting_lookups),
-    ):
-        for cls in classes:
-            yield cls, method, noting
-
-
-_while_loading = WhileNeeded(_targets)
+_while_loading = WhileNeeded(hooked)

@@ -12,7 +12,7 @@ from mpls.saved.archives import KerasArchive
 from mpls.saved.errors import broken
 from mpls.saved.hdf5 import H5Model
 
-__all__ = ["ADVICE", "NetworkSizes", "refuse_too_many_layers", "size_of_file", "sizes_of_networks"]
+__all__ = ["ADVICE", "NetworkSizes", "built_layers", "refuse_too_many_layers", "size_of_file", "sizes_of_networks"]
 
 ADVICE = "Copy the file again, use an earlier one, or pass safe_mode=False if you trust whoever wrote it"
 # A compressed file counts as at most this many times its size.
@@ -26,6 +26,9 @@ _LAYERS_IN_A_ROW = 300
 _LAYERS_OF_AN_ARRAY = 20
 # How often a SavedModel may describe a layer: in its own metadata, and in those of each model around it.
 _TOLD = 4
+# Layers without weights that call for ops: a number for any file, and more for each array.
+_OTHERS = 100
+_OTHERS_OF_AN_ARRAY = 10
 
 
 class NetworkSizes(NamedTuple):
@@ -53,7 +56,7 @@ def refuse_too_many_layers(file: ModelFile) -> None:
         SavedStateError: the model is refused.
     """
     sizes, arrays = sizes_of_networks(file), file.arrays
-    told = arrays * (_TOLD if file.format == "SavedModel" else 1)
+    told = _told(file)
     for what, number, most in (
         ("layers with weights", sizes.with_weights, _UNBUILT + told),
         ("layers", sizes.layers, _LAYERS + _LAYERS_OF_AN_ARRAY * told),
@@ -62,6 +65,19 @@ def refuse_too_many_layers(file: ModelFile) -> None:
         if number > most:
             got = f"{number}, with {arrays} arrays in the file"
             raise broken(file.path, "the model's config", f"describe at most {most} {what}", got, ADVICE)
+
+
+def _told(file: ModelFile) -> int:
+    return file.arrays * (_TOLD if file.format == "SavedModel" else 1)
+
+
+def built_layers(file: ModelFile, sizes: NetworkSizes) -> tuple[int, int]:
+    """Return how many layers with weights, and how many others, may be such that the loader makes ops of them.
+
+    A layer with weights that is built has arrays in the file.
+    """
+    with_weights = min(sizes.with_weights, _told(file))
+    return with_weights, min(sizes.layers - with_weights, _OTHERS + _OTHERS_OF_AN_ARRAY * _told(file))
 
 
 def sizes_of_networks(file: ModelFile) -> NetworkSizes:

@@ -20,11 +20,13 @@ from mpls.saved.archives import LEGACY_WEIGHTS
 from mpls.saved.arrays import in_order
 from mpls.saved.errors import reading_foreign_bytes
 from mpls.transfer.load import load_record
+from mpls.transfer.scales import plan_scale, set_scale
+from mpls.transfer.transfer_report import Plan
 from mpls.upstream.kerases import keras_family_of, loaded_tf_keras, replace_optimizer
 from mpls.upstream.optimizers import create_weights, mark_as_wrapped
 
 
-def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
+def restore_optimizer(model: Any, file: ModelFile, record: FileRecord, custom_objects: dict[str, Any]) -> None:
     """Replace a native wrapper by one of mpls, or by the bare optimizer of the file, and load the file's state into it.
 
     Whether `compile` wraps depends on the policy at that time, which may be another than when the model was saved. It
@@ -34,6 +36,7 @@ def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
         model: the model, as its framework has loaded it.
         file: the file.
         record: the record of the file.
+        custom_objects: classes of the user by name.
 
     Raises:
         SavedStateError: the state does not fit the optimizer.
@@ -42,7 +45,7 @@ def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
     found = _record_of(record)
     if optimizer is None or found is None:
         return
-    wanted = _wrapped(optimizer, found, file)
+    wanted = _wrapped(optimizer, found, file, custom_objects)
     is_replaced = wanted is not optimizer
     if is_replaced:
         replace_optimizer(model, wanted)
@@ -56,6 +59,9 @@ def restore_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
         # optimizer had no state yet.
         if file.format == ".keras" and found.family == "legacy":
             missing.append("the optimizer's iterations and slots")
+    elif is_replaced and file.format == ".keras" and state_of(found.algorithm) is None:
+        # The file does not name the slots of a class of the user. tf_keras has loaded them.
+        set_scale(wanted, plan_scale(found.loss_scale, wanted, Plan(), found.key))
     elif _is_to_be_loaded(found) or is_replaced or not _keeps_optimizers(file):
         subject = f"{file.path}: {found.key}"
         load_record(
@@ -102,13 +108,15 @@ def _keeps_optimizers(file: ModelFile) -> bool:
     return file.format == ".keras" or (file.format == "H5" and file.framework == "tf_keras")
 
 
-def _wrapped(optimizer: Any, record: OptimizerRecord, file: ModelFile) -> Any:
+def _wrapped(optimizer: Any, record: OptimizerRecord, file: ModelFile, custom_objects: dict[str, Any]) -> Any:
     if LossScaleOptimizer in type(optimizer).__mro__:
         return optimizer
     if isinstance(optimizer, LossScaleOptimizer):
         # The `.keras` files of tf_keras do not say whether a legacy optimizer had a wrapper.
         is_known = file.format != ".keras" or record.family != "legacy"
-        return _bare(optimizer) if record.loss_scale is None and is_known else _in_place_of_native(optimizer)
+        if record.loss_scale is None and is_known:
+            return _bare(optimizer)
+        return _in_place_of_native(optimizer, record, custom_objects)
     if record.loss_scale is None:
         return optimizer
     # `compile` had wrapped the optimizer, under a policy that is not set now. The config does not say so.
@@ -126,12 +134,14 @@ def _bare(native: Any) -> Any:
     return inner
 
 
-def _in_place_of_native(native: Any) -> Any:
+def _in_place_of_native(native: Any, record: OptimizerRecord, custom_objects: dict[str, Any]) -> Any:
     config = native.get_config()
     if "name" in config:
         # A wrapper of Keras 3. Its inner optimizer may get a second wrapper, and keeps the state that Keras has loaded.
         config["inner_optimizer"] = native.inner_optimizer
-    return LossScaleOptimizer.from_config(config)
+    elif state_of(record.algorithm) is None:
+        config["inner_optimizer"] = _bare(native)
+    return LossScaleOptimizer.from_config(config, custom_objects)
 
 
 def _set_legacy_weights(optimizer: Any, file: ModelFile, variables: list[Any]) -> None:
