@@ -83,7 +83,7 @@ class Adjusting(Stateful):
         return extras
 
     def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
-        """Set the current scale, for what is already built too; the count of finite steps starts anew.
+        """Set the current scale, for what is already built too; the counts of steps start anew.
 
         A search that an initial scale of `'auto'` has begun ends.
 
