@@ -31,6 +31,8 @@ class ManagedState:
     _loss_scale: Any
     _num_good_steps: Any
     _num_bad_steps: Any
+    # As of `DynamicLossScale`.
+    _times_set = 0
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         values = {name: plain(value) for name, value in read_values(self._variables(), session).items()}
@@ -42,6 +44,7 @@ class ManagedState:
         values = {name: check(state[name], f"load_state_dict: {name}") for name, check in self._checks().items()}
         require_same(state, self._settings())
         write_values(self._variables(), values, session)
+        self._times_set += 1
 
     def _variables(self) -> dict[str, Any]:
         return {"scale": self._loss_scale, "good_steps": self._num_good_steps, "bad_steps": self._num_bad_steps}

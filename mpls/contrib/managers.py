@@ -183,8 +183,8 @@ class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
         decr_ratio: the factor by which it shrinks.
         min_scale: floor of a shrinking scale, at least 2**-126; by default 1.
         max_scale: ceiling of a growing scale; by default the largest float32.
-        consecutive_hysteresis: whether the non-finite steps must be in a row; by default only growth resets their
-            count.
+        consecutive_hysteresis: whether the non-finite steps must be in a row; if not, of finite steps only growth
+            resets their count.
 
     Raises:
         ValueError: a scale or a ratio is NaN, infinite, zero or negative; or the bounds exclude each other or the

@@ -33,6 +33,8 @@ class Adjusting(Stateful):
     _searches = False
     # Whether the settings are constants in a graph.
     _is_built_in = False
+    # How often the program has set the scale, so that messages do not take it for steps.
+    _times_set = 0
 
     if TYPE_CHECKING:
 
@@ -81,7 +83,7 @@ class Adjusting(Stateful):
         return extras
 
     def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
-        """Set the current scale, for what is already built too; the count of finite steps starts anew.
+        """Set the current scale, for what is already built too; the counts of steps start anew.
 
         A search that an initial scale of `'auto'` has begun ends.
 
@@ -119,6 +121,7 @@ class Adjusting(Stateful):
         # The user has found it.
         ended = {SEARCH_STEPS: SEARCH_OVER} if self._searches else {}
         self._write_values({**self._begun_with(value), **ended}, session, "set_scale")
+        self._times_set += 1
 
     def configure(
         self,
@@ -188,6 +191,7 @@ class Adjusting(Stateful):
             changes.update(numbers if growth_steps is not None else _without(numbers, "growth_steps"))
         # Where the write is refused, nothing has changed.
         self._write_values(changes, session, _SUBJECT)
+        self._times_set += CURRENT_SCALE in changes
         self._scale_settings, self._initial_loss_scale = settings, initial
         if growth_steps is not None:
             self._increment_period = growth_steps

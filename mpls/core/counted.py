@@ -19,6 +19,12 @@ from mpls.upstream.trackables import track
 __all__ = ["Counted", "record_of"]
 
 _APPLIED, _SKIPPED, _IN_A_ROW = COUNTS
+# What an optimizer does that has a member, and the section about it, where it is not the counting of steps.
+_NEEDS = {
+    "unscaled_global_norm": ("checks gradients as they are unscaled", "clipping"),
+    "overflow_report": ("tracks overflows", "overflows"),
+    "check_skips": ("gives up after too many skipped steps", "giving-up"),
+}
 
 
 class Counted:
@@ -167,9 +173,10 @@ class Counted:
     def _needed(self, name: str, option: str, has: Any = bool) -> StepRecord:
         record = self._record
         if record is None or (has is not bool and not has(record)):
+            does, anchor = _NEEDS.get(name, ("counts its steps", "counted-steps"))
             raise MissingAttributeError(
-                f"{type(self).__name__}.{name} needs an optimizer that counts its steps; this one does not. Pass "
-                f"{option} to its constructor. See MIGRATION.md#counted-steps"
+                f"{type(self).__name__}.{name} needs an optimizer that {does}; this one does not. Pass {option} to its "
+                f"constructor. See MIGRATION.md#{anchor}"
             )
         return record
 

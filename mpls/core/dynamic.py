@@ -49,7 +49,7 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
         backoff_factor: the factor by which it shrinks, between 0 and 1; by default one divided by the multiplier.
         hysteresis: steps with non-finite gradients after which the scale shrinks, each of which is skipped; by
             default 1. With more, there is also the variable `bad_steps` (int64).
-        consecutive_hysteresis: whether these steps must be in a row; by default only growth resets their count.
+        consecutive_hysteresis: whether they must be in a row; if not, of finite steps only growth resets their count.
         adjustable: whether `configure` can also change what is built already: a function that is traced, a graph that
             a session runs. The settings are variables then, named as the arguments are, and saved in checkpoints.
 

@@ -104,6 +104,11 @@ class Overflows(Stateful, _Base):
             are_finite: boolean tensor, whether the gradient of each was finite.
             step: scalar int64 tensor, the number of the step.
         """
+        # In eager mode, a step of another thread must not come between reading and writing.
+        with self._lock:
+            return self._noted(names, are_finite, step)
+
+    def _noted(self, names: Sequence[str], are_finite: Any, step: Any) -> Any:
         end = self._end(names)
         marks = sorted(marks_of(self._lists.here()[end]))
         # A variable without a gradient stands behind the others, where nothing overflows.

@@ -24,7 +24,7 @@ class UpdateRule:
         shrink_ratio: factor that a shrinking scale is multiplied by, in place of the division; None to divide.
         shrink_steps: non-finite steps after which the scale shrinks, for an `AccumulatingState`.
         shrink_steps_in_a_row: whether these steps must be in a row, so that a finite step resets their count; if not,
-            only growth resets it.
+            of finite steps only growth does.
     """
 
     growth_steps: int = 2000

@@ -30,7 +30,7 @@ class ScaleSettings:
         growth_factor: factor by which the scale grows; None for the multiplier.
         backoff_factor: factor by which it shrinks, between 0 and 1; None to divide by the multiplier.
         hysteresis: non-finite steps after which it shrinks.
-        consecutive_hysteresis: whether these must be in a row; if not, only growth resets their count.
+        consecutive_hysteresis: whether they must be in a row; if not, of finite steps only growth resets their count.
         adjustable: whether the other settings are variables, which can be changed in graphs that are already built.
     """
 

@@ -64,7 +64,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         backoff_factor: the factor by which it shrinks, between 0 and 1; by default 0.5.
         hysteresis: steps with non-finite gradients after which the scale shrinks, each of which is skipped; by
             default 1.
-        consecutive_hysteresis: whether these steps must be in a row; by default only growth resets their count.
+        consecutive_hysteresis: whether they must be in a row; if not, of finite steps only growth resets their count.
         adjustable: whether `configure` can also change what is built already: a function that is traced, a graph that a
             session runs. The settings are variables then, named as the arguments are, and saved in checkpoints.
         skip_nonfinite: whether steps with non-finite gradients are to be skipped also where the scale is fixed.

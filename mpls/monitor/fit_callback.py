@@ -140,7 +140,7 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
         with self._scope():
             values = readings.read(None if tf.executing_eagerly() else keras_graph_session())
         if self._messages is not None:
-            self._messages.note(values[SCALE], where, values.get(COUNTS[-1]))
+            self._messages.note(values[SCALE], where, values.get(COUNTS[-1]), readings.times_set)
         return values
 
     def _steps_taken(self, values: dict[str, Any]) -> int:

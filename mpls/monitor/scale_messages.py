@@ -28,20 +28,27 @@ class ScaleMessages:
         self._falls = 0
         self._warns_at = _MANY_FALLS
         self._warns_at_skips = _MANY_SKIPS
+        self._times_set = 0
 
-    def note(self, scale: float, where: str, consecutive_skips: int | None = None) -> None:
+    def note(self, scale: float, where: str, consecutive_skips: int | None = None, times_set: int = 0) -> None:
         """Log a line if the scale has changed since the last call, or stays while many steps are skipped.
 
         Args:
             scale: the scale now.
             where: when it was read, for the line: `"in step 100"`.
             consecutive_skips: steps skipped since the last applied one; None if they are not counted.
+            times_set: how often the program itself has set the scale so far.
         """
         before, self._last = self._last, scale
+        was_set, self._times_set = times_set != self._times_set, times_set
         if before is None or scale == before or (math.isnan(scale) and math.isnan(before)):
             self._note_skips(scale, where, consecutive_skips or 0)
             return
         change = f"loss scale {before:g} -> {scale:g} {where}"
+        if was_set:
+            self._falls, self._warns_at = 0, _MANY_FALLS
+            _LOGGER.info("%s: the program has set it since the last reading.", change)
+            return
         if scale > before:
             self._falls, self._warns_at = 0, _MANY_FALLS
             _LOGGER.info("%s: gradients were finite for many steps, so it grows. This is normal.", change)

@@ -59,6 +59,12 @@ class Readings:
         factor = getattr(held, "multiplier", 2.0) if backoff is None else 1 / backoff
         return float(factor) if isinstance(factor, int | float) and factor > 1 else 2.0
 
+    @property
+    def times_set(self) -> int:
+        """How often the program itself has set the scale, by `set_scale`, `configure` or `load_state_dict`."""
+        held = getattr(self.optimizer, _MANAGER, None) or kept_loss_scale(self.optimizer)
+        return int(getattr(held, "_times_set", 0))
+
     def tensors(self) -> dict[str, Any]:
         """Return the scale, a scalar float tensor, and the counters, scalar int64 variables, by name."""
         record = self._record

@@ -152,7 +152,8 @@ class LossScaleHook(KeepsHistory, _Base):
             step = self._runs if self._step is None else int(read_values({STEP: self._step}, session)[STEP])
             values = self._readings.read(session)
         if self._messages is not None:
-            self._messages.note(values[SCALE], f"in step {step}", values.get(COUNTS[-1]))
+            skips, times_set = values.get(COUNTS[-1]), self._readings.times_set
+            self._messages.note(values[SCALE], f"in step {step}", skips, times_set)
         return reading(step, values, loss)
 
     def _write(self, folder: str, values: dict[str, Any]) -> None:

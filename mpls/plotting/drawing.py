@@ -110,8 +110,12 @@ def _draw_scale(axes: Any, course: Course) -> None:
 def _draw_loss(axes: Any, course: Course) -> None:
     # The line breaks where there is no number.
     steps, losses = _columns(sorted([*course.loss, *((step, math.nan) for step in course.bad_loss)]))
-    axes.plot(steps, losses, color=_LOSS, linewidth=1.6, label="training loss", **_dots(steps))
     finite = [value for _, value in course.loss]
+    if finite:
+        axes.plot(steps, losses, color=_LOSS, linewidth=1.6, label="training loss", **_dots(steps))
+    else:
+        # Numbers on the axis would be of no loss.
+        axes.set_yticks([])
     if finite and min(finite) > 0 and max(finite) > 20 * min(finite):
         axes.set_yscale("log")
     if course.bad_loss:
@@ -140,4 +144,4 @@ def _dots(steps: list[float]) -> dict[str, Any]:
 def _number_by_whole(axes: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

@@ -106,6 +106,20 @@ class AcceptedTest(unittest.TestCase):
 
     @parameterized.expand(
         [
+            ("array", np.array(3)),
+            ("numpy", np.float64(3)),
+            ("tensor", tf.constant(3)),
+            ("variable", tf.Variable(3)),
+        ]
+    )
+    def test_a_number_of_any_kind_is_printed_as_one(self, name: str, number: Any) -> None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            Experimental(FAMILIES[0][1].SGD(0.5), "dynamic", max_consecutive_skips=number)
+        self.assertIn("LossScaleOptimizer(optimizer, max_consecutive_skips=3). See", str(caught[0].message))
+
+    @parameterized.expand(
+        [
             (f"{family}_{name}_{release}", optimizers, options, release)
             for (family, optimizers), (name, options) in itertools.product(FAMILIES, OPTIONS.items())
             for release in (None, "2.3")

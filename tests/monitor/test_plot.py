@@ -8,6 +8,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -140,6 +141,15 @@ class NumbersTest(FolderTest):
         records = [{"step": 1, "loss_scale": 8.0, "loss": None}, {"step": 2, "loss_scale": None}]
         course = read_course(self.file("a.json", json.dumps(records)))
         self.assertEqual((course.scale, course.loss, course.bad_loss), ([(1, 8.0)], [], [1]))
+
+    def test_an_axis_has_no_numbers_that_nothing_has(self) -> None:
+        records = self.file("a.json", json.dumps([{"step": 7, "loss_scale": 8.0, "loss": None}]))
+        image = self.folder / "a.svg"
+        self.assertEqual(plot(records, "-o", str(image))[0], 0)
+        # Beside the shapes of a text there is a comment with the text.
+        texts = [each for each in re.findall("<!-- (.*) -->", image.read_text()) if "$" not in each]
+        expected = ["7", "step", "loss scale (factor)", "loss scale", "loss", "not finite (1 times)"]
+        self.assertCountEqual(texts, [*expected, "Loss scale of a.json"])
 
     def test_of_a_step_that_is_there_twice_the_later_counts(self) -> None:
         rows = "1,8,3\n2,4,2\n3,2,9\n2,16,1\n"

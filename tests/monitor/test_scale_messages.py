@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import logging
 import unittest
+from collections.abc import Callable
+from typing import Any
 
+import tensorflow as tf
+import tf_keras
 from parameterized import parameterized
 
+import mpls.contrib
 from mpls.monitor import LossScaleCallback
 from mpls.monitor.scale_messages import ScaleMessages
+from mpls.monitor.scale_readings import Readings
 
 from .models import data, model_of
 
@@ -72,6 +78,34 @@ class MessagesTest(unittest.TestCase):
             model.fit(**data(0, 1, 2, 3), epochs=3, callbacks=[LossScaleCallback()])
         (line,) = (record.getMessage() for record in caught.records)
         self.assertIn("stays at 16 in epoch 3, batch 2, and the last 10 steps", line)
+
+    @parameterized.expand(
+        [
+            ("set_scale", lambda opt: opt.set_scale(2.0)),
+            ("configure", lambda opt: opt.configure(max_scale=2.0)),
+            ("load_state_dict", lambda opt: opt.load_state_dict({**opt.state_dict(), "scale": 2.0, "good_steps": 0})),
+        ]
+    )
+    def test_what_the_program_sets_is_no_fall(self, name: str, change: Callable[[Any], None]) -> None:
+        model = model_of("new", adjustable=True)
+        change_it = tf_keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs: change(model.optimizer) if batch == 1 else None
+        )
+        with self.assertLogs("mpls", logging.INFO) as caught:
+            model.fit(**data(3), callbacks=[change_it, LossScaleCallback()])
+        self.assertEqual([record.levelno for record in caught.records], [INFO, INFO])
+        first, second = (record.getMessage() for record in caught.records)
+        told = "the program has set it since the last reading."
+        self.assertEqual(first, f"loss scale 16 -> 2 in epoch 1, batch 2: {told}")
+        self.assertIn("loss scale 2 -> 1 in epoch 1, batch 4: gradients were not finite", second)
+
+    def test_what_the_program_sets_in_a_manager(self) -> None:
+        manager = mpls.contrib.ExponentialUpdateLossScaleManager(1024.0, 1000)
+        opt = mpls.contrib.LossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.1), manager)
+        readings = Readings(opt, "subject", "advice")
+        before = readings.times_set
+        manager.load_state_dict({**manager.state_dict(), "scale": 1.0})
+        self.assertEqual(readings.times_set, before + 1)
 
     def test_words(self) -> None:
         messages = ScaleMessages()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 import unittest
 import warnings
 from collections.abc import Callable
@@ -224,11 +225,22 @@ class GivingUpTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "on_give_up must be 'raise', 'warn' or a function"):
                 make(8.0, 2, max_consecutive_skips=2, on_give_up="stop")
 
-    def test_without_the_options(self) -> None:
+    @parameterized.expand(
+        [
+            ("check_skips", "gives up after too many skipped steps", "max_consecutive_skips=50", "giving-up"),
+            ("overflow_report", "tracks overflows", "track_overflows=True", "overflows"),
+            ("unscaled_global_norm", "checks gradients as they are unscaled", "check_unscaled=True", "clipping"),
+        ]
+    )
+    def test_without_the_options(self, name: str, does: str, option: str, anchor: str) -> None:
         opt = FAMILIES["new"](8.0, 2, count_steps=True)
-        for call in (opt.check_skips, opt.overflow_report):
-            with self.assertRaisesRegex(AttributeError, "Pass (max_consecutive_skips|track_overflows)="):
-                call()
+        with self.assertRaises(AttributeError) as caught:
+            getattr(opt, name)()
+        expected = (
+            f"LossScaleOptimizerV3.{name} needs an optimizer that {does}; this one does not. Pass {option} to its "
+            f"constructor. See MIGRATION.md#{anchor}"
+        )
+        self.assertEqual(str(caught.exception), expected)
 
 
 class OverflowsTest(unittest.TestCase):
@@ -239,6 +251,22 @@ class OverflowsTest(unittest.TestCase):
     def make(self, **options: Any) -> Any:
         inner = v1.train.GradientDescentOptimizer(RATE)
         return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic", **options)
+
+    def test_steps_of_several_threads(self) -> None:
+        weight = tf.Variable(1.0, name="weight")
+        opt = self.make(track_overflows=True)
+
+        def train() -> None:
+            for _ in range(25):
+                opt.minimize(lambda: weight * INF, var_list=[weight])
+
+        threads = [threading.Thread(target=train) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (row,) = opt.overflow_report()
+        self.assertEqual((row.count, int(opt.skipped_steps)), (50, 50))
 
     def test_by_variable(self) -> None:
         good, bad = tf.Variable(1.0, name="good"), tf.Variable(1.0, name="bad")

@@ -42,6 +42,7 @@ class DynamicStateDict(Advancing):
         self._write_state(scale, good_steps, session)
         self._write_values(found, session)
         write_values(weights, values, session)
+        self._times_set += 1
 
     def _settings(self) -> dict[str, Any]:
         """Return the settings that a state must have been saved with, as the next steps depend on them."""
