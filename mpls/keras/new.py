@@ -10,7 +10,7 @@ import tf_keras
 from mpls.core.autograph import as_written
 from mpls.core.step import scaled_step
 from mpls.core.step_options import StepOptions
-from mpls.errors import ArgumentValueError, UnsupportedGraphError, error_text
+from mpls.errors import ArgumentValueError, CallOrderError, UnsupportedGraphError, error_text
 from mpls.keras.calls import drop_missing_gradients
 from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.members import delegated
@@ -134,7 +134,7 @@ class Family(TfKerasMembers, _Native):
         return as_pairs(aggregate(pairs), pairs, "aggregate_gradients"), is_keras
 
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:
-        raise RuntimeError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
+        raise CallOrderError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
 
     def aggregate_gradients(self, grads_and_vars: Any) -> Any:
         """Sum the gradients over replicas, as the wrapped optimizer does.
