@@ -66,7 +66,7 @@ class PackageTest(unittest.TestCase):
         folders = ("mpls", "tests", "benchmarks", "examples", "scripts", ".ci")
         missing = files_in(*folders) - self.source
         self.assertEqual(missing, set())
-        self.assertLessEqual({"pyproject.toml", "noxfile.py", "LICENSE", *DOCUMENTS}, self.source)
+        self.assertLessEqual({"pyproject.toml", "noxfile.py", "LICENSE", ".pre-commit-hooks.yaml", *DOCUMENTS}, self.source)
 
     @parameterized.expand(DOCUMENTS)
     def test_the_sdist_has_what_a_document_names(self, document: str) -> None:
