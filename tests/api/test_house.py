@@ -1,4 +1,4 @@
-"""The rooms of the house: how large they are, what they are called, and that no imports go in a circle."""
+"""The modules of mpls: how large they are, what they are called, and that no imports go in a circle."""
 
 from __future__ import annotations
 
