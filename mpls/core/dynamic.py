@@ -17,7 +17,7 @@ from mpls.core.replicas import decide_together, finite_when_summed
 from mpls.core.scale_settings import checked_settings
 from mpls.core.searching import is_auto, start_between
 from mpls.core.settings_now import settings_now
-from mpls.formats.wrapper_state import AUTO, CURRENT_SCALE, GOOD_STEPS
+from mpls.formats.wrapper_state import AUTO, CURRENT_SCALE, DYNAMIC_CONFIG, GOOD_STEPS
 
 NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
 
@@ -236,12 +236,8 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
         Arguments beyond those of the originals are in it where they are not the defaults.
         """
         now = settings_now(self)
-        return {
-            "initial_loss_scale": AUTO if self._searches else now.initial_scale,
-            "increment_period": now.growth_steps,
-            "multiplier": self._multiplier,
-            **now.settings.changed(),
-        }
+        values = (AUTO if self._searches else now.initial_scale, now.growth_steps, self._multiplier)
+        return {**dict(zip(DYNAMIC_CONFIG, values, strict=True)), **now.settings.changed()}
 
     def __repr__(self) -> str:
         now = settings_now(self)

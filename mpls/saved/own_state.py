@@ -13,6 +13,7 @@ from mpls.formats.wrapper_state import (
     AUTO,
     COUNTS,
     FLOAT_EXTRAS,
+    INITIAL_LOSS_SCALE,
     LOSS_SCALE,
     OVERFLOW_KINDS,
     OVERFLOWS,
@@ -57,7 +58,7 @@ def options_of_config(
             _check_option(path, f"{place}/settings/{name}", name, given[name])
     values = {name: _number(path, f"{place}/state/{name}", name, value) for name, value in state.items()}
     of_scale = {name: given[name] for name in OWN_SCALE_SETTINGS if given.get(name) is not None}
-    if AUTO in (given.get("initial_scale"), given.get("initial_loss_scale")):
+    if AUTO in (given.get("initial_scale"), given.get(INITIAL_LOSS_SCALE)):
         of_scale = {"initial_scale": AUTO, **of_scale}
     of_steps = {name: given[name] for name in OWN_STEP_SETTINGS if given.get(name) is not None}
     counts = {name: values.pop(name) for name in COUNTS if name in values}
