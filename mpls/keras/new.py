@@ -10,8 +10,8 @@ import tf_keras
 from mpls.core.autograph import as_written
 from mpls.core.step import scaled_step
 from mpls.core.step_options import StepOptions
-from mpls.errors import ArgumentValueError, CallOrderError, UnsupportedGraphError, error_text
-from mpls.keras.calls import drop_missing_gradients
+from mpls.errors import CallOrderError, UnsupportedGraphError
+from mpls.keras.calls import drop_missing_gradients, some_pairs
 from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.members import delegated
 from mpls.keras.state_in_files import wrapped_optimizer_follows
@@ -91,17 +91,7 @@ class Family(TfKerasMembers, _Native):
         """
         require_replica_context()
         require_supported_strategy(type(self))
-        pairs = list(grads_and_vars)
-        if not pairs:
-            raise ArgumentValueError(
-                error_text(
-                    "LossScaleOptimizer: grads_and_vars",
-                    "hold at least one pair",
-                    pairs,
-                    "opt.apply_gradients(zip(grads, variables))",
-                    "no-gradients",
-                )
-            )
+        pairs = some_pairs(grads_and_vars)
         present = drop_missing_gradients(pairs)
         _refuse_v1_graph()
         self._calls.warn_if_forgotten()
