@@ -265,14 +265,14 @@ def deserialize(config: Any, custom_objects: dict[str, type] | None = None) -> L
 
     Raises:
         ValueError: the config is of another form, or names an unknown class.
+
+    Reproduces:
+        `deserialize` of `tensorflow.python.keras.mixed_precision.experimental.loss_scale`, TF 2.0 to 2.3.
     """
     if config is None:
         return None
-    classes: dict[str, Any] = {
-        "FixedLossScale": FixedLossScale,
-        "DynamicLossScale": DynamicLossScale,
-        **(custom_objects or {}),
-    }
+    classes: dict[str, Any] = {"FixedLossScale": FixedLossScale, "DynamicLossScale": DynamicLossScale}
+    classes.update(custom_objects or {})
     if not isinstance(config, dict) or "class_name" not in config or not isinstance(config.get("config"), dict):
         raise ArgumentValueError(
             error_text(
