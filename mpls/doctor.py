@@ -88,7 +88,7 @@ def describe(paths: Sequence[str]) -> dict[str, Any]:
         >>> import pathlib, tempfile
         >>> import mpls.doctor
         >>> path = pathlib.Path(tempfile.mkdtemp(), "train.py")
-        >>> _ = path.write_text("import tensorflow as tf\\ntf.contrib.mixed_precision.FixedLossScaleManager(8)\\n")
+        >>> _ = path.write_text("import tensorflow as tf; tf.contrib.mixed_precision.FixedLossScaleManager(8)")
         >>> [option["flag"] for option in mpls.doctor.describe([str(path)])["programs"][0]["options"]]
         ['--contrib']
     """
