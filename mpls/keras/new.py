@@ -15,7 +15,13 @@ from mpls.keras.calls import drop_missing_gradients, some_pairs
 from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.members import delegated
 from mpls.keras.state_in_files import wrapped_optimizer_follows
-from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
+from mpls.keras.strategies import (
+    as_pairs,
+    building,
+    own_aggregation,
+    require_replica_context,
+    require_supported_strategy,
+)
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
 from mpls.upstream.kerases import native_tf_keras_wrapper
 from mpls.upstream.optimizers import fill_slot, runs_with_dtensor
@@ -144,8 +150,9 @@ class Family(TfKerasMembers, _Native):
             var_list: the variables that will be optimized.
         """
         variables = list(var_list)
-        self._optimizer.build(variables)
-        self._create_own_weights(variables)
+        with building():
+            self._optimizer.build(variables)
+            self._create_own_weights(variables)
 
     @property
     def variables(self) -> Any:

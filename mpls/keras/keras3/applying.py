@@ -27,7 +27,13 @@ from mpls.keras.keras3.refusals import (
     require_tensorflow,
 )
 from mpls.keras.keras3.state import Keras3Step, overwrites
-from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
+from mpls.keras.strategies import (
+    as_pairs,
+    building,
+    own_aggregation,
+    require_replica_context,
+    require_supported_strategy,
+)
 from mpls.upstream.optimizers import trained_variables
 
 
@@ -242,7 +248,7 @@ class Applying:
 
     def _build_outside(self, variables: list[Any]) -> None:
         # Build outside of replicas and functions, which would own the variables.
-        with tf.init_scope():
+        with tf.init_scope(), building():
             self.build(variables)
             self._create_state()
 
