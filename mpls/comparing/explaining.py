@@ -19,7 +19,7 @@ _OBJECTS_TO = (2, 3)
 _DENSE_TO = (2, 14)
 _NEW_OPTIMIZERS_FROM = (2, 11)
 _ROUNDING = 1e-2
-# More would hide the likeliest.
+# More explanations would hide the likeliest one.
 _MOST = 2
 
 
@@ -227,7 +227,7 @@ KNOWN = (
         "other steps: try --keras 2 --legacy-optimizers.",
     ),
 )
-# Of what nothing else explains.
+# Where nothing else explains the difference.
 ROUNDING = KnownDifference(
     "proof",
     _rounds_otherwise,

@@ -238,7 +238,7 @@ class _ManagedLossScale(LossScale):
     def __init__(self, manager: Any) -> None:
         super().__init__()
         self._manager = manager
-        # Of the user's own managers, nobody knows when they are read or updated.
+        # mpls cannot know when a user's own manager is read or updated.
         self._program_calls = getattr(manager, "_program_calls", None)
 
     def __call__(self) -> Any:
