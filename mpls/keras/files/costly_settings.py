@@ -29,7 +29,8 @@ _ARRAYS = ("__numpy__", "__tensor__")
 # repetition except for `.*` or `.+` at the end.
 _LINEAR = re.compile(r"(?:[^\\*+?{|]|\\[dDwWsSbB\W])*(?:\.[*+]\$?)?", re.ASCII)
 _LONGEST_PATTERN = 1000
-# The longest pattern of a rearrangement: Keras searches it at each call, in a time that grows with the square of its length.
+# The longest pattern of a rearrangement. At each call, Keras searches it in a time that grows with the square of its
+# length.
 _LONGEST_REARRANGEMENT = 250
 
 

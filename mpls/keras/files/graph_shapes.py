@@ -24,8 +24,7 @@ _SMALL = 1_024
 _DIMENSIONS = 254
 # Units of work that TensorFlow may do for each node; importing the node takes longer than that.
 _WORK_OF_A_NODE = 30_000
-# Ops of vectors and scalars, by the bound on the length of their result: the longest input, the first input, all inputs
-# together.
+# Ops of vectors and scalars, by what bounds the length of their result: the longest input, the first, or all together.
 _AS_LONGEST = (HARMLESS["elementwise"] - {"Bitcast"}) | {"Identity", "Relu", "StopGradient"}
 _AS_LONGEST |= {"BroadcastArgs", "BroadcastGradientArgs", "ConcatOffset"}
 _AS_FIRST = frozenset({"InvertPermutation", "ListDiff", "ReverseV2", "Slice", "SplitV", "Squeeze", "Unpack"})
