@@ -54,7 +54,7 @@ __all__ = ["limited"]
 _COPIES = 8
 _SLACK = 1 << 26
 _BYTES_OF_A_NUMBER = 4
-# The memory of a number in a constant of a Normalization layer, which is made of several arrays, in numbers of a variable.
+# The memory of a number in a constant of a Normalization layer, in numbers of a variable: it is made of several arrays.
 _COPIES_OF_A_CONSTANT = 8
 # Pairs of indices of a sparse kernel, each a tuple of Python, besides those for which the file holds a number.
 _INDICES = 250_000
