@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mpls.comparing.differences import Comparison, Difference
+from mpls.formats.validity import LARGEST_FIXED_SCALE
 from mpls.saved.traces import Trace
 
 __all__ = ["KNOWN", "ROUNDING", "KnownDifference", "explanations"]
@@ -119,7 +120,7 @@ def _underflows(comparison: Comparison, first: Difference) -> bool:
     if first.quantity != "gradients" or step is None or first.variable is None:
         return False
     half = comparison.old.wrappers[step.wrapper].variables[first.variable].dtype == "float16"
-    return first.old == 0.0 and step.old.scale > (_LARGEST_SAFE_OF_HALF if half else 2.0**126)
+    return first.old == 0.0 and step.old.scale > (_LARGEST_SAFE_OF_HALF if half else LARGEST_FIXED_SCALE)
 
 
 def _overflows_half_loss(_: Comparison, first: Difference) -> bool:

@@ -34,6 +34,7 @@ __all__ = [
     "MULTIPLIER",
     "NEVER",
     "OLD_NAMES",
+    "ON_GIVE_UP",
     "OPTIONS_KEY",
     "OVERFLOWS",
     "OVERFLOW_KINDS",
@@ -86,6 +87,8 @@ OWN_STEP_SETTINGS = (
     "check_unscaled",
     "enabled",
 )
+# The values of `on_give_up` that a config can hold.
+ON_GIVE_UP = ("raise", "warn")
 # The arguments of the loss scales of `tf.train.experimental`, in this order, which are the keys of their configs.
 LOSS_SCALE_VALUE = "loss_scale_value"
 FIXED_CONFIG = (LOSS_SCALE_VALUE,)
