@@ -11,7 +11,7 @@ import numpy as np
 from mpls.core.numbers import require_usable, to_bool, to_count, to_float
 from mpls.core.rule import FLOAT32_MAX, UpdateRule
 from mpls.errors import ArgumentValueError, error_text
-from mpls.formats.validity import constraint_on, constraint_on_bounds
+from mpls.formats.validity import constraint_on, constraint_on_bounds, is_initial_scale
 from mpls.formats.wrapper_state import ADJUSTABLE
 
 __all__ = ["DEFAULTS", "NUMBERS", "ScaleSettings", "checked_settings", "require_multiplier"]
@@ -106,8 +106,7 @@ def checked_settings(
         raise ArgumentValueError(_error(f"{subject}: max_scale", constraint, settings.max_scale, "max_scale=2.0**24"))
     if initial_scale is None:
         return settings
-    is_below = settings.min_scale != DEFAULTS.min_scale and initial_scale < settings.min_scale
-    if is_below or initial_scale > settings.max_scale:
+    if not is_initial_scale(initial_scale, settings.min_scale, settings.max_scale):
         constraint = f"be from {settings.min_scale:g} to {settings.max_scale:g}, the bounds"
         advice = "Choose an initial scale between min_scale and max_scale"
         raise ArgumentValueError(_error(f"{subject}: the initial scale", constraint, initial_scale, advice))

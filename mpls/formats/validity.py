@@ -27,6 +27,7 @@ __all__ = [
     "check_scale",
     "constraint_on",
     "constraint_on_bounds",
+    "is_initial_scale",
     "is_number",
     "most_good_steps",
 ]
@@ -81,6 +82,11 @@ def constraint_on(setting: str, value: float) -> str:
 def constraint_on_bounds(min_scale: float, max_scale: float) -> str:
     """Return what `max_scale` must be and is not, beside a `min_scale`; an empty text if it is valid."""
     return f"be at least min_scale, {min_scale:g}" if min_scale > max_scale else ""
+
+
+def is_initial_scale(value: float, min_scale: float, max_scale: float) -> bool:
+    """Return whether a dynamic scale with these bounds may start from a value; below the default floor, 1, it may."""
+    return value <= max_scale and (min_scale in (1.0, value) or value > min_scale)
 
 
 def check_scale(value: Any, subject: str, *, is_fixed: bool = False) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpls.formats.record import OverflowRecord
-from mpls.formats.validity import LARGEST_COUNT, constraint_on, constraint_on_bounds
+from mpls.formats.validity import LARGEST_COUNT, constraint_on, constraint_on_bounds, is_initial_scale
 from mpls.formats.wrapper_state import (
     ADJUSTABLE,
     AUTO,
@@ -65,9 +65,12 @@ def options_of_config(
         of_scale = {"initial_scale": AUTO, **of_scale}
     of_steps = {name: given[name] for name in OWN_STEP_SETTINGS if given.get(name) is not None}
     counts = {name: values.pop(name) for name in COUNTS if name in values}
-    bounds = [of_scale.get(name, default) for name, default in (("min_scale", 0.0), ("max_scale", math.inf))]
+    bounds = [of_scale.get(name, default) for name, default in (("min_scale", 1.0), ("max_scale", math.inf))]
     if constraint := constraint_on_bounds(*bounds):
         raise broken(path, f"{place}/settings/max_scale", constraint, bounds[1], FROM_WRITER)
+    initial = given.get("initial_scale", given.get(INITIAL_LOSS_SCALE))
+    if isinstance(initial, int | float) and not is_initial_scale(initial, *bounds):
+        raise broken(path, f"{place}/settings", f"have bounds around the initial scale, {initial}", bounds, FROM_WRITER)
     return {**of_scale, **values}, of_steps, counts
 
 

@@ -205,6 +205,7 @@ BAD: list[tuple[str, Any]] = [
         )
     ),
     ("bounds", {"settings": {"min_scale": 4.0, "max_scale": 2.0}, "state": {}}),
+    ("initial_scale", {"settings": {"max_scale": 4.0}, "state": {}}),
     ("factor_in_state", {"settings": {}, "state": {"growth_factor": 0.5}}),
 ]
 
