@@ -83,6 +83,14 @@ def describe(paths: Sequence[str]) -> dict[str, Any]:
             "places": [...]}`; `today` is the replacement to write, null if mpls has nothing better.
           * `gone`: names that no option brings back, a list of `{"name": str, "today": str, "places": [...]}`.
           * `unread`: parts of it that could not be read, as above.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import mpls.doctor
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "train.py")
+        >>> _ = path.write_text("import tensorflow as tf; tf.contrib.mixed_precision.FixedLossScaleManager(8)")
+        >>> [option["flag"] for option in mpls.doctor.describe([str(path)])["programs"][0]["options"]]
+        ['--contrib']
     """
     programs: list[dict[str, Any]] = []
     unread: list[dict[str, str]] = []

@@ -23,6 +23,7 @@ __all__ = [
     "ArgumentTypeError",
     "ArgumentValueError",
     "CallOrderError",
+    "ExistingFileError",
     "GraphStateError",
     "MissingAttributeError",
     "MissingFileError",
@@ -30,11 +31,13 @@ __all__ = [
     "MplsDeprecationWarning",
     "MplsError",
     "MplsWarning",
+    "NameTakenError",
     "NotPicklableError",
     "ReplicaContextError",
     "SavedStateError",
     "TensorArgumentError",
     "TrainingStuckError",
+    "UndefinedMethodError",
     "UnsupportedBackendError",
     "UnsupportedGraphError",
     "UnsupportedReleaseError",
@@ -43,7 +46,7 @@ __all__ = [
 
 
 class MplsError(Exception):
-    """Base class of every exception that mpls raises itself."""
+    """Base class of every exception of mpls. A missing attribute or module is an error of Python's own."""
 
     if not TYPE_CHECKING:
         # AutoGraph keeps the class of an error from a tf.function only if the class has the constructor of Exception.
@@ -79,7 +82,11 @@ class CallOrderError(MplsError, RuntimeError):
 
 
 class MissingAttributeError(MplsError, AttributeError):
-    """An attribute is there only if a setting asks for it."""
+    """An attribute is there only with certain settings or loss scales."""
+
+
+class ExistingFileError(MplsError, FileExistsError):
+    """There is a file at a path that must be free."""
 
 
 class MissingFileError(MplsError, FileNotFoundError):
@@ -88,6 +95,10 @@ class MissingFileError(MplsError, FileNotFoundError):
 
 class MissingPackageError(MplsError, ImportError):
     """A package that a setting needs is not installed."""
+
+
+class NameTakenError(MplsError, RuntimeError):
+    """A variable of this name is there already."""
 
 
 class NotPicklableError(MplsError, pickle.PicklingError):
@@ -108,6 +119,10 @@ class GraphStateError(MplsError, NotImplementedError):
 
 class TrainingStuckError(MplsError, RuntimeError):
     """More steps in a row were skipped than the user allows."""
+
+
+class UndefinedMethodError(MplsError, NotImplementedError):
+    """A class of the user does not define a method that the call needs."""
 
 
 class UnsupportedGraphError(MplsError, RuntimeError):

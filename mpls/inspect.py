@@ -80,6 +80,16 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             where the file does not hold the variable.
           * `restores_into`: a list of `{"family": str, "by": str, "state": bool}`: the family of optimizers that it can
             be restored into, the call that does it, and whether that restores steps and slots or only settings.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> import mpls.inspect
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "config.json")
+        >>> inner = {"class_name": "SGD", "config": {"learning_rate": 0.1}}
+        >>> _ = path.write_text(json.dumps({"inner_optimizer": inner, "dynamic": False, "initial_scale": 64.0}))
+        >>> description = mpls.inspect.describe(path)
+        >>> description["format"], description["optimizers"][0]["loss_scale"]["scale"]
+        ('config', 64.0)
     """
     result: dict[str, Any] = {
         "path": os.fspath(path),

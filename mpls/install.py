@@ -217,7 +217,14 @@ def uninstall() -> None:
 
 
 def installed() -> Installation | None:
-    """Return the current installation; None if nothing is installed."""
+    """Return the current installation; None if nothing is installed.
+
+    Example:
+        >>> import mpls
+        >>> with mpls.install(as_of="2.3") as installation:
+        ...     mpls.installed() is installation
+        True
+    """
     with _state.lock:
         return _state.stack[-1] if _state.stack else None
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mpls.comparing.differences import Comparison, Difference
+from mpls.formats.validity import LARGEST_FIXED_SCALE
 from mpls.saved.traces import Trace
 
 __all__ = ["KNOWN", "ROUNDING", "KnownDifference", "explanations"]
@@ -19,7 +20,7 @@ _OBJECTS_TO = (2, 3)
 _DENSE_TO = (2, 14)
 _NEW_OPTIMIZERS_FROM = (2, 11)
 _ROUNDING = 1e-2
-# More would hide the likeliest.
+# More explanations would hide the likeliest one.
 _MOST = 2
 
 
@@ -119,7 +120,7 @@ def _underflows(comparison: Comparison, first: Difference) -> bool:
     if first.quantity != "gradients" or step is None or first.variable is None:
         return False
     half = comparison.old.wrappers[step.wrapper].variables[first.variable].dtype == "float16"
-    return first.old == 0.0 and step.old.scale > (_LARGEST_SAFE_OF_HALF if half else 2.0**126)
+    return first.old == 0.0 and step.old.scale > (_LARGEST_SAFE_OF_HALF if half else LARGEST_FIXED_SCALE)
 
 
 def _overflows_half_loss(_: Comparison, first: Difference) -> bool:
@@ -227,7 +228,7 @@ KNOWN = (
         "other steps: try --keras 2 --legacy-optimizers.",
     ),
 )
-# Of what nothing else explains.
+# Where nothing else explains the difference.
 ROUNDING = KnownDifference(
     "proof",
     _rounds_otherwise,

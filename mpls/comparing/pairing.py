@@ -115,7 +115,7 @@ def _missing(old: Trace, new: Trace, count: int) -> dict[int, tuple[int, int]]:
         last = [max((step.step for step in trace.steps if step.wrapper == number), default=0) for trace in (old, new)]
         if limit is not None:
             last = [min(each, limit) for each in last]
-        # With different steps in between, the last ones differ where the runs do not.
+        # If the runs recorded different steps in between, the last steps may differ although the runs agree.
         if abs(last[0] - last[1]) >= (1 if everies[0] == everies[1] else max(everies)):
             found[number] = (last[0], last[1])
     return found

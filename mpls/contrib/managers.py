@@ -20,7 +20,7 @@ from mpls.core.program_calls import ProgramCalls, note_read, note_update
 from mpls.core.rule import AccumulatingState, UpdateRule, next_state
 from mpls.core.scale_settings import checked_settings
 from mpls.core.weights import Lock
-from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
+from mpls.errors import ArgumentTypeError, ArgumentValueError, UndefinedMethodError, error_text
 from mpls.formats.validity import is_number
 
 
@@ -105,10 +105,12 @@ class LossScaleManager(metaclass=abc.ABCMeta):
             self._write_state_dict(state, session)
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
-        raise NotImplementedError(f"{type(self).__name__} defines no state_dict")
+        del session
+        raise UndefinedMethodError(f"{type(self).__name__} defines no state_dict. See MIGRATION.md#contrib")
 
     def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
-        raise NotImplementedError(f"{type(self).__name__} defines no load_state_dict")
+        del state, session
+        raise UndefinedMethodError(f"{type(self).__name__} defines no load_state_dict. See MIGRATION.md#contrib")
 
 
 class FixedLossScaleManager(LossScaleManager):

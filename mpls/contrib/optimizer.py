@@ -14,7 +14,7 @@ from mpls.core.persistence.state_dict import in_graph_of
 from mpls.core.replicas import decide_together
 from mpls.core.step_options import checked_options
 from mpls.core.step_record import load_with_counts, with_counts
-from mpls.errors import ArgumentTypeError, error_text
+from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
 from mpls.formats.wrapper_state import STEP_RECORD
 from mpls.upstream.optimizers import uses_locking
 from mpls.upstream.trackables import track
@@ -228,7 +228,7 @@ class LossScaleOptimizer(Counted, _Base):
 
 def _of_manager(manager: Any, method: str) -> Any:
     if not hasattr(manager, method):
-        raise NotImplementedError(f"{type(manager).__name__} defines no {method}")
+        raise UndefinedMethodError(f"{type(manager).__name__} defines no {method}. See MIGRATION.md#contrib")
     return getattr(manager, method)
 
 
@@ -238,7 +238,7 @@ class _ManagedLossScale(LossScale):
     def __init__(self, manager: Any) -> None:
         super().__init__()
         self._manager = manager
-        # Of the user's own managers, nobody knows when they are read or updated.
+        # mpls cannot know when a user's own manager is read or updated.
         self._program_calls = getattr(manager, "_program_calls", None)
 
     def __call__(self) -> Any:
@@ -255,4 +255,4 @@ class _ManagedLossScale(LossScale):
         return list(getattr(self._manager, "_saved_numbers", list)())
 
     def get_config(self) -> dict[str, Any]:
-        raise NotImplementedError("managers have no config")
+        raise UndefinedMethodError("managers have no config. See MIGRATION.md#contrib")

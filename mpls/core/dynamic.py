@@ -14,10 +14,10 @@ from mpls.core.persistence.dynamic_state import DynamicStateDict
 from mpls.core.persistence.object_checkpoints import SavedObject, examine, require_valid_state
 from mpls.core.program_calls import note_read, note_update
 from mpls.core.replicas import decide_together, finite_when_summed
-from mpls.core.scale_settings import checked_settings
+from mpls.core.scale_settings import checked_settings, require_multiplier
 from mpls.core.searching import is_auto, start_between
 from mpls.core.settings_now import settings_now
-from mpls.formats.wrapper_state import AUTO, CURRENT_SCALE, GOOD_STEPS
+from mpls.formats.wrapper_state import AUTO, CURRENT_SCALE, DYNAMIC_CONFIG, GOOD_STEPS
 
 NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
 
@@ -55,7 +55,8 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
 
     Raises:
         ValueError: `initial_loss_scale` or `multiplier` is NaN, infinite, zero or negative, or a string that is no
-            number; another number is out of its range; or the bounds exclude each other or the initial scale.
+            number; another number is out of its range; the bounds exclude each other or the initial scale; or
+            `multiplier` is at most 1, and `adjustable` is set without factors.
         TypeError: an argument cannot be converted to a number, or is no bool where one is needed.
 
     Reproduces:
@@ -109,6 +110,7 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
             "adjustable": adjustable,
         }
         self._scale_settings = checked_settings("DynamicLossScale", initial, given)
+        require_multiplier(self._scale_settings, self._multiplier)
         self._initial_loss_scale = start_between(self._scale_settings) if initial is None else initial
         with tf.init_scope():
             is_graph = not tf.executing_eagerly()
@@ -236,12 +238,8 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
         Arguments beyond those of the originals are in it where they are not the defaults.
         """
         now = settings_now(self)
-        return {
-            "initial_loss_scale": AUTO if self._searches else now.initial_scale,
-            "increment_period": now.growth_steps,
-            "multiplier": self._multiplier,
-            **now.settings.changed(),
-        }
+        values = (AUTO if self._searches else now.initial_scale, now.growth_steps, self._multiplier)
+        return {**dict(zip(DYNAMIC_CONFIG, values, strict=True)), **now.settings.changed()}
 
     def __repr__(self) -> str:
         now = settings_now(self)

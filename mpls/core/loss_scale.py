@@ -17,6 +17,7 @@ from mpls.core.program_calls import note_read
 from mpls.core.replicas import decide_together, finite_when_summed
 from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
 from mpls.formats.validity import is_number
+from mpls.formats.wrapper_state import LOSS_SCALE_VALUE
 
 __all__ = [
     "DynamicLossScale",
@@ -148,7 +149,7 @@ class FixedLossScale(LossScale, _Base):
     def get_config(self) -> dict[str, Any]:
         """Return `{'loss_scale_value': float}`, and `'skip_nonfinite'` where it is set."""
         skips = {"skip_nonfinite": True} if self._skip_nonfinite else {}
-        return {"loss_scale_value": self._loss_scale_value, **skips}
+        return {LOSS_SCALE_VALUE: self._loss_scale_value, **skips}
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         others = self._read_weights(session, without=())
@@ -264,14 +265,14 @@ def deserialize(config: Any, custom_objects: dict[str, type] | None = None) -> L
 
     Raises:
         ValueError: the config is of another form, or names an unknown class.
+
+    Reproduces:
+        `deserialize` of `tensorflow.python.keras.mixed_precision.experimental.loss_scale`, TF 2.0 to 2.3.
     """
     if config is None:
         return None
-    classes: dict[str, Any] = {
-        "FixedLossScale": FixedLossScale,
-        "DynamicLossScale": DynamicLossScale,
-        **(custom_objects or {}),
-    }
+    classes: dict[str, Any] = {"FixedLossScale": FixedLossScale, "DynamicLossScale": DynamicLossScale}
+    classes.update(custom_objects or {})
     if not isinstance(config, dict) or "class_name" not in config or not isinstance(config.get("config"), dict):
         raise ArgumentValueError(
             error_text(

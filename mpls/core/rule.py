@@ -88,8 +88,8 @@ class SearchingAccumulatingState(NamedTuple):
 
 State = TypeVar("State", ScaleState, AccumulatingState, SearchingState, SearchingAccumulatingState)
 
-# The first search ends in an overflow, which one bad batch may cause as well. So the scale is tried again after so many
-# finite steps, then after so many times as many, until that is no longer less than the growth steps.
+# One bad batch causes an overflow too, and so may end the first search too early. So the scale is tried again after 32
+# finite steps in a row, then after 32 times as many, and so on, as long as that is less than the growth steps.
 SEARCH_FACTOR = 32
 SEARCH_OVER = 2**30
 

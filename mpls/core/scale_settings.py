@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,12 @@ import numpy as np
 from mpls.core.numbers import require_usable, to_bool, to_count, to_float
 from mpls.core.rule import FLOAT32_MAX, UpdateRule
 from mpls.errors import ArgumentValueError, error_text
+from mpls.formats.validity import constraint_on, constraint_on_bounds, is_initial_scale
 from mpls.formats.wrapper_state import ADJUSTABLE
 
-__all__ = ["DEFAULTS", "NUMBERS", "ScaleSettings", "checked_settings"]
+__all__ = ["DEFAULTS", "NUMBERS", "ScaleSettings", "checked_settings", "require_multiplier"]
 
 _ANCHOR = "bounds-and-dynamics"
-# Kernels flush smaller numbers to zero.
-_SMALLEST = 2.0**-126
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,17 +102,29 @@ def checked_settings(
         if value is not None:
             changes[name] = _CHECKS[name](value, f"{subject}: {name}")
     settings = dataclasses.replace(before, **changes)
-    if settings.min_scale > settings.max_scale:
-        constraint = f"be at least min_scale, {settings.min_scale:g}"
+    if constraint := constraint_on_bounds(settings.min_scale, settings.max_scale):
         raise ArgumentValueError(_error(f"{subject}: max_scale", constraint, settings.max_scale, "max_scale=2.0**24"))
     if initial_scale is None:
         return settings
-    is_below = settings.min_scale != DEFAULTS.min_scale and initial_scale < settings.min_scale
-    if is_below or initial_scale > settings.max_scale:
+    if not is_initial_scale(initial_scale, settings.min_scale, settings.max_scale):
         constraint = f"be from {settings.min_scale:g} to {settings.max_scale:g}, the bounds"
         advice = "Choose an initial scale between min_scale and max_scale"
         raise ArgumentValueError(_error(f"{subject}: the initial scale", constraint, initial_scale, advice))
     return settings
+
+
+def require_multiplier(settings: ScaleSettings, multiplier: float) -> None:
+    """Refuse a multiplier that would give adjustable settings values with which no saved state is loaded.
+
+    Raises:
+        ValueError: it is at most 1, and a factor is left to it.
+    """
+    numbers = settings.numbers(1, multiplier)
+    if settings.adjustable and any(constraint_on(name, numbers[name]) for name in ("growth_factor", "backoff_factor")):
+        advice = "Pass growth_factor and backoff_factor, or leave adjustable out"
+        raise ArgumentValueError(
+            _error("DynamicLossScale: multiplier", "be above 1 with adjustable=True", multiplier, advice)
+        )
 
 
 def _error(subject: str, constraint: str, got: Any, advice: str) -> str:
@@ -127,25 +138,14 @@ def _number(value: Any, subject: str) -> float:
     return float(np.float32(require_usable(to_float(value, subject), subject, value)))
 
 
-def _bound(value: Any, subject: str) -> float:
-    bound = _number(value, subject)
-    if bound < _SMALLEST:
-        raise ArgumentValueError(_error(subject, "be at least 2**-126, the smallest normal float32", value, "0.5"))
-    return bound
+def _in_range(setting: str, advice: str) -> Callable[[Any, str], float]:
+    def checked(value: Any, subject: str) -> float:
+        number = _number(value, subject)
+        if constraint := constraint_on(setting, number):
+            raise ArgumentValueError(_error(subject, constraint, value, advice))
+        return number
 
-
-def _growth(value: Any, subject: str) -> float:
-    factor = _number(value, subject)
-    if factor <= 1:
-        raise ArgumentValueError(_error(subject, "be above 1", value, "growth_factor=2.0"))
-    return factor
-
-
-def _backoff(value: Any, subject: str) -> float:
-    factor = _number(value, subject)
-    if factor >= 1:
-        raise ArgumentValueError(_error(subject, "be below 1", value, "backoff_factor=0.5"))
-    return factor
+    return checked
 
 
 def _steps(value: Any, subject: str) -> int:
@@ -157,10 +157,10 @@ def _flag(value: Any, subject: str) -> bool:
 
 
 _CHECKS = {
-    "min_scale": _bound,
-    "max_scale": _bound,
-    "growth_factor": _growth,
-    "backoff_factor": _backoff,
+    "min_scale": _in_range("min_scale", "0.5"),
+    "max_scale": _in_range("max_scale", "0.5"),
+    "growth_factor": _in_range("growth_factor", "growth_factor=2.0"),
+    "backoff_factor": _in_range("backoff_factor", "backoff_factor=0.5"),
     "hysteresis": _steps,
     "consecutive_hysteresis": _flag,
     "adjustable": _flag,

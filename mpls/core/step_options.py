@@ -8,6 +8,7 @@ from typing import Any
 
 from mpls.core.numbers import to_bool, to_count
 from mpls.errors import ArgumentValueError, error_text
+from mpls.formats.wrapper_state import ON_GIVE_UP
 
 __all__ = ["NO_OPTIONS", "StepOptions", "checked_options"]
 
@@ -114,7 +115,7 @@ def _most_skips(value: Any, subject: str) -> int | None:
 
 
 def _way_to_give_up(value: Any, subject: str) -> str | Callable[[Any], Any]:
-    if callable(value) or (isinstance(value, str) and value in ("raise", "warn")):
+    if callable(value) or (isinstance(value, str) and value in ON_GIVE_UP):
         way: str | Callable[[Any], Any] = value
         return way
     constraint = "be 'raise', 'warn' or a function of one argument"

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from mpls.core.persistence.state_dict import plain, read_values
 from mpls.core.replicas import call_in_cross_replica_context
-from mpls.errors import CallOrderError, GraphStateError
+from mpls.errors import CallOrderError, GraphStateError, NameTakenError
 from mpls.upstream.tensorflow import graph_key, key_of_graph
 from mpls.upstream.trackables import Trackable, restore_awaited
 
@@ -135,9 +135,10 @@ class Stateful(_Base):
         """
         weights = self._weights_here()
         if name in weights:
-            raise RuntimeError(
+            raise NameTakenError(
                 f"{type(self).__name__}._add_weight: name must be new in this graph; got {name!r}, which is taken. "
-                "Use another name, or keep the variable that the first call returned."
+                "Use another name, or keep the variable that the first call returned. "
+                "See MIGRATION.md#loss-scale-arguments"
             )
         variable = tf.compat.v1.Variable(
             initial_value=initial_value,

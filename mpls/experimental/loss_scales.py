@@ -19,12 +19,21 @@ __all__ = [
 
 
 def get_loss_scale_weights(loss_scale: Any) -> list[Any]:
-    """Return the variables of a loss scale, as `tensorflow.python.training.experimental.loss_scale` did up to TF 2.3.
+    """Return the variables of a loss scale.
 
     Args:
         loss_scale: a `LossScale`, of mpls or of TensorFlow.
 
     Returns:
         Its variables; for a fixed one there are none.
+
+    Reproduces:
+        `tensorflow.python.training.experimental.loss_scale.get_loss_scale_weights`, TF 1.14 to 2.3.
+
+    Example:
+        >>> import mpls.experimental
+        >>> from mpls.experimental.loss_scales import get_loss_scale_weights
+        >>> get_loss_scale_weights(mpls.experimental.FixedLossScale(8))
+        []
     """
     return weights_of(loss_scale)

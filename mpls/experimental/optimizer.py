@@ -12,7 +12,7 @@ from mpls.core.giving_up import Stuck
 from mpls.core.loss_scale import LossScale
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
-from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS, OWN_STEP_SETTINGS
+from mpls.formats.wrapper_state import OLD_NAMES, OWN_SCALE_SETTINGS, OWN_STEP_SETTINGS
 from mpls.keras.arguments import check_settings, is_translatable, translate_loss_scale, translated
 from mpls.keras.classes import ModuleName
 from mpls.keras.config_reading import refuse_unknown_keys
@@ -184,8 +184,7 @@ def _loss_scale_of(settings: dict[str, Any]) -> Any:
         scale = settings["initial_scale"]
         skips = settings.get("skip_nonfinite") is True
         return loss_scales.FixedLossScale._unbounded(float(scale), skip_nonfinite=True) if skips else scale
-    names = {"initial_scale": "initial_loss_scale", "dynamic_growth_steps": "increment_period"}
-    given = {old: settings[new] for new, old in names.items() if settings.get(new) is not None}
+    given = {old: settings[new] for new, old in OLD_NAMES.items() if settings.get(new) is not None}
     return loss_scales.DynamicLossScale(**given, **_own(settings))
 
 

@@ -240,6 +240,16 @@ def policy_scope(policy: Any) -> Iterator[None]:
 
     Args:
         policy: a policy or its name.
+
+    Reproduces:
+        `policy_scope` of `tensorflow.python.keras.mixed_precision.experimental.policy`, TF 1.14 to 2.3.
+
+    Example:
+        >>> import mpls.experimental
+        >>> from mpls.experimental.policy import policy_scope
+        >>> with policy_scope("mixed_bfloat16"):
+        ...     mpls.experimental.global_policy().name
+        'mixed_bfloat16'
     """
     before = global_policy()
     set_policy(policy)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 __all__ = [
+    "FAMILY_MARKS",
     "FAMILY_MODULES",
     "FAMILY_NAMES",
     "FAMILY_WRITERS",
@@ -42,6 +43,8 @@ FAMILY_WRITERS: Mapping[Family, str] = {
     "new": "TF 2.11 to 2.15, or tf_keras",
     "keras3": "Keras 3",
 }
+# Keys in the config of an optimizer of Keras 2 that tell the family; from TF 2.11 on, new ones have one of them.
+FAMILY_MARKS = ("is_legacy_optimizer", "jit_compile")
 
 
 def family_of_config(config: Mapping[str, Any], module: Any = None, *, is_keras_3: bool = False) -> Family:
@@ -52,10 +55,10 @@ def family_of_config(config: Mapping[str, Any], module: Any = None, *, is_keras_
         module: the `module` entry of the serialized config; None if it has none.
         is_keras_3: whether the surrounding config is of Keras 3.
     """
-    # From TF 2.11 on, configs of new optimizers have one of these two keys.
-    if "is_legacy_optimizer" in config:
-        return "legacy" if config["is_legacy_optimizer"] else "new"
-    if "jit_compile" in config:
+    is_legacy, is_new = FAMILY_MARKS
+    if is_legacy in config:
+        return "legacy" if config[is_legacy] else "new"
+    if is_new in config:
         return "new"
     if isinstance(module, str) and module.endswith(".legacy"):
         return "legacy"

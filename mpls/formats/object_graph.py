@@ -11,14 +11,33 @@ from dataclasses import dataclass, field
 
 from mpls.formats.algorithms import BETA_1_POWER
 from mpls.formats.families import Family
-from mpls.formats.wrapper_state import LOSS_SCALE, STATE, STATE_OF_KERAS_3, WRAPPED
+from mpls.formats.wrapper_state import INNER_OPTIMIZER, LOSS_SCALE, STATE, STATE_OF_KERAS_3, WRAPPED
 
-__all__ = ["GRAPH_KEY", "VALUE", "VALUE_SUFFIX", "Node", "ObjectGraph", "SlotVariable"]
+__all__ = [
+    "BOOKKEEPING",
+    "GRAPH_KEY",
+    "ITERATIONS",
+    "LEARNING_RATES",
+    "TRAINABLE_VARIABLES",
+    "VALUE",
+    "VALUE_SUFFIX",
+    "VARIABLES",
+    "Node",
+    "ObjectGraph",
+    "SlotVariable",
+]
 
 # The checkpoint key of the graph, the attribute of a variable's node that holds its value, and the end of the value's
 # checkpoint key.
 GRAPH_KEY, VALUE = "_CHECKPOINTABLE_OBJECT_GRAPH", "VARIABLE_VALUE"
 VALUE_SUFFIX = f"/.ATTRIBUTES/{VALUE}"
+# The child of an optimizer that counts its steps; v1 optimizers have none.
+ITERATIONS: Mapping[Family, str] = {"legacy": "iter", "new": "_iterations", "keras3": "_iterations"}
+# Children of new and Keras 3 optimizers: the learning rate; the lists of all their variables and, in Keras 3, of those
+# that they train; and all that are lists, but not of slots.
+LEARNING_RATES = ("_learning_rate", "_current_learning_rate")
+VARIABLES, TRAINABLE_VARIABLES = "_variables", "_trainable_variables"
+BOOKKEEPING = (VARIABLES, TRAINABLE_VARIABLES, "_trainable_variables_indices", "_index_dict")
 
 
 @dataclass(frozen=True)
@@ -92,7 +111,7 @@ class ObjectGraph:
 
     def scale_and_counter(self, number: int) -> tuple[int | None, int | None]:
         """Return the two variables of a wrapper's dynamic loss scale, each None if it is not there."""
-        if self.child(number, "inner_optimizer") is not None:
+        if self.child(number, INNER_OPTIMIZER) is not None:
             scale, counter = (self.child(number, name) for name in STATE_OF_KERAS_3)
         else:
             scale, counter = (self.child(number, LOSS_SCALE, name) for name in STATE)
@@ -117,9 +136,9 @@ class ObjectGraph:
 
 def _family_of_children(children: Collection[str], *, has_slots: bool) -> Family | None:
     # New and Keras 3 optimizers track their slots as children; legacy and v1 optimizers have slot entries instead.
-    if "_iterations" in children and "_variables" in children:
-        return "keras3" if "_trainable_variables" in children else "new"
-    if "iter" in children:
+    if ITERATIONS["new"] in children and VARIABLES in children:
+        return "keras3" if TRAINABLE_VARIABLES in children else "new"
+    if ITERATIONS["legacy"] in children:
         return "legacy"
     return "v1" if has_slots or BETA_1_POWER in children else None
 

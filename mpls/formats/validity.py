@@ -1,6 +1,7 @@
 """The rules for valid loss scales and counters, which hold for arguments of users, files and configs alike.
 
 * A scale is one real number, positive and finite in float32; a fixed scale is at most 2**126.
+* The bounds, growth and backoff of a dynamic scale are in the ranges of `constraint_on`.
 * The count of good steps is one whole number from 0 to the growth steps; growth steps below 1 count as 1.
 
 A reader of a file takes a larger fixed scale too, which an original may have written; no loss scale is made of it. The
@@ -18,11 +19,15 @@ from mpls.errors import SavedStateError, error_text
 
 __all__ = [
     "ANCHOR",
+    "LARGEST_COUNT",
     "LARGEST_FIXED_SCALE",
     "SEE_MIGRATION",
     "can_be_scale",
     "check_good_steps",
     "check_scale",
+    "constraint_on",
+    "constraint_on_bounds",
+    "is_initial_scale",
     "is_number",
     "most_good_steps",
 ]
@@ -33,6 +38,10 @@ SEE_MIGRATION = f"See MIGRATION.md#{ANCHOR}"
 # The reciprocal of a larger power of two is a denormal float32. TensorFlow's graph optimizer turns a division by a
 # constant into a multiplication by its reciprocal, and kernels flush denormals to zero.
 LARGEST_FIXED_SCALE = 2.0**126
+# The smallest normal float32: kernels flush smaller numbers to zero.
+_SMALLEST_BOUND = 2.0**-126
+# Counts are int64.
+LARGEST_COUNT = 2**63 - 1
 
 
 def is_number(value: object) -> bool:
@@ -53,6 +62,31 @@ def can_be_scale(value: float) -> bool:
 def most_good_steps(growth_steps: int) -> int:
     """Return the largest valid count of good steps of a scale with these growth steps."""
     return max(int(growth_steps), 1)
+
+
+def constraint_on(setting: str, value: float) -> str:
+    """Return what a setting of a dynamic scale must be and is not, as `'be above 1'`; an empty text if it is valid.
+
+    Args:
+        setting: its name: `'min_scale'`, `'max_scale'`, `'growth_factor'` or `'backoff_factor'`.
+        value: a number that is positive and finite in float32.
+    """
+    number = np.float32(value)
+    if setting == "growth_factor":
+        return "be above 1" if number <= 1 else ""
+    if setting == "backoff_factor":
+        return "be below 1" if number >= 1 else ""
+    return "be at least 2**-126, the smallest normal float32" if number < _SMALLEST_BOUND else ""
+
+
+def constraint_on_bounds(min_scale: float, max_scale: float) -> str:
+    """Return what `max_scale` must be and is not, beside a `min_scale`; an empty text if it is valid."""
+    return f"be at least min_scale, {min_scale:g}" if min_scale > max_scale else ""
+
+
+def is_initial_scale(value: float, min_scale: float, max_scale: float) -> bool:
+    """Return whether a dynamic scale with these bounds may start from a value; below the default floor, 1, it may."""
+    return value <= max_scale and (min_scale in (1.0, value) or value > min_scale)
 
 
 def check_scale(value: Any, subject: str, *, is_fixed: bool = False) -> float:
@@ -89,7 +123,7 @@ def check_good_steps(value: Any, subject: str, growth_steps: int | None) -> int:
         SavedStateError: it is not of an integer type, negative, or larger than the growth steps.
     """
     is_whole = is_number(value) and not _is_bool(value) and np.asarray(value).dtype.kind in "iu"
-    most = 2**63 - 1 if growth_steps is None else most_good_steps(growth_steps)
+    most = LARGEST_COUNT if growth_steps is None else most_good_steps(growth_steps)
     if not is_whole or not 0 <= int(value) <= most:
         advice = "Use at least as many growth steps as the run that saved it"
         constraint = "be a whole number that is not negative"

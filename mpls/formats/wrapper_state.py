@@ -19,14 +19,22 @@ __all__ = [
     "DEFAULT_GROWTH_STEPS",
     "DEFAULT_INITIAL_SCALE",
     "DEFAULT_MULTIPLIER",
+    "DYNAMIC_CONFIG",
     "DYNAMIC_SCALE",
+    "FIXED_CONFIG",
     "FIXED_STATE",
     "FLOAT_EXTRAS",
     "GOOD_STEPS",
+    "INCREMENT_PERIOD",
+    "INITIAL_LOSS_SCALE",
     "INNER_KEYS",
     "INNER_OPTIMIZER",
     "LOSS_SCALE",
+    "LOSS_SCALE_VALUE",
+    "MULTIPLIER",
     "NEVER",
+    "OLD_NAMES",
+    "ON_GIVE_UP",
     "OPTIONS_KEY",
     "OVERFLOWS",
     "OVERFLOW_KINDS",
@@ -79,6 +87,15 @@ OWN_STEP_SETTINGS = (
     "check_unscaled",
     "enabled",
 )
+# The values of `on_give_up` that a config can hold.
+ON_GIVE_UP = ("raise", "warn")
+# The arguments of the loss scales of `tf.train.experimental`, in this order, which are the keys of their configs.
+LOSS_SCALE_VALUE = "loss_scale_value"
+FIXED_CONFIG = (LOSS_SCALE_VALUE,)
+INITIAL_LOSS_SCALE, INCREMENT_PERIOD, MULTIPLIER = "initial_loss_scale", "increment_period", "multiplier"
+DYNAMIC_CONFIG = (INITIAL_LOSS_SCALE, INCREMENT_PERIOD, MULTIPLIER)
+# The arguments of a dynamic one, by their names in wrappers of TF 2.4 and later.
+OLD_NAMES: Mapping[str, str] = {"initial_scale": INITIAL_LOSS_SCALE, "dynamic_growth_steps": INCREMENT_PERIOD}
 # Defaults of dynamic loss scales. Wrappers of TF 2.4 and later have no setting for the multiplier.
 DEFAULT_INITIAL_SCALE, DEFAULT_GROWTH_STEPS, DEFAULT_MULTIPLIER = 2.0**15, 2000, 2.0
 

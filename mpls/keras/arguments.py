@@ -16,6 +16,7 @@ from mpls.core.settings_now import settings_now
 from mpls.errors import (
     ArgumentTypeError,
     ArgumentValueError,
+    MissingAttributeError,
     TensorArgumentError,
     error_text,
 )
@@ -235,7 +236,7 @@ def initial_scale_of(loss_scale: Any) -> float:
         return float(loss_scale.initial_loss_scale)
     if is_fixed(loss_scale):
         return float(fixed_value_of(loss_scale))
-    raise AttributeError(f"A LossScaleOptimizer with a {type(loss_scale).__name__} has no initial_scale")
+    raise MissingAttributeError(f"A LossScaleOptimizer with a {type(loss_scale).__name__} has no initial_scale")
 
 
 def growth_steps_of(loss_scale: Any) -> int | None:

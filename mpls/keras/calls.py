@@ -237,6 +237,21 @@ def drop_missing_gradients(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tu
     return [(grad, variable) for grad, variable in pairs if grad is not None]
 
 
+def some_pairs(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return the pairs as a list.
+
+    Raises:
+        ValueError: there is none.
+    """
+    pairs = list(grads_and_vars)
+    if pairs:
+        return pairs
+    advice = "opt.apply_gradients(zip(grads, variables))"
+    raise ArgumentValueError(
+        error_text("LossScaleOptimizer: grads_and_vars", "hold at least one pair", pairs, advice, "no-gradients")
+    )
+
+
 def require_gradients(grads_and_vars: list[tuple[Any, Any]]) -> None:
     """Refuse pairs of which none has a gradient.
 

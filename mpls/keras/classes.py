@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpls.core import releases
+from mpls.errors import ArgumentTypeError
 from mpls.keras.asker import who_asks
 from mpls.upstream.kerases import native_keras_wrappers
 
@@ -227,7 +228,9 @@ def _merged(orders: Sequence[Sequence[type]]) -> list[type]:
         first = next((each for each in firsts if not any(each in order[1:] for order in left)), None)
         if first is None:
             names = ", ".join(f"{each.__module__}.{each.__qualname__}" for each in firsts)
-            raise TypeError(f"no order of bases keeps that of each class: {names}. Put the mixin before the wrapper")
+            raise ArgumentTypeError(
+                f"no order of bases keeps that of each class: {names}. Put the mixin before the wrapper"
+            )
         merged.append(first)
         left = [rest for order in left if (rest := [each for each in order if each is not first])]
     return merged

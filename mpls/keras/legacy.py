@@ -12,6 +12,7 @@ import tf_keras
 from mpls.core.autograph import as_written
 from mpls.core.persistence.savers import hook_user_savers
 from mpls.core.step import scaled_step
+from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import BASE_OPTIMIZER
 from mpls.keras.calls import drop_missing_gradients
 from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
@@ -137,7 +138,7 @@ class Family(TfKerasMembers, _Native):
         return not is_overridden and sums_as_keras_does(self._optimizer)
 
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:
-        raise RuntimeError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
+        raise CallOrderError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
 
     # The public class decides, for all families, which attributes are read from the wrapped optimizer.
 

@@ -10,12 +10,18 @@ import tf_keras
 from mpls.core.autograph import as_written
 from mpls.core.step import scaled_step
 from mpls.core.step_options import StepOptions
-from mpls.errors import ArgumentValueError, UnsupportedGraphError, error_text
-from mpls.keras.calls import drop_missing_gradients
+from mpls.errors import CallOrderError, UnsupportedGraphError
+from mpls.keras.calls import drop_missing_gradients, some_pairs
 from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.members import delegated
 from mpls.keras.state_in_files import wrapped_optimizer_follows
-from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
+from mpls.keras.strategies import (
+    as_pairs,
+    building,
+    own_aggregation,
+    require_replica_context,
+    require_supported_strategy,
+)
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
 from mpls.upstream.kerases import native_tf_keras_wrapper
 from mpls.upstream.optimizers import fill_slot, runs_with_dtensor
@@ -91,17 +97,7 @@ class Family(TfKerasMembers, _Native):
         """
         require_replica_context()
         require_supported_strategy(type(self))
-        pairs = list(grads_and_vars)
-        if not pairs:
-            raise ArgumentValueError(
-                error_text(
-                    "LossScaleOptimizer: grads_and_vars",
-                    "hold at least one pair",
-                    pairs,
-                    "opt.apply_gradients(zip(grads, variables))",
-                    "no-gradients",
-                )
-            )
+        pairs = some_pairs(grads_and_vars)
         present = drop_missing_gradients(pairs)
         _refuse_v1_graph()
         self._calls.warn_if_forgotten()
@@ -134,7 +130,7 @@ class Family(TfKerasMembers, _Native):
         return as_pairs(aggregate(pairs), pairs, "aggregate_gradients"), is_keras
 
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:
-        raise RuntimeError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
+        raise CallOrderError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
 
     def aggregate_gradients(self, grads_and_vars: Any) -> Any:
         """Sum the gradients over replicas, as the wrapped optimizer does.
@@ -154,8 +150,9 @@ class Family(TfKerasMembers, _Native):
             var_list: the variables that will be optimized.
         """
         variables = list(var_list)
-        self._optimizer.build(variables)
-        self._create_own_weights(variables)
+        with building():
+            self._optimizer.build(variables)
+            self._create_own_weights(variables)
 
     @property
     def variables(self) -> Any:

@@ -14,6 +14,7 @@ from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
 from mpls.formats.wrapper_state import (
     COUNTS,
     FIXED_STATE,
+    INCREMENT_PERIOD,
     INNER_KEYS,
     LOSS_SCALE,
     NEVER,
@@ -86,7 +87,7 @@ def _with_growth_steps(config: dict[str, Any], options: dict[str, Any]) -> dict[
     if LOSS_SCALE not in config:
         return {**config, "dynamic_growth_steps": growth_steps}
     old = config[LOSS_SCALE]
-    return {**config, LOSS_SCALE: {**old, "config": {**old["config"], "increment_period": growth_steps}}}
+    return {**config, LOSS_SCALE: {**old, "config": {**old["config"], INCREMENT_PERIOD: growth_steps}}}
 
 
 def _own_variables(wrapper: Any) -> dict[str, Any]:

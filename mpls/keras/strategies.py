@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tensorflow as tf
@@ -27,6 +29,8 @@ _PARAMETERS_ELSEWHERE: tuple[Any, ...] = (
     tf.distribute.ParameterServerStrategy,
     tf.distribute.experimental.CentralStorageStrategy,
 )
+
+_BUILDING = threading.RLock()
 
 _TPU: tuple[Any, ...] = (
     tf.distribute.TPUStrategy,
@@ -79,6 +83,14 @@ def require_replica_context() -> None:
 
 _Pairs = list[tuple[Any, Any]]
 _METHOD = "_aggregate_gradients"
+
+
+def building() -> AbstractContextManager[Any]:
+    """Keep other threads from building an optimizer in a block: Keras' own would mix up the variables of two builds.
+
+    Replicas of a strategy are threads that wait for each other, so they take no lock; the strategy runs one at a time.
+    """
+    return nullcontext() if tf.distribute.has_strategy() else _BUILDING
 
 
 def own_aggregation(wrapper: Any, family: Any) -> Any:

@@ -19,7 +19,7 @@ __all__ = ["Evidence", "is_wrapper_class"]
 _Key = tuple[int, str]
 # What is a wrapper by what it is assigned.
 _KNOWN: _Key = (0, "a wrapper")
-# Arguments are followed through so many calls.
+# The number of calls through which arguments are followed.
 _ROUNDS = 4
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mpls.core.releases import behavior_of
+from mpls.formats.wrapper_state import DYNAMIC_CONFIG, FIXED_CONFIG, LOSS_SCALE_VALUE, MULTIPLIER, OLD_NAMES
 from mpls.migrate.syntax import Region
 from mpls.names import named
 
@@ -24,8 +25,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-_DYNAMIC = ("initial_loss_scale", "increment_period", "multiplier")
-_NEW_NAMES = {"initial_loss_scale": "initial_scale", "increment_period": "dynamic_growth_steps"}
+_NEW_NAMES = {old: new for new, old in OLD_NAMES.items()}
 KEPT = "up to TF 2.3 the wrapper kept it, which mpls.install(as_of='2.3') brings back; without, it copies the settings"
 _MULTIPLIER = "the wrapper of mpls.keras takes it as growth_factor, and its inverse as backoff_factor"
 _REFUSED = f"since TF 2.4 its multiplier has to be 2: --as-of 2.3 keeps another, or {_MULTIPLIER}"
@@ -93,11 +93,11 @@ def _of_object(node: ast.Call, region: Region, analysis: Analysis) -> str | Unkn
     kinds = {row.attribute for row in rows if row is not None and row.target.startswith("mpls.")}
     if not meaning.is_whole or len(kinds) != 1 or None in rows:
         return Unknown("is only known when the program runs")
-    given = _arguments(node, _DYNAMIC if kinds == {"DynamicLossScale"} else ("loss_scale_value",))
+    given = _arguments(node, DYNAMIC_CONFIG if kinds == {"DynamicLossScale"} else FIXED_CONFIG)
     if given is None:
         return Unknown("has arguments that are only known when the program runs")
     if kinds == {"FixedLossScale"}:
-        value = given.get("loss_scale_value")
+        value = given.get(LOSS_SCALE_VALUE)
         number = None if value is None else _number(value)
         if value is None or number is None:
             return Unknown("has a value that is only known when the program runs")
@@ -106,7 +106,7 @@ def _of_object(node: ast.Call, region: Region, analysis: Analysis) -> str | Unkn
 
 
 def _of_dynamic(given: dict[str, ast.expr], analysis: Analysis) -> str | Unknown:
-    multiplier = given.pop("multiplier", None)
+    multiplier = given.pop(MULTIPLIER, None)
     factor = 2.0 if multiplier is None else _number(multiplier)
     if factor is None or factor <= 1 or math.frexp(factor)[0] != 0.5:
         # By others, dividing is not exactly multiplying by the inverse.

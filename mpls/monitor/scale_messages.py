@@ -1,4 +1,4 @@
-"""Calm messages about a loss scale: at most one line for each change that is seen, and whether it is normal."""
+"""Messages about a loss scale: at most one line for each change that is seen, which says whether it is normal."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def draw(course: Course, file: BinaryIO, image_format: str) -> None:
 
 
 def figure_of(title: str, panels: int) -> Any:
-    """Return a figure for so many panels, one below the other.
+    """Return a figure with this number of panels, one below the other.
 
     Raises:
         MissingPackageError: matplotlib is not installed.

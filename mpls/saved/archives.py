@@ -12,6 +12,7 @@ from mpls.formats.algorithms import MOMENTUM_PRODUCTS
 from mpls.formats.families import Family, framework_of_version, keras_release
 from mpls.formats.file_kinds import ARCHIVE_CONFIG, ARCHIVE_METADATA, COMPILED_OPTIMIZER
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
+from mpls.formats.wrapper_state import INNER_KEYS
 from mpls.saved.arrays import in_order, read_arrays
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.h5_content import Content, content_of
@@ -130,7 +131,7 @@ class KerasArchive:
 def _is_users_wrapper(described: Any) -> bool:
     """Return whether a config is that of a wrapper of a user's class, whose settings are not known here."""
     config = described.get("config") if isinstance(described, Mapping) else None
-    return isinstance(config, Mapping) and "inner_optimizer" in config
+    return isinstance(config, Mapping) and INNER_KEYS[0] in config
 
 
 def _with_legacy_weights(arrays: dict[str, Any], path: str, optimizer: OptimizerRecord) -> OptimizerRecord:

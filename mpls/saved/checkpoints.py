@@ -15,6 +15,7 @@ from mpls.formats.algorithm_names import (
 )
 from mpls.formats.algorithms import MOMENTUM_PRODUCTS
 from mpls.formats.families import Family
+from mpls.formats.object_graph import BOOKKEEPING, ITERATIONS, LEARNING_RATES, TRAINABLE_VARIABLES, VARIABLES
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.formats.wrapper_state import LOSS_SCALE, STATE_OF_KERAS_3, WRAPPED
 from mpls.saved.bundles import Bundle
@@ -23,7 +24,7 @@ from mpls.saved.own_state import StateInGraph
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
 
 # Variables of legacy optimizers that are neither slots nor hyperparameters.
-_LEGACY_STATE = ("iter", MOMENTUM_PRODUCTS["legacy"])
+_LEGACY_STATE = (ITERATIONS["legacy"], MOMENTUM_PRODUCTS["legacy"])
 _WRAPPING = (LOSS_SCALE, *WRAPPED)
 
 
@@ -99,10 +100,10 @@ class ObjectCheckpoint:
                 continue
             if name not in _LEGACY_STATE and self.bundle.shape(place := self._known(child)) == ():
                 hyperparameters[name] = number_of_variable(self.bundle.path, place, self._value(child))
-            elif name != "iter":
+            elif name != ITERATIONS["legacy"]:
                 others[name] = self._value(child)
         variables = self._slots(number)
-        iteration = node.children["iter"]
+        iteration = node.children[ITERATIONS["legacy"]]
         full_name = self.graph.nodes[iteration].full_name or ""
         kinds = {slot for variable in variables for slot in variable.slots}
         return OptimizerRecord(
@@ -166,10 +167,8 @@ class ObjectCheckpoint:
         )
 
 
-# Children of new and Keras 3 optimizers that are lists, but not of slots.
-_BOOKKEEPING = ("_variables", "_trainable_variables", "_trainable_variables_indices", "_index_dict")
-# Variables of the optimizer that are no slots, and the state of a wrapper.
-_NO_SLOTS = ("_iterations", "_learning_rate", "_current_learning_rate", *STATE_OF_KERAS_3)
+# Variables of new and Keras 3 optimizers that are no slots, and the state of a wrapper.
+_NO_SLOTS = (ITERATIONS["new"], *LEARNING_RATES, *STATE_OF_KERAS_3)
 
 
 def read_new(bundle: Bundle, graph: StoredGraph, number: int, key: str, family: Family) -> OptimizerRecord:
@@ -197,16 +196,16 @@ class _NewOptimizer:
         self.lists = {
             name: graph.members(child)
             for name, child in self.children.items()
-            if name not in _BOOKKEEPING and graph.value_key(child) is None
+            if name not in BOOKKEEPING and graph.value_key(child) is None
         }
 
     def record(self, key: str) -> OptimizerRecord:
-        iterations = self.children["_iterations"]
-        rate = self.children.get("_learning_rate")
+        iterations = self.children[ITERATIONS[self.family]]
+        rate = self.children.get(LEARNING_RATES[0])
         scalars = {
             name: self._value(child)
             for name, child in self.children.items()
-            if name not in (*_BOOKKEEPING, *_NO_SLOTS) and self.graph.value_key(child) is not None
+            if name not in (*BOOKKEEPING, *_NO_SLOTS) and self.graph.value_key(child) is not None
         }
         hyperparameters: dict[str, Any] = {}
         if rate is not None:
@@ -232,7 +231,7 @@ class _NewOptimizer:
         return self.graph.nodes[number].full_name or ""
 
     def _algorithm(self) -> str | None:
-        slots = list(self.graph.members(self.children["_variables"]).values())
+        slots = list(self.graph.members(self.children[VARIABLES]).values())
         scopes = {self._full_name(number).split("/")[0] for number in slots}
         named = {algorithm_named(scope) for scope in scopes} - {None}
         return named.pop() if len(named) == 1 else algorithm_of_lists([*self.children])
@@ -242,11 +241,11 @@ class _NewOptimizer:
         for name, members in self.lists.items():
             for position, member in members.items():
                 places.setdefault(member, (name, position))
-        known = {self.children[name] for name in ("_iterations", "_learning_rate") if name in self.children}
+        known = {self.children[name] for name in (ITERATIONS[self.family], LEARNING_RATES[0]) if name in self.children}
         known |= {child for child in self.children.values() if self.graph.value_key(child) is not None}
         slots: dict[Any, dict[str, Any]] = {}
         names: dict[Any, str | None] = {}
-        for _, member in sorted(self.graph.members(self.children["_variables"]).items()):
+        for _, member in sorted(self.graph.members(self.children[VARIABLES]).items()):
             if member in known:
                 continue
             slot, variable = slot_and_variable(self.family, self._full_name(member))
@@ -261,7 +260,7 @@ class _NewOptimizer:
 
     def _variable(self, group: Any, name: str | None, slots: dict[str, Any]) -> VariableRecord:
         if self.family == "keras3":
-            trained = self.graph.members(self.children["_trainable_variables"])
+            trained = self.graph.members(self.children[TRAINABLE_VARIABLES])
             if isinstance(group, int) and group in trained:
                 node = trained[group]
                 return VariableRecord(self.graph.variable_key(node), self.graph.nodes[node].full_name, slots)

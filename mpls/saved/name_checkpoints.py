@@ -10,6 +10,7 @@ from typing import Any
 
 from mpls.formats.algorithm_names import ALGORITHMS
 from mpls.formats.algorithms import BETA_POWERS, MOMENTUM_PRODUCTS, V1_OPTIMIZERS, v1_slots
+from mpls.formats.object_graph import ITERATIONS
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.formats.wrapper_state import BAD_STEPS, STATE, STATE_OF_MANAGERS
 from mpls.saved.bundles import Bundle
@@ -18,6 +19,7 @@ from mpls.saved.memory_limits import MOST_SCOPES
 from mpls.saved.own_state import named_state
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
 
+_ITERATIONS = ITERATIONS["legacy"]
 _NUMBERED = re.compile(r"^(?P<base>.*?)(_(?P<number>[1-9][0-9]{0,3}))?$", re.DOTALL)
 _CONDITIONAL = re.compile(r"(?<![^/])cond(_\d+)?/")
 # Reading takes time in proportion to the number of optimizers times that of variables.
@@ -158,15 +160,15 @@ def _legacy(bundle: Bundle) -> list[OptimizerRecord]:
     for name in ordered:
         scope, _, last = name.rpartition("/")
         _, algorithm, _ = _split(scope)
-        if last == "iter" and algorithm in ALGORITHMS:
+        if last == _ITERATIONS and algorithm in ALGORITHMS:
             scopes[scope] = algorithm
     if len(scopes) > _MOST_OPTIMIZERS:
-        raise broken(bundle.path, "iter", f"be in at most {_MOST_OPTIMIZERS} optimizers", len(scopes))
+        raise broken(bundle.path, _ITERATIONS, f"be in at most {_MOST_OPTIMIZERS} optimizers", len(scopes))
     copies = _copies(bundle, list(scopes))
     return [
         _legacy_optimizer(bundle, ordered, scope, algorithm, copies)
         for scope, algorithm in scopes.items()
-        if f"{scope}/iter" not in copies
+        if f"{scope}/{_ITERATIONS}" not in copies
     ]
 
 
@@ -203,7 +205,7 @@ def _copies(bundle: Bundle, scopes: list[str]) -> set[str]:
 
 def _numbers(bundle: Bundle, scope: str) -> Iterator[int]:
     for number in range(_MOST_COPIES):
-        if _joined(scope, "iter", number) not in bundle:
+        if _joined(scope, _ITERATIONS, number) not in bundle:
             return
         yield number
 

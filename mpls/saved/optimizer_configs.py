@@ -8,15 +8,24 @@ from itertools import islice
 from typing import Any
 
 from mpls.formats.algorithm_names import algorithm_named
-from mpls.formats.families import FAMILY_WRITERS, Family, family_of_config
+from mpls.formats.families import FAMILY_MARKS, FAMILY_WRITERS, Family, family_of_config
 from mpls.formats.record import LossScaleRecord, OptimizerRecord
+from mpls.formats.validity import LARGEST_COUNT
 from mpls.formats.wrapper_state import (
     AUTO,
     BASE_ARGUMENTS,
     DEFAULT_GROWTH_STEPS,
     DEFAULT_INITIAL_SCALE,
     DEFAULT_MULTIPLIER,
+    DYNAMIC_CONFIG,
+    FIXED_CONFIG,
     FIXED_STATE,
+    INCREMENT_PERIOD,
+    INITIAL_LOSS_SCALE,
+    INNER_KEYS,
+    LOSS_SCALE,
+    LOSS_SCALE_VALUE,
+    MULTIPLIER,
     NEVER,
     OPTIONS_KEY,
     OWN_SCALE_SETTINGS,
@@ -36,7 +45,7 @@ from mpls.saved.plain_numbers import good_steps_of_variable, growth_steps_of_con
 
 _ROOT = "the config"
 # Entries of an optimizer's config that are not hyperparameters.
-_NO_HYPERPARAMETERS = ("name", "is_legacy_optimizer", "jit_compile")
+_NO_HYPERPARAMETERS = ("name", *FAMILY_MARKS)
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ def read_optimizer(path: str, key: str, config: Any, family: Family | None = Non
             settings = _dict(path, _at(key, "config"), content.get("config"))
             return _read_wrapper(path, key, _at(key, "config"), settings, _base_name(name), family)
         return _read_bare(path, key, content, family, is_keras_3=None)
-    if "inner_optimizer" in content or "loss_scale" in content:
+    if INNER_KEYS[0] in content or LOSS_SCALE in content:
         return _read_wrapper(path, key, key, content, None, family)
     if "learning_rate" not in content:
         raise broken(path, key or _ROOT, "be a config of an optimizer", _some_keys(content), FROM_WRITER)
@@ -93,10 +102,10 @@ def _read_wrapper(
     path: str, key: str, place: str, settings: Mapping[str, Any], name: str | None, family: Family | None
 ) -> ConfigRecord:
     key_of_inner = inner_key(settings)
-    if "loss_scale" in settings:
+    if LOSS_SCALE in settings:
         written_by = "TF 2.2 and 2.3 (experimental)"
-        _refuse_unknown(path, place, settings, (key_of_inner, "loss_scale", *OWN_STEP_SETTINGS))
-        loss_scale = _read_loss_scale(path, _at(place, "loss_scale"), settings["loss_scale"])
+        _refuse_unknown(path, place, settings, (key_of_inner, LOSS_SCALE, *OWN_STEP_SETTINGS))
+        loss_scale = _read_loss_scale(path, _at(place, LOSS_SCALE), settings[LOSS_SCALE])
     else:
         written_by = "TF 2.4 or later"
         own = (*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS)
@@ -117,7 +126,7 @@ def _read_wrapper(
         loss_scale = _fixed(path, place, settings)
     elif inner.get(STATE_KEY) is not None:
         loss_scale = _with_state(path, f"{inner_place}/{STATE_KEY}", inner[STATE_KEY], loss_scale)
-    held = settings["loss_scale"]["config"] if "loss_scale" in settings else {}
+    held = settings[LOSS_SCALE]["config"] if LOSS_SCALE in settings else {}
     entry = inner.get(OPTIONS_KEY)
     of_scale, of_steps, counts = options_of_config(path, f"{inner_place}/{OPTIONS_KEY}", {**held, **settings}, entry)
     if bare.family in ("keras3", "new"):
@@ -176,21 +185,21 @@ def _read_loss_scale(path: str, place: str, config: Any) -> LossScaleRecord:
     settings = _dict(path, _at(place, "config"), content.get("config"))
     place = _at(place, "config")
     if name == "FixedLossScale":
-        _refuse_unknown(path, place, settings, ("loss_scale_value", *OWN_SCALE_SETTINGS))
-        scale = number_of_config(path, f"{place}/loss_scale_value", settings.get("loss_scale_value"))
+        _refuse_unknown(path, place, settings, (*FIXED_CONFIG, *OWN_SCALE_SETTINGS))
+        scale = number_of_config(path, _at(place, LOSS_SCALE_VALUE), settings.get(LOSS_SCALE_VALUE))
         return LossScaleRecord(False, scale=scale, initial_scale=scale)
     if name != "DynamicLossScale":
         constraint = "be the class name of a loss scale, 'FixedLossScale' or 'DynamicLossScale'"
         raise broken(path, place.removesuffix("/config") + "/class_name", constraint, name, FROM_WRITER)
-    known = ("initial_loss_scale", "increment_period", "multiplier", *OWN_SCALE_SETTINGS)
+    known = (*DYNAMIC_CONFIG, *OWN_SCALE_SETTINGS)
     _refuse_unknown(path, place, settings, known)
-    initial = settings.get("initial_loss_scale", DEFAULT_INITIAL_SCALE)
-    growth = settings.get("increment_period", DEFAULT_GROWTH_STEPS)
+    initial = settings.get(INITIAL_LOSS_SCALE, DEFAULT_INITIAL_SCALE)
+    growth = settings.get(INCREMENT_PERIOD, DEFAULT_GROWTH_STEPS)
     return LossScaleRecord(
         True,
-        initial_scale=None if initial == AUTO else number_of_config(path, f"{place}/initial_loss_scale", initial),
-        growth_steps=growth_steps_of_config(path, f"{place}/increment_period", growth),
-        multiplier=number_of_config(path, f"{place}/multiplier", settings.get("multiplier", DEFAULT_MULTIPLIER)),
+        initial_scale=None if initial == AUTO else number_of_config(path, _at(place, INITIAL_LOSS_SCALE), initial),
+        growth_steps=growth_steps_of_config(path, _at(place, INCREMENT_PERIOD), growth),
+        multiplier=number_of_config(path, _at(place, MULTIPLIER), settings.get(MULTIPLIER, DEFAULT_MULTIPLIER)),
     )
 
 
@@ -202,7 +211,7 @@ def _with_state(path: str, place: str, state: Any, loss_scale: LossScaleRecord) 
     good_steps = content.get("good_steps")
     if good_steps is None and not loss_scale.dynamic:
         return with_state(loss_scale, scale, None)
-    if isinstance(good_steps, bool) or not isinstance(good_steps, int) or abs(good_steps) >= 2**63:
+    if isinstance(good_steps, bool) or not isinstance(good_steps, int) or abs(good_steps) > LARGEST_COUNT:
         raise broken(path, f"{place}/good_steps", "be a whole number", good_steps, FROM_WRITER)
     good_steps_of_variable(path, f"{place}/good_steps", good_steps, loss_scale.growth_steps)
     return with_state(loss_scale, scale, good_steps)

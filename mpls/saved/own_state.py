@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mpls.formats.record import OverflowRecord
+from mpls.formats.validity import LARGEST_COUNT, constraint_on, constraint_on_bounds, is_initial_scale
 from mpls.formats.wrapper_state import (
     ADJUSTABLE,
     AUTO,
     COUNTS,
     FLOAT_EXTRAS,
+    INITIAL_LOSS_SCALE,
     LOSS_SCALE,
+    ON_GIVE_UP,
     OVERFLOW_KINDS,
     OVERFLOWS,
     OWN_SCALE_SETTINGS,
@@ -57,25 +61,40 @@ def options_of_config(
             _check_option(path, f"{place}/settings/{name}", name, given[name])
     values = {name: _number(path, f"{place}/state/{name}", name, value) for name, value in state.items()}
     of_scale = {name: given[name] for name in OWN_SCALE_SETTINGS if given.get(name) is not None}
-    if AUTO in (given.get("initial_scale"), given.get("initial_loss_scale")):
+    if AUTO in (given.get("initial_scale"), given.get(INITIAL_LOSS_SCALE)):
         of_scale = {"initial_scale": AUTO, **of_scale}
     of_steps = {name: given[name] for name in OWN_STEP_SETTINGS if given.get(name) is not None}
     counts = {name: values.pop(name) for name in COUNTS if name in values}
+    bounds = [of_scale.get(name, default) for name, default in (("min_scale", 1.0), ("max_scale", math.inf))]
+    if constraint := constraint_on_bounds(*bounds):
+        raise broken(path, f"{place}/settings/max_scale", constraint, bounds[1], FROM_WRITER)
+    initial = given.get("initial_scale", given.get(INITIAL_LOSS_SCALE))
+    if isinstance(initial, int | float) and not is_initial_scale(initial, *bounds):
+        raise broken(path, f"{place}/settings", f"have bounds around the initial scale, {initial}", bounds, FROM_WRITER)
     return {**of_scale, **values}, of_steps, counts
 
 
 def _check_option(path: str, key: str, name: str, value: Any) -> None:
-    if name in ADJUSTABLE[1:-1]:
-        number_of_config(path, key, value)
+    if name in FLOAT_EXTRAS:
+        _check_range(path, key, name, number_of_config(path, key, value))
     elif name in (ADJUSTABLE[-1], "max_consecutive_skips"):
         _check_whole(path, key, value, least=1)
-    elif not isinstance(value, str if name == "on_give_up" else bool):
-        raise broken(path, key, "be a text" if name == "on_give_up" else "be a bool", value, FROM_WRITER)
+    elif name == "on_give_up":
+        if not isinstance(value, str) or value not in ON_GIVE_UP:
+            raise broken(path, key, f"be one of {', '.join(ON_GIVE_UP)}", value, FROM_WRITER)
+    elif not isinstance(value, bool):
+        raise broken(path, key, "be a bool", value, FROM_WRITER)
+
+
+def _check_range(path: str, key: str, name: str, number: float) -> float:
+    if constraint := constraint_on(name, number):
+        raise broken(path, key, constraint, number, FROM_WRITER)
+    return number
 
 
 def _number(path: str, key: str, name: str, value: Any) -> Any:
     if name in FLOAT_EXTRAS:
-        return number_of_config(path, key, value)
+        return _check_range(path, key, name, number_of_config(path, key, value))
     if name not in (*WHOLE_EXTRAS, *COUNTS):
         raise broken(path, key, f"be one of {', '.join((*WHOLE_EXTRAS, *FLOAT_EXTRAS, *COUNTS))}", name, FROM_WRITER)
     _check_whole(path, key, value, least=0)
@@ -83,7 +102,7 @@ def _number(path: str, key: str, name: str, value: Any) -> Any:
 
 
 def _check_whole(path: str, key: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_COUNT:
         raise broken(path, key, f"be a whole number from {least}", value, FROM_WRITER)
 
 
@@ -134,6 +153,8 @@ class StateInGraph:
                 continue
             check = scale_of_variable if name in FLOAT_EXTRAS else count_of_variable
             found[name] = check(self._bundle.path, self._key(child), self._value(child))
+            if name in FLOAT_EXTRAS:
+                _check_range(self._bundle.path, self._key(child), name, found[name])
         return found
 
     def _key(self, number: int) -> str:

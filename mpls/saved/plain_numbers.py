@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpls.formats.validity import can_be_scale, most_good_steps
+from mpls.formats.validity import LARGEST_COUNT, can_be_scale, most_good_steps
 from mpls.saved.errors import FROM_WRITER, broken
 
 __all__ = [
@@ -83,7 +83,7 @@ def growth_steps_of_config(path: str, key: str, value: Any) -> int:
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+    if isinstance(value, bool) or not isinstance(value, int) or not -LARGEST_COUNT - 1 <= value <= LARGEST_COUNT:
         raise broken(path, key, "be a whole number below 2**63", value, FROM_WRITER)
     return value
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mpls.errors import MissingFileError, MplsError, printable
+from mpls.formats.validity import LARGEST_COUNT
 from mpls.tracing.trace_writer import FORMAT, VERSION
 
 __all__ = ["Trace", "TracedStep", "TracedVariable", "TracedWrapper", "UnreadableTraceError", "is_trace", "read_trace"]
 
-_LARGEST_COUNT = 2**63 - 1
 _NOT_FINITE = ("inf", "-inf", "nan")
 
 
@@ -222,7 +222,7 @@ def _number(value: Any) -> float:
 
 
 def _count(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST_COUNT:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT:
         return value
     raise ValueError(f"{value!r} is no count")
 

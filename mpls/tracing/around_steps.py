@@ -1,4 +1,4 @@
-"""Reads what a step does, around it: in eager mode, in `tf.function`, and in graphs that a session runs."""
+"""Reads the state before and after a step: in eager mode, in `tf.function`, and in graphs that a session runs."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _if_due(tf: Any, due: Any, make: Any) -> Any:
         with tf.control_dependencies([make()]):
             return tf.constant(0)
 
-    # In TF 1, what is in a branch waits for what its condition waits for.
+    # In TF 1, the ops of a branch wait for the inputs of its condition.
     return tf.cond(tf.identity(due), noted, lambda: tf.constant(0))
 
 
@@ -198,7 +198,7 @@ class GraphNote:
         self.reads_by_python = False
 
     def op_before(self, tf: Any, count: Any) -> Any:
-        """Return an op that measures the gradients, of the step after so many."""
+        """Return an op that measures the gradients; `count` is the number of steps before this one."""
         return _call_python(tf, self._measure, [count, *self._gradients(tf)])
 
     def op_after(self, tf: Any, count: Any) -> Any:

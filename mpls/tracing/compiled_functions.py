@@ -1,4 +1,4 @@
-"""Has functions run without XLA, which cannot call Python, while they are recorded."""
+"""Runs functions without XLA while they are recorded, as XLA cannot call Python."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["LARGE", "Measured", "digest_of", "groups_of", "is_large", "measured"]
 
-# From so many elements on, an array is measured by itself.
+# An array with at least this many elements is measured by itself; smaller ones are measured together.
 LARGE = 1 << 14
 
 
@@ -93,6 +93,6 @@ def _sums_of_squares(rows: Any) -> list[float]:
         total = 0.0
         for start in range(0, rows.size, LARGE):
             piece = rows[0, start : start + LARGE].astype(np.float64)
-            # No product of vectors, for which NumPy may start threads.
+            # Not `np.dot`, for which NumPy may start threads.
             total += float(np.add.reduce(piece * piece))
         return [total]

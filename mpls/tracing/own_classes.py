@@ -1,4 +1,4 @@
-"""Has the wrappers of mpls recorded, beside those of the frameworks."""
+"""Records the wrappers of mpls, beside those of the frameworks."""
 
 from __future__ import annotations
 

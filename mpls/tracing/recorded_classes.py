@@ -1,4 +1,4 @@
-"""Has the wrappers of each release recorded: their methods that scale a loss and apply gradients."""
+"""Records the wrappers of each release, by their methods that scale a loss and apply gradients."""
 
 from __future__ import annotations
 

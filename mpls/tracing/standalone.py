@@ -79,7 +79,7 @@ def _run(program: Any, is_module: bool) -> None:
     sys.path[0] = os.path.dirname(os.path.abspath(path))
     with open(path, "rb") as file:
         code = compile(file.read(), path, "exec")
-    # It stays, for functions that run at exit.
+    # Leave it there, for functions that run at exit.
     module = types.ModuleType("__main__")
     vars(module).update(__file__=path, __builtins__=__builtins__)
     sys.modules["__main__"] = module

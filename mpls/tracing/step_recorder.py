@@ -13,7 +13,7 @@ from mpls.tracing.trace_writer import TraceWriter, plain_number
 
 __all__ = ["APPLIES_ALL", "BY_GRADIENTS", "BY_STATE", "Reading", "Series", "StepRecorder", "was_applied"]
 
-# Without another wish, so many steps are recorded at first, and then one of so many.
+# By default, the first 100 steps are recorded, and then every 100th.
 SPARSE = 100
 # How it is told whether a step was applied.
 APPLIES_ALL, BY_STATE, BY_GRADIENTS = "all", "state", "gradients"
@@ -138,12 +138,12 @@ class StepRecorder:
         return bool(self._every == 1 and self._steps is None)
 
     def is_due(self, count: int) -> bool:
-        """Return whether the step after so many is recorded."""
+        """Return whether to record the step that has `count` steps before it."""
         is_wanted = self._steps is None or count < self._steps
         return bool(is_wanted and (count < self._first or count % self._every == 0))
 
     def due(self, tf: Any, count: Any) -> Any:
-        """Return the same of a number that a graph has counted, a scalar boolean tensor."""
+        """Return the same for a tensor, as a scalar boolean tensor."""
         due = tf.equal(tf.floormod(count, self._every), 0)
         if self._first:
             due = tf.logical_or(due, count < self._first)

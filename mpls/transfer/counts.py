@@ -11,7 +11,7 @@ from mpls.errors import SavedStateError
 from mpls.formats import algorithms
 from mpls.formats.algorithms import ACCUMULATOR
 from mpls.formats.record import OptimizerRecord
-from mpls.formats.validity import SEE_MIGRATION
+from mpls.formats.validity import LARGEST_COUNT, SEE_MIGRATION
 from mpls.transfer import formulas
 
 
@@ -39,7 +39,7 @@ def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, An
             "Save the optimizer's iterations, or tf.compat.v1.train.get_or_create_global_step(), with it; or give the "
             f"target the betas of the source. {SEE_MIGRATION}"
         )
-    if steps is not None and not 0 <= steps < 2**63:
+    if steps is not None and not 0 <= steps <= LARGEST_COUNT:
         raise SavedStateError(
             f"{subject}: the number of steps must be from 0 to 2**63; got {steps}. The file is broken: restore an "
             f"older one. {SEE_MIGRATION}"

@@ -41,7 +41,7 @@ def checked_settings(host: Host, settings: Mapping[str, Any], subject: str) -> d
     for name, value in values.items():
         with _any_error_as_ours(host, {name: settings[name]}, subject):
             set_settings(_of(host, base), {name: value})
-            # A constructor refuses more than a setter; yet None may be no default of it, and does nothing.
+            # A constructor checks more than a setter does. None has no effect, and a constructor may refuse it.
             if value is not None:
                 _of(host, {**base, name: value})
     with _any_error_as_ours(host, settings, subject):

@@ -43,7 +43,7 @@ NAMES = (
     "gradient_accumulation_steps",
 )
 
-# Settings that optimizers of TF 1 and legacy ones do not have, with the value that does the same as to lack them.
+# Settings that v1 and legacy optimizers lack, each with the value that has no effect.
 _LATER = {"weight_decay": None, "use_ema": False, "gradient_accumulation_steps": None}
 # The settings of `NAMES` that are numbers in every optimizer that has them.
 NUMBERS = frozenset(NAMES) - {

@@ -122,6 +122,13 @@ def disable_mixed_precision_graph_rewrite() -> None:
 
     Reproduces:
         `tf.compat.v1.train.experimental.disable_mixed_precision_graph_rewrite`, TF 1.14 to 2.21.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import mpls.v1
+        >>> opt = tf.compat.v1.train.GradientDescentOptimizer(0.1)
+        >>> opt = mpls.v1.enable_mixed_precision_graph_rewrite(opt)
+        >>> mpls.v1.disable_mixed_precision_graph_rewrite()
     """
     if not is_graph_rewrite_enabled():
         tf.compat.v1.logging.warn(

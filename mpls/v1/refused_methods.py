@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from mpls.errors import ReplicaContextError
+from mpls.errors import CallOrderError, ReplicaContextError
 from mpls.upstream import table
 
 __all__ = ["Refusing"]
@@ -26,7 +26,7 @@ class Refusing:
         )
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise RuntimeError(
+        raise CallOrderError(
             "MixedPrecisionLossScaleOptimizer leaves it to the wrapped optimizer to apply a gradient: "
             "call apply_gradients(grads_and_vars)."
         )

@@ -38,6 +38,14 @@ BY_NAME = {
     "mpls.upstream.kerases": "the private modules in its table",
     "mpls.upstream.private": "the private modules in its table",
 }
+# Modules that hand on a function that imports, and why.
+HAND_ON = {
+    "mpls.children": "to pickle, for a file of mpls",
+    "mpls.importing.overlays": "to pickle, for the module itself",
+    "mpls.run": "to nobody: it looks up the line of a warning",
+}
+# Modules that run source code, and whose.
+RUN_CODE = {"mpls.run": "the program", "mpls.tracing.standalone": "the program"}
 # Modules that look at the stack, or at frames, and what for.
 LOOK_AT_FRAMES = {
     "mpls.children": "whether the fork server asks, which has no main module",
@@ -56,6 +64,22 @@ def imports_by_name(tree: ast.Module) -> Iterator[str]:
         name = called(node).rpartition(".")[2]
         if name in IMPORTERS and isinstance(node, ast.Call) and node.args:
             yield ast.unparse(node.args[0])
+
+
+def hidden_imports(tree: ast.Module) -> Iterator[str]:
+    """Yield what could import unseen by `imports_by_name`: importers by other names or uncalled, parts of `mpls`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in ("importlib", "pkgutil", "runpy"):
+            yield from (f"{each.name} as {each.asname}" for each in node.names if each.asname not in {None, *IMPORTERS})
+        elif isinstance(node, ast.Import):
+            # `import mpls` alone says nothing of the parts that are then read from it.
+            is_root = any((each.name, each.asname or "mpls") == ("mpls", "mpls") for each in node.names)
+            parts = {part.split(".")[1] for part in modules() if "." in part} - {"errors", "names"}
+            uses = [each for each in ast.walk(tree) if isinstance(each, ast.Attribute) and each.attr in parts]
+            yield from (ast.unparse(each) for each in uses if is_root and ast.unparse(each.value) == "mpls")
+        elif isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).rpartition(".")[2] in IMPORTERS:
+            is_called = isinstance(node.parent, ast.Call) and node.parent.func is node  # type: ignore[union-attr]
+            yield from () if is_called else [ast.unparse(node)]
 
 
 def names_own_modules(tree: ast.Module) -> Iterator[str]:
@@ -100,6 +124,32 @@ def test_who_imports_by_name_is_known() -> None:
     found = {name: names for name, tree in modules().items() if (names := list(imports_by_name(tree)))}
     assert {name: names for name, names in found.items() if name not in BY_NAME} == {}
     assert set(BY_NAME) - set(found) == set(), "an exception that nobody needs"
+
+
+def test_no_import_is_hidden() -> None:
+    hidden = {name: found for name, tree in modules().items() if (found := list(hidden_imports(tree)))}
+    assert {name: found for name, found in hidden.items() if name not in HAND_ON} == {}
+    assert set(hidden) == set(HAND_ON), "an exception that nobody needs"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from importlib import import_module as load",
+        "from pkgutil import resolve_name as find",
+        "import importlib\nload = importlib.import_module",
+        "import mpls\nmpls.keras.LossScaleOptimizer",
+    ],
+)
+def test_a_hidden_import_is_seen(source: str) -> None:
+    assert len(list(hidden_imports(parsed(source)))) == 1
+
+
+def test_who_runs_source_code_is_known() -> None:
+    runs = {
+        name for name, tree in modules().items() if any(called(node) in ("exec", "eval") for node in ast.walk(tree))
+    }
+    assert runs == set(RUN_CODE)
 
 
 def test_no_module_of_mpls_is_imported_by_name() -> None:

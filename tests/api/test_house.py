@@ -1,9 +1,10 @@
-"""The rooms of the house: how large they are, what they are called, and that no imports go in a circle."""
+"""The modules of mpls: how large they are, what they are called, and that no imports go in a circle."""
 
 from __future__ import annotations
 
 import ast
 import graphlib
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -21,6 +22,8 @@ SHARED_NAMES = {
     "policy": "dtype policies",
 }
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 300, 40
+# The exceptions that CONTRIBUTING.md and pyproject.toml list: which part imports which other one.
+EXCEPTIONS = {"v1": {"keras"}, "keras": {"experimental"}}
 
 
 def imports_of(name: str, tree: ast.Module, known: set[str]) -> Iterator[str]:
@@ -48,6 +51,53 @@ def lengths(tree: ast.Module) -> Iterator[tuple[str, int]]:
             first = node.body[0]
             of_docstring = (first.end_lineno or 0) - first.lineno + 1 if ast.get_docstring(node) else 0
             yield node.name, (node.end_lineno or 0) - node.lineno + 1 - of_docstring
+
+
+def part_of(module: str) -> str:
+    """Return the folder or module right below mpls that a module is in."""
+    return module.partition(".")[2].partition(".")[0]
+
+
+def parts_imported() -> dict[str, set[str]]:
+    """Return which parts of mpls each part imports, in functions too."""
+    found: dict[str, set[str]] = {}
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "mpls":
+                parts = {part_of(str(node.module)) or each.name for each in node.names}
+                found.setdefault(part_of(name), set()).update(parts - {part_of(name)})
+    return found
+
+
+def layers() -> list[set[str]]:
+    """Return the layers of the contract on imports, the highest first."""
+    listed = re.search(r"\nlayers = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(), re.DOTALL)
+    assert listed
+    return [set(re.findall(r"mpls\.(\w+)", line)) for line in re.findall(r'"(.*)"', listed[1])]
+
+
+def allowed_imports() -> dict[str, set[str]]:
+    """Return what the table in CONTRIBUTING.md says that each part may import."""
+    found = {}
+    for row in re.findall(
+        r"^\| `(\w+)(?:/|\.py)` \|.*\| ([^|]*) \| [^|]* \| [^|]* \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.M
+    ):
+        part, text = row
+        named = [each.partition("/")[0].removesuffix(".py") for each in re.findall(r"`([\w/.]+)`", text)]
+        below: set[str] = set()
+        if text == "all below" or text.endswith("and below"):
+            last = named[-1] if named else part
+            place = next(number for number, layer in enumerate(layers()) if last in layer)
+            below = set().union(*layers()[place + 1 :])
+        found[part] = {*named, *below}
+    return found
+
+
+def test_each_part_imports_what_contributing_says() -> None:
+    allowed, imported = allowed_imports(), parts_imported()
+    assert set(allowed) == set().union(*layers())
+    wrong = {part: imported.get(part, set()) - may - EXCEPTIONS.get(part, set()) for part, may in allowed.items()}
+    assert {part: names for part, names in wrong.items() if names} == {}
 
 
 def test_no_file_is_too_long() -> None:

@@ -45,7 +45,6 @@ NAMES_AS_DATA = {
     "mpls.hints.missing_members": "what an error says is missing",
     "mpls.keras.strategies": "a method of users' subclasses, whose name is in an error",
     "mpls.optimizer_members": "what programs use",
-    "mpls.saved.checkpoints": "names in files",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import unittest
 import warnings
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from unittest import mock
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -249,6 +251,30 @@ class OtherThreadsTest(unittest.TestCase):
             weights, scale = session.run([variable, opt._loss_scale()])
         self.assertEqual(weights.tolist(), [1 - 0.5 * 4.25, 2 - 0.5 * 4.25])
         self.assertEqual(scale, 8.0)
+
+
+@pytest.mark.parametrize("keras_of", [tf_keras, keras], ids=["keras_new", "keras3"])
+def test_threads_that_take_the_first_step_together(keras_of: Any) -> None:
+    """Keras' own optimizers mix up their variables where two threads build them."""
+
+    class SlowToBuild(keras_of.optimizers.SGD):  # type: ignore[misc]
+        def add_variable_from_reference(self, *args: Any, **kwargs: Any) -> Any:
+            time.sleep(0.02)
+            return super().add_variable_from_reference(*args, **kwargs)
+
+    opt = mpls.keras.LossScaleOptimizer(SlowToBuild(0.0, momentum=0.5), initial_scale=8)
+    make = keras.Variable if keras_of is keras else tf.Variable
+    variables = [make([1.0, 2.0]) for _ in range(2)]
+
+    def step(_: int) -> None:
+        opt.get_scaled_loss(tf.constant(1.0))
+        grads = opt.get_unscaled_gradients([tf.constant([8.0, 8.0])] * len(variables))
+        opt.apply_gradients(zip(grads, variables, strict=True))
+
+    in_threads(step)
+    assert int(opt.dynamic_counter) == THREADS
+    slots = [each for each in opt.inner_optimizer.variables if tuple(each.shape) == (2,)]
+    assert len(slots) == len(variables)
 
 
 if __name__ == "__main__":

@@ -257,6 +257,13 @@ class RefusedTest(unittest.TestCase):
             loss_scale.set_scale(scale)
         self.assertEqual(float(loss_scale()), 8.0)
 
+    @parameterized.expand([(1.0, {}), (0.5, {}), (0.5, {"growth_factor": 2.0}), (1.0, {"backoff_factor": 0.5})])
+    def test_a_multiplier_that_no_saved_state_could_have(self, multiplier: float, factors: dict[str, float]) -> None:
+        with self.assertRaisesRegex(ValueError, "multiplier must be above 1 with adjustable=True"):
+            mpls.v1.DynamicLossScale(8.0, 2, multiplier, adjustable=True, **factors)
+        both = mpls.v1.DynamicLossScale(8.0, 2, 1.0, adjustable=True, growth_factor=2.0, backoff_factor=0.5)
+        both.load_state_dict(both.state_dict())
+
     def test_fixed_scales_have_nothing_to_change(self) -> None:
         opt = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.1), 8)
         for call in (lambda: opt.set_scale(4), lambda: opt.configure(growth_steps=4)):

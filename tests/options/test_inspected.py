@@ -197,8 +197,16 @@ BAD: list[tuple[str, Any]] = [
             ("consecutive_hysteresis", 1),
             ("on_give_up", False),
             ("enabled", "auto"),
+            # The constructors refuse these too.
+            ("min_scale", 1e-40),
+            ("growth_factor", 0.5),
+            ("backoff_factor", 2.0),
+            ("on_give_up", "stop"),
         )
     ),
+    ("bounds", {"settings": {"min_scale": 4.0, "max_scale": 2.0}, "state": {}}),
+    ("initial_scale", {"settings": {"max_scale": 4.0}, "state": {}}),
+    ("factor_in_state", {"settings": {}, "state": {"growth_factor": 0.5}}),
 ]
 
 

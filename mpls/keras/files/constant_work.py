@@ -1,4 +1,4 @@
-"""What it costs to compute an op from constants, told from the op's type and the shapes of its tensors."""
+"""The cost of computing an op from constants, estimated by the op's type and the shapes of its tensors."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mpls.keras.files.op_types import HARMLESS
 
 __all__ = ["OF_AN_OP", "work_of"]
 
-# The unit of work is what TensorFlow does in a nanosecond or less. In so many units, it starts an op, and mpls looks at
-# it.
+# The unit of work is what TensorFlow does in at most a nanosecond. This is the cost of starting any op, and of mpls'
+# look at it.
 OF_AN_OP = 10_000
-# Tensors of at most so many numbers, with which ops of arrays do no more than so much work.
+# The size of a small tensor, in numbers, and the most work of an op of `_OF_ARRAYS` whose tensors are all small.
 _SMALL = 4_096
 _OF_A_SMALL_OP = 2_000_000
 _OF_ARRAYS = HARMLESS["arrays"] | HARMLESS["elementwise"] | HARMLESS["linear algebra"] | HARMLESS["reductions"]
-# Ops whose outputs are of a size that depends on numbers. They have at most as many as the inputs; for `Where`, times
-# its dimensions.
+# Ops whose output size depends on the values of their inputs. Outputs have at most as many numbers as the inputs; those
+# of `Where`, that times the number of dimensions.
 _NO_LARGER = frozenset({"BroadcastArgs", "BroadcastGradientArgs", "ListDiff", "Unique", "UniqueWithCounts", "Where"})
 _BYTES_OF_A_NUMBER = 8
 
@@ -47,7 +47,7 @@ _FAST = names(
     """
 )
 _RATES = dict.fromkeys(_NO_LARGER, 8) | dict.fromkeys(_FAST, 2) | dict.fromkeys(_SLOW, 8)
-# Multiplications of matrices, by which of the two inputs' dimensions is summed over.
+# Multiplications of matrices. The value says which dimension of the two inputs is summed over.
 _PRODUCTS = frozenset({"BatchMatMul", "BatchMatMulV2", "MatMul"})
 _MULTIPLICATIONS_IN_A_UNIT = 8
 

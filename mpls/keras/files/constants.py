@@ -12,14 +12,15 @@ from mpls.keras.files.shape_inputs import JOINING, NEVER_COMPUTED, SHAPES, compu
 
 __all__ = ["ConstantShapes", "CostlyShapes"]
 
-# Units of work, see `constant_work`, for any model, and the bytes of all tensors that are computed for one input.
+# The limits for every model: units of work (see `constant_work`), and bytes of all tensors that are computed for one
+# input.
 _WORK = 1 << 31
 _MEMORY = 1 << 28
-# Each time that TensorFlow computes an input, it starts with so many units.
+# The units of work with which TensorFlow begins each time that it computes an input.
 _OF_A_RUN = 50_000
-# TensorFlow keeps a result of at most so many numbers, and does not compute it again.
+# TensorFlow caches a result of at most this many numbers, and does not compute it again.
 _KEPT = 8
-# TensorFlow calls itself for each of the ops through which it looks for sizes, until its stack is full.
+# TensorFlow looks for sizes by recursion, one call for each op. This is the largest depth: deeper, its stack overflows.
 _DEPTH = 500
 _MOST_VISITS = 1 << 40
 

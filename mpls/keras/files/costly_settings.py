@@ -1,4 +1,4 @@
-"""Settings of harmless classes with which they cost much, in time or memory, before the limits of a load apply."""
+"""Settings that make an allowed class take much time or memory before the limits of a load apply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from mpls.keras.files.op_layers import Refusal
 
 __all__ = ["MOST_TOGETHER", "costly_setting", "length_of_lists"]
 
-# Of which settings layers and metrics make a Python list of this length, before the limits on variables apply.
+# Settings of layers and metrics that are the length of a Python list, and the largest value of each. The list is made
+# before the limits on variables apply.
 _MOST = {
     "num_classes": 1_000_000,
     "num_thresholds": 100_000,
@@ -19,16 +20,17 @@ _MOST = {
     "ngrams": 10_000,
 }
 _MOST_TOKENS = 1_000_000
-# All of these in a file: a million takes 30 ms.
+# The largest sum of these lengths in a file; a list of a million takes 30 ms.
 MOST_TOGETHER = 3_000_000
 # Modes in which a lookup layer does not make a list of its largest number of tokens.
 _PLAIN_MODES = ("int", "one_hot", "multi_hot", "count")
 _ARRAYS = ("__numpy__", "__tensor__")
-# Regular expressions that take no more time than the length of the text: without repetition, except of any character
-# at the end, and without alternatives.
+# Regular expressions that match in a time proportional to the length of the text: without alternatives, and without
+# repetition except for `.*` or `.+` at the end.
 _LINEAR = re.compile(r"(?:[^\\*+?{|]|\\[dDwWsSbB\W])*(?:\.[*+]\$?)?", re.ASCII)
 _LONGEST_PATTERN = 1000
-# Keras searches it in a time that grows with the square of its length, at each call.
+# The longest pattern of a rearrangement. At each call, Keras searches it in a time that grows with the square of its
+# length.
 _LONGEST_REARRANGEMENT = 250
 
 
@@ -50,10 +52,10 @@ def costly_setting(config: Mapping[str, Any]) -> Refusal | None:
 
 
 def length_of_lists(config: Mapping[str, Any]) -> float:
-    """Return how long the lists are together that an object makes of its settings.
+    """Return the total length of the lists that an object makes by its settings.
 
     Args:
-        config: a dict that `costly_setting` has nothing against.
+        config: a dict that `costly_setting` accepts.
     """
     return sum(_length(value) for _, _, value in _lists(config))
 

@@ -1,4 +1,4 @@
-"""Adds the ops of a SavedModel's function to a graph that nobody runs, one by one, to see how large they are."""
+"""Adds the ops of a SavedModel's function one by one to a graph that is never run, to see how large they are."""
 
 from __future__ import annotations
 

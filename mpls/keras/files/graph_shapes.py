@@ -19,12 +19,12 @@ from mpls.upstream import table
 
 __all__ = ["refuse_costly_shapes"]
 
-# Vectors of at most so many numbers are taken for small, such as the sizes in a shape.
+# The most numbers in a small vector, such as the sizes in a shape.
 _SMALL = 1_024
 _DIMENSIONS = 254
-# Units of work that TensorFlow may do for each node, which takes longer to import.
+# Units of work that TensorFlow may do for each node; importing the node takes longer than that.
 _WORK_OF_A_NODE = 30_000
-# Ops of vectors and scalars whose result is no longer than the longest input; than the first; than all together.
+# Ops of vectors and scalars, by what bounds the length of their result: the longest input, the first, or all together.
 _AS_LONGEST = (HARMLESS["elementwise"] - {"Bitcast"}) | {"Identity", "Relu", "StopGradient"}
 _AS_LONGEST |= {"BroadcastArgs", "BroadcastGradientArgs", "ConcatOffset"}
 _AS_FIRST = frozenset({"InvertPermutation", "ListDiff", "ReverseV2", "Slice", "SplitV", "Squeeze", "Unpack"})
@@ -33,7 +33,7 @@ _AS_ALL = frozenset({"Concat", "ConcatV2"})
 
 
 class _Most(NamedTuple):
-    """What is told of a tensor without TensorFlow: the most dimensions, and the most numbers."""
+    """The largest size that a tensor can have, as estimated without TensorFlow: dimensions, and numbers."""
 
     rank: int
     numbers: int

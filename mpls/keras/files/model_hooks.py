@@ -1,4 +1,4 @@
-"""What is put in the place of functions of the frameworks while a model is made, to note what they make."""
+"""Replacements for functions of the frameworks while a model is made, which count what the functions make."""
 
 from __future__ import annotations
 

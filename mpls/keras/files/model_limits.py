@@ -27,7 +27,7 @@ __all__ = ["limited"]
 _COPIES = 8
 _SLACK = 1 << 26
 _BYTES_OF_A_NUMBER = 4
-# A number in a constant of a Normalization layer costs as much as so many in a variable: it is made of several arrays.
+# The memory of a number in a constant of a Normalization layer, in numbers of a variable: it is made of several arrays.
 _COPIES_OF_A_CONSTANT = 8
 # Pairs of indices of a sparse kernel, each a tuple of Python, besides those for which the file holds a number.
 _INDICES = 250_000

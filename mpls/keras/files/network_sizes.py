@@ -1,4 +1,4 @@
-"""How large a file is, and how large the model is that its configs describe: told before a framework makes it."""
+"""The size of a file, and of the model that its configs describe, before a framework makes the model."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def restore_optimizer(model: Any, file: ModelFile, record: FileRecord, custom_ob
     is_replaced = wanted is not optimizer
     if is_replaced:
         replace_optimizer(model, wanted)
-    # A native one goes, with its slots, before another is built.
+    # Free a native wrapper and its slots before another optimizer is built.
     del optimizer
     missing: list[str] = []
     if file.legacy_weights is not None and keras_family_of(getattr(wanted, "inner_optimizer", wanted)) == "legacy":

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mpls.errors import ArgumentTypeError, error_text
+from mpls.errors import ArgumentTypeError, ExistingFileError, error_text
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.native_wrappers import native_state_written
 from mpls.keras.files.optimizer_state import legacy_weights
@@ -61,7 +61,7 @@ def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
     # Follow links, as writing into the file would.
     path = os.path.realpath(os.fspath(path))
     if not kwargs.pop("overwrite", True) and os.path.exists(path):
-        raise FileExistsError(f"mpls.keras.save_model: {path} is there already, and overwrite is False")
+        raise ExistingFileError(f"mpls.keras.save_model: {path} is there already, and overwrite is False")
     folder, name = os.path.split(path)
     os.makedirs(folder, exist_ok=True)
     with _folder_beside(folder, name) as workspace:

@@ -17,14 +17,14 @@ __all__ = ["COMPUTED_IN_PYTHON", "JOINING", "NEVER_COMPUTED", "SHAPES", "compute
 # Ops whose result TensorFlow does not compute ahead, besides those with a state.
 NEVER_COMPUTED = HARMLESS["control flow"] | {"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"}
 
-# Ops of which the shape of the input gives the result.
+# Ops whose result is told by the shape of the input.
 SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 
-# Ops through which TensorFlow looks for the single sizes in a shape that does not depend on constants only. It follows
-# each input anew for each use.
+# If a shape does not depend on constants only, TensorFlow follows these ops to the single sizes in it, and follows an
+# input again for each use.
 JOINING = frozenset({"Cast", "Concat", "ConcatV2", "Pack", "StridedSlice"})
 
-# Ops of which TensorFlow computes the values in Python, when its functions ask for them.
+# Ops whose values TensorFlow computes in Python, where its Python functions need them.
 COMPUTED_IN_PYTHON = names(
     """
     BroadcastTo Cast CheckNumerics Concat ConcatV2 Equal Fill Identity NotEqual Pack PreventGradient Range Split
@@ -32,8 +32,8 @@ COMPUTED_IN_PYTHON = names(
     """
 )
 
-# By op, the number of each input whose value gives a shape; a negative number counts from the last. Of all other ops,
-# each input of integers is taken for one.
+# The positions of an op's inputs whose values give a shape; a negative position counts from the end. For all other ops,
+# every input of integers counts as one.
 _INPUTS: dict[str, tuple[int, ...]] = {
     "Concat": (0,),
     "Fill": (0,),

@@ -15,7 +15,7 @@ from mpls.core.step import scaled_step
 from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
 from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
-from mpls.keras.calls import GET_SCALED_LOSS, SCALE_LOSS, ScalingCalls, require_gradients
+from mpls.keras.calls import GET_SCALED_LOSS, SCALE_LOSS, ScalingCalls, require_gradients, some_pairs
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.refusals import (
     accumulates,
@@ -27,7 +27,13 @@ from mpls.keras.keras3.refusals import (
     require_tensorflow,
 )
 from mpls.keras.keras3.state import Keras3Step, overwrites
-from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
+from mpls.keras.strategies import (
+    as_pairs,
+    building,
+    own_aggregation,
+    require_replica_context,
+    require_supported_strategy,
+)
 from mpls.upstream.optimizers import trained_variables
 
 
@@ -160,17 +166,7 @@ class Applying:
             RuntimeError: the calls of the step scale or unscale twice; or the call is made in a v1 graph.
         """
         del name
-        pairs = list(grads_and_vars)
-        if not pairs:
-            raise ArgumentValueError(
-                error_text(
-                    "LossScaleOptimizer: grads_and_vars",
-                    "hold at least one pair",
-                    pairs,
-                    "opt.apply_gradients(zip(grads, variables))",
-                    "no-gradients",
-                )
-            )
+        pairs = some_pairs(grads_and_vars)
         second = skip_gradients_aggregation
         is_flag = second is None or isinstance(second, bool | str)
         if not is_flag:
@@ -252,7 +248,7 @@ class Applying:
 
     def _build_outside(self, variables: list[Any]) -> None:
         # Build outside of replicas and functions, which would own the variables.
-        with tf.init_scope():
+        with tf.init_scope(), building():
             self.build(variables)
             self._create_state()
 

@@ -15,6 +15,7 @@ from mpls.core.replicas import in_replica_context
 from mpls.core.searching import start_of
 from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
+from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import (
     DYNAMIC_SCALE,
     INNER_OPTIMIZER,
@@ -261,7 +262,7 @@ class Family(Restorable, VariableMethods, Applying, _Native):
 
     def update_step(self, *_: Any, **__: Any) -> Any:
         """Refuse: only the wrapped optimizer applies single gradients."""
-        raise RuntimeError("LossScaleOptimizer leaves it to the wrapped optimizer to apply a gradient: call apply().")
+        raise CallOrderError("LossScaleOptimizer leaves it to the wrapped optimizer to apply a gradient: call apply().")
 
     _stateful_handle_finite_grads = _stateful_handle_non_finite_grads = update_step
     _stateless_handle_finite_grads = _stateless_handle_non_finite_grads = update_step

@@ -14,7 +14,7 @@ from mpls.formats.validity import ANCHOR
 
 __all__ = ["find_keys"]
 
-# Variables with at most so many elements are all compared.
+# Variables with at most this many elements are compared as a whole.
 _SMALL = 4096
 
 

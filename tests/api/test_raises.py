@@ -1,0 +1,36 @@
+"""What mpls raises where programs call it is of `mpls.errors`, so that `except MplsError` catches all of it."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator
+
+import pytest
+
+from .source_tree import functions_around, modules, parsed
+
+PACKAGES = ("contrib", "core", "experimental", "keras", "monitor", "transfer", "upstream", "v1", "install", "inspect")
+# Where Python asks for an attribute that is not there.
+OF_PYTHON = {"__getattr__", "__get__", "__getattribute__"}
+
+
+def raised(tree: ast.Module) -> Iterator[str]:
+    """Yield the exceptions of Python that a module raises with a text; without one, a method is abstract."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and not OF_PYTHON & {*functions_around(node)}:
+            name = ast.unparse(node.exc.func)
+            found = getattr(builtins, name, None)
+            if isinstance(found, type) and issubclass(found, Exception):
+                yield f"{node.lineno}: {name}"
+
+
+def test_what_is_raised_is_an_error_of_mpls() -> None:
+    asked = {name: tree for name, tree in modules().items() if name.partition(".")[2].partition(".")[0] in PACKAGES}
+    assert len(asked) > len(PACKAGES)
+    assert {name: found for name, tree in asked.items() if (found := list(raised(tree)))} == {}
+
+
+@pytest.mark.parametrize("line", ["raise ValueError('x')", "raise NotImplementedError(f'{1}') from None"])
+def test_an_error_of_python_is_seen(line: str) -> None:
+    assert len(list(raised(parsed(f"def f():\n    {line}\n")))) == 1
