@@ -118,7 +118,7 @@ class PlainSavingTest(TemporaryFolderTestCase):
             self.assertEqual(state_of(loaded.optimizer)[:3], (32.0, 0, 1))
 
     @parameterized.expand(CASES)
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_all_of_it_comes_back_by_mpls(self, name: str, family: str, suffix: str) -> None:
         model, path = trained_model(family), self.folder / f"model{suffix}"
         save(model, path)

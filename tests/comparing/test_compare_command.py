@@ -61,6 +61,7 @@ def test_no_tensorflow_is_loaded(pair: tuple[str, str], tmp_path: pathlib.Path) 
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+@pytest.mark.one_case
 def test_both_are_drawn(pair: tuple[str, str], tmp_path: pathlib.Path, suffix: str) -> None:
     image = tmp_path / f"both.{suffix}"
     status, out, _ = run("compare", *pair, "--plot", os.fspath(image))

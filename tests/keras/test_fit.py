@@ -95,7 +95,7 @@ class FitTest(MixedPolicyTestCase):
             np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-6)
 
     @parameterized.expand([(f"{f}_{m}", o, {m: True}) for f, o in FAMILIES for m in ("run_eagerly", "jit_compile")])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_other_ways_to_run_train_alike(self, name: str, optimizers: Any, kwargs: dict[str, bool]) -> None:
         settings = {"initial_scale": 64, "dynamic_growth_steps": 3}
         expected = self.fit(Ours(optimizers.SGD(0.05, 0.5), **settings))

@@ -70,7 +70,7 @@ class StepTest(unittest.TestCase):
             self.assertAlmostEqual(training.weight(), 1.0 - RATE * summed * model.applied)
 
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    @pytest.mark.one_case
     def test_changes_while_training(self, name: str, family: str, mode: str) -> None:
         model = Model(START, 100, skip_counts_step=SKIPS_COUNT[family], search=1)
         with trainer(family, mode, "auto", 100, count_steps=True, adjustable=True) as training:
