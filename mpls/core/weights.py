@@ -136,7 +136,7 @@ class Stateful(_Base):
         weights = self._weights_here()
         if name in weights:
             raise NameTakenError(
-                f"{type(self).__name__}._add_weight: name must be new in this graph; got {name!r}, which is taken. "
+                f"{type(self).__name__}._add_weight: the name must be new in this graph; got {name!r}, which is taken. "
                 "Use another name, or keep the variable that the first call returned. "
                 "See MIGRATION.md#loss-scale-arguments"
             )

@@ -27,8 +27,8 @@ class Refusing:
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise CallOrderError(
-            "MixedPrecisionLossScaleOptimizer leaves it to the wrapped optimizer to apply a gradient: "
-            "call apply_gradients(grads_and_vars)."
+            "MixedPrecisionLossScaleOptimizer: a gradient must be applied by the wrapped optimizer; got a call of the "
+            "wrapper's own method for it. Call opt.apply_gradients(grads_and_vars). See MIGRATION.md#strategies"
         )
 
     _unscale_grads = _scale_grad = _apply_gradients = _refuse

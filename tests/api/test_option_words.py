@@ -32,7 +32,10 @@ WORDS: dict[tuple[Any, str], tuple[str, str]] = {
         "also where the scale is fixed",
         "; if not, they are applied, and variables become NaN",
     ),
-    (mpls.contrib.ExponentialUpdateLossScaleManager, "consecutive_hysteresis"): ("these steps", "the non-finite steps"),
+    (mpls.contrib.ExponentialUpdateLossScaleManager, "consecutive_hysteresis"): (
+        "they must",
+        "the non-finite steps must",
+    ),
     (mpls.v1.MixedPrecisionLossScaleOptimizer, "enabled"): (
         "the inner optimizer alone, `loss_scale` is 1, and the state of the scale is kept",
         "`opt` alone, and `loss_scale` keeps its state",

@@ -433,7 +433,9 @@ def _is_running(number: int) -> bool:
 def test_ctrl_c_is_a_sentence(tmp_path: pathlib.Path) -> None:
     for number in range(3000):
         (tmp_path / f"{number}.py").write_text(OLD * 20)
-    arguments = [sys.executable, "-c", "print(1, flush=True)\nfrom mpls.cli import main\nraise SystemExit(main())"]
+    # What starts in the background of a shell ignores it, as Python then does.
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); print(1, flush=True)\n"
+    arguments = [sys.executable, "-c", f"{program}from mpls.cli import main\nraise SystemExit(main())"]
     with subprocess.Popen(
         [*arguments, "migrate", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     ) as process:

@@ -262,7 +262,10 @@ class Family(Restorable, VariableMethods, Applying, _Native):
 
     def update_step(self, *_: Any, **__: Any) -> Any:
         """Refuse: only the wrapped optimizer applies single gradients."""
-        raise CallOrderError("LossScaleOptimizer leaves it to the wrapped optimizer to apply a gradient: call apply().")
+        raise CallOrderError(
+            "LossScaleOptimizer: a gradient must be applied by the wrapped optimizer; got a call of the wrapper's own "
+            "method for it. Call opt.apply(grads, variables). See MIGRATION.md#calling-styles"
+        )
 
     _stateful_handle_finite_grads = _stateful_handle_non_finite_grads = update_step
     _stateless_handle_finite_grads = _stateless_handle_non_finite_grads = update_step
