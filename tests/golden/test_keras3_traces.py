@@ -161,7 +161,7 @@ def is_untracked(name: str, subject: str) -> bool:
 
 class RecordedTracesTest(unittest.TestCase):
     @parameterized.expand([(*entry, subject.name) for entry in TRACES for subject in OURS], name_func=named)
-    @pytest.mark.pairwise(by=lambda case_id, mode, subject: (case_id, (mode, subject)), size=1)
+    @pytest.mark.pairwise(by=lambda case_id, mode, subject: (mode, subject), size=1)
     def test_it_does_as_recorded(self, case_id: str, mode: str, subject: str) -> None:
         difference = TRACE_DIFFERENCES.get(case_id)
         check_trace(case_id, subject, mode, difference.follows if difference and difference.follows else RELEASE)
@@ -192,7 +192,7 @@ class RecordedTracesTest(unittest.TestCase):
         [(*entry, subject.name) for entry in TRACES if entry[0] in TRACE_DIFFERENCES for subject in OURS],
         name_func=named,
     )
-    @pytest.mark.pairwise(by=lambda case_id, mode, subject: (case_id, (mode, subject)), size=1)
+    @pytest.mark.pairwise(by=lambda case_id, mode, subject: (mode, subject), size=1)
     def test_a_difference_is_one(self, case_id: str, mode: str, subject: str) -> None:
         difference, case = TRACE_DIFFERENCES[case_id], RECORDED[case_id]
         recorded, right = recorded_as(case, f"{RELEASE}:{mode}"), recorded_as(case, f"{difference.follows}:{mode}")

@@ -83,6 +83,7 @@ CASES = [
 
 class RecordedTest(_Comparing):
     @parameterized.expand(CASES)
+    @pytest.mark.pairwise(by=lambda case, release, family, name, value, expected: (release, family, name), size=1)
     def test_trace(self, case: str, release: str, family: str, name: str, value: Any, expected: Any) -> None:
         self.use(release)
         seen = traces.trace(mpls.experimental, OPTIMIZERS[family], name, value)
