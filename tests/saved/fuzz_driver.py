@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import importlib
 import importlib.metadata
 import pathlib
 import shutil
@@ -212,6 +213,8 @@ def run(chosen: Sequence[tuple[str, int]], few: bool, keep: pathlib.Path | None 
         keep: a folder for the last case's file.
         tells: whether to print failures as they come.
     """
+    # Mutations use it in both lanes, and two threads that import it together may break it.
+    importlib.import_module("keras")
     started = time.monotonic()
     whole = Results()
     with tempfile.TemporaryDirectory(prefix="mpls-fuzz-") as name:
