@@ -27,6 +27,9 @@ from tests.saved.mutations import cases
 from tests.saved.mutations.canary import Canary
 from tests.saved.mutations.sources import Sources, sources
 
+# `write_direct_chunk` of h5py up to 3.15 takes none of h5py's own locks, and lanes are threads.
+_MAKING = threading.Lock()
+
 # Frameworks keep something of every model.
 CASES_OF_A_PROCESS = 200
 _GROWTH = 500 << 20
@@ -121,7 +124,8 @@ class Lane:
         folder = self.base / "case"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        case = cases.make(kind, seed, folder, self.canary, self._sources)
+        with _MAKING:
+            case = cases.make(kind, seed, folder, self.canary, self._sources)
         if keep is not None:
             cases.keep(case, keep)
         action = kind.partition("/")[0]
