@@ -6,6 +6,7 @@ import gc
 import inspect
 import itertools
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -43,6 +44,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_finish() -> None:
     """Leave what imports have made, which lives to the end, out of the collections of garbage."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let pytest's last collections, of which there are five, look at nothing but what one of them leaves."""
     gc.collect()
     gc.freeze()
 
@@ -94,8 +101,9 @@ def _is_named(item: pytest.Item, named: list[str]) -> bool:
 def _mark_all_but_some(items: list[pytest.Item], is_chosen: bool) -> None:
     """Mark as `matrix`, or as `full` where the mark says so, all but some cases of tests that are marked.
 
-    Of `pairwise`, those stay in which each pair of values of a cross product meets, or each value; of `one_case`, the
-    first. Where each value meets, all but some of the others are marked as `full` too: with those, each pair meets.
+    Of `pairwise`, those stay in which each pair of values of a cross product meets, or each value. Of `one_case`, one
+    stays, by the name of the test, such that the tests of a file hold different families. Where each value meets, all
+    but some of the others are marked as `full` too: with those, each pair meets.
 
     Args:
         items: the tests.
@@ -105,13 +113,10 @@ def _mark_all_but_some(items: list[pytest.Item], is_chosen: bool) -> None:
     given: dict[str, set[tuple[Any, ...]]] = {}
     sizes: dict[str, int] = {}
     rests: dict[str, str] = {}
-    seen: set[str] = set()
+    of_one: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("one_case"):
-            test = _test_and_arguments(item)[0]
-            if test in seen:
-                item.add_marker("matrix")
-            seen.add(test)
+            of_one.setdefault(_test_and_arguments(item)[0], []).append(item)
         mark = item.get_closest_marker("pairwise")
         if mark is None:
             continue
@@ -124,6 +129,11 @@ def _mark_all_but_some(items: list[pytest.Item], is_chosen: bool) -> None:
             given.setdefault(product, set()).update([values] if is_always_run else [])
         elif not is_always_run:
             item.add_marker(rests[product])
+    for test, alike in of_one.items():
+        kept = alike[zlib.crc32(test.encode()) % len(alike)]
+        for item in alike:
+            if item is not kept:
+                item.add_marker("matrix")
     for product, cases in products.items():
         chosen = covering(list(cases), sizes[product], given[product])
         # Finding them takes a while.

@@ -14,7 +14,7 @@ from mpls.saved.arrays import StoredArray, read_array_at
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import Window
 from mpls.saved.h5_data import Dataset
-from mpls.saved.h5_vetting import Structure
+from mpls.saved.h5_vetting import LONGEST_NAME, Structure
 from mpls.saved.memory_limits import Budget
 
 
@@ -127,6 +127,8 @@ class Content:
             names = [value.decode("utf-8") if isinstance(value, bytes) else str(value) for value in values]
             if len(set(names)) != len(names):
                 raise ValueError("a name is in it twice")
+            if any(len(name) > LONGEST_NAME for name in names):
+                raise ValueError(f"a name in it has more than {LONGEST_NAME} characters")
             return names
 
     def sizes_of_weights(self, group: str, budget: Budget) -> Iterator[int]:

@@ -28,7 +28,7 @@ from mpls.saved.memory_limits import Budget, object_limit, unpacked_limit
 
 # The most links, header messages, texts and blocks of 1 KiB for each object, on average. Keras has about ten.
 _PARTS = 16
-_LONGEST_NAME = 2048
+LONGEST_NAME = 2048
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class _Walk:
         found: dict[bytes, tuple[str, int, bytes]] = {}
         for raw, target, target_noted in links_in(self._file, messages, noted):
             name = f"{group}/{raw.decode('utf-8')}".lstrip("/")
-            if raw in found or raw in (b"", b".", b"..") or b"/" in raw or len(name) > _LONGEST_NAME:
+            if raw in found or raw in (b"", b".", b"..") or b"/" in raw or len(name) > LONGEST_NAME:
                 raise ValueError(f"{raw[:100]!r} is no name, or that of two members")
             if target is None:
                 raise broken(self._path, name, "be a dataset in the file, or a group in it", "a link")

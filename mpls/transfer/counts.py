@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,10 @@ from mpls.formats import algorithms
 from mpls.formats.algorithms import ACCUMULATOR
 from mpls.formats.record import OptimizerRecord
 from mpls.formats.validity import LARGEST_COUNT, SEE_MIGRATION
+from mpls.saved.errors import broken
 from mpls.transfer import formulas
+
+_NUMBERS = (int, float, np.integer, np.floating)
 
 
 def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, Any], subject: str) -> int | None:
@@ -27,9 +31,9 @@ def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, An
         subject: the origin of the record, for errors.
 
     Raises:
-        SavedStateError: the algorithm depends on an unknown number of steps, or the number is not valid.
+        SavedStateError: the algorithm depends on an unknown number of steps, or the number or a beta is not valid.
     """
-    found = _steps_of_powers(record, config)
+    found = _steps_of_powers(record, config, subject)
     steps = record.iterations
     if found is not None and (found.is_exact or steps is None):
         steps = found.steps
@@ -47,23 +51,40 @@ def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, An
     return steps
 
 
-def _steps_of_powers(record: OptimizerRecord, config: Mapping[str, Any]) -> formulas.Steps | None:
+def _steps_of_powers(record: OptimizerRecord, config: Mapping[str, Any], subject: str) -> formulas.Steps | None:
     """Return the steps told by the beta powers; None if there are none, or if they contradict each other."""
     found = []
     for name, value in record.others.items():
         beta = algorithms.BETA_POWERS.get(name.rpartition("/")[2])
         if beta is not None:
-            steps = formulas.steps_of_power(value, float(record.hyperparameters.get(beta, config.get(beta, 0.0))))
+            steps = formulas.steps_of_power(value, _number(record, beta, config.get(beta, 0.0), subject, 1.0))
             found += [steps] if steps is not None else []
     found.sort(key=lambda steps: not steps.is_exact)
     differ = any(abs(each.steps - found[0].steps) > 2 + found[0].steps // 50 for each in found)
     return found[0] if found and not differ else None
 
 
-def gradient_steps(record: OptimizerRecord, config: Mapping[str, Any]) -> tuple[int, int]:
+def _number(
+    record: OptimizerRecord, name: str, default: Any, subject: str, largest: float = sys.float_info.max
+) -> float:
+    """Return a setting of a record as a number, and a default if the record does not say it.
+
+    Raises:
+        SavedStateError: it is no number from 0 to `largest`.
+    """
+    value = record.hyperparameters.get(name, default)
+    if not isinstance(value, _NUMBERS) or not 0 <= value <= largest:
+        raise broken(subject, name, f"be a number from 0 to {largest:g}", value)
+    return float(value)
+
+
+def gradient_steps(record: OptimizerRecord, config: Mapping[str, Any], subject: str) -> tuple[int, int]:
     """Return the steps over which source and target accumulate gradients, 1 for each that does not.
 
     If a source has accumulated gradients, but does not say over how many steps, the target's number is taken for it.
+
+    Raises:
+        SavedStateError: the source's number is none of steps.
     """
     target = int(config.get("gradient_accumulation_steps") or 1)
     has_gradients = any(
@@ -74,20 +95,28 @@ def gradient_steps(record: OptimizerRecord, config: Mapping[str, Any]) -> tuple[
     source = record.hyperparameters.get("gradient_accumulation_steps")
     if source is None and has_gradients:
         return target, target
-    return int(source or 1), target
+    if not source and not isinstance(source, (str, Mapping)):
+        return 1, target
+    if not isinstance(source, _NUMBERS) or not 1 <= source <= LARGEST_COUNT or source != int(source):
+        raise broken(subject, "gradient_accumulation_steps", "be a whole number from 1 to 2**63", source)
+    return int(source), target
 
 
-def product_of(record: OptimizerRecord, steps: int, config: Mapping[str, Any]) -> tuple[float, bool]:
+def product_of(record: OptimizerRecord, steps: int, config: Mapping[str, Any], subject: str) -> tuple[float, bool]:
     """Return Nadam's momentum product, and whether it was computed because the record does not have it.
 
     Args:
         record: the source.
         steps: the number of updates.
         config: the target's settings, for a beta that the record does not say.
+        subject: the origin of the record, for errors.
+
+    Raises:
+        SavedStateError: a setting that it is computed of is no number.
     """
     for name, value in record.others.items():
         if algorithms.is_momentum_product(name):
             return float(np.asarray(value)), False
-    beta_1 = float(record.hyperparameters.get("beta_1", config.get("beta_1", 0.9)))
-    exponent = record.hyperparameters.get("decay", formulas.SCHEDULE_DECAY) if record.family == "legacy" else 1.0
-    return formulas.momentum_product(steps, beta_1, float(exponent)), True
+    beta_1 = _number(record, "beta_1", config.get("beta_1", 0.9), subject, 1.0)
+    exponent = _number(record, "decay", formulas.SCHEDULE_DECAY, subject) if record.family == "legacy" else 1.0
+    return formulas.momentum_product(steps, beta_1, exponent), True

@@ -16,6 +16,8 @@ from mpls.formats.families import Family
 COUNTING = ("Adam", "Adamax", "Nadam")
 # The default of `schedule_decay`, a setting of legacy Nadams that their configs call `decay`.
 SCHEDULE_DECAY = 0.004
+# Files may claim numbers of steps, and betas, for which computing would take years or all memory.
+_STEPS_ONE_BY_ONE, _MOST_POWERS = 1_000_000, 20_000_000
 
 
 def algorithm_of(optimizer: Any) -> str:
@@ -46,7 +48,8 @@ def formula_differences(
     if algorithm == "Nadam" and "legacy" in (source, target) and source != target:
         decay = (source_config if source == "legacy" else config).get("decay", SCHEDULE_DECAY)
         if decay != 1.0:
-            ours, theirs = (f"{decay:g}" if each == "legacy" else "1" for each in (source, target))
+            said = f"{decay:g}" if isinstance(decay, float) else f"{decay!s:.20}"
+            ours, theirs = (said if each == "legacy" else "1" for each in (source, target))
             found.append(f"schedule of the momentum, schedule_decay: {ours}, {theirs}")
     return found
 
@@ -69,11 +72,13 @@ def momentum_product(iterations: int, beta_1: float, exponent: float = 1.0) -> f
         exponent: the setting `schedule_decay` of legacy optimizers; 1 for the others.
     """
     product = 1.0
-    for step in range(1, iterations + 1):
+    few = min(iterations, _STEPS_ONE_BY_ONE)
+    for step in range(1, few + 1):
         product *= beta_1 * (1.0 - 0.5 * 0.96 ** (exponent * step))
         if product == 0.0:
             break
-    return product
+    # With the exponents of Keras, the factor has long been `beta_1` to the last bit.
+    return product * beta_1 ** (iterations - few)
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,8 @@ def steps_of_power(power: Any, beta: float) -> Steps | None:
     if not (0.0 < beta < 1.0 and float(np.finfo(np.float32).tiny) <= value <= beta * (1 + 1e-6)):
         return None
     length = round(math.log(value) / math.log(beta)) + 1000
+    if length > _MOST_POWERS:
+        return None
     # Multiply step by step in float32, as the optimizer does, for the same rounding.
     powers = np.multiply.accumulate(np.full(length, beta, np.float32))
     nearest = int(np.argmin(np.abs(powers - np.float32(value))))

@@ -158,7 +158,7 @@ class _Loading:
         steps = counts.steps_of(record, self._state, self._config, self._subject)
         if steps is not None and record.iterations not in (None, steps):
             plan.leave_out(f"global_step {record.iterations}: by its beta powers, Adam has made {steps} steps")
-        source, target = counts.gradient_steps(record, self._config)
+        source, target = counts.gradient_steps(record, self._config, self._subject)
         if steps is None:
             return source == target
         self._applied = steps // source
@@ -194,7 +194,7 @@ class _Loading:
         there = {name.lstrip("_"): value for name, value in record.others.items()}
         for name in self._target.others:
             if self._state == "Nadam" and algorithms.is_momentum_product(name):
-                self._others[name], is_computed = counts.product_of(record, self._applied, self._config)
+                self._others[name], is_computed = counts.product_of(record, self._applied, self._config, self._subject)
                 if is_computed:
                     plan.started.append(f"{algorithms.PRODUCT}: computed from the number of steps")
             elif name.lstrip("_") in there:

@@ -237,7 +237,7 @@ class TestCross:
         assert_near(*states, exact=exact)
 
     @parameterized.expand([(writer, second) for writer in ("native", "public") for second in (False, True)])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_with_the_other_control_flow(self, writer: str, second: bool) -> None:
         spec = Spec("SGD", scopes=("b", ""), second=second, conditionals=1)
         path, states = saved_by(WRAPS[writer], spec, self.folder)
@@ -254,6 +254,7 @@ class TestCross:
             assert_goes_on(made, session, states)
 
     @parameterized.expand([("native",), ("public",)])
+    @pytest.mark.one_case
     def test_dynamic_to_fixed(self, writer: str) -> None:
         spec = Spec("Adam", scopes=("a",))
         path, states = saved_by(WRAPS[writer], spec, self.folder)
@@ -263,7 +264,7 @@ class TestCross:
             assert_near(made.state(session), expected, exact=True)
 
     @parameterized.expand([(writer, second) for writer in ("native", "public") for second in (False, True)])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_dynamic_and_fixed_together(self, writer: str, second: bool) -> None:
         spec = Spec(scopes=("", ""), second=second)
         with program(mixed(WRAPS[writer]), spec) as (made, session):
@@ -421,7 +422,7 @@ class TestInspection:
     @parameterized.expand(
         [(how, second, count) for how in ("gradients", "model") for second in (False, True) for count in (1, 2)]
     )
-    @pytest.mark.pairwise(by=lambda how, second, count: (how, second), size=1)
+    @pytest.mark.one_case
     def test_sees_each_optimizer_once(self, how: str, second: bool, count: int) -> None:
         spec = Spec("Adam", how, second=second, scopes=("",) * count)
         path, states = saved_by(public, spec, self.folder)
@@ -438,6 +439,7 @@ class TestInspection:
             assert records[0].loss_scale.scale == states[0]["scale/0"]
 
     @parameterized.expand([(False,), (True,)])
+    @pytest.mark.one_case
     def test_keeps_optimizers_apart_that_are_alike(self, second: bool) -> None:
         with program(public, Spec("Adam", second=second, scopes=("", ""))) as (made, session):
             session.run(made.optimizers[1].learning_rate.assign(0.1))
@@ -559,6 +561,7 @@ class TestDoubt:
         )
 
     @parameterized.expand([("keras",), ("v1",)])
+    @pytest.mark.one_case
     def test_the_original_is_not_given_another_optimizers_state(self, family: str) -> None:
         # Its names for the second, which is not wrapped, are what the first is called here.
         def build(scaled: Wrap) -> None:
@@ -586,6 +589,7 @@ class TestDoubt:
                 v1.train.Saver().restore(session, path)
 
     @parameterized.expand([("current_loss_scale", 0.0), ("current_loss_scale", float("nan")), ("good_steps", 3)])
+    @pytest.mark.one_case
     def test_numbers_that_cannot_be(self, name: str, value: float) -> None:
         with program(native, Spec()) as (made, session):
             made.train(session)

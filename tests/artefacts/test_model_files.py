@@ -286,6 +286,7 @@ class BareOptimizersTest(TemporaryFolderTestCase):
         self.assertEqual(slots_of(loaded.optimizer), slots_of(model.optimizer))
 
     @parameterized.expand([("tf_keras", tf_keras), ("keras", keras)])
+    @pytest.mark.one_case
     def test_models_that_were_not_compiled_or_are_not_to_be(self, name: str, framework: Any) -> None:
         path = self.folder / "model.keras"
         small_model(framework, Ours(framework.optimizers.Adam())).save(path)

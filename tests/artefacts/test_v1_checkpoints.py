@@ -248,6 +248,7 @@ class TestKindsOfSavers:
         return v1.Variable(value, name=name, use_resource=False)
 
     @parameterized.expand([("sharded",), ("sequential",), ("reference",), ("var_list",), ("finalized",)])
+    @pytest.mark.one_case
     def test_restore_what_was_saved_without_scaling(self, kind: str) -> None:
         make = self.reference if kind == "reference" else None
         path = saved_plain(self.folder, sharded=kind == "sharded", make=make)
@@ -296,6 +297,7 @@ class TestKindsOfSavers:
             assert np.array_equal(got[name], value), name
 
     @parameterized.expand([("native",), ("plain",)])
+    @pytest.mark.one_case
     def test_restore_in_a_monitored_session(self, who: str) -> None:
         artefact = ADAM if who == "native" else None
         path = ADAM.prefix if artefact else saved_plain(self.folder)

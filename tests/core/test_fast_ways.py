@@ -238,7 +238,7 @@ class SameResultsTest(Ways):
             self.assertTrue(bool(self.prepared(all_finite, "function", arrays)(arrays)[0]))
 
     @parameterized.expand([(dtype.name, mode) for dtype in DTYPES for mode in (*MODES, "xla")])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_of_what_a_factor_makes_infinite(self, dtype_name: str, mode: str) -> None:
         dtype = tf.as_dtype(dtype_name).as_numpy_dtype
         third = np.array(float(tf.as_dtype(dtype_name).max) * 0.33, dtype)
@@ -293,7 +293,7 @@ class MixedShapesTest(unittest.TestCase):
     """A step whose gradients are stacked, alone, large, sparse and of half precision, all at once."""
 
     @parameterized.expand([(family, mode) for family in FAMILIES for mode in ("eager", "function", "xla")])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_trains_as_without_a_loss_scale(self, family: str, mode: str) -> None:
         self.assertEqual(self._trained(family, mode, is_scaled=True), self._trained(family, mode, is_scaled=False))
 
@@ -346,6 +346,7 @@ class GivenGradientsTest(unittest.TestCase):
     """Steps in a function, of gradients that were computed before it."""
 
     @parameterized.expand([(family,) for family in FAMILIES])
+    @pytest.mark.one_case
     def test_of_eager_mode(self, family: str) -> None:
         step, variables = self._step(family)
         grads = [tf.fill([3], 2.0) for _ in variables]
@@ -354,6 +355,7 @@ class GivenGradientsTest(unittest.TestCase):
             np.testing.assert_array_equal(variable.numpy(), [0.5] * 3)
 
     @parameterized.expand([(family,) for family in FAMILIES])
+    @pytest.mark.one_case
     def test_go_into_the_branch_as_one_stack(self, family: str) -> None:
         step, variables = self._step(family)
         function = tf.function(step, autograph=False)

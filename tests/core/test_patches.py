@@ -61,6 +61,7 @@ KINDS = [("class", "class"), ("module", "module")]
 
 class LayerTest(unittest.TestCase):
     @parameterized.expand(KINDS)
+    @pytest.mark.one_case
     def test_there_and_back(self, name: str, kind: str) -> None:
         owner, own = owner_of(kind)
         for _ in range(3):

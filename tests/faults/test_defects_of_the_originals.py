@@ -664,6 +664,7 @@ class KeptAsItWas(unittest.TestCase):
                 self.assertEqual((float(variable), float(optimizer.loss_scale)), (1.0, 1.0))
 
     @parameterized.expand(FAMILIES)
+    @pytest.mark.one_case
     def test_skipped_steps_advance_iterations_but_not_moments(self, name: str, optimizers: Any) -> None:
         after = []
         for wrapper in (OriginalKeras, mpls.keras.LossScaleOptimizer):

@@ -275,7 +275,7 @@ class InProcessTest(unittest.TestCase):
         self.folder = folder.name
 
     @parameterized.expand(itertools.product(SETTINGS, ("tf_keras", "keras")))
-    @pytest.mark.pairwise(by=lambda name, package: (package,), size=1)
+    @pytest.mark.one_case
     def test_programs_compute_what_they_did(self, name: str, package: str) -> None:
         kit = importlib.import_module(package)
         *expected, native = values_of(kit, self.folder)
@@ -339,6 +339,7 @@ class InProcessTest(unittest.TestCase):
             self.assertIs(getattr(module, attribute), native)
 
     @parameterized.expand(SETTINGS)
+    @pytest.mark.one_case
     def test_functions_that_use_modules_can_be_pickled_with_them(self, name: str) -> None:
         cloudpickle = pytest.importorskip("cloudpickle")
         settings: dict[str, Any] = dict(SETTINGS[name])

@@ -158,6 +158,7 @@ class ClassTest(unittest.TestCase):
                     self.assertEqual(optimizer.added(), "mixin")
 
     @parameterized.expand(ORDERS)
+    @pytest.mark.one_case
     def test_classes_of_instances_can_be_called(self, name: str, order: Any) -> None:
         cls = _with_super_of_class(mpls.keras.LossScaleOptimizer)
         classes = [type(made(cls, family)) for family in order]
@@ -168,6 +169,7 @@ class ClassTest(unittest.TestCase):
             self.check(type(optimizer).from_config(optimizer.get_config()), cls, family)
 
     @parameterized.expand(ORDERS)
+    @pytest.mark.one_case
     def test_subclasses_of_classes_of_instances(self, name: str, order: Any) -> None:
         cls = _plain(mpls.keras.LossScaleOptimizer)
         for family in order:

@@ -123,7 +123,7 @@ class TrainingTest(unittest.TestCase):
             if (family, name) != ("legacy", "weight_decay")
         ]
     )
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_as_if_set_on_the_inner(
         self, case: str, family: str, name: str, value: Any, given: dict[str, Any], built: bool
     ) -> None:

@@ -262,6 +262,7 @@ class StyleTest(unittest.TestCase):
             ("keras_3", "scale_loss", lambda opt, grads: grads),
         ]
     )
+    @pytest.mark.one_case
     def test_a_step_split_over_functions_that_are_traced_again_apart(self, name: str, scale: str, unscale: Any) -> None:
         optimizer, variable = wrapped(dynamic_growth_steps=100), keras.Variable([1.0, 1.0])
 
@@ -291,6 +292,7 @@ class StyleTest(unittest.TestCase):
             if None not in apart
         ]
     )
+    @pytest.mark.one_case
     def test_calls_in_functions_of_their_own(self, name: str, compiled: Any, scale: str, apart: Any) -> None:
         optimizer, variable = wrapped(dynamic_growth_steps=100), keras.Variable(1.0)
         calls = [scale, *(["get_unscaled_gradients"] if scale == "get_scaled_loss" else [])]
@@ -721,6 +723,7 @@ class RefusalTest(unittest.TestCase):
         self.assertEqual((float(variable), state_of(optimizer)), (1.0, (8.0, 0, 0)))
 
     @parameterized.expand(RUNNERS)
+    @pytest.mark.one_case
     def test_what_cannot_be_applied(self, name: str, compiled: Any) -> None:
         optimizer, variable, other = wrapped(), keras.Variable(1.0), keras.Variable(1.0)
         one = tf.constant(1.0)

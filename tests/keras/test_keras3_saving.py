@@ -84,6 +84,7 @@ class KerasFilesTest(SavingTestCase):
             ("adam", DYNAMIC, "Adam"),
         ]
     )
+    @pytest.mark.one_case
     def test_a_saved_model_goes_on_as_if_nothing_had_happened(self, name: str, settings: Any, inner: str) -> None:
         values = (1.0, 1.0, np.inf, 1.0) if settings is DYNAMIC else (1.0, 1.0)
         model = trained_model(Ours, getattr(keras.optimizers, inner)(0.0625), values, **settings)

@@ -57,6 +57,7 @@ def compiled(policy: Any, framework: Any, optimizer: Any = "sgd", **arguments: A
 
 class WrappingTest(unittest.TestCase):
     @parameterized.expand(FRAMEWORKS)
+    @pytest.mark.one_case
     def test_it_trains_with_the_loss_scale_of_the_policy(self, name: str, framework: Any) -> None:
         for loss_scale, after in ((mpls.experimental.DynamicLossScale(8, 2), 32.0), (64, 64.0)):
             policy = Policy("mixed_float16", loss_scale=loss_scale)

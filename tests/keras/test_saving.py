@@ -67,6 +67,7 @@ class SavingTest(unittest.TestCase):
             self.assertGreaterEqual(ours, native)
 
     @parameterized.expand(FAMILIES)
+    @pytest.mark.one_case
     def test_files_of_the_native_wrapper_load_as_ours(self, name: str, optimizers: Any) -> None:
         """By the names that tf_keras looks for: in lower case, except in the newest format."""
         names = ("LossScaleOptimizer", "LossScaleOptimizerV3")

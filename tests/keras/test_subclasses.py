@@ -242,6 +242,7 @@ class AllReduceLibraryTest(_Stepping):
         np.testing.assert_array_equal(variable, [0.5, 1.5])
 
     @parameterized.expand([("tf_2_3", "2.3", 1), ("default", None, 0)])
+    @pytest.mark.one_case
     def test_aggregation_that_fit_called_up_to_2_3(self, case: str, release: str | None, count: int) -> None:
         self.use(release)
 
@@ -301,6 +302,7 @@ class FromScratch(mpls.experimental.DynamicLossScale):
 
 class LossScaleSubclassTest(_Stepping):
     @parameterized.expand([(f"{f}_{r}", f, r) for f in OPTIMIZERS for r in ("2.2", "2.3")])
+    @pytest.mark.one_case
     def test_with_tensorflows_helpers(self, case: str, family: str, release: str) -> None:
         self.use(release)
         scale = Revised(8.0, increment_period=2)
@@ -512,6 +514,7 @@ class ReadsTest(_Stepping):
             optimizer._loss_scale = 0
 
     @parameterized.expand(EVERYWHERE)
+    @pytest.mark.one_case
     def test_a_loss_scale_that_was_put_in_is_in_checkpoints(self, case: str, family: str, release: str | None) -> None:
         for is_tracked in (False, True):
             path = tf.train.Checkpoint(opt=self._with_another(family, release, is_tracked)).write(self._folder() + "/c")

@@ -110,6 +110,7 @@ class WrappedByCompileTest(unittest.TestCase):
         self.assert_same(loaded, model, said, is_told=given != "tf_keras_legacy" or suffix != ".keras")
 
     @parameterized.expand([(".keras",), (".h5",), ("",)])
+    @pytest.mark.one_case
     def test_a_class_of_the_user_in_it(self, suffix: str) -> None:
         class Own(tf_keras.optimizers.SGD):
             pass

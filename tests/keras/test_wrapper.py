@@ -184,6 +184,7 @@ class SubclassTest(unittest.TestCase):
             for kind in (Ours, experimental)
         ]
     )
+    @pytest.mark.one_case
     def test_a_class_of_the_same_name_made_as_horovod_does(self, name: str, optimizers: Any, wrap: Any) -> None:
         summed: list[int] = []
 

@@ -180,6 +180,7 @@ class GivingUpTest(unittest.TestCase):
         model.fit(**data(0, 1, 2, 3))
 
     @parameterized.expand([("function", 1), ("eager", 1)])
+    @pytest.mark.one_case
     def test_it_warns_once_for_a_step(self, way: str, times: int) -> None:
         model = model_of("new", way, max_consecutive_skips=3, on_give_up="warn")
         with pytest.warns(MplsWarning) as caught:

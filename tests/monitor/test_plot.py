@@ -201,6 +201,7 @@ class NumbersTest(FolderTest):
             ("control", "\x1b\udcff", "pdf"),
         ]
     )
+    @pytest.mark.one_case
     def test_names_that_mean_something_elsewhere(self, name: str, file: str, suffix: str) -> None:
         path = self.file(f"{file}.csv", CSV)
         self.assertEqual(plot(path, "-o", str(self.folder / f"out.{suffix}"))[0], 0)

@@ -49,6 +49,7 @@ def in_a_thread(call: Any) -> None:
 
 class ElsewhereTest(unittest.TestCase):
     @parameterized.expand([("v1",), ("legacy",), ("experimental",)])
+    @pytest.mark.one_case
     def test_a_session_may_be_passed_outside_of_its_graph(self, family: str) -> None:
         with Trainer(
             family, "session", lambda: FAMILIES[family](8.0, 2, adjustable=True, count_steps=True)

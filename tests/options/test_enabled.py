@@ -177,6 +177,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual(mpls.inspect.describe(path)["status"], "ok")
 
     @parameterized.expand(list(FAMILIES))
+    @pytest.mark.one_case
     def test_checkpoints_of_objects(self, family: str) -> None:
         enabled, disabled, last = (self._trained(family, is_enabled) for is_enabled in (True, False, True))
         written = enabled.opt.state_dict()
@@ -211,6 +212,7 @@ class StateTest(unittest.TestCase):
             for source in ("enabled", "disabled")
         ]
     )
+    @pytest.mark.one_case
     def test_savers(self, name: str, family: str, source: str) -> None:
         def trained(is_enabled: bool) -> Trainer:
             options = {} if is_enabled else {"enabled": False}

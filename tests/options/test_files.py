@@ -212,7 +212,7 @@ class StateTest(unittest.TestCase):
             if family != "keras3" or (suffix == ".keras" or (suffix == ".h5" and loader == "mpls"))
         ]
     )
-    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    @pytest.mark.one_case
     def test_models(self, name: str, family: str, kind: str, suffix: str, saver: str, loader: str) -> None:
         framework, make = FRAMEWORKS[family]
         model = model_of(framework, mpls.keras.LossScaleOptimizer(make(), **KINDS[kind]))

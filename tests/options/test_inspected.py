@@ -88,7 +88,7 @@ class FilesTest(FolderTest):
         self.assertEqual([tuple(each.values()) for each in optimizer["overflows"]], rows)
 
     @parameterized.expand(FILES)
-    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    @pytest.mark.one_case
     def test_models_and_checkpoints(self, name: str, family: str, suffix: str) -> None:
         model = model_of(family, VALUES, **OPTIONS)
         path = written(self.folder, model, suffix)
@@ -110,6 +110,7 @@ class FilesTest(FolderTest):
         json.loads(inspect(path, as_json=True)[1])
 
     @parameterized.expand([("v1",), ("legacy",)])
+    @pytest.mark.one_case
     def test_savers(self, family: str) -> None:
         options = {"hysteresis": 3, "adjustable": True, "count_steps": True, "track_overflows": True}
         with Trainer(family, "session", lambda: FAMILIES[family]("auto", 100, **options)) as training:

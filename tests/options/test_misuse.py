@@ -91,7 +91,7 @@ class TwiceUpdatedTest(unittest.TestCase):
         self.assertEqual(scale, 16.0)
 
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    @pytest.mark.one_case
     def test_one_update_is_none(self, name: str, family: str, mode: str) -> None:
         def applied_by_hand(grad: Any) -> Any:
             return tf.identity(grad)
@@ -102,6 +102,7 @@ class TwiceUpdatedTest(unittest.TestCase):
         self.assertEqual(texts, [])
 
     @parameterized.expand(["eager", "function"])
+    @pytest.mark.one_case
     def test_of_a_manager(self, way: str) -> None:
         opt, weight = contrib_optimizer(), tf.Variable(1.0)
 

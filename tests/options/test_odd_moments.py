@@ -110,6 +110,7 @@ class ConfiguringTest(unittest.TestCase):
 
 class OverflowsTest(unittest.TestCase):
     @parameterized.expand([(True,), (False,)])
+    @pytest.mark.one_case
     def test_two_graphs_have_reports_of_their_own(self, is_final: bool) -> None:
         opt = sgd_of("dynamic", track_overflows=True)
         built = []

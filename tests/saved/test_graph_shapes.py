@@ -143,6 +143,7 @@ def _joined(graph: ShapeGraph, op: str, number: int) -> None:
 class TestParts:
     """TensorFlow looks for the sizes in a shape along each way, and calls itself for each op on the way."""
 
+    @pytest.mark.one_case
     @pytest.mark.parametrize(
         ("op", "number", "words"),
         [("ConcatV2", 40, _LITTLE), ("Cast", 30_000, "must put few sizes together to a shape; got 'parts of parts")],

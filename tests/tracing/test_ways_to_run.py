@@ -48,9 +48,9 @@ def fitted(framework: Any, opt: Any, **settings: Any) -> list[np.ndarray]:
     return model.get_weights()
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("settings", [{}, {"run_eagerly": True}, {"steps_per_execution": 3}], ids=str)
 @pytest.mark.parametrize("name", WRAPPERS)
-@pytest.mark.pairwise(size=1)
 def test_fit(tmp_path: pathlib.Path, name: str, settings: dict[str, Any]) -> None:
     framework, make = WRAPPERS[name]
     path = os.fspath(tmp_path / "trace.json")

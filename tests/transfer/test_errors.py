@@ -107,6 +107,35 @@ class RefusedTest(unittest.TestCase):
     def test_steps_that_are_not_said(self, family: str) -> None:
         self.assert_refused(dataclasses.replace(recorded(), iterations=None), family, "must say how many steps")
 
+    @parameterized.expand(
+        [
+            ("Adam", "gradient_accumulation_steps", {"class_name": "x"}, "be a whole number from 1"),
+            ("Adam", "gradient_accumulation_steps", "2", "be a whole number from 1"),
+            ("Adam", "gradient_accumulation_steps", {}, "be a whole number from 1"),
+            ("Adam", "gradient_accumulation_steps", 1.5, "be a whole number from 1"),
+            ("Adam", "gradient_accumulation_steps", -1, "be a whole number from 1"),
+            ("Adam", "gradient_accumulation_steps", float("inf"), "be a whole number from 1"),
+            ("Nadam", "beta_1", {"class_name": "x"}, "be a number from 0 to 1"),
+            ("Nadam", "beta_1", None, "be a number from 0 to 1"),
+            ("Nadam", "beta_1", float("nan"), "be a number from 0 to 1"),
+            ("Nadam", "beta_1", 1.5, "be a number from 0 to 1"),
+            ("Nadam", "decay", "0.004", "be a number from 0 to 1.79769e"),
+            ("Nadam", "decay", 10**400, "be a number from 0 to 1.79769e"),
+            ("Nadam", "decay", -1e9, "be a number from 0 to 1.79769e"),
+        ]
+    )
+    def test_settings_that_count_steps(self, algorithm: str, name: str, value: Any, message: str) -> None:
+        record = recorded("legacy", algorithm)
+        record = dataclasses.replace(record, hyperparameters={**record.hyperparameters, name: value}, others={})
+        self.assert_refused(record, "new", f"{name} must {message}", algorithm, hyperparameters=False)
+
+    def test_a_beta_of_v1_that_is_no_number(self) -> None:
+        record = recorded()
+        record = dataclasses.replace(
+            record, hyperparameters={**record.hyperparameters, "beta_2": []}, others={"beta2_power": np.float32(0.5)}
+        )
+        self.assert_refused(record, "new", "beta_2 must be a number from 0 to 1", hyperparameters=False)
+
     @parameterized.expand(FAMILIES)
     def test_the_number_of_variables(self, family: str) -> None:
         record = recorded()

@@ -186,6 +186,7 @@ class HonestTest(_Base):
     """Models of fixed shapes, in which masks, positions and states are constants."""
 
     @parameterized.expand([".keras", ".h5"])
+    @pytest.mark.one_case
     def test_of_tf_keras(self, suffix: str) -> None:
         self._assert_loaded(model_of_a_fixed_shape(), suffix)
 

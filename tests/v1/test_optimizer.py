@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
@@ -64,6 +65,7 @@ class GraphTest(unittest.TestCase):
             return seen
 
     @parameterized.expand(OPTIMIZERS)
+    @pytest.mark.one_case
     def test_built_outside_and_used_in_two_graphs(self, name: str, make: Callable[[], Any]) -> None:
         scale = dynamic()
         optimizer = Wrapper(make(), scale)
