@@ -152,9 +152,11 @@ class ExampleTest(unittest.TestCase):
         run_here("blocks", str(ROOT / name))
 
     @parameterized.expand([(name,) for name in modules()])
+    @pytest.mark.matrix
     def test_doctests_of_module(self, name: str) -> None:
         self.assertEqual(doctest_results()[name]["report"], "")
 
+    @pytest.mark.matrix
     def test_doctests_are_found(self) -> None:
         self.assertGreater(sum(result["examples"] for result in doctest_results().values()), 20)
 

@@ -74,6 +74,7 @@ class FirstTryTest(_Corpus):
 @pytest.mark.programs
 class HintTest(_Corpus):
     @parameterized.expand(HINTED, name_func=_name)
+    @pytest.mark.pairwise(by=lambda name: (PROGRAMS[name].style,), size=1, rest="full")
     def test_the_hint_is_followed(self, name: str) -> None:
         first = _run(name)
         self.assertTrue(first.returncode or _differences(name, first.stdout), "it needs no hint any more")
@@ -81,6 +82,7 @@ class HintTest(_Corpus):
         self.succeeds(name, HINTED[name])
 
     @parameterized.expand(UNTOLD, name_func=_name)
+    @pytest.mark.pairwise(by=lambda name: (PROGRAMS[name].style,), size=1, rest="full")
     def test_what_nothing_tells(self, name: str) -> None:
         first = _run(name)
         self.assertTrue(first.returncode or _differences(name, first.stdout), "something tells it now")

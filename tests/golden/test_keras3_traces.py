@@ -192,7 +192,7 @@ class RecordedTracesTest(unittest.TestCase):
         [(*entry, subject.name) for entry in TRACES if entry[0] in TRACE_DIFFERENCES for subject in OURS],
         name_func=named,
     )
-    @pytest.mark.pairwise(by=lambda case_id, mode, subject: (mode, subject), size=1)
+    @pytest.mark.one_case
     def test_a_difference_is_one(self, case_id: str, mode: str, subject: str) -> None:
         difference, case = TRACE_DIFFERENCES[case_id], RECORDED[case_id]
         recorded, right = recorded_as(case, f"{RELEASE}:{mode}"), recorded_as(case, f"{difference.follows}:{mode}")

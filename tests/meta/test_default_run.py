@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import pathlib
 import re
@@ -57,6 +58,7 @@ def test_what_is_given_counts(covering: Any) -> None:
     assert len(chosen) == 4
 
 
+@functools.cache
 def collected(*options: str, suite: pathlib.Path = TESTS / "conformance" / "test_conformance.py") -> set[str]:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", str(suite), *options]
     done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False)

@@ -108,6 +108,17 @@ class Lane:
             process.stop()
         folder = self.base / f"{sort}.process"
         process = self._processes[sort] = Process(sort, folder, self.canary.modules)
+        self._introduce(process, sort)
+        return process
+
+    def use(self, found: Sources) -> None:
+        """Make cases of other sources, which the processes that are there read too."""
+        self._sources = found
+        for sort, process in self._processes.items():
+            self._introduce(process, sort)
+
+    def _introduce(self, process: Process, sort: str) -> None:
+        """Have a process read honest files, after which it imports nothing more."""
         for source in _honest(self._sources):
             if sort == INSPECTION or source.format in ("keras", "h5", "saved_model"):
                 action = "inspect" if sort == INSPECTION else "load_model"
@@ -117,7 +128,6 @@ class Lane:
                     self._fail("honest", 0, (answer.outcome, answer.detail, *answer.causes), source.name, answer.trace)
         if self._watch is not None:
             self._watch.seen()
-        return process
 
     def run(self, kind: str, seed: int, keep: pathlib.Path | None = None) -> None:
         """Run a case."""
@@ -187,11 +197,17 @@ def _files(folder: pathlib.Path) -> list[tuple[str, int, int]]:
     return [(str(path.relative_to(folder)), status.st_size, status.st_mtime_ns) for path, status in found]
 
 
-def prepare(base: pathlib.Path, few: bool) -> Sources:
-    """Write the fresh models, and return all that can be mutated."""
+def prepare(base: pathlib.Path, few: bool, builder: Process | None = None) -> Sources:
+    """Write the fresh models, and return all that can be mutated.
+
+    Args:
+        base: where.
+        few: whether to write few.
+        builder: the process with frameworks that writes them; None for one that ends afterwards.
+    """
     fresh = base / "fresh"
     fresh.mkdir()
-    process = Process(FRAMEWORKS, base / "builder", base)
+    process = builder or Process(FRAMEWORKS, base / "builder", base)
     answer = process.ask(
         {
             "action": "build",
@@ -202,7 +218,8 @@ def prepare(base: pathlib.Path, few: bool) -> Sources:
         },
         Limits(300, 8 << 30, 300),
     )
-    process.stop()
+    if builder is None:
+        process.stop()
     if answer.outcome != "read":
         raise RuntimeError(f"{answer.outcome}: {answer.detail}\n{answer.trace}")
     return sources(fresh)

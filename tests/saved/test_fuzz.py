@@ -16,7 +16,7 @@ from parameterized import parameterized
 from tests.saved import watching
 from tests.saved.artefacts import DATA
 from tests.saved.fuzz_driver import Lane, Results, prepare, run
-from tests.saved.fuzz_process import Limits
+from tests.saved.fuzz_process import FRAMEWORKS, Limits
 from tests.saved.mutations import archives, cases
 from tests.saved.mutations.canary import SPY
 from tests.saved.mutations.payloads import Payloads
@@ -53,8 +53,9 @@ class SampleTest(unittest.TestCase):
     def setUpClass(cls) -> None:
         base = pathlib.Path(tempfile.mkdtemp()).resolve()
         cls.addClassCleanup(shutil.rmtree, base)
-        cls.lane = Lane(base / "lane", prepare(base, few=True), few=True)
+        cls.lane = Lane(base / "lane", Sources([]), few=True)
         cls.addClassCleanup(cls.lane.close)
+        cls.lane.use(prepare(base, few=True, builder=cls.lane.process(FRAMEWORKS)))
 
     def _check(self, chosen: list[tuple[str, int]], actions: Sequence[str]) -> None:
         self.lane.results = Results()

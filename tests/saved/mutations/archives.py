@@ -91,7 +91,9 @@ def _bomb(mutator: Mutator, path: pathlib.Path) -> str:
 @functools.cache
 def _packed(filler: bytes, megabytes: int) -> bytes:
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return b"".join(packer.compress(filler * (1 << 20)) for _ in range(megabytes)) + packer.flush()
+    # After a full flush, the same megabyte is packed to the same bytes.
+    megabyte = packer.compress(filler * (1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    return megabyte * megabytes + packer.flush()
 
 
 def _append(path: pathlib.Path, name: str, packed: bytes, size: int, checksum: int) -> None:
