@@ -7,7 +7,7 @@ import inspect
 import itertools
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -46,6 +46,8 @@ def pytest_collection_finish() -> None:
     """Leave what imports have made, which lives to the end, out of the collections of garbage."""
     gc.collect()
     gc.freeze()
+    # Each full collection takes a quarter of a second, and there would be hundreds.
+    gc.set_threshold(*gc.get_threshold()[:2], 100)
 
 
 def pytest_sessionfinish() -> None:
@@ -63,12 +65,10 @@ def _collective_keys_of_its_own() -> None:
 
 
 @pytest.fixture(scope="module")
-def only_what_is_new_is_collected() -> Iterator[None]:
+def only_what_is_new_is_collected() -> None:
     """Leave what other tests hold out of collections, which would take seconds each."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 _ASKED_FOR = {"full", "long", "matrix", "programs"}

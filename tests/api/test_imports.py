@@ -193,6 +193,7 @@ class ImportTest(unittest.TestCase):
         needed += ("patches", "upstream", "upstream.modules", "upstream.private", "upstream.table")
         self.assertEqual(run_python(code), f"{sorted(f'mpls.{name}' for name in needed)}\n[]\n")
 
+    @pytest.mark.matrix
     def test_importing_a_part_prints_nothing_and_changes_nothing(self) -> None:
         # One interpreter for all, since loading TensorFlow takes seconds; each part gets its own child.
         code = WATCH + f"\nprint(json.dumps({{part: watch(part) for part in {PARTS!r}}}))"

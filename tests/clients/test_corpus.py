@@ -61,6 +61,7 @@ class _Corpus(unittest.TestCase):
 
 class FirstTryTest(_Corpus):
     @parameterized.expand(QUICK, name_func=_name)
+    @pytest.mark.programs
     def test_as_recorded(self, name: str) -> None:
         self.succeeds(name)
 

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
@@ -140,6 +141,7 @@ class ParentTest(unittest.TestCase):
             ("killed_before_a_failure", "outlive-and-fail", signal.SIGKILL),
         ]
     )
+    @pytest.mark.one_case
     def test_its_processes_end_with_it(self, name: str, order: str, number: int) -> None:
         process, marker = self.start(f"worker:0={order}", f"worker:1={order}")
         # Both, the processes that they have started, and this one.

@@ -469,8 +469,9 @@ def absent(row: Private) -> Iterator[None]:
         yield
 
 
-@pytest.mark.pairwise(size=1, by=lambda name: (NAMES[name].owner,))
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.matrix if index % 12 else ()) for index, name in enumerate(NAMES)]
+)
 def test_without_it_there_is_one_warning_or_an_error_that_says_what_to_do(name: str, tmp_path: pathlib.Path) -> None:
     row = NAMES[name]
     FOLDER[:] = [str(tmp_path)]

@@ -132,6 +132,7 @@ class ErrorsTest(unittest.TestCase):
     """What a program can do about its own end."""
 
     @parameterized.expand(ERRORS.items())
+    @pytest.mark.one_case
     def test_it_ends_as_with_python(self, name: str, source: str) -> None:
         with Programs() as programs:
             expected, actual = both(programs, "-c", source)
@@ -140,6 +141,7 @@ class ErrorsTest(unittest.TestCase):
         self.assertEqual(with_option, expected)
 
     @parameterized.expand([(name, ERRORS[name]) for name in ("no hook", "hook deleted", "hook fails", "no arguments")])
+    @pytest.mark.one_case
     def test_what_comes_after_is_still_said(self, name: str, source: str) -> None:
         with Programs() as programs:
             process = result(programs, "-m", "mpls", "run", "--report", "-c", f"{source}  # is ours, not", "--v1")
@@ -251,6 +253,7 @@ class DifferencesTest(unittest.TestCase):
     """What MIGRATION says that differs from `python`."""
 
     @parameterized.expand(STACKS.items())
+    @pytest.mark.one_case
     def test_frames_of_mpls_are_below_those_of_the_program(self, name: str, source: str) -> None:
         with Programs(program=source) as programs:
             expected, actual = both(programs, "program.py", text="where\ncontinue\n")

@@ -97,6 +97,7 @@ class FilesTest(unittest.TestCase):
             ("nothing", [], "give a script, -m and the name of a module, -c and code, or - for standard input"),
         ]
     )
+    @pytest.mark.one_case
     def test_what_cannot_be_run_is_told_in_a_sentence(self, name: str, arguments: list[str], message: str) -> None:
         with Programs(program="") as programs:
             (programs.path / "folder").mkdir()
@@ -169,6 +170,7 @@ class FilesTest(unittest.TestCase):
             ("safe path, folder", ".", ["application"]),
         ]
     )
+    @pytest.mark.one_case
     def test_where_modules_are_looked_for(self, name: str, cwd: str, command: list[str]) -> None:
         """The folder of the file that a link leads to comes first; everything else is called as it was given."""
         source = "import sys\nimport beside\nprint(sys.path[0], sys.argv, __file__, beside.__file__)\n"
@@ -236,6 +238,7 @@ class UsageTest(unittest.TestCase):
             ("none", "1 / 0", [], None),
         ]
     )
+    @pytest.mark.one_case
     def test_options_after_the_program_are_pointed_out(
         self, name: str, source: str, arguments: list[str], misplaced: str | None
     ) -> None:
@@ -261,6 +264,7 @@ class UsageTest(unittest.TestCase):
             ("module", ["-m", "program"], "", "-m program"),
         ]
     )
+    @pytest.mark.one_case
     def test_so_they_are_after_programs_in_no_file(
         self, name: str, program: list[str], text: str, shown: str | None
     ) -> None:

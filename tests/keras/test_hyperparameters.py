@@ -67,6 +67,7 @@ def changed(name: str, value: Any) -> Any:
 
 class EveryNameTest(unittest.TestCase):
     @parameterized.expand([(f"{f}_{c.__name__}", f, c) for f in OPTIMIZERS for c in classes(f)])
+    @pytest.mark.one_case
     def test_reaches_the_wrapped_optimizer(self, case: str, family: str, cls: Any) -> None:
         for wrap in (Ours, Plain, experimental):
             inner = cls()

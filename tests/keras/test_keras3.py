@@ -165,6 +165,7 @@ class StyleTest(unittest.TestCase):
             for (runner, compiled), style in itertools.product(RUNNERS, STYLES)
         ]
     )
+    @pytest.mark.one_case
     def test_a_training(self, name: str, compiled: Any, style: Any) -> None:
         optimizer, variable = wrapped(), keras.Variable(1.0)
         step = compiled(lambda factor: style(optimizer, variable, factor))

@@ -70,7 +70,7 @@ class FitTest(MixedPolicyTestCase):
     @parameterized.expand(
         [(f"{name}_{inner}", kwargs, inner) for (name, kwargs), inner in itertools.product(MODES, ("SGD", "Adam"))]
     )
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.one_case
     def test_it_trains_as_with_the_native_wrapper(self, name: str, kwargs: Any, inner: str) -> None:
         make = getattr(keras.optimizers, inner)
         history, weights, state = fit(Ours(make(0.05), **DYNAMIC), **kwargs)

@@ -187,6 +187,7 @@ BY_HAND = [
 
 @needs_jax
 class DefaultTest(unittest.TestCase):
+    @pytest.mark.matrix
     def test_few_jobs_are_as_worked_out_by_hand(self) -> None:
         expected = {job: found for job, found in BY_HAND if job in ("dynamic_steps", "options")}
         jobs = run_jobs("jax", *expected)

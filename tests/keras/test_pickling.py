@@ -100,6 +100,7 @@ class Keras3Test(unittest.TestCase):
     """What Keras can pickle by itself, it can in a wrapper."""
 
     @parameterized.expand([(made, way) for made in MADE for way in WAYS])
+    @pytest.mark.one_case
     def test_what_comes_out_is_the_same(self, made: str, way: str) -> None:
         opt = MADE[made]()
         copied = WAYS[way](opt)

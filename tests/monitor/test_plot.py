@@ -92,6 +92,7 @@ class SourceTest(FolderTest):
         self.check(self.file("history.json", json.dumps(RECORDS)), "step")
 
     @parameterized.expand([("step", "", "step"), ("epoch", "epoch_", "epoch"), ("name", "train/", "step")])
+    @pytest.mark.one_case
     def test_events(self, name: str, prefix: str, unit: str) -> None:
         write_events(self.folder / "run" / "train", RECORDS, prefix)
         write_events(self.folder / "run" / "validation", [{"step": 0, "epoch_loss": 1.0}])
@@ -189,6 +190,7 @@ class NumbersTest(FolderTest):
             ("many", "\n".join(f"{n},{2 ** (5 + n % 2)},{'nan' if n % 3 else 1}" for n in range(200))),
         ]
     )
+    @pytest.mark.one_case
     def test_all_that_is_read_is_drawn(self, name: str, rows: str) -> None:
         status, _, error = plot(self.file("a.csv", f"step,loss_scale,loss\n{rows}\n"), "-o", self.out)
         self.assertEqual((status, error), (0, ""))

@@ -154,6 +154,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual(loss_scale.state_dict()["weights"], {"bad_steps": 5.0, "growth_factor": 7.0})
 
     @parameterized.expand(list(FAMILIES))
+    @pytest.mark.one_case
     def test_checkpoints_of_objects(self, family: str) -> None:
         training = trained(family, **OPTIONS)
         training.opt.configure(max_scale=64)

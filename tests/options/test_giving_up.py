@@ -33,7 +33,7 @@ class GivingUpTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{cell}_{how}", family, mode, how) for cell, family, mode in CELLS for how in ("raise", "warn", "call")]
     )
-    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    @pytest.mark.one_case
     def test_after_too_many_skips(self, name: str, family: str, mode: str, how: str) -> None:
         called: list[Stuck] = []
         way: Any = called.append if how == "call" else how

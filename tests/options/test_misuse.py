@@ -68,7 +68,7 @@ class TwiceUpdatedTest(unittest.TestCase):
     """The program and the optimizer both update the loss scale in one step."""
 
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    @pytest.mark.one_case
     def test_is_named_once_in_each_family_and_mode(self, name: str, family: str, mode: str) -> None:
         made: list[Any] = []
 

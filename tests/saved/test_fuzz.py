@@ -139,6 +139,7 @@ class HarnessTest(unittest.TestCase):
         self.assertIn("heard: os.system", self._causes())
         self.assertFalse(self.lane.canary.touched.exists())
 
+    @pytest.mark.matrix
     def test_code_of_a_file_is_run(self) -> None:
         folder = self.lane.base / "case"
         shutil.rmtree(folder, ignore_errors=True)
@@ -165,6 +166,7 @@ class HarnessTest(unittest.TestCase):
             self.assertIn(cause, self._causes())
 
     @needs_watch
+    @pytest.mark.matrix
     def test_native_code_opens_what_is_outside(self) -> None:
         self.lane.request("natively", self.lane.canary.secret(".bin"))
         self.assertRegex(self._causes(), "outside the file: .*outside/secret.bin read")

@@ -55,6 +55,7 @@ def _refused(path: str, words: str) -> None:
 
 
 class TestConstants:
+    @pytest.mark.one_case
     @pytest.mark.parametrize("op", COSTLY)
     def test_much_work(self, op: str, folder: pathlib.Path) -> None:
         compute, size = COSTLY[op]
@@ -63,6 +64,7 @@ class TestConstants:
         graph.set_size(size)
         _refused(graph.save(), f"function '__inference_reshape_.*', node '.*' {_LITTLE}")
 
+    @pytest.mark.one_case
     @pytest.mark.parametrize("op", ["Cumsum", "Fill", "MatMul", "Mul", "Range", "StatelessRandomUniformV2"])
     def test_little_work(self, op: str, folder: pathlib.Path) -> None:
         graph = ShapeGraph(folder, COSTLY[op][0])

@@ -62,6 +62,7 @@ class BareTest(unittest.TestCase):
                 assert_close(untrained, trained, rtol=1e-3)
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
+    @pytest.mark.one_case
     def test_same_values_as_an_optimizer_that_has_trained_itself(self, label: str, a: str, b: str) -> None:
         # Of these betas, 1 - beta is exact: one family computes it in float32, the others in Python.
         settings = {"amsgrad": True, "beta_1": 0.5, "beta_2": 0.75}
@@ -118,6 +119,7 @@ class BareTest(unittest.TestCase):
         assert_close(others, trained)
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
+    @pytest.mark.one_case
     def test_an_unbuilt_target_whose_settings_were_read(self, label: str, a: str, b: str) -> None:
         source, trained = optimizer(a, "Adam"), variables(a)
         train(source, trained, 0, 5)
@@ -275,6 +277,7 @@ class ScaledTest(unittest.TestCase):
             self.assertEqual((float(one.loss_scale), int(one.dynamic_counter)), (1024.0, 1))
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
+    @pytest.mark.one_case
     def test_bare_to_wrapped_and_back(self, label: str, a: str, b: str) -> None:
         source, trained = optimizer(a, "Adam"), variables(a)
         train(source, trained, 0, 4)
@@ -293,6 +296,7 @@ class ScaledTest(unittest.TestCase):
         assert_close(its, trained)
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
+    @pytest.mark.one_case
     def test_native_wrappers(self, label: str, a: str, b: str) -> None:
         native = {"legacy": tf_keras.mixed_precision.LossScaleOptimizer, "keras3": keras.optimizers.LossScaleOptimizer}
         native["new"] = native["legacy"]

@@ -102,6 +102,7 @@ class SetTest(unittest.TestCase):
         self.assertFalse(target.amsgrad)
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
+    @pytest.mark.one_case
     def test_none_is_set_unasked(self, label: str, a: str, b: str) -> None:
         for algorithm, settings in SOME.values():
             source, trained = optimizer(a, algorithm, 0.125, **settings), variables(a)

@@ -122,6 +122,7 @@ def _resized(config: str, size: int) -> str:
 
 class ConstantsTest(_Base):
     @parameterized.expand([(name, suffix) for name in _COSTLY for suffix in (".keras", ".h5")])
+    @pytest.mark.one_case
     def test_much_work(self, name: str, suffix: str) -> None:
         self._assert_refused(self._saved(*_COSTLY[name], suffix), _LITTLE)
 

@@ -133,6 +133,7 @@ class LimitsTest(unittest.TestCase):
             ("Functional", "layers;"),
         ]
     )
+    @pytest.mark.one_case
     def test_more_layers_than_arrays(self, name: str, what: str) -> None:
         def change(parts: dict[str, Any]) -> None:
             activation = {"module": "keras.layers", "class_name": "Activation", "config": {"activation": "relu"}}

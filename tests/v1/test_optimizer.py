@@ -458,6 +458,7 @@ class CheckpointTest(unittest.TestCase):
             return session.run(state)
 
     @parameterized.expand([(cut,) for cut in (1, 2, 4, 6)])
+    @pytest.mark.one_case
     def test_training_goes_on_from_a_saver_checkpoint(self, cut: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = str(pathlib.Path(folder) / "model")
