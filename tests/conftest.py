@@ -66,8 +66,7 @@ def _collective_keys_of_its_own() -> None:
 
 @pytest.fixture(scope="module")
 def only_what_is_new_is_collected() -> None:
-    """Leave what other tests hold out of collections, which would take seconds each."""
-    gc.collect()
+    """Leave what other tests hold, or have left, out of collections, which would take seconds each."""
     gc.freeze()
 
 

@@ -197,7 +197,7 @@ class TestCross:
         self.folder = tmp_path
 
     @parameterized.expand(CROSS, name_func=named)
-    @pytest.mark.pairwise(by=lambda writer, reader, spec: (writer, reader), size=1)
+    @pytest.mark.one_case
     def test_training_goes_on(self, writer: str, reader: str, spec: Spec) -> None:
         if "bare" in (writer, reader):
             self.assert_goes_on_without_scaling(writer, reader, spec)

@@ -27,8 +27,6 @@ from .record import HERE, environment, lines_of, path_of, releases_of
 ROOT = HERE.parents[1]
 
 FIRST = [name for name in PROGRAMS if name not in {*HINTED, *UNTOLD, *CANNOT}]
-# In the default run.
-QUICK = ("graph_decay",)
 
 
 def _run(name: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -60,15 +58,10 @@ class _Corpus(unittest.TestCase):
 
 
 class FirstTryTest(_Corpus):
-    @parameterized.expand(QUICK, name_func=_name)
-    @pytest.mark.programs
-    def test_as_recorded(self, name: str) -> None:
-        self.succeeds(name)
-
-    @parameterized.expand([name for name in FIRST if name not in QUICK], name_func=_name)
+    @parameterized.expand(FIRST, name_func=_name)
     @pytest.mark.programs
     @pytest.mark.pairwise(by=lambda name: (PROGRAMS[name].style, PROGRAMS[name].folder), size=1, rest="full")
-    def test_as_recorded_too(self, name: str) -> None:
+    def test_as_recorded(self, name: str) -> None:
         self.succeeds(name)
 
 

@@ -303,14 +303,12 @@ def assert_near(actual: Any, expected: Any, what: str) -> None:
 
 
 FITS = [(case_id,) for case_id in RECORDED if case_id in SPECS["C_fit"]]
-# In the default run, and one of the others.
-FEW = ("C.fit.jit", "C.fit.strategy", "C.fit.bad_batch", "C.fit.auto_wrap")
 REPLICA_1, TOO_BIG = "C.fit.strategy_bad_batch_replica1", "C.x.fit.sgd_float32_big"
 
 
 class RecordedFitsTest(unittest.TestCase):
     @parameterized.expand([entry for entry in FITS if entry[0] not in (REPLICA_1, TOO_BIG)], name_func=named)
-    @pytest.mark.pairwise(by=lambda case_id: (case_id if case_id in FEW else "",), size=1)
+    @pytest.mark.one_case
     def test_it_trains_as_recorded(self, case_id: str) -> None:
         expected = recorded_as(RECORDED[case_id], RELEASE)
         if replay.is_error(expected):

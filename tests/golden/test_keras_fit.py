@@ -179,10 +179,6 @@ def is_worth_it(spec: dict[str, Any], subject: Subject) -> bool:
     return was_released or (not {"jit", "strategy"} & spec.keys() and "auto" not in spec["loss_scale"])
 
 
-# In the default run, and one of the others.
-FEW = ("C.fit.jit_bad_batch", "C.fit.strategy_bad_batch", "C.fit.policy_dynamic", "C.fit.fixed_bad_batch")
-
-
 def named(function: Any, index: str, entry: Any) -> str:
     case_id, subject = entry.args
     return parameterized.to_safe_name(f"{function.__name__}_{case_id}_{subject.name}")
@@ -190,7 +186,7 @@ def named(function: Any, index: str, entry: Any) -> str:
 
 class RecordedFitTest(unittest.TestCase):
     @parameterized.expand(replays(OURS), name_func=named)
-    @pytest.mark.pairwise(by=lambda case_id, subject: (case_id if case_id in FEW else "", subject.name), size=1)
+    @pytest.mark.one_case
     def test_it_trains_as_recorded(self, case_id: str, subject: Subject) -> None:
         model = check_fit(case_id, subject)
         assert isinstance(model.optimizer, mpls.keras.LossScaleOptimizer)

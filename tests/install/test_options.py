@@ -275,7 +275,7 @@ class InProcessTest(unittest.TestCase):
         self.folder = folder.name
 
     @parameterized.expand(itertools.product(SETTINGS, ("tf_keras", "keras")))
-    @pytest.mark.one_case
+    @pytest.mark.matrix
     def test_programs_compute_what_they_did(self, name: str, package: str) -> None:
         kit = importlib.import_module(package)
         *expected, native = values_of(kit, self.folder)

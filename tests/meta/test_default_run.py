@@ -93,6 +93,16 @@ def test_the_default_run_and_the_matrix_are_all() -> None:
 
 
 @pytest.mark.matrix
+def test_of_tests_that_are_marked_one_case_another_one_for_each() -> None:
+    found = collected(suite=TESTS / "keras" / "test_all_reduce.py")
+    cases = [
+        match.groups() for match in map(re.compile(r"StepsTest::(\w+?(?:_2_3)?)_(\d+)_\w+").fullmatch, found) if match
+    ]
+    assert len({name for name, _ in cases}) == len(cases)
+    assert len({int(number) for _, number in cases}) > 3
+
+
+@pytest.mark.matrix
 def test_of_each_test_the_default_run_has_a_case() -> None:
     suite = TESTS / "keras" / "test_fit.py"
     default, matrix = collected(suite=suite), collected("-m", "matrix", suite=suite)

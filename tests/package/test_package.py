@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from email.message import Message
 from typing import ClassVar
 
+import pytest
 from parameterized import parameterized
 
 import mpls
@@ -35,6 +36,7 @@ def files_in(*folders: str) -> set[str]:
     }
 
 
+@pytest.mark.matrix
 class PackageTest(unittest.TestCase):
     wheel: ClassVar[dict[str, bytes]]
     source: ClassVar[set[str]]

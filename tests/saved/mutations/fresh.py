@@ -134,13 +134,20 @@ def _compiled(name: str, model: Any, k: Any) -> Any:
     options = OPTIONS if name == "options" else {}
     wrapped = mpls.keras.LossScaleOptimizer(inner, **options)
     model.compile(wrapped, loss, metrics=[k.metrics.MeanAbsoluteError(), "mse"])
+    # Tracing, and compiling by XLA, would take longer than all else.
+    tf.config.run_functions_eagerly(True)
+    _train(model, name)
+    tf.config.run_functions_eagerly(False)
+    return model
+
+
+def _train(model: Any, name: str) -> None:
     if name == "options":
         for value in (1.0, np.inf, 1.0, np.inf):
             model.train_on_batch(np.full([2, 2], value, np.float32), np.ones([2, 1], np.float32))
     elif name != "lookup":
         batch = np.ones([2, *model.input_shape[1:]], np.float32)
         model.train_on_batch(batch, np.ones([2, *model.output_shape[1:]], np.float32))
-    return model
 
 
 MODELS: dict[str, Callable[[Any], Any]] = {
