@@ -47,7 +47,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     # Each full collection takes a quarter of a second, and there would be hundreds.
-    gc.set_threshold(*gc.get_threshold()[:2], 100)
+    gc.set_threshold(*gc.get_threshold()[:2], 30)
 
 
 def pytest_sessionfinish() -> None:
@@ -66,7 +66,8 @@ def _collective_keys_of_its_own() -> None:
 
 @pytest.fixture(scope="module")
 def only_what_is_new_is_collected() -> None:
-    """Leave what other tests hold, or have left, out of collections, which would take seconds each."""
+    """Leave what other tests hold out of collections, which would take seconds each."""
+    gc.collect()
     gc.freeze()
 
 
@@ -100,9 +101,9 @@ def _is_named(item: pytest.Item, named: list[str]) -> bool:
 def _mark_all_but_some(items: list[pytest.Item], is_chosen: bool) -> None:
     """Mark as `matrix`, or as `full` where the mark says so, all but some cases of tests that are marked.
 
-    Of `pairwise`, those stay in which each pair of values of a cross product meets, or each value. Of `one_case`, one
-    stays, by the name of the test, such that the tests of a file hold different families. Where each value meets, all
-    but some of the others are marked as `full` too: with those, each pair meets.
+    Of `pairwise`, those stay in which each pair of values of a cross product meets, or each value, or one. Of
+    `one_case`, one stays, by the name of the test, such that the tests of a file hold different families. Where not
+    each pair meets, all but some of the others are marked as `full` too: with those, each pair meets.
 
     Args:
         items: the tests.
@@ -129,15 +130,21 @@ def _mark_all_but_some(items: list[pytest.Item], is_chosen: bool) -> None:
         elif not is_always_run:
             item.add_marker(rests[product])
     for test, alike in of_one.items():
-        kept = alike[zlib.crc32(test.encode()) % len(alike)]
+        kept = _one_of(test, alike)
         for item in alike:
             if item is not kept:
                 item.add_marker("matrix")
     for product, cases in products.items():
-        chosen = covering(list(cases), sizes[product], given[product])
+        given_or_one = given[product] if sizes[product] else {_one_of(product, list(cases))}
+        chosen = covering(list(cases), sizes[product], given_or_one)
         # Finding them takes a while.
-        meets = covering(list(cases), 2, chosen) if is_chosen and sizes[product] == 1 else set(cases)
+        meets = covering(list(cases), 2, chosen) if is_chosen and sizes[product] < 2 else set(cases)
         _mark_cases(cases, chosen, meets, rests[product])
+
+
+def _one_of(test: str, cases: Sequence[Any]) -> Any:
+    """Return the same case for a test's name in each process, and another for other names."""
+    return cases[zlib.crc32(test.encode()) % len(cases)]
 
 
 def _mark_cases(
@@ -207,9 +214,11 @@ def covering(
 
     Args:
         cases: tuples of the same length. A value that is different in each of them is a label, and makes no pairs.
-        size: how many values are to meet: 2 for pairs.
+        size: how many values are to meet: 2 for pairs; 0 for what is given alone.
         given: those that are among them in any case.
     """
+    if size == 0:
+        return set(given)
     columns = [index for index, column in enumerate(zip(*cases, strict=True)) if len(set(column)) < len(column)]
     if not columns:
         return set(cases)

@@ -197,7 +197,7 @@ class TestCross:
         self.folder = tmp_path
 
     @parameterized.expand(CROSS, name_func=named)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda writer, reader, spec: (writer, reader), size=0)
     def test_training_goes_on(self, writer: str, reader: str, spec: Spec) -> None:
         if "bare" in (writer, reader):
             self.assert_goes_on_without_scaling(writer, reader, spec)
@@ -237,7 +237,7 @@ class TestCross:
         assert_near(*states, exact=exact)
 
     @parameterized.expand([(writer, second) for writer in ("native", "public") for second in (False, True)])
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0)
     def test_with_the_other_control_flow(self, writer: str, second: bool) -> None:
         spec = Spec("SGD", scopes=("b", ""), second=second, conditionals=1)
         path, states = saved_by(WRAPS[writer], spec, self.folder)
@@ -264,7 +264,7 @@ class TestCross:
             assert_near(made.state(session), expected, exact=True)
 
     @parameterized.expand([(writer, second) for writer in ("native", "public") for second in (False, True)])
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0)
     def test_dynamic_and_fixed_together(self, writer: str, second: bool) -> None:
         spec = Spec(scopes=("", ""), second=second)
         with program(mixed(WRAPS[writer]), spec) as (made, session):
@@ -422,7 +422,7 @@ class TestInspection:
     @parameterized.expand(
         [(how, second, count) for how in ("gradients", "model") for second in (False, True) for count in (1, 2)]
     )
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda how, second, count: (how, second), size=0)
     def test_sees_each_optimizer_once(self, how: str, second: bool, count: int) -> None:
         spec = Spec("Adam", how, second=second, scopes=("",) * count)
         path, states = saved_by(public, spec, self.folder)

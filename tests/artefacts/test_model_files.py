@@ -78,7 +78,7 @@ class RecordedModelsTest(unittest.TestCase):
             np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=tolerance, atol=tolerance)
 
     @parameterized.expand(MODELS)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda name, path, expected: (path.suffix, expected["info"]["oracle"]), size=0)
     def test_loads_with_all_that_the_file_holds(self, name: str, path: pathlib.Path, expected: Any) -> None:
         state, flavour = expected["state"], name.rpartition(".")[2]
         require_release_of(expected, keras if flavour == "k3" else tf_keras)

@@ -157,7 +157,7 @@ class TestNamesOfPowers:
         ],
         name_func=named,
     )
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0)
     def test_are_found_in_what_anybody_wrote(self, who: str, v2: bool, scopes: tuple[str, ...], count: int) -> None:
         path, expected = saved_by(globals()[who], self.folder, *scopes, v2=v2, conditionals=count)
         for read_v2 in (False, True):
@@ -174,7 +174,7 @@ class TestNamesOfPowers:
     @parameterized.expand(
         [(v2, scopes, conditionals) for v2 in (False, True) for scopes, conditionals in LAYOUTS], name_func=named
     )
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0)
     def test_are_written_as_both_readers_want_them(self, v2: bool, scopes: tuple[str, ...], conditionals: int) -> None:
         path, expected = saved_by(ours, self.folder, *scopes, v2=v2, conditionals=conditionals)
         for wrap in (native, bare):

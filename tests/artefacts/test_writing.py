@@ -100,7 +100,7 @@ class PlainSavingTest(TemporaryFolderTestCase):
     """`model.save(path)`, and the framework's own `load_model`."""
 
     @parameterized.expand(CASES)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0)
     def test_scale_and_counter_come_back(self, name: str, family: str, suffix: str) -> None:
         framework = FAMILIES[family][0]
         model, path = trained_model(family), self.folder / f"model{suffix}"

@@ -238,7 +238,7 @@ class SameResultsTest(Ways):
             self.assertTrue(bool(self.prepared(all_finite, "function", arrays)(arrays)[0]))
 
     @parameterized.expand([(dtype.name, mode) for dtype in DTYPES for mode in (*MODES, "xla")])
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0)
     def test_of_what_a_factor_makes_infinite(self, dtype_name: str, mode: str) -> None:
         dtype = tf.as_dtype(dtype_name).as_numpy_dtype
         third = np.array(float(tf.as_dtype(dtype_name).max) * 0.33, dtype)
@@ -293,7 +293,7 @@ class MixedShapesTest(unittest.TestCase):
     """A step whose gradients are stacked, alone, large, sparse and of half precision, all at once."""
 
     @parameterized.expand([(family, mode) for family in FAMILIES for mode in ("eager", "function", "xla")])
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0)
     def test_trains_as_without_a_loss_scale(self, family: str, mode: str) -> None:
         self.assertEqual(self._trained(family, mode, is_scaled=True), self._trained(family, mode, is_scaled=False))
 

@@ -305,7 +305,7 @@ class WhoLooksTest(unittest.TestCase):
             ("new object", lambda: patched(new_sgd(0.5), "aggregate_gradients"), {}, 2),
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0)
     def test_under_a_mirrored_strategy(
         self, name: str, make: Callable[[], Any], arguments: dict[str, Any], looks: int
     ) -> None:

@@ -115,7 +115,7 @@ class NotBuiltTest(unittest.TestCase):
         [(family, bad) for family in FAMILIES for bad in (1.0, INF)],
         name_func=by_name,
     )
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda family, first: (family.name, first), size=0)
     def test_first_step(self, family: Family, first: float) -> None:
         slope = Slope(family, family.scaled, mirrored(), is_built=False)
         self.assertEqual(slope.step(1.0, first), [0.75 if first == 1.0 else 1.0] * 2)

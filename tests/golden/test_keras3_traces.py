@@ -192,7 +192,7 @@ class RecordedTracesTest(unittest.TestCase):
         [(*entry, subject.name) for entry in TRACES if entry[0] in TRACE_DIFFERENCES for subject in OURS],
         name_func=named,
     )
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda case_id, mode, subject: (mode, subject), size=0)
     def test_a_difference_is_one(self, case_id: str, mode: str, subject: str) -> None:
         difference, case = TRACE_DIFFERENCES[case_id], RECORDED[case_id]
         recorded, right = recorded_as(case, f"{RELEASE}:{mode}"), recorded_as(case, f"{difference.follows}:{mode}")
@@ -303,12 +303,14 @@ def assert_near(actual: Any, expected: Any, what: str) -> None:
 
 
 FITS = [(case_id,) for case_id in RECORDED if case_id in SPECS["C_fit"]]
+# In the matrix, and one of the others.
+FEW = ("C.fit.jit", "C.fit.strategy", "C.fit.bad_batch", "C.fit.auto_wrap")
 REPLICA_1, TOO_BIG = "C.fit.strategy_bad_batch_replica1", "C.x.fit.sgd_float32_big"
 
 
 class RecordedFitsTest(unittest.TestCase):
     @parameterized.expand([entry for entry in FITS if entry[0] not in (REPLICA_1, TOO_BIG)], name_func=named)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda case_id: (case_id if case_id in FEW else "",), size=0)
     def test_it_trains_as_recorded(self, case_id: str) -> None:
         expected = recorded_as(RECORDED[case_id], RELEASE)
         if replay.is_error(expected):

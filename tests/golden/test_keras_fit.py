@@ -184,9 +184,13 @@ def named(function: Any, index: str, entry: Any) -> str:
     return parameterized.to_safe_name(f"{function.__name__}_{case_id}_{subject.name}")
 
 
+# In the matrix, and one of the others.
+FEW = ("C.fit.jit_bad_batch", "C.fit.strategy_bad_batch", "C.fit.policy_dynamic", "C.fit.fixed_bad_batch")
+
+
 class RecordedFitTest(unittest.TestCase):
     @parameterized.expand(replays(OURS), name_func=named)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda case_id, subject: (case_id if case_id in FEW else "", subject.name), size=0)
     def test_it_trains_as_recorded(self, case_id: str, subject: Subject) -> None:
         model = check_fit(case_id, subject)
         assert isinstance(model.optimizer, mpls.keras.LossScaleOptimizer)

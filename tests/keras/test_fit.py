@@ -69,7 +69,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
 
 class FitTest(MixedPolicyTestCase):
     @parameterized.expand([(f"{f}_{s}", optimizers, kwargs) for f, optimizers in FAMILIES for s, kwargs in SETTINGS])
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda name, optimizers, settings: (optimizers,), size=0)
     def test_history_is_that_of_the_native_wrapper(self, name: str, optimizers: Any, settings: Any) -> None:
         native = self.fit(Native(optimizers.Adam(0.05), **settings))
         ours = self.fit(Ours(optimizers.Adam(0.05), **settings))

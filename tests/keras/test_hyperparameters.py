@@ -124,7 +124,7 @@ class TrainingTest(unittest.TestCase):
             if (family, name) != ("legacy", "weight_decay")
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0)
     def test_as_if_set_on_the_inner(
         self, case: str, family: str, name: str, value: Any, given: dict[str, Any], built: bool
     ) -> None:

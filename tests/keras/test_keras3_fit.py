@@ -70,7 +70,7 @@ class FitTest(MixedPolicyTestCase):
     @parameterized.expand(
         [(f"{name}_{inner}", kwargs, inner) for (name, kwargs), inner in itertools.product(MODES, ("SGD", "Adam"))]
     )
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0)
     def test_it_trains_as_with_the_native_wrapper(self, name: str, kwargs: Any, inner: str) -> None:
         make = getattr(keras.optimizers, inner)
         history, weights, state = fit(Ours(make(0.05), **DYNAMIC), **kwargs)
@@ -85,7 +85,7 @@ class FitTest(MixedPolicyTestCase):
         self.assertLess(history["loss"][-1], history["loss"][0])
 
     @parameterized.expand(MODES)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda name, kwargs: (kwargs.get("jit_compile", False),), size=0)
     def test_a_fixed_scale_trains_as_the_factor_of_keras(self, name: str, kwargs: Any) -> None:
         history, weights, state = fit(Ours(keras.optimizers.SGD(0.05), **FIXED), **kwargs)
         bare = keras.optimizers.SGD(0.05, loss_scale_factor=2.0**10)
@@ -97,7 +97,7 @@ class FitTest(MixedPolicyTestCase):
         np.testing.assert_allclose(history["loss"], bare_history["loss"], rtol=tolerance)
 
     @parameterized.expand(MODES)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda name, kwargs: (kwargs.get("jit_compile", False),), size=0)
     def test_a_bad_batch_is_skipped(self, name: str, kwargs: Any) -> None:
         _, weights, state = fit(Ours(keras.optimizers.Adam(0.05), **DYNAMIC), bad=9, **kwargs)
         # The second of four batches, in each of three epochs: 1 good, then 3, 3 and 2 in a row.

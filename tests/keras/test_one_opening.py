@@ -82,7 +82,7 @@ class OneOpeningTest(unittest.TestCase):
         return first, second
 
     @parameterized.expand(CASES)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda name, family, suffix: (family, suffix), size=0)
     def test_a_file_that_is_replaced_is_loaded_as_it_was(self, name: str, family: str, suffix: str) -> None:
         first, second = self.files(family, suffix)
         expected = state_of_model(mpls.keras.load_model(first))
@@ -91,7 +91,7 @@ class OneOpeningTest(unittest.TestCase):
         self.assertEqual(state_of_model(mpls.keras.load_model(first))[:3], (2.0, 3, 3))
 
     @parameterized.expand(CASES)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda name, family, suffix: (family, suffix), size=0)
     def test_a_file_that_is_written_is_refused(self, name: str, family: str, suffix: str) -> None:
         first, second = self.files(family, suffix)
         os.utime(first, (0, 0))

@@ -249,7 +249,7 @@ class DefaultTest(_Comparing):
         self.assertEqual(Mine.__name__, "Mine")
 
     @parameterized.expand([(family, release) for family in OPTIMIZERS for release in (None, "1.15", "2.3", "2.8")])
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0)
     def test_hyperparameters_set_on_the_wrapper_count(self, family: str, release: str | None) -> None:
         """The original ignored all but the learning rate up to TF 2.3, and those that are no variables later."""
         self.use(release)

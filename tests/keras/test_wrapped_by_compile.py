@@ -87,7 +87,7 @@ def state_of(model: Any) -> tuple[Any, ...]:
 
 class WrappedByCompileTest(unittest.TestCase):
     @parameterized.expand(CASES)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda name, *values: values, size=0)
     def test_it_is_loaded_as_it_was(
         self, name: str, given: str, suffix: str, saver: str, before: str, after: str, steps: int
     ) -> None:

@@ -41,6 +41,11 @@ def test_all_values_meet_in_few_cases(covering: Any, size: int) -> None:
     assert len(chosen) <= {1: 4, 2: 13, 3: 24}[size]
 
 
+def test_of_size_none_only_what_is_given_is_chosen(covering: Any) -> None:
+    assert covering(PRODUCT, 0, {PRODUCT[5]}) == {PRODUCT[5]}
+    assert covering([("a", 1), ("b", 2)], 0, {("b", 2)}) == {("b", 2)}
+
+
 def test_labels_make_no_pairs(covering: Any) -> None:
     labelled = [(f"case {index}", *case) for index, case in enumerate(PRODUCT)]
     assert {case[1:] for case in covering(labelled)} == covering(PRODUCT)

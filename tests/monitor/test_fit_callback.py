@@ -49,7 +49,7 @@ class Seen:
 
 class FitTest(unittest.TestCase):
     @parameterized.expand(CELLS)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda name, family, way: (family, way), size=0)
     def test_logs_are_what_the_rule_says(self, name: str, family: str, way: str) -> None:
         model = model_of(family, way, **({"count_steps": True} if is_ours(family) else {}))
         seen = Seen(keras_of(family).callbacks.Callback)

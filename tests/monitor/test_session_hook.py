@@ -85,7 +85,7 @@ class HookTest(unittest.TestCase):
         self.addCleanup(graph.__exit__, None, None, None)
 
     @parameterized.expand([(f"{family}_{kind}", family, kind) for family in OURS for kind in SESSIONS])
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(by=lambda name, family, kind: (family, kind), size=0)
     def test_history(self, name: str, family: str, kind: str) -> None:
         steps = [1.0, 1.0, 1.0, float("inf"), float("inf")]
         hook = train(lambda opt: LossScaleHook(opt, every=2), OURS[family](count_steps=True), steps, kind)

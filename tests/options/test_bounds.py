@@ -72,7 +72,7 @@ class BoundsTest(unittest.TestCase):
         return 2 if mode == "replicas" else 1
 
     @parameterized.expand(CELLS)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
     def test_changes_while_training(self, name: str, family: str, mode: str) -> None:
         model = Model(8.0, 2, skip_counts_step=SKIPS_COUNT[family])
         with trainer(family, mode, 8.0, 2, count_steps=True, adjustable=True) as training:
@@ -102,7 +102,7 @@ class BoundsTest(unittest.TestCase):
                 take(1.0, 1.0, INF, INF, INF, 1.0)
 
     @parameterized.expand(CELLS)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
     def test_nothing_is_traced_anew(self, name: str, family: str, mode: str) -> None:
         traces = []
         make = FAMILIES[family]
@@ -177,7 +177,7 @@ class WithoutOptionsTest(unittest.TestCase):
             self.assertEqual(training.opt.state_dict()["scale"], 0.75)
 
     @parameterized.expand([(f"{family}_{mode}", family, mode) for family in MODES for mode in ("eager", "function")])
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
     def test_a_scale_of_a_checkpoint_stays_until_it_changes(self, name: str, family: str, mode: str) -> None:
         with tempfile.TemporaryDirectory() as folder, trainer(family, "eager", 64.0, 1) as old:
             old.opt.state_dict()

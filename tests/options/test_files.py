@@ -213,7 +213,7 @@ class StateTest(unittest.TestCase):
             if family != "keras3" or (suffix == ".keras" or (suffix == ".h5" and loader == "mpls"))
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
     def test_models(self, name: str, family: str, kind: str, suffix: str, saver: str, loader: str) -> None:
         framework, make = FRAMEWORKS[family]
         model = model_of(framework, mpls.keras.LossScaleOptimizer(make(), **KINDS[kind]))

@@ -33,7 +33,7 @@ class GivingUpTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{cell}_{how}", family, mode, how) for cell, family, mode in CELLS for how in ("raise", "warn", "call")]
     )
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
     def test_after_too_many_skips(self, name: str, family: str, mode: str, how: str) -> None:
         called: list[Stuck] = []
         way: Any = called.append if how == "call" else how
@@ -144,7 +144,7 @@ class GivingUpTest(unittest.TestCase):
             for has_session in (True, False)
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
     def test_fit_in_a_v1_graph(self, name: str, options: dict[str, Any], has_session: bool) -> None:
         rows = np.array([[1.0], [INF], [NAN], [1.0], [INF], [INF]], np.float32)
         with tf.Graph().as_default(), v1.Session() if has_session else contextlib.nullcontext():
@@ -169,7 +169,7 @@ class GivingUpTest(unittest.TestCase):
             if mode in MODES.get(family, ("eager", "function", "xla", "session"))
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
     def test_the_loss_of_any_micro_batch(self, name: str, family: str, mode: str, bad: int) -> None:
         factors = [NAN if place == bad else 1.0 for place in range(3)]
         options = {"max_consecutive_skips": 1, "on_give_up": "warn"}

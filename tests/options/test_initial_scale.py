@@ -48,7 +48,7 @@ class StepTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{cell}_{others}", family, mode, others) for cell, family, mode in CELLS for others in OTHERS]
     )
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
     def test_steps(self, name: str, family: str, mode: str, others: str) -> None:
         chosen = OTHERS[others]
         model = Model(START, 64, skip_counts_step=SKIPS_COUNT[family], search=1)

@@ -88,7 +88,7 @@ class FilesTest(FolderTest):
         self.assertEqual([tuple(each.values()) for each in optimizer["overflows"]], rows)
 
     @parameterized.expand(FILES)
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
     def test_models_and_checkpoints(self, name: str, family: str, suffix: str) -> None:
         model = model_of(family, VALUES, **OPTIONS)
         path = written(self.folder, model, suffix)

@@ -167,7 +167,7 @@ def test_the_bits_are_the_same(
     checked(read_trace(path), found)
 
 
-@pytest.mark.one_case
+@pytest.mark.pairwise(size=0)
 @pytest.mark.parametrize("options", [{"every": 2}, {"steps": 3}, {"every": 2, "steps": 4}], ids=str)
 @pytest.mark.parametrize("run", [in_session, in_eager_mode, in_function])
 def test_some_steps_are_left_out(tmp_path: pathlib.Path, run: Any, options: dict[str, Any]) -> None:
@@ -247,7 +247,7 @@ def test_the_end_of_a_recording_leaves_nothing(tmp_path: pathlib.Path) -> None:
     assert content["steps"] == []
 
 
-@pytest.mark.one_case
+@pytest.mark.pairwise(size=0)
 @pytest.mark.parametrize("options", [{"every": 1}, {}, {"every": 2}], ids=str)
 @pytest.mark.parametrize("run", ["session", "eager mode", "function"])
 def test_large_variables_are_measured_too(tmp_path: pathlib.Path, run: str, options: dict[str, Any]) -> None:

@@ -100,6 +100,7 @@ def test_a_seed_repeats_a_run(folder: pathlib.Path) -> None:
     assert digests[0] == digests[1] != digests[2]
 
 
+@pytest.mark.pairwise(size=0, rest="full")
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
@@ -134,6 +135,7 @@ LOSES = "folder = os.path.join(sys.path[0], 'results')\nos.remove(os.path.join(f
 OCCUPIES = "os.mkdir(os.path.join(sys.path[0], 'results', 'out.json'))\n"
 
 
+@pytest.mark.pairwise(size=0, rest="full")
 @pytest.mark.parametrize(
     ("more", "options", "said"),
     [

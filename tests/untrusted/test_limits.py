@@ -63,7 +63,7 @@ class LimitsTest(unittest.TestCase):
             self._load(framework, suffix, change)
 
     @parameterized.expand([kind for kind in KINDS if kind[1]])
-    @pytest.mark.one_case
+    @pytest.mark.pairwise(size=0)
     def test_many_variables_out_of_proportion(self, framework: str, suffix: str) -> None:
         def change(parts: dict[str, Any]) -> None:
             layers = parts["model"]["config"]["layers"]
