@@ -95,7 +95,7 @@ def gradient_steps(record: OptimizerRecord, config: Mapping[str, Any], subject: 
     source = record.hyperparameters.get("gradient_accumulation_steps")
     if source is None and has_gradients:
         return target, target
-    if not source and not isinstance(source, (str, Mapping)):
+    if source in (None, 0):
         return 1, target
     if not isinstance(source, _NUMBERS) or not 1 <= source <= LARGEST_COUNT or source != int(source):
         raise broken(subject, "gradient_accumulation_steps", "be a whole number from 1 to 2**63", source)
