@@ -17,6 +17,8 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import pytest
 
+from tests.processes import python_path
+
 
 def split_cpu() -> None:
     """Split the CPU in two logical devices, before the first op fixes the device list."""
@@ -31,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         # It hands tests out to other processes; without TensorFlow, these start sooner.
         return
+    # Processes that tests start, and that are given no environment of their own.
+    os.environ["PYTHONPATH"] = python_path()
     capture = config.pluginmanager.getplugin("capturemanager")
     if capture is None or not capture.is_globally_capturing():
         split_cpu()
@@ -98,12 +102,15 @@ def _is_named(item: pytest.Item, named: list[str]) -> bool:
     return any(item.nodeid.startswith(each.removeprefix("./")) for each in named)
 
 
-def _mark_all_but_some(items: list[pytest.Item], is_chosen: bool) -> None:
-    """Mark as `matrix`, or as `full` where the mark says so, all but some cases of tests that are marked.
+# What the default run has of a parameterized test: how many of its values are to meet in the cases that it has.
+_MEETING = {"one case": 0, "each value": 1, "each pair": 2}
 
-    Of `pairwise`, those stay in which each pair of values of a cross product meets, or each value, or one. Of
-    `one_case`, one stays, by the name of the test, such that the tests of a file hold different families. Where not
-    each pair meets, all but some of the others are marked as `full` too: with those, each pair meets.
+
+def _mark_all_but_some(items: list[pytest.Item], is_chosen: bool) -> None:
+    """Mark as `matrix`, or what the mark says, the cases of tests that the mark `default_run` leaves out.
+
+    Those stay in which each pair of values meets, or each value, or one case: by the name of the test, such that the
+    tests of a file hold different families. Of the others, those are marked as `full` too that no pair of values needs.
 
     Args:
         items: the tests.
@@ -111,35 +118,31 @@ def _mark_all_but_some(items: list[pytest.Item], is_chosen: bool) -> None:
     """
     products: dict[str, dict[tuple[Any, ...], list[pytest.Item]]] = {}
     given: dict[str, set[tuple[Any, ...]]] = {}
-    sizes: dict[str, int] = {}
-    rests: dict[str, str] = {}
-    of_one: dict[str, list[pytest.Item]] = {}
+    marks: dict[str, pytest.Mark] = {}
     for item in items:
-        if item.get_closest_marker("one_case"):
-            of_one.setdefault(_test_and_arguments(item)[0], []).append(item)
-        mark = item.get_closest_marker("pairwise")
+        mark = item.get_closest_marker("default_run")
         if mark is None:
             continue
         product, values = _product_and_values(item, mark.kwargs.get("by"), mark.kwargs.get("of"))
         is_always_run = mark.kwargs.get("always", _never)(item)
-        sizes[product] = mark.kwargs.get("size", 2)
-        rests[product] = mark.kwargs.get("rest", "matrix")
+        marks[product] = mark
         if values is not None:
             products.setdefault(product, {}).setdefault(values, []).append(item)
             given.setdefault(product, set()).update([values] if is_always_run else [])
         elif not is_always_run:
-            item.add_marker(rests[product])
-    for test, alike in of_one.items():
-        kept = _one_of(test, alike)
-        for item in alike:
-            if item is not kept:
-                item.add_marker("matrix")
+            item.add_marker(_rest_of(mark))
     for product, cases in products.items():
-        given_or_one = given[product] if sizes[product] else {_one_of(product, list(cases))}
-        chosen = covering(list(cases), sizes[product], given_or_one)
+        (has,) = marks[product].args
+        size = _MEETING[has]
+        chosen = covering(list(cases), size, given[product] if size else {_one_of(product, list(cases))})
         # Finding them takes a while.
-        meets = covering(list(cases), 2, chosen) if is_chosen and sizes[product] < 2 else set(cases)
-        _mark_cases(cases, chosen, meets, rests[product])
+        meets = covering(list(cases), 2, chosen) if is_chosen and size < 2 else set(cases)
+        _mark_cases(cases, chosen, meets, marks[product])
+
+
+def _rest_of(mark: pytest.Mark) -> str:
+    """Return what the cases are marked as that the default run leaves out."""
+    return str(mark.kwargs.get("rest", "matrix"))
 
 
 def _one_of(test: str, cases: Sequence[Any]) -> Any:
@@ -151,14 +154,14 @@ def _mark_cases(
     cases: dict[tuple[Any, ...], list[pytest.Item]],
     chosen: set[tuple[Any, ...]],
     meets: set[tuple[Any, ...]],
-    rest: str,
+    mark: pytest.Mark,
 ) -> None:
-    """Mark those that are not chosen as the rest, and as `full` those that no pair of values needs."""
+    """Mark those that are not chosen, and as `full` those that no pair of values needs."""
+    # Tests of a module that have the same values share what they build; of a test's cases, one is enough.
+    is_shared = "of" in mark.kwargs
     for values, alike in cases.items():
-        # Tests of a module that have the same values share what they build; of a test's cases, one is enough.
-        is_shared = "of" in alike[0].get_closest_marker("pairwise").kwargs
         for item in alike if values not in chosen else [] if is_shared else alike[1:]:
-            item.add_marker(rest)
+            item.add_marker(_rest_of(mark))
             if values not in meets or (item is not alike[0] and not is_shared):
                 item.add_marker("full")
 

@@ -33,9 +33,9 @@ from parameterized import parameterized
 import mpls.keras
 import mpls.monitor
 from mpls.names import NAMES, Name
+from tests.processes import OPTIONAL, ROOT, process_environment
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 DOCUMENTS = ("README.md", "MIGRATION.md")
 PUBLIC_PACKAGES = ("mpls.v1", "mpls.keras", "mpls.experimental", "mpls.contrib", "mpls.monitor")
 
@@ -118,7 +118,6 @@ def run_doctests() -> dict[str, Any]:
 
 
 def run_here(*arguments: str) -> str:
-    path = os.pathsep.join(filter(None, [str(pathlib.Path(mpls.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as folder:
         result = subprocess.run(
             [sys.executable, __file__, *arguments],
@@ -127,7 +126,7 @@ def run_here(*arguments: str) -> str:
             text=True,
             timeout=300,
             check=False,
-            env={**os.environ, "PYTHONPATH": path, "MPLBACKEND": "Agg"},
+            env=process_environment(ROOT, needs=OPTIONAL, MPLBACKEND="Agg"),
         )
     if result.returncode:
         raise AssertionError(f"{' '.join(arguments)}\n{result.stdout[-2000:]}\n{result.stderr[-4000:]}")

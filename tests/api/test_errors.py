@@ -6,7 +6,6 @@ import ast
 import functools
 import importlib
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 from parameterized import parameterized
 
-import mpls
+from tests.processes import process_environment
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -66,8 +65,6 @@ SAMPLE = [case for case in CASES if case.mode == SAMPLED_MODE][::SAMPLED]
 @functools.cache
 def processes(is_sample: bool) -> dict[str, subprocess.Popen[str]]:
     """Start the evaluation, in both modes side by side."""
-    package_root = str(pathlib.Path(mpls.__file__).parents[1])
-    path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
     pattern = "|".join(re.escape(case.key) for case in SAMPLE) if is_sample else ""
     return {
         mode: subprocess.Popen(
@@ -75,7 +72,7 @@ def processes(is_sample: bool) -> dict[str, subprocess.Popen[str]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": path},
+            env=process_environment(),
         )
         for mode in ((SAMPLED_MODE,) if is_sample else MODES)
     }

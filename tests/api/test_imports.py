@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import unittest
 import pytest
 
 import mpls
+from tests.processes import process_environment
 
 PACKAGE_ROOT = str(pathlib.Path(mpls.__file__).parents[1])
 PARTS = ("mpls.core", "mpls.v1", "mpls.keras", "mpls.experimental")
@@ -21,14 +21,13 @@ PARTS = ("mpls.core", "mpls.v1", "mpls.keras", "mpls.experimental")
 
 def run_python(code: str, *paths: str) -> str:
     """Run code in a fresh interpreter that finds mpls, and return what it printed."""
-    path = os.pathsep.join([PACKAGE_ROOT, *paths, *filter(None, [os.environ.get("PYTHONPATH")])])
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
-        env={**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+        env=process_environment(*paths),
     )
     if result.returncode:
         raise RuntimeError(f"exit code {result.returncode}\n{result.stdout}\n{result.stderr}")

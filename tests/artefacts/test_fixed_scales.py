@@ -71,7 +71,7 @@ class FixedScalesTest(TemporaryFolderTestCase):
     @parameterized.expand(
         [(f"{name}_{kind}", family, suffix, kind) for name, family, suffix in CASES if suffix for kind in KINDS]
     )
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_they_come_back(self, name: str, family: str, suffix: str, kind: str) -> None:
         model = trained_model(family, KINDS[kind], steps=2, **FIXED)
         for by_mpls in (False, True):

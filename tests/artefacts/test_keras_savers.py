@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -29,6 +28,7 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.saved.reading import read
+from tests.processes import process_environment
 
 from . import keras_savers
 from .keras_savers import AFTER, DATA, RECORDED, Program, Spec, graph
@@ -146,7 +146,7 @@ class TestRecorded:
         ],
         name_func=named,
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_restores_what_any_release_wrote(self, name: str, release: str, second: bool) -> None:
         states = json.loads((DATA / name / release / "expected.json").read_text())["states"]
         wrap = as_of(release) if release in ("1.15", "2.0", "2.2", "2.3") else public
@@ -197,7 +197,7 @@ class TestCross:
         self.folder = tmp_path
 
     @parameterized.expand(CROSS, name_func=named)
-    @pytest.mark.pairwise(by=lambda writer, reader, spec: (writer, reader), size=0)
+    @pytest.mark.default_run("one case", by=lambda writer, reader, spec: (writer, reader))
     def test_training_goes_on(self, writer: str, reader: str, spec: Spec) -> None:
         if "bare" in (writer, reader):
             self.assert_goes_on_without_scaling(writer, reader, spec)
@@ -237,7 +237,7 @@ class TestCross:
         assert_near(*states, exact=exact)
 
     @parameterized.expand([(writer, second) for writer in ("native", "public") for second in (False, True)])
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_with_the_other_control_flow(self, writer: str, second: bool) -> None:
         spec = Spec("SGD", scopes=("b", ""), second=second, conditionals=1)
         path, states = saved_by(WRAPS[writer], spec, self.folder)
@@ -254,7 +254,7 @@ class TestCross:
             assert_goes_on(made, session, states)
 
     @parameterized.expand([("native",), ("public",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_dynamic_to_fixed(self, writer: str) -> None:
         spec = Spec("Adam", scopes=("a",))
         path, states = saved_by(WRAPS[writer], spec, self.folder)
@@ -264,7 +264,7 @@ class TestCross:
             assert_near(made.state(session), expected, exact=True)
 
     @parameterized.expand([(writer, second) for writer in ("native", "public") for second in (False, True)])
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_dynamic_and_fixed_together(self, writer: str, second: bool) -> None:
         spec = Spec(scopes=("", ""), second=second)
         with program(mixed(WRAPS[writer]), spec) as (made, session):
@@ -340,7 +340,7 @@ class TestKindsOfSavers:
                     assert got[key] == value, key
 
     @parameterized.expand([("native",), ("public",), ("bare",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_in_a_monitored_session(self, writer: str) -> None:
         spec = Spec("Adam", "minimize", scopes=("a",))
         with graph(spec), v1.Session() as session:
@@ -422,7 +422,7 @@ class TestInspection:
     @parameterized.expand(
         [(how, second, count) for how in ("gradients", "model") for second in (False, True) for count in (1, 2)]
     )
-    @pytest.mark.pairwise(by=lambda how, second, count: (how, second), size=0)
+    @pytest.mark.default_run("one case", by=lambda how, second, count: (how, second))
     def test_sees_each_optimizer_once(self, how: str, second: bool, count: int) -> None:
         spec = Spec("Adam", how, second=second, scopes=("",) * count)
         path, states = saved_by(public, spec, self.folder)
@@ -439,7 +439,7 @@ class TestInspection:
             assert records[0].loss_scale.scale == states[0]["scale/0"]
 
     @parameterized.expand([(False,), (True,)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_keeps_optimizers_apart_that_are_alike(self, second: bool) -> None:
         with program(public, Spec("Adam", second=second, scopes=("", ""))) as (made, session):
             session.run(made.optimizers[1].learning_rate.assign(0.1))
@@ -507,7 +507,7 @@ class TestMirrored:
             text=True,
             check=False,
             timeout=300,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            env=process_environment(),
         )
         assert done.returncode == 0, done.stderr[-3000:]
         found = json.loads(done.stdout.splitlines()[-1])
@@ -561,7 +561,7 @@ class TestDoubt:
         )
 
     @parameterized.expand([("keras",), ("v1",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_the_original_is_not_given_another_optimizers_state(self, family: str) -> None:
         # Its names for the second, which is not wrapped, are what the first is called here.
         def build(scaled: Wrap) -> None:
@@ -589,7 +589,7 @@ class TestDoubt:
                 v1.train.Saver().restore(session, path)
 
     @parameterized.expand([("current_loss_scale", 0.0), ("current_loss_scale", float("nan")), ("good_steps", 3)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_numbers_that_cannot_be(self, name: str, value: float) -> None:
         with program(native, Spec()) as (made, session):
             made.train(session)

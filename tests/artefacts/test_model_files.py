@@ -78,7 +78,7 @@ class RecordedModelsTest(unittest.TestCase):
             np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=tolerance, atol=tolerance)
 
     @parameterized.expand(MODELS)
-    @pytest.mark.pairwise(by=lambda name, path, expected: (path.suffix, expected["info"]["oracle"]), size=0)
+    @pytest.mark.default_run("one case", by=lambda name, path, expected: (path.suffix, expected["info"]["oracle"]))
     def test_loads_with_all_that_the_file_holds(self, name: str, path: pathlib.Path, expected: Any) -> None:
         state, flavour = expected["state"], name.rpartition(".")[2]
         require_release_of(expected, keras if flavour == "k3" else tf_keras)
@@ -286,7 +286,7 @@ class BareOptimizersTest(TemporaryFolderTestCase):
         self.assertEqual(slots_of(loaded.optimizer), slots_of(model.optimizer))
 
     @parameterized.expand([("tf_keras", tf_keras), ("keras", keras)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_models_that_were_not_compiled_or_are_not_to_be(self, name: str, framework: Any) -> None:
         path = self.folder / "model.keras"
         small_model(framework, Ours(framework.optimizers.Adam())).save(path)

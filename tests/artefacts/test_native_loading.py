@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
+from tests.processes import ROOT, process_environment
 
 HERE = pathlib.Path(__file__).parent
 FAMILIES = {
@@ -67,15 +67,14 @@ class NativeLoadingTest(unittest.TestCase):
 
     @staticmethod
     def start(when: str, folder: str) -> subprocess.Popen[str]:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         # What `tf.keras` is does not matter.
-        environment["TF_USE_LEGACY_KERAS"] = "1" if when == "after" else "0"
+        legacy = "1" if when == "after" else "0"
         return subprocess.Popen(
             [sys.executable, str(HERE / "loading_natively.py"), when, folder, str(HERE / "data" / "configs")],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment,
+            env=process_environment(ROOT, TF_USE_LEGACY_KERAS=legacy),
         )
 
     @parameterized.expand([("before", "before"), ("after", "after")])

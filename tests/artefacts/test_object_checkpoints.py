@@ -58,7 +58,7 @@ def assert_goes_on(training: Training) -> None:
 
 class TestScaled:
     @parameterized.expand(cross(SCALED), name_func=named)
-    @pytest.mark.pairwise(by=id_and_run, size=1)
+    @pytest.mark.default_run("each value", by=id_and_run)
     def test_into_what_is_built(self, artefact: Artefact) -> None:
         training = training_of(artefact)
         training.build()
@@ -68,7 +68,7 @@ class TestScaled:
         status.assert_consumed()
 
     @parameterized.expand(cross(SCALED), name_func=named)
-    @pytest.mark.pairwise(by=id_and_run, size=1)
+    @pytest.mark.default_run("each value", by=id_and_run)
     def test_before_it_is_built(self, artefact: Artefact) -> None:
         training = training_of(artefact)
         status = training.checkpoint().restore(artefact.prefix)
@@ -78,7 +78,7 @@ class TestScaled:
         status.assert_consumed()
 
     @parameterized.expand(cross(SCALED), name_func=named)
-    @pytest.mark.pairwise(by=id_and_run, size=1)
+    @pytest.mark.default_run("each value", by=id_and_run)
     def test_when_only_the_first_variable_is_there(self, artefact: Artefact) -> None:
         training = training_of(artefact, variables=1)
         if artefact.family == "legacy":
@@ -143,7 +143,7 @@ class TestScaled:
 
 class TestPlain:
     @parameterized.expand(cross(PLAIN, ["built", "not built"]), name_func=named)
-    @pytest.mark.pairwise(by=id_and_run, size=1)
+    @pytest.mark.default_run("each value", by=id_and_run)
     def test_all_comes_back_and_the_scale_starts_fresh(self, artefact: Artefact, when: str) -> None:
         training = training_of(artefact)
         if when == "built":
@@ -167,7 +167,7 @@ class TestPlain:
         status.expect_partial()
 
     @parameterized.expand(cross(PLAIN), name_func=named)
-    @pytest.mark.pairwise(by=id_and_run, size=1)
+    @pytest.mark.default_run("each value", by=id_and_run)
     def test_goes_on_as_without_scaling(self, artefact: Artefact) -> None:
         training = training_of(artefact)
         training.build()

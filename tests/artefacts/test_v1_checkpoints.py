@@ -23,6 +23,7 @@ import mpls.contrib
 import mpls.errors
 import mpls.v1
 from mpls.core.fast import choices
+from tests.processes import python_path
 
 from .replay import Artefact, GraphTraining, artefacts, assert_state, control_flow, graph_training_of, numbers
 
@@ -105,7 +106,7 @@ def saved_by(wrap: Callable[[Any, Any], Any], path: pathlib.Path, *scopes: str, 
 
 class TestSaver:
     @parameterized.expand([(each, v2) for each in SCALED for v2 in (False, True)], name_func=named)
-    @pytest.mark.pairwise(by=lambda artefact, v2: (artefact.id, (artefact.run, v2)), size=1)
+    @pytest.mark.default_run("each value", by=lambda artefact, v2: (artefact.id, (artefact.run, v2)))
     def test_restores_what_any_release_wrote(self, artefact: Artefact, v2: bool) -> None:
         with graph(v2=v2):
             training = graph_training_of(artefact)
@@ -116,7 +117,7 @@ class TestSaver:
                 assert_goes_on(training, session)
 
     @parameterized.expand([(each, v2) for each in PLAIN for v2 in (False, True)], name_func=named)
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.default_run("each value")
     def test_starts_a_fresh_scale_for_what_was_saved_without(self, artefact: Artefact, v2: bool) -> None:
         with graph(v2=v2):
             training = graph_training_of(artefact)
@@ -157,7 +158,7 @@ class TestNamesOfPowers:
         ],
         name_func=named,
     )
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_are_found_in_what_anybody_wrote(self, who: str, v2: bool, scopes: tuple[str, ...], count: int) -> None:
         path, expected = saved_by(globals()[who], self.folder, *scopes, v2=v2, conditionals=count)
         for read_v2 in (False, True):
@@ -174,7 +175,7 @@ class TestNamesOfPowers:
     @parameterized.expand(
         [(v2, scopes, conditionals) for v2 in (False, True) for scopes, conditionals in LAYOUTS], name_func=named
     )
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_are_written_as_both_readers_want_them(self, v2: bool, scopes: tuple[str, ...], conditionals: int) -> None:
         path, expected = saved_by(ours, self.folder, *scopes, v2=v2, conditionals=conditionals)
         for wrap in (native, bare):
@@ -248,7 +249,7 @@ class TestKindsOfSavers:
         return v1.Variable(value, name=name, use_resource=False)
 
     @parameterized.expand([("sharded",), ("sequential",), ("reference",), ("var_list",), ("finalized",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_restore_what_was_saved_without_scaling(self, kind: str) -> None:
         make = self.reference if kind == "reference" else None
         path = saved_plain(self.folder, sharded=kind == "sharded", make=make)
@@ -297,7 +298,7 @@ class TestKindsOfSavers:
             assert np.array_equal(got[name], value), name
 
     @parameterized.expand([("native",), ("plain",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_restore_in_a_monitored_session(self, who: str) -> None:
         artefact = ADAM if who == "native" else None
         path = ADAM.prefix if artefact else saved_plain(self.folder)
@@ -435,7 +436,7 @@ class TestHostileState:
 
 class TestObjectBased:
     @parameterized.expand([(each, v2) for each in artefacts("v1_object") for v2 in (False, True)], name_func=named)
-    @pytest.mark.pairwise(by=lambda artefact, v2: (artefact.id, v2), size=1)
+    @pytest.mark.default_run("each value", by=lambda artefact, v2: (artefact.id, v2))
     def test_restores_what_any_release_wrote(self, artefact: Artefact, v2: bool) -> None:
         with graph(v2=v2), v1.Session() as session:
             training = graph_training_of(artefact)
@@ -558,13 +559,12 @@ class TestWithoutMpls:
             ):
                 calls.append({"path": path, **arguments})
                 expected.append({"w0": weight, "beta1_power": beta1, "beta2_power": beta2})
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         done = subprocess.run(
             [sys.executable, "-c", WITHOUT_MPLS, json.dumps(calls)],
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            env=environment,
+            env={**os.environ, "PYTHONPATH": python_path()},
             check=False,
             timeout=120,
         )

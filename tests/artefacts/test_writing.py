@@ -28,6 +28,7 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
 from mpls.keras.files import replacing
+from tests.processes import ROOT, process_environment
 
 HERE = pathlib.Path(__file__).parent
 Ours: Any = mpls.keras.LossScaleOptimizer
@@ -100,7 +101,7 @@ class PlainSavingTest(TemporaryFolderTestCase):
     """`model.save(path)`, and the framework's own `load_model`."""
 
     @parameterized.expand(CASES)
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_scale_and_counter_come_back(self, name: str, family: str, suffix: str) -> None:
         framework = FAMILIES[family][0]
         model, path = trained_model(family), self.folder / f"model{suffix}"
@@ -118,7 +119,7 @@ class PlainSavingTest(TemporaryFolderTestCase):
             self.assertEqual(state_of(loaded.optimizer)[:3], (32.0, 0, 1))
 
     @parameterized.expand(CASES)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_all_of_it_comes_back_by_mpls(self, name: str, family: str, suffix: str) -> None:
         model, path = trained_model(family), self.folder / f"model{suffix}"
         save(model, path)
@@ -133,7 +134,7 @@ class PlainSavingTest(TemporaryFolderTestCase):
         self.assert_trains_on_alike(model, loaded)
 
     @parameterized.expand(CASES)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_fixed_scales_and_models_that_were_never_trained(self, name: str, family: str, suffix: str) -> None:
         framework = FAMILIES[family][0]
         for steps, settings in ((2, {"dynamic": False, "initial_scale": 8.0}), (0, {"initial_scale": 8.0})):
@@ -149,7 +150,7 @@ class PlainSavingTest(TemporaryFolderTestCase):
                     self.assertEqual(float(loaded.optimizer.loss_scale), 8.0)
 
     @parameterized.expand([(family, family) for family in ("legacy", "new")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_the_state_is_in_files_only(self, name: str, family: str) -> None:
         model = trained_model(family)
         optimizer = model.optimizer
@@ -166,7 +167,7 @@ class PlainSavingTest(TemporaryFolderTestCase):
         self.assertEqual(inner["loss_scale_state"], {"scale": 16.0, "good_steps": 1})
 
     @parameterized.expand([(family, family) for family in ("legacy", "new")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_under_a_strategy(self, name: str, family: str) -> None:
         with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
             model = trained_model(family)
@@ -208,9 +209,13 @@ assert all((a == b).all() for a, b in zip(model.get_weights(), loaded.get_weight
 
 
 def run_program(*arguments: str) -> Any:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, env=environment, timeout=300, check=False
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        env=process_environment(ROOT),
+        timeout=300,
+        check=False,
     )
 
 
@@ -288,7 +293,7 @@ class AtomicSavingTest(TemporaryFolderTestCase):
         self.assertEqual(sorted(os.listdir(self.folder)), sorted(f"{name}{suffix}" for name, _, suffix in CASES))
 
     @parameterized.expand([("keras", ".keras", "keras3"), ("h5", ".h5", "new"), ("saved_model", "", "new")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_failure_leaves_what_was_there(self, name: str, suffix: str, family: str) -> None:
         path = self.folder / f"model{suffix}"
         with quiet_about_h5():
@@ -328,13 +333,12 @@ class AtomicSavingTest(TemporaryFolderTestCase):
     @pytest.mark.programs
     def test_killed_while_it_writes(self, name: str, framework: str, suffix: str) -> None:
         path = self.folder / f"model{suffix}"
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         with subprocess.Popen(
             [sys.executable, "-c", WRITER, str(path), framework],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env=environment,
+            env=process_environment(ROOT),
         ) as writer:
             assert writer.stdout is not None
             said = [writer.stdout.readline() for _ in range(3)]

@@ -7,9 +7,9 @@ import math
 import subprocess
 import sys
 
-from .record import HERE, RELEASES, environment, lines_of
+from tests.processes import PACKAGE_ROOT, python_path
 
-ROOT = HERE.parents[1]
+from .record import HERE, RELEASES, environment, lines_of
 
 # What `mpls run` needs beside the script.
 OPTIONS = {
@@ -55,7 +55,7 @@ def run(name: str, keras: str, *options: str, replace_existing: bool = True) -> 
     path = HERE / "scripts" / f"{name}.py"
     replacing = ("--replace-existing",) if replace_existing and (name, keras) in REPLACING else ()
     command = [sys.executable, "-m", "mpls", "run", *OPTIONS.get(name, ()), *replacing, *options, str(path)]
-    settings = {**environment(), "TF_USE_LEGACY_KERAS": KERAS[keras], "PYTHONPATH": str(ROOT)}
+    settings = {**environment(), "TF_USE_LEGACY_KERAS": KERAS[keras], "PYTHONPATH": python_path(PACKAGE_ROOT)}
     settings = {key: value for key, value in settings.items() if key != "PYTHONWARNINGS"}
     return subprocess.run(command, env=settings, capture_output=True, text=True, cwd=path.parent)
 

@@ -107,7 +107,7 @@ class _Clients(unittest.TestCase):
 
 class ClientsTest(_Clients):
     @parameterized.expand(USUAL, name_func=_name)
-    @pytest.mark.pairwise(by=lambda name, *others: others, size=1, rest="full")
+    @pytest.mark.default_run("each value", by=lambda name, *others: others, rest="full")
     def test_as_recorded(self, name: str, release: str, keras: str) -> None:
         self.check(name, release, keras)
 

@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 from parameterized import parameterized
 
+from tests.processes import PACKAGE_ROOT, python_path
+
 from . import running
 from .comparing import differences
 from .corpus import CANNOT, HINTED, PROGRAMS, UNTOLD
@@ -33,7 +35,7 @@ def _run(name: str, *options: str) -> subprocess.CompletedProcess[str]:
     words = " ".join(options).split()
     command = [sys.executable, "-m", "mpls", "run", *words, str(path_of(name))]
     settings = {key: value for key, value in environment().items() if key != "PYTHONWARNINGS"}
-    settings["PYTHONPATH"] = str(ROOT)
+    settings["PYTHONPATH"] = python_path(PACKAGE_ROOT)
     return subprocess.run(command, env=settings, capture_output=True, text=True, cwd=path_of(name).parent)
 
 
@@ -60,7 +62,7 @@ class _Corpus(unittest.TestCase):
 class FirstTryTest(_Corpus):
     @parameterized.expand(FIRST, name_func=_name)
     @pytest.mark.programs
-    @pytest.mark.pairwise(by=lambda name: (PROGRAMS[name].style, PROGRAMS[name].folder), size=1, rest="full")
+    @pytest.mark.default_run("each value", by=lambda name: (PROGRAMS[name].style, PROGRAMS[name].folder), rest="full")
     def test_as_recorded(self, name: str) -> None:
         self.succeeds(name)
 
@@ -68,7 +70,7 @@ class FirstTryTest(_Corpus):
 @pytest.mark.programs
 class HintTest(_Corpus):
     @parameterized.expand(HINTED, name_func=_name)
-    @pytest.mark.pairwise(by=lambda name: (PROGRAMS[name].style,), size=1, rest="full")
+    @pytest.mark.default_run("each value", by=lambda name: (PROGRAMS[name].style,), rest="full")
     def test_the_hint_is_followed(self, name: str) -> None:
         first = _run(name)
         self.assertTrue(first.returncode or _differences(name, first.stdout), "it needs no hint any more")
@@ -76,7 +78,7 @@ class HintTest(_Corpus):
         self.succeeds(name, HINTED[name])
 
     @parameterized.expand(UNTOLD, name_func=_name)
-    @pytest.mark.pairwise(by=lambda name: (PROGRAMS[name].style,), size=1, rest="full")
+    @pytest.mark.default_run("each value", by=lambda name: (PROGRAMS[name].style,), rest="full")
     def test_what_nothing_tells(self, name: str) -> None:
         first = _run(name)
         self.assertTrue(first.returncode or _differences(name, first.stdout), "something tells it now")

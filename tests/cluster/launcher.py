@@ -7,7 +7,6 @@ import fcntl
 import functools
 import importlib.util
 import json
-import os
 import pathlib
 import sys
 import uuid
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import mpls
+from tests.processes import python_path
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 EXAMPLES = FOLDER.parents[1] / "examples"
@@ -39,7 +39,7 @@ CLUSTER = load_launcher()
 
 def environment(marker: str = "") -> dict[str, str]:
     """Return what the processes need beside the environment that they inherit."""
-    path = os.pathsep.join([str(ROOT), str(EXAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = python_path(ROOT, EXAMPLES, needs=["sklearn"])
     return {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", MARKER: marker}
 
 

@@ -141,7 +141,7 @@ class ParentTest(unittest.TestCase):
             ("killed_before_a_failure", "outlive-and-fail", signal.SIGKILL),
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_its_processes_end_with_it(self, name: str, order: str, number: int) -> None:
         process, marker = self.start(f"worker:0={order}", f"worker:1={order}")
         # Both, the processes that they have started, and this one.

@@ -15,6 +15,7 @@ import pytest
 from matplotlib.image import imread
 
 from mpls.cli import main
+from tests.processes import process_environment
 
 from .traces import changed, content, of_today, written
 
@@ -56,12 +57,11 @@ def test_no_tensorflow_is_loaded(pair: tuple[str, str], tmp_path: pathlib.Path) 
         f"assert main(['compare', {pair[0]!r}, {pair[1]!r}, '--plot', {os.fspath(tmp_path / 'a.png')!r}]) == 1\n"
         "assert not {'tensorflow', 'keras', 'tf_keras'} & set(sys.modules)\n"
     )
-    root = pathlib.Path(__file__).parents[2]
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.fspath(root)})
+    subprocess.run([sys.executable, "-c", code], check=True, env=process_environment(needs=["matplotlib"]))
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-@pytest.mark.one_case
+@pytest.mark.default_run("one case")
 def test_both_are_drawn(pair: tuple[str, str], tmp_path: pathlib.Path, suffix: str) -> None:
     image = tmp_path / f"both.{suffix}"
     status, out, _ = run("compare", *pair, "--plot", os.fspath(image))

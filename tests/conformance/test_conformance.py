@@ -51,7 +51,7 @@ def is_always_run(item: pytest.Item) -> bool:
 pytestmark = [
     # Keras 3 says so of the variable that the loss does not depend on.
     pytest.mark.filterwarnings("ignore:Gradients do not exist:UserWarning"),
-    pytest.mark.pairwise(of=values_of, always=is_always_run, size=1),
+    pytest.mark.default_run("each value", of=values_of, always=is_always_run),
 ]
 
 

@@ -67,24 +67,24 @@ class TestExclusions(unittest.TestCase):
         return Training(HOSTS[cell.family].native_host, stage, SETUPS[setup], is_scaled=True, is_native=True)
 
     @parameterized.expand(excluded(Evidence.CONTROL, Evidence.NO_CONTROL), name_func=by_name)
-    @pytest.mark.pairwise(by=lambda name, cell, setup, entry: (entry.reason,), size=1)
+    @pytest.mark.default_run("each value", by=lambda name, cell, setup, entry: (entry.reason,))
     def test_control_fails(self, name: str, cell: Cell, setup: str, entry: Exclusion) -> None:
         with self.assertRaisesRegex(self.ERRORS, entry.evidence):
             self.take_one_step(cell, setup, is_scaled=False)
 
     @parameterized.expand(excluded(Evidence.CONTROL), name_func=by_name)
-    @pytest.mark.pairwise(by=lambda name, cell, setup, entry: (entry.reason,), size=1)
+    @pytest.mark.default_run("each value", by=lambda name, cell, setup, entry: (entry.reason,))
     def test_scaled_raises(self, name: str, cell: Cell, setup: str, entry: Exclusion) -> None:
         with self.assertRaises((MplsError, TypeError, RuntimeError, tf.errors.InvalidArgumentError)):
             self.take_one_step(cell, setup, is_scaled=True)
 
     @parameterized.expand(excluded(Evidence.NO_CONTROL), name_func=by_name)
-    @pytest.mark.pairwise(by=lambda name, cell, setup, entry: (entry.reason,), size=1)
+    @pytest.mark.default_run("each value", by=lambda name, cell, setup, entry: (entry.reason,))
     def test_scaled_trains_without_a_control(self, name: str, cell: Cell, setup: str, entry: Exclusion) -> None:
         take_one_step(self.training(cell, setup, is_scaled=True))
 
     @parameterized.expand(excluded(Evidence.ORIGINAL), name_func=by_name)
-    @pytest.mark.pairwise(by=lambda name, cell, setup, entry: (entry.reason,), size=1)
+    @pytest.mark.default_run("each value", by=lambda name, cell, setup, entry: (entry.reason,))
     def test_original_fails(self, name: str, cell: Cell, setup: str, entry: Exclusion) -> None:
         with self.assertRaisesRegex((TypeError, ValueError), entry.evidence):
             take_one_step(self.original(cell, setup))

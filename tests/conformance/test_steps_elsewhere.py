@@ -6,8 +6,6 @@ traced once here, and then runs in every place that a graph can get to, beside t
 
 from __future__ import annotations
 
-import os
-import pathlib
 import subprocess
 import sys
 import tempfile
@@ -20,6 +18,8 @@ import pytest
 import tensorflow as tf
 from parameterized import parameterized
 from tensorflow.python.framework import kernels
+
+from tests.processes import ROOT, process_environment
 
 from .devices import tf_variable
 from .hosts import HOSTS, Host
@@ -100,7 +100,7 @@ class TracedFirst(unittest.TestCase):
             training.assert_same(twin.state())
 
     @parameterized.expand([(family, terms) for (family,) in FAMILIES for terms in SETS])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.default_run("each value")
     def test_by_itself(self, family: str, terms: str) -> None:
         training, twin = (Training(HOSTS[family], SETS[terms]) for _ in range(2))
         step = tf.function(training.take_step, autograph=False)
@@ -133,7 +133,7 @@ class TracedFirst(unittest.TestCase):
         self._check(training, twin, traced[0], "where nothing compiles it")
 
     @parameterized.expand([(family, xla) for (family,) in FAMILIES for xla in (False, True)])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.default_run("each value")
     @pytest.mark.matrix
     def test_and_saved(self, family: str, traced_for_xla: bool) -> None:
         training, twin = (Training(HOSTS[family], TERMS) for _ in range(2))
@@ -200,14 +200,11 @@ for (family,) in FAMILIES:
 
 @pytest.mark.programs
 def test_steps_that_tensorflow_clusters() -> None:
-    tests = pathlib.Path(__file__).resolve().parents[1]
-    environment = {
-        **os.environ,
-        "TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --tf_xla_min_cluster_size=2",
-        "PYTHONPATH": os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")]),
-    }
+    clustering = process_environment(
+        ROOT / "tests", TF_XLA_FLAGS="--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --tf_xla_min_cluster_size=2"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", CLUSTERED], env=environment, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", CLUSTERED], env=clustering, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split() == [word for (family,) in FAMILIES for word in (family, "trained")]

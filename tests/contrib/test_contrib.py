@@ -32,7 +32,7 @@ class RecordedTest(unittest.TestCase):
         self.addCleanup(v1.enable_control_flow_v2 if v1.control_flow_v2_enabled() else v1.disable_control_flow_v2)
 
     @parameterized.expand([("first", v1.disable_control_flow_v2), ("second", v1.enable_control_flow_v2)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_traces(self, name: str, set_control_flow: Any) -> None:
         set_control_flow()
         found = traces.all_traces(mpls.contrib)

@@ -151,13 +151,13 @@ def both(layout: str, fixed_scales: tuple[float, ...]) -> Callable[[list[Any]], 
 
 class SameResultsTest(Ways):
     @parameterized.expand([(layout, mode) for layout in LAYOUTS for mode in MODES])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.default_run("each value")
     def test_of_both_ways(self, layout: str, mode: str) -> None:
         for dtypes in MIXTURES:
             self._compare(layout, mode, dtypes, both(layout, ()), [[np.array(scale, np.float32)] for scale in SCALES])
 
     @parameterized.expand([(layout,) for layout in LAYOUTS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_of_both_ways_with_fixed_scales(self, layout: str) -> None:
         for dtypes in MIXTURES:
             self._compare(layout, "function", dtypes, both(layout, (1024.0, 2.0**25, 3.7)), [[]] * 3)
@@ -200,7 +200,7 @@ class SameResultsTest(Ways):
         np.testing.assert_array_equal(bits_of(ours)[is_number], bits_of(theirs)[is_number])
 
     @parameterized.expand([(dtype.name, mode) for dtype in DTYPES for mode in MODES])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.default_run("each value")
     def test_each_special_value_at_each_end(self, dtype_name: str, mode: str) -> None:
         dtype = tf.as_dtype(dtype_name)
         for size in (1, 3, 64, 2**14 + 5):
@@ -215,7 +215,7 @@ class SameResultsTest(Ways):
                     self.assertEqual(bool(result), is_finite(value), (name, size, place))
 
     @parameterized.expand([(dtype.name, dtype) for dtype in DTYPES])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_products_know_each_special_value(self, name: str, dtype: Any) -> None:
         check = tf.function(lambda tensors: [all_finite(each) for each in tensors], jit_compile=True, autograph=False)
         shapes = [(3, 2**12), (2**10, 8), (2**12 - 1 + 10,), (2, 4, 9, 64), (1, 2**13 - 1)]
@@ -230,7 +230,7 @@ class SameResultsTest(Ways):
             self.assertEqual(results, [is_finite(value)] * len(shapes), special_name)
 
     @parameterized.expand([(dtype.name, dtype) for dtype in DTYPES])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_largest_values_of_both_signs_everywhere_are_finite(self, name: str, dtype: Any) -> None:
         array = np.full(2**14 + 5, dtype.max, dtype.as_numpy_dtype)
         array[::2] = dtype.min
@@ -238,7 +238,7 @@ class SameResultsTest(Ways):
             self.assertTrue(bool(self.prepared(all_finite, "function", arrays)(arrays)[0]))
 
     @parameterized.expand([(dtype.name, mode) for dtype in DTYPES for mode in (*MODES, "xla")])
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_of_what_a_factor_makes_infinite(self, dtype_name: str, mode: str) -> None:
         dtype = tf.as_dtype(dtype_name).as_numpy_dtype
         third = np.array(float(tf.as_dtype(dtype_name).max) * 0.33, dtype)
@@ -293,7 +293,7 @@ class MixedShapesTest(unittest.TestCase):
     """A step whose gradients are stacked, alone, large, sparse and of half precision, all at once."""
 
     @parameterized.expand([(family, mode) for family in FAMILIES for mode in ("eager", "function", "xla")])
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_trains_as_without_a_loss_scale(self, family: str, mode: str) -> None:
         self.assertEqual(self._trained(family, mode, is_scaled=True), self._trained(family, mode, is_scaled=False))
 
@@ -346,7 +346,7 @@ class GivenGradientsTest(unittest.TestCase):
     """Steps in a function, of gradients that were computed before it."""
 
     @parameterized.expand([(family,) for family in FAMILIES])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_of_eager_mode(self, family: str) -> None:
         step, variables = self._step(family)
         grads = [tf.fill([3], 2.0) for _ in variables]
@@ -355,7 +355,7 @@ class GivenGradientsTest(unittest.TestCase):
             np.testing.assert_array_equal(variable.numpy(), [0.5] * 3)
 
     @parameterized.expand([(family,) for family in FAMILIES])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_go_into_the_branch_as_one_stack(self, family: str) -> None:
         step, variables = self._step(family)
         function = tf.function(step, autograph=False)

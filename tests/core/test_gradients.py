@@ -105,7 +105,7 @@ class UnscaleTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{d.name}_{m}", d, m) for d in FLOATS for m in ("eager", "function", "jit_compile", "graph")]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_powers_of_two_are_exact(self, name: str, dtype: Any, mode: str) -> None:
         values = np.array([1.0, -2.0, 0.0, 96.0, 60000.0], dtype.as_numpy_dtype)
         for power in (0, 1, 7, 12):
@@ -208,7 +208,7 @@ class UnscaleTest(unittest.TestCase):
             for m in ("eager", "function", "jit_compile", "graph")
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_float32_at_the_largest_scales(self, name: str, power: int, kind: str, mode: str) -> None:
         """The reciprocal is denormal from 2**127 on, to where a scale can grow; no constant scale is that large."""
         values = np.array([2.0**127, -(2.0**120), 2.0**120 * 1.5, 0.0], np.float32)
@@ -245,7 +245,7 @@ class AllFiniteTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{d.name}_{m}", d, m) for d in FLOATS for m in ("eager", "function", "jit_compile", "graph")]
     )
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.default_run("each value")
     def test_every_float_dtype(self, name: str, dtype: Any, mode: str) -> None:
         fine = finite_values(dtype)
         self.assertIs(evaluate(lambda g: all_finite([g]), mode, fine).item(), True)

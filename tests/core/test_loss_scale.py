@@ -479,7 +479,7 @@ class StateTest(unittest.TestCase):
         )
 
     @parameterized.expand([(10**30, 8.0), (2**63, 8.0), (2**63 - 1, 8.0), (-(10**30), 16.0)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_periods_that_no_counter_holds(self, period: int, after: float) -> None:
         for decorate in (lambda step: step, tf.function):
             scale = DynamicLossScale(8, period)

@@ -61,7 +61,7 @@ KINDS = [("class", "class"), ("module", "module")]
 
 class LayerTest(unittest.TestCase):
     @parameterized.expand(KINDS)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_there_and_back(self, name: str, kind: str) -> None:
         owner, own = owner_of(kind)
         for _ in range(3):
@@ -281,7 +281,7 @@ class LifetimeTest(unittest.TestCase):
         return {number for number, method in enumerate(methods()) if method is not self.before[number]}
 
     @parameterized.expand(MAKERS)
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.default_run("each value")
     def test_it_is_patched_while_the_object_lives(self, name: str, make: Callable[[], Any], expected: set[int]) -> None:
         for _ in range(2):
             objects = [make(), make()]

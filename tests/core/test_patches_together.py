@@ -164,7 +164,7 @@ def _nothing_else_is_patched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.mark.pairwise(size=1)
+@pytest.mark.default_run("each value")
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_two_changes_go_in_any_order(first: str, second: str) -> None:
     for is_first_last in (False, True):
@@ -201,7 +201,7 @@ def put(place: tuple[Any, str], value: Any) -> None:
         setattr(owner, name, value)
 
 
-@pytest.mark.pairwise(size=1)
+@pytest.mark.default_run("each value")
 @pytest.mark.parametrize(("first", "second"), [pair for pair in PAIRS if CHANGES[pair[0]][1]])
 def test_what_another_library_has_put_there_stays(first: str, second: str) -> None:
     for is_first_last in (False, True):

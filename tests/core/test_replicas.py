@@ -117,7 +117,7 @@ class CreationTest(unittest.TestCase):
 
 class UpdateTest(unittest.TestCase):
     @parameterized.expand(STRATEGIES.items())
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_in_a_replica_context(self, name: str, make: Callable[[], Any]) -> None:
         strategy = make()
         with strategy.scope():
@@ -305,7 +305,7 @@ class WhoLooksTest(unittest.TestCase):
             ("new object", lambda: patched(new_sgd(0.5), "aggregate_gradients"), {}, 2),
         ]
     )
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_under_a_mirrored_strategy(
         self, name: str, make: Callable[[], Any], arguments: dict[str, Any], looks: int
     ) -> None:

@@ -309,7 +309,7 @@ class ManyRunsAtOnce(unittest.TestCase):
         self.assertEqual(result[0].dtype, np.float32)
 
     @parameterized.expand([(m, p, x) for m in MODES for p, x in ((1, 2.0), (3, 2.0), (0, 1.0), (2, 1024.0))])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_tensors_with_powers_of_two(self, mode: str, period: int, multiplier: float) -> None:
         scale, _, _, finite = self.random_runs(300, 60)
         expected = self.expected(scale, multiplier, period, finite)
@@ -317,7 +317,7 @@ class ManyRunsAtOnce(unittest.TestCase):
             self.assert_same(self.drive(step, scale, finite), expected)
 
     @parameterized.expand([(m, x) for m in MODES for x in (1.0000001, 1.3, 10.0)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_tensors_with_other_multipliers(self, mode: str, multiplier: float) -> None:
         """One step, to the last bit but one: graphs turn a division by a constant into a product."""
         scale, _, _, finite = self.random_runs(300, 1)

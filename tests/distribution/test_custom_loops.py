@@ -81,7 +81,7 @@ def loops() -> list[tuple[str, Family, str, bool, bool]]:
 
 class NonFiniteStepsTest(unittest.TestCase):
     @parameterized.expand(loops())
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_on_each_replica_in_turn(
         self, name: str, family: Family, strategy: str, sums_itself: bool, is_function: bool
     ) -> None:

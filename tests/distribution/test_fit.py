@@ -52,7 +52,7 @@ def kernel(opt: Any, model: Any) -> np.ndarray:
 
 class FitTest(unittest.TestCase):
     @parameterized.expand(itertools.product(FAMILIES, ("no_strategy", "mirrored", "one_device")))
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_bad_batches_on_each_replica_in_turn(self, name: str, strategy: str) -> None:
         # Reading fails if replicas disagree in a single bit.
         found = states(name, MAKERS[strategy](), INPUTS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import pathlib
 import re
 import subprocess
@@ -14,7 +13,7 @@ import unittest
 import pytest
 from matplotlib.image import imread
 
-import mpls
+from tests.processes import process_environment
 
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "mirrored_digits.py"
 RUN = ["run", "test accuracy", "gradients underflowed", "final scale", "skipped steps", "seconds"]
@@ -22,7 +21,6 @@ REPLICAS = ["replica", "device", "checksum of weights", "steps", "loss scale", "
 
 
 def run(folder: str, *arguments: str, timeout: int) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(filter(None, [str(pathlib.Path(mpls.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
         [sys.executable, str(EXAMPLE), *arguments],
         cwd=folder,
@@ -31,7 +29,7 @@ def run(folder: str, *arguments: str, timeout: int) -> subprocess.CompletedProce
         encoding="utf-8",
         timeout=timeout,
         check=False,
-        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", "CUDA_VISIBLE_DEVICES": "-1"},
+        env=process_environment(needs=["matplotlib", "sklearn"], PYTHONIOENCODING="utf-8"),
     )
 
 

@@ -37,7 +37,7 @@ class OneReplicaOverflowsTest(unittest.TestCase):
         list(itertools.product((LEGACY, NEW), (INF, NAN))),
         name_func=by_name,
     )
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.default_run("each value")
     def test_tf_keras_without_aggregation(self, family: Family, bad: float) -> None:
         native = Slope(family, family.native, mirrored(), Summing.NOBODY)
         first, second = native.step(1.0, bad)
@@ -57,7 +57,7 @@ class OneReplicaOverflowsTest(unittest.TestCase):
         list(itertools.product((KERAS_3, KERAS_3_STYLE), (INF, NAN))),
         name_func=by_name,
     )
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.default_run("each value")
     def test_keras_3(self, family: Family, bad: float) -> None:
         native = Slope(KERAS_3_STYLE, KERAS_3_STYLE.native, mirrored())
         self.assertFalse(any(map(tf.math.is_finite, native.step(1.0, bad))))
@@ -115,7 +115,7 @@ class NotBuiltTest(unittest.TestCase):
         [(family, bad) for family in FAMILIES for bad in (1.0, INF)],
         name_func=by_name,
     )
-    @pytest.mark.pairwise(by=lambda family, first: (family.name, first), size=0)
+    @pytest.mark.default_run("one case", by=lambda family, first: (family.name, first))
     def test_first_step(self, family: Family, first: float) -> None:
         slope = Slope(family, family.scaled, mirrored(), is_built=False)
         self.assertEqual(slope.step(1.0, first), [0.75 if first == 1.0 else 1.0] * 2)

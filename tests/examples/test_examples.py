@@ -21,7 +21,7 @@ import pytest
 from matplotlib.image import imread
 from parameterized import parameterized
 
-import mpls
+from tests.processes import process_environment
 
 pytestmark = pytest.mark.programs
 
@@ -51,7 +51,6 @@ REPORT = load_report()
 
 
 def run_script(script: str, *arguments: str, folder: str, timeout: int) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(filter(None, [str(pathlib.Path(mpls.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
         [sys.executable, *COMMANDS[script], str(EXAMPLES / f"{script}.py"), *arguments],
         cwd=folder,
@@ -60,7 +59,7 @@ def run_script(script: str, *arguments: str, folder: str, timeout: int) -> subpr
         encoding="utf-8",
         timeout=timeout,
         check=False,
-        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
+        env=process_environment(needs=["matplotlib", "sklearn"], PYTHONIOENCODING="utf-8"),
     )
 
 

@@ -469,7 +469,7 @@ class ModelsInH5(unittest.TestCase):
         self.assertEqual(int(loaded.optimizer.iterations), 2)
 
     @parameterized.expand(OPTIMIZERS[:2])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_an_optimizer_that_was_loaded_knows_no_variable(self, name: str, make_optimizer: Callable[[], Any]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             _, path = self.saved(make_optimizer, keras.losses.MeanSquaredError(), folder)

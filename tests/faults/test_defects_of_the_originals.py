@@ -611,7 +611,7 @@ class ReplicasThatDoNotAggregate(unittest.TestCase):
         return replicas_of(strategy, variable), float(optimizer.loss_scale)
 
     @parameterized.expand(FAMILIES)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_an_overflow_on_any_replica_skips_on_all(self, family: str, optimizers: Any) -> None:
         weights, scale = self.apply(OriginalKeras, family, optimizers, [1.0, INF])
         self.assertFalse(math.isfinite(weights[1]))
@@ -664,7 +664,7 @@ class KeptAsItWas(unittest.TestCase):
                 self.assertEqual((float(variable), float(optimizer.loss_scale)), (1.0, 1.0))
 
     @parameterized.expand(FAMILIES)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_skipped_steps_advance_iterations_but_not_moments(self, name: str, optimizers: Any) -> None:
         after = []
         for wrapper in (OriginalKeras, mpls.keras.LossScaleOptimizer):
@@ -696,7 +696,7 @@ class KeptAsItWas(unittest.TestCase):
             self.assertEqual(float(variable), 0.75)
 
     @parameterized.expand(FAMILIES)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_skipped_batch_still_enters_the_metrics(self, name: str, optimizers: Any) -> None:
         for wrapper in (OriginalKeras, mpls.keras.LossScaleOptimizer):
             model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(1,), kernel_initializer="ones")])

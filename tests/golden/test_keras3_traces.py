@@ -161,7 +161,7 @@ def is_untracked(name: str, subject: str) -> bool:
 
 class RecordedTracesTest(unittest.TestCase):
     @parameterized.expand([(*entry, subject.name) for entry in TRACES for subject in OURS], name_func=named)
-    @pytest.mark.pairwise(by=lambda case_id, mode, subject: (mode, subject), size=1)
+    @pytest.mark.default_run("each value", by=lambda case_id, mode, subject: (mode, subject))
     def test_it_does_as_recorded(self, case_id: str, mode: str, subject: str) -> None:
         difference = TRACE_DIFFERENCES.get(case_id)
         check_trace(case_id, subject, mode, difference.follows if difference and difference.follows else RELEASE)
@@ -175,7 +175,7 @@ class RecordedTracesTest(unittest.TestCase):
         [entry for entry in TRACES if entry[1].endswith("eager") and entry[0] not in TRACE_DIFFERENCES],
         name_func=named,
     )
-    @pytest.mark.pairwise(by=lambda case_id, mode: (case_id.split(".")[1], mode), size=1)
+    @pytest.mark.default_run("each value", by=lambda case_id, mode: (case_id.split(".")[1], mode))
     def test_bits_are_those_of_keras_own_wrapper(self, case_id: str, mode: str) -> None:
         theirs = trace_of(case_id, NATIVE.name, mode)
         for subject in OURS:
@@ -192,7 +192,7 @@ class RecordedTracesTest(unittest.TestCase):
         [(*entry, subject.name) for entry in TRACES if entry[0] in TRACE_DIFFERENCES for subject in OURS],
         name_func=named,
     )
-    @pytest.mark.pairwise(by=lambda case_id, mode, subject: (mode, subject), size=0)
+    @pytest.mark.default_run("one case", by=lambda case_id, mode, subject: (mode, subject))
     def test_a_difference_is_one(self, case_id: str, mode: str, subject: str) -> None:
         difference, case = TRACE_DIFFERENCES[case_id], RECORDED[case_id]
         recorded, right = recorded_as(case, f"{RELEASE}:{mode}"), recorded_as(case, f"{difference.follows}:{mode}")
@@ -310,7 +310,7 @@ REPLICA_1, TOO_BIG = "C.fit.strategy_bad_batch_replica1", "C.x.fit.sgd_float32_b
 
 class RecordedFitsTest(unittest.TestCase):
     @parameterized.expand([entry for entry in FITS if entry[0] not in (REPLICA_1, TOO_BIG)], name_func=named)
-    @pytest.mark.pairwise(by=lambda case_id: (case_id if case_id in FEW else "",), size=0)
+    @pytest.mark.default_run("one case", by=lambda case_id: (case_id if case_id in FEW else "",))
     def test_it_trains_as_recorded(self, case_id: str) -> None:
         expected = recorded_as(RECORDED[case_id], RELEASE)
         if replay.is_error(expected):

@@ -190,7 +190,7 @@ FEW = ("C.fit.jit_bad_batch", "C.fit.strategy_bad_batch", "C.fit.policy_dynamic"
 
 class RecordedFitTest(unittest.TestCase):
     @parameterized.expand(replays(OURS), name_func=named)
-    @pytest.mark.pairwise(by=lambda case_id, subject: (case_id if case_id in FEW else "", subject.name), size=0)
+    @pytest.mark.default_run("one case", by=lambda case_id, subject: (case_id if case_id in FEW else "", subject.name))
     def test_it_trains_as_recorded(self, case_id: str, subject: Subject) -> None:
         model = check_fit(case_id, subject)
         assert isinstance(model.optimizer, mpls.keras.LossScaleOptimizer)

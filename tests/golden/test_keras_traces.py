@@ -165,12 +165,12 @@ def sample(case_id: str, subject: Subject, mode: str) -> tuple[str, tuple[str, s
 
 class RecordedTracesTest(unittest.TestCase):
     @parameterized.expand(replays(OURS), name_func=named)
-    @pytest.mark.pairwise(by=sample, size=1)
+    @pytest.mark.default_run("each value", by=sample)
     def test_it_does_as_recorded(self, case_id: str, subject: Subject, mode: str) -> None:
         check_trace(case_id, subject, mode)
 
     @parameterized.expand(replays(NATIVE, ("eager", "strategy:eager")), name_func=named)
-    @pytest.mark.pairwise(by=sample, size=1)
+    @pytest.mark.default_run("each value", by=sample)
     def test_tf_keras_own_wrapper_still_does(self, case_id: str, subject: Subject, mode: str) -> None:
         check_trace(case_id, subject, mode)
 
@@ -192,7 +192,7 @@ class RecordedTracesTest(unittest.TestCase):
                 np.testing.assert_equal(mine, yours, err_msg=f"step {index}")
 
     @parameterized.expand(replays(OURS), name_func=named)
-    @pytest.mark.pairwise(by=sample, size=1)
+    @pytest.mark.default_run("each value", by=sample)
     def test_names_and_types_are_as_recorded(self, case_id: str, subject: Subject, mode: str) -> None:
         recorded = recorded_as(CASES[case_id], run_of(case_id, subject, mode), "metas")
         trace = trace_of(case_id, subject, mode)

@@ -150,7 +150,7 @@ class TraceTest(unittest.TestCase):
             replay.assert_exact(row[2], want[2], f"{what} should_apply")
 
     @replay.expand(TRACES)
-    @pytest.mark.pairwise(by=lambda name, mode: (name.split(".")[1], mode), size=1)
+    @pytest.mark.default_run("each value", by=lambda name, mode: (name.split(".")[1], mode))
     def test_mpls_does_what_was_recorded(self, name: str, mode: str) -> None:
         self.assert_trace(CASES[name], mode, mpls.v1)
 

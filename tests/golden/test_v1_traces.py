@@ -106,7 +106,7 @@ def without_numbers(names: list[str]) -> list[str]:
 
 class TraceTest(unittest.TestCase):
     @replay.expand(TRACES)
-    @pytest.mark.pairwise(by=lambda name, mode: (name.split(".")[1], mode), size=1)
+    @pytest.mark.default_run("each value", by=lambda name, mode: (name.split(".")[1], mode))
     def test_mpls_does_what_was_recorded(self, name: str, mode: str) -> None:
         spec, expected = CASES[name]["spec"], replay.recorded(CASES[name], mode)
         if replay.is_error(expected):

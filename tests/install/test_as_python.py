@@ -12,6 +12,8 @@ import zipfile
 import pytest
 from parameterized import parameterized
 
+from tests.processes import process_environment
+
 from .test_run import Programs
 
 ABOUT_ITSELF = """
@@ -40,7 +42,7 @@ def result(programs: Programs, *command: str, text: str | bytes = b"", **environ
             capture_output=True,
             timeout=60,
             check=False,
-            env={**os.environ, "PYTHONPATH": programs.package_root, "PYTHONDONTWRITEBYTECODE": "1", **environment},
+            env=process_environment(PYTHONDONTWRITEBYTECODE="1", **environment),
         )
     return process.returncode, *(each.decode(errors="replace") for each in (process.stdout, process.stderr))
 
@@ -132,7 +134,7 @@ class ErrorsTest(unittest.TestCase):
     """What a program can do about its own end."""
 
     @parameterized.expand(ERRORS.items())
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_it_ends_as_with_python(self, name: str, source: str) -> None:
         with Programs() as programs:
             expected, actual = both(programs, "-c", source)
@@ -141,7 +143,7 @@ class ErrorsTest(unittest.TestCase):
         self.assertEqual(with_option, expected)
 
     @parameterized.expand([(name, ERRORS[name]) for name in ("no hook", "hook deleted", "hook fails", "no arguments")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_what_comes_after_is_still_said(self, name: str, source: str) -> None:
         with Programs() as programs:
             process = result(programs, "-m", "mpls", "run", "--report", "-c", f"{source}  # is ours, not", "--v1")
@@ -253,7 +255,7 @@ class DifferencesTest(unittest.TestCase):
     """What MIGRATION says that differs from `python`."""
 
     @parameterized.expand(STACKS.items())
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_frames_of_mpls_are_below_those_of_the_program(self, name: str, source: str) -> None:
         with Programs(program=source) as programs:
             expected, actual = both(programs, "program.py", text="where\ncontinue\n")
@@ -309,15 +311,10 @@ class DifferencesTest(unittest.TestCase):
         self.assertFalse(any(map(is_of_what_runs_it, files_of(expected[2]))))
 
     def test_a_pipe_may_declare_an_encoding(self) -> None:
-        with Programs() as programs:
-            command, source = ["-m", "mpls", "run", "-"], b"# coding: latin-1\nprint(ascii('\xe9'))\n"
-            process = subprocess.run(
-                [sys.executable, *command],
-                input=source,
-                capture_output=True,
-                timeout=60,
-                env={**os.environ, "PYTHONPATH": programs.package_root},
-            )
+        command, source = ["-m", "mpls", "run", "-"], b"# coding: latin-1\nprint(ascii('\xe9'))\n"
+        process = subprocess.run(
+            [sys.executable, *command], input=source, capture_output=True, timeout=60, env=process_environment()
+        )
         self.assertEqual((process.returncode, process.stdout.strip()), (0, b"'\\xe9'"))
 
     def test_command_shows_its_own_exit_where_a_prompt_may_follow(self) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import unittest
 
 import pytest
+
+from tests.processes import PACKAGE_ROOT, python_path
 
 from .test_run import Programs
 
@@ -143,7 +144,7 @@ class ProgramsTest(unittest.TestCase):
         print(started()[0])
         """
         with Programs(program=program, sitecustomize="import sys; sys.was_here = True") as programs:
-            path = os.pathsep.join([programs.package_root, str(programs.path)])
+            path = python_path(PACKAGE_ROOT, programs.path)
             process = programs.run("-m", "mpls", "run", "--children", "program.py", PYTHONPATH=path)
         expected = [f"['True', '{programs.path}/sitecustomize.py']", "False", "False"]
         self.assertEqual(process.stdout.splitlines(), expected, process.stderr)

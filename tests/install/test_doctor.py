@@ -16,15 +16,14 @@ from unittest import mock
 
 from parameterized import parameterized
 
-import mpls
 from mpls.cli import main
 from mpls.cli.choosing import choose
 from mpls.cli.options import parser, split
 from mpls.reading.sources import MAX_BYTES_OF_RUN, MAX_FILES
 from tests.clients.corpus import PROGRAMS
 from tests.clients.record import path_of
+from tests.processes import process_environment
 
-ROOT = pathlib.Path(mpls.__file__).parents[1]
 OBJECTS = """import tensorflow as tf
 opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), "dynamic")
 print(opt.loss_scale())
@@ -452,8 +451,8 @@ class PathsTest(_InFolder):
             "import sys; from mpls.cli import main; status = main(['doctor', '.', '\\xfc.py'])\n"
             "assert status == 2; assert not {'tensorflow', 'keras', 'tf_keras'} & set(sys.modules)"
         )
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
-        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        ascii_only = process_environment(PYTHONIOENCODING="ascii")
+        done = subprocess.run([sys.executable, "-c", program], env=ascii_only, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("train.py: needs --v1 --contrib\n", done.stdout)
         self.assertIn("old.ipynb: needs --keras 2", done.stdout)

@@ -14,14 +14,13 @@ import unittest
 
 from parameterized import parameterized
 
-import mpls
 from mpls.cli import main
 from mpls.documentation import sections
 from mpls.hints.causes import ROWS
+from tests.processes import process_environment
 
-INSTALLED = pathlib.Path(mpls.__file__).parents[1]
 ROOT = pathlib.Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(INSTALLED), "TERM": "xterm"}
+ENVIRONMENT = process_environment(TERM="xterm")
 
 
 def shown(*arguments: str) -> tuple[int, str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -11,15 +10,17 @@ from typing import Any
 
 import pytest
 
+from tests.processes import ROOT, process_environment
+
 KINDS = ("tf2", "keras2", "v1")
 PROGRAM = pathlib.Path(__file__).with_name("trace_program.py")
 
 
 def run(kind: str) -> dict[str, Any]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    environment.pop("TF_USE_LEGACY_KERAS", None)
+    inherited = process_environment(ROOT)
+    inherited.pop("TF_USE_LEGACY_KERAS", None)
     command = [sys.executable, str(PROGRAM), kind]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, timeout=300, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=inherited, timeout=300, check=True)
     return json.loads(done.stdout.strip().split("\n")[-1])
 
 

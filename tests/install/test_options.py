@@ -202,7 +202,7 @@ class ProgramsTest(unittest.TestCase):
     @parameterized.expand(
         [("tf2", "2", "neither"), ("tf2", "3", "report"), ("tf1", "2", "report"), ("tf1", "3", "replace")]
     )
-    @pytest.mark.pairwise(size=1, rest="full")
+    @pytest.mark.default_run("each value", rest="full")
     def test_they_print_what_they_did(self, mode: str, keras: str, option: str) -> None:
         first = f"is_keras_2 = {keras == '2'}\n"
         sources = {"plain": TF2, "program": TF2}
@@ -339,7 +339,7 @@ class InProcessTest(unittest.TestCase):
             self.assertIs(getattr(module, attribute), native)
 
     @parameterized.expand(SETTINGS)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_functions_that_use_modules_can_be_pickled_with_them(self, name: str) -> None:
         cloudpickle = pytest.importorskip("cloudpickle")
         settings: dict[str, Any] = dict(SETTINGS[name])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import subprocess
 import sys
@@ -14,14 +13,11 @@ import pytest
 from parameterized import parameterized
 
 import mpls
-
-PACKAGE_ROOT = str(pathlib.Path(mpls.__file__).parents[1])
+from tests.processes import process_environment
 
 
 class Programs:
     """Programs in a directory of their own."""
-
-    package_root = PACKAGE_ROOT
 
     def __init__(self, **sources: str) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -41,8 +37,7 @@ class Programs:
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
 
-    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": PACKAGE_ROOT}
+    def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, *command],
             cwd=self.path,
@@ -50,7 +45,7 @@ class Programs:
             text=True,
             timeout=240,
             check=False,
-            env={**os.environ, **quiet, **environment},
+            env=process_environment(**variables),
         )
 
 

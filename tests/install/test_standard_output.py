@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -12,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.comparing.traces import changed, content
+from tests.processes import process_environment
 
-ROOT = pathlib.Path(__file__).parents[2]
 # Each with the exit status that it has by itself.
 COMMANDS: dict[str, tuple[list[str], int]] = {
     "compare": (["compare", "old.json", "new.json"], 1),
@@ -45,7 +44,7 @@ def run(folder: pathlib.Path, name: str, where: str, **variables: str) -> tuple[
         if where == "gone"
         else f"{command} {where}; echo $? > status"
     )
-    settings = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    settings = process_environment(needs=["matplotlib"] if name.startswith("plot") else [], **variables)
     done = subprocess.run(["sh", "-c", script], cwd=folder, env=settings, capture_output=True, text=True)
     return int((folder / "status").read_text()), done.stderr
 

@@ -12,6 +12,8 @@ import zipfile
 import pytest
 from parameterized import parameterized
 
+from tests.processes import PACKAGE_ROOT, python_path
+
 from .test_run import Programs
 
 # Without TensorFlow, each takes a tenth of a second.
@@ -30,7 +32,7 @@ if "fail" in sys.argv:
 
 
 def piped(programs: Programs, *command: str, text: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PYTHONPATH": programs.package_root}
+    environment = {"PYTHONPATH": python_path(PACKAGE_ROOT)}
     return subprocess.run(
         [sys.executable, *command],
         input=text,
@@ -97,7 +99,7 @@ class FilesTest(unittest.TestCase):
             ("nothing", [], "give a script, -m and the name of a module, -c and code, or - for standard input"),
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_what_cannot_be_run_is_told_in_a_sentence(self, name: str, arguments: list[str], message: str) -> None:
         with Programs(program="") as programs:
             (programs.path / "folder").mkdir()
@@ -170,7 +172,7 @@ class FilesTest(unittest.TestCase):
             ("safe path, folder", ".", ["application"]),
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_where_modules_are_looked_for(self, name: str, cwd: str, command: list[str]) -> None:
         """The folder of the file that a link leads to comes first; everything else is called as it was given."""
         source = "import sys\nimport beside\nprint(sys.path[0], sys.argv, __file__, beside.__file__)\n"
@@ -238,7 +240,7 @@ class UsageTest(unittest.TestCase):
             ("none", "1 / 0", [], None),
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_options_after_the_program_are_pointed_out(
         self, name: str, source: str, arguments: list[str], misplaced: str | None
     ) -> None:
@@ -264,7 +266,7 @@ class UsageTest(unittest.TestCase):
             ("module", ["-m", "program"], "", "-m program"),
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_so_they_are_after_programs_in_no_file(
         self, name: str, program: list[str], text: str, shown: str | None
     ) -> None:

@@ -123,7 +123,7 @@ class StepsTest(unittest.TestCase):
         self.assertEqual((float(optimizer._loss_scale()), int(optimizer.dynamic_counter)), (4.0, 1))
 
     @cases((BARE, PAIRS, COMPUTING), ("within", "around"))
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_minimize(self, case: str, family: str, release: str | None, place: str, form: str) -> None:
         for is_function in (False, True):
             with self.subTest(is_function=is_function), behaving_as(release):
@@ -135,7 +135,7 @@ class StepsTest(unittest.TestCase):
                 self.check(optimizer, tf.function(step) if is_function else step, variable)
 
     @cases((BARE, PAIRS), ("within", "around"))
-    @pytest.mark.pairwise(by=lambda case, family, release, place, form: (release, place, form), size=0)
+    @pytest.mark.default_run("one case", by=lambda case, family, release, place, form: (release, place, form))
     def test_a_loop(self, case: str, family: str, release: str | None, place: str, form: str) -> None:
         for is_function in (False, True):
             with self.subTest(is_function=is_function), behaving_as(release):
@@ -147,7 +147,7 @@ class StepsTest(unittest.TestCase):
                 self.check(optimizer, tf.function(step) if is_function else step, variable)
 
     @cases((COMPUTING,), ("within", "around"), (LEGACY, NEW))
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_gradients_that_the_loop_has_averaged(
         self, case: str, family: str, release: str | None, place: str, form: str
     ) -> None:
@@ -164,14 +164,14 @@ class StepsTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{f}_{r}_{form}", f, r, form) for f in FRAMEWORKS for r in ("2.2", "2.3") for form in (BARE, PAIRS)]
     )
-    @pytest.mark.pairwise(by=lambda case, family, release, form: (family, release, form), size=0)
+    @pytest.mark.default_run("one case", by=lambda case, family, release, form: (family, release, form))
     def test_all_families_up_to_2_3(self, case: str, family: str, release: str, form: str) -> None:
         with behaving_as(release):
             optimizer, variable = wrapped(family, form, "around"), tf.Variable([1.0, 2.0])
             self.check(optimizer, tf.function(lambda factor: loop_step(optimizer, variable, factor)), variable)
 
     @parameterized.expand([(f"{r}_{place}", r, place) for r in RELEASES for place in ("within", "around")])
-    @pytest.mark.pairwise(by=lambda case, release, place: (release, place), size=0)
+    @pytest.mark.default_run("one case", by=lambda case, release, place: (release, place))
     def test_new_optimizers(self, case: str, release: str | None, place: str) -> None:
         with behaving_as(release):
             optimizer, variable = wrapped(NEW, COMPUTING, place), tf.Variable([1.0, 2.0])
@@ -179,7 +179,7 @@ class StepsTest(unittest.TestCase):
             self.check(optimizer, step, variable)
 
     @parameterized.expand([(BARE,), (PAIRS,)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_new_optimizers_with_an_aggregation_of_their_own(self, form: str) -> None:
         class Reducing(tf_keras.optimizers.SGD):  # type: ignore[misc]
             def aggregate_gradients(self, grads_and_vars: Any) -> Any:
@@ -205,17 +205,17 @@ class StepsTest(unittest.TestCase):
 
 class FitTest(unittest.TestCase):
     @cases((BARE, PAIRS, COMPUTING), ("within", "around"))
-    @pytest.mark.pairwise(by=lambda case, family, release, place, form: (place,), size=0)
+    @pytest.mark.default_run("one case", by=lambda case, family, release, place, form: (place,))
     def test_legacy(self, case: str, family: str, release: str | None, place: str, form: str) -> None:
         self.fit(family, release, wrapped, (family, form, place))
 
     @parameterized.expand([(f"{r}_{place}", r, place) for r in RELEASES for place in ("within", "around")])
-    @pytest.mark.pairwise(by=lambda case, release, place: (place,), size=0)
+    @pytest.mark.default_run("one case", by=lambda case, release, place: (place,))
     def test_new(self, case: str, release: str | None, place: str) -> None:
         self.fit(NEW, release, wrapped, (NEW, COMPUTING, place))
 
     @parameterized.expand([(f"{f}_{form}", f, form) for f in (NEW, KERAS_3) for form in (BARE, PAIRS)])
-    @pytest.mark.pairwise(by=lambda case, family, form: (family, form), size=0)
+    @pytest.mark.default_run("one case", by=lambda case, family, form: (family, form))
     def test_other_families_up_to_2_3(self, case: str, family: str, form: str) -> None:
         self.fit(family, "2.3", wrapped, (family, form, "around"))
 

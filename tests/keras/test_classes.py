@@ -139,7 +139,7 @@ class ClassTest(unittest.TestCase):
             for o, order in ORDERS
         ]
     )
-    @pytest.mark.pairwise(by=lambda name, base, how, order: (base, how, order), size=1)
+    @pytest.mark.default_run("each value", by=lambda name, base, how, order: (base, how, order))
     def test_of_users_classes(self, name: str, base: Any, how: Any, order: Any) -> None:
         cls = how(base)
         for number, family in enumerate((*order, *order)):
@@ -158,7 +158,7 @@ class ClassTest(unittest.TestCase):
                     self.assertEqual(optimizer.added(), "mixin")
 
     @parameterized.expand(ORDERS)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_classes_of_instances_can_be_called(self, name: str, order: Any) -> None:
         cls = _with_super_of_class(mpls.keras.LossScaleOptimizer)
         classes = [type(made(cls, family)) for family in order]
@@ -169,7 +169,7 @@ class ClassTest(unittest.TestCase):
             self.check(type(optimizer).from_config(optimizer.get_config()), cls, family)
 
     @parameterized.expand(ORDERS)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_subclasses_of_classes_of_instances(self, name: str, order: Any) -> None:
         cls = _plain(mpls.keras.LossScaleOptimizer)
         for family in order:

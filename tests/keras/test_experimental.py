@@ -125,7 +125,7 @@ class AcceptedTest(unittest.TestCase):
             for release in (None, "2.3")
         ]
     )
-    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
     def test_the_call_that_replaces_it_has_the_options(
         self, name: str, optimizers: Any, options: dict[str, Any], release: str | None
     ) -> None:

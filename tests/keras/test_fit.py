@@ -69,7 +69,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
 
 class FitTest(MixedPolicyTestCase):
     @parameterized.expand([(f"{f}_{s}", optimizers, kwargs) for f, optimizers in FAMILIES for s, kwargs in SETTINGS])
-    @pytest.mark.pairwise(by=lambda name, optimizers, settings: (optimizers,), size=0)
+    @pytest.mark.default_run("one case", by=lambda name, optimizers, settings: (optimizers,))
     def test_history_is_that_of_the_native_wrapper(self, name: str, optimizers: Any, settings: Any) -> None:
         native = self.fit(Native(optimizers.Adam(0.05), **settings))
         ours = self.fit(Ours(optimizers.Adam(0.05), **settings))
@@ -83,7 +83,7 @@ class FitTest(MixedPolicyTestCase):
         self.assertLess(ours[0]["loss"][-1], ours[0]["loss"][0])
 
     @parameterized.expand(FAMILIES)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_bad_batch_is_skipped(self, name: str, optimizers: Any) -> None:
         settings = {"initial_scale": 64, "dynamic_growth_steps": 100}
         _, native_weights, native_state = self.fit(Native(optimizers.SGD(0.05), **settings), bad=9)
@@ -95,7 +95,7 @@ class FitTest(MixedPolicyTestCase):
             np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-6)
 
     @parameterized.expand([(f"{f}_{m}", o, {m: True}) for f, o in FAMILIES for m in ("run_eagerly", "jit_compile")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_other_ways_to_run_train_alike(self, name: str, optimizers: Any, kwargs: dict[str, bool]) -> None:
         settings = {"initial_scale": 64, "dynamic_growth_steps": 3}
         expected = self.fit(Ours(optimizers.SGD(0.05, 0.5), **settings))
@@ -105,7 +105,7 @@ class FitTest(MixedPolicyTestCase):
         np.testing.assert_allclose(result[0]["loss"], expected[0]["loss"], rtol=5e-3)
 
     @parameterized.expand(FAMILIES)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_steps_per_execution_and_train_on_batch(self, name: str, optimizers: Any) -> None:
         settings = {"initial_scale": 64, "dynamic_growth_steps": 3}
         expected = self.fit(Ours(optimizers.SGD(0.05), **settings))
@@ -121,7 +121,7 @@ class FitTest(MixedPolicyTestCase):
             np.testing.assert_allclose(weight, other, rtol=1e-5, atol=1e-6)
 
     @parameterized.expand(FAMILIES)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_under_a_mirrored_strategy(self, name: str, optimizers: Any) -> None:
         settings = {"initial_scale": 64, "dynamic_growth_steps": 3}
         results = []
@@ -132,7 +132,7 @@ class FitTest(MixedPolicyTestCase):
         np.testing.assert_allclose(results[1][0]["loss"], results[0][0]["loss"], rtol=1e-5)
 
     @parameterized.expand(FAMILIES)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_learning_rate_callbacks(self, name: str, optimizers: Any) -> None:
         optimizer = Ours(optimizers.SGD(0.5))
         model, (x, y) = self.model(optimizer), self.data()
@@ -142,7 +142,7 @@ class FitTest(MixedPolicyTestCase):
         self.assertEqual(float(optimizer.inner_optimizer.learning_rate), 0.125)
 
     @parameterized.expand(FAMILIES)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_model_with_a_train_step_of_its_own(self, name: str, optimizers: Any) -> None:
         class Model(tf_keras.Sequential):  # type: ignore[misc]
             def train_step(self, data: Any) -> Any:
@@ -194,7 +194,7 @@ class WrappingTest(MixedPolicyTestCase):
             Ours(inner)
 
     @parameterized.expand(FAMILIES)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_without_a_mixed_policy_it_scales_too(self, name: str, optimizers: Any) -> None:
         tf_keras.mixed_precision.set_global_policy("float32")
         optimizer = Ours(optimizers.SGD(0.05), initial_scale=64, dynamic_growth_steps=3)

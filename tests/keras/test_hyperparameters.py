@@ -67,7 +67,7 @@ def changed(name: str, value: Any) -> Any:
 
 class EveryNameTest(unittest.TestCase):
     @parameterized.expand([(f"{f}_{c.__name__}", f, c) for f in OPTIMIZERS for c in classes(f)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_reaches_the_wrapped_optimizer(self, case: str, family: str, cls: Any) -> None:
         for wrap in (Ours, Plain, experimental):
             inner = cls()
@@ -124,7 +124,7 @@ class TrainingTest(unittest.TestCase):
             if (family, name) != ("legacy", "weight_decay")
         ]
     )
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_as_if_set_on_the_inner(
         self, case: str, family: str, name: str, value: Any, given: dict[str, Any], built: bool
     ) -> None:

@@ -32,7 +32,7 @@ class IgnoredRulesTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{f}_{b}{n}", f, b, n) for f in OTHERS for b in ("SGD", "Adam", "Optimizer") for n in NAMES]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_one_warning_for_each_class(self, case: str, family: str, base: str, name: str) -> None:
         cls = made(getattr(OTHERS[family], base), name)
         pattern = rf"Sign.{name} is never called.*Derive the class from tf_keras.optimizers.legacy.{base}, or run"

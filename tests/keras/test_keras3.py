@@ -165,7 +165,7 @@ class StyleTest(unittest.TestCase):
             for (runner, compiled), style in itertools.product(RUNNERS, STYLES)
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_training(self, name: str, compiled: Any, style: Any) -> None:
         optimizer, variable = wrapped(), keras.Variable(1.0)
         step = compiled(lambda factor: style(optimizer, variable, factor))
@@ -263,7 +263,7 @@ class StyleTest(unittest.TestCase):
             ("keras_3", "scale_loss", lambda opt, grads: grads),
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_step_split_over_functions_that_are_traced_again_apart(self, name: str, scale: str, unscale: Any) -> None:
         optimizer, variable = wrapped(dynamic_growth_steps=100), keras.Variable([1.0, 1.0])
 
@@ -293,7 +293,7 @@ class StyleTest(unittest.TestCase):
             if None not in apart
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_calls_in_functions_of_their_own(self, name: str, compiled: Any, scale: str, apart: Any) -> None:
         optimizer, variable = wrapped(dynamic_growth_steps=100), keras.Variable(1.0)
         calls = [scale, *(["get_unscaled_gradients"] if scale == "get_scaled_loss" else [])]
@@ -513,7 +513,7 @@ class MembersTest(unittest.TestCase):
         self.assertEqual(int(optimizer.iterations), 2)
 
     @parameterized.expand([(f"{name}_{release}", run, release) for name, run in RUNNERS for release in (None, "2.4")])
-    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
     def test_a_skipped_step_is_none_of_those_that_are_accumulated(self, name: str, compiled: Any, release: Any) -> None:
         variable, control = keras.Variable(1.0), keras.Variable(1.0)
         bare = keras.optimizers.SGD(0.25, gradient_accumulation_steps=2)
@@ -724,7 +724,7 @@ class RefusalTest(unittest.TestCase):
         self.assertEqual((float(variable), state_of(optimizer)), (1.0, (8.0, 0, 0)))
 
     @parameterized.expand(RUNNERS)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_what_cannot_be_applied(self, name: str, compiled: Any) -> None:
         optimizer, variable, other = wrapped(), keras.Variable(1.0), keras.Variable(1.0)
         one = tf.constant(1.0)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import pathlib
 import subprocess
 import sys
 import unittest
@@ -20,6 +18,7 @@ from parameterized import parameterized
 
 import mpls
 import mpls.keras
+from tests.processes import process_environment
 
 Ours: Any = mpls.keras.LossScaleOptimizer
 Native: Any = keras.optimizers.LossScaleOptimizer
@@ -70,7 +69,7 @@ class FitTest(MixedPolicyTestCase):
     @parameterized.expand(
         [(f"{name}_{inner}", kwargs, inner) for (name, kwargs), inner in itertools.product(MODES, ("SGD", "Adam"))]
     )
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_it_trains_as_with_the_native_wrapper(self, name: str, kwargs: Any, inner: str) -> None:
         make = getattr(keras.optimizers, inner)
         history, weights, state = fit(Ours(make(0.05), **DYNAMIC), **kwargs)
@@ -85,7 +84,7 @@ class FitTest(MixedPolicyTestCase):
         self.assertLess(history["loss"][-1], history["loss"][0])
 
     @parameterized.expand(MODES)
-    @pytest.mark.pairwise(by=lambda name, kwargs: (kwargs.get("jit_compile", False),), size=0)
+    @pytest.mark.default_run("one case", by=lambda name, kwargs: (kwargs.get("jit_compile", False),))
     def test_a_fixed_scale_trains_as_the_factor_of_keras(self, name: str, kwargs: Any) -> None:
         history, weights, state = fit(Ours(keras.optimizers.SGD(0.05), **FIXED), **kwargs)
         bare = keras.optimizers.SGD(0.05, loss_scale_factor=2.0**10)
@@ -97,7 +96,7 @@ class FitTest(MixedPolicyTestCase):
         np.testing.assert_allclose(history["loss"], bare_history["loss"], rtol=tolerance)
 
     @parameterized.expand(MODES)
-    @pytest.mark.pairwise(by=lambda name, kwargs: (kwargs.get("jit_compile", False),), size=0)
+    @pytest.mark.default_run("one case", by=lambda name, kwargs: (kwargs.get("jit_compile", False),))
     def test_a_bad_batch_is_skipped(self, name: str, kwargs: Any) -> None:
         _, weights, state = fit(Ours(keras.optimizers.Adam(0.05), **DYNAMIC), bad=9, **kwargs)
         # The second of four batches, in each of three epochs: 1 good, then 3, 3 and 2 in a row.
@@ -225,11 +224,8 @@ print("all of it")
 
     @pytest.mark.programs
     def test_with_tf_keras_under_the_name_tf_dot_keras(self) -> None:
-        root = str(pathlib.Path(mpls.__file__).parents[1])
-        path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-        environment = {**os.environ, "PYTHONPATH": path}
         done = subprocess.run(
-            [sys.executable, "-c", self.PROGRAM], capture_output=True, text=True, env=environment, timeout=300
+            [sys.executable, "-c", self.PROGRAM], capture_output=True, text=True, env=process_environment(), timeout=300
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.splitlines()[-1], "all of it")

@@ -22,6 +22,7 @@ import pytest
 from parameterized import parameterized
 
 import mpls
+from tests.processes import process_environment
 
 PROGRAM = pathlib.Path(__file__).with_name("jax_training.py")
 FOLDER = pathlib.Path(tempfile.gettempdir()) / f"mpls-keras3-jax-{os.getpid()}"
@@ -50,12 +51,11 @@ def results(backend: str) -> dict[str, Any]:
 
 def run_jobs(backend: str, *jobs: str) -> dict[str, Any]:
     """Run jobs in a process with a backend; all if none is named."""
-    path = os.pathsep.join([str(pathlib.Path(mpls.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(FOLDER), *jobs],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": path, "KERAS_BACKEND": backend},
+        env=process_environment(needs=[backend], KERAS_BACKEND=backend),
         timeout=300,
     )
     assert done.returncode == 0, done.stderr

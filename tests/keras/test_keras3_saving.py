@@ -19,6 +19,7 @@ from parameterized import parameterized
 
 import mpls
 import mpls.keras
+from tests.processes import python_path
 
 Ours: Any = mpls.keras.LossScaleOptimizer
 Native: Any = keras.optimizers.LossScaleOptimizer
@@ -61,7 +62,7 @@ class SavingTestCase(unittest.TestCase):
             [sys.executable, "-c", program, *arguments],
             capture_output=True,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(blocked)},
+            env={**os.environ, "PYTHONPATH": python_path(blocked)},
             timeout=300,
             cwd=blocked,
         )
@@ -84,7 +85,7 @@ class KerasFilesTest(SavingTestCase):
             ("adam", DYNAMIC, "Adam"),
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_saved_model_goes_on_as_if_nothing_had_happened(self, name: str, settings: Any, inner: str) -> None:
         values = (1.0, 1.0, np.inf, 1.0) if settings is DYNAMIC else (1.0, 1.0)
         model = trained_model(Ours, getattr(keras.optimizers, inner)(0.0625), values, **settings)
@@ -169,7 +170,7 @@ class H5Test(SavingTestCase):
 
 class CheckpointTest(SavingTestCase):
     @parameterized.expand([("ours", Ours, Ours), ("from_native", Native, Ours), ("to_native", Ours, Native)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_object_based_checkpoints(self, name: str, saving: Any, loading: Any) -> None:
         model = trained_model(saving)
         path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).save(self.path("checkpoint"))

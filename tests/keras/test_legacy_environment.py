@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
 import subprocess
 import sys
 import unittest
 
 import pytest
 
-import mpls
+from tests.processes import process_environment
 
 PROGRAM = """
 import warnings
@@ -45,11 +43,12 @@ print("all of it")
 class LegacyEnvironmentTest(unittest.TestCase):
     @pytest.mark.programs
     def test_tf_keras_under_the_name_tf_dot_keras(self) -> None:
-        root = str(pathlib.Path(mpls.__file__).parents[1])
-        path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-        environment = {**os.environ, "PYTHONPATH": path, "TF_USE_LEGACY_KERAS": "1"}
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, timeout=300
+            [sys.executable, "-c", PROGRAM],
+            capture_output=True,
+            text=True,
+            env=process_environment(TF_USE_LEGACY_KERAS="1"),
+            timeout=300,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.splitlines()[-1], "all of it")

@@ -52,7 +52,7 @@ class GraphsTest(unittest.TestCase):
     """A loss scale that several graphs share outlives them."""
 
     @parameterized.expand([("built", False), ("run", True)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_shared_loss_scale_keeps_no_graph(self, name: str, runs: bool) -> None:
         scale = mpls.v1.DynamicLossScale(8.0)
         self.assertTrue(bool(scale.update([tf.constant(1.0)])[1]))

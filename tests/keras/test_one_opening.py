@@ -82,7 +82,7 @@ class OneOpeningTest(unittest.TestCase):
         return first, second
 
     @parameterized.expand(CASES)
-    @pytest.mark.pairwise(by=lambda name, family, suffix: (family, suffix), size=0)
+    @pytest.mark.default_run("one case", by=lambda name, family, suffix: (family, suffix))
     def test_a_file_that_is_replaced_is_loaded_as_it_was(self, name: str, family: str, suffix: str) -> None:
         first, second = self.files(family, suffix)
         expected = state_of_model(mpls.keras.load_model(first))
@@ -91,7 +91,7 @@ class OneOpeningTest(unittest.TestCase):
         self.assertEqual(state_of_model(mpls.keras.load_model(first))[:3], (2.0, 3, 3))
 
     @parameterized.expand(CASES)
-    @pytest.mark.pairwise(by=lambda name, family, suffix: (family, suffix), size=0)
+    @pytest.mark.default_run("one case", by=lambda name, family, suffix: (family, suffix))
     def test_a_file_that_is_written_is_refused(self, name: str, family: str, suffix: str) -> None:
         first, second = self.files(family, suffix)
         os.utime(first, (0, 0))
@@ -106,7 +106,7 @@ class OneOpeningTest(unittest.TestCase):
                 self.load_while(first, lambda: os.replace(second, first))
 
     @parameterized.expand([("small", 1 << 29, 0), ("large", 0, 1)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_what_is_large_is_unpacked_beside_the_file(self, name: str, limit: int, expected: int) -> None:
         path = self.folder / "model.keras"
         write("keras3", path, 1.0, 1)
@@ -124,7 +124,7 @@ class OneOpeningTest(unittest.TestCase):
         self.assertEqual([each.name for each in self.folder.iterdir()], ["model.keras"])
 
     @parameterized.expand([("new", "new"), ("keras3", "keras3")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_slots_that_the_file_has_twice_are_read_once(self, name: str, family: str) -> None:
         path = self.folder / "model.keras"
         write(family, path, 1.0, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import pathlib
 import pickle
 import subprocess
@@ -25,6 +24,7 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.errors import GraphStateError, NotPicklableError, without_deprecations
+from tests.processes import process_environment
 
 
 class Sub(mpls.keras.LossScaleOptimizer):
@@ -100,7 +100,7 @@ class Keras3Test(unittest.TestCase):
     """What Keras can pickle by itself, it can in a wrapper."""
 
     @parameterized.expand([(made, way) for made in MADE for way in WAYS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_what_comes_out_is_the_same(self, made: str, way: str) -> None:
         opt = MADE[made]()
         copied = WAYS[way](opt)
@@ -152,7 +152,7 @@ class Keras3Test(unittest.TestCase):
             path.write_bytes(pickle.dumps(opt))
             done = subprocess.run(
                 [sys.executable, "-c", program, str(path)],
-                env=dict(os.environ),
+                env=process_environment(),
                 capture_output=True,
                 text=True,
                 check=False,

@@ -75,7 +75,7 @@ class OriginalsTest(PolicyTestCase):
     """The recorded releases, asked and answered again: the newest where they differ, or else as said here."""
 
     @parameterized.expand(FRAMEWORKS)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_as_the_last_release(self, name: str, framework: Any) -> None:
         expected, before = recorded("28"), recorded("23")
         for key in expected:

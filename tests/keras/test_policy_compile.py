@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import pathlib
 import subprocess
 import sys
 import tempfile
@@ -25,6 +23,7 @@ import mpls.experimental
 import mpls.keras
 from mpls.experimental import compiling
 from mpls.upstream.kerases import compile_hooks
+from tests.processes import process_environment
 
 FRAMEWORKS = [("tf_keras", tf_keras), ("keras_3", keras)]
 NATIVE_WRAPPERS = {
@@ -57,7 +56,7 @@ def compiled(policy: Any, framework: Any, optimizer: Any = "sgd", **arguments: A
 
 class WrappingTest(unittest.TestCase):
     @parameterized.expand(FRAMEWORKS)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_it_trains_with_the_loss_scale_of_the_policy(self, name: str, framework: Any) -> None:
         for loss_scale, after in ((mpls.experimental.DynamicLossScale(8, 2), 32.0), (64, 64.0)):
             policy = Policy("mixed_float16", loss_scale=loss_scale)
@@ -274,11 +273,11 @@ class ProcessTest(unittest.TestCase):
     """What needs a process of its own."""
 
     @staticmethod
-    def run_script(script: str, *arguments: str, **environment: str) -> None:
-        root = str(pathlib.Path(mpls.keras.__file__).parents[2])
+    def run_script(script: str, *arguments: str, **variables: str) -> None:
         command = [sys.executable, "-W", "error::FutureWarning:__main__", "-c", textwrap.dedent(script), *arguments]
-        environment = {**os.environ, "PYTHONPATH": root, **environment}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(
+            command, env=process_environment(**variables), capture_output=True, text=True, check=False, timeout=300
+        )
         assert done.returncode == 0, done.stderr
 
     @parameterized.expand([("keras_3_first", {}), ("tf_keras_first", {"TF_USE_LEGACY_KERAS": "1"})])

@@ -6,7 +6,6 @@ import functools
 import importlib.util
 import json
 import math
-import os
 import pathlib
 import subprocess
 import sys
@@ -25,6 +24,7 @@ import mpls.experimental
 import mpls.keras
 from mpls.core import releases
 from tests.core.behavior import ReleaseTest
+from tests.processes import process_environment
 
 HERE = pathlib.Path(__file__).parent
 
@@ -83,7 +83,9 @@ CASES = [
 
 class RecordedTest(_Comparing):
     @parameterized.expand(CASES)
-    @pytest.mark.pairwise(by=lambda case, release, family, name, value, expected: (release, family, name), size=1)
+    @pytest.mark.default_run(
+        "each value", by=lambda case, release, family, name, value, expected: (release, family, name)
+    )
     def test_trace(self, case: str, release: str, family: str, name: str, value: Any, expected: Any) -> None:
         self.use(release)
         seen = traces.trace(mpls.experimental, OPTIMIZERS[family], name, value)
@@ -249,7 +251,7 @@ class DefaultTest(_Comparing):
         self.assertEqual(Mine.__name__, "Mine")
 
     @parameterized.expand([(family, release) for family in OPTIMIZERS for release in (None, "1.15", "2.3", "2.8")])
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_hyperparameters_set_on_the_wrapper_count(self, family: str, release: str | None) -> None:
         """The original ignored all but the learning rate up to TF 2.3, and those that are no variables later."""
         self.use(release)
@@ -478,8 +480,8 @@ def _config_of(optimizer: Any) -> Any:
 class JaxTest(unittest.TestCase):
     @pytest.mark.matrix
     def test_where_no_variables_of_tensorflow_work(self) -> None:
-        environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(HERE.parents[1])}
-        done = subprocess.run([sys.executable, "-c", ON_JAX], env=environment, capture_output=True, text=True)
+        on_jax = process_environment(needs=["jax"], KERAS_BACKEND="jax")
+        done = subprocess.run([sys.executable, "-c", ON_JAX], env=on_jax, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         second = "TypeError: LossScaleOptimizer.apply_gradients: skip_gradients_aggregati"
         scale = "NotImplementedError: LossScaleOptimizer: loss_scale must be 'dynamic' or a number"

@@ -42,7 +42,7 @@ def save_and_load(model: Any, suffix: str, **kwargs: Any) -> Any:
 
 class SavingTest(unittest.TestCase):
     @parameterized.expand([(f"{f}_{s}", o, s) for f, o in FAMILIES for s in FORMATS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_saved_model_loads_and_trains(self, name: str, optimizers: Any, file_format: str) -> None:
         model = trained_model(Ours, optimizers)
         loaded = save_and_load(model, FORMATS[file_format])
@@ -57,7 +57,7 @@ class SavingTest(unittest.TestCase):
         self.assertNotEqual(loaded.get_weights(), model.get_weights())
 
     @parameterized.expand([(f"{f}_{s}", o, s) for f, o in FAMILIES for s in FORMATS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_nothing_is_lost_that_the_native_wrapper_keeps(self, name: str, optimizers: Any, file_format: str) -> None:
         states = []
         for wrapper in (Native, Ours):
@@ -67,7 +67,7 @@ class SavingTest(unittest.TestCase):
             self.assertGreaterEqual(ours, native)
 
     @parameterized.expand(FAMILIES)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_files_of_the_native_wrapper_load_as_ours(self, name: str, optimizers: Any) -> None:
         """By the names that tf_keras looks for: in lower case, except in the newest format."""
         names = ("LossScaleOptimizer", "LossScaleOptimizerV3")
@@ -94,7 +94,7 @@ class SavingTest(unittest.TestCase):
         self.assertEqual(again.get_config(), optimizer.get_config())
 
     @parameterized.expand([(f"{k.__name__}{s}", k, s) for k in (tf_keras, keras) for s in (".keras", ".h5", "")][:-1])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_options_in_a_process_that_has_made_no_wrapper(self, name: str, framework: Any, suffix: str) -> None:
         options = {"max_scale": 16.0, "hysteresis": 2, "count_steps": True, "track_overflows": True}
         model = framework.Sequential([framework.layers.Input([1]), framework.layers.Dense(1)])

@@ -242,7 +242,7 @@ class AllReduceLibraryTest(_Stepping):
         np.testing.assert_array_equal(variable, [0.5, 1.5])
 
     @parameterized.expand([("tf_2_3", "2.3", 1), ("default", None, 0)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_aggregation_that_fit_called_up_to_2_3(self, case: str, release: str | None, count: int) -> None:
         self.use(release)
 
@@ -302,7 +302,7 @@ class FromScratch(mpls.experimental.DynamicLossScale):
 
 class LossScaleSubclassTest(_Stepping):
     @parameterized.expand([(f"{f}_{r}", f, r) for f in OPTIMIZERS for r in ("2.2", "2.3")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_with_tensorflows_helpers(self, case: str, family: str, release: str) -> None:
         self.use(release)
         scale = Revised(8.0, increment_period=2)
@@ -363,7 +363,7 @@ class ReplicasTest(_Stepping):
         tf.function(lambda: strategy.run(step, args=(values,)))()
 
     @parameterized.expand(OPTIMIZERS)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_they_decide_together(self, family: str) -> None:
         self.use("2.2")
         strategy = self.strategy()
@@ -466,7 +466,7 @@ class ReadsTest(_Stepping):
         self.assertEqual((int(optimizer.iterations), int(optimizer.inner_optimizer.iterations)), (6, 6))
 
     @parameterized.expand(EVERYWHERE)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_one_wrapper_applied_twice_a_step(self, case: str, family: str, release: str | None) -> None:
         self.use(release)
         scale = mpls.experimental.DynamicLossScale(8.0, 3)
@@ -514,7 +514,7 @@ class ReadsTest(_Stepping):
             optimizer._loss_scale = 0
 
     @parameterized.expand(EVERYWHERE)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_loss_scale_that_was_put_in_is_in_checkpoints(self, case: str, family: str, release: str | None) -> None:
         for is_tracked in (False, True):
             path = tf.train.Checkpoint(opt=self._with_another(family, release, is_tracked)).write(self._folder() + "/c")

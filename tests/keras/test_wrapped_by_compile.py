@@ -87,7 +87,7 @@ def state_of(model: Any) -> tuple[Any, ...]:
 
 class WrappedByCompileTest(unittest.TestCase):
     @parameterized.expand(CASES)
-    @pytest.mark.pairwise(by=lambda name, *values: values, size=0)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_it_is_loaded_as_it_was(
         self, name: str, given: str, suffix: str, saver: str, before: str, after: str, steps: int
     ) -> None:
@@ -110,7 +110,7 @@ class WrappedByCompileTest(unittest.TestCase):
         self.assert_same(loaded, model, said, is_told=given != "tf_keras_legacy" or suffix != ".keras")
 
     @parameterized.expand([(".keras",), (".h5",), ("",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_class_of_the_user_in_it(self, suffix: str) -> None:
         class Own(tf_keras.optimizers.SGD):
             pass

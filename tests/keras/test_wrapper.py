@@ -184,7 +184,7 @@ class SubclassTest(unittest.TestCase):
             for kind in (Ours, experimental)
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_class_of_the_same_name_made_as_horovod_does(self, name: str, optimizers: Any, wrap: Any) -> None:
         summed: list[int] = []
 
@@ -425,7 +425,7 @@ class InnerFeaturesTest(unittest.TestCase):
             ("new_adafactor", lambda: NEW.Adafactor(0.5)),
         ]
     )
-    @pytest.mark.pairwise(by=lambda name, make: (name.partition("_")[0],), size=1)
+    @pytest.mark.default_run("each value", by=lambda name, make: (name.partition("_")[0],))
     def test_it_trains_as_the_bare_optimizer(self, name: str, make: Callable[[], Any]) -> None:
         finals = []
         for wrap in (lambda inner: inner, lambda inner: Ours(inner, initial_scale=256, dynamic_growth_steps=2)):

@@ -63,12 +63,29 @@ def test_what_is_given_counts(covering: Any) -> None:
     assert len(chosen) == 4
 
 
+# What is collected here, in one process for each choice of tests.
+SUITES = (
+    "conformance/test_conformance.py",
+    "conformance/test_options.py",
+    "keras/test_all_reduce.py",
+    "keras/test_fit.py",
+)
+
+
 @functools.cache
-def collected(*options: str, suite: pathlib.Path = TESTS / "conformance" / "test_conformance.py") -> set[str]:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", str(suite), *options]
+def _collected(*options: str) -> list[str]:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *options]
+    command += [str(TESTS / suite) for suite in SUITES]
     done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False)
-    found = {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
+    found = [line for line in done.stdout.splitlines() if "::" in line]
     assert found, done.stderr
+    return found
+
+
+def collected(suite: str, *options: str) -> set[str]:
+    """Return the tests of a file that run with some options."""
+    found = {line.partition("::")[2] for line in _collected(*options) if line.startswith(f"tests/{suite}::")}
+    assert found
     return found
 
 
@@ -77,29 +94,30 @@ def test_the_default_run_has_what_finds_each_planted_fault() -> None:
     from .faults import FAULTS
 
     needed = {f"{case}::{test}" for fault in FAULTS for _, case, test in fault.tests}
-    assert needed - collected() == set()
+    assert needed - collected("conformance/test_conformance.py") == set()
 
 
 @pytest.mark.matrix
 def test_the_default_run_has_a_test_that_finds_each_planted_fault_of_options() -> None:
     from .option_faults import OPTION_FAULTS, SUITE
 
-    found = collected(suite=TESTS / "conformance" / f"{SUITE}.py")
+    found = collected(f"conformance/{SUITE}.py")
     for fault in OPTION_FAULTS:
         assert {f"{case}::{test}" for _, case, test in fault.tests} & found, fault.name
 
 
 @pytest.mark.matrix
 def test_the_default_run_and_the_matrix_are_all() -> None:
-    default, matrix = collected(), collected("-m", "matrix")
+    suite = "conformance/test_conformance.py"
+    default, matrix = collected(suite), collected(suite, "-m", "matrix")
     assert default & matrix == set()
-    assert default | matrix == collected("-m", "not long")
+    assert default | matrix == collected(suite, "-m", "not long")
     assert len(default) < len(matrix) / 2
 
 
 @pytest.mark.matrix
-def test_of_tests_that_are_marked_one_case_another_one_for_each() -> None:
-    found = collected(suite=TESTS / "keras" / "test_all_reduce.py")
+def test_of_tests_of_which_one_case_runs_another_one_for_each() -> None:
+    found = collected("keras/test_all_reduce.py")
     cases = [
         match.groups() for match in map(re.compile(r"StepsTest::(\w+?(?:_2_3)?)_(\d+)_\w+").fullmatch, found) if match
     ]
@@ -109,8 +127,8 @@ def test_of_tests_that_are_marked_one_case_another_one_for_each() -> None:
 
 @pytest.mark.matrix
 def test_of_each_test_the_default_run_has_a_case() -> None:
-    suite = TESTS / "keras" / "test_fit.py"
-    default, matrix = collected(suite=suite), collected("-m", "matrix", suite=suite)
+    suite = "keras/test_fit.py"
+    default, matrix = collected(suite), collected(suite, "-m", "matrix")
     assert default & matrix == set()
     names = {each: re.sub(r"_(legacy|new)(_\w+)?$|_\d+_\w+$", "", each) for each in default | matrix}
     assert {names[each] for each in default} == set(names.values())

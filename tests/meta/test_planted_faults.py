@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -15,6 +14,8 @@ from typing import Any
 
 import pytest
 from parameterized import parameterized
+
+from tests.processes import ROOT, process_environment
 
 from .faults import FAULTS, Fault
 from .option_faults import OPTION_FAULTS
@@ -28,10 +29,9 @@ def _run_all() -> tuple[str, str]:
     """Return what failed with each fault planted, as JSON, and the errors of the one process that plants them."""
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / "results.json"
-        search_path = os.pathsep.join([str(_HERE.parent), str(_HERE.parents[1]), *filter(None, sys.path)])
         done = subprocess.run(
             [sys.executable, str(_HERE / "run_with_faults.py"), str(path)],
-            env={**os.environ, "PYTHONPATH": search_path},
+            env=process_environment(_HERE.parent, ROOT),
             capture_output=True,
             text=True,
             check=False,

@@ -19,6 +19,7 @@ from tests.clients.comparing import differences
 from tests.clients.corpus import PROGRAMS
 from tests.clients.record import HERE, environment, lines_of, path_of
 from tests.migrate.warm_launcher import run_warm
+from tests.processes import PACKAGE_ROOT, python_path
 
 ROOT = HERE.parents[1]
 OUTCOMES = pathlib.Path(__file__).parent / "data" / "outcomes.json"
@@ -57,7 +58,7 @@ def outcome(name: str, tool: str) -> str:
         words = " ".join(program.options).split()
         switches = [SWITCHES[word] for word in words if word in SWITCHES]
         settings = {key: value for key, value in environment().items() if key != "PYTHONWARNINGS"}
-        settings |= {"PYTHONPATH": str(ROOT), "TF_USE_LEGACY_KERAS": "1" if "--keras" in words else "0"}
+        settings |= {"PYTHONPATH": python_path(PACKAGE_ROOT), "TF_USE_LEGACY_KERAS": "1" if "--keras" in words else "0"}
         done = run_warm([*switches, "--", str(folder / f"{name}.py")], folder, settings, timeout=300)
     found = ["fails"] if done.returncode else ["differs"] * bool(_differences(name, done.stdout))
     return SAME if not found else "reported" if is_left else found[0]

@@ -23,7 +23,7 @@ class Trainer:
 """
 
 
-@pytest.mark.pairwise(size=1)
+@pytest.mark.default_run("each value")
 @pytest.mark.parametrize("as_of", [None, "2.3"])
 @pytest.mark.parametrize("end", ["", "print(Trainer().opt.get_config())\n"])
 def test_no_circle_is_left(as_of: str | None, end: str) -> None:

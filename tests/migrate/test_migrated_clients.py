@@ -55,6 +55,6 @@ def _processes_are_stopped() -> Iterator[None]:
 
 @pytest.mark.programs
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in QUICK])
-@pytest.mark.pairwise(by=lambda name: (PROGRAMS[name].style, PROGRAMS[name].folder), size=1, rest="full")
+@pytest.mark.default_run("each value", by=lambda name: (PROGRAMS[name].style, PROGRAMS[name].folder), rest="full")
 def test_a_migrated_program_prints_what_it_printed_too(name: str) -> None:
     assert outcome(name, "mpls") == RECORDED["mpls"][name]

@@ -49,7 +49,7 @@ class Seen:
 
 class FitTest(unittest.TestCase):
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(by=lambda name, family, way: (family, way), size=0)
+    @pytest.mark.default_run("one case", by=lambda name, family, way: (family, way))
     def test_logs_are_what_the_rule_says(self, name: str, family: str, way: str) -> None:
         model = model_of(family, way, **({"count_steps": True} if is_ours(family) else {}))
         seen = Seen(keras_of(family).callbacks.Callback)
@@ -75,7 +75,7 @@ class FitTest(unittest.TestCase):
         np.testing.assert_array_equal([each["loss"] for each in after], [float(log["loss"]) for log in seen.logs])
 
     @parameterized.expand([("tf_keras", "legacy"), ("keras3", "keras3")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_it_reads_every_so_many_batches(self, name: str, family: str) -> None:
         model = model_of(family)
         seen = Seen(keras_of(family).callbacks.Callback)
@@ -84,7 +84,7 @@ class FitTest(unittest.TestCase):
         self.assertNotIn("applied_steps", seen.logs[2], "nothing is counted")
 
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_csv_tensorboard_and_the_bar_show_it(self, name: str, family: str) -> None:
         model, callbacks = model_of(family, track_overflows=True), keras_of(family).callbacks
         with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as shown:
@@ -124,14 +124,14 @@ class FitTest(unittest.TestCase):
 
 class HistoryTest(unittest.TestCase):
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_readings_between_which_there_are_batches(self, name: str, family: str) -> None:
         callback = LossScaleCallback(every=3)
         model_of(family).fit(**data(), epochs=2, callbacks=[callback])
         self.assertEqual([each["step"] for each in callback.history], [0, 3, 4, 7, 8])
 
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_an_execution_that_the_data_does_not_fill(self, name: str, family: str) -> None:
         model, callback = model_of(family), LossScaleCallback()
         model.compile(model.optimizer, loss=output, steps_per_execution=3)
@@ -171,7 +171,7 @@ class HistoryTest(unittest.TestCase):
 
 class GivingUpTest(unittest.TestCase):
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_steps_compiled_by_xla_give_up_at_the_reading(self, name: str, family: str) -> None:
         model = model_of(family, "xla", max_consecutive_skips=2)
         with self.assertRaisesRegex(TrainingStuckError, "3 steps in a row were skipped"):
@@ -180,7 +180,7 @@ class GivingUpTest(unittest.TestCase):
         model.fit(**data(0, 1, 2, 3))
 
     @parameterized.expand([("function", 1), ("eager", 1)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_it_warns_once_for_a_step(self, way: str, times: int) -> None:
         model = model_of("new", way, max_consecutive_skips=3, on_give_up="warn")
         with pytest.warns(MplsWarning) as caught:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import pathlib
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import unittest
 import pytest
 
 from mpls.plotting import read_course
+from tests.processes import process_environment
 
 PROGRAM = """
 import csv, sys
@@ -88,9 +88,15 @@ class JaxTest(unittest.TestCase):
     @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax, which the extra `test` installs")
     def test_the_scale_is_shown_and_drawn(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
             command = [sys.executable, "-c", PROGRAM, folder]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=240)
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                check=False,
+                env=process_environment(needs=["jax"], KERAS_BACKEND="jax", JAX_PLATFORMS="cpu"),
+                timeout=240,
+            )
             self.assertEqual(done.returncode, 0, done.stderr)
             courses = {
                 name: read_course(str(pathlib.Path(folder, name))).scale

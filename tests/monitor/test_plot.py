@@ -28,6 +28,7 @@ from mpls.cli import main
 from mpls.monitor import LossScaleCallback, LossScaleHook, write_scalars
 from mpls.plotting import read_course
 from mpls.plotting.event_files import scalars
+from tests.processes import process_environment
 
 from .models import data, keras_of, model_of, wrapped
 
@@ -92,7 +93,7 @@ class SourceTest(FolderTest):
         self.check(self.file("history.json", json.dumps(RECORDS)), "step")
 
     @parameterized.expand([("step", "", "step"), ("epoch", "epoch_", "epoch"), ("name", "train/", "step")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_events(self, name: str, prefix: str, unit: str) -> None:
         write_events(self.folder / "run" / "train", RECORDS, prefix)
         write_events(self.folder / "run" / "validation", [{"step": 0, "epoch_loss": 1.0}])
@@ -190,7 +191,7 @@ class NumbersTest(FolderTest):
             ("many", "\n".join(f"{n},{2 ** (5 + n % 2)},{'nan' if n % 3 else 1}" for n in range(200))),
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_all_that_is_read_is_drawn(self, name: str, rows: str) -> None:
         status, _, error = plot(self.file("a.csv", f"step,loss_scale,loss\n{rows}\n"), "-o", self.out)
         self.assertEqual((status, error), (0, ""))
@@ -203,7 +204,7 @@ class NumbersTest(FolderTest):
             ("control", "\x1b\udcff", "pdf"),
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_names_that_mean_something_elsewhere(self, name: str, file: str, suffix: str) -> None:
         path = self.file(f"{file}.csv", CSV)
         self.assertEqual(plot(path, "-o", str(self.folder / f"out.{suffix}"))[0], 0)
@@ -213,7 +214,7 @@ class WrittenTest(FolderTest):
     """What is drawn of files that the monitor, and callbacks after it, have written."""
 
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_fit(self, name: str, family: str) -> None:
         model, callbacks, callback = model_of(family, count_steps=True), keras_of(family).callbacks, LossScaleCallback()
         csv, logs, each_batch = (str(self.folder / each) for each in ("log.csv", "logs", "each_batch"))
@@ -373,9 +374,6 @@ class RefusedTest(FolderTest):
 @pytest.mark.programs
 class ProgramTest(FolderTest):
     def run_plot(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join(
-            filter(None, [str(pathlib.Path(mpls.__file__).parents[1]), os.environ.get("PYTHONPATH")])
-        )
         return subprocess.run(
             [sys.executable, "-W", "error", "-X", "importtime", "-m", "mpls", "plot", *arguments],
             cwd=self.folder,
@@ -383,7 +381,7 @@ class ProgramTest(FolderTest):
             text=True,
             timeout=120,
             check=False,
-            env={**os.environ, "PYTHONPATH": path},
+            env=process_environment(needs=["matplotlib"]),
         )
 
     def test_default_image_without_tensorflow(self) -> None:

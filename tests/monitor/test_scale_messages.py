@@ -87,7 +87,7 @@ class MessagesTest(unittest.TestCase):
             ("load_state_dict", lambda opt: opt.load_state_dict({**opt.state_dict(), "scale": 2.0, "good_steps": 0})),
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_what_the_program_sets_is_no_fall(self, name: str, change: Callable[[Any], None]) -> None:
         model = model_of("new", adjustable=True)
         change_it = tf_keras.callbacks.LambdaCallback(
@@ -121,7 +121,7 @@ class MessagesTest(unittest.TestCase):
         self.assertIn("MIGRATION.md#monitoring", warning)
 
     @parameterized.expand([(True,), (False,)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_fit(self, messages: bool) -> None:
         with self.assertLogs("mpls", logging.INFO) as caught:
             logging.getLogger("mpls").info("first")

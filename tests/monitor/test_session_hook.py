@@ -85,7 +85,7 @@ class HookTest(unittest.TestCase):
         self.addCleanup(graph.__exit__, None, None, None)
 
     @parameterized.expand([(f"{family}_{kind}", family, kind) for family in OURS for kind in SESSIONS])
-    @pytest.mark.pairwise(by=lambda name, family, kind: (family, kind), size=0)
+    @pytest.mark.default_run("one case", by=lambda name, family, kind: (family, kind))
     def test_history(self, name: str, family: str, kind: str) -> None:
         steps = [1.0, 1.0, 1.0, float("inf"), float("inf")]
         hook = train(lambda opt: LossScaleHook(opt, every=2), OURS[family](count_steps=True), steps, kind)
@@ -148,7 +148,7 @@ class HookTest(unittest.TestCase):
         self.assertEqual(other.get_operations(), [])
 
     @parameterized.expand(OURS)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_giving_up(self, family: str) -> None:
         seen: list[Any] = []
         opt = OURS[family](max_consecutive_skips=2, on_give_up=seen.append)

@@ -29,7 +29,7 @@ def scalars(folder: str) -> dict[str, list[tuple[int, float]]]:
 
 class SummaryTest(unittest.TestCase):
     @parameterized.expand([(f"{family}_{way}", family, way) for family in FAMILIES for way in ("eager", "function")])
-    @pytest.mark.pairwise(by=lambda name, family, way: (family, way), size=1)
+    @pytest.mark.default_run("each value", by=lambda name, family, way: (family, way))
     def test_families(self, name: str, family: str, way: str) -> None:
         opt = FAMILIES[family](16.0, 3, count_steps=True)
         weight = keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0)

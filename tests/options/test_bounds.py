@@ -53,7 +53,7 @@ class BoundsTest(unittest.TestCase):
             for kind in ("constants", "adjustable")
         ]
     )
-    @pytest.mark.pairwise(size=1, by=lambda _, *values: values)
+    @pytest.mark.default_run("each value", by=lambda _, *values: values)
     def test_steps(self, cell: str, family: str, mode: str, name: str, kind: str) -> None:
         chosen = SETTINGS[name]
         model = Model(8.0, 2, skip_counts_step=SKIPS_COUNT[family], **chosen)
@@ -72,7 +72,7 @@ class BoundsTest(unittest.TestCase):
         return 2 if mode == "replicas" else 1
 
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_changes_while_training(self, name: str, family: str, mode: str) -> None:
         model = Model(8.0, 2, skip_counts_step=SKIPS_COUNT[family])
         with trainer(family, mode, 8.0, 2, count_steps=True, adjustable=True) as training:
@@ -102,7 +102,7 @@ class BoundsTest(unittest.TestCase):
                 take(1.0, 1.0, INF, INF, INF, 1.0)
 
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_nothing_is_traced_anew(self, name: str, family: str, mode: str) -> None:
         traces = []
         make = FAMILIES[family]
@@ -124,7 +124,7 @@ class BoundsTest(unittest.TestCase):
 
 class WithoutOptionsTest(unittest.TestCase):
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
     def test_the_state_is_as_before(self, name: str, family: str, mode: str) -> None:
         with trainer(family, mode, 8.0, 2) as training:
             state = training.opt.state_dict(training.session)
@@ -135,7 +135,7 @@ class WithoutOptionsTest(unittest.TestCase):
             self.assertFalse(hasattr(training.opt, "last_step_applied"))
 
     @parameterized.expand([cell for cell in CELLS if cell[2] not in ("eager", "session", "replicas")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_what_is_built_already_is_not_changed_unless_it_was_asked_for(
         self, name: str, family: str, mode: str
     ) -> None:
@@ -177,7 +177,7 @@ class WithoutOptionsTest(unittest.TestCase):
             self.assertEqual(training.opt.state_dict()["scale"], 0.75)
 
     @parameterized.expand([(f"{family}_{mode}", family, mode) for family in MODES for mode in ("eager", "function")])
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_a_scale_of_a_checkpoint_stays_until_it_changes(self, name: str, family: str, mode: str) -> None:
         with tempfile.TemporaryDirectory() as folder, trainer(family, "eager", 64.0, 1) as old:
             old.opt.state_dict()
@@ -235,7 +235,7 @@ OF_FAMILIES = [(f"{family}_{row[0]}", family, *row[1:]) for family in FAMILIES f
 
 class RefusedTest(unittest.TestCase):
     @parameterized.expand(OF_FAMILIES)
-    @pytest.mark.pairwise(size=1, by=lambda _, *values: (values[0], str(values[1])))
+    @pytest.mark.default_run("each value", by=lambda _, *values: (values[0], str(values[1])))
     def test_by_constructors(self, name: str, family: str, given: dict[str, Any], error: type, message: str) -> None:
         with self.assertRaisesRegex(error, message):
             FAMILIES[family](8.0, 2, **given)

@@ -49,7 +49,7 @@ def in_a_thread(call: Any) -> None:
 
 class ElsewhereTest(unittest.TestCase):
     @parameterized.expand([("v1",), ("legacy",), ("experimental",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_session_may_be_passed_outside_of_its_graph(self, family: str) -> None:
         with Trainer(
             family, "session", lambda: FAMILIES[family](8.0, 2, adjustable=True, count_steps=True)
@@ -81,7 +81,7 @@ class ElsewhereTest(unittest.TestCase):
             self.assertEqual(manager.state_dict(session)["scale"], 4.0)
 
     @parameterized.expand(["v1", "legacy", "experimental", "contrib"])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_so_with_what_is_counted(self, family: str) -> None:
         options = {"track_overflows": True, "max_consecutive_skips": 1}
 
@@ -264,7 +264,7 @@ class GrowthStepsTest(unittest.TestCase):
         self.assertEqual(opt.state_dict()["scale"], 16.0)
 
     @parameterized.expand([(family, suffix) for family in MAKE for suffix in (".keras", ".h5")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_so_does_a_model(self, family: str, suffix: str) -> None:
         model = model_of(family, 50)
         train(model, 20)
@@ -307,7 +307,7 @@ class GrowthStepsTest(unittest.TestCase):
         self.assertEqual(again.state_dict(), again_of(opt))
 
     @parameterized.expand([(family, suffix) for family in MAKE for suffix in (".keras", ".h5")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_so_they_do_in_a_model_that_is_saved_afterwards(self, family: str, suffix: str) -> None:
         model, restored = model_of(family, 50), model_of(family, 5)
         train(model, 20)
@@ -319,7 +319,7 @@ class GrowthStepsTest(unittest.TestCase):
         self.assertEqual(loaded.optimizer.dynamic_growth_steps, 50)
 
     @parameterized.expand([(".keras",), (".h5",), ("",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_settings_of_an_object_are_in_a_model(self, suffix: str) -> None:
         with mpls.install(as_of="2.2"), warnings.catch_warnings():
             warnings.simplefilter("ignore", MplsDeprecationWarning)
@@ -333,7 +333,7 @@ class GrowthStepsTest(unittest.TestCase):
             self.assertEqual(loaded.optimizer.state_dict(), opt.state_dict())
 
     @parameterized.expand(list(MAKE))
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_so_they_do_in_an_optimizer_that_gets_the_state(self, family: str) -> None:
         model, restored = model_of(family, 50), model_of(family, 5)
         train(model, 20)

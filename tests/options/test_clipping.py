@@ -44,7 +44,7 @@ def v1_optimizer(**options: Any) -> Any:
 
 class StepTest(unittest.TestCase):
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_an_overflow_that_is_clipped_skips_the_step(self, name: str, family: str, mode: str) -> None:
         replicas = 2 if mode == REPLICAS else 1
         with trainer(family, mode, 8.0, 100, clipped, check_unscaled=True) as training:
@@ -68,7 +68,7 @@ class StepTest(unittest.TestCase):
             self.assertEqual(training.shown()["applied_steps"], 1)
 
     @parameterized.expand([("v1", "eager"), ("legacy", SESSION), ("new", "function"), ("keras3", "eager")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_the_report_names_the_variable(self, family: str, mode: str) -> None:
         with trainer(family, mode, 8.0, 100, clipped, check_unscaled=True, track_overflows=True) as training:
             training.take(INF)
@@ -153,7 +153,7 @@ class SeveralTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{name}_{inside}", name, inside) for name in FAMILIES if name != "v1" for inside in (1, 0)]
     )
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_loops_over_tensors_are_functions_of_their_own(self, name: str, family: str, inside: int) -> None:
         opt = FAMILIES[family](8.0, 100, check_unscaled=True)
         variable = keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0)
@@ -215,7 +215,7 @@ class SeveralTest(unittest.TestCase):
             self.assertEqual(int(opt.skipped_steps), skipped)
 
     @parameterized.expand([("tf_keras", tf_keras), ("keras", keras)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_fit_and_configs(self, name: str, kit: Any) -> None:
         opt = mpls.keras.LossScaleOptimizer(kit.optimizers.SGD(0.1), initial_scale=8, check_unscaled=True)
         again = type(opt).from_config(opt.get_config())

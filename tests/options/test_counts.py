@@ -44,7 +44,7 @@ class CountsTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{cell}_{counts}", family, mode, counts) for cell, family, mode in CELLS for counts in (None, True, False)]
     )
-    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
     def test_a_skipped_step_advances_what_was_chosen(
         self, name: str, family: str, mode: str, counts: bool | None
     ) -> None:
@@ -59,7 +59,7 @@ class CountsTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{cell}_{skips}", family, mode, skips) for cell, family, mode in FIXED_CELLS for skips in (True, False)]
     )
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_fixed_scales(self, name: str, family: str, mode: str, skips: bool) -> None:
         make = lambda: fixed(family, skip_nonfinite=skips, count_steps=True)  # noqa: E731
         with Trainer(family, mode, make) as training:
@@ -75,7 +75,7 @@ class CountsTest(unittest.TestCase):
                 self.assertNotEqual(training.weight(), training.weight())
 
     @parameterized.expand(FIXED_CELLS)
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_counters_are_device_tensors(self, name: str, family: str, mode: str) -> None:
         with trainer(family, mode, 8.0, 2, count_steps=True) as training:
             training.take(1.0)

@@ -53,7 +53,7 @@ class StepTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{cell}_{others}", family, mode, others) for cell, family, mode in CELLS for others in OTHERS]
     )
-    @pytest.mark.pairwise(size=1, by=lambda name, *values: values)
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
     def test_every_step_is_applied_and_the_scale_stays(self, name: str, family: str, mode: str, others: str) -> None:
         summed = 2 if mode == REPLICAS else 1
         options = OTHERS[others]
@@ -177,7 +177,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual(mpls.inspect.describe(path)["status"], "ok")
 
     @parameterized.expand(list(FAMILIES))
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_checkpoints_of_objects(self, family: str) -> None:
         enabled, disabled, last = (self._trained(family, is_enabled) for is_enabled in (True, False, True))
         written = enabled.opt.state_dict()
@@ -212,7 +212,7 @@ class StateTest(unittest.TestCase):
             for source in ("enabled", "disabled")
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_savers(self, name: str, family: str, source: str) -> None:
         def trained(is_enabled: bool) -> Trainer:
             options = {} if is_enabled else {"enabled": False}

@@ -154,7 +154,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual(loss_scale.state_dict()["weights"], {"bad_steps": 5.0, "growth_factor": 7.0})
 
     @parameterized.expand(list(FAMILIES))
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_checkpoints_of_objects(self, family: str) -> None:
         training = trained(family, **OPTIONS)
         training.opt.configure(max_scale=64)
@@ -177,7 +177,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual(again.state_dict()["max_scale"], 64.0)
 
     @parameterized.expand([("v1",), ("legacy",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_savers(self, family: str) -> None:
         paths = {}
         for name, options in (("old", {}), ("new", OPTIONS)):
@@ -213,7 +213,7 @@ class StateTest(unittest.TestCase):
             if family != "keras3" or (suffix == ".keras" or (suffix == ".h5" and loader == "mpls"))
         ]
     )
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_models(self, name: str, family: str, kind: str, suffix: str, saver: str, loader: str) -> None:
         framework, make = FRAMEWORKS[family]
         model = model_of(framework, mpls.keras.LossScaleOptimizer(make(), **KINDS[kind]))
@@ -230,7 +230,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual(mpls.inspect.describe(path)["status"], "ok")
 
     @parameterized.expand([("weights",), ("backup",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_weights_of_keras_3_are_without_the_state_of_options(self, kind: str) -> None:
         options = {**AUTO_OPTIONS, "track_overflows": True}
         old, new = (
@@ -268,7 +268,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual(new.optimizer.state_dict(), saved)
 
     @parameterized.expand([("legacy", tf_keras.optimizers.legacy.SGD), ("new", tf_keras.optimizers.SGD)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_backups_of_tf_keras_have_the_state_of_options(self, name: str, make: Any) -> None:
         old, new = (model_of(tf_keras, mpls.keras.LossScaleOptimizer(make(0.25), **AUTO_OPTIONS)) for _ in range(2))
         x, y = np.ones([2, 2], np.float32), np.ones([2, 1], np.float32)

@@ -33,7 +33,7 @@ class GivingUpTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{cell}_{how}", family, mode, how) for cell, family, mode in CELLS for how in ("raise", "warn", "call")]
     )
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_after_too_many_skips(self, name: str, family: str, mode: str, how: str) -> None:
         called: list[Stuck] = []
         way: Any = called.append if how == "call" else how
@@ -78,7 +78,7 @@ class GivingUpTest(unittest.TestCase):
             self.assertIn(fact, text)
 
     @parameterized.expand(["v1", "legacy", "new", "keras3"])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_gradients_that_overflow_of_a_finite_loss(self, family: str) -> None:
         make = FAMILIES[family]
         with Trainer(family, "eager", lambda: make(8.0, 2, max_consecutive_skips=1)) as training:
@@ -116,7 +116,7 @@ class GivingUpTest(unittest.TestCase):
             opt.apply_gradients([(gradient()[0], weight)])
 
     @parameterized.expand([("keras", keras, True), ("keras_plain", keras, False), ("tf_keras", tf_keras, True)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_fit(self, name: str, framework: Any, jit: bool) -> None:
         options = {"max_consecutive_skips": 2, "track_overflows": True}
         opt = mpls.keras.LossScaleOptimizer(framework.optimizers.SGD(0.1), **options)
@@ -144,7 +144,7 @@ class GivingUpTest(unittest.TestCase):
             for has_session in (True, False)
         ]
     )
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_fit_in_a_v1_graph(self, name: str, options: dict[str, Any], has_session: bool) -> None:
         rows = np.array([[1.0], [INF], [NAN], [1.0], [INF], [INF]], np.float32)
         with tf.Graph().as_default(), v1.Session() if has_session else contextlib.nullcontext():
@@ -169,7 +169,7 @@ class GivingUpTest(unittest.TestCase):
             if mode in MODES.get(family, ("eager", "function", "xla", "session"))
         ]
     )
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_the_loss_of_any_micro_batch(self, name: str, family: str, mode: str, bad: int) -> None:
         factors = [NAN if place == bad else 1.0 for place in range(3)]
         options = {"max_consecutive_skips": 1, "on_give_up": "warn"}

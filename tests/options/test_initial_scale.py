@@ -48,7 +48,7 @@ class StepTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{cell}_{others}", family, mode, others) for cell, family, mode in CELLS for others in OTHERS]
     )
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_steps(self, name: str, family: str, mode: str, others: str) -> None:
         chosen = OTHERS[others]
         model = Model(START, 64, skip_counts_step=SKIPS_COUNT[family], search=1)
@@ -70,7 +70,7 @@ class StepTest(unittest.TestCase):
             self.assertAlmostEqual(training.weight(), 1.0 - RATE * summed * model.applied)
 
     @parameterized.expand(CELLS)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_changes_while_training(self, name: str, family: str, mode: str) -> None:
         model = Model(START, 100, skip_counts_step=SKIPS_COUNT[family], search=1)
         with trainer(family, mode, "auto", 100, count_steps=True, adjustable=True) as training:
@@ -99,7 +99,7 @@ class StepTest(unittest.TestCase):
             self.assertEqual(opt.state_dict(session)["search_steps"], 2**30)
 
     @parameterized.expand([("v1", "eager"), ("legacy", SESSION), ("new", "xla"), ("keras3", "function")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_ceiling_that_is_reached_ends_the_search(self, family: str, mode: str) -> None:
         with trainer(family, mode, "auto", 2000, max_scale=600) as training:
             for value in (1.0, 1.0, 1.0, INF, *[1.0] * 33):
@@ -128,7 +128,7 @@ class FoundTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{family}_{power}", family, power) for family in FAMILIES for power in (5, 8, 12, 15, 20, 24)]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_fewer_steps_are_skipped(self, name: str, family: str, power: int) -> None:
         skips, scale = _burnt(family, "auto", 2.0**power)
         self.assertEqual(scale, 2.0**power)
@@ -241,7 +241,7 @@ class StateTest(unittest.TestCase):
         self.assertNotIn("search_steps", FAMILIES[family](8.0, 2000).state_dict())
 
     @parameterized.expand(list(FAMILIES))
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_checkpoints_of_objects(self, family: str) -> None:
         training = self._trained(family)
         written = training.opt.state_dict()
@@ -266,7 +266,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual(again.opt.state_dict()["scale"], 4.0)
 
     @parameterized.expand([("v1",), ("legacy",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_savers(self, family: str) -> None:
         paths = {}
         for name, initial in (("old", 8.0), ("new", "auto")):

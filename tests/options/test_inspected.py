@@ -88,7 +88,7 @@ class FilesTest(FolderTest):
         self.assertEqual([tuple(each.values()) for each in optimizer["overflows"]], rows)
 
     @parameterized.expand(FILES)
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_models_and_checkpoints(self, name: str, family: str, suffix: str) -> None:
         model = model_of(family, VALUES, **OPTIONS)
         path = written(self.folder, model, suffix)
@@ -110,7 +110,7 @@ class FilesTest(FolderTest):
         json.loads(inspect(path, as_json=True)[1])
 
     @parameterized.expand([("v1",), ("legacy",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_savers(self, family: str) -> None:
         options = {"hysteresis": 3, "adjustable": True, "count_steps": True, "track_overflows": True}
         with Trainer(family, "session", lambda: FAMILIES[family]("auto", 100, **options)) as training:
@@ -236,7 +236,7 @@ class BrokenTest(unittest.TestCase):
 
 class ConvertTest(FolderTest):
     @parameterized.expand([(f"{row[0]}_to_{target}", *row[1:], target) for row in FILES for target in FRAMEWORKS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_files(self, name: str, family: str, suffix: str, target: str) -> None:
         source = model_of(family, VALUES, **OPTIONS)
         path = written(self.folder, source, suffix)
@@ -245,7 +245,7 @@ class ConvertTest(FolderTest):
         self.check_carried(source, model, report, suffix in OF_OVERFLOWS)
 
     @parameterized.expand([(f"{family}_to_{target}", family, target) for family in FRAMEWORKS for target in FRAMEWORKS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_live(self, name: str, family: str, target: str) -> None:
         source, model = model_of(family, VALUES, **OPTIONS), model_of(target, **OPTIONS)
         report = mpls.convert_state(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import pathlib
 import subprocess
 import sys
 import unittest
 
 import pytest
+
+from tests.processes import process_environment
 
 HEAD = """
 import keras, numpy as np
@@ -260,9 +260,12 @@ class JaxTest(unittest.TestCase):
         self.run_on_jax(COUNTED)
 
     def run_on_jax(self, program: str) -> None:
-        environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(pathlib.Path(__file__).parents[2])}
         done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=process_environment(needs=["jax"], KERAS_BACKEND="jax"),
         )
         self.assertEqual(done.returncode, 0, done.stderr)
 

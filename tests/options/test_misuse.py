@@ -68,7 +68,7 @@ class TwiceUpdatedTest(unittest.TestCase):
     """The program and the optimizer both update the loss scale in one step."""
 
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_is_named_once_in_each_family_and_mode(self, name: str, family: str, mode: str) -> None:
         made: list[Any] = []
 
@@ -91,7 +91,7 @@ class TwiceUpdatedTest(unittest.TestCase):
         self.assertEqual(scale, 16.0)
 
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_one_update_is_none(self, name: str, family: str, mode: str) -> None:
         def applied_by_hand(grad: Any) -> Any:
             return tf.identity(grad)
@@ -102,7 +102,7 @@ class TwiceUpdatedTest(unittest.TestCase):
         self.assertEqual(texts, [])
 
     @parameterized.expand(["eager", "function"])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_of_a_manager(self, way: str) -> None:
         opt, weight = contrib_optimizer(), tf.Variable(1.0)
 

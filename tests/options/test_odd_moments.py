@@ -19,6 +19,7 @@ import mpls.contrib
 import mpls.keras
 import mpls.v1
 from mpls.errors import ReplicaContextError, SavedStateError
+from tests.processes import process_environment
 
 from .trainers import FAMILIES, RATE
 
@@ -100,7 +101,8 @@ class ConfiguringTest(unittest.TestCase):
             "print(*scales, opt.state_dict()['scale'])\n"
         )
         done = subprocess.run(
-            [sys.executable, "-c", f"import os\nos.environ['KERAS_BACKEND'] = 'jax'\n{program}"],
+            [sys.executable, "-c", program],
+            env=process_environment(needs=["jax"], KERAS_BACKEND="jax"),
             capture_output=True,
             text=True,
             check=False,
@@ -110,7 +112,7 @@ class ConfiguringTest(unittest.TestCase):
 
 class OverflowsTest(unittest.TestCase):
     @parameterized.expand([(True,), (False,)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_two_graphs_have_reports_of_their_own(self, is_final: bool) -> None:
         opt = sgd_of("dynamic", track_overflows=True)
         built = []
@@ -216,7 +218,7 @@ class NumbersTest(unittest.TestCase):
             for place, (name, value) in enumerate(UNUSABLE)
         ]
     )
-    @pytest.mark.pairwise(by=lambda case, *values: values)
+    @pytest.mark.default_run("each pair", by=lambda case, *values: values)
     def test_dicts_with_settings_that_none_can_have(self, case: str, family: str, name: str, value: Any) -> None:
         opt = FAMILIES[family](8.0, 2, adjustable=True, max_scale=2.0**20)
         before = opt.state_dict()

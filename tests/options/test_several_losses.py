@@ -53,7 +53,7 @@ class SeveralTest(unittest.TestCase):
         return int(opt.applied_steps), int(opt.skipped_steps), float(opt.state_dict()["scale"])
 
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_micro_batches(self, name: str, family: str, way: str) -> None:
         weight = tf.Variable(1.0)
         opt = wrapper(family, [weight])
@@ -73,7 +73,7 @@ class SeveralTest(unittest.TestCase):
         self.assertEqual((float(weight), self.counts(opt)), (0.0, (1, 1, 4.0)))
 
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_two_losses_and_one_optimizer(self, name: str, family: str, way: str) -> None:
         first, shared = tf.Variable(1.0), tf.Variable(2.0)
         opt = wrapper(family, [first, shared])
@@ -94,7 +94,7 @@ class SeveralTest(unittest.TestCase):
         self.assertEqual((float(first), float(shared), *self.counts(opt)), (0.0, 0.0, 1, 1, 4.0))
 
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_two_optimizers_with_scales_of_their_own(self, name: str, family: str, way: str) -> None:
         generator, critic = tf.Variable(1.0), tf.Variable(1.0)
         of_generator, of_critic = wrapper(family, [generator]), wrapper(family, [critic])
@@ -138,7 +138,7 @@ class SeveralTest(unittest.TestCase):
         self.assertEqual([float(each) for each in found], [4.0, 0.0, 1.0])
 
     @parameterized.expand(CELLS)
-    @pytest.mark.pairwise(size=0, by=lambda name, *values: values)
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_gradient_penalty(self, name: str, family: str, way: str) -> None:
         weight = tf.Variable([1.0, 2.0])
         opt = wrapper(family, [weight])

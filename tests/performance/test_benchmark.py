@@ -7,7 +7,6 @@ import contextlib
 import importlib
 import io
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -22,6 +21,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from parameterized import parameterized
+
+from tests.processes import process_environment
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -273,7 +274,7 @@ class CompiledTest(unittest.TestCase):
     """What XLA makes of a step."""
 
     @parameterized.expand([("v1",), ("legacy",), ("new",), ("keras3",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_is_one_program_that_reads_each_gradient_once_to_decide(self, family: str) -> None:
         variables = 3
         training = load("steps").Training(load("cells").Cell(family, "xla", variables, 10_000), "mpls")
@@ -300,7 +301,7 @@ class CommandTest(unittest.TestCase):
             done = subprocess.run(
                 [sys.executable, "-m", "benchmarks", *arguments],
                 cwd=ROOT,
-                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+                env=process_environment(),
                 capture_output=True,
                 text=True,
                 check=False,

@@ -17,13 +17,12 @@ from typing import Any, ClassVar
 import pytest
 from parameterized import parameterized
 
-import mpls
+from tests.processes import ROOT, process_environment
 
 pytestmark = pytest.mark.programs
 
 # One family for each format; the files are written by the same functions for the others.
 JOBS = ("v1-saver", "v1-object", "legacy-checkpoint", "legacy-h5", "new-saved_model", "keras3-keras")
-ROOT = Path(__file__).parents[2]
 
 
 class KillTest(unittest.TestCase):
@@ -31,13 +30,12 @@ class KillTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        path = os.pathsep.join([str(Path(mpls.__file__).parents[1]), str(ROOT)])
         cls.server = subprocess.Popen(
             [sys.executable, "-m", "tests.resume.training", "serve"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+            env=process_environment(ROOT),
         )
 
     @classmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 from parameterized import parameterized
 
-import mpls
+from tests.processes import ROOT, process_environment
 from tests.resume.jobs import INITIAL_SCALE, JOBS, OVERFLOWS
 from tests.resume.training import SAVED_AT, STEPS
 
@@ -23,18 +22,16 @@ pytestmark = pytest.mark.programs
 BACKUPS = ("legacy-backup", "new-backup", "keras3-backup")
 # Stopped half way, and saved by that.
 REFERENCES = {"v1-monitored": "v1-saver"}
-ROOT = Path(__file__).parents[2]
 
 
 def run(task: str, folder: Path) -> dict[str, Any]:
-    path = os.pathsep.join([str(Path(mpls.__file__).parents[1]), str(ROOT)])
     result = subprocess.run(
         [sys.executable, "-m", "tests.resume.training", task, str(folder), *JOBS, *BACKUPS],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
-        env={**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+        env=process_environment(ROOT),
     )
     if result.returncode:
         raise RuntimeError(f"{task} ended with {result.returncode}\n{result.stdout}\n{result.stderr}")

@@ -55,7 +55,7 @@ def _refused(path: str, words: str) -> None:
 
 
 class TestConstants:
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     @pytest.mark.parametrize("op", COSTLY)
     def test_much_work(self, op: str, folder: pathlib.Path) -> None:
         compute, size = COSTLY[op]
@@ -64,7 +64,7 @@ class TestConstants:
         graph.set_size(size)
         _refused(graph.save(), f"function '__inference_reshape_.*', node '.*' {_LITTLE}")
 
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     @pytest.mark.parametrize("op", ["Cumsum", "Fill", "MatMul", "Mul", "Range", "StatelessRandomUniformV2"])
     def test_little_work(self, op: str, folder: pathlib.Path) -> None:
         graph = ShapeGraph(folder, COSTLY[op][0])
@@ -145,7 +145,7 @@ def _joined(graph: ShapeGraph, op: str, number: int) -> None:
 class TestParts:
     """TensorFlow looks for the sizes in a shape along each way, and calls itself for each op on the way."""
 
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     @pytest.mark.parametrize(
         ("op", "number", "words"),
         [("ConcatV2", 40, _LITTLE), ("Cast", 30_000, "must put few sizes together to a shape; got 'parts of parts")],
@@ -213,7 +213,7 @@ class TestCosts:
             ("work in a call", lambda graph: _work_in_a_call(graph, 15_000)),
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     @pytest.mark.matrix
     def test_in_seconds_and_megabytes(self, name: str, change: Callable[[ShapeGraph], None]) -> None:
         graph = ShapeGraph(self.lane.base / "case" / "model", COSTLY["MatMul"][0])

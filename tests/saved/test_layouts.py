@@ -114,7 +114,9 @@ class FrameworkFilesTest(unittest.TestCase):
         return model, optimizer, inner
 
     @parameterized.expand(list(cases()))
-    @pytest.mark.pairwise(by=lambda name, family, algorithm, settings, scaling: (algorithm, (family, scaling)), size=0)
+    @pytest.mark.default_run(
+        "one case", by=lambda name, family, algorithm, settings, scaling: (algorithm, (family, scaling))
+    )
     def test_formats(self, name: str, family: str, algorithm: str, settings: dict[str, Any], scaling: str) -> None:
         model, optimizer, inner = self._train(family, algorithm, settings, scaling)
         tf.train.Checkpoint(model=model, optimizer=optimizer).write(str(self.folder / "ckpt"))

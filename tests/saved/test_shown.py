@@ -95,7 +95,7 @@ class ShownTest(unittest.TestCase):
         self.assertEqual(read(path).optimizers[0].hyperparameters["note"], "\U0001f600")
 
     @parameterized.expand([("ascii",), ("latin-1",), ("utf-8",)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_encodings_of_the_terminal(self, encoding: str) -> None:
         path = self._write(note="Größe \U0001f600")
         for arguments in ((), ("--json",)):

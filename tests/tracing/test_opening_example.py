@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import pytest
 
 from mpls.documentation import sections
+from tests.processes import PACKAGE_ROOT, python_path
 
 from .record import HERE, data_of, environment
 
-ROOT = HERE.parents[1]
 ANCHOR = "from-a-dead-script-to-a-running-one"
 # Run on an old machine; what it has recorded there is in `data`.
 ON_OLD_MACHINE = "python mpls_recorder.py old.json train.py"
@@ -42,7 +42,7 @@ def folder() -> Iterator[pathlib.Path]:
 
 def run(folder: pathlib.Path, command: str) -> subprocess.CompletedProcess[str]:
     prologue = 'mpls() { "$PYTHON" -m mpls "$@"; }\npython() { "$PYTHON" "$@"; }\n'
-    settings = {**environment(), "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    settings = {**environment(), "PYTHON": sys.executable, "PYTHONPATH": python_path(PACKAGE_ROOT)}
     return subprocess.run(
         ["bash", "-euc", prologue + command], cwd=folder, env=settings, capture_output=True, text=True
     )

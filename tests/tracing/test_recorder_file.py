@@ -20,6 +20,7 @@ from mpls.cli import main
 from mpls.comparing import compare, text_of
 from mpls.tracing import one_file
 from mpls.tracing.one_file import recorder_source
+from tests.processes import python_path
 
 from .record import environment
 
@@ -118,7 +119,9 @@ class Folder:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         # -I: it does not see mpls by the current directory.
         command = [sys.executable, *arguments]
-        return subprocess.run(command, env=environment(), cwd=self.path, capture_output=True, text=True)
+        return subprocess.run(
+            command, env={**environment(), "PYTHONPATH": python_path()}, cwd=self.path, capture_output=True, text=True
+        )
 
 
 @pytest.mark.programs

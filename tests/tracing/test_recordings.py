@@ -13,15 +13,14 @@ import pytest
 
 from mpls.comparing import compare, text_of
 from mpls.saved.traces import read_trace
+from tests.processes import PACKAGE_ROOT, python_path
 
 from .record import RECORDED, data_of, environment
-
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 def trace(name: str, out: pathlib.Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mpls", "trace", "--every", "1", *options, str(out), f"{name}.py"]
-    settings = {**environment(), "PYTHONPATH": str(ROOT)}
+    settings = {**environment(), "PYTHONPATH": python_path(PACKAGE_ROOT)}
     return subprocess.run(command, env=settings, cwd=RECORDED[name].folder, capture_output=True, text=True)
 
 

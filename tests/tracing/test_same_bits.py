@@ -153,7 +153,7 @@ def checked(trace: Trace, weights: Weights, *, knows_loss: bool = True) -> None:
 
 @pytest.mark.parametrize(("name", "make", "run"), CASES, ids=lambda each: getattr(each, "__name__", str(each)))
 @pytest.mark.parametrize("options", [{"every": 1}, {}], ids=["every step", "as by default"])
-@pytest.mark.pairwise(size=1)
+@pytest.mark.default_run("each value")
 def test_the_bits_are_the_same(
     tmp_path: pathlib.Path, name: str, make: Any, run: Callable[[Any], Weights], options: dict[str, Any]
 ) -> None:
@@ -167,7 +167,7 @@ def test_the_bits_are_the_same(
     checked(read_trace(path), found)
 
 
-@pytest.mark.pairwise(size=0)
+@pytest.mark.default_run("one case")
 @pytest.mark.parametrize("options", [{"every": 2}, {"steps": 3}, {"every": 2, "steps": 4}], ids=str)
 @pytest.mark.parametrize("run", [in_session, in_eager_mode, in_function])
 def test_some_steps_are_left_out(tmp_path: pathlib.Path, run: Any, options: dict[str, Any]) -> None:
@@ -208,7 +208,7 @@ def test_another_session_goes_on_counting(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("options", [{"every": 1}, {}], ids=str)
 @pytest.mark.parametrize("name", V1)
-@pytest.mark.pairwise(size=1)
+@pytest.mark.default_run("each value")
 def test_names_in_graphs_stay(tmp_path: pathlib.Path, name: str, options: dict[str, Any]) -> None:
     """A program fetches by names, and a Saver writes variables by theirs; TensorFlow makes some in a conditional."""
 
@@ -247,7 +247,7 @@ def test_the_end_of_a_recording_leaves_nothing(tmp_path: pathlib.Path) -> None:
     assert content["steps"] == []
 
 
-@pytest.mark.pairwise(size=0)
+@pytest.mark.default_run("one case")
 @pytest.mark.parametrize("options", [{"every": 1}, {}, {"every": 2}], ids=str)
 @pytest.mark.parametrize("run", ["session", "eager mode", "function"])
 def test_large_variables_are_measured_too(tmp_path: pathlib.Path, run: str, options: dict[str, Any]) -> None:

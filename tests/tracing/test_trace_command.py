@@ -8,15 +8,15 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from mpls.saved.traces import read_trace
+from tests.processes import PACKAGE_ROOT, python_path
 
 from .record import environment
 
-ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = """
 import sys
 import tensorflow as tf
@@ -49,8 +49,10 @@ def folder() -> Iterator[pathlib.Path]:
         yield pathlib.Path(path)
 
 
-def trace(folder: pathlib.Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    settings = {**environment(), "PYTHONPATH": str(ROOT), **variables}
+def trace(
+    folder: pathlib.Path, *arguments: str, needs: Sequence[str] = (), **variables: str
+) -> subprocess.CompletedProcess[str]:
+    settings = {**environment(), "PYTHONPATH": python_path(PACKAGE_ROOT, needs=needs), **variables}
     command = [sys.executable, "-m", "mpls", "trace", *arguments]
     return subprocess.run(command, env=settings, cwd=folder, capture_output=True, text=True)
 
@@ -100,7 +102,7 @@ def test_a_seed_repeats_a_run(folder: pathlib.Path) -> None:
     assert digests[0] == digests[1] != digests[2]
 
 
-@pytest.mark.pairwise(size=0, rest="full")
+@pytest.mark.default_run("one case", rest="full")
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
@@ -135,7 +137,7 @@ LOSES = "folder = os.path.join(sys.path[0], 'results')\nos.remove(os.path.join(f
 OCCUPIES = "os.mkdir(os.path.join(sys.path[0], 'results', 'out.json'))\n"
 
 
-@pytest.mark.pairwise(size=0, rest="full")
+@pytest.mark.default_run("one case", rest="full")
 @pytest.mark.parametrize(
     ("more", "options", "said"),
     [
@@ -180,7 +182,7 @@ def test_it_is_replaced_if_asked(folder: pathlib.Path) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax, which the extra `test` installs")
 def test_the_jax_backend_is_named(folder: pathlib.Path) -> None:
-    done = trace(folder, "out.json", "-c", ON_JAX, KERAS_BACKEND="jax")
+    done = trace(folder, "out.json", "-c", ON_JAX, needs=["jax"], KERAS_BACKEND="jax")
     assert done.returncode == 1, done.stderr
     assert "Keras runs on the jax backend" in done.stderr
     assert "took no step" not in done.stderr

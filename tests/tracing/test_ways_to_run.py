@@ -48,7 +48,7 @@ def fitted(framework: Any, opt: Any, **settings: Any) -> list[np.ndarray]:
     return model.get_weights()
 
 
-@pytest.mark.pairwise(size=0)
+@pytest.mark.default_run("one case")
 @pytest.mark.parametrize("settings", [{}, {"run_eagerly": True}, {"steps_per_execution": 3}], ids=str)
 @pytest.mark.parametrize("name", WRAPPERS)
 def test_fit(tmp_path: pathlib.Path, name: str, settings: dict[str, Any]) -> None:

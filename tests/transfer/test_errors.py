@@ -264,7 +264,7 @@ class LeftOutTest(unittest.TestCase):
     """What the target has no use for is reported, with a warning where it was of use."""
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_slots(self, label: str, a: str, b: str) -> None:
         for algorithm, settings, slot in (
             ("Adam", {"amsgrad": True}, "vhat"),

@@ -36,7 +36,7 @@ Wrapper: Any = mpls.keras.LossScaleOptimizer
 
 class BareTest(unittest.TestCase):
     @parameterized.expand(CASES)
-    @pytest.mark.pairwise(by=lambda label, case, a, b: (case, (a, b)), size=1)
+    @pytest.mark.default_run("each value", by=lambda label, case, a, b: (case, (a, b)))
     def test_goes_on(self, label: str, case: str, a: str, b: str) -> None:
         algorithm, settings = SETTINGS[case]
         source, trained = optimizer(a, algorithm, **settings), variables(a)
@@ -62,7 +62,7 @@ class BareTest(unittest.TestCase):
                 assert_close(untrained, trained, rtol=1e-3)
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_same_values_as_an_optimizer_that_has_trained_itself(self, label: str, a: str, b: str) -> None:
         # Of these betas, 1 - beta is exact: one family computes it in float32, the others in Python.
         settings = {"amsgrad": True, "beta_1": 0.5, "beta_2": 0.75}
@@ -119,7 +119,7 @@ class BareTest(unittest.TestCase):
         assert_close(others, trained)
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_an_unbuilt_target_whose_settings_were_read(self, label: str, a: str, b: str) -> None:
         source, trained = optimizer(a, "Adam"), variables(a)
         train(source, trained, 0, 5)
@@ -259,7 +259,7 @@ class ScaledTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{name}_{a}_to_{b}", name, a, b) for name in ("momentum", "adam", "nadam") for a, b in PAIRS]
     )
-    @pytest.mark.pairwise
+    @pytest.mark.default_run("each pair")
     def test_wrapped_to_wrapped(self, label: str, case: str, a: str, b: str) -> None:
         algorithm, settings = SETTINGS[case]
         source = Wrapper(optimizer(a, algorithm, **settings), initial_scale=256.0, dynamic_growth_steps=4)
@@ -277,7 +277,7 @@ class ScaledTest(unittest.TestCase):
             self.assertEqual((float(one.loss_scale), int(one.dynamic_counter)), (1024.0, 1))
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_bare_to_wrapped_and_back(self, label: str, a: str, b: str) -> None:
         source, trained = optimizer(a, "Adam"), variables(a)
         train(source, trained, 0, 4)
@@ -296,7 +296,7 @@ class ScaledTest(unittest.TestCase):
         assert_close(its, trained)
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_native_wrappers(self, label: str, a: str, b: str) -> None:
         native = {"legacy": tf_keras.mixed_precision.LossScaleOptimizer, "keras3": keras.optimizers.LossScaleOptimizer}
         native["new"] = native["legacy"]

@@ -75,7 +75,7 @@ def in_turns(artefacts: list[replay.Artefact]) -> list[tuple[str, replay.Artefac
 
 class CheckpointTest(unittest.TestCase):
     @parameterized.expand(in_turns(CHECKPOINTS))
-    @pytest.mark.pairwise(by=lambda label, artefact, family: (artefact.run, family), size=1)
+    @pytest.mark.default_run("each value", by=lambda label, artefact, family: (artefact.run, family))
     def test_goes_on(self, label: str, artefact: replay.Artefact, family: str) -> None:
         self.assert_goes_on(artefact, family)
 

@@ -221,7 +221,7 @@ class EpsilonTest(unittest.TestCase):
     @parameterized.expand(
         [(f"{name}_{a}_to_{b}", name, a, b) for name in ("RMSprop", "Adagrad") for a, b in PAIRS if a != b]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_the_report_says_so(self, label: str, name: str, a: str, b: str) -> None:
         for epsilon, rtol in ((1e-10, 2e-6), (1e-3, 1e-1)):
             source, trained = optimizer(a, name, epsilon=epsilon), variables(a)
@@ -261,7 +261,7 @@ class NadamTest(unittest.TestCase):
         assert_close(others, trained, rtol=0.02)
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_a_product_that_the_source_lacks_is_computed(self, label: str, a: str, b: str) -> None:
         source, trained = optimizer(a, "Nadam"), variables(a)
         train(source, trained, 0, 6)

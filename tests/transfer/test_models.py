@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pathlib
 import subprocess
 import sys
 import tempfile
@@ -20,6 +18,7 @@ from parameterized import parameterized
 
 import mpls
 import mpls.keras
+from tests.processes import process_environment
 from tests.transfer.training import PAIRS, assert_close, optimizer
 
 X = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
@@ -44,7 +43,7 @@ class FitTest(unittest.TestCase):
     START = tuple(np.random.default_rng(2).normal(size=shape) for shape in ((4, 4), (4,), (4, 2), (2,)))
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS if a != b])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_goes_on(self, label: str, a: str, b: str) -> None:
         def scaled(family: str) -> Any:
             inner = optimizer(family, "Adam", 0.05)
@@ -111,16 +110,13 @@ class JaxTest(unittest.TestCase):
     @pytest.mark.programs
     def test_into_keras_3_on_jax_and_back(self) -> None:
         pytest.importorskip("jax", reason="needs jax, which the extra `test` installs")
-        path = os.pathsep.join(
-            [str(pathlib.Path(mpls.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-        )
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
                 [sys.executable, "-c", PROGRAM],
                 capture_output=True,
                 text=True,
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": path, "KERAS_BACKEND": "jax"},
+                env=process_environment(needs=["jax"], KERAS_BACKEND="jax"),
                 timeout=240,
             )
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -47,7 +47,7 @@ def schedule(family: str) -> Any:
 
 class SetTest(unittest.TestCase):
     @parameterized.expand([(f"{name}_{a}_to_{b}", name, a, b) for name in SOME for a, b in PAIRS])
-    @pytest.mark.pairwise(by=lambda label, name, a, b: (name, (a, b)), size=1)
+    @pytest.mark.default_run("each value", by=lambda label, name, a, b: (name, (a, b)))
     def test_all_of_them(self, label: str, name: str, a: str, b: str) -> None:
         algorithm, settings = SOME[name]
         source, trained = optimizer(a, algorithm, 0.125, **settings), variables(a)
@@ -102,7 +102,7 @@ class SetTest(unittest.TestCase):
         self.assertFalse(target.amsgrad)
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_none_is_set_unasked(self, label: str, a: str, b: str) -> None:
         for algorithm, settings in SOME.values():
             source, trained = optimizer(a, algorithm, 0.125, **settings), variables(a)

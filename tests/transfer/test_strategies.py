@@ -52,7 +52,7 @@ def components(variable: Any) -> list[Any]:
 
 class MirroredTest(unittest.TestCase):
     @parameterized.expand([(f"{name}_{a}_to_{b}", name, a, b) for name in ("SGD", "Adam") for a, b in PAIRS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_into_replicas(self, label: str, name: str, a: str, b: str) -> None:
         settings = {"momentum": 0.9} if name == "SGD" else {}
         source, trained = optimizer(a, name, **settings), variables(a)
@@ -73,7 +73,7 @@ class MirroredTest(unittest.TestCase):
         self.assertEqual(steps_of(target), 8)
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_out_of_replicas(self, label: str, a: str, b: str) -> None:
         strategy = two_replicas()
         with strategy.scope():

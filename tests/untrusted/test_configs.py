@@ -162,12 +162,12 @@ class RefusalTest(_Base):
     """Every payload at every place, in what was read of a file; and files, with each payload and each place once."""
 
     @parameterized.expand([(framework, suffix, place) for framework, suffix in KINDS for place in PLACES])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.default_run("each value")
     def test_objects(self, framework: str, suffix: str, place: str) -> None:
         self._assert_all_refused(framework, suffix, place, PAYLOADS)
 
     @parameterized.expand([(framework, suffix, place) for framework, suffix in KINDS for place in NAMED_PLACES])
-    @pytest.mark.pairwise(size=1)
+    @pytest.mark.default_run("each value")
     def test_names(self, framework: str, suffix: str, place: str) -> None:
         self._assert_all_refused(framework, suffix, place, {name: name for name in NAMES})
 
@@ -207,7 +207,7 @@ class RefusalTest(_Base):
                 )
 
     @parameterized.expand(KINDS)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_calls_of_constants(self, framework: str, suffix: str) -> None:
         def change(parts: dict[str, Any]) -> None:
             node = (
@@ -325,7 +325,7 @@ class AllowedTest(_Base):
         np.testing.assert_array_equal(mpls.keras.load_model(path)(np.ones([1, 2], np.float32)), [[5.0]])
 
     @parameterized.expand(KINDS)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_what_is_not_loaded_is_not_looked_at(self, framework: str, suffix: str) -> None:
         path = self.templates.changed(
             framework, suffix, self.folder, lambda parts: PLACES["loss"](parts, PAYLOADS["function of os"])
@@ -333,7 +333,7 @@ class AllowedTest(_Base):
         self.assertTrue(mpls.keras.load_model(path, compile=False).weights)
 
     @parameterized.expand([kind for kind in KINDS if kind[1]])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_custom_objects(self, framework: str, suffix: str) -> None:
         k = {"tf_keras": tf_keras, "keras": keras}[framework]
 

@@ -122,7 +122,7 @@ def _resized(config: str, size: int) -> str:
 
 class ConstantsTest(_Base):
     @parameterized.expand([(name, suffix) for name in _COSTLY for suffix in (".keras", ".h5")])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_much_work(self, name: str, suffix: str) -> None:
         self._assert_refused(self._saved(*_COSTLY[name], suffix), _LITTLE)
 
@@ -187,7 +187,7 @@ class HonestTest(_Base):
     """Models of fixed shapes, in which masks, positions and states are constants."""
 
     @parameterized.expand([".keras", ".h5"])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_of_tf_keras(self, suffix: str) -> None:
         self._assert_loaded(model_of_a_fixed_shape(), suffix)
 

@@ -63,7 +63,7 @@ class LimitsTest(unittest.TestCase):
             self._load(framework, suffix, change)
 
     @parameterized.expand([kind for kind in KINDS if kind[1]])
-    @pytest.mark.pairwise(size=0)
+    @pytest.mark.default_run("one case")
     def test_many_variables_out_of_proportion(self, framework: str, suffix: str) -> None:
         def change(parts: dict[str, Any]) -> None:
             layers = parts["model"]["config"]["layers"]
@@ -133,7 +133,7 @@ class LimitsTest(unittest.TestCase):
             ("Functional", "layers;"),
         ]
     )
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_more_layers_than_arrays(self, name: str, what: str) -> None:
         def change(parts: dict[str, Any]) -> None:
             activation = {"module": "keras.layers", "class_name": "Activation", "config": {"activation": "relu"}}

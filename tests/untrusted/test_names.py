@@ -137,7 +137,7 @@ class NamingKeysTest(unittest.TestCase):
     """Each parameter that the frameworks look up, as `activations.get(activation)`, is a key that is looked at."""
 
     @parameterized.expand([(tf_keras,), (keras,)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_keys(self, framework: ModuleType) -> None:
         package = pathlib.Path(inspect.getfile(framework)).parent / "src"
         found = set(_looked_up(package / "layers")) | set(_looked_up(package / "engine"))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import pathlib
 import subprocess
 import sys
 import textwrap
@@ -25,6 +23,7 @@ import mpls.keras
 import mpls.v1
 from mpls.upstream.rewrite import graph_rewrite_state, restore_graph_rewrite
 from mpls.v1 import graph_rewrite
+from tests.processes import process_environment
 
 v1 = tf.compat.v1
 NATIVE = v1.mixed_precision
@@ -274,10 +273,10 @@ class PolicyTest(RewriteTestCase):
             keras.config.set_floatx("float64")
             assert keras.config.dtype_policy().name == "float64"
         """
-        root = str(pathlib.Path(mpls.v1.__file__).parents[2])
         command = [sys.executable, "-c", textwrap.dedent(script)]
-        environment = {**os.environ, "PYTHONPATH": root}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(
+            command, env=process_environment(), capture_output=True, text=True, check=False, timeout=300
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
 
 

@@ -65,7 +65,7 @@ class GraphTest(unittest.TestCase):
             return seen
 
     @parameterized.expand(OPTIMIZERS)
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_built_outside_and_used_in_two_graphs(self, name: str, make: Callable[[], Any]) -> None:
         scale = dynamic()
         optimizer = Wrapper(make(), scale)
@@ -458,7 +458,7 @@ class CheckpointTest(unittest.TestCase):
             return session.run(state)
 
     @parameterized.expand([(cut,) for cut in (1, 2, 4, 6)])
-    @pytest.mark.one_case
+    @pytest.mark.default_run("one case")
     def test_training_goes_on_from_a_saver_checkpoint(self, cut: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = str(pathlib.Path(folder) / "model")

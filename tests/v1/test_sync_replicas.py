@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-import mpls
+from tests.processes import process_environment
 
 PROGRAM = pathlib.Path(__file__).with_name("sync_training.py")
 ORDERS = ("bare", "outside", "inside")
@@ -28,14 +27,12 @@ class SyncReplicasTest(unittest.TestCase):
 
     @classmethod
     def start(cls, run: tuple[str, ...]) -> None:
-        root = str(pathlib.Path(mpls.__file__).parents[1])
-        path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
         cls.processes[run] = subprocess.Popen(
             [sys.executable, str(PROGRAM), *run],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": path},
+            env=process_environment(),
         )
 
     @classmethod

@@ -1,0 +1,44 @@
+"""The environment of the processes that tests start."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Collection
+
+import mpls
+
+# Where the tests find mpls, and where they are themselves.
+PACKAGE_ROOT = pathlib.Path(mpls.__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[1]
+
+# TensorFlow and Keras import these wherever they find them, which takes as long as the two together. A folder for each
+# has a module of its name that cannot be imported.
+_LEFT_OUT = ROOT / "tests" / "left_out"
+OPTIONAL = ("jax", "matplotlib", "sklearn")
+
+
+def python_path(*paths: os.PathLike[str] | str, needs: Collection[str] = ()) -> str:
+    """Return `PYTHONPATH` for a process that finds no optional package but those that it needs.
+
+    Args:
+        paths: folders that the process finds modules in, before what the variable has now.
+        needs: those of `OPTIONAL` that it is to find.
+    """
+    inherited = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    hidden = [os.fspath(_LEFT_OUT / name) for name in OPTIONAL]
+    kept = [path for name, path in zip(OPTIONAL, hidden, strict=True) if name not in needs]
+    return os.pathsep.join([*kept, *map(os.fspath, paths), *(each for each in inherited if each not in hidden)])
+
+
+def process_environment(
+    *paths: os.PathLike[str] | str, needs: Collection[str] = (), **variables: str
+) -> dict[str, str]:
+    """Return the environment of a process that finds mpls: that of this one, with variables of its own.
+
+    Args:
+        paths: further folders that the process finds modules in.
+        needs: optional packages that it is to find.
+        variables: what is different from the environment of this process.
+    """
+    return {**os.environ, "PYTHONPATH": python_path(PACKAGE_ROOT, *paths, needs=needs), **variables}
