@@ -143,6 +143,7 @@ class TrapsTest(_Clients):
     """What an alias that looks right computes wrong, without any error."""
 
     @parameterized.expand(KERAS, name_func=_name)
+    @pytest.mark.default_run("one case", rest="full")
     def test_second_argument_of_apply_gradients(self, keras: str) -> None:
         # It is the inner optimizer's norm to clip to; its default moves a quarter as far.
         first, _, last = self.check("clipping_step", "2.3", keras)
@@ -151,6 +152,7 @@ class TrapsTest(_Clients):
         self.assertEqual(last["scale"], 16384.0)
 
     @parameterized.expand(KERAS, name_func=_name)
+    @pytest.mark.default_run("one case", rest="full")
     def test_loss_scale_objects_and_numbers(self, keras: str) -> None:
         lines = self.check("detector_train", "2.3", keras)
         by_run = {
@@ -165,6 +167,7 @@ class TrapsTest(_Clients):
             self.assertEqual([line["iterations"] for line in by_run[name]], [1, 2, 3])
 
     @parameterized.expand([("2.2", "keras 3", 3), ("2.2", "tf_keras", 3), ("2.3", "keras 3", 4)], name_func=_name)
+    @pytest.mark.default_run("each value", by=lambda release, keras, count: (release, keras), rest="full")
     def test_iterations_on_a_skipped_step(self, release: str, keras: str, count: int) -> None:
         # Adam's correction of its bias follows them, and so do the weights.
         lines = self.check("dreamer_adam", release, keras)

@@ -10,7 +10,7 @@ import json
 import pathlib
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import mpls
@@ -37,9 +37,9 @@ def load_launcher() -> Any:
 CLUSTER = load_launcher()
 
 
-def environment(marker: str = "") -> dict[str, str]:
-    """Return what the processes need beside the environment that they inherit."""
-    path = python_path(ROOT, EXAMPLES, needs=["sklearn"])
+def environment(marker: str = "", needs: Collection[str] = ()) -> dict[str, str]:
+    """Return what processes need beside the environment that they inherit; `needs` as in `tests.processes`."""
+    path = python_path(ROOT, EXAMPLES, needs=needs)
     return {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", MARKER: marker}
 
 

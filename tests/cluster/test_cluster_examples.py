@@ -44,7 +44,7 @@ def run_script(script: pathlib.Path, *arguments: str) -> dict[str, Any]:
             encoding="utf-8",
             timeout=400,
             check=False,
-            env={**os.environ, **environment(marker)},
+            env={**os.environ, **environment(marker, ["matplotlib", "sklearn"])},
         )
         files = os.listdir(folder)
     return {

@@ -133,7 +133,7 @@ class TracedFirst(unittest.TestCase):
         self._check(training, twin, traced[0], "where nothing compiles it")
 
     @parameterized.expand([(family, xla) for (family,) in FAMILIES for xla in (False, True)])
-    @pytest.mark.default_run("each value")
+    @pytest.mark.default_run("each value", rest="full")
     @pytest.mark.matrix
     def test_and_saved(self, family: str, traced_for_xla: bool) -> None:
         training, twin = (Training(HOSTS[family], TERMS) for _ in range(2))

@@ -215,6 +215,7 @@ class BehaviorTest(unittest.TestCase):
         return json.loads(process.stdout.splitlines()[-1])
 
     @parameterized.expand([("script", ["program.py"]), ("module", ["-m", "package.program"])])
+    @pytest.mark.default_run("one case", rest="full")
     def test_eager_execution_stays_enabled(self, name: str, program: list[str]) -> None:
         with Programs(program=EAGER, helper=HELPER) as programs:
             programs.add_package("package", __init__="import tensorflow as tf", program=EAGER)
@@ -251,6 +252,7 @@ class BehaviorTest(unittest.TestCase):
         self.assertEqual(seen, expected)
 
     @parameterized.expand([("graph", False), ("v1", False), ("eager", True), ("later", True)])
+    @pytest.mark.default_run("each value", by=lambda mode, is_eager: (is_eager,), rest="full")
     def test_loaded_before(self, mode: str, is_eager: bool) -> None:
         with Programs() as programs:
             self.assertEqual(self.output_of(programs, "-c", LOADED, mode), ["tensorflow.compat.v1", is_eager])

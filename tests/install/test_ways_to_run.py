@@ -315,6 +315,7 @@ class TracebackTest(unittest.TestCase):
     @parameterized.expand(
         [("attribute", []), ("chained", []), ("attribute", ["--v1"]), ("chained", ["--v1"]), ("chained", ["--report"])]
     )
+    @pytest.mark.default_run("each value", rest="full")
     @pytest.mark.programs
     def test_missing_name(self, what: str, options: list[str]) -> None:
         with Programs(program=MISSING) as programs:

@@ -265,6 +265,7 @@ class PublicClassTest(unittest.TestCase):
             for a, b in (("legacy", "keras3"), ("new", "legacy"), ("keras3", "new"))
         ]
     )
+    @pytest.mark.default_run("each value", by=lambda case, *values: values, rest="full")
     def test_type(self, case: str, names: str, first: str, second: str) -> None:
         program = PROGRAM.format(names=NAMES[names])
         done = subprocess.run(

@@ -55,7 +55,7 @@ def run_jobs(backend: str, *jobs: str) -> dict[str, Any]:
         [sys.executable, str(PROGRAM), str(FOLDER), *jobs],
         capture_output=True,
         text=True,
-        env=process_environment(needs=[backend], KERAS_BACKEND=backend),
+        env=process_environment(needs=[] if backend == "tensorflow" else ["jax"], KERAS_BACKEND=backend),
         timeout=300,
     )
     assert done.returncode == 0, done.stderr

@@ -281,6 +281,7 @@ class ProcessTest(unittest.TestCase):
         assert done.returncode == 0, done.stderr
 
     @parameterized.expand([("keras_3_first", {}), ("tf_keras_first", {"TF_USE_LEGACY_KERAS": "1"})])
+    @pytest.mark.default_run("one case", rest="full")
     @pytest.mark.programs
     def test_a_framework_that_is_loaded_after_the_policy(self, name: str, environment: dict[str, str]) -> None:
         self.run_script(LOADED_LATER, **environment)

@@ -301,7 +301,7 @@ class CommandTest(unittest.TestCase):
             done = subprocess.run(
                 [sys.executable, "-m", "benchmarks", *arguments],
                 cwd=ROOT,
-                env=process_environment(),
+                env=process_environment(needs=["matplotlib"]),
                 capture_output=True,
                 text=True,
                 check=False,
@@ -382,14 +382,14 @@ class CountsTest(unittest.TestCase):
             self.assertGreater(count["first_step_seconds"], 0.0)
         self.assertLess(counts["mpls"]["ops"], counts["original"]["ops"])
 
-    @pytest.mark.matrix
+    @pytest.mark.full
     def test_of_eager_mode(self) -> None:
         # The decision has to be known in Python: whether all is finite, the scale and the count.
         count = self.count("eager", "mpls")
         self.assertEqual((count["ops"], count["retraces"]), (None, None))
         self.assertGreater(count["host_reads"], 0)
 
-    @pytest.mark.matrix
+    @pytest.mark.full
     def test_the_peak_is_that_of_some_gradients_and_not_of_all_of_them_again(self) -> None:
         counting, cell = load("counting"), load("cells").Cell("legacy", "function", 8, 1_000_000)
         bare, ours = (counting.count(cell, each)["peak_bytes"] for each in ("none", "mpls"))

@@ -55,7 +55,7 @@ class TestHonest:
             save(model, tmp_path / name)
             refuse_graph_ops(str(tmp_path / name), SavedModel(str(tmp_path / name), lazily=True).arrays)
 
-    @pytest.mark.programs
+    @pytest.mark.full
     @pytest.mark.parametrize("family", FAMILIES, ids=lambda each: each.__name__)
     def test_families(self, family: Any, tmp_path: pathlib.Path) -> None:
         for name, model in family(tmp_path):

@@ -45,6 +45,9 @@ def test_there_is_no_recording_that_nothing_is_compared_with() -> None:
 
 @pytest.mark.programs
 @pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.default_run(
+    "each value", by=lambda name: (RECORDED[name].release, len(RECORDED[name].options)), rest="full"
+)
 def test_today_is_the_same(name: str) -> None:
     about = RECORDED[name]
     with tempfile.TemporaryDirectory() as folder:
