@@ -199,6 +199,15 @@ def trained_variables(optimizer: Any) -> list[Any]:
     return found
 
 
+def averages_of(optimizer: Any) -> list[tuple[Any, Any]]:
+    """Return the variables of a Keras 3 optimizer that averages weights, each with its average; else an empty list."""
+    if not optimizer.use_ema:
+        return []
+    pairs = zip(trained_variables(optimizer), table.AVERAGES.of(optimizer, []), strict=False)
+    # Variables that a gradient overwrites have none.
+    return [(variable, average) for variable, average in pairs if average is not None]
+
+
 def counter_of(optimizer: Any) -> Any:
     """Return the iteration counter of a Keras optimizer; None for a legacy one that has not created it yet.
 

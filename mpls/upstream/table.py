@@ -224,9 +224,7 @@ COMPUTE_RATE = Private(
 )
 U_PRODUCT = Private("tf_keras.optimizers:Nadam", "_u_product", "convert_state knows no Nadam, and can convert none")
 U_COUNTER = Private(
-    "tf_keras.optimizers:Nadam",
-    "_u_product_counter",
-    "after convert_state, the first step of a Nadam is not exact",
+    "tf_keras.optimizers:Nadam", "_u_product_counter", "after convert_state, the first step of a Nadam is not exact"
 )
 
 # tf_keras elsewhere.
@@ -260,6 +258,7 @@ TRAINABLE, KERAS_3_STEPS = (
     for name in ("_trainable_variables", "_iterations")
 )
 OWN_VARIABLES = Private(_KERAS_3, "_variables", "files hold no variables of the wrapper. Save opt.state_dict() too")
+AVERAGES = Private(_KERAS_3, "_model_variables_moving_average", "averages of weights start at 0 after a skipped step")
 INDICES = Private(_KERAS_3, "_trainable_variables_indices", _FAILS_LATER)
 KERAS_3_KEY = Private(_KERAS_3, "_var_key", _FAILS_LATER)
 VARIABLE_INDEX, KERAS_3_RATE = (

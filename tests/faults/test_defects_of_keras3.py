@@ -149,6 +149,25 @@ class CounterAboveThePeriod(unittest.TestCase):
         self.assertEqual(scales, [(8.0, 3), (64.0, 0)])
 
 
+class AveragesOfNothing(unittest.TestCase):
+    """Averages of weights are 0 until a step is applied, and at the end of training the weights become what they are."""
+
+    def after_training(self, wrapper: Any, is_keras_2_style: bool = False) -> float:
+        """Return the weight after a training whose steps all overflow."""
+        variable = keras.Variable(1.0, name="weight")
+        optimizer = wrapper(keras.optimizers.SGD(0.5, use_ema=True))
+        optimizer.build([variable])
+        take_step(optimizer, variable, INF, is_keras_2_style)
+        self.assertEqual(float(variable), 1.0)
+        optimizer.finalize_variable_values([variable])
+        return float(variable)
+
+    def test_the_weight_stays(self) -> None:
+        self.assertEqual(self.after_training(Native), 0.0)
+        for _, is_keras_2_style in BOTH_STYLES:
+            self.assertEqual(self.after_training(Ours, is_keras_2_style), 1.0)
+
+
 class OneReplica(unittest.TestCase):
     """The first replica's own gradients alone decided whether the sum over replicas is applied."""
 

@@ -13,8 +13,8 @@ from mpls.core import finite, gradients
 from mpls.core.loss_scale import never_skips
 from mpls.core.rule import next_state
 from mpls.errors import ArgumentValueError
-from mpls.keras.keras3.state import DynamicState, overwrites
-from mpls.upstream.optimizers import trained_variables
+from mpls.keras.keras3.state import DynamicState, average_before_a_step, overwrites
+from mpls.upstream.optimizers import averages_of, trained_variables
 
 
 def scale_loss(loss: Any, scale_for: Callable[[Any], Any]) -> Any:
@@ -89,7 +89,7 @@ def _stepped(wrapper: Any, optimizer_variables: Any, grads: Any, values: Any, is
     values, inner_values = ops.cond(
         grads_finite,
         lambda: tuple(map(list, inner.stateless_apply(current[own:], grads, values))),
-        lambda: (values, _skipped(wrapper, current[own:])),
+        lambda: (values, _skipped(wrapper, current[own:], values)),
     )
     new = [*current[:own], *inner_values]
     if state is not None and before is not None:
@@ -111,12 +111,18 @@ def _counted(wrapper: Any, values: list[Any], place_of: dict[int, int], is_appli
     return values
 
 
-def _skipped(wrapper: Any, inner_values: list[Any]) -> list[Any]:
+def _skipped(wrapper: Any, inner_values: list[Any], values: list[Any]) -> list[Any]:
     """Return the values of the wrapped optimizer's variables after a skipped step."""
-    if not wrapper._skips_count:
-        return inner_values
+    inner = wrapper.inner_optimizer
     # Variable 0 is the iteration counter.
-    return [inner_values[0] + 1, *inner_values[1:]]
+    iterations, *others = inner_values
+    place_of = {id(variable): place for place, variable in enumerate(inner.variables)}
+    value_of = {id(variable): value for variable, value in zip(trained_variables(inner), values, strict=True)}
+    after = [iterations + 1 if wrapper._skips_count else iterations, *others]
+    for variable, average in averages_of(inner):
+        place = place_of[id(average)]
+        after[place] = average_before_a_step(iterations, value_of[id(variable)], inner_values[place])
+    return after
 
 
 def apply(wrapper: Any, grads_and_vars: list[tuple[Any, Any]], is_scaled: bool) -> None:

@@ -24,6 +24,7 @@ from mpls.formats.wrapper_state import BAD_STEPS, DYNAMIC_SCALE, SEARCH_STEPS, S
 from mpls.keras.keras3.backend_state import BackendVariable, counters, option_variables
 from mpls.keras.state_in_files import reads_as_dynamic
 from mpls.upstream import table
+from mpls.upstream.optimizers import averages_of
 
 
 class FixedState(FixedLossScale):
@@ -172,9 +173,25 @@ class Keras3Step:
             self.optimizer.apply(grads, variables)
 
     def skip(self) -> Any:
-        """Do nothing, or advance `iterations`."""
+        """Keep averages of weights from starting at 0, and advance `iterations` if skipped steps count."""
+        for variable, average in averages_of(self.optimizer):
+            average.assign(average_before_a_step(self.optimizer.iterations, variable, average))
         if self.skips_count:
             table.KERAS_3_STEPS.needed_of(self.optimizer).assign_add(1)
+
+
+def average_before_a_step(iterations: Any, variable: Any, average: Any) -> Any:
+    """Return the average of a weight at a skipped step: the weight itself as long as no step was applied.
+
+    Keras takes it from the first step that it applies, which it knows by `iterations`. Until then it is 0. Keras would
+    go on from 0 after a skipped step that counts, and set weights to 0 at the end of a training without other steps.
+
+    Args:
+        iterations: the counter before the step.
+        variable: the weight, or its value.
+        average: its average, or the value of that.
+    """
+    return keras.ops.where(keras.ops.equal(iterations, 0), variable, average)
 
 
 def _on_first_replica(grad: Any) -> Any:
