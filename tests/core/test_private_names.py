@@ -86,6 +86,13 @@ def compiled(framework: Any) -> Any:
     return model
 
 
+def averaging() -> Any:
+    """Return an optimizer of Keras 3 that is built, and averages weights."""
+    optimizer = keras.optimizers.SGD(use_ema=True)
+    optimizer.build([keras.Variable(1.0)])
+    return optimizer
+
+
 # What instances have, and their classes have not.
 INSTANCES: dict[str, Callable[[], Any]] = {
     "tensorflow:Graph": tf.Graph,
@@ -110,7 +117,7 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "tf_keras.optimizers:Optimizer": lambda: trained(tf_keras.optimizers.SGD()),
     "tf_keras.optimizers:Nadam": lambda: trained(tf_keras.optimizers.Nadam()),
     "tf_keras:Model": lambda: compiled(tf_keras),
-    "keras.optimizers:Optimizer": lambda: keras.optimizers.SGD(),
+    "keras.optimizers:Optimizer": lambda: averaging(),
     "keras:Model": lambda: compiled(keras),
 }
 
@@ -437,6 +444,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "SAVED_MODEL": lambda: saved_tf_keras(""),
     **dict.fromkeys(["CONNECT", "KERAS_TENSOR", "REPEAT"], saved_tf_keras),
     **dict.fromkeys(["TRAINABLE", "KERAS_3_STEPS", "OWN_VARIABLES", "INDICES", "KERAS_3_KEY"], keras_3_step),
+    "AVERAGES": lambda: optimizers.averages_of(averaging()),
     "VARIABLE_INDEX": converted_3,
     "KERAS_3_RATE": lambda: optimizers.learning_rate_of(keras.optimizers.SGD()),
     "UNPICKLE": lambda: pickle.loads(pickle.dumps(keras_3_step())),

@@ -150,7 +150,7 @@ class CounterAboveThePeriod(unittest.TestCase):
 
 
 class AveragesOfNothing(unittest.TestCase):
-    """Averages of weights are 0 until a step is applied, and at the end of training the weights become what they are."""
+    """Averages of weights are 0 until a step is applied, and at the end of training the weights become 0 too."""
 
     def after_training(self, wrapper: Any, is_keras_2_style: bool = False) -> float:
         """Return the weight after a training whose steps all overflow."""
