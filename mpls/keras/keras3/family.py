@@ -45,7 +45,8 @@ from mpls.upstream.optimizers import trained_variables
 from mpls.upstream.tensorflow import fixed_value_of
 from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track, track_list
 
-# A base class for isinstance checks only: `compile` wraps an optimizer unless it is one of these.
+# `compile` wraps an optimizer unless it is an instance of this class. Its `__reduce__` and `load_own_variables` are
+# called too.
 _Native: Any = keras.optimizers.LossScaleOptimizer
 
 
