@@ -1,4 +1,4 @@
-"""What is remembered of the step that is being built or run: in each graph and, in eager mode, in each thread."""
+"""Notes on the current step, for each graph and, in eager mode, each thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a dynamic loss scale as they are shown: in eager mode, adjustable ones are those of its variables."""
+"""The current settings of a dynamic loss scale; in eager mode, adjustable ones are read from variables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SettingsNow:
 def settings_now(loss_scale: Any) -> SettingsNow:
     """Return the settings of a `DynamicLossScale`, which a checkpoint or `load_state_dict` may have brought.
 
-    In a graph nobody knows the values of variables, and the settings are those that Python code has given.
+    In a graph, the values of variables are not known; the settings are those that Python code passed last.
     """
     settings: ScaleSettings = loss_scale._scale_settings
     given = SettingsNow(loss_scale._initial_loss_scale, loss_scale._increment_period, settings)
@@ -43,7 +43,8 @@ def settings_now(loss_scale: Any) -> SettingsNow:
 
 
 def _with_numbers(given: SettingsNow, before: Mapping[str, Any], found: Mapping[str, Any]) -> SettingsNow:
-    # What the variables start from stays as it was given: a factor of None, and more growth steps than int64 has.
+    # A setting whose variable still has the initial value stays as it was passed: a factor as None, growth steps beyond
+    # int64.
     changed = {name: value for name, value in found.items() if value != _held(before[name])}
     growth_steps = changed.pop(NUMBERS[0], given.growth_steps)
     settings = dataclasses.replace(given.settings, **changed)

@@ -92,7 +92,7 @@ def _checked_scale(initial_scale: Any, is_dynamic: bool) -> float | str:
 
 
 def _of_kind(extras: dict[str, Any], is_dynamic: bool) -> dict[str, Any]:
-    """Return settings without what goes without saying; refuse those of the other kind of scale."""
+    """Drop `skip_nonfinite` where it is the default; refuse settings of the other kind of scale."""
     if "skip_nonfinite" in extras:
         skips = to_bool(extras["skip_nonfinite"], f"{_SUBJECT}: skip_nonfinite", "fixed-scales")
         if is_dynamic and not skips:

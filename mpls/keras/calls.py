@@ -133,7 +133,7 @@ class ScalingCalls:
         elif SCALE_LOSS in calls:
             self._has_unscaled_style = False
         elif self.is_pending(GET_UNSCALED_GRADIENTS) and GET_SCALED_LOSS in calls:
-            # A `tf.function` unscales, which eager code calls.
+            # Eager code calls a `tf.function` that unscales.
             self._has_unscaled_style = True
         elif GET_SCALED_LOSS in calls and not self._has_unscaled_style:
             raise CallOrderError(

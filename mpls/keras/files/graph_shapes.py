@@ -205,7 +205,7 @@ def _most_by_value(op: _Op, inputs: list[_Most]) -> _Most | None:
 
 
 def _constant(tensor: _Tensor) -> Any:
-    """Return the only number in a constant, None if it is none or has none; of a vector, the first."""
+    """Return the first number of a constant; 0 if it is empty, None if it is no known constant."""
     if tensor.op.type != "Const" or tensor.op.most is None:
         return None
     value = tf.make_ndarray(_value(tensor.op)).reshape(-1)

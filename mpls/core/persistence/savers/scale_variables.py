@@ -58,7 +58,7 @@ def scale_variables_in(state: GraphState, graph: Any) -> dict[str, ScaleVariable
         rows = [
             *((loss_scale, True, row) for row in _rows_of(loss_scale, graph)),
             *((replaced, False, row) for row in _rows_of(replaced, graph)),
-            # Files from before they were asked for lack them, and nothing else.
+            # A file written without these options lacks only these variables.
             *((loss_scale, False, row) for row in _extras_of(loss_scale, graph)),
             *((record, False, row) for row in _rows_of(record, graph)),
         ]
