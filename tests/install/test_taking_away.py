@@ -150,9 +150,6 @@ class TraceTest(TakingAwayTestCase):
         return {key: (before.get(key), after.get(key)) for key in loaded | changed | aliases}
 
 
-Deed = Callable[[Any, Any], Any]
-
-
 def replacing(_: Any) -> Callable[[str], Any]:
     def their_getattr(name: str) -> Any:
         if name == "theirs":
