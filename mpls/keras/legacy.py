@@ -230,10 +230,6 @@ class Family(TfKerasMembers, _Native):
     def _restore_slot_variable(self, slot_name: str, variable: Any, slot_variable: Any) -> Any:
         return table.RESTORE_SLOT.needed_of(self._optimizer)(slot_name, variable, slot_variable)
 
-    def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
-        self._check_slot_restore(slot_variable_position)
-        return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)
-
 
 def _create_weights(wrapper: Any, grads_and_vars: list[tuple[Any, Any]]) -> None:
     with scope_of_weights(wrapper), tf.init_scope():

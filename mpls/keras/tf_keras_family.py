@@ -15,7 +15,7 @@ from mpls.core.gradients import scale_loss, unscale_gradients
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic, is_loss_scale, never_skips
 from mpls.core.overflows import Overflows
 from mpls.core.persistence.object_checkpoints import check_when_attached
-from mpls.core.persistence.restoring import Restorable
+from mpls.core.persistence.restoring import RestorableWithSlots
 from mpls.core.persistence.savers import StepNames, hook_user_savers
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import in_replica_context
@@ -59,7 +59,7 @@ class _GraphTrackedOverflows(_GraphTracked, Overflows):
 _GraphTrackedLossScale.__name__ = DynamicLossScale.__name__
 
 
-class TfKerasMembers(Restorable):
+class TfKerasMembers(RestorableWithSlots):
     """State, configs, and how checkpoints see the wrapper."""
 
     _optimizer: Any
