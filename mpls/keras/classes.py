@@ -57,15 +57,6 @@ _FAMILY, _TWINS, _IS_TWIN = "_family_of_instances", "_twins", "_is_twin"
 _settling = threading.Lock()
 
 
-_set_class: Any = vars(object)["__class__"].__set__
-
-
-def set_class(instance: Any, cls: type) -> None:
-    """Change the class of an object."""
-    if type(instance) is not cls:
-        _set_class(instance, cls)
-
-
 def _settle(cls: Any, family: Any) -> None:
     type.__setattr__(cls, _FAMILY, family)
     try:

@@ -14,10 +14,11 @@ from mpls.core.step_record import StepRecord
 from mpls.formats.wrapper_state import CURRENT_SCALE
 from mpls.keras.arguments import refuse_wrapped
 from mpls.keras.calls import ScalingCalls
-from mpls.keras.classes import class_for, set_class
+from mpls.keras.classes import class_for
 from mpls.keras.members import Members
 from mpls.keras.own_files import recognise_own_files
 from mpls.keras.strategies import require_supported_strategy
+from mpls.upstream.modules import set_class
 from mpls.upstream.optimizers import mark_as_wrapped
 
 __all__ = ["Wrapping"]
