@@ -26,7 +26,7 @@ from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track
 _Native: Any = native_tf_keras_wrapper(over_new=False)
 
 
-class Family(TfKerasMembers, _Native):
+class LegacyAdapter(TfKerasMembers, _Native):
     """Members of wrappers over legacy optimizers; every method that the native class defines is overridden."""
 
     serialized_name = "LossScaleOptimizer"
@@ -130,11 +130,11 @@ class Family(TfKerasMembers, _Native):
         return (() if name is None else (name,)), {}
 
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-        own = own_aggregation(self, Family)
+        own = own_aggregation(self, LegacyAdapter)
         return as_pairs(aggregated(self._optimizer, pairs) if own is None else own(self, pairs), pairs)
 
     def _sums_as_keras_does(self) -> bool:
-        is_overridden = type(self)._aggregate_gradients is not Family._aggregate_gradients
+        is_overridden = type(self)._aggregate_gradients is not LegacyAdapter._aggregate_gradients
         return not is_overridden and sums_as_keras_does(self._optimizer)
 
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:

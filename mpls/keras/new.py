@@ -31,7 +31,7 @@ from mpls.upstream.tensorflow import graph_key
 _Native: Any = native_tf_keras_wrapper(over_new=True)
 
 
-class Family(TfKerasMembers, _Native):
+class NewAdapter(TfKerasMembers, _Native):
     """Members of wrappers over new optimizers; every method that the native class defines is overridden."""
 
     serialized_name = "LossScaleOptimizerV3"
@@ -122,7 +122,7 @@ class Family(TfKerasMembers, _Native):
 
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> tuple[list[tuple[Any, Any]], bool]:
         """Return pairs of summed gradient and variable, and whether Keras itself has summed them."""
-        own = own_aggregation(self, Family)
+        own = own_aggregation(self, NewAdapter)
         if own is not None:
             return as_pairs(own(self, pairs), pairs), False
         aggregate = self._optimizer.aggregate_gradients

@@ -39,11 +39,11 @@ _TPU: tuple[Any, ...] = (
 )
 
 
-def require_supported_strategy(family: Any) -> None:
+def require_supported_strategy(adapter: Any) -> None:
     """Refuse strategies under which a Keras family would compute wrong numbers.
 
     Args:
-        family: the adapter class; `works_with_parameter_servers` says whether one replica may have its variables on
+        adapter: the adapter class; `works_with_parameter_servers` says whether one replica may have its variables on
             another device.
 
     Raises:
@@ -53,7 +53,7 @@ def require_supported_strategy(family: Any) -> None:
     if not tf.distribute.has_strategy() or isinstance(strategy, _SUPPORTED) or is_dtensor_strategy_set():
         return
     name, also = type(strategy).__name__, ""
-    if isinstance(strategy, _PARAMETERS_ELSEWHERE) and family.works_with_parameter_servers:
+    if isinstance(strategy, _PARAMETERS_ELSEWHERE) and adapter.works_with_parameter_servers:
         if strategy.num_replicas_in_sync == 1:
             return
         name += f" with {strategy.num_replicas_in_sync} replicas"
@@ -93,10 +93,10 @@ def building() -> AbstractContextManager[Any]:
     return nullcontext() if tf.distribute.has_strategy() else _BUILDING
 
 
-def own_aggregation(wrapper: Any, family: Any) -> Any:
+def own_aggregation(wrapper: Any, adapter: Any) -> Any:
     """Return the `_aggregate_gradients` of a user's subclass, which `fit` called up to TF 2.3; or None."""
     own = getattr(type(wrapper), _METHOD, None)
-    is_own = wrapper._shows_loss_scale_object and own is not getattr(family, _METHOD, None)
+    is_own = wrapper._shows_loss_scale_object and own is not getattr(adapter, _METHOD, None)
     return own if is_own else None
 
 

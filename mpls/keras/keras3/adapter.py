@@ -57,7 +57,7 @@ class _Blank(keras.optimizers.Optimizer):
 _Blank.__name__ = "LossScaleOptimizer"
 
 
-class Family(Restorable, VariableMethods, Applying, _Native):
+class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
     """Members of wrappers over Keras 3 optimizers; every method that the native class defines is overridden.
 
     The state is in Keras variables, `step_counter` and `dynamic_scale`, in the places that the native wrapper has for
@@ -280,7 +280,7 @@ def _unpickled(
     enter_block(block, behavior)
     try:
         # The archive names the native wrapper where the class is one of mpls.
-        names = [Family.serialized_name if is_own(each) else each.__name__ for each in classes]
+        names = [Keras3Adapter.serialized_name if is_own(each) else each.__name__ for each in classes]
         with keras.saving.custom_object_scope(dict(zip(names, classes, strict=True))):
             optimizer = table.UNPICKLE.needed_of(_Native)(io.BytesIO(archive))
     finally:
