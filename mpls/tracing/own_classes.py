@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from mpls.tracing.recorded_classes import Recording
-from mpls.tracing.scale_states import state_of
+from mpls.tracing.scale_states import scale_state_of
 
 __all__ = ["OWN_CLASSES"]
 
@@ -28,7 +28,7 @@ def _of_keras_3(recording: Recording, module: ModuleType) -> None:
         # Its gradients are unscaled already, whichever calls the program makes.
         def take_step(wrapper: Any, pairs: Any, *args: Any) -> Any:
             return recording.take(
-                wrapper, list(pairs), lambda: state_of(wrapper), lambda: method(wrapper, pairs, *args)
+                wrapper, list(pairs), lambda: scale_state_of(wrapper), lambda: method(wrapper, pairs, *args)
             )
 
         return take_step

@@ -17,7 +17,7 @@ from mpls.transfer import counts, formulas
 from mpls.transfer.hosts import Host, dtype_of
 from mpls.transfer.matching import given_variables
 from mpls.transfer.scales import ScalePlan, plan_scale, set_scale
-from mpls.transfer.setting_checks import checked_settings
+from mpls.transfer.setting_checks import checked_hyperparameters
 from mpls.transfer.settings import differences, learning_rate_at, set_settings, settable, settings_of
 from mpls.transfer.slots import Transfer, plan_slots
 from mpls.transfer.step_counts import CountsPlan, plan_counts, set_counts
@@ -72,7 +72,7 @@ def load_record(
     plan = Plan()
     chosen: Mapping[str, Any] = {}
     if hyperparameters:
-        chosen = checked_settings(host, settable(host, theirs, is_built=host.is_built(given)), subject)
+        chosen = checked_hyperparameters(host, settable(host, theirs, is_built=host.is_built(given)), subject)
     config = {**own, **{name: theirs[name] for name in chosen}}
     plan.differences += [f"set: {each}" for each in differences(theirs, own, record.family) if _names(each, chosen)]
     plan.differences += differences(theirs, config, record.family)

@@ -195,7 +195,7 @@ def as_numbers(values: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, A
 
 
 def set_settings(host: Host, values: Mapping[str, Any]) -> None:
-    """Set hyperparameters of the target, as `checked_settings` returns them."""
+    """Set hyperparameters of the target, as `checked_hyperparameters` returns them."""
     for name, value in values.items():
         if host.family == "legacy":
             set_legacy_setting(host.inner, name, value)
