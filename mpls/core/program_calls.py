@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpls.core.here import Here
+from mpls.core.graph_local import GraphLocal
 from mpls.errors import MplsWarning, advise_user
 
 __all__ = ["ProgramCalls", "begin_step", "is_known_unread", "note_read", "note_update", "warn_if_updated"]
@@ -13,7 +13,7 @@ _BEGUN = "has_begun"
 _UPDATED = "is_updated"
 
 
-class ProgramCalls(Here):
+class ProgramCalls(GraphLocal):
     """Tells whether a program reads a loss scale, or updates it between the scaling and the applying of a step.
 
     Attributes:

@@ -7,13 +7,13 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.finite import all_finite
-from mpls.core.here import Here
+from mpls.core.graph_local import GraphLocal
 from mpls.core.replicas import in_replica_context
 
 __all__ = ["StepLosses"]
 
 
-class StepLosses(Here):
+class StepLosses(GraphLocal):
     """Remembers whether the losses of a step are finite, in each graph and, in eager mode, thread; for each replica."""
 
     def noted(self, loss: Any) -> Any:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from mpls.core.fast.branches import value_of
 from mpls.core.finite import all_finite
 from mpls.core.gradients import values_of
-from mpls.core.here import Here
+from mpls.core.graph_local import GraphLocal
 from mpls.core.step_losses import replica_here
 
 __all__ = ["UnscaledGradients"]
@@ -30,7 +30,7 @@ class _Note:
     values: list[Any]
 
 
-class UnscaledGradients(Here):
+class UnscaledGradients(GraphLocal):
     """Remembers unscaled gradients in each graph and, in eager mode, in each thread; for each replica."""
 
     def note(self, grads: Iterable[Any]) -> None:

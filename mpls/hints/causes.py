@@ -16,7 +16,7 @@ import mpls.hints.keras as keras
 import mpls.hints.missing_members as missing_members
 from mpls.hints.callees import makers_of, mentions_class
 from mpls.hints.failures import Failure
-from mpls.hints.gone import gone
+from mpls.hints.removed_names import removal_of
 from mpls.hints.sites import original, site_of
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 
@@ -138,7 +138,7 @@ def _makes_placeholders(failure: Failure) -> bool:
 
 
 def _is_gone(failure: Failure) -> bool | str:
-    found = next(filter(None, map(gone, failure.missing_paths)), None)
+    found = next(filter(None, map(removal_of, failure.missing_paths)), None)
     return found is not None and found[1]
 
 

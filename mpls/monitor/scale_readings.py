@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from mpls.core.counted import Counted, record_of
+from mpls.core.current_settings import current_settings
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.numbers import to_int
 from mpls.core.persistence.state_dict import read_values
-from mpls.core.settings_now import settings_now
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.training_history import COUNTS, SCALE
 from mpls.formats.wrapper_state import STATE_OF_KERAS_3
@@ -55,7 +55,7 @@ class Readings:
     def shrinking_factor(self) -> float:
         """The factor by which the scale shrinks, above 1; 2 where that is not known."""
         held = kept_loss_scale(self.optimizer)
-        backoff = settings_now(held).settings.backoff_factor if isinstance(held, DynamicLossScale) else None
+        backoff = current_settings(held).settings.backoff_factor if isinstance(held, DynamicLossScale) else None
         factor = getattr(held, "multiplier", 2.0) if backoff is None else 1 / backoff
         return float(factor) if isinstance(factor, int | float) and factor > 1 else 2.0
 

@@ -20,10 +20,10 @@ from mpls.core.rule import (
 )
 from mpls.formats.wrapper_state import BAD_STEPS, SEARCH_STEPS
 
-__all__ = ["Advancing"]
+__all__ = ["Updating"]
 
 
-class Advancing(Adjusting):
+class Updating(Adjusting):
     """Mixin for dynamic loss scales: applies the rule to the variables."""
 
     def _write_next(self, grads_finite: Any) -> Any:
