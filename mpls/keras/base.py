@@ -14,7 +14,7 @@ from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS
 from mpls.keras.adapters import adapter_for
 from mpls.keras.arguments import check_settings, is_translatable, settings_beyond_originals, translated
-from mpls.keras.asker import who_asks
+from mpls.keras.caller import who_calls
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, SCALING, first_of, noted_method
 from mpls.keras.classes import LossScaleOptimizerMeta, ModuleName
 from mpls.keras.config_reading import read_config, refuse_unknown_keys
@@ -238,7 +238,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
             not the defaults.
         """
         # Write the newer format into files where it can express the loss scale: later releases read it too.
-        if self._shows_loss_scale_object and not (who_asks(self).is_keras and is_translatable(self._loss_scale)):
+        if self._shows_loss_scale_object and not (who_calls(self).is_keras and is_translatable(self._loss_scale)):
             return config_for_caller(self, config_of_old(self), self._options.changed())
         config = {
             **self._family_config(),

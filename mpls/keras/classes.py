@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpls.core import releases
 from mpls.errors import ArgumentTypeError
-from mpls.keras.asker import who_asks
+from mpls.keras.caller import who_calls
 from mpls.upstream.kerases import native_keras_wrappers
 
 
@@ -102,11 +102,11 @@ class ModuleName(str):
 
     def __get__(self, instance: Any, owner: Any) -> str:
         """Return the name for the caller; Python calls this because the metaclass is not `type`."""
-        asker = who_asks()
-        if asker.is_inspect:
+        caller = who_calls()
+        if caller.is_inspect:
             return self._home
         adapter = adapter_of_class(owner)
-        return adapter.native_module if adapter is not None and asker.is_keras else str(self)
+        return adapter.native_module if adapter is not None and caller.is_keras else str(self)
 
 
 def other_name(cls: Any, is_for_keras: bool) -> str | None:
@@ -181,7 +181,7 @@ class LossScaleOptimizerMeta(type):
 
     def _read_name(cls) -> str:
         # Users get the name that the release had; Keras gets the name that its loader knows.
-        return other_name(cls, who_asks().is_keras) or str(_NAME.__get__(cls))
+        return other_name(cls, who_calls().is_keras) or str(_NAME.__get__(cls))
 
     def _write_name(cls, name: str) -> None:
         _NAME.__set__(cls, name)

@@ -18,7 +18,7 @@ from mpls.core import releases
 from mpls.flags import Flag
 from mpls.importing.hooks import are_names_back
 from mpls.importing.post_import import call_off, when_loaded
-from mpls.keras.asker import who_asks
+from mpls.keras.caller import who_calls
 from mpls.keras.state_in_files import is_marked
 from mpls.patches import Layer
 from mpls.upstream import table
@@ -99,7 +99,7 @@ def _reader(owner: Any, takes_all: bool, layer: Layer) -> Any:
     @functools.wraps(layer.original.__func__)
     def from_config(cls: Any, config: Any, custom_objects: Any = None) -> Any:
         # While mpls.install is in force, programs expect the methods of mpls on what they load.
-        means_ours = takes_all and (_reads_all.is_raised or (are_names_back() and who_asks().is_keras))
+        means_ours = takes_all and (_reads_all.is_raised or (are_names_back() and who_calls().is_keras))
         if layer.is_on and cls is owner and (means_ours or is_marked(config)):
             return _wrapper_class().from_config(config, custom_objects)
         return layer.original.__get__(None, cls)(config, custom_objects)

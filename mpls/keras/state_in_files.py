@@ -28,7 +28,7 @@ from mpls.formats.wrapper_state import (
     inner_key,
     is_fixed_over_keras_3,
 )
-from mpls.keras.asker import Asker, who_asks
+from mpls.keras.caller import Caller, who_calls
 from mpls.keras.classes import is_own
 from mpls.upstream.kerases import loaded_tf_keras
 
@@ -56,13 +56,13 @@ def config_for_caller(wrapper: Any, config: dict[str, Any], settings: dict[str, 
         config: what native wrappers know too.
         settings: what they do not know, and would refuse.
     """
-    asker = who_asks(wrapper)
-    if not asker.writes_file and not asker.is_keras:
+    caller = who_calls(wrapper)
+    if not caller.writes_file and not caller.is_keras:
         return {**config, **settings}
-    options = _options(wrapper, settings, asker.writes_file)
+    options = _options(wrapper, settings, caller.writes_file)
     config = _with_growth_steps(config, options)
     if config.get("dynamic", True) or not reads_as_dynamic(wrapper):
-        return _marked(config, _state(wrapper, asker) if asker.writes_file else None, options)
+        return _marked(config, _state(wrapper, caller) if caller.writes_file else None, options)
     config = {key: value for key, value in config.items() if key != "dynamic"}
     return _marked({**config, "dynamic_growth_steps": NEVER}, dict(FIXED_STATE), options)
 
@@ -128,12 +128,12 @@ def _marked(config: dict[str, Any], state: Any, options: dict[str, Any]) -> dict
     return MarkedConfig({**config, key: {**config[key], STATE_KEY: state, **options}})
 
 
-def _state(wrapper: Any, asker: Asker) -> dict[str, Any] | None:
+def _state(wrapper: Any, caller: Caller) -> dict[str, Any] | None:
     loss_scale = wrapper._loss_scale
     if not isinstance(loss_scale, DynamicLossScale):
         return None
     if _is_saved_by_keras(loss_scale):
-        if not asker.writes_h5:
+        if not caller.writes_h5:
             return None
         # Only mpls finds the variables in H5 files again, so the config holds the state too.
         state = wrapper.state_dict()

@@ -29,7 +29,7 @@ import mpls.transfer
 import mpls.v1
 from mpls.errors import MplsError, MplsWarning, UnsupportedReleaseError
 from mpls.keras import own_files
-from mpls.keras.asker import Asker
+from mpls.keras.caller import Caller
 from mpls.upstream import (
     kerases,
     model_loaders,
@@ -280,9 +280,9 @@ def policy() -> Any:
     return found
 
 
-def running(function: str) -> Asker:
+def running(function: str) -> Caller:
     """Return who asks while a function of Keras runs."""
-    return Asker("keras", False, frozenset({function}))
+    return Caller("keras", False, frozenset({function}))
 
 
 def central() -> None:
