@@ -116,7 +116,7 @@ CHANGES = (
     ),
     Change(
         "the names that Keras 3 writes for classes of policies",
-        ("upstream.kerases",),
+        ("upstream.keras_packages",),
         "a policy of mpls is made",
         "never: no name of Keras' own is among it",
     ),

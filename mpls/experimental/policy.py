@@ -17,7 +17,7 @@ from mpls.experimental.compiling import patch_compile
 from mpls.keras.caller import who_calls
 from mpls.keras.classes import ModuleName
 from mpls.keras.policy import set_everywhere
-from mpls.upstream.kerases import loaded_keras, loaded_tf_keras, native_policies
+from mpls.upstream.keras_packages import loaded_keras, loaded_tf_keras, native_policies
 
 if TYPE_CHECKING:
     from mpls.keras.declared import AnyPolicy

@@ -7,7 +7,7 @@ from typing import Any
 from mpls.core import releases
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.families import Family
-from mpls.upstream.kerases import keras_family_of, loaded_keras, loaded_tf_keras
+from mpls.upstream.keras_packages import keras_family_of, loaded_keras, loaded_tf_keras
 
 _SUBJECT = "LossScaleOptimizer: inner_optimizer"
 

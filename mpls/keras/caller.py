@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from mpls.upstream.kerases import config_writers, h5_config_writers, h5_variable_writers
+from mpls.upstream.keras_packages import config_writers, h5_config_writers, h5_variable_writers
 
 _KERASES = ("keras", "tf_keras")
 

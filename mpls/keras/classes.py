@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mpls.core import releases
 from mpls.errors import ArgumentTypeError
 from mpls.keras.caller import who_calls
-from mpls.upstream.kerases import native_keras_wrappers
+from mpls.upstream.keras_packages import native_keras_wrappers
 
 
 def class_for(cls: Any, adapter: Any) -> type:

@@ -8,7 +8,7 @@ from mpls.core.loss_scale import is_dynamic, is_fixed, serialize
 from mpls.errors import ArgumentKeyError, ArgumentTypeError, ArgumentValueError, MplsError, error_text
 from mpls.formats.wrapper_state import LOSS_SCALE, WRAPPERS, inner_family
 from mpls.keras.adapters import adapter_of_family, registered_class
-from mpls.upstream.kerases import loaded_keras, loaded_tf_keras
+from mpls.upstream.keras_packages import loaded_keras, loaded_tf_keras
 from mpls.upstream.optimizers import hyperparameters_of
 
 _INNER = "LossScaleOptimizer.from_config: inner_optimizer"

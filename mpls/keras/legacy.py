@@ -18,7 +18,7 @@ from mpls.keras.calls import drop_missing_gradients
 from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep, scope_of_weights
 from mpls.upstream import table
-from mpls.upstream.kerases import native_tf_keras_wrapper
+from mpls.upstream.keras_packages import native_tf_keras_wrapper
 from mpls.upstream.optimizers import aggregated, create_weights, fill_slot, hyperparameters_of, sums_as_keras_does
 from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track
 

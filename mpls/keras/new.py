@@ -23,7 +23,7 @@ from mpls.keras.strategies import (
     require_supported_strategy,
 )
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
-from mpls.upstream.kerases import native_tf_keras_wrapper
+from mpls.upstream.keras_packages import native_tf_keras_wrapper
 from mpls.upstream.optimizers import runs_with_dtensor
 from mpls.upstream.tensorflow import graph_key
 

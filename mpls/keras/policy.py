@@ -10,7 +10,7 @@ import tensorflow as tf
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.keras.classes import ModuleName
 from mpls.names import REMOVED_POLICIES
-from mpls.upstream.kerases import (
+from mpls.upstream.keras_packages import (
     loaded_keras,
     loaded_tf_keras,
     native_policies,

@@ -30,7 +30,7 @@ from mpls.formats.wrapper_state import (
 )
 from mpls.keras.caller import Caller, who_calls
 from mpls.keras.classes import is_own
-from mpls.upstream.kerases import loaded_tf_keras
+from mpls.upstream.keras_packages import loaded_tf_keras
 
 # Raised while a file is loaded that holds the wrapped optimizer's variables a second time, apart from the wrapper's, as
 # the frameworks write them. They are read from there.

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import ArgumentValueError, ReplicaContextError, UnsupportedStrategyError, error_text
-from mpls.upstream.kerases import is_dtensor_strategy_set
+from mpls.upstream.keras_packages import is_dtensor_strategy_set
 
 _SUBJECT = "LossScaleOptimizer"
 

@@ -25,7 +25,7 @@ from mpls.core.weights import Stateful
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
 from mpls.formats.wrapper_state import LOSS_SCALE, STEP_RECORD
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
-from mpls.upstream.kerases import keras_graph_session, track_in_keras_graph
+from mpls.upstream.keras_packages import keras_graph_session, track_in_keras_graph
 from mpls.upstream.optimizers import name_of_legacy
 from mpls.upstream.tensorflow import graph_key, weights_of
 from mpls.upstream.trackables import Trackable, part_of, parts_of, show_in_place_of, track

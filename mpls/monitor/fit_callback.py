@@ -14,7 +14,7 @@ from mpls.monitor.scale_history import KeepsHistory, reading
 from mpls.monitor.scale_messages import ScaleMessages
 from mpls.monitor.scale_readings import ANCHOR, Readings, checked_every
 from mpls.upstream.callbacks import CallbackOfAnyKeras
-from mpls.upstream.kerases import keras_graph_session
+from mpls.upstream.keras_packages import keras_graph_session
 
 _SUBJECT = "LossScaleCallback"
 

@@ -15,7 +15,7 @@ from mpls.core.persistence.state_dict import read_values
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.training_history import COUNTS, SCALE
 from mpls.formats.wrapper_state import STATE_OF_KERAS_3
-from mpls.upstream.kerases import native_keras_wrappers
+from mpls.upstream.keras_packages import native_keras_wrappers
 from mpls.upstream.optimizers import inner_of, kept_loss_scale
 
 __all__ = ["ANCHOR", "Readings", "checked_every"]

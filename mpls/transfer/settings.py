@@ -11,7 +11,7 @@ import numpy as np
 
 from mpls.formats.algorithms import expected_slots
 from mpls.transfer.hosts import Host
-from mpls.upstream.kerases import loaded_keras, loaded_tf_keras
+from mpls.upstream.keras_packages import loaded_keras, loaded_tf_keras
 from mpls.upstream.optimizers import learning_rate_of, set_legacy_setting, settings_of_v1
 
 # The settings that determine a step. Others, such as `name` and `jit_compile`, are not transferred.

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.upstream import table
-from mpls.upstream.kerases import loaded_keras
+from mpls.upstream.keras_packages import loaded_keras
 from mpls.upstream.private import Private
 
 __all__ = [

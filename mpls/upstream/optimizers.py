@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.upstream import table
-from mpls.upstream.kerases import keras_family_of, loaded_tf_keras
+from mpls.upstream.keras_packages import keras_family_of, loaded_tf_keras
 from mpls.upstream.private import ABSENT, look_up
 from mpls.upstream.tensorflow import native_v1_class
 

@@ -35,7 +35,7 @@ BY_NAME = {
     "mpls.run": "the program",
     "mpls.saved.h5_content": "h5py, which TensorFlow brings",
     "mpls.tracing.standalone": "the program, where it is a module",
-    "mpls.upstream.kerases": "the private modules in its table",
+    "mpls.upstream.keras_packages": "the private modules in its table",
     "mpls.upstream.private": "the private modules in its table",
 }
 # Modules that hand on a function that imports, and why.

@@ -27,7 +27,7 @@ from mpls.importing.post_import import Finder
 from mpls.install import Installation
 from mpls.names import NAMES, module_of, namespaces
 from mpls.patches import ABSENT, Layer
-from mpls.upstream.kerases import chosen_keras
+from mpls.upstream.keras_packages import chosen_keras
 from mpls.upstream.modules import KERAS_VARIABLE as VARIABLE
 
 IMPORTED = ("mpls.contrib", "mpls.experimental.loss_scales", "mpls.keras", "mpls.v1", "tf_keras", "keras")

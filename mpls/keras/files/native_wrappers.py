@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from mpls.formats.wrapper_state import STATE_KEY
 from mpls.patches import ABSENT, Layer, Target, WhileNeeded
-from mpls.upstream.kerases import loaded_tf_keras, replace_optimizer
+from mpls.upstream.keras_packages import loaded_tf_keras, replace_optimizer
 from mpls.upstream.model_loaders import wrapper_classes_of_tf_keras
 
 __all__ = ["native_state_written", "native_wrappers_loadable"]

@@ -15,7 +15,7 @@ from mpls.errors import (
     UnsupportedGraphError,
     error_text,
 )
-from mpls.upstream.kerases import unknown_variables
+from mpls.upstream.keras_packages import unknown_variables
 from mpls.upstream.tensorflow import graph_key
 
 
