@@ -113,7 +113,7 @@ def _update_and_apply(
         return call_for_each_replica(apply_in_replica, args=(given, sealed))
 
     losses, flags = known
-    # The flags are of each replica's own gradients, also where these have been summed since.
+    # The flags belong to each replica's own gradients, before any sum over replicas.
     are_same = hooks.are_same and not flags
     decision = decide_step(loss_scale, [*grads, *flags], when_summed=hooks.sums_gradients, are_same=are_same)
     unpack = _pack(grads)

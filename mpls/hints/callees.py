@@ -28,7 +28,7 @@ def makers_of(site: Site, attribute: str) -> Iterator[Any]:
 
 
 def mentions_class(maker: Any, wanted: type) -> bool:
-    """Return whether a function's own code names a class; for a class, whether it is one of that class."""
+    """Return whether a function's own code names a class; for a class, whether it is a subclass."""
     if isinstance(maker, type):
         return issubclass(maker, wanted)
     function = getattr(maker, "__func__", maker)

@@ -54,7 +54,7 @@ def _is_experimental_wrapper(value: Any) -> bool:
 
 
 def _experimental_wrapper() -> Any:
-    """Return the class of experimental wrappers; None if the program has not loaded it, so that nothing is of it."""
+    """Return the class of experimental wrappers; None if the program has not loaded it: then there is no instance."""
     if "mpls.experimental" not in sys.modules:
         return None
     from mpls.experimental import LossScaleOptimizer
@@ -73,7 +73,7 @@ def _calls_a_loss_scale(failure: Failure) -> bool:
 
 
 def _is_of_new_wrapper(failure: Failure) -> bool:
-    """Return whether `loss_scale` is read from what a call returns that makes an experimental wrapper."""
+    """Return whether `loss_scale` is read from the result of a call that makes an experimental wrapper."""
     wrapper = _experimental_wrapper()
     if wrapper is None or failure.site.base is not None:
         return False

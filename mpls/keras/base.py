@@ -1,4 +1,4 @@
-"""The public Keras wrapper: what all families share."""
+"""The public Keras wrapper, with the methods that all families share."""
 
 from __future__ import annotations
 

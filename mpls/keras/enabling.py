@@ -10,7 +10,7 @@ from mpls.keras.adapters import adapter_for
 
 __all__ = ["decided"]
 
-# Gradients of these do not leave their range where those of float32 do not.
+# Dtypes in which gradients overflow no sooner than in float32.
 _WIDE = ("float32", "float64", "bfloat16")
 
 

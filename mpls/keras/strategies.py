@@ -86,7 +86,7 @@ _METHOD = "_aggregate_gradients"
 
 
 def building() -> AbstractContextManager[Any]:
-    """Keep other threads from building an optimizer in a block: Keras' own would mix up the variables of two builds.
+    """Keep other threads from building an optimizer in a block: Keras would mix up the variables of two builds.
 
     Replicas of a strategy are threads that wait for each other, so they take no lock; the strategy runs one at a time.
     """
@@ -101,7 +101,7 @@ def own_aggregation(wrapper: Any, adapter: Any) -> Any:
 
 
 def as_pairs(aggregated: Any, pairs: _Pairs, method: str = _METHOD) -> _Pairs:
-    """Return pairs of gradient and variable, of which users' methods returned the gradients alone up to TF 2.3.
+    """Return pairs of gradient and variable; up to TF 2.3, users' methods returned only the gradients.
 
     Args:
         aggregated: what the method returned.

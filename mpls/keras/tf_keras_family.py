@@ -1,4 +1,4 @@
-"""What the two families of tf_keras share."""
+"""Members and step hooks that both families of tf_keras share."""
 
 from __future__ import annotations
 

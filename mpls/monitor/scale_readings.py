@@ -72,7 +72,7 @@ class Readings:
         return {SCALE: _as_tensor(_held_scale(self.optimizer)), **counters}
 
     def build(self) -> None:
-        """In a v1 graph, build what reads them; a graph that is finalized can then be read."""
+        """In a v1 graph, build the tensors that `read` needs, so that the graph can be finalized afterwards."""
         self._built = self.tensors()
 
     def read(self, session: Any = None) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _held_scale(optimizer: Any) -> Any:
         return manager.get_loss_scale()
     held = kept_loss_scale(optimizer)
     if held is None:
-        # Keras 3's own makes its variables when it is built.
+        # Keras 3's own wrapper makes its variables when it is built.
         held = getattr(optimizer, STATE_OF_KERAS_3[0], optimizer.initial_scale)
     return held() if callable(held) else held
 

@@ -16,7 +16,7 @@ from mpls.upstream import table
 
 # Whether Keras is to see only the variables that a file has.
 _IS_LOADING = "_is_loading_variables"
-# The native wrapper, which follows in the order of bases.
+# Stands for the native wrapper, which follows in the order of bases.
 _Base: Any = object
 
 
