@@ -64,7 +64,7 @@ class ReleaseBehavior:
 
     @property
     def second_argument_is_name(self) -> bool:
-        """Whether its second argument is always the name: from TF 2.10 on. By default only a string is one."""
+        """Whether `apply_gradients` takes any second argument as the name: from TF 2.10 on; by default a string."""
         return self.is_from("2.10")
 
     def wrapper_name(self, is_experimental: bool, is_legacy: bool = False) -> str | None:
