@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 FRAMEWORKS = ("tensorflow", "tf_keras", "keras")
+# Packages whose frames and modules are not the user's code.
 NOT_THE_USERS = ("mpls", *FRAMEWORKS)
 
 

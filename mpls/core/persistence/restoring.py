@@ -205,7 +205,7 @@ class Restorable:
 
 
 class RestorableWithSlots(Restorable):
-    """Checks slots before they are restored too, in families whose optimizers have slots: all but Keras 3."""
+    """The same for families whose optimizers restore slot variables of TensorFlow: all but Keras 3."""
 
     _optimizer: Any
 
