@@ -17,7 +17,7 @@ import tensorflow as tf
 from benchmarks.models import ModelStep
 from benchmarks.steps import MPLS
 from benchmarks.timing import Samples, measure, pooled
-from mpls.core import advancing, finite, gradients
+from mpls.core import finite, gradients, updating
 from mpls.core.fast import choices, stacks
 
 FULL = "all ways"
@@ -89,7 +89,7 @@ _GRAPHS = _cells("session function", _SMALL_MODELS)
 
 WAYS: dict[str, Way] = {
     "stacks": Way(((stacks, "_FEWEST_TENSORS", 10**9),), _EAGER + _GRAPHS),
-    "counting in a branch": Way(((advancing, "one_of", _second_branch),), _GRAPHS),
+    "counting in a branch": Way(((updating, "one_of", _second_branch),), _GRAPHS),
     "one call in eager mode": Way(((choices, "runs_in_one_call", _never),), _EAGER),
     "half-precision reciprocals": Way(
         ((choices, "is_unscaled_by_reciprocal", _never),),

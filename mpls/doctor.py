@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mpls.errors import printable
-from mpls.hints.gone import gone
+from mpls.hints.removed_names import removal_of
 from mpls.names import REMOVED_POLICIES, Name, named
 from mpls.reading import (
     MAX_BYTES_OF_RUN,
@@ -193,7 +193,7 @@ def _what_is_gone(use: Use) -> tuple[str, str] | None:
             path = f"{short}{path.removeprefix(root)}"
             break
     # `tf.contrib` alone does not tell which part the program uses.
-    return None if path == "tf.contrib" else gone(path)
+    return None if path == "tf.contrib" else removal_of(path)
 
 
 def _by_line(found: Found, read: Sequence[tuple[Use, Any]]) -> dict[Any, list[dict[str, Any]]]:

@@ -44,6 +44,10 @@ __all__ = [
     "UnsupportedStrategyError",
 ]
 
+FRAMEWORKS = ("tensorflow", "tf_keras", "keras")
+# Packages whose frames and modules are not the user's code.
+NOT_THE_USERS = ("mpls", *FRAMEWORKS)
+
 
 class MplsError(Exception):
     """Base class of every exception of mpls. A missing attribute or module is an error of Python's own."""
@@ -235,7 +239,7 @@ def _matches(pattern: Any, text: str) -> bool:
 
 
 # `threading` is included since replicas of a strategy run in threads, whose outermost frames are Python's own.
-_NOT_THE_USERS = ("mpls", "tensorflow", "tf_keras", "keras", "threading")
+_NOT_ADDRESSED = (*NOT_THE_USERS, "threading")
 
 
 def _user_stacklevel() -> int:
@@ -243,7 +247,7 @@ def _user_stacklevel() -> int:
     level, frame, generated_level = 1, sys._getframe(1), 0
     while True:
         module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if module not in _NOT_THE_USERS:
+        if module not in _NOT_ADDRESSED:
             # AutoGraph runs the user's functions from generated files; their caller is a better line to show.
             if not os.path.basename(frame.f_code.co_filename).startswith("__autograph_generated_file"):
                 return level

@@ -86,7 +86,7 @@ def _check_loaded(v1: bool, keras: int | None) -> None:
                 "MIGRATION.md#keras-2"
             )
         return
-    from mpls.upstream.kerases import chosen_keras
+    from mpls.upstream.keras_packages import chosen_keras
     from mpls.upstream.tensorflow import is_v2_behavior_on
 
     if v1 and is_v2_behavior_on():
@@ -119,7 +119,7 @@ def _check_keras(keras: int | None, variable: str | None) -> None:
 
 def _keras_of_process(variable: str | None) -> int:
     if "tensorflow" in sys.modules:
-        from mpls.upstream.kerases import chosen_keras
+        from mpls.upstream.keras_packages import chosen_keras
 
         return chosen_keras()
     return 2 if is_keras_2(variable) else 3

@@ -1,4 +1,4 @@
-"""Every name that TensorFlow's loss-scaling API ever had: the one table that all other code reads.
+"""Every name that TensorFlow's loss-scaling API ever had, in one table.
 
 `install` puts its names back, `run --report` prints those that a program read, MIGRATION.md's tables are generated from
 it, and the API tests compare it with the names of the real packages. Nothing here imports TensorFlow.

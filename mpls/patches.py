@@ -1,6 +1,7 @@
-"""What mpls changes in modules and classes of others: a table of all of it, how it gets there, and how it goes again.
+"""The table of all changes that mpls makes to other packages, and classes that replace an attribute and restore it.
 
-Somebody else may have replaced the same attribute meanwhile. Theirs stays; what is ours beneath passes on.
+Other code may have replaced the same attribute since. The other replacement stays; ours below it then only calls the
+original.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ CHANGES = (
     ),
     Change(
         "the names that Keras 3 writes for classes of policies",
-        ("upstream.kerases",),
+        ("upstream.keras_packages",),
         "a policy of mpls is made",
         "never: no name of Keras' own is among it",
     ),
@@ -159,12 +160,12 @@ def table() -> str:
 
 
 class Layer:
-    """Something of ours in the place of an attribute.
+    """A replacement of an attribute of a class or module.
 
     Args:
         owner: a class or module.
         name: the attribute.
-        make: gets this layer, and returns what is to stand there; that asks `is_on`, and passes on to `original`.
+        make: gets this layer, and returns the replacement, which reads `is_on`, and calls `original`.
     """
 
     def __init__(self, owner: Any, name: str, make: Callable[[Layer], Any]) -> None:
@@ -178,15 +179,15 @@ class Layer:
         self._set(self._ours)
 
     def put_again(self) -> None:
-        """Put it there again where somebody has put back what was there before."""
+        """Install the replacement again if other code has restored the original."""
         if self._current() is self.original:
             self._set(self._ours)
 
     def take_away(self) -> None:
-        """Put the original back; where there is something else by now, that stays, and ours beneath passes on."""
+        """Restore the original; a later replacement by other code stays, and ours below it only calls the original."""
         self.is_on = False
         if self._current() is self._ours:
-            # Another of ours may be beneath that was taken away before this one.
+            # The original may be a replacement of mpls that was taken away before this one.
             self._set(_beneath_ours(self.original))
 
     def _current(self) -> Any:
@@ -206,10 +207,10 @@ class Layer:
 
 
 def _beneath_ours(value: Any) -> Any:
-    """Return what stands under layers of ours that do nothing any more, which somebody may have put back."""
+    """Return the value below replacements of mpls that are switched off, which other code may have restored."""
     while True:
         layer = getattr(value, "__dict__", {}).get(_LAYER)
-        # Who wraps a function may have copied its attributes.
+        # `functools.wraps` copies this attribute to other functions.
         if layer is None or layer._ours is not value or layer.is_on:
             return value
         value = layer.original
@@ -219,13 +220,13 @@ Target = tuple[Any, str, Callable[[Layer], Any]]
 
 
 class WhileNeeded:
-    """Layers that are there as long as objects live that need them.
+    """Replacements that stay while any object that needs them is alive.
 
     Objects are made and dropped in any thread; garbage is collected in any thread too, and at any moment, also while
-    that thread is in here: what goes is noted, and whoever is in here sees to it.
+    that thread holds the lock: a finalizer only adds to the queue; the thread that holds the lock processes it.
 
     Args:
-        targets: returns the arguments of the layers; asked each time, as modules may have been loaded meanwhile.
+        targets: returns the arguments of the layers; called each time, as modules may have been loaded since.
     """
 
     def __init__(self, targets: Callable[[], Iterable[Target]]) -> None:
@@ -239,7 +240,7 @@ class WhileNeeded:
         self._round = 0
 
     def hold_for(self, owner: Any) -> None:
-        """Have the layers in place until an object is gone, and those of others that need them."""
+        """Keep the replacements until this object, and all others that were passed here, are freed."""
         if id(owner) not in self._held:
             self._held.add(id(owner))
             self._changes.append((self._round, 1))
@@ -250,7 +251,7 @@ class WhileNeeded:
         self._see_to_the_rest()
 
     def undo(self) -> None:
-        """Take the layers away, whatever lives; the next object puts them back."""
+        """Restore the originals, whatever objects live; the next call of `hold_for` installs the replacements again."""
         with self._lock:
             self._round += 1
             self._held.clear()
@@ -267,7 +268,7 @@ class WhileNeeded:
     def _see_to_the_rest(self) -> None:
         while self._changes and self._worker != threading.get_ident():
             if not self._lock.acquire(blocking=False):
-                # Who has it comes here next.
+                # The thread that holds the lock processes the queue next.
                 return
             try:
                 self._work()

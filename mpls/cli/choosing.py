@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import gc
 import os
 import sys
-from collections.abc import Iterator
 
 from mpls.errors import printable
-from mpls.reading import MAX_BYTES_OF_RUN, Choice, Decision, Reading, code, module, script
+from mpls.reading import MAX_BYTES_OF_RUN, Choice, Decision, Reading, code, module, script, without_collector
 from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2
 
 __all__ = ["choose"]
@@ -27,7 +24,7 @@ def choose(options: argparse.Namespace) -> None:
     if options.no_auto or options.script == "-":
         return
     given = options.keras or _keras_of_environment()
-    with _without_collecting():
+    with without_collector():
         reading = _reading(options)
         decision = reading.decide(given)
     if not reading.program.is_whole:
@@ -50,18 +47,6 @@ def _reading(options: argparse.Namespace) -> Reading:
     if options.code is not None:
         return Reading(code(options.code, "-c", max_bytes=MAX_BYTES_OF_RUN))
     return Reading(script(options.script, max_bytes=MAX_BYTES_OF_RUN))
-
-
-@contextlib.contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Turn the garbage collector off for a block; traversing the syntax trees would take time and free nothing."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _is_given(options: argparse.Namespace, choice: Choice, keras: int | None) -> bool:

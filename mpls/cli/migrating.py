@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from mpls.cli.options import USAGE_ERROR
 from mpls.cli.standard_output import INTERRUPTED, show, show_bytes
 from mpls.errors import printable
+from mpls.migrate.atomic_writing import ChangedMeanwhileError, Names, write_atomically
 from mpls.migrate.collecting import collected
 from mpls.migrate.documents import Result, migrate_content
-from mpls.migrate.exchanging import ChangedMeanwhileError, Names, exchange
 from mpls.migrate.progress import with_progress
 from mpls.migrate.reader import Reader
 from mpls.migrate.rules import RULES
@@ -107,7 +107,7 @@ def _written(result: Result, names: Names) -> Result:
     if result.after is None:
         return result
     try:
-        exchange(result.path, result.before, result.after, names)
+        write_atomically(result.path, result.before, result.after, names)
     except ChangedMeanwhileError as error:
         return Result(result.path, unread=(str(error),))
     except OSError as error:

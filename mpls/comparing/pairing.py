@@ -46,7 +46,7 @@ class Pairing:
     missing: dict[int, tuple[int, int]]
 
     def leaves_out(self, at: int) -> bool:
-        """Return whether steps between a paired step, by its place, and the one before it are not in both traces."""
+        """Return whether a trace lacks steps between the paired step at an index and the optimizer's one before it."""
         step = self.steps[at]
         before = [each.old.step for each in self.steps[:at] if each.wrapper == step.wrapper]
         return step.old.step > (before[-1] if before else 0) + 1

@@ -9,7 +9,6 @@ from typing import Any, SupportsFloat, SupportsInt
 import tensorflow as tf
 
 from mpls.contrib.managed_state import ManagedState
-from mpls.contrib.manager_numbers import made_variable, subject_of, usable
 from mpls.core.fast.branches import select
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.persistence.state_dict import (
@@ -222,16 +221,16 @@ class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
         max_scale: SupportsFloat | None = None,
         consecutive_hysteresis: bool | None = None,
     ) -> None:
-        self._incr_every_n_steps = to_int(incr_every_n_steps, subject_of("incr_every_n_steps"))
-        self._decr_every_n_nan_or_inf = to_int(decr_every_n_nan_or_inf, subject_of("decr_every_n_nan_or_inf"))
-        self._incr_ratio = usable("incr_ratio", incr_ratio)
-        self._decr_ratio = usable("decr_ratio", decr_ratio)
-        self._init_loss_scale = usable("init_loss_scale", init_loss_scale)
+        self._incr_every_n_steps = to_int(incr_every_n_steps, _subject_of("incr_every_n_steps"))
+        self._decr_every_n_nan_or_inf = to_int(decr_every_n_nan_or_inf, _subject_of("decr_every_n_nan_or_inf"))
+        self._incr_ratio = _usable("incr_ratio", incr_ratio)
+        self._decr_ratio = _usable("decr_ratio", decr_ratio)
+        self._init_loss_scale = _usable("init_loss_scale", init_loss_scale)
         given = {"min_scale": min_scale, "max_scale": max_scale, "consecutive_hysteresis": consecutive_hysteresis}
         self._bounds = checked_settings("ExponentialUpdateLossScaleManager", self._init_loss_scale, given)
-        self._loss_scale = made_variable("loss_scale", self._init_loss_scale, tf.float32)
-        self._num_good_steps = made_variable("good_steps", 0, tf.int32)
-        self._num_bad_steps = made_variable("bad_steps", 0, tf.int32)
+        self._loss_scale = _made_variable("loss_scale", self._init_loss_scale, tf.float32)
+        self._num_good_steps = _made_variable("good_steps", 0, tf.int32)
+        self._num_bad_steps = _made_variable("bad_steps", 0, tf.int32)
         self._lock = Lock()
         self._program_calls = ProgramCalls()
 
@@ -270,3 +269,24 @@ class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
             return None
         with tf.control_dependencies(assigned):
             return tf.equal(select(finite_grads, after.good_steps, after.bad_steps), 0)
+
+
+def _subject_of(argument: str) -> str:
+    """Return how errors name an argument."""
+    return f"ExponentialUpdateLossScaleManager: {argument}"
+
+
+def _usable(argument: str, value: Any) -> float:
+    """Return an argument as a float.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is not positive, or no float32.
+    """
+    return require_usable(to_float(value, _subject_of(argument)), _subject_of(argument), value)
+
+
+def _made_variable(name: str, value: float, dtype: Any) -> Any:
+    """Make a variable outside of functions and control flow."""
+    with tf.init_scope():
+        return tf.compat.v1.Variable(value, name=name, dtype=dtype, trainable=False, use_resource=True)

@@ -62,7 +62,7 @@ class StepDecision:
 
 
 class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
-    """Base class of loss scales; subclass it to write one's own.
+    """Base class of loss scales; subclass it to write your own.
 
     A subclass calls `super().__init__()`, creates its state with `_add_weight`, and defines `__call__`, `update` and
     `get_config`. Optimizers of mpls call `update` once a step for every subclass, and obey what it returns.

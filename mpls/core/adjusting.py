@@ -1,4 +1,4 @@
-"""Changing the scale of a dynamic loss scale, and how it adapts, while training goes on."""
+"""Changing the scale and the settings of a dynamic loss scale during training."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class Adjusting(Stateful):
         return max(1, min(self._increment_period, dtype.max))
 
     def _growth_steps_now(self) -> int:
-        """Return the growth steps by which the next step goes, which a checkpoint may have brought; in eager mode."""
+        """Return the growth steps that hold for the next step, also after a restored checkpoint; in eager mode."""
         return int(self._read_numbers(None, "state_dict")["growth_steps"])
 
     def _initial_extras(self) -> dict[str, tuple[Any, Any]]:
-        """Return what only settings beyond those of the originals need."""
+        """Return initial value and dtype, by name, of the variables that only settings of mpls need."""
         extras: dict[str, tuple[Any, Any]] = {}
         if self._scale_settings.counts_bad_steps:
             extras[BAD_STEPS] = (0, tf.int64)
@@ -118,7 +118,7 @@ class Adjusting(Stateful):
             constraint = f"be from {least:g} to {most:g}, the bounds"
             advice = "Change min_scale and max_scale first: configure(min_scale=...)"
             raise ArgumentValueError(error_text(subject, constraint, given, advice, "bounds-and-dynamics"))
-        # The user has found it.
+        # A scale that the user sets ends the search.
         ended = {SEARCH_STEPS: SEARCH_OVER} if self._searches else {}
         self._write_values({**self._begun_with(value), **ended}, session, "set_scale")
         self._times_set += 1
@@ -206,7 +206,7 @@ class Adjusting(Stateful):
         return self._scale_settings.numbers(_in_range(self._increment_period), self._multiplier)
 
     def _read_numbers(self, session: Any, call: str) -> dict[str, Any]:
-        """Return the settings as they are now, which a checkpoint may have brought."""
+        """Return the current settings, which a checkpoint may have changed."""
         return self._read_values(NUMBERS, session, call) if self._scale_settings.adjustable else self._numbers()
 
     def _require_usable_numbers(self, found: Mapping[str, Any], subject: str, session: Any = None) -> None:
@@ -260,7 +260,7 @@ class Adjusting(Stateful):
 
 
 def _in_range(growth_steps: int) -> int:
-    """Return growth steps as the count of finite steps can be compared with them."""
+    """Return growth steps from 1 to the largest int64, with which an int64 count can be compared."""
     return max(1, min(growth_steps, int(tf.int64.max)))
 
 

@@ -1,4 +1,4 @@
-"""What optimizers that scale the loss show of their steps."""
+"""Members of optimizers that show their counters of steps, overflows and the norm of unscaled gradients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mpls.upstream.trackables import track
 __all__ = ["Counted", "record_of"]
 
 _APPLIED, _SKIPPED, _IN_A_ROW = COUNTS
-# What an optimizer does that has a member, and the section about it, where it is not the counting of steps.
+# For members that need an option other than `count_steps`: what that option makes an optimizer do, and the section.
 _NEEDS = {
     "unscaled_global_norm": ("checks gradients as they are unscaled", "clipping"),
     "overflow_report": ("tracks overflows", "overflows"),
@@ -155,14 +155,14 @@ class Counted:
             record.check_skips(session)
 
     def _noted_loss(self, loss: Any) -> Any:
-        """Return a loss that is to be scaled, which is remembered if the optimizer gives up some time."""
+        """Return the loss; with `max_consecutive_skips`, also record it for the report."""
         begin_step(self._loss_scale)
         if self._record is None or self._options.max_consecutive_skips is None:
             return loss
         return self._record.losses.noted(loss)
 
     def _noted_gradients(self, grads: list[Any]) -> list[Any]:
-        """Return unscaled gradients, which are remembered if they decide about the step."""
+        """Return the unscaled gradients; with `check_unscaled`, also record whether they are finite."""
         if self._record is not None and self._record.unscaled is not None:
             self._record.unscaled.note(grads)
         return grads
@@ -182,11 +182,11 @@ class Counted:
 
 
 def _session_of(optimizer: Any, session: Any) -> Any:
-    """Return the session that the user means; a family may know another than the default one."""
+    """Return the session to use: a family may have one of its own in place of the default one."""
     find = getattr(optimizer, "_session_of_state", None)
     return session if find is None else find(session)
 
 
 def record_of(optimizer: Any) -> StepRecord | None:
-    """Return what has the counters of an optimizer; None if it counts nothing, or is not of mpls."""
+    """Return the record of an optimizer's steps; None if it counts nothing, or is not of mpls."""
     return optimizer._record if isinstance(optimizer, Counted) else None

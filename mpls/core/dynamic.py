@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from mpls.core.abstract import LossScale, StepDecision, recognition_base
 from mpls.core.autograph import as_written
+from mpls.core.current_settings import current_settings
 from mpls.core.finite import all_finite
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.persistence.dynamic_state import DynamicStateDict
@@ -16,7 +17,6 @@ from mpls.core.program_calls import note_read, note_update
 from mpls.core.replicas import decide_together, finite_when_summed
 from mpls.core.scale_settings import checked_settings, require_multiplier
 from mpls.core.searching import is_auto, start_between
-from mpls.core.settings_now import settings_now
 from mpls.formats.wrapper_state import AUTO, CURRENT_SCALE, DYNAMIC_CONFIG, GOOD_STEPS
 
 NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
@@ -121,12 +121,12 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
     @property
     def initial_loss_scale(self) -> float:
         """The scale at the start, a Python float."""
-        return settings_now(self).initial_scale
+        return current_settings(self).initial_scale
 
     @property
     def increment_period(self) -> int:
         """The number of finite steps in a row after which the scale grows, a Python int."""
-        return settings_now(self).growth_steps
+        return current_settings(self).growth_steps
 
     @property
     def multiplier(self) -> float:
@@ -237,12 +237,12 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
 
         Arguments beyond those of the originals are in it where they are not the defaults.
         """
-        now = settings_now(self)
+        now = current_settings(self)
         values = (AUTO if self._searches else now.initial_scale, now.growth_steps, self._multiplier)
         return {**dict(zip(DYNAMIC_CONFIG, values, strict=True)), **now.settings.changed()}
 
     def __repr__(self) -> str:
-        now = settings_now(self)
+        now = current_settings(self)
         state, initial = "", AUTO if self._searches else now.initial_scale
         if tf.executing_eagerly():
             weights = self._weights_here()

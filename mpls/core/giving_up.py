@@ -1,4 +1,4 @@
-"""What happens when many steps in a row are skipped: an error, a warning or a call of the user's, which says why."""
+"""What happens when too many steps in a row are skipped: an error, a warning or a call of the user's function."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def give_up(stuck: Stuck, how: str | Callable[[Stuck], Any]) -> None:
     """Raise, warn, or call the user's function.
 
     Raises:
-        TrainingStuckError: that is what the user has chosen.
+        TrainingStuckError: `how` is `'raise'`.
     """
     if callable(how):
         how(stuck)

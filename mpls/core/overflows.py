@@ -1,4 +1,4 @@
-"""Which variables' gradients were not finite, how often and when; written in steps that are skipped only."""
+"""Which variables' gradients were not finite, how often and when; written only in skipped steps."""
 
 from __future__ import annotations
 
@@ -57,11 +57,13 @@ class OverflowReport(tuple[Overflow, ...]):
 
 
 class Overflows(Stateful, _Base):
-    """Counts for each variable of an optimizer; a list of variables with others than those before has its own.
+    """Counts for each variable of an optimizer.
+
+    A list of variables that is not part of a known one gets its own arrays.
 
     The name of the counts, which is their key in checkpoints, has the length of the list: counts of a list of another
-    length are not restored into them. Beside the counts are numbers that stand for the variables' names, so that what
-    is restored counts for the variable of the same name, and for no other.
+    length are not restored into them. Beside the counts are numbers that stand for the variables' names, so that
+    restored counts belong to the variable of the same name, and to no other.
     """
 
     def __init__(self) -> None:
@@ -88,7 +90,7 @@ class Overflows(Stateful, _Base):
         with self._lock:
             lists = self._lists.here()
             for end, known in lists.items():
-                # The counts of a build hold for steps in which not all variables have a gradient.
+                # A step in which some variables have no gradient uses the arrays of the whole list.
                 if known == wanted or (len(known) > len(wanted) and _has_each(known, wanted)):
                     return end
             alike = sum(len(known) == len(names) for known in lists.values())
@@ -111,7 +113,7 @@ class Overflows(Stateful, _Base):
     def _noted(self, names: Sequence[str], are_finite: Any, step: Any) -> Any:
         end = self._end(names)
         marks = sorted(marks_of(self._lists.here()[end]))
-        # A variable without a gradient stands behind the others, where nothing overflows.
+        # A variable without a gradient gets the appended True: it counts as finite.
         places = {mark: place for place, mark in enumerate(marks_of(names))}
         order = [places.get(mark, len(places)) for mark in marks]
         are_finite = tf.gather(tf.concat([are_finite, [True]], 0), order)
@@ -136,9 +138,9 @@ class Overflows(Stateful, _Base):
         return OverflowReport(sorted(found, key=lambda each: (-each.count, each.variable)))
 
     def load(self, overflows: Mapping[str, tuple[int, int]]) -> list[str]:
-        """Set the counts and last steps of variables by name, in eager mode; return the names that are there.
+        """Set the counts and last steps of variables by name, in eager mode; return the names that are known.
 
-        Those of other variables stay as they are.
+        The counts of other variables stay as they are.
         """
         found = []
         for end, names in self._lists.here().items():
@@ -165,7 +167,7 @@ class Overflows(Stateful, _Base):
 
 
 def _has_each(known: Sequence[str], names: Sequence[str]) -> bool:
-    """Return whether variables are among others, each of which has a name of its own."""
+    """Return whether all names are known; False if either list has a name twice."""
     return len(set(known)) == len(known) and len(set(names)) == len(names) and set(names) <= set(known)
 
 

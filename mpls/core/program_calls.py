@@ -1,10 +1,10 @@
-"""What a program does with a loss scale by itself, besides the calls of its optimizer."""
+"""Records reads and updates of a loss scale that a program makes itself, besides the calls of its optimizer."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from mpls.core.here import Here
+from mpls.core.graph_local import GraphLocal
 from mpls.errors import MplsWarning, advise_user
 
 __all__ = ["ProgramCalls", "begin_step", "is_known_unread", "note_read", "note_update", "warn_if_updated"]
@@ -13,7 +13,7 @@ _BEGUN = "has_begun"
 _UPDATED = "is_updated"
 
 
-class ProgramCalls(Here):
+class ProgramCalls(GraphLocal):
     """Tells whether a program reads a loss scale, or updates it between the scaling and the applying of a step.
 
     Attributes:
@@ -67,7 +67,7 @@ def begin_step(loss_scale: Any) -> None:
 
 
 def is_known_unread(loss_scale: Any) -> bool:
-    """Return whether a program has certainly never read a loss scale."""
+    """Return whether a loss scale was never read; False if its reads are not recorded."""
     calls = _of(loss_scale)
     return calls is not None and not calls.has_read
 
@@ -86,6 +86,6 @@ def warn_if_updated(loss_scale: Any) -> None:
 
 
 def _of(loss_scale: Any) -> ProgramCalls | None:
-    """Return what is known of a loss scale; None for those of TensorFlow and users' own managers."""
+    """Return the record of the calls of a loss scale; None for those of TensorFlow and users' own managers."""
     calls: ProgramCalls | None = getattr(loss_scale, "_program_calls", None)
     return calls

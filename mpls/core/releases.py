@@ -22,11 +22,11 @@ class ReleaseBehavior:
     release: str | None = None
 
     def is_up_to(self, release: str) -> bool:
-        """Return whether this one is that release or older; never, for the default."""
+        """Return whether this is the given release or an older one; False for the default."""
         return self.release is not None and _number(self.release) <= _number(release)
 
     def is_from(self, release: str) -> bool:
-        """Return whether this one is that release or newer; never, for the default."""
+        """Return whether this is the given release or a newer one; False for the default."""
         return self.release is not None and _number(self.release) >= _number(release)
 
     @property
@@ -64,7 +64,7 @@ class ReleaseBehavior:
 
     @property
     def second_argument_is_name(self) -> bool:
-        """Whether that argument is always the name: from TF 2.10 on. By default a string is; a number is passed on."""
+        """Whether `apply_gradients` takes any second argument as the name: from TF 2.10 on; by default a string."""
         return self.is_from("2.10")
 
     def wrapper_name(self, is_experimental: bool, is_legacy: bool = False) -> str | None:

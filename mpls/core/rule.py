@@ -1,6 +1,7 @@
 """The update rule of dynamic loss scaling: the only code in the package that makes a scale grow or shrink.
 
-A scale also changes where users set it: by assignment, from a checkpoint, or by `load_state_dict`.
+A scale also changes where users set it: by assignment, by `set_scale`, from a checkpoint, or by `load_state_dict`; and
+`configure` moves it between new bounds.
 """
 
 from __future__ import annotations
@@ -100,9 +101,10 @@ def select_python(condition: bool, if_true: Any, if_false: Any) -> Any:
 
 
 def only_counts(good_steps: Any, growth_steps: Any) -> Any:
-    """Return whether the next finite step only increments the count; if not, it makes the scale grow.
+    """Return whether the next finite step leaves the scale as it is; if not, the scale is due to grow.
 
-    `next_state` decides by it, and so does `DynamicLossScale`, which then writes nothing but the count.
+    `next_state` decides by it, and so does `DynamicLossScale`, which then writes only counts: it increments
+    `good_steps`, and with `consecutive_hysteresis` resets `bad_steps`.
     """
     return good_steps < growth_steps - 1
 

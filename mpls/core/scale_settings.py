@@ -1,4 +1,4 @@
-"""How a dynamic loss scale adapts, beyond what the originals had settings for."""
+"""Settings of how a dynamic loss scale adapts, which the originals had not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ScaleSettings:
     adjustable: bool = False
 
     def changed(self) -> dict[str, Any]:
-        """Return those that are not the defaults, for configs."""
+        """Return the settings that are not the defaults, for configs."""
         return {name: value for name, value in vars(self).items() if value != getattr(DEFAULTS, name)}
 
     @property

@@ -18,7 +18,7 @@ from mpls.core.step_record import StepNotes, StepRecord
 from mpls.upstream.tensorflow import captured, hidden_from_xla
 
 GradsAndVars = Iterable[tuple[Any, Any]]
-# What is known of a step besides the gradients that it applies: its loss, and flags of what was unscaled.
+# Further inputs of the finite checks: the step's loss, for the report only, and flags of the unscaled gradients.
 _Known = tuple[list[Any], list[Any]]
 
 
@@ -27,7 +27,7 @@ class StepHooks(Protocol):
 
     @property
     def sums_gradients(self) -> bool:
-        """Whether `apply` sums the gradients over replicas; if not, that has been done."""
+        """Whether `apply` sums the gradients over replicas; if not, they are summed already, or not at all."""
 
     @property
     def are_same(self) -> bool:
@@ -37,7 +37,7 @@ class StepHooks(Protocol):
         """Apply finite gradients; called in a replica context, returns an op or None."""
 
     def skip(self) -> Any:
-        """Advance what a skipped step advances; called once for all replicas, returns an op or None."""
+        """Advance the step counter, if skipped steps count; called once for all replicas, returns an op or None."""
 
 
 class _Sealed:
@@ -60,7 +60,8 @@ def scaled_step(
     The loss scale decides: it sees the gradients of all replicas and says whether to apply. If it says so with a
     tensor, one conditional applies or skips on all replicas; with a Python bool there is no conditional. On TensorFlow
     no other conditional of the package applies or skips a step; Keras 3 on JAX, where a step returns new values, has
-    its own in `mpls.keras.keras3.ops`. A fixed scale always applies, and is not asked.
+    its own in `mpls.keras.keras3.ops`. A scale that never skips is
+    not asked: the step is always applied.
 
     Args:
         grads_and_vars: pairs of unscaled gradient, None included, and variable. In a replica context, those of the
@@ -79,7 +80,7 @@ def scaled_step(
     notes = None if record is None else record.of_step([variable for grad, variable in pairs if grad is not None])
     grads = [grad for grad, _ in pairs]
     sealed = _Sealed([variable for _, variable in pairs])
-    # What else is known goes the way of the gradients.
+    # The loss and the flags are passed through `merge_call` with the gradients.
     losses = [] if notes is None else notes.losses()
     flags = [] if notes is None else notes.flags([grad for grad in grads if grad is not None])
     if merges_in_replica_context() or not tf.distribute.has_strategy():
@@ -112,7 +113,7 @@ def _update_and_apply(
         return call_for_each_replica(apply_in_replica, args=(given, sealed))
 
     losses, flags = known
-    # The flags are of each replica's own gradients, also where these have been summed since.
+    # The flags belong to each replica's own gradients, before any sum over replicas.
     are_same = hooks.are_same and not flags
     decision = decide_step(loss_scale, [*grads, *flags], when_summed=hooks.sums_gradients, are_same=are_same)
     unpack = _pack(grads)

@@ -7,17 +7,17 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.finite import all_finite
-from mpls.core.here import Here
+from mpls.core.graph_local import GraphLocal
 from mpls.core.replicas import in_replica_context
 
 __all__ = ["StepLosses"]
 
 
-class StepLosses(Here):
+class StepLosses(GraphLocal):
     """Remembers whether the losses of a step are finite, in each graph and, in eager mode, thread; for each replica."""
 
     def noted(self, loss: Any) -> Any:
-        """Return a loss, or a callable that returns one, which is noted once it is known."""
+        """Record a loss and return it; for a callable, return one that records its result."""
         if callable(loss):
 
             def noting() -> Any:
@@ -26,14 +26,14 @@ class StepLosses(Here):
             return noting
         if tf.is_tensor(loss):
             losses, replica = self._losses(), replica_here()
-            # Of several there is one number, as a program may scale any number of losses and take no step.
+            # Several losses become one flag, so that memory does not grow if the program takes no step.
             losses[replica] = _flag_of([losses[replica], loss]) if replica in losses else loss
         return loss
 
     def taken(self) -> list[Any]:
-        """Return what was noted since the last call in the same graph or thread, in a list: one tensor, if anything.
+        """Return the losses recorded since the last call in the same graph or thread: a list of at most one tensor.
 
-        It is finite if all losses were.
+        The tensor is finite if all losses were.
         """
         found = self._losses().pop(replica_here(), None)
         return [] if found is None else [found]

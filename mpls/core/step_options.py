@@ -1,4 +1,4 @@
-"""What becomes of steps, as users choose it: what is counted, what a skipped one advances, and when to give up."""
+"""Options of an optimizer's steps: what is counted, what a skipped step advances, and when to give up."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class StepOptions:
 
     Attributes:
         count_steps: whether applied and skipped steps are counted.
-        skip_counts_step: whether a skipped step advances the step counter, `iterations` or `global_step`; None for what
-            the family does.
+        skip_counts_step: whether a skipped step advances the step counter, `iterations` or `global_step`; None for the
+            default of the family.
         track_overflows: whether the variables whose gradients are not finite are counted.
         max_consecutive_skips: how many steps in a row may be skipped; None for any number.
         on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function of a `Stuck`.
-        check_unscaled: whether gradients decide about a step as they were unscaled, besides those that are applied.
+        check_unscaled: whether the unscaled gradients decide about a step too, besides those that are applied.
         enabled: whether the loss is scaled; if not, steps are those of the wrapped optimizer.
     """
 
@@ -52,12 +52,12 @@ class StepOptions:
         """Return whether a skipped step advances the counter.
 
         Args:
-            by_default: what the family does.
+            by_default: the default of the family.
         """
         return by_default if self.skip_counts_step is None else self.skip_counts_step
 
     def changed(self) -> dict[str, Any]:
-        """Return those that are not the defaults, for configs; a function is left out, which no config can hold."""
+        """Return the options that are not the defaults, for configs; without functions, which no config can hold."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
             each.name: values[each.name]

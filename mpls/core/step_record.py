@@ -77,16 +77,17 @@ class StepRecord(Stateful, _Base):
             self.overflows.create(names)
 
     def of_step(self, variables: list[Any]) -> StepNotes:
-        """Return what takes notes of a step; outside of the branches, so that variables are created there.
+        """Create the counters and return the notes of a step; to be called outside of the conditional.
 
         Args:
             variables: those that have a gradient.
         """
+        # A branch would own the variables that are created in it.
         self.create_for(variables)
         return StepNotes(self, [_name_of(variable) for variable in variables])
 
     def tell_of_unknown_gradients(self) -> None:
-        """Say once that a step is decided by what is applied alone, although the user wants more."""
+        """Warn once that only the applied gradients are checked, as the unscaled ones are not known here."""
         if self._has_told:
             return
         self._has_told = True
@@ -116,10 +117,10 @@ class StepRecord(Stateful, _Base):
         return tf.logical_and(applied > 0, tf.equal(in_a_row, 0))
 
     def check_skips(self, session: Any) -> None:
-        """Give up if more steps in a row were skipped than may be; `session` is as in `state_dict`.
+        """Give up if more than `max_consecutive_skips` steps in a row were skipped; `session` is as in `state_dict`.
 
         Raises:
-            TrainingStuckError: so it is, and the user has chosen it.
+            TrainingStuckError: there were more, and `on_give_up` is `'raise'`.
         """
         most = self.options.max_consecutive_skips
         if most is None:
@@ -170,12 +171,12 @@ class StepRecord(Stateful, _Base):
 
 
 def with_counts(state: dict[str, Any], record: StepRecord | None, session: Any) -> dict[str, Any]:
-    """Return the state of a loss scale, with the counts of the optimizer around it if it has any."""
+    """Return the state of a loss scale with the optimizer's counters, if it has any."""
     return state if record is None else {**state, **record.read(session)}
 
 
 def load_with_counts(state: Any, record: StepRecord | None, session: Any, load: Callable[[Any, Any], Any]) -> None:
-    """Load what `with_counts` has returned; nothing changes unless all of it is right.
+    """Load a state that `with_counts` has returned; nothing changes unless all of it is valid.
 
     Args:
         state: what the user passed.
@@ -205,7 +206,7 @@ class StepNotes:
 
     @property
     def wants_scale(self) -> bool:
-        """Whether the scale and the loss of the step are of interest."""
+        """Whether the scale and the loss of the step are recorded, for the report."""
         return self._record.options.max_consecutive_skips is not None
 
     def losses(self) -> list[Any]:
@@ -268,7 +269,7 @@ class StepNotes:
     def _given_up(self, after: list[Any], of_variables: Any) -> Any:
         record = self._record
         if tf.executing_eagerly():
-            # The step is complete; what raises now comes out of the call that applied it.
+            # The step is complete; an error now is raised by the call that applied it.
             record.check_skips(None)
             return None
         if record.options.on_give_up != "raise":

@@ -11,7 +11,7 @@ import tensorflow as tf
 from mpls.core.fast.branches import value_of
 from mpls.core.finite import all_finite
 from mpls.core.gradients import values_of
-from mpls.core.here import Here
+from mpls.core.graph_local import GraphLocal
 from mpls.core.step_losses import replica_here
 
 __all__ = ["UnscaledGradients"]
@@ -19,7 +19,7 @@ __all__ = ["UnscaledGradients"]
 
 @dataclass(frozen=True)
 class _Note:
-    """What is known of the gradients that one call has unscaled.
+    """A note of the gradients that one call has unscaled.
 
     Attributes:
         flags: for each gradient that is not None a scalar float32, which is 0 if it is finite and else NaN.
@@ -30,8 +30,8 @@ class _Note:
     values: list[Any]
 
 
-class UnscaledGradients(Here):
-    """Remembers what was unscaled in each graph and, in eager mode, in each thread; for each replica."""
+class UnscaledGradients(GraphLocal):
+    """Remembers unscaled gradients in each graph and, in eager mode, in each thread; for each replica."""
 
     def note(self, grads: Iterable[Any]) -> None:
         """Remember whether gradients are finite, and their global norm.
@@ -59,15 +59,15 @@ class UnscaledGradients(Here):
     def taken(self, grads: list[Any]) -> list[Any]:
         """Return the flags of the gradients of a step, which `note` has made in the same graph or thread.
 
-        In eager mode these are all since the last call. In a graph they are those that the gradients depend on, so that
-        several steps can be built in any order.
+        In eager mode these are all flags since the last call. In a graph they are the flags of those unscaled gradients
+        that these gradients are computed from, so that several steps can be built in any order.
 
         Args:
             grads: the gradients that are applied, without None.
 
         Returns:
-            A scalar float32 for each gradient, 0 if all that it was made of was finite and else NaN; or one for each
-            that was unscaled, if these are not as many; or an empty list if nothing is known.
+            A flag for each gradient, a scalar float32: 0 if all unscaled gradients that it combines were finite, else
+            NaN. If the numbers differ, a flag for each unscaled gradient. An empty list if nothing is known.
         """
         notes, _ = self._stores()
         if tf.executing_eagerly():
@@ -79,11 +79,11 @@ class UnscaledGradients(Here):
         return [tf.add_n(flags) for flags in zip(*(note.flags for note in found), strict=True)]
 
     def forget(self) -> None:
-        """Forget flags that decide about no step, as all are applied."""
+        """Drop the flags of a step that is applied whatever its gradients."""
         self._stores()[0].pop(replica_here(), None)
 
     def norm(self) -> Any:
-        """Return the global norm of what was unscaled last in this graph or thread; None if nothing was."""
+        """Return the global norm of the gradients unscaled last in this graph or thread; None if there were none."""
         return self._stores()[1].get(replica_here())
 
     def _stores(self) -> tuple[dict[Any, list[_Note]], dict[Any, Any]]:
@@ -92,7 +92,7 @@ class UnscaledGradients(Here):
 
 
 def _reached(tensors: list[Any], notes: list[_Note]) -> list[_Note]:
-    """Return the notes of those tensors of a graph that others are computed from."""
+    """Return the notes of unscaled gradients from which tensors of a graph are computed."""
     wanted = {value.name: note for note in notes for value in note.values}
     found: set[int] = set()
     seen: set[str] = set()

@@ -189,10 +189,10 @@ class Stateful(_Base):
 
 
 def require_used_here(owner: Stateful, session: Any, call: str) -> None:
-    """Refuse to read or change the state of one graph, or of eager mode, where only another has been used.
+    """Refuse to read or change state in the current graph, or in eager mode, if it exists only in others.
 
     Args:
-        owner: what has the variables.
+        owner: the object that has the variables.
         session: in a v1 graph, the session; None for the default one. Without any, nothing is refused here.
         call: the method that the user called, for errors.
 

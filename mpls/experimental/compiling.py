@@ -14,7 +14,7 @@ from mpls.errors import without_deprecations
 from mpls.experimental.optimizer import LossScaleOptimizer
 from mpls.patches import Layer, Target, WhileNeeded
 from mpls.upstream import table
-from mpls.upstream.kerases import compile_hooks, loaded_keras, loaded_tf_keras
+from mpls.upstream.keras_packages import compile_hooks, loaded_keras, loaded_tf_keras
 
 __all__ = ["patch_compile", "restore_compile"]
 

@@ -14,10 +14,10 @@ from mpls.core import releases
 from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, error_text
 from mpls.experimental.compiling import patch_compile
-from mpls.keras.asker import who_asks
+from mpls.keras.caller import who_calls
 from mpls.keras.classes import ModuleName
 from mpls.keras.policy import set_everywhere
-from mpls.upstream.kerases import loaded_keras, loaded_tf_keras, native_policies
+from mpls.upstream.keras_packages import loaded_keras, loaded_tf_keras, native_policies
 
 if TYPE_CHECKING:
     from mpls.keras.declared import AnyPolicy
@@ -112,7 +112,7 @@ class Policy(mpls.keras.Policy):
         """Return `{'name': str, 'loss_scale': dict or None}`, without the latter if it is the default."""
         config = super().get_config()
         # Keras 3 writes the config to files and loads it with its own class, which takes the name only.
-        if not self._is_default and who_asks(self).package != "keras":
+        if not self._is_default and who_calls(self).package != "keras":
             config["loss_scale"] = loss_scales.serialize(self.loss_scale)
         return config
 

@@ -28,7 +28,7 @@ def makers_of(site: Site, attribute: str) -> Iterator[Any]:
 
 
 def mentions_class(maker: Any, wanted: type) -> bool:
-    """Return whether a function's own code names a class; for a class, whether it is one of that class."""
+    """Return whether a function's own code names a class; for a class, whether it is a subclass."""
     if isinstance(maker, type):
         return issubclass(maker, wanted)
     function = getattr(maker, "__func__", maker)
@@ -36,7 +36,7 @@ def mentions_class(maker: Any, wanted: type) -> bool:
         return False
     names = function.__code__.co_names
     values = [function.__globals__.get(name) for name in names]
-    # Its `__name__` is that of the release that is asked for, and of what it wraps.
+    # `__name__` depends on the release and the wrapped optimizer; `__qualname__` does not.
     name = wanted.__qualname__
     holders = [value for value in values if name in names and value is not None]
     found = [*values, *(getattr(holder, name, None) for holder in holders)]

@@ -16,7 +16,7 @@ import mpls.hints.keras as keras
 import mpls.hints.missing_members as missing_members
 from mpls.hints.callees import makers_of, mentions_class
 from mpls.hints.failures import Failure
-from mpls.hints.gone import gone
+from mpls.hints.removed_names import removal_of
 from mpls.hints.sites import original, site_of
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 
@@ -54,7 +54,7 @@ def _is_experimental_wrapper(value: Any) -> bool:
 
 
 def _experimental_wrapper() -> Any:
-    """Return the class of experimental wrappers; None if the program has not loaded it, so that nothing is of it."""
+    """Return the class of experimental wrappers; None if the program has not loaded it: then there is no instance."""
     if "mpls.experimental" not in sys.modules:
         return None
     from mpls.experimental import LossScaleOptimizer
@@ -73,7 +73,7 @@ def _calls_a_loss_scale(failure: Failure) -> bool:
 
 
 def _is_of_new_wrapper(failure: Failure) -> bool:
-    """Return whether `loss_scale` is read from what a call returns that makes an experimental wrapper."""
+    """Return whether `loss_scale` is read from the result of a call that makes an experimental wrapper."""
     wrapper = _experimental_wrapper()
     if wrapper is None or failure.site.base is not None:
         return False
@@ -138,7 +138,7 @@ def _makes_placeholders(failure: Failure) -> bool:
 
 
 def _is_gone(failure: Failure) -> bool | str:
-    found = next(filter(None, map(gone, failure.missing_paths)), None)
+    found = next(filter(None, map(removal_of, failure.missing_paths)), None)
     return found is not None and found[1]
 
 

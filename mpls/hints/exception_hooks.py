@@ -10,7 +10,7 @@ from typing import Any
 
 from mpls.patches import Layer
 
-__all__ = ["Announcer", "note", "say"]
+__all__ = ["Announcer", "note", "running_ipython", "say"]
 
 _AFTER_CELL = "post_run_cell"
 # Stored as attributes of the error, so they live no longer than it does.
@@ -48,6 +48,11 @@ def say(error: BaseException, settings: Mapping[str, Any] | None, function: Any)
         print(hint, file=sys.stderr)
 
 
+def running_ipython() -> Any:
+    """Return the shell of IPython or a notebook that runs the program; None if there is none."""
+    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+
+
 class Announcer:
     """Hooks into the places that show errors, and has hints printed after them.
 
@@ -70,7 +75,7 @@ class Announcer:
                 Layer(threading, "excepthook", self._hook_of_threads),
             ]
             # IPython and notebooks show errors themselves, without `sys.excepthook`.
-            self._shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+            self._shell = running_ipython()
             if self._shell is not None:
                 self._shell.events.register(_AFTER_CELL, self._after_cell)
             return

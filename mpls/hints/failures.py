@@ -39,6 +39,11 @@ class Failure:
         return (self.error.obj, self.error.name) if is_missing else (None, "")  # type: ignore[attr-defined]
 
     @property
+    def has_no_keras_2(self) -> bool:
+        """Whether the program runs without `keras=2`."""
+        return self.settings.get("keras") != 2
+
+    @property
     def is_of_the_program(self) -> bool:
         """Whether the program itself deleted the missing name, which the module's own code binds."""
         holder, attribute = self.missing

@@ -29,7 +29,7 @@ _KERAS_3 = ("keras._tf_keras.keras", "keras.api", "keras", "tensorflow.keras")
 
 def needs_keras_2(failure: Failure) -> bool:
     """Return whether the program used something that Keras 3 lacks or refuses, and Keras 2 has."""
-    if not _has_no_keras_2(failure):
+    if not failure.has_no_keras_2:
         return False
     return _is_refused_by_keras_3(failure.error) or any(map(_is_in_keras_2, _paths(failure)))
 
@@ -39,7 +39,7 @@ def saves_to_a_folder(failure: Failure) -> bool:
     text = str(failure.error)
     is_refused = _is_by_keras_3(failure.error) and any(each in text for each in _REFUSED_PATHS)
     path = text.rpartition("filepath=")[2].removesuffix(".")
-    return _has_no_keras_2(failure) and is_refused and not os.path.splitext(path)[1]
+    return failure.has_no_keras_2 and is_refused and not os.path.splitext(path)[1]
 
 
 def loads_a_folder(failure: Failure) -> bool:
@@ -47,11 +47,7 @@ def loads_a_folder(failure: Failure) -> bool:
     text = str(failure.error)
     path = text.partition("filepath=")[2].partition(". Keras 3 only")[0]
     is_refused = _is_by_keras_3(failure.error) and text.startswith("File format not supported: filepath=")
-    return _has_no_keras_2(failure) and is_refused and os.path.exists(os.path.join(path, "saved_model.pb"))
-
-
-def _has_no_keras_2(failure: Failure) -> bool:
-    return failure.settings.get("keras") != 2
+    return failure.has_no_keras_2 and is_refused and os.path.exists(os.path.join(path, "saved_model.pb"))
 
 
 def _is_refused_by_keras_3(error: BaseException) -> bool:

@@ -10,13 +10,13 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, FrameType
 
+from mpls.errors import NOT_THE_USERS
+from mpls.hints.exception_hooks import running_ipython
 from mpls.hints.failures import Failure
 from mpls.importing.user_code import is_users_file, may_mention
 from mpls.tracebacks import frames_of
 
 __all__ = ["mentions"]
-
-_NOT_THE_USERS = ("mpls", "tensorflow", "tf_keras", "keras")
 
 
 def mentions(failure: Failure, words: Sequence[str], *, where_unknown: bool) -> bool:
@@ -31,7 +31,7 @@ def mentions(failure: Failure, words: Sequence[str], *, where_unknown: bool) -> 
     frames = [frame for frame in _frames(failure) if _is_users(frame)]
     if any(map(pattern.search, (*_cells(), *_texts({frame.f_code for frame in frames})))):
         return True
-    is_main_known = _is_notebook() or any(map(_is_main, frames))
+    is_main_known = running_ipython() is not None or any(map(_is_main, frames))
     here = [failure.site.frame.f_code.co_filename]
     return may_mention(words, where_unknown=where_unknown and not is_main_known, also_in=here)
 
@@ -48,7 +48,7 @@ def _frames(failure: Failure) -> Iterator[FrameType]:
 
 def _is_users(frame: FrameType) -> bool:
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-    return package not in _NOT_THE_USERS and is_users_file(frame.f_code.co_filename)
+    return package not in NOT_THE_USERS and is_users_file(frame.f_code.co_filename)
 
 
 def _is_main(frame: FrameType) -> bool:
@@ -57,10 +57,6 @@ def _is_main(frame: FrameType) -> bool:
         # In an interactive session, the frame has only one statement of the program.
         return False
     return main is not None and frame.f_globals is vars(main) and frame.f_code.co_name == "<module>"
-
-
-def _is_notebook() -> bool:
-    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)() is not None
 
 
 def _cells() -> Iterator[str]:

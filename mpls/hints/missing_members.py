@@ -77,19 +77,19 @@ def scales_with_wrapper_of_compile(failure: Failure) -> bool:
     """Return whether `compile` of Keras 3 wrapped an optimizer, and the program uses it like Keras 2's wrapper."""
     holder, name = _asked(failure)
     is_known = name in _OF_WRAPPERS | _OF_KERAS_2 and _home_of_wrapper(holder) == "keras"
-    return is_known and _has_no_keras_2(failure) and _is_by_compile(failure, holder)
+    return is_known and failure.has_no_keras_2 and _is_by_compile(failure, holder)
 
 
 def needs_keras_2_for_optimizers(failure: Failure) -> bool:
     """Return whether the program uses a member of Keras 2's optimizers on an optimizer of Keras 3."""
     holder, name = _asked(failure)
     is_optimizer = _has_optimizer_of("keras", holder) and not _is_wrapper(holder)
-    return name in _OF_KERAS_2 and _has_no_keras_2(failure) and is_optimizer
+    return name in _OF_KERAS_2 and failure.has_no_keras_2 and is_optimizer
 
 
 def needs_legacy_optimizers(failure: Failure) -> bool:
     """Return whether the program uses, on Keras 3, a member that optimizers had up to TF 2.10."""
-    return _has_no_keras_2(failure) and _lacks_of_legacy(failure, "keras")
+    return failure.has_no_keras_2 and _lacks_of_legacy(failure, "keras")
 
 
 def needs_legacy_optimizers_of_keras_2(failure: Failure) -> bool:
@@ -144,10 +144,6 @@ def _home_of_wrapper(value: Any) -> str:
 
 def _is_hyperparameter(wrapper: Any, name: str) -> bool:
     return name in _HYPERPARAMETERS and hasattr(getattr(wrapper, "inner_optimizer", None), name)
-
-
-def _has_no_keras_2(failure: Failure) -> bool:
-    return failure.settings.get("keras") != 2
 
 
 def _is_by_program(failure: Failure, wrapper: Any) -> bool:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
+from mpls.errors import NOT_THE_USERS
 from mpls.tracebacks import frames_of
 
 __all__ = ["Site", "original", "site_of"]
 
-_NOT_THE_USERS = ("mpls", "tensorflow", "tf_keras", "keras", "importlib")
+_SKIPPED = (*NOT_THE_USERS, "importlib")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _NAMES = (
     "LOAD_NAME",
@@ -101,7 +102,7 @@ def site_of(error: BaseException) -> Site | None:
     entries = frames_of(error.__traceback__)
     for entry in reversed(entries):
         module = str(entry.tb_frame.f_globals.get("__name__", ""))
-        if module.partition(".")[0] not in _NOT_THE_USERS:
+        if module.partition(".")[0] not in _SKIPPED:
             return _described(entry.tb_frame, entry.tb_lasti)
     return None
 

@@ -9,14 +9,12 @@ from types import ModuleType
 from typing import Any
 
 from mpls.upstream import table
-from mpls.upstream.modules import is_wrapped
+from mpls.upstream.modules import is_wrapped, set_class
 
 __all__ = ["Answer", "Overlay", "by_name"]
 
 # Called with the module's own value; returns the value that the reader gets.
 Answer = Callable[[Any], Any]
-# Sets the class without the `__setattr__` of modules that TensorFlow wraps.
-_class = vars(object)["__class__"]
 # The cache methods of modules that TensorFlow wraps; the cache holds methods too.
 _OVERLAY = "_mpls_overlay"
 _KEEPERS = (table.KEEP.name, table.DROP.name)
@@ -38,7 +36,7 @@ class Overlay:
         self._before = _beneath_ours(type(module))
         self.is_on = True
         self._ours = _answering(self, self._before, answers)
-        _class.__set__(module, self._ours)
+        set_class(module, self._ours)
         if is_wrapped(self._before):
             _forget(module, self._before, (*answers, *_KEEPERS))
 
@@ -46,7 +44,7 @@ class Overlay:
         """Restore the module's class; if others have changed it since, our class stays as a base and does nothing."""
         self.is_on = False
         if type(self._module) is self._ours:
-            _class.__set__(self._module, _beneath_ours(self._before))
+            set_class(self._module, _beneath_ours(self._before))
 
 
 def _beneath_ours(cls: type[Any]) -> type[Any]:

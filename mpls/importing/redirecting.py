@@ -11,12 +11,12 @@ from importlib.util import resolve_name
 from types import FrameType, ModuleType
 from typing import Any
 
+from mpls.errors import NOT_THE_USERS
 from mpls.importing.user_code import is_users_file
 from mpls.patches import Layer
 
 __all__ = ["Find", "Redirection"]
 
-_FRAMEWORKS = ("mpls", "tensorflow", "keras", "tf_keras")
 Find = Callable[[str, Sequence[str]], "ModuleType | None"]
 
 
@@ -89,7 +89,7 @@ def _is_users(namespace: Mapping[str, Any] | None, frame: FrameType | None) -> b
             frame = frame.f_back
         namespace = {} if frame is None else frame.f_globals
     name = namespace.get("__name__")
-    if name is None or name.partition(".")[0] in _FRAMEWORKS:
+    if name is None or name.partition(".")[0] in NOT_THE_USERS:
         return False
     if name == "__main__" or name.partition(".")[0] == _main_package():
         return True

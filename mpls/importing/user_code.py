@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from types import CodeType, FrameType
 
+from mpls.errors import NOT_THE_USERS
 from mpls.upstream.modules import MAKERS
 
 __all__ = ["goes_on_to", "is_users_file", "may_mention", "users_line"]
@@ -24,7 +25,6 @@ _BETWEEN = (
     "inspect",
     *MAKERS,
 )
-_FRAMEWORKS = ("mpls", "tensorflow", "keras", "tf_keras")
 _READS = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")
 # Opcodes between the reads of `import a.b.c as d`.
 _SHUFFLES = ("SWAP", "ROT_TWO", "POP_TOP", "CACHE", "EXTENDED_ARG")
@@ -58,7 +58,7 @@ def may_mention(
 
 
 def _is_users(module: str) -> bool:
-    return module.partition(".")[0] not in ("mpls", "tensorflow", "keras", "tf_keras")
+    return module.partition(".")[0] not in NOT_THE_USERS
 
 
 @cache
@@ -87,7 +87,7 @@ def _users_frame() -> FrameType | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_in(frame, _BETWEEN):
         frame = frame.f_back
-    return None if frame is None or _is_in(frame, _FRAMEWORKS) else frame
+    return None if frame is None or _is_in(frame, NOT_THE_USERS) else frame
 
 
 def _is_in(frame: FrameType, packages: tuple[str, ...]) -> bool:

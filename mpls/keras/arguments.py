@@ -8,11 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.current_settings import current_settings
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, is_dynamic, is_fixed, is_loss_scale
 from mpls.core.numbers import require_usable, to_bool, to_float, to_int
 from mpls.core.scale_settings import DEFAULTS, checked_settings
 from mpls.core.searching import is_auto
-from mpls.core.settings_now import settings_now
 from mpls.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -92,7 +92,7 @@ def _checked_scale(initial_scale: Any, is_dynamic: bool) -> float | str:
 
 
 def _of_kind(extras: dict[str, Any], is_dynamic: bool) -> dict[str, Any]:
-    """Return settings without what goes without saying; refuse those of the other kind of scale."""
+    """Drop `skip_nonfinite` where it is the default; refuse settings of the other kind of scale."""
     if "skip_nonfinite" in extras:
         skips = to_bool(extras["skip_nonfinite"], f"{_SUBJECT}: skip_nonfinite", "fixed-scales")
         if is_dynamic and not skips:
@@ -116,7 +116,7 @@ def settings_beyond_originals(loss_scale: Any) -> dict[str, Any]:
     """Return the settings of a loss scale that no original has, where they are not the defaults."""
     if isinstance(loss_scale, DynamicLossScale):
         searched = {"initial_scale": AUTO} if loss_scale._searches else {}
-        return {**searched, **settings_now(loss_scale).settings.changed()}
+        return {**searched, **current_settings(loss_scale).settings.changed()}
     return {"skip_nonfinite": True} if getattr(loss_scale, "_skip_nonfinite", False) else {}
 
 

@@ -1,4 +1,4 @@
-"""The public Keras wrapper: what all families share."""
+"""The public Keras wrapper, with the methods that all families share."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mpls.core.scaled_loss import exceeds
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS
+from mpls.keras.adapters import adapter_for
 from mpls.keras.arguments import check_settings, is_translatable, settings_beyond_originals, translated
-from mpls.keras.asker import who_asks
+from mpls.keras.caller import who_calls
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, SCALING, first_of, noted_method
 from mpls.keras.classes import LossScaleOptimizerMeta, ModuleName
 from mpls.keras.config_reading import read_config, refuse_unknown_keys
 from mpls.keras.configs import config_of_old, deserialize_inner
 from mpls.keras.enabling import decided
-from mpls.keras.families import family_of
 from mpls.keras.state_in_files import (
     checked_options_of,
     checked_state,
@@ -162,20 +162,20 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         check_unscaled: bool = False,
         enabled: bool | Literal["auto"] = True,
     ) -> None:
-        family = _family_for(inner_optimizer)
+        adapter = _adapter_for(inner_optimizer)
         values = (min_scale, max_scale, growth_factor, backoff_factor, hysteresis, consecutive_hysteresis, adjustable)
         others = dict(zip(OWN_SCALE_SETTINGS, (*values, skip_nonfinite), strict=True))
         scale, growth_steps, settings = check_settings(dynamic, initial_scale, dynamic_growth_steps, others)
         steps = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
         options = checked_options("LossScaleOptimizer", *steps, decided(enabled, inner_optimizer))
-        self._wrap(inner_optimizer, family, name, options)
+        self._wrap(inner_optimizer, adapter, name, options)
         self._begin_with(self._make_loss_scale(scale, growth_steps, settings))
 
     def _wrap_with_object(
         self, inner_optimizer: Any, loss_scale: Any, name: str | None = None, options: StepOptions = NO_OPTIONS
     ) -> None:
         """Wrap an optimizer with a LossScale object, which is kept, as up to TF 2.3."""
-        self._wrap(inner_optimizer, _family_for(inner_optimizer), name, options, shows_object=True)
+        self._wrap(inner_optimizer, _adapter_for(inner_optimizer), name, options, shows_object=True)
         is_default = isinstance(loss_scale, str)
         self._begin_with(self._make_loss_scale(2.0**15, 2000, {}) if is_default else self._held(loss_scale))
 
@@ -238,7 +238,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
             not the defaults.
         """
         # Write the newer format into files where it can express the loss scale: later releases read it too.
-        if self._shows_loss_scale_object and not (who_asks(self).is_keras and is_translatable(self._loss_scale)):
+        if self._shows_loss_scale_object and not (who_calls(self).is_keras and is_translatable(self._loss_scale)):
             return config_for_caller(self, config_of_old(self), self._options.changed())
         config = {
             **self._family_config(),
@@ -286,7 +286,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
 LossScaleOptimizer.__module__ = ModuleName("mpls.keras", __name__)
 
 
-def _family_for(optimizer: Any) -> Any:
+def _adapter_for(optimizer: Any) -> Any:
     if isinstance(optimizer, LossScaleOptimizer):
         raise ArgumentTypeError(
             error_text(
@@ -297,4 +297,4 @@ def _family_for(optimizer: Any) -> Any:
                 "wrapping",
             )
         )
-    return family_of(optimizer)
+    return adapter_for(optimizer)

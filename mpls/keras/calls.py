@@ -58,12 +58,12 @@ class ScalingCalls:
             self._pending.setdefault(_here(), set()).add(call)
 
     def checked(self, call: str, given: Any, result: Any) -> Any:
-        """Return what a scaling call returns; warn, once, if it got what the last such call has returned.
+        """Return the result of a scaling call; warn, once, if its argument is the result of the last such call.
 
         Args:
             call: the method.
-            given: a tensor that it got, `tf.IndexedSlices`, or anything else, which is not looked at.
-            result: what it makes of it.
+            given: its argument; only tensors and `tf.IndexedSlices` are compared.
+            result: its result.
         """
         last = self._returned.get(call)
         if last is not None and last() is given and tf.is_tensor(given) and self.is_first_warning():
@@ -133,7 +133,7 @@ class ScalingCalls:
         elif SCALE_LOSS in calls:
             self._has_unscaled_style = False
         elif self.is_pending(GET_UNSCALED_GRADIENTS) and GET_SCALED_LOSS in calls:
-            # A `tf.function` unscales, which eager code calls.
+            # Eager code calls a `tf.function` that unscales.
             self._has_unscaled_style = True
         elif GET_SCALED_LOSS in calls and not self._has_unscaled_style:
             raise CallOrderError(
@@ -146,7 +146,7 @@ class ScalingCalls:
 
 
 def first_of(grads: list[Any]) -> Any:
-    """Return the first gradient that is there, or None."""
+    """Return the first gradient that is not None; None if there is none."""
     return next((grad for grad in grads if grad is not None), None)
 
 
@@ -216,7 +216,7 @@ def _here() -> Any:
 
 
 def _is_within(place: Any, here: Any) -> bool:
-    """Return whether one is the other, or a graph that is built inside of it."""
+    """Return whether a place is `here`, or a graph that is built inside of it."""
     while place is not here and isinstance(place, tf.Graph):
         # Only graphs of functions have an outer one.
         place = getattr(place, "outer_graph", None)

@@ -1,4 +1,4 @@
-"""Classes of wrappers: their bases, to which a family adds its own, and their names."""
+"""Classes of wrappers: their bases, to which the adapter class of a family is added, and their names."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import TYPE_CHECKING, Any
 
 from mpls.core import releases
 from mpls.errors import ArgumentTypeError
-from mpls.keras.asker import who_asks
-from mpls.upstream.kerases import native_keras_wrappers
+from mpls.keras.caller import who_calls
+from mpls.upstream.keras_packages import native_keras_wrappers
 
 
-def class_for(cls: Any, family: Any) -> type:
+def class_for(cls: Any, adapter: Any) -> type:
     """Return the class for an instance of `cls` that wraps an optimizer of a family.
 
-    It is `cls` itself, which gets the methods of the family of the first optimizer that it wraps: the bases of the
-    family join those of the class, after them, so that `type(optimizer) is cls`. If that was one of another family, it
-    is a subclass that has the bases of this family in their place.
+    It is `cls` itself: the adapter class for the first optimizer that it wraps becomes its last base, so that
+    `type(optimizer) is cls`. If that was an optimizer of another family, it is a subclass with this adapter class in
+    place of the other one.
 
     Args:
         cls: the class that was called.
-        family: the adapter class.
+        adapter: the adapter class of the family.
     """
     public = public_class(cls)
     with _settling:
-        if _FAMILY not in vars(public):
-            _settle(public, family)
-        if vars(public)[_FAMILY] is family:
+        if _ADAPTER not in vars(public):
+            _settle(public, adapter)
+        if vars(public)[_ADAPTER] is adapter:
             return public
         twins: dict[Any, type] = vars(public)[_TWINS]
-        if family not in twins:
-            twins[family] = _twin(public, family)
-        return twins[family]
+        if adapter not in twins:
+            twins[adapter] = _twin(public, adapter)
+        return twins[adapter]
 
 
 def public_class(cls: Any) -> type:
@@ -42,46 +42,37 @@ def public_class(cls: Any) -> type:
 
 
 def is_twin(cls: type) -> bool:
-    """Return whether a class is a twin: a subclass that replaces another class, with the bases of another family."""
+    """Return whether a class is a twin: a subclass that replaces another class, with another adapter class."""
     return _IS_TWIN in vars(cls)
 
 
-def family_of_class(cls: type) -> Any:
+def adapter_of_class(cls: type) -> Any:
     """Return the adapter class of a wrapper class; None before its first instance."""
-    return vars(cls).get(_FAMILY)
+    return vars(cls).get(_ADAPTER)
 
 
-_FAMILY, _TWINS, _IS_TWIN = "_family_of_instances", "_twins", "_is_twin"
+_ADAPTER, _TWINS, _IS_TWIN = "_adapter_of_instances", "_twins", "_is_twin"
 
 
 _settling = threading.Lock()
 
 
-_set_class: Any = vars(object)["__class__"].__set__
-
-
-def set_class(instance: Any, cls: type) -> None:
-    """Change the class of an object."""
-    if type(instance) is not cls:
-        _set_class(instance, cls)
-
-
-def _settle(cls: Any, family: Any) -> None:
-    type.__setattr__(cls, _FAMILY, family)
+def _settle(cls: Any, adapter: Any) -> None:
+    type.__setattr__(cls, _ADAPTER, adapter)
     try:
         # The metaclass computes the method resolution order.
-        cls.__bases__ = (*cls.__bases__, family)
+        cls.__bases__ = (*cls.__bases__, adapter)
     except TypeError:
-        type.__delattr__(cls, _FAMILY)
+        type.__delattr__(cls, _ADAPTER)
         raise
     # Stored on the class, so that twins are freed together with it.
     type.__setattr__(cls, _TWINS, {})
 
 
-def _twin(cls: Any, family: Any) -> type:
+def _twin(cls: Any, adapter: Any) -> type:
     names = {"__module__": vars(cls)["__module__"], "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
     twin: Any = type(cls)(cls.__name__, (cls,), {**names, _IS_TWIN: True})
-    _settle(twin, family)
+    _settle(twin, adapter)
     return twin
 
 
@@ -111,11 +102,11 @@ class ModuleName(str):
 
     def __get__(self, instance: Any, owner: Any) -> str:
         """Return the name for the caller; Python calls this because the metaclass is not `type`."""
-        asker = who_asks()
-        if asker.is_inspect:
+        caller = who_calls()
+        if caller.is_inspect:
             return self._home
-        family = family_of_class(owner)
-        return family.native_module if family is not None and asker.is_keras else str(self)
+        adapter = adapter_of_class(owner)
+        return adapter.native_module if adapter is not None and caller.is_keras else str(self)
 
 
 def other_name(cls: Any, is_for_keras: bool) -> str | None:
@@ -127,11 +118,11 @@ def other_name(cls: Any, is_for_keras: bool) -> str | None:
     """
     if not is_own(cls):
         return None
-    family = family_of_class(cls)
-    native: str | None = None if family is None else family.serialized_name
+    adapter = adapter_of_class(cls)
+    native: str | None = None if adapter is None else adapter.serialized_name
     if is_for_keras:
         return native
-    is_legacy = family is None or family._restored_family == "legacy"
+    is_legacy = adapter is None or adapter._restored_family == "legacy"
     return releases.current().wrapper_name(cls._is_experimental, is_legacy) or native
 
 
@@ -160,14 +151,14 @@ class _ConstructorsSignature:
 class LossScaleOptimizerMeta(type):
     """Makes the frameworks' own wrappers instances of `LossScaleOptimizer`.
 
-    Classes have the bases of their instances' family after their own. They show the name that a release gave them, and
-    another one to Keras.
+    Classes have the adapter class of their instances after their own bases. They show the name that a release gave
+    them, and another one to Keras.
     """
 
     def mro(cls) -> list[type]:
-        """Return the method resolution order, with the family's classes last."""
-        own, family = _own_bases(cls), family_of_class(cls)
-        return own if family is None else _merged([own, family.__mro__])
+        """Return the method resolution order, with the adapter class and its bases last."""
+        own, adapter = _own_bases(cls), adapter_of_class(cls)
+        return own if adapter is None else _merged([own, adapter.__mro__])
 
     __signature__ = _ConstructorsSignature()
 
@@ -190,7 +181,7 @@ class LossScaleOptimizerMeta(type):
 
     def _read_name(cls) -> str:
         # Users get the name that the release had; Keras gets the name that its loader knows.
-        return other_name(cls, who_asks().is_keras) or str(_NAME.__get__(cls))
+        return other_name(cls, who_calls().is_keras) or str(_NAME.__get__(cls))
 
     def _write_name(cls, name: str) -> None:
         _NAME.__set__(cls, name)
@@ -207,10 +198,10 @@ class LossScaleOptimizerMeta(type):
 
 
 def _own_bases(cls: type) -> list[type]:
-    """Return the method resolution order of a class without the families' classes."""
+    """Return the method resolution order of a class without adapter classes."""
     if not isinstance(cls, LossScaleOptimizerMeta):
         return [*cls.__mro__]
-    named = [base for base in cls.__bases__ if base is not family_of_class(cls)]
+    named = [base for base in cls.__bases__ if base is not adapter_of_class(cls)]
     bases = _merged([*map(_own_bases, named), named])
     # `super(self.__class__, self)`, in a method of the class that a twin stands for, must continue after that class.
     return [bases[0], cls, *bases[1:]] if is_twin(cls) else [cls, *bases]

@@ -15,7 +15,7 @@ from mpls.errors import (
     error_text,
 )
 from mpls.formats.wrapper_state import BASE_ARGUMENTS, INNER_KEYS, LOSS_SCALE, inner_key
-from mpls.keras.families import registered_class
+from mpls.keras.adapters import registered_class
 
 _SUBJECT = "LossScaleOptimizer.from_config"
 _ADVICE = ("LossScaleOptimizer.from_config(opt.get_config())", "configs")

@@ -7,8 +7,8 @@ from typing import Any
 from mpls.core.loss_scale import is_dynamic, is_fixed, serialize
 from mpls.errors import ArgumentKeyError, ArgumentTypeError, ArgumentValueError, MplsError, error_text
 from mpls.formats.wrapper_state import LOSS_SCALE, WRAPPERS, inner_family
-from mpls.keras.families import family, registered_class
-from mpls.upstream.kerases import loaded_keras, loaded_tf_keras
+from mpls.keras.adapters import adapter_of_family, registered_class
+from mpls.upstream.keras_packages import loaded_keras, loaded_tf_keras
 from mpls.upstream.optimizers import hyperparameters_of
 
 _INNER = "LossScaleOptimizer.from_config: inner_optimizer"
@@ -34,7 +34,7 @@ def deserialize_inner(inner: Any, settings: dict[str, Any], custom_objects: dict
         return inner
     _require_optimizer(inner, custom_objects)
     try:
-        optimizer = family(inner_family(settings, inner)).deserialize_optimizer(
+        optimizer = adapter_of_family(inner_family(settings, inner)).deserialize_optimizer(
             {**inner, "config": dict(inner["config"])}, custom_objects
         )
     except MplsError:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.keras.families import family_of
+from mpls.keras.adapters import adapter_for
 
 __all__ = ["decided"]
 
-# Gradients of these do not leave their range where those of float32 do not.
+# Dtypes in which gradients overflow no sooner than in float32.
 _WIDE = ("float32", "float64", "bfloat16")
 
 
@@ -29,7 +29,7 @@ def decided(enabled: Any, optimizer: Any, subject: str = "LossScaleOptimizer") -
     if isinstance(enabled, bool):
         return enabled
     if isinstance(enabled, str) and enabled == "auto":
-        return _may_be_float16(family_of(optimizer)._global_policy())
+        return _may_be_float16(adapter_for(optimizer)._global_policy())
     error = ArgumentValueError if isinstance(enabled, str) else ArgumentTypeError
     raise error(error_text(f"{subject}: enabled", "be True, False or 'auto'", enabled, "enabled='auto'", "disabling"))
 

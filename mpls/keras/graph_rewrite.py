@@ -6,9 +6,9 @@ from typing import Any
 
 from mpls.core import releases
 from mpls.errors import without_deprecations
+from mpls.keras.adapters import is_keras_optimizer
 from mpls.keras.arguments import translate_loss_scale
 from mpls.keras.base import LossScaleOptimizer
-from mpls.keras.families import is_keras_optimizer
 
 __all__ = ["is_wrappable", "is_wrapper", "wrap"]
 

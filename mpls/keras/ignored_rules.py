@@ -5,14 +5,13 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from mpls.errors import MplsWarning, warn_user
+from mpls.errors import FRAMEWORKS, MplsWarning, warn_user
 
 __all__ = ["warn_of_ignored_rule"]
 
 _OF_LEGACY = ("_resource_apply_dense", "_resource_apply_sparse", "_apply_dense", "_apply_sparse")
 _OF_OTHERS = "update_step"
 _LEGACY = ("Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD")
-_FRAMEWORKS = ("tf_keras", "keras", "tensorflow")
 
 _warned: weakref.WeakSet[type] = weakref.WeakSet()
 
@@ -44,4 +43,4 @@ def _ignored(cls: type) -> str | None:
 
 
 def _is_of_framework(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] in _FRAMEWORKS
+    return cls.__module__.partition(".")[0] in FRAMEWORKS

@@ -18,7 +18,7 @@ from mpls.keras.calls import drop_missing_gradients
 from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep, scope_of_weights
 from mpls.upstream import table
-from mpls.upstream.kerases import native_tf_keras_wrapper
+from mpls.upstream.keras_packages import native_tf_keras_wrapper
 from mpls.upstream.optimizers import aggregated, create_weights, fill_slot, hyperparameters_of, sums_as_keras_does
 from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track
 
@@ -26,7 +26,7 @@ from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track
 _Native: Any = native_tf_keras_wrapper(over_new=False)
 
 
-class Family(TfKerasMembers, _Native):
+class LegacyAdapter(TfKerasMembers, _Native):
     """Members of wrappers over legacy optimizers; every method that the native class defines is overridden."""
 
     serialized_name = "LossScaleOptimizer"
@@ -130,11 +130,11 @@ class Family(TfKerasMembers, _Native):
         return (() if name is None else (name,)), {}
 
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-        own = own_aggregation(self, Family)
+        own = own_aggregation(self, LegacyAdapter)
         return as_pairs(aggregated(self._optimizer, pairs) if own is None else own(self, pairs), pairs)
 
     def _sums_as_keras_does(self) -> bool:
-        is_overridden = type(self)._aggregate_gradients is not Family._aggregate_gradients
+        is_overridden = type(self)._aggregate_gradients is not LegacyAdapter._aggregate_gradients
         return not is_overridden and sums_as_keras_does(self._optimizer)
 
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:
@@ -229,10 +229,6 @@ class Family(TfKerasMembers, _Native):
 
     def _restore_slot_variable(self, slot_name: str, variable: Any, slot_variable: Any) -> Any:
         return table.RESTORE_SLOT.needed_of(self._optimizer)(slot_name, variable, slot_variable)
-
-    def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
-        self._check_slot_restore(slot_variable_position)
-        return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)
 
 
 def _create_weights(wrapper: Any, grads_and_vars: list[tuple[Any, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Members of wrappers of all families: the loss scale and its settings, and what the wrapped optimizer has."""
+"""Members of wrappers of all families: the loss scale and its settings, and attributes of the wrapped optimizer."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _NO_HYPERPARAMETERS = ("name", "self", "args", "kwargs")
 def is_hyperparameter(optimizer: Any, name: str) -> bool:
     """Return whether an attribute of an optimizer is a setting: its constructor takes it, and it is kept by that name.
 
-    Those of legacy optimizers that are variables once they are used are settings too.
+    Hyperparameters of legacy optimizers, which become variables at first use, are settings too.
     """
     if name.startswith("_") or name in _NO_HYPERPARAMETERS:
         return False

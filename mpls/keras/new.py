@@ -23,15 +23,15 @@ from mpls.keras.strategies import (
     require_supported_strategy,
 )
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
-from mpls.upstream.kerases import native_tf_keras_wrapper
-from mpls.upstream.optimizers import fill_slot, runs_with_dtensor
+from mpls.upstream.keras_packages import native_tf_keras_wrapper
+from mpls.upstream.optimizers import runs_with_dtensor
 from mpls.upstream.tensorflow import graph_key
 
 # A base class for isinstance checks only: tf_keras tests for it in `compile` and when it converts optimizers.
 _Native: Any = native_tf_keras_wrapper(over_new=True)
 
 
-class Family(TfKerasMembers, _Native):
+class NewAdapter(TfKerasMembers, _Native):
     """Members of wrappers over new optimizers; every method that the native class defines is overridden."""
 
     serialized_name = "LossScaleOptimizerV3"
@@ -122,7 +122,7 @@ class Family(TfKerasMembers, _Native):
 
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> tuple[list[tuple[Any, Any]], bool]:
         """Return pairs of summed gradient and variable, and whether Keras itself has summed them."""
-        own = own_aggregation(self, Family)
+        own = own_aggregation(self, NewAdapter)
         if own is not None:
             return as_pairs(own(self, pairs), pairs), False
         aggregate = self._optimizer.aggregate_gradients
@@ -208,10 +208,6 @@ class Family(TfKerasMembers, _Native):
 
     def _create_all_weights(self, var_list: Any) -> None:
         self.build(list(var_list))
-
-    def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
-        self._check_slot_restore(slot_variable_position)
-        return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)
 
     use_ema = delegated("use_ema", "Whether the weights are averaged.")
     ema_momentum = delegated("ema_momentum", "The momentum of that average, a float.")

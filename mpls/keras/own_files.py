@@ -1,7 +1,8 @@
 """Makes the loaders of tf_keras and Keras 3 return wrappers of mpls for what mpls has written.
 
 A file names the class of the native wrapper, so that it loads without mpls. A mark in the wrapper's config, which every
-Keras ignores, tells that mpls has written it. Other configs are loaded as without mpls.
+Keras ignores, tells that mpls has written it. Other configs are loaded as without mpls; but those of tf_keras become
+wrappers of mpls while `mpls.install` is in force.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mpls.core import releases
 from mpls.flags import Flag
 from mpls.importing.hooks import are_names_back
 from mpls.importing.post_import import call_off, when_loaded
-from mpls.keras.asker import who_asks
+from mpls.keras.caller import who_calls
 from mpls.keras.state_in_files import is_marked
 from mpls.patches import Layer
 from mpls.upstream import table
@@ -47,7 +48,7 @@ def recognise_own_files() -> None:
 
 
 def recognise_while_installed(is_installed: bool) -> None:
-    """Make it do so between `install` and `uninstall` too."""
+    """Patch the loaders for `install`; with False, for `uninstall`, restore them unless another reason is left."""
     if is_installed:
         _patch_for(_INSTALL)
     else:
@@ -75,9 +76,9 @@ def _let_go(reason: object) -> None:
 
 @contextmanager
 def reading_all_as_ours() -> Iterator[None]:
-    """Make it return wrappers of mpls for all configs in a block, in this thread, also for those of tf_keras' own.
+    """Make `from_config` return wrappers of mpls in a block, in this thread, also for unmarked configs of tf_keras.
 
-    A process that resumes has made no wrapper yet. A native one would lack what only mpls has.
+    A process that resumes has made no wrapper yet. A native wrapper would lack the state that only mpls has.
     """
     reason = object()
     _patch_for(reason)
@@ -98,7 +99,7 @@ def _reader(owner: Any, takes_all: bool, layer: Layer) -> Any:
     @functools.wraps(layer.original.__func__)
     def from_config(cls: Any, config: Any, custom_objects: Any = None) -> Any:
         # While mpls.install is in force, programs expect the methods of mpls on what they load.
-        means_ours = takes_all and (_reads_all.is_raised or (are_names_back() and who_asks().is_keras))
+        means_ours = takes_all and (_reads_all.is_raised or (are_names_back() and who_calls().is_keras))
         if layer.is_on and cls is owner and (means_ours or is_marked(config)):
             return _wrapper_class().from_config(config, custom_objects)
         return layer.original.__get__(None, cls)(config, custom_objects)

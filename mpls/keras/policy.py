@@ -10,13 +10,14 @@ import tensorflow as tf
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.keras.classes import ModuleName
 from mpls.names import REMOVED_POLICIES
-from mpls.upstream.kerases import (
+from mpls.upstream.keras_packages import (
     loaded_keras,
     loaded_tf_keras,
     native_policies,
     serialize_as_keras_policy,
     tensorflow_keras,
 )
+from mpls.upstream.modules import set_class
 from mpls.upstream.rewrite import is_graph_rewrite_enabled
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Policy(metaclass=PolicyMeta):
             # Attributes that this framework's own methods read.
             for name, value in vars(native("float32")).items():
                 vars(self).setdefault(name, value)
-        _set_class(self, _concrete_class(self._public_class(), natives))
+        set_class(self, _concrete_class(self._public_class(), natives))
         return True
 
     @property
@@ -142,8 +143,6 @@ class Policy(metaclass=PolicyMeta):
 
 
 Policy.__module__ = ModuleName("mpls.keras", __name__)
-
-_set_class: Any = vars(object)["__class__"].__set__
 
 
 def _new(cls: Any) -> Any:

@@ -28,12 +28,12 @@ from mpls.formats.wrapper_state import (
     inner_key,
     is_fixed_over_keras_3,
 )
-from mpls.keras.asker import Asker, who_asks
+from mpls.keras.caller import Caller, who_calls
 from mpls.keras.classes import is_own
-from mpls.upstream.kerases import loaded_tf_keras
+from mpls.upstream.keras_packages import loaded_tf_keras
 
-# Raised while a file is loaded that holds the wrapped optimizer's variables a second time, apart from the wrapper's, as
-# the frameworks write them. They are read from there.
+# Raised while a file is loaded that holds the wrapped optimizer's variables also apart from the wrapper's, as the
+# frameworks write them. They are read from this second place.
 wrapped_optimizer_follows = Flag("wrapped_optimizer_follows")
 
 _SUBJECT = f"LossScaleOptimizer.from_config: {STATE_KEY}"
@@ -53,22 +53,22 @@ def config_for_caller(wrapper: Any, config: dict[str, Any], settings: dict[str, 
 
     Args:
         wrapper: the wrapper.
-        config: what native wrappers know too.
-        settings: what they do not know, and would refuse.
+        config: the entries that native wrappers know too.
+        settings: the entries that they do not know, and would refuse.
     """
-    asker = who_asks(wrapper)
-    if not asker.writes_file and not asker.is_keras:
+    caller = who_calls(wrapper)
+    if not caller.writes_file and not caller.is_keras:
         return {**config, **settings}
-    options = _options(wrapper, settings, asker.writes_file)
+    options = _options(wrapper, settings, caller.writes_file)
     config = _with_growth_steps(config, options)
     if config.get("dynamic", True) or not reads_as_dynamic(wrapper):
-        return _marked(config, _state(wrapper, asker) if asker.writes_file else None, options)
+        return _marked(config, _state(wrapper, caller) if caller.writes_file else None, options)
     config = {key: value for key, value in config.items() if key != "dynamic"}
     return _marked({**config, "dynamic_growth_steps": NEVER}, dict(FIXED_STATE), options)
 
 
 def _options(wrapper: Any, settings: dict[str, Any], writes_file: bool) -> dict[str, Any]:
-    """Return the entry for what only mpls knows; an empty dict if there is nothing of that."""
+    """Return the entry with settings and variables that only mpls has; an empty dict if there are none."""
     variables = _own_variables(wrapper) if writes_file else {}
     if not settings and not variables:
         return {}
@@ -77,9 +77,9 @@ def _options(wrapper: Any, settings: dict[str, Any], writes_file: bool) -> dict[
 
 
 def _with_growth_steps(config: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the config with the growth steps of the moment, which the count of finite steps belongs to.
+    """Return the config with the current growth steps, to which the count of finite steps belongs.
 
-    They differ from those of the constructor where a checkpoint has brought others.
+    They differ from the constructor's if `configure` or a checkpoint has changed them.
     """
     growth_steps = options[OPTIONS_KEY]["state"].get("growth_steps") if options else None
     if growth_steps is None:
@@ -128,12 +128,12 @@ def _marked(config: dict[str, Any], state: Any, options: dict[str, Any]) -> dict
     return MarkedConfig({**config, key: {**config[key], STATE_KEY: state, **options}})
 
 
-def _state(wrapper: Any, asker: Asker) -> dict[str, Any] | None:
+def _state(wrapper: Any, caller: Caller) -> dict[str, Any] | None:
     loss_scale = wrapper._loss_scale
     if not isinstance(loss_scale, DynamicLossScale):
         return None
     if _is_saved_by_keras(loss_scale):
-        if not asker.writes_h5:
+        if not caller.writes_h5:
             return None
         # Only mpls finds the variables in H5 files again, so the config holds the state too.
         state = wrapper.state_dict()
@@ -167,7 +167,7 @@ def without_state(inner: Any) -> tuple[Any, Any, Any]:
 
 
 def checked_options_of(options: Any) -> dict[str, Any]:
-    """Return the settings among what only mpls has put into a config; their values are not checked yet.
+    """Return the settings in the options that mpls has put into a config; their values are not checked yet.
 
     Args:
         options: what `without_state` returned.
@@ -182,7 +182,7 @@ def checked_options_of(options: Any) -> dict[str, Any]:
         constraint = "be {'settings': dict, 'state': dict}"
         raise SavedStateError(error_text(_OPTIONS_SUBJECT, constraint, options, "Leave it out", ANCHOR))
     settings: dict[str, Any] = options["settings"]
-    # An initial scale that is no number is of mpls.
+    # `initial_scale` is among them if it is `'auto'`.
     unknown = settings.keys() - {*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS, "initial_scale"}
     if unknown:
         constraint = f"have settings of {sorted((*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS))}"
@@ -220,10 +220,15 @@ def checked_state(state: Any, settings: dict[str, Any]) -> tuple[float, int] | N
 
 
 def set_state(wrapper: Any, state: tuple[float, int] | None, options: Any) -> None:
-    """Set a new wrapper's scale and counter to what `checked_state` returned, and what only mpls has; None is skipped.
+    """Set a new wrapper's scale and counter, and the variables that only mpls has.
+
+    Args:
+        wrapper: the wrapper.
+        state: what `checked_state` returned; None to leave the scale and the counter.
+        options: what `without_state` returned; None to leave the variables.
 
     Raises:
-        SavedStateError: the options hold a value that cannot be.
+        SavedStateError: the options hold an invalid value.
     """
     loss_scale = wrapper._loss_scale
     own = {} if options is None else _own_variables(wrapper)

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import ArgumentValueError, ReplicaContextError, UnsupportedStrategyError, error_text
-from mpls.upstream.kerases import is_dtensor_strategy_set
+from mpls.upstream.keras_packages import is_dtensor_strategy_set
 
 _SUBJECT = "LossScaleOptimizer"
 
@@ -39,11 +39,11 @@ _TPU: tuple[Any, ...] = (
 )
 
 
-def require_supported_strategy(family: Any) -> None:
+def require_supported_strategy(adapter: Any) -> None:
     """Refuse strategies under which a Keras family would compute wrong numbers.
 
     Args:
-        family: the adapter class; `works_with_parameter_servers` says whether one replica may have its variables on
+        adapter: the adapter class; `works_with_parameter_servers` says whether one replica may have its variables on
             another device.
 
     Raises:
@@ -53,7 +53,7 @@ def require_supported_strategy(family: Any) -> None:
     if not tf.distribute.has_strategy() or isinstance(strategy, _SUPPORTED) or is_dtensor_strategy_set():
         return
     name, also = type(strategy).__name__, ""
-    if isinstance(strategy, _PARAMETERS_ELSEWHERE) and family.works_with_parameter_servers:
+    if isinstance(strategy, _PARAMETERS_ELSEWHERE) and adapter.works_with_parameter_servers:
         if strategy.num_replicas_in_sync == 1:
             return
         name += f" with {strategy.num_replicas_in_sync} replicas"
@@ -86,22 +86,22 @@ _METHOD = "_aggregate_gradients"
 
 
 def building() -> AbstractContextManager[Any]:
-    """Keep other threads from building an optimizer in a block: Keras' own would mix up the variables of two builds.
+    """Keep other threads from building an optimizer in a block: Keras would mix up the variables of two builds.
 
     Replicas of a strategy are threads that wait for each other, so they take no lock; the strategy runs one at a time.
     """
     return nullcontext() if tf.distribute.has_strategy() else _BUILDING
 
 
-def own_aggregation(wrapper: Any, family: Any) -> Any:
+def own_aggregation(wrapper: Any, adapter: Any) -> Any:
     """Return the `_aggregate_gradients` of a user's subclass, which `fit` called up to TF 2.3; or None."""
     own = getattr(type(wrapper), _METHOD, None)
-    is_own = wrapper._shows_loss_scale_object and own is not getattr(family, _METHOD, None)
+    is_own = wrapper._shows_loss_scale_object and own is not getattr(adapter, _METHOD, None)
     return own if is_own else None
 
 
 def as_pairs(aggregated: Any, pairs: _Pairs, method: str = _METHOD) -> _Pairs:
-    """Return pairs of gradient and variable, of which users' methods returned the gradients alone up to TF 2.3.
+    """Return pairs of gradient and variable; up to TF 2.3, users' methods returned only the gradients.
 
     Args:
         aggregated: what the method returned.

@@ -1,4 +1,4 @@
-"""What the two families of tf_keras share."""
+"""Members and step hooks that both families of tf_keras share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpls.core.gradients import scale_loss, unscale_gradients
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic, is_loss_scale, never_skips
 from mpls.core.overflows import Overflows
 from mpls.core.persistence.object_checkpoints import check_when_attached
-from mpls.core.persistence.restoring import Restorable
+from mpls.core.persistence.restoring import RestorableWithSlots
 from mpls.core.persistence.savers import StepNames, hook_user_savers
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import in_replica_context
@@ -25,7 +25,7 @@ from mpls.core.weights import Stateful
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
 from mpls.formats.wrapper_state import LOSS_SCALE, STEP_RECORD
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
-from mpls.upstream.kerases import keras_graph_session, track_in_keras_graph
+from mpls.upstream.keras_packages import keras_graph_session, track_in_keras_graph
 from mpls.upstream.optimizers import name_of_legacy
 from mpls.upstream.tensorflow import graph_key, weights_of
 from mpls.upstream.trackables import Trackable, part_of, parts_of, show_in_place_of, track
@@ -59,7 +59,7 @@ class _GraphTrackedOverflows(_GraphTracked, Overflows):
 _GraphTrackedLossScale.__name__ = DynamicLossScale.__name__
 
 
-class TfKerasMembers(Restorable):
+class TfKerasMembers(RestorableWithSlots):
     """State, configs, and how checkpoints see the wrapper."""
 
     _optimizer: Any

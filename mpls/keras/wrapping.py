@@ -1,4 +1,4 @@
-"""How a wrapper takes an optimizer: the family's class, the loss scale, the options of steps."""
+"""How a wrapper takes an optimizer: the adapter class, the loss scale, the options of steps."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from mpls.core.step_record import StepRecord
 from mpls.formats.wrapper_state import CURRENT_SCALE
 from mpls.keras.arguments import refuse_wrapped
 from mpls.keras.calls import ScalingCalls
-from mpls.keras.classes import class_for, set_class
+from mpls.keras.classes import class_for
 from mpls.keras.members import Members
 from mpls.keras.own_files import recognise_own_files
 from mpls.keras.strategies import require_supported_strategy
+from mpls.upstream.modules import set_class
 from mpls.upstream.optimizers import mark_as_wrapped
 
 __all__ = ["Wrapping"]
@@ -47,19 +48,19 @@ class Wrapping(Members):
     def _wrap(
         self,
         inner_optimizer: Any,
-        family: Any,
+        adapter: Any,
         name: str | None,
         options: StepOptions,
         *,
         shows_object: bool = False,
     ) -> None:
-        require_supported_strategy(family)
+        require_supported_strategy(adapter)
         refuse_wrapped(inner_optimizer)
         recognise_own_files()
         behavior = releases.current()
-        # The inner optimizer decides on the family, so the instance gets the family's methods only here. Users'
+        # The inner optimizer decides on the family, so the instance gets the adapter's methods only here. Users'
         # subclasses keep their own methods.
-        set_class(self, class_for(type(self), family))
+        set_class(self, class_for(type(self), adapter))
         self._init_family(inner_optimizer, name, options)
         # Bypass the __setattr__ of the frameworks' bases, which tracks and delegates attributes.
         vars(self).update(

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Sequence
 
 from mpls.migrate.afterwards import Afterwards, Files
-from mpls.migrate.beyond_keras_2 import exceeds_keras_2
 from mpls.migrate.class_uses import is_class_compared
 from mpls.migrate.instances import Instances
 from mpls.migrate.kept_objects import Kept, kept_in
@@ -23,6 +22,7 @@ from mpls.migrate.survey import Survey
 from mpls.migrate.syntax import Binding, Chain, Region, Role
 from mpls.migrate.tree_facts import Facts
 from mpls.migrate.unseen_changes import has_unseen_changes
+from mpls.migrate.unsupported_by_tf_keras import is_unsupported_by_tf_keras
 from mpls.names import Name, named, namespaces
 
 __all__ = ["Analysis"]
@@ -86,7 +86,7 @@ class Analysis:
         # With Keras 2, public names mean what they have always meant.
         is_there = self.settings.keras == 2 and row.last is None and not row.is_private and not row.is_contrib
         is_of_keras = is_there and row.target.startswith("mpls.keras:")
-        if replacement_of(row.path) is None or (is_of_keras and not self.exceeds_keras_2):
+        if replacement_of(row.path) is None or (is_of_keras and not self.is_unsupported_by_tf_keras):
             return None
         return next((rule for rule in self._rules if rule.owns is not None and rule.owns(row)), None)
 
@@ -107,9 +107,9 @@ class Analysis:
         return is_class_compared(self)
 
     @functools.cached_property
-    def exceeds_keras_2(self) -> bool:
+    def is_unsupported_by_tf_keras(self) -> bool:
         """Whether the file does what the public wrapper of tf_keras no longer can."""
-        return exceeds_keras_2(self)
+        return is_unsupported_by_tf_keras(self)
 
     @functools.cached_property
     def _has_unseen_changes(self) -> bool:

@@ -12,7 +12,7 @@ from mpls.migrate.instances import Instance
 from mpls.migrate.replacements import is_gone
 from mpls.migrate.ruling import Use
 from mpls.migrate.scale_reads import calls_of_read_scales
-from mpls.migrate.scale_values import KEPT, Unknown, settings_of
+from mpls.migrate.scale_values import KEPT, Unknown, scale_arguments
 from mpls.migrate.syntax import Read, Role, Statement
 from mpls.migrate.wrapper_calls import is_experimental, is_public, scale_argument
 from mpls.names import RELEASES, Name
@@ -161,7 +161,7 @@ def _classes_and_variables(analysis: Analysis, wrappers: list[Use]) -> Iterator[
             )
         scale = None if use.call is None else scale_argument(use.call)
         value = scale.value if isinstance(scale, ast.keyword) else scale
-        settings = None if value is None else settings_of(value, use.chain.region, analysis)
+        settings = None if value is None else scale_arguments(value, use.chain.region, analysis)
         if isinstance(settings, Unknown) and settings.advice == KEPT:
             yield use.node, "the program has the loss scale of a wrapper in a variable"
 

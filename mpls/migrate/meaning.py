@@ -112,7 +112,10 @@ class Meanings:
         return Meaning(both.paths, both.is_whole and base.is_whole)
 
     def historical(self, meaning: Meaning, names: tuple[str, ...]) -> tuple[int, Meaning, list[Name]]:
-        """Return how many attributes lead from a name to historical ones, and these; else what the whole stands for."""
+        """Return the number of attributes after which all meanings are historical names, the meaning there, and them.
+
+        If there is none, return 0, the meaning of the whole, and no names.
+        """
         for position in range(len(names)):
             if position:
                 meaning = self.member(meaning, names[position])

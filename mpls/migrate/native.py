@@ -75,7 +75,7 @@ class Native:
             is_same = not any(_OF_MPLS.search(edit.new) for edit in decision.edits)
             is_plain = use.role in (Role.CALL, Role.TYPE_TEST, Role.ANNOTATION)
             has_it = self._analysis.settings.keras == 2 and not self._has_second_arguments
-            is_enough = has_it and not self._analysis.exceeds_keras_2
+            is_enough = has_it and not self._analysis.is_unsupported_by_tf_keras
             return f"{_KERAS}.LossScaleOptimizer" if is_enough and is_same and is_plain else None
         if name in _POLICIES and home in ("mpls.experimental", "mpls.keras") and decision.path != EXPERIMENTAL:
             return f"{_KERAS}.{_POLICIES[name]}" if self._is_plain_policy(use, name) else None

@@ -1,4 +1,4 @@
-"""How today's own names are written in a file, and what is written where they cannot be."""
+"""How TensorFlow's current names are written in a file, and names of mpls where they cannot be."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def written(analysis: Analysis, chain: Chain, node: ast.expr, path: str) -> str 
 
 
 def leave_what_cannot_be_written(analysis: Analysis) -> None:
-    """Go back to names of mpls where no part of what is replaced stands for a part of today's own name.
+    """Go back to names of mpls where a chain has no part from which TensorFlow's own path can be written.
 
     Args:
-        analysis: the file, which is decided on but for this.
+        analysis: the file, with all other decisions made.
     """
     for place, (chain, node, home) in enumerate(analysis.spaces):
         if not home.startswith("mpls.") and written(analysis, chain, node, home) is None:

@@ -63,6 +63,6 @@ class Reader:
                 if len(content) <= MAX_BYTES:
                     self._known[file] = self.analyse(SourceText(Encoded(content).text), file)
             except (OSError, UnreadableError):
-                # It is named when it is its turn; here it only tells nothing about names.
+                # The error is reported when this file is migrated; here its names are just unknown.
                 pass
         return self._known[file]

@@ -17,7 +17,7 @@ from mpls.names import named
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis
 
-__all__ = ["KEPT", "Unknown", "settings_of"]
+__all__ = ["KEPT", "Unknown", "scale_arguments"]
 
 _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -46,7 +46,7 @@ class Unknown:
     advice: str = ""
 
 
-def settings_of(node: ast.expr, region: Region, analysis: Analysis) -> str | Unknown:
+def scale_arguments(node: ast.expr, region: Region, analysis: Analysis) -> str | Unknown:
     """Return the arguments of the public wrapper for a loss scale: `"dynamic=False, initial_scale=128"`.
 
     Args:

@@ -12,7 +12,7 @@ from mpls.errors import printable
 from mpls.migrate.documents import Message, Result
 from mpls.migrate.ruling import Kind
 
-__all__ = ["REPORTS", "described", "diff_of", "place", "summary"]
+__all__ = ["REPORTS", "diff_of", "place", "results_as_dict", "summary"]
 
 _COLORS = {"---": "\x1b[1m", "+++": "\x1b[1m", "@@": "\x1b[36m", "-": "\x1b[31m", "+": "\x1b[32m"}
 _END = "\x1b[0m"
@@ -69,7 +69,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def described(results: Sequence[Result], number: int, *, is_written: bool) -> dict[str, Any]:
+def results_as_dict(results: Sequence[Result], number: int, *, is_written: bool) -> dict[str, Any]:
     """Return what a migration does as a JSON-able dict; `mpls docs migrate` describes it."""
     return {
         "summary": summary(results, number, is_written=is_written),
@@ -108,7 +108,7 @@ def _text(results: Sequence[Result], number: int, is_written: bool) -> str:
 
 
 def _json(results: Sequence[Result], number: int, is_written: bool) -> str:
-    return json.dumps(described(results, number, is_written=is_written), indent=2, allow_nan=False)
+    return json.dumps(results_as_dict(results, number, is_written=is_written), indent=2, allow_nan=False)
 
 
 _STYLE = (

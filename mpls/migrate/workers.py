@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import itertools
 import multiprocessing
 import os
@@ -17,6 +16,7 @@ from mpls.migrate.documents import Result, migrate_file
 from mpls.migrate.reader import MAX_BYTES, Reader
 from mpls.migrate.ruling import Settings
 from mpls.migrate.tree_facts import Facts, facts_of, together, wanted_words
+from mpls.reading.sources import without_collector
 
 __all__ = ["default_jobs", "results_of"]
 
@@ -100,17 +100,5 @@ def _results(
     for _, top in chunk:
         if top not in readers:
             readers[top] = Reader(settings, top, facts)
-    with _without_collector():
+    with without_collector():
         return [migrate_file(file, readers[top]) for file, top in chunk]
-
-
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    """Keep the garbage collector from going through syntax trees again and again while they are made."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mpls.core.releases import behavior_of
 from mpls.migrate.class_uses import is_of_loaded
 from mpls.migrate.ruling import Decision, Kind, Use
-from mpls.migrate.scale_values import Unknown, settings_of
+from mpls.migrate.scale_values import Unknown, scale_arguments
 from mpls.migrate.source_text import Edit, SourceText
 from mpls.migrate.syntax import Role
 from mpls.names import Name
@@ -84,7 +84,7 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
     if scale is None:
         return Decision(EXPERIMENTAL, _at_release(call, analysis), _NO_SCALE, Kind.LEFT)
     value = scale.value if isinstance(scale, ast.keyword) else scale
-    settings = settings_of(value, use.chain.region, analysis)
+    settings = scale_arguments(value, use.chain.region, analysis)
     if isinstance(settings, Unknown):
         source = " ".join(analysis.text.source(value).split())
         note = f"the loss scale {source} {settings.why}"
@@ -133,7 +133,7 @@ def _is_of_experimental(scale: ast.expr | ast.keyword | None, analysis: Analysis
     """Return whether only the experimental wrapper takes the arguments of a call."""
     if isinstance(scale, ast.keyword):
         return True
-    return scale is not None and not isinstance(settings_of(scale, use.chain.region, analysis), Unknown)
+    return scale is not None and not isinstance(scale_arguments(scale, use.chain.region, analysis), Unknown)
 
 
 def arguments_of_release(analysis: Analysis) -> list[str]:

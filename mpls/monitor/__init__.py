@@ -1,6 +1,6 @@
 """Seeing what happened to the loss scale: in the logs of `fit`, in sessions of TF 1, in `tf.summary` and in files.
 
-Nothing of Keras is loaded by it.
+An import of it loads no Keras.
 """
 
 from mpls.core.giving_up import Stuck

@@ -14,7 +14,7 @@ from mpls.monitor.scale_history import KeepsHistory, reading
 from mpls.monitor.scale_messages import ScaleMessages
 from mpls.monitor.scale_readings import ANCHOR, Readings, checked_every
 from mpls.upstream.callbacks import CallbackOfAnyKeras
-from mpls.upstream.kerases import keras_graph_session
+from mpls.upstream.keras_packages import keras_graph_session
 
 _SUBJECT = "LossScaleCallback"
 
@@ -29,17 +29,17 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
 
     If the optimizer has `max_consecutive_skips`, each reading calls `check_skips` too.
 
-    `history` has the readings of the last model, which a later `fit` of it goes on with. The first is before the first
-    batch. `step` is the number of batches so far, which goes on where the optimizer was, and `loss` is after a batch
-    what Keras averages over the epoch so far.
+    `history` has the readings of the last model; a later `fit` of the same model adds to them. The first reading is
+    before the first batch. `step` is the number of batches so far, counted on from the steps of the optimizer; `loss`,
+    after a batch, is the mean over the epoch so far.
 
     Models are those of tf_keras and Keras 3, their optimizers those of mpls, or the frameworks' own
     `LossScaleOptimizer`. One callback may be used for several models, one after the other, and in several calls of
     `fit`.
 
     Args:
-        every: the values are read at the ends of batches, of which this many were trained in between; each reading
-            waits for the device. Other batches have no values in their logs.
+        every: the number of batches from one reading to the next; each reading waits for the device. The logs of other
+            batches have no values.
         messages: whether to log changes of the scale to `logging.getLogger("mpls")`, a line for each that is seen.
 
     Raises:
@@ -128,7 +128,7 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
             self._history.append(reading(self._step, values, (logs or {}).get(LOSS)))
         if logs is not None:
             logs.update(values)
-        # A step that runs eagerly has done it itself.
+        # An eager step has called `check_skips` itself.
         if readings.gives_up and not getattr(self.model, "run_eagerly", False):
             with self._scope():
                 readings.optimizer.check_skips()

@@ -1,4 +1,4 @@
-"""What was read during a training, and its file, which `mpls plot` draws."""
+"""The readings of an optimizer during training, and the file of them that `mpls plot` draws."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reading(step: int, values: Mapping[str, Any], loss: Any = None) -> dict[str,
 
 
 class KeepsHistory:
-    """Mixin for what reads an optimizer during a training: its readings, and their file."""
+    """Mixin for callbacks and hooks that read an optimizer during training: the readings, and their file."""
 
     _history: list[dict[str, Any]]
 

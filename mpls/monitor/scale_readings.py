@@ -8,14 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from mpls.core.counted import Counted, record_of
+from mpls.core.current_settings import current_settings
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.numbers import to_int
 from mpls.core.persistence.state_dict import read_values
-from mpls.core.settings_now import settings_now
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.training_history import COUNTS, SCALE
 from mpls.formats.wrapper_state import STATE_OF_KERAS_3
-from mpls.upstream.kerases import native_keras_wrappers
+from mpls.upstream.keras_packages import native_keras_wrappers
 from mpls.upstream.optimizers import inner_of, kept_loss_scale
 
 __all__ = ["ANCHOR", "Readings", "checked_every"]
@@ -55,7 +55,7 @@ class Readings:
     def shrinking_factor(self) -> float:
         """The factor by which the scale shrinks, above 1; 2 where that is not known."""
         held = kept_loss_scale(self.optimizer)
-        backoff = settings_now(held).settings.backoff_factor if isinstance(held, DynamicLossScale) else None
+        backoff = current_settings(held).settings.backoff_factor if isinstance(held, DynamicLossScale) else None
         factor = getattr(held, "multiplier", 2.0) if backoff is None else 1 / backoff
         return float(factor) if isinstance(factor, int | float) and factor > 1 else 2.0
 
@@ -72,7 +72,7 @@ class Readings:
         return {SCALE: _as_tensor(_held_scale(self.optimizer)), **counters}
 
     def build(self) -> None:
-        """In a v1 graph, build what reads them; a graph that is finalized can then be read."""
+        """In a v1 graph, build the tensors that `read` needs, so that the graph can be finalized afterwards."""
         self._built = self.tensors()
 
     def read(self, session: Any = None) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _held_scale(optimizer: Any) -> Any:
         return manager.get_loss_scale()
     held = kept_loss_scale(optimizer)
     if held is None:
-        # Keras 3's own makes its variables when it is built.
+        # Keras 3's own wrapper makes its variables when it is built.
         held = getattr(optimizer, STATE_OF_KERAS_3[0], optimizer.initial_scale)
     return held() if callable(held) else held
 

@@ -96,7 +96,7 @@ class LossScaleHook(KeepsHistory, _Base):
         self._readings.build()
 
     def after_create_session(self, session: Any, coord: Any) -> None:  # noqa: ARG002
-        """Read the scale from which changes are told; the session calls it.
+        """Read the scale with which the next reading is compared; the session calls it.
 
         Args:
             session: the session.

@@ -53,7 +53,7 @@ def write_scalars(optimizer: Any, step: Any = None, name: str = "loss_scale") ->
 
 
 def tag_of(key: str, name: str = SCALE) -> str:
-    """Return the tag of the scale or a counter, whose name in logs is the key, where that of the scale is `name`."""
+    """Return the tag of a number in summaries, by its key in logs: `name` for the scale, `name/key` for a counter."""
     return name if key == SCALE else f"{name}/{key}"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import gc
 import os
 import warnings
 import zipfile
@@ -14,7 +16,17 @@ from mpls.errors import printable
 from mpls.reading.scopes import Import, Scopes
 from mpls.reading.search_path import folders_added
 
-__all__ = ["MAX_BYTES", "MAX_BYTES_OF_RUN", "MAX_FILES", "Folder", "Program", "Source", "ZipFolder", "parse"]
+__all__ = [
+    "MAX_BYTES",
+    "MAX_BYTES_OF_RUN",
+    "MAX_FILES",
+    "Folder",
+    "Program",
+    "Source",
+    "ZipFolder",
+    "parse",
+    "without_collector",
+]
 
 # Limits for a program and for one file: counts rather than time, so that the result is always the same.
 MAX_FILES = 400
@@ -107,6 +119,18 @@ def parse(content: bytes | str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(content)
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """Turn the garbage collector off for a block; traversing the syntax trees would take time and free nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass

@@ -9,13 +9,13 @@ from mpls.tracing.scale_states import numbers_of
 from mpls.tracing.step_recorder import Reading, StepRecorder
 from mpls.tracing.step_tensors import (
     about_variable,
+    gradient_values,
     groups_of_gradients,
     groups_of_variables,
     measured_by_python,
     read_variable,
     sizes_of,
     stacked,
-    values_of,
 )
 
 __all__ = ["Step", "take_recorded"]
@@ -53,7 +53,7 @@ def take_recorded(recorder: StepRecorder, step: Step) -> Any:
         return step.take()
     nonfinite = None
     if in_replica.num_replicas_in_sync > 1:
-        grads = [values_of(grad) for grad, _ in step.pairs]
+        grads = [gradient_values(grad) for grad, _ in step.pairs]
         found = [tf.reduce_sum(tf.cast(tf.logical_not(tf.math.is_finite(grad)), tf.float32)) for grad in grads]
         nonfinite = in_replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.add_n(found))
         if not _is_first(tf, in_replica):
@@ -87,7 +87,7 @@ def _take_eagerly(tf: Any, recorder: StepRecorder, series: Any, step: Step, nonf
     after = numbers_of(state.read())
     reading = Reading(state.rule, before, after, None if step.loss is None else float(step.loss.numpy()), nonfinite)
     groups = groups_of_gradients(step.pairs)
-    grads = stacked([values_of(grad).numpy() for grad, _ in step.pairs], groups, np.stack)
+    grads = stacked([gradient_values(grad).numpy() for grad, _ in step.pairs], groups, np.stack)
     found = measured(grads, groups, len(step.pairs))
     recorder.note(series, reading, found, measured_by_python(tf, _to_measure(series, step)))
     return result
@@ -222,7 +222,7 @@ class GraphNote:
 
     def _gradients(self, tf: Any) -> list[Any]:
         """Return the gradients, those stacked that are measured together."""
-        return stacked([values_of(grad) for grad, _ in self._step.pairs], self._groups, tf.stack)
+        return stacked([gradient_values(grad) for grad, _ in self._step.pairs], self._groups, tf.stack)
 
     def _measure(self, count: Any, *grads: Any) -> Any:
         import numpy as np

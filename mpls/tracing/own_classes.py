@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from mpls.tracing.recorded_classes import Recording
-from mpls.tracing.scale_states import state_of
+from mpls.tracing.scale_states import scale_state_of
 
 __all__ = ["OWN_CLASSES"]
 
@@ -15,8 +15,12 @@ def _of_v1(recording: Recording, module: ModuleType) -> None:
     recording.replace(module.MixedPrecisionLossScaleOptimizer, "apply_gradients", recording.applying)
 
 
-def _of_tf_keras(recording: Recording, module: ModuleType) -> None:
-    recording.replace(module.Family, "apply_gradients", recording.applying)
+def _of_legacy(recording: Recording, module: ModuleType) -> None:
+    recording.replace(module.LegacyAdapter, "apply_gradients", recording.applying)
+
+
+def _of_new(recording: Recording, module: ModuleType) -> None:
+    recording.replace(module.NewAdapter, "apply_gradients", recording.applying)
 
 
 def _of_keras_3(recording: Recording, module: ModuleType) -> None:
@@ -24,7 +28,7 @@ def _of_keras_3(recording: Recording, module: ModuleType) -> None:
         # Its gradients are unscaled already, whichever calls the program makes.
         def take_step(wrapper: Any, pairs: Any, *args: Any) -> Any:
             return recording.take(
-                wrapper, list(pairs), lambda: state_of(wrapper), lambda: method(wrapper, pairs, *args)
+                wrapper, list(pairs), lambda: scale_state_of(wrapper), lambda: method(wrapper, pairs, *args)
             )
 
         return take_step
@@ -40,7 +44,7 @@ def _of_all(recording: Recording, module: ModuleType) -> None:
 OWN_CLASSES = {
     "mpls.core.counted": _of_all,
     "mpls.keras.keras3.applying": _of_keras_3,
-    "mpls.keras.legacy": _of_tf_keras,
-    "mpls.keras.new": _of_tf_keras,
+    "mpls.keras.legacy": _of_legacy,
+    "mpls.keras.new": _of_new,
     "mpls.v1.optimizer": _of_v1,
 }

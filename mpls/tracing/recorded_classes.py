@@ -9,7 +9,7 @@ from typing import Any
 
 from mpls.tracing.around_steps import Step, take_recorded
 from mpls.tracing.compiled_functions import FUNCTION_MODULES, WithoutXla
-from mpls.tracing.scale_states import state_of, state_of_keras_3
+from mpls.tracing.scale_states import scale_state_of, scale_state_of_keras_3
 from mpls.tracing.step_recorder import StepRecorder
 
 __all__ = ["Recording"]
@@ -121,7 +121,9 @@ class Recording:
 
         def apply_gradients(wrapper: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
             pairs = list(grads_and_vars)
-            return self.take(wrapper, pairs, lambda: state_of(wrapper), lambda: method(wrapper, pairs, *args, **kwargs))
+            return self.take(
+                wrapper, pairs, lambda: scale_state_of(wrapper), lambda: method(wrapper, pairs, *args, **kwargs)
+            )
 
         return apply_gradients
 
@@ -143,7 +145,7 @@ class Recording:
             return self.take(
                 wrapper,
                 list(zip(unscaled, variables)),
-                lambda: state_of_keras_3(wrapper),
+                lambda: scale_state_of_keras_3(wrapper),
                 lambda: method(wrapper, grads, trainable_variables),
             )
 

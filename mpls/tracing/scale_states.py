@@ -6,7 +6,7 @@ from typing import Any
 
 from mpls.tracing.step_recorder import APPLIES_ALL, BY_GRADIENTS, BY_STATE
 
-__all__ = ["ScaleState", "numbers_of", "state_of", "state_of_keras_3"]
+__all__ = ["ScaleState", "numbers_of", "scale_state_of", "scale_state_of_keras_3"]
 
 # What the count is called in TF 1.14 to 2.3 and in mpls, in TF 2.4 to 2.21 and tf_keras, and in tf.contrib.
 _COUNTS = ("_num_good_steps", "_counter")
@@ -31,7 +31,7 @@ class ScaleState:
         return [_value(self._scale), _value(self._count)]
 
 
-def state_of(wrapper: Any) -> ScaleState:
+def scale_state_of(wrapper: Any) -> ScaleState:
     """Return what reads the state of a wrapper with a `LossScale`, a manager or a number."""
     manager = getattr(wrapper, "_loss_scale_manager", None)
     if manager is None:
@@ -53,7 +53,7 @@ def state_of(wrapper: Any) -> ScaleState:
     return ScaleState(APPLIES_ALL if never_skips else BY_GRADIENTS, scale)
 
 
-def state_of_keras_3(wrapper: Any) -> ScaleState:
+def scale_state_of_keras_3(wrapper: Any) -> ScaleState:
     """Return what reads the state of Keras 3's own wrapper, once it is built."""
     return ScaleState(BY_STATE, wrapper.dynamic_scale, wrapper.step_counter)
 

@@ -15,7 +15,6 @@ from mpls.tracing.tracing_session import NO_STEP, TracingSession
 
 __all__ = ["main"]
 
-_USAGE_ERROR = 2
 _NAME = "mpls_recorder.py"
 
 

@@ -8,13 +8,13 @@ from mpls.tracing.measures import Measured, groups_of, measured
 
 __all__ = [
     "about_variable",
+    "gradient_values",
     "groups_of_gradients",
     "groups_of_variables",
     "measured_by_python",
     "read_variable",
     "sizes_of",
     "stacked",
-    "values_of",
 ]
 
 
@@ -34,7 +34,7 @@ def name_of_dtype(dtype: Any) -> str:
     return dtype if isinstance(dtype, str) else str(dtype.base_dtype.name)
 
 
-def values_of(grad: Any) -> Any:
+def gradient_values(grad: Any) -> Any:
     """Return the elements of a gradient; of `IndexedSlices`, those that it holds."""
     return grad.values if hasattr(grad, "indices") and hasattr(grad, "values") else grad
 
@@ -48,7 +48,7 @@ def groups_of_gradients(pairs: Any) -> list[list[int]]:
     """Return which gradients are measured together, and in the same way the variables."""
     kinds = []
     for grad, variable in pairs:
-        values = values_of(grad)
+        values = gradient_values(grad)
         kinds.append((name_of_dtype(values.dtype), sizes_of(variable.shape) if values is grad else None))
     return groups_of(kinds)
 

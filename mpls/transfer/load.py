@@ -13,14 +13,14 @@ from mpls.errors import ArgumentValueError, MplsWarning, SavedStateError, Unsupp
 from mpls.formats import algorithms
 from mpls.formats.record import OptimizerRecord
 from mpls.formats.validity import SEE_MIGRATION
-from mpls.transfer import counts, formulas
+from mpls.transfer import formulas, update_counts
 from mpls.transfer.hosts import Host, dtype_of
 from mpls.transfer.matching import given_variables
+from mpls.transfer.own_counters import CountsPlan, plan_counts, set_counts
 from mpls.transfer.scales import ScalePlan, plan_scale, set_scale
-from mpls.transfer.setting_checks import checked_settings
+from mpls.transfer.setting_checks import checked_hyperparameters
 from mpls.transfer.settings import differences, learning_rate_at, set_settings, settable, settings_of
 from mpls.transfer.slots import Transfer, plan_slots
-from mpls.transfer.step_counts import CountsPlan, plan_counts, set_counts
 from mpls.transfer.target_optimizers import Target, assign_slots, target_of
 from mpls.transfer.transfer_report import Plan, TransferReport
 from mpls.transfer.unwrapping import host_of
@@ -72,7 +72,7 @@ def load_record(
     plan = Plan()
     chosen: Mapping[str, Any] = {}
     if hyperparameters:
-        chosen = checked_settings(host, settable(host, theirs, is_built=host.is_built(given)), subject)
+        chosen = checked_hyperparameters(host, settable(host, theirs, is_built=host.is_built(given)), subject)
     config = {**own, **{name: theirs[name] for name in chosen}}
     plan.differences += [f"set: {each}" for each in differences(theirs, own, record.family) if _names(each, chosen)]
     plan.differences += differences(theirs, config, record.family)
@@ -155,10 +155,10 @@ class _Loading:
             SavedStateError: the number of steps is not valid, or too large for the target's counter.
         """
         record, plan = self._record, self._plan
-        steps = counts.steps_of(record, self._state, self._config, self._subject)
+        steps = update_counts.steps_of(record, self._state, self._config, self._subject)
         if steps is not None and record.iterations not in (None, steps):
             plan.leave_out(f"global_step {record.iterations}: by its beta powers, Adam has made {steps} steps")
-        source, target = counts.gradient_steps(record, self._config, self._subject)
+        source, target = update_counts.gradient_steps(record, self._config, self._subject)
         if steps is None:
             return source == target
         self._applied = steps // source
@@ -194,7 +194,9 @@ class _Loading:
         there = {name.lstrip("_"): value for name, value in record.others.items()}
         for name in self._target.others:
             if self._state == "Nadam" and algorithms.is_momentum_product(name):
-                self._others[name], is_computed = counts.product_of(record, self._applied, self._config, self._subject)
+                self._others[name], is_computed = update_counts.product_of(
+                    record, self._applied, self._config, self._subject
+                )
                 if is_computed:
                     plan.started.append(f"{algorithms.PRODUCT}: computed from the number of steps")
             elif name.lstrip("_") in there:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from mpls.core.current_settings import current_settings
 from mpls.core.loss_scale import DynamicLossScale, is_dynamic, is_fixed
 from mpls.core.scale_settings import DEFAULTS
-from mpls.core.settings_now import settings_now
 from mpls.formats.record import LossScaleRecord
 from mpls.formats.validity import check_good_steps, check_scale, most_good_steps
 from mpls.formats.wrapper_state import (
@@ -77,7 +77,7 @@ def _options_of(held: Any) -> dict[str, Any]:
     """Return the settings and the variables of a loss scale that only mpls has."""
     if not isinstance(held, DynamicLossScale):
         return {}
-    return {**settings_now(held).settings.changed(), **held._read_values(held._initial_extras(), None)}
+    return {**current_settings(held).settings.changed(), **held._read_values(held._initial_extras(), None)}
 
 
 def _growth_steps_of(held: Any) -> int:

@@ -16,7 +16,7 @@ from mpls.transfer.settings import NUMBERS, as_numbers, made, set_settings, sett
 _ADVICE = "Mend the source, or leave out hyperparameters=True"
 
 
-def checked_settings(host: Host, settings: Mapping[str, Any], subject: str) -> dict[str, Any]:
+def checked_hyperparameters(host: Host, settings: Mapping[str, Any], subject: str) -> dict[str, Any]:
     """Return settings as they are to be set, with the schedule of the learning rate made; the target stays as it is.
 
     Args:

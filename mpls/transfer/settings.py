@@ -11,7 +11,7 @@ import numpy as np
 
 from mpls.formats.algorithms import expected_slots
 from mpls.transfer.hosts import Host
-from mpls.upstream.kerases import loaded_keras, loaded_tf_keras
+from mpls.upstream.keras_packages import loaded_keras, loaded_tf_keras
 from mpls.upstream.optimizers import learning_rate_of, set_legacy_setting, settings_of_v1
 
 # The settings that determine a step. Others, such as `name` and `jit_compile`, are not transferred.
@@ -195,7 +195,7 @@ def as_numbers(values: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, A
 
 
 def set_settings(host: Host, values: Mapping[str, Any]) -> None:
-    """Set hyperparameters of the target, as `checked_settings` returns them."""
+    """Set hyperparameters of the target, as `checked_hyperparameters` returns them."""
     for name, value in values.items():
         if host.family == "legacy":
             set_legacy_setting(host.inner, name, value)

@@ -11,7 +11,7 @@ from mpls.formats.validity import ANCHOR
 from mpls.transfer.get_slot_hosts import LegacyHost, V1Host
 from mpls.transfer.hosts import Host
 from mpls.transfer.slot_list_hosts import Keras3Host, NewHost
-from mpls.upstream.kerases import keras_family_of, native_keras_wrappers
+from mpls.upstream.keras_packages import keras_family_of, native_keras_wrappers
 from mpls.upstream.optimizers import inner_of, kept_loss_scale
 
 _HOSTS: dict[str, type[Host]] = {"legacy": LegacyHost, "new": NewHost, "keras3": Keras3Host}

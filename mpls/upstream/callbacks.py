@@ -1,4 +1,4 @@
-"""What `fit` of both Kerases calls on a callback, also what is private; no class of theirs is needed for it."""
+"""A callback with all methods that `fit` of tf_keras and Keras 3 calls, private ones too; it needs neither loaded."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _nothing._is_default = True  # type: ignore[attr-defined]
 
 
 class CallbackOfAnyKeras:
-    """A callback that does nothing: each Keras asks for methods only, and not for its class.
+    """A callback that does nothing: each Keras calls its methods, and does not check its class.
 
-    So the class is there before a Keras is loaded, and one instance works in models of both.
+    So the class exists before a Keras is loaded, and one instance works in models of both.
     """
 
     # tf_keras (2.16 to 2.21) reads it: hooks take tensors, and no batch waits for the host only to have them read.

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.upstream import table
-from mpls.upstream.kerases import loaded_keras
+from mpls.upstream.keras_packages import loaded_keras
 from mpls.upstream.private import Private
 
 __all__ = [
@@ -53,7 +53,7 @@ class OwnObjects:
         return self._saving.get_registered_object(name, self._custom_objects)
 
     def is_of_a_user(self, name: str) -> bool:
-        """Return whether the one of a name is not the framework's: tf_keras has registered classes of its own."""
+        """Return whether the object found by a name is not a class or function of the framework."""
         module = getattr(self.find(name), "__module__", None) or ""
         return module.partition(".")[0] not in ("tf_keras", "keras")
 

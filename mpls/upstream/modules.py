@@ -7,13 +7,14 @@ from typing import Any
 
 from mpls.upstream import table
 
-__all__ = ["KERAS_VARIABLE", "MAKERS", "inner_module", "is_keras_2", "is_lazily_loaded", "is_wrapped"]
+__all__ = ["KERAS_VARIABLE", "MAKERS", "inner_module", "is_keras_2", "is_lazily_loaded", "is_wrapped", "set_class"]
 
 # The variable of the environment by which TensorFlow 2.16 to 2.21 chooses what `tf.keras` is.
 KERAS_VARIABLE = "TF_USE_LEGACY_KERAS"
 # The modules whose functions run when an attribute of such a module is read (TensorFlow 2.16 to 2.21).
 MAKERS = ("tensorflow.python.util.lazy_loader", "tensorflow.python.util.module_wrapper")
 _LAZY, _WRAPPER = MAKERS
+_set_class: Any = vars(object)["__class__"].__set__
 
 
 def is_keras_2(value: str | None) -> bool:
@@ -51,3 +52,9 @@ def is_wrapped(cls: type[Any]) -> bool:
     if not _is_made_by(cls, _WRAPPER):
         return False
     return None not in [each.of(cls) for each in (table.KEEP, table.DROP, table.KEEPS)]
+
+
+def set_class(instance: Any, cls: type) -> None:
+    """Change the class of an object, without its `__setattr__`, which TensorFlow's module wrappers and Keras define."""
+    if type(instance) is not cls:
+        _set_class(instance, cls)

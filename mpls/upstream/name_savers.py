@@ -35,9 +35,9 @@ def hook_savers(
     Args:
         more_to_save: gets the variables that a new saver is for, a list or a dict by name; returns `SaveableObject`s to
             save with them.
-        feeds_for: gets the graph, the `SaverDef` and the path before a saver restores; returns what to feed to the
-            restore op in place of what is in the file, or what the op has to fail with; what it raises stops the
-            restore.
+        feeds_for: gets the graph, the `SaverDef` and the path before a saver restores; returns the values to feed
+            to the restore op in place of those in the file, or the error with which the op has to fail; an error that
+            it raises stops the restore.
     """
     hooks = WhileNeeded(lambda: _saver_targets(more_to_save, feeds_for))
     with tf.init_scope():

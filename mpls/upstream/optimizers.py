@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.upstream import table
-from mpls.upstream.kerases import keras_family_of, loaded_tf_keras
+from mpls.upstream.keras_packages import keras_family_of, loaded_tf_keras
 from mpls.upstream.private import ABSENT, look_up
 from mpls.upstream.tensorflow import native_v1_class
 
@@ -223,7 +223,7 @@ _COUNTERS = {"legacy": table.LEGACY_STEPS, "new": table.NEW_STEPS, "keras3": tab
 def is_built(optimizer: Any) -> bool:
     """Return whether a new tf_keras or a Keras 3 optimizer has created its variables."""
     if keras_family_of(optimizer) == "new":
-        # It is there once the optimizer is built, as by its first step.
+        # The index exists once the optimizer is built, by its first step at the latest.
         return int(counter_of(optimizer).numpy()) > 0 or look_up(optimizer, table.INDEX.name) is not ABSENT
     return bool(optimizer.built)
 
@@ -241,7 +241,7 @@ def index_of(optimizer: Any, variable: Any) -> int:
 
 
 def settle_counts(optimizer: Any, steps: int) -> None:
-    """Set the state that a new tf_keras optimizer keeps outside of its variables to that after a number of steps."""
+    """Set the state of a new tf_keras optimizer that is in no variable, as it is after a number of steps."""
     tf_keras: Any = loaded_tf_keras()
     if isinstance(optimizer, tf_keras.optimizers.Nadam) and table.U_COUNTER.of(optimizer) is not None:
         # Nadam's product is that of the steps before this one.

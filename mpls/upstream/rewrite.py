@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from mpls.upstream import table
-from mpls.upstream.kerases import loaded_keras
+from mpls.upstream.keras_packages import loaded_keras
 
 __all__ = [
     "graph_rewrite_state",

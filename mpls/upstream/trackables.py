@@ -70,6 +70,6 @@ def restore_awaited(owner: Any, name: str, part: Any) -> None:
 
 def show_in_place_of(owner: Any, part: Any) -> None:
     """Have object-based checkpoints see the wrapped optimizer instead of the wrapper, as tf_keras' own wrappers do."""
-    # The attribute is that of DelegatingTrackableMixin, a base of theirs (TensorFlow 2.4 to 2.21), whose own `__init__`
+    # The attribute is that of DelegatingTrackableMixin, their base class (TensorFlow 2.4 to 2.21), whose own `__init__`
     # would track it.
     vars(owner)["_trackable"] = part

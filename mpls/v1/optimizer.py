@@ -186,7 +186,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, Refusing, NativeWrappe
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
     ) -> Any:
-        """Update the loss scale, and apply the gradients if they are finite or the scale is fixed.
+        """Update the loss scale, and apply the gradients if they are finite; a scale that never skips always applies.
 
         Args:
             grads_and_vars: pairs of unscaled gradient, None included, and variable, as `compute_gradients`

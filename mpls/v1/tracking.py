@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from mpls.core.persistence.object_checkpoints import is_bare
-from mpls.core.persistence.restoring import Restorable
+from mpls.core.persistence.restoring import RestorableWithSlots
 from mpls.formats.wrapper_state import BASE_OPTIMIZER
-from mpls.upstream.optimizers import fill_slot, inner_of, powers_of
+from mpls.upstream.optimizers import inner_of, powers_of
 from mpls.upstream.tensorflow import native_v1_class
 from mpls.upstream.trackables import awaited_parts_of, part_of
 
@@ -29,7 +29,7 @@ _Optimizer: Any = tf.compat.v1.train.Optimizer
 
 
 # A separate class, so that its methods precede those of the native base class.
-class Tracking(Restorable, _Base):
+class Tracking(RestorableWithSlots, _Base):
     """Object-based checkpoints: those of the native wrapper, and those of the wrapped optimizer alone."""
 
     _restored_family = "v1"
@@ -58,10 +58,6 @@ class Tracking(Restorable, _Base):
         if is_bare(self, BASE_OPTIMIZER):
             return awaited_parts_of(self._optimizer)
         return super()._deferred_dependencies
-
-    def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
-        self._check_slot_restore(slot_variable_position)
-        return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)
 
 
 def names_of_powers(optimizer: Any) -> dict[str, str]:

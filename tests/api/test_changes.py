@@ -18,7 +18,7 @@ SETTERS = {
     "disable_v2_behavior",
     "set_experimental_options",
     "set_enabled",
-    "_class.__set__",
+    "set_class",
     "linecache.cache.update",
 }
 # Modules in which an object is changed that a program hands over, or that mpls has made: nothing of a module or class.
@@ -30,6 +30,8 @@ OF_OBJECTS = {
     "mpls.upstream.name_savers": "a saver while it is built",
     "mpls.transfer.settings": "settings of the target of convert_state",
     "mpls.keras.members": "settings of the wrapped optimizer",
+    "mpls.keras.policy": "the class of a policy of mpls",
+    "mpls.keras.wrapping": "the class of a wrapper of mpls",
     "mpls.cli.choosing": "mpls' own options",
     "mpls.importing.keras2": "what a program sets on a module of Keras 2",
 }
@@ -120,7 +122,7 @@ def test_the_table_is_in_contributing() -> None:
         "setattr(owner, 'name', ours)",
         "Layer(owner, 'name', make)",
         "spec.loader = ours",
-        "_class.__set__(module, ours)",
+        "set_class(module, ours)",
         "shell.events.register('name', ours)",
     ],
 )

@@ -202,7 +202,7 @@ def public_objects() -> Iterator[tuple[str, Any]]:
 
 
 def public_methods() -> Iterator[tuple[str, Any]]:
-    """Public methods and properties that mpls itself defines, of public classes and the families behind."""
+    """Public methods and properties that mpls itself defines, of public classes and the adapter classes behind."""
     seen = set()
     for path, cls in public_objects():
         if not inspect.isclass(cls):

@@ -35,7 +35,7 @@ BY_NAME = {
     "mpls.run": "the program",
     "mpls.saved.h5_content": "h5py, which TensorFlow brings",
     "mpls.tracing.standalone": "the program, where it is a module",
-    "mpls.upstream.kerases": "the private modules in its table",
+    "mpls.upstream.keras_packages": "the private modules in its table",
     "mpls.upstream.private": "the private modules in its table",
 }
 # Modules that hand on a function that imports, and why.
@@ -53,7 +53,7 @@ LOOK_AT_FRAMES = {
     "mpls.hints.mentions": "what runs when an error is shown",
     "mpls.importing.user_code": "whether a program reads a name, or a framework",
     "mpls.importing.redirecting": "whether a program imports, or an installed package",
-    "mpls.keras.asker": "whether Keras asks, or a user",
+    "mpls.keras.caller": "whether Keras asks, or a user",
     "mpls.upstream.object_restores": "from which checkpoint TensorFlow restores an object",
 }
 

@@ -16,7 +16,6 @@ from .source_tree import ROOT, functions_around, modules, parsed
 SHARED_NAMES = {
     "applying": "how the steps of a family of optimizers are applied",
     "errors": "exceptions, and how they are made",
-    "families": "the families of optimizers",
     "graph_rewrite": "the mixed-precision graph rewrite",
     "optimizer": "the optimizer that a package is for",
     "policy": "dtype policies",

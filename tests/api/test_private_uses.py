@@ -29,7 +29,7 @@ PRIVATE_MODULE = re.compile(
 # Modules that know the historical names of modules, which are data there: nothing is imported by them, but what a
 # program of the user imports.
 NAMES_OF_OLD = {
-    "mpls.hints.gone": "where names of private modules have gone",
+    "mpls.hints.removed_names": "where names of private modules have gone",
     "mpls.hints.keras": "the names that Keras 3 has for its own modules",
     "mpls.importing.keras2": "the package `keras` of Keras 2 had its sources and its API in one",
     "mpls.importing.namespaces": "the modules that `tf.keras` is",

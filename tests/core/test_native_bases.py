@@ -14,7 +14,7 @@ from parameterized import parameterized
 
 import mpls.keras
 import mpls.v1
-from mpls.upstream.kerases import native_tf_keras_wrapper
+from mpls.upstream.keras_packages import native_tf_keras_wrapper
 
 v1 = tf.compat.v1
 NATIVE = v1.mixed_precision

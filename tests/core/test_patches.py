@@ -30,7 +30,7 @@ from mpls.errors import SavedStateError
 from mpls.experimental import compiling
 from mpls.patches import ABSENT, Layer, WhileNeeded
 from mpls.upstream import name_savers
-from mpls.upstream.kerases import compile_hooks
+from mpls.upstream.keras_packages import compile_hooks
 
 v1 = tf.compat.v1
 

@@ -36,7 +36,7 @@ from mpls.keras import own_files
 from mpls.keras.files import model_limits as limits
 from mpls.patches import ABSENT, WhileNeeded
 from mpls.upstream import name_savers, rewrite
-from mpls.upstream.kerases import compile_hooks
+from mpls.upstream.keras_packages import compile_hooks
 from mpls.upstream.modules import inner_module
 
 v1 = tf.compat.v1

@@ -29,9 +29,9 @@ import mpls.transfer
 import mpls.v1
 from mpls.errors import MplsError, MplsWarning, UnsupportedReleaseError
 from mpls.keras import own_files
-from mpls.keras.asker import Asker
+from mpls.keras.caller import Caller
 from mpls.upstream import (
-    kerases,
+    keras_packages,
     model_loaders,
     modules,
     name_savers,
@@ -287,9 +287,9 @@ def policy() -> Any:
     return found
 
 
-def running(function: str) -> Asker:
+def running(function: str) -> Caller:
     """Return who asks while a function of Keras runs."""
-    return Asker("keras", False, frozenset({function}))
+    return Caller("keras", False, frozenset({function}))
 
 
 def central() -> None:
@@ -400,8 +400,8 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "V1_RATE": lambda: converted(v1.train.GradientDescentOptimizer(0.5), legacy.SGD(0.5)),
     "V1_SCALE": lambda: converted(v1_native(), wrapped()),
     "SYNC_INNER": sync_replicas,
-    "WRAPPERS": lambda: kerases.native_tf_keras_wrapper(over_new=False),
-    "WRAPPERS_OVER_NEW": lambda: kerases.native_tf_keras_wrapper(over_new=True),
+    "WRAPPERS": lambda: keras_packages.native_tf_keras_wrapper(over_new=False),
+    "WRAPPERS_OVER_NEW": lambda: keras_packages.native_tf_keras_wrapper(over_new=True),
     "TF_KERAS_SCALE": lambda: converted(tf_keras.mixed_precision.LossScaleOptimizer(legacy.SGD(0.5)), wrapped()),
     "SUM_OF_KERAS": lambda: mirrored(lambda: legacy.SGD(0.5)),
     "COMPUTE_GRADIENTS": wrapped,
@@ -435,7 +435,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "GET_SESSION": keras_graph,
     "IS_DTENSOR": central,
     **dict.fromkeys(["TF_KERAS_COMPILE", "TF_KERAS_COMPILE_V1", "COMPILING"], policy),
-    "KERAS_NAMES": lambda: kerases.serialize_as_keras_policy(type("Own", (), {})),
+    "KERAS_NAMES": lambda: keras_packages.serialize_as_keras_policy(type("Own", (), {})),
     **dict.fromkeys(["TF_KERAS_H5_WRITER", "KERAS_3_H5_WRITER"], lambda: running("save_model").writes_h5),
     "KERAS_3_JSON_WRITER": lambda: running("save_model").writes_file,
     "KERAS_3_H5_VARIABLES": lambda: running("save_model").writes_h5_variables,

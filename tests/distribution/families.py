@@ -179,4 +179,3 @@ Family = V1 | Keras
 
 V_1, LEGACY, NEW, KERAS_3, KERAS_3_STYLE = V1(), Legacy(), New(), Keras3(), Keras3Style()
 FAMILIES: tuple[Family, ...] = (V_1, LEGACY, NEW, KERAS_3, KERAS_3_STYLE)
-KERAS_FAMILIES: tuple[Keras, ...] = (LEGACY, NEW, KERAS_3, KERAS_3_STYLE)

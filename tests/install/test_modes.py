@@ -12,7 +12,7 @@ import pytest
 from parameterized import parameterized
 
 import mpls
-from mpls.upstream.kerases import chosen_keras
+from mpls.upstream.keras_packages import chosen_keras
 from mpls.upstream.modules import KERAS_VARIABLE as VARIABLE
 from tests.install.test_run import Programs
 

@@ -27,7 +27,7 @@ from mpls.importing.post_import import Finder
 from mpls.install import Installation
 from mpls.names import NAMES, module_of, namespaces
 from mpls.patches import ABSENT, Layer
-from mpls.upstream.kerases import chosen_keras
+from mpls.upstream.keras_packages import chosen_keras
 from mpls.upstream.modules import KERAS_VARIABLE as VARIABLE
 
 IMPORTED = ("mpls.contrib", "mpls.experimental.loss_scales", "mpls.keras", "mpls.v1", "tf_keras", "keras")
@@ -148,9 +148,6 @@ class TraceTest(TakingAwayTestCase):
             if key in sys.modules and getattr(sys.modules[key].__spec__, "name", key) != key
         }
         return {key: (before.get(key), after.get(key)) for key in loaded | changed | aliases}
-
-
-Deed = Callable[[Any, Any], Any]
 
 
 def replacing(_: Any) -> Callable[[str], Any]:

@@ -20,7 +20,7 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 from mpls.keras.classes import is_twin
-from mpls.keras.legacy import Family
+from mpls.keras.legacy import LegacyAdapter
 
 OPTIMIZERS: dict[str, Any] = {
     "legacy": tf_keras.optimizers.legacy,
@@ -203,7 +203,7 @@ class ClassTest(unittest.TestCase):
     def test_no_order_of_bases(self) -> None:
         """Bases of the native wrapper, in another order than its own."""
         made(mpls.keras.LossScaleOptimizer, "legacy")
-        mixin = next(base for base in Family.__mro__ if base.__name__ == "DelegatingTrackableMixin")
+        mixin = next(base for base in LegacyAdapter.__mro__ if base.__name__ == "DelegatingTrackableMixin")
         sub: Any = type("Sub", (mpls.keras.LossScaleOptimizer, BASES["legacy"], mixin), {})
         before = sub.__mro__
         with self.assertRaisesRegex(TypeError, "no order of bases"):

@@ -22,7 +22,7 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 from mpls.experimental import compiling
-from mpls.upstream.kerases import compile_hooks
+from mpls.upstream.keras_packages import compile_hooks
 from tests.processes import process_environment
 
 FRAMEWORKS = [("tf_keras", tf_keras), ("keras_3", keras)]

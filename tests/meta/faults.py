@@ -9,7 +9,6 @@ from typing import Any
 import tensorflow as tf
 
 import mpls.core.abstract
-import mpls.core.advancing
 import mpls.core.dynamic
 import mpls.core.finite
 import mpls.core.gradients
@@ -18,6 +17,7 @@ import mpls.core.replicas
 import mpls.core.rule
 import mpls.core.scaled_loss
 import mpls.core.step
+import mpls.core.updating
 import mpls.keras.base
 import mpls.keras.keras3.applying
 import mpls.keras.keras3.state
@@ -81,7 +81,7 @@ def changed_rule(**changes: Callable[[Any], Any]) -> Callable[[], list[Patch]]:
             late_or_early = changes.get("growth_steps", lambda steps: steps)
             return good_steps < late_or_early(growth_steps) - 1
 
-        return [(mpls.core.advancing, "next_state", next_state), (mpls.core.advancing, "only_counts", only_counts)]
+        return [(mpls.core.updating, "next_state", next_state), (mpls.core.updating, "only_counts", only_counts)]
 
     return patches
 
@@ -93,7 +93,7 @@ def _state(change: Callable[[Any, Any, Any, Any, Any], Any]) -> Callable[[], lis
         def next_state(state: Any, grads_finite: Any, rule: Any, select: Any = select_python) -> Any:
             return change(state, _next_state(state, grads_finite, rule, select), grads_finite, rule, select)
 
-        return [(mpls.core.advancing, "next_state", next_state)]
+        return [(mpls.core.updating, "next_state", next_state)]
 
     return patches
 

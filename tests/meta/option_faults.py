@@ -7,10 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-import mpls.core.advancing
 import mpls.core.overflows
 import mpls.core.rule
 import mpls.core.step_record
+import mpls.core.updating
 
 from .faults import KERAS, KERAS_3, V1, Fault, Patch, changed_rule
 
@@ -29,7 +29,7 @@ def _forget_no_bad_step() -> list[Patch]:
         return good_steps.assign_add(1)
 
     rule = changed_rule(shrink_steps_in_a_row=lambda _: False)
-    return [*rule(), (mpls.core.advancing.Advancing, "_count", count)]
+    return [*rule(), (mpls.core.updating.Updating, "_count", count)]
 
 
 def _skip_silently(self: Any, grads: Any, losses: Any, flags: Any, scale: Any) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from mpls.cli import main
-from mpls.migrate import exchanging
+from mpls.migrate import atomic_writing
 from mpls.migrate.rules import RULES
 
 OLD = "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, 'dynamic')\n"
@@ -311,13 +311,13 @@ def test_names_of_one_file_stay_names_of_one_file(folder: pathlib.Path, capsys: 
 def test_a_file_that_changes_meanwhile_is_left(
     folder: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = exchanging.exchange
+    original = atomic_writing.write_atomically
 
     def changed(path: str, *others: Any) -> None:
         pathlib.Path(path).write_text("# of somebody else\n")
         original(path, *others)
 
-    monkeypatch.setattr("mpls.cli.migrating.exchange", changed)
+    monkeypatch.setattr("mpls.cli.migrating.write_atomically", changed)
     status, _, err = run(capsys, "old.py", "--write")
     assert status == 2
     assert "old.py has changed while it was migrated" in err
@@ -338,7 +338,7 @@ def test_an_interrupted_write_leaves_the_old_file(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(exchanging.os, call, fail)
+    monkeypatch.setattr(atomic_writing.os, call, fail)
     if isinstance(error, OSError):
         status, _, err = run(capsys, "old.py", "--write")
         assert status == 2

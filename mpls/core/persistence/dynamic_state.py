@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mpls.core.advancing import Advancing
+from mpls.core.current_settings import current_settings
 from mpls.core.persistence.state_dict import (
     checked_dynamic,
     checked_extras,
@@ -13,18 +13,18 @@ from mpls.core.persistence.state_dict import (
     read_values,
     write_values,
 )
-from mpls.core.settings_now import settings_now
+from mpls.core.updating import Updating
 from mpls.formats.wrapper_state import STATE
 
 __all__ = ["DynamicStateDict"]
 
 
-class DynamicStateDict(Advancing):
+class DynamicStateDict(Updating):
     """Mixin for dynamic loss scales: what `state_dict` returns, and `load_state_dict` takes."""
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         scale, good_steps = self._read_state(session)
-        initial = settings_now(self).initial_scale
+        initial = current_settings(self).initial_scale
         state = {"dynamic": True, "scale": scale, "good_steps": good_steps, "initial_scale": initial}
         names = self._initial_extras()
         others = self._read_weights(session, without=[*STATE, *names])

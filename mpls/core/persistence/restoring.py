@@ -21,9 +21,10 @@ from mpls.core.step_record import StepRecord, load_with_counts, with_counts
 from mpls.errors import ArgumentTypeError
 from mpls.formats.families import Family
 from mpls.formats.wrapper_state import LOSS_SCALE, STATE
+from mpls.upstream.optimizers import fill_slot
 from mpls.upstream.tensorflow import graph_key
 
-__all__ = ["Restorable"]
+__all__ = ["Restorable", "RestorableWithSlots"]
 
 
 class Restorable:
@@ -180,10 +181,6 @@ class Restorable:
         """Check the checkpoint from which TensorFlow is restoring this object; called by `_trackable_children`."""
         examine(self, self._check_saved_object)
 
-    def _check_slot_restore(self, slot_variable_position: Any) -> None:
-        """Check it before a slot is restored; called by `_create_or_restore_slot_variable`."""
-        examine_slot(self, slot_variable_position, self._check_saved_object)
-
     def _check_saved_object(self, node: SavedObject) -> None:
         refuse_other_family(node, self._restored_family)
         if not loss_scales.is_dynamic(self._loss_scale):
@@ -205,3 +202,13 @@ class Restorable:
             return float(self._loss_scale.initial_loss_scale)
         with tf.init_scope():
             return float(self._loss_scale())
+
+
+class RestorableWithSlots(Restorable):
+    """The same for families whose optimizers restore slot variables of TensorFlow: all but Keras 3."""
+
+    _optimizer: Any
+
+    def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
+        examine_slot(self, slot_variable_position, self._check_saved_object)
+        return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)

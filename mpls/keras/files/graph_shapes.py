@@ -94,7 +94,7 @@ class _Op:
     Attributes:
         inputs: its inputs, set once all ops are there.
         is_constant: whether TensorFlow can compute it ahead; set once that is known.
-        most: the most that it gives, None if that may be more than a small vector; set once that is known.
+        most: the largest output that it can have, None if that may be more than a small vector; set once it is known.
     """
 
     __slots__ = ("__weakref__", "inputs", "is_constant", "most", "node", "op_def", "outputs_by_name", "type")
@@ -149,7 +149,7 @@ class _Op:
         return next((each.default_value for each in self.op_def.attr if each.name == name), tf.compat.v1.AttrValue())
 
     def find_most(self) -> None:
-        """Tell the most that it gives from that of its inputs."""
+        """Set `most` by that of the inputs."""
         most = _most_of(self)
         if most is not None and most.numbers <= _SMALL and (most.rank <= 1 or self.type == "Const"):
             self.most = most
@@ -188,7 +188,7 @@ def _most_from(op: _Op, inputs: list[_Most]) -> _Most | None:
 
 
 def _most_by_value(op: _Op, inputs: list[_Most]) -> _Most | None:
-    """Return the most of an op whose inputs or attributes say how large the output is."""
+    """Return the largest output of an op whose size depends on values of inputs or attributes."""
     if op.type == "StridedSlice":
         return _Most(0, 1) if op.attribute("shrink_axis_mask").i & 1 else inputs[0]
     if op.type in _REDUCTIONS:
@@ -205,7 +205,7 @@ def _most_by_value(op: _Op, inputs: list[_Most]) -> _Most | None:
 
 
 def _constant(tensor: _Tensor) -> Any:
-    """Return the only number in a constant, None if it is none or has none; of a vector, the first."""
+    """Return the first number of a constant; 0 if it is empty, None if it is no known constant."""
     if tensor.op.type != "Const" or tensor.op.most is None:
         return None
     value = tf.make_ndarray(_value(tensor.op)).reshape(-1)
@@ -217,10 +217,10 @@ def _value(op: _Op) -> Any:
 
 
 class _Estimate(ConstantShapes):
-    """Counts what TensorFlow computes if all is small."""
+    """Counts what TensorFlow computes if all tensors are small."""
 
     def _is_told_by_shapes(self, op: Any) -> bool:
-        # The shape of what is no constant may be known to TensorFlow.
+        # TensorFlow may know the shape of a tensor that is no constant.
         return not any(each.op.is_constant for each in op.inputs)
 
     def _from_sources(self, op: Any) -> Any:
@@ -271,7 +271,7 @@ def _ops_of(function: Any, find: Callable[[str], Any]) -> list[_Op]:
         ops[argument.name] = _Op(node, find(node.op))
     arguments = frozenset(ops)
     for node in function.node_def:
-        # TensorFlow computes no call of a function ahead, as is one of an op that is not known.
+        # An unknown op is a call of a function, which TensorFlow does not compute ahead.
         ops[node.name] = _Op(node, find(node.op) or find("NoOp"))
     for op in ops.values():
         for text in op.node.input:

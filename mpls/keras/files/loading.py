@@ -29,7 +29,7 @@ from mpls.keras.own_files import reading_all_as_ours
 from mpls.keras.state_in_files import wrapped_optimizer_follows
 from mpls.saved.errors import broken
 from mpls.saved.hdf5 import H5Model
-from mpls.upstream.kerases import native_keras_wrappers
+from mpls.upstream.keras_packages import native_keras_wrappers
 from mpls.upstream.model_loaders import OwnObjects, h5_loader_of_keras, has_class
 
 # The settings in a Keras 3 H5 file that `compile` gets as they are. Such files do not hold the state of metrics.

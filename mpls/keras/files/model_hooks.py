@@ -41,7 +41,7 @@ _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 
 class _Load(Protocol):
-    """What is told of the things that are made; each method may refuse the file."""
+    """The object that is told what is made; each method may refuse the file."""
 
     def note_variable(self, shape: Any) -> None: ...
     def note_constant(self, shape: Any) -> None: ...

@@ -145,7 +145,7 @@ class _Load:
 
     @contextmanager
     def in_a_call(self) -> Iterator[None]:
-        """Count what is made in the block as in the call of a layer, which may be in calls of others."""
+        """Count what the block makes as made in the call of a layer, which may be nested in other calls."""
         self._depth += 1
         try:
             yield
@@ -181,7 +181,7 @@ class _Load:
         Raises:
             SavedStateError: that is much work.
         """
-        # Those of other ops are not computed, except where a condition is asked for.
+        # TensorFlow does not compute the outputs of other ops, except conditions.
         if tensor.op.type in COMPUTED_IN_PYTHON or (tensor.dtype.is_bool and tensor.op.type != "Const"):
             with self._no_costly_shapes():
                 self._constants.compute(tensor)

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from mpls.formats.wrapper_state import STATE_KEY
 from mpls.patches import ABSENT, Layer, Target, WhileNeeded
-from mpls.upstream.kerases import loaded_tf_keras, replace_optimizer
+from mpls.upstream.keras_packages import loaded_tf_keras, replace_optimizer
 from mpls.upstream.model_loaders import wrapper_classes_of_tf_keras
 
 __all__ = ["native_state_written", "native_wrappers_loadable"]
@@ -23,10 +23,10 @@ __all__ = ["native_state_written", "native_wrappers_loadable"]
 
 @contextmanager
 def native_state_written(model: Any) -> Iterator[None]:
-    """Have the config of a model's optimizer hold what tf_keras does not save of its own wrapper, in a block.
+    """Add the state of tf_keras' own wrapper, which tf_keras does not save, to the optimizer's config in a block.
 
-    The config gets the mark of mpls, with the current loss scale and its counter. Keras 3 saves them as variables. The
-    settings of `compile` name the optimizer from here on, and not what `compile` was given.
+    The config gets the mark of mpls, with the current loss scale and its counter. Keras 3 saves them as variables. From
+    here on, the settings of `compile` have the optimizer in place of the argument that `compile` was given.
     """
     wrapper: Any = getattr(model, "optimizer", None)
     if not _is_of_tf_keras(wrapper) or not tf.executing_eagerly():
@@ -54,7 +54,7 @@ def _is_of_tf_keras(optimizer: Any) -> bool:
 
 @contextmanager
 def native_wrappers_loadable() -> Iterator[None]:
-    """Have tf_keras' own wrapper read the variables of a `.keras` file in a block as the optimizer in it does."""
+    """Have tf_keras' own wrapper read variables of a `.keras` file in a block as the optimizer that it wraps does."""
     block = _Block()
     _while_loading.hold_for(block)
     yield

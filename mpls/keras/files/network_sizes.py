@@ -37,8 +37,8 @@ class NetworkSizes(NamedTuple):
     Attributes:
         objects: everything with a class name, also of the user.
         layers: the layers of the framework.
-        with_weights: those of them that have weights with any settings.
-        longest: those in the longest sequence.
+        with_weights: the layers of the framework that have weights with any settings.
+        longest: the layers in the longest sequence.
         calls: the calls of layers in functional models.
     """
 
@@ -72,7 +72,7 @@ def _told(file: ModelFile) -> int:
 
 
 def built_layers(file: ModelFile, sizes: NetworkSizes) -> tuple[int, int]:
-    """Return how many layers with weights, and how many others, may be such that the loader makes ops of them.
+    """Return for how many layers with weights, and for how many others, the loader may make ops.
 
     A layer with weights that is built has arrays in the file.
     """

@@ -22,7 +22,7 @@ from mpls.saved.errors import reading_foreign_bytes
 from mpls.transfer.load import load_record
 from mpls.transfer.scales import plan_scale, set_scale
 from mpls.transfer.transfer_report import Plan
-from mpls.upstream.kerases import keras_family_of, loaded_tf_keras, replace_optimizer
+from mpls.upstream.keras_packages import keras_family_of, loaded_tf_keras, replace_optimizer
 from mpls.upstream.optimizers import create_weights, mark_as_wrapped
 
 

@@ -16,7 +16,7 @@ from mpls.keras.files.native_wrappers import native_state_written
 from mpls.keras.files.optimizer_state import legacy_weights
 from mpls.keras.files.replacing import flush_to_disk, replace, sync
 from mpls.saved.archives import LEGACY_WEIGHTS
-from mpls.upstream.kerases import compile_settings_kept, loaded_keras, loaded_tf_keras
+from mpls.upstream.keras_packages import compile_settings_kept, loaded_keras, loaded_tf_keras
 
 
 def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:

@@ -1,5 +1,5 @@
 """The wrapper over the optimizers of Keras 3, `keras.optimizers.Optimizer`."""
 
-from mpls.keras.keras3.family import Family
+from mpls.keras.keras3.adapter import Keras3Adapter
 
-__all__ = ["Family"]
+__all__ = ["Keras3Adapter"]

@@ -1,4 +1,4 @@
-"""Variables of options where Keras runs on another backend than TensorFlow: Keras' own, which its trainer hands on."""
+"""Keras variables of options, on other backends than TensorFlow; Keras' trainer passes them on."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def counters(values: Mapping[str, int]) -> dict[str, Any]:
 
 
 def option_variables(wrapper: Any) -> list[Any]:
-    """Return the variables that options have, in one order; on TensorFlow, where Keras has none of them, no one."""
+    """Return the Keras variables of options, always in the same order; none on TensorFlow."""
     owners = (vars(wrapper).get(name) for name in ("_loss_scale", "_record"))
     return [variable for owner in owners for variable in getattr(owner, "of_backend", {}).values()]
 

@@ -65,7 +65,7 @@ def stateless_apply(wrapper: Any, optimizer_variables: Any, grads: Any, values: 
     """
     loss_scale = wrapper._loss_scale
     if isinstance(loss_scale, DynamicState):
-        # What calls it is mostly compiled, and then has the settings as constants.
+        # The caller is usually compiled, with the settings as constants.
         loss_scale._is_built_in = True
     return _stepped(wrapper, optimizer_variables, grads, values, is_scaled)
 
@@ -142,7 +142,7 @@ def apply(wrapper: Any, grads_and_vars: list[tuple[Any, Any]], is_scaled: bool) 
 
 
 def unscale_for(grads: list[Any], variables: list[Any], scale: Any) -> list[Any]:
-    """Divide the gradients of variables by the loss scale; those of float8 layers' own are new values, and stay."""
+    """Divide gradients by the loss scale, but not those of float8 layers' own variables, which are new values."""
     return [
         grad if overwrites(variable) else result
         for grad, result, variable in zip(grads, unscale(grads, scale), variables, strict=True)

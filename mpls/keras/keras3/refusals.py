@@ -15,7 +15,7 @@ from mpls.errors import (
     UnsupportedGraphError,
     error_text,
 )
-from mpls.upstream.kerases import unknown_variables
+from mpls.upstream.keras_packages import unknown_variables
 from mpls.upstream.tensorflow import graph_key
 
 
@@ -141,7 +141,7 @@ def require_second_argument(inner_optimizer: Any, value: Any) -> None:
 
 
 def refuse_off_tensorflow(option: str, value: Any) -> None:
-    """Refuse an option, where it is set, whose state is in TensorFlow's variables; on another backend."""
+    """Refuse an option that is set, as its state is in TensorFlow's variables; called on another backend."""
     if value in (None, False):
         return
     raise UnsupportedBackendError(

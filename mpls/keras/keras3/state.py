@@ -126,7 +126,7 @@ class DynamicState(DynamicLossScale):
         return SearchingAccumulatingState(*own, bad_steps, search_steps)
 
     def _rule_of_counter(self) -> UpdateRule:
-        """Return the rule of the moment, with growth steps that the counter of Keras can reach."""
+        """Return the current rule, with growth steps that Keras' counter can reach."""
         return self._rule(tf.as_dtype(keras.backend.standardize_dtype(self.counter.dtype)))
 
 
@@ -141,9 +141,9 @@ class Keras3Step:
 
     Attributes:
         optimizer: the wrapped optimizer, which sums gradients over replicas.
-        is_summed: whether they have been summed already.
+        is_summed: whether the gradients have been summed already.
         skips_count: whether a skipped step advances `iterations`.
-        args: what goes to the optimizer's own `apply_gradients` as further positional arguments.
+        args: further positional arguments of the optimizer's own `apply_gradients`.
     """
 
     optimizer: Any

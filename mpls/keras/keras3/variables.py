@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from mpls.errors import ArgumentValueError, error_text
-from mpls.keras.asker import who_asks
+from mpls.keras.caller import who_calls
 from mpls.keras.keras3.backend_state import option_variables
 from mpls.keras.keras3.state import variables_in_files, without_unknown
 from mpls.keras.members import CallableList
@@ -16,7 +16,7 @@ from mpls.upstream import table
 
 # Whether Keras is to see only the variables that a file has.
 _IS_LOADING = "_is_loading_variables"
-# The native wrapper, which follows in the order of bases.
+# Stands for the native wrapper, which follows in the order of bases.
 _Base: Any = object
 
 
@@ -36,7 +36,7 @@ class VariableMethods(_Base):
         Called, it returns those of the wrapped optimizer alone, `iterations` the first of them.
         """
         inner = self._optimizer.variables
-        if who_asks(self).writes_h5_variables or vars(self).get(_IS_LOADING):
+        if who_calls(self).writes_h5_variables or vars(self).get(_IS_LOADING):
             return CallableList([*variables_in_files(self), *inner], inner)
         own = table.OWN_VARIABLES.of(self, [])
         return CallableList([*own, *option_variables(self), *inner], inner)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -270,8 +269,3 @@ def _work(mutator: Mutator, graph: Any, canary: Canary) -> str:
             nodes[-1].attr["N"].i = 2
         add("shape", "BroadcastTo", one, last, **number, Tidx=number["T"])
     return f"a shape from {op} of size {size}"
-
-
-def copy_of(source: pathlib.Path, folder: pathlib.Path) -> None:
-    """Copy what is there into a folder that is there."""
-    shutil.copytree(source, folder, dirs_exist_ok=True)

@@ -58,7 +58,7 @@ def scale_variables_in(state: GraphState, graph: Any) -> dict[str, ScaleVariable
         rows = [
             *((loss_scale, True, row) for row in _rows_of(loss_scale, graph)),
             *((replaced, False, row) for row in _rows_of(replaced, graph)),
-            # Files from before they were asked for lack them, and nothing else.
+            # A file written without these options lacks only these variables.
             *((loss_scale, False, row) for row in _extras_of(loss_scale, graph)),
             *((record, False, row) for row in _rows_of(record, graph)),
         ]
@@ -82,7 +82,7 @@ def _rows_of(owner: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
 
 
 def _extras_of(loss_scale: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
-    """Return what a dynamic loss scale of mpls has beyond the state that the originals had."""
+    """Return the rows for variables of a dynamic loss scale that the originals had not."""
     extras = loss_scale._initial_extras() if isinstance(loss_scale, DynamicLossScale) else {}
     weights = loss_scale_variables(loss_scale, graph) if extras else {}
     return [

@@ -1,4 +1,4 @@
-"""What is remembered of the step that is being built or run: in each graph and, in eager mode, in each thread."""
+"""Notes on the current step, for each graph and, in eager mode, each thread."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from mpls.core.weights import Weights
 
-__all__ = ["Here"]
+__all__ = ["GraphLocal"]
 
 
-class Here:
+class GraphLocal:
     """A dict of each graph, and of each thread in eager mode; copies begin with empty ones.
 
     A graph's dict lives as long as the graph.

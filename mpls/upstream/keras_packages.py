@@ -132,10 +132,10 @@ def _compiled(model: Any) -> Any:
 
 @contextmanager
 def compile_settings_kept(model: Any) -> Iterator[None]:
-    """Keep what a model was compiled with while it is saved.
+    """Keep the settings that a model was compiled with while it is saved.
 
-    Keras 3 (3.6 to 3.15) takes the optimizer out of it when it writes an H5 file, and so leaves it out of what it saves
-    of the model later.
+    Keras 3 (3.6 to 3.15) removes the optimizer from them when it writes an H5 file, and so from all files that it
+    writes of the model later.
     """
     held = _compiled(model)
     before = None if held is None else dict(held.config)
@@ -147,9 +147,9 @@ def compile_settings_kept(model: Any) -> Iterator[None]:
 
 
 def replace_optimizer(model: Any, optimizer: Any) -> None:
-    """Put an optimizer in the place of the one that a model was compiled with, also for when it is saved.
+    """Replace the optimizer that a model was compiled with, also in the settings of `compile` that are saved.
 
-    `compile` sets the attribute itself (tf_keras 2.16 to 2.21, Keras 3.6 to 3.15), and writes the config of what it was
+    `compile` sets the attribute itself (tf_keras 2.16 to 2.21, Keras 3.6 to 3.15), and keeps the argument that it was
     given.
     """
     model.optimizer = optimizer
@@ -175,7 +175,7 @@ def track_in_keras_graph(variable: Any) -> None:
 
 
 def keras_graph_session() -> Any:
-    """Return the session of tf_keras' v1 graph mode, in which it has initialized what it tracks."""
+    """Return the session of tf_keras' v1 graph mode, in which the variables that it tracks are initialized."""
     get_session = table.GET_SESSION.load()
     return None if get_session is None else get_session()
 
@@ -203,7 +203,7 @@ def config_writers() -> set[str]:
 
 
 def h5_config_writers() -> set[str]:
-    """Return the names of those among them that write it into an H5 file."""
+    """Return the names of those functions that write an optimizer's config into an H5 file."""
     return _found(table.TF_KERAS_H5_WRITER, table.KERAS_3_H5_WRITER)
 
 
@@ -220,7 +220,7 @@ def _found(*functions: Private) -> set[str]:
 def unknown_variables(optimizer: Any, variables: list[Any]) -> list[Any]:
     """Return the variables that a Keras 3 optimizer was not built with; it refuses them when it applies gradients.
 
-    Its own check tells by a ValueError, whose text cannot be made inside of a function before Keras 3.13.
+    Its own check raises a ValueError, whose text it cannot make inside of a function before Keras 3.13.
     """
     key_of, indices = table.KERAS_3_KEY.of(optimizer), table.INDICES.of(optimizer)
     if None in (key_of, indices):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["gone"]
+__all__ = ["removal_of"]
 
 _SLIM = "the package tf-slim has {}, as {}"
 _ADDONS = "{} went to the package tensorflow-addons, which has ended too: take {} into the program"
@@ -71,7 +71,7 @@ _REMOVED = {
 }
 
 
-def gone(path: str) -> tuple[str, str] | None:
+def removal_of(path: str) -> tuple[str, str] | None:
     """Return the removed prefix of a path, and a text about it; None if no known removal applies.
 
     Args:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 
-__all__ = ["ChangedMeanwhileError", "Names", "exchange"]
+__all__ = ["ChangedMeanwhileError", "Names", "write_atomically"]
 
 # The files with several names that were written, by device and number of the old file: one of these names, and the
 # contents that it has now.
@@ -17,7 +17,7 @@ class ChangedMeanwhileError(Exception):
     """A file has other contents than those that were read."""
 
 
-def exchange(path: str, before: bytes, after: bytes, names: Names) -> None:
+def write_atomically(path: str, before: bytes, after: bytes, names: Names) -> None:
     """Replace the contents of a file; of a link, those of the file that it points to.
 
     Args:

@@ -1,4 +1,4 @@
-"""Answers of a wrapper depend on who asks; through a subclass of a user that calls `super()`, they are the same."""
+"""Answers of a wrapper depend on who calls; through a subclass of a user that calls `super()`, they are the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters of steps and overflows of variables, which a wrapper of mpls keeps where it is told to."""
+"""Transfer of mpls' own counters, those of steps and of overflows, which a wrapper keeps with certain options."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CountsPlan:
 def plan_counts(
     record: OptimizerRecord, wrapper: Any, names: Sequence[str | None], sources: Sequence[int | None], plan: Plan
 ) -> CountsPlan:
-    """Return the counts that the target will get: it keeps what the source has, if it is told to keep such.
+    """Return the counters of the source that the target will get: only those that the target's options keep.
 
     Args:
         record: the source.

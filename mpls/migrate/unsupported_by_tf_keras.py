@@ -1,4 +1,4 @@
-"""What a program does with the public wrapper of Keras that the one of tf_keras no longer can."""
+"""Whether a program uses the public wrapper of Keras in ways that the one of tf_keras no longer supports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mpls.reading.wrappers import NOT_OF_THE_LAST
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis
 
-__all__ = ["exceeds_keras_2"]
+__all__ = ["is_unsupported_by_tf_keras"]
 
 
-def exceeds_keras_2(analysis: Analysis) -> bool:
-    """Return whether a file does with the public wrapper what that of tf_keras no longer can.
+def is_unsupported_by_tf_keras(analysis: Analysis) -> bool:
+    """Return whether a file uses the public wrapper in a way that the one of tf_keras no longer supports.
 
     tf_keras wraps optimizers like those of TF 2.11 and later in another class, which is no subclass of the public one,
-    and has neither weights nor hyperparameters other than the learning rate. That of mpls is one class for all.
+    and has neither weights nor hyperparameters other than the learning rate. The wrapper of mpls is one class for all.
 
     Args:
         analysis: the file.

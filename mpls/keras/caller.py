@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from mpls.upstream.kerases import config_writers, h5_config_writers, h5_variable_writers
+from mpls.upstream.keras_packages import config_writers, h5_config_writers, h5_variable_writers
 
 _KERASES = ("keras", "tf_keras")
 
 
 @dataclass(frozen=True)
-class Asker:
+class Caller:
     """The code that has called a method, or read the name of a class.
 
     Attributes:
@@ -52,7 +52,7 @@ class Asker:
         return bool(self.running) and not self.running.isdisjoint(writers())
 
 
-def who_asks(asked: Any = None) -> Asker:
+def who_calls(owner: Any = None) -> Caller:
     """Return who has called the method that calls this function.
 
     Keras writes files by the calls that users make too: `get_config()`, `variables`, and `__name__` and `__module__` of
@@ -61,12 +61,12 @@ def who_asks(asked: Any = None) -> Asker:
     package looks at the stack.
 
     Args:
-        asked: the object whose method was called. Frames that have it as an argument or closure variable are skipped:
+        owner: the object whose method was called. Frames that have it as an argument or closure variable are skipped:
             overriding methods that call `super()`, their decorators, and helper functions. Without the object, the
             direct caller counts.
     """
     frame: FrameType | None = sys._getframe(2)
-    while asked is not None and frame is not None and (_package(frame) == "mpls" or _holds(frame, asked)):
+    while owner is not None and frame is not None and (_package(frame) == "mpls" or _holds(frame, owner)):
         if _package(frame) in _KERASES:
             break
         frame = frame.f_back
@@ -78,7 +78,7 @@ def who_asks(asked: Any = None) -> Asker:
         if _package(frame) in _KERASES:
             running.add(frame.f_code.co_name)
         frame = frame.f_back
-    return Asker(package, is_inspect, frozenset(running))
+    return Caller(package, is_inspect, frozenset(running))
 
 
 def _package(frame: FrameType) -> str:

@@ -45,7 +45,8 @@ from mpls.upstream.optimizers import trained_variables
 from mpls.upstream.tensorflow import fixed_value_of
 from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track, track_list
 
-# A base class for isinstance checks only: `compile` wraps an optimizer unless it is one of these.
+# `compile` wraps an optimizer unless it is an instance of this class. Its `__reduce__` and `load_own_variables` are
+# called too.
 _Native: Any = keras.optimizers.LossScaleOptimizer
 
 
@@ -56,7 +57,7 @@ class _Blank(keras.optimizers.Optimizer):
 _Blank.__name__ = "LossScaleOptimizer"
 
 
-class Family(Restorable, VariableMethods, Applying, _Native):
+class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
     """Members of wrappers over Keras 3 optimizers; every method that the native class defines is overridden.
 
     The state is in Keras variables, `step_counter` and `dynamic_scale`, in the places that the native wrapper has for
@@ -279,7 +280,7 @@ def _unpickled(
     enter_block(block, behavior)
     try:
         # The archive names the native wrapper where the class is one of mpls.
-        names = [Family.serialized_name if is_own(each) else each.__name__ for each in classes]
+        names = [Keras3Adapter.serialized_name if is_own(each) else each.__name__ for each in classes]
         with keras.saving.custom_object_scope(dict(zip(names, classes, strict=True))):
             optimizer = table.UNPICKLE.needed_of(_Native)(io.BytesIO(archive))
     finally:

@@ -20,10 +20,10 @@ from mpls.core.rule import (
 )
 from mpls.formats.wrapper_state import BAD_STEPS, SEARCH_STEPS
 
-__all__ = ["Advancing"]
+__all__ = ["Updating"]
 
 
-class Advancing(Adjusting):
+class Updating(Adjusting):
     """Mixin for dynamic loss scales: applies the rule to the variables."""
 
     def _write_next(self, grads_finite: Any) -> Any:
@@ -78,7 +78,7 @@ class Advancing(Adjusting):
         return SearchingAccumulatingState(scale, good_steps, bad_steps, search_steps)
 
     def _count(self, good_steps: Any) -> Any:
-        """Count a finite step, and forget the non-finite ones before it, where they have to be in a row."""
+        """Count a finite step; with `consecutive_hysteresis`, also reset the count of non-finite steps."""
         counted = good_steps.assign_add(1)
         settings = self._scale_settings
         if not settings.counts_bad_steps or not settings.consecutive_hysteresis:

@@ -1,4 +1,4 @@
-"""Finds the adapter class of an optimizer's family, and the classes that users have registered."""
+"""Finds the adapter class that wraps an optimizer, and the classes that users have registered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from mpls.core import releases
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.families import Family
-from mpls.upstream.kerases import keras_family_of, loaded_keras, loaded_tf_keras
+from mpls.upstream.keras_packages import keras_family_of, loaded_keras, loaded_tf_keras
 
 _SUBJECT = "LossScaleOptimizer: inner_optimizer"
 
@@ -17,30 +17,30 @@ def is_keras_optimizer(optimizer: Any) -> bool:
     return keras_family_of(optimizer) is not None
 
 
-def family(name: Family) -> Any:
+def adapter_of_family(family: Family) -> Any:
     """Return the adapter class of a family; its framework is imported."""
-    if name == "legacy":
-        from mpls.keras.legacy import Family as Legacy
+    if family == "legacy":
+        from mpls.keras.legacy import LegacyAdapter
 
-        return Legacy
-    if name == "new":
-        from mpls.keras.new import Family as New
+        return LegacyAdapter
+    if family == "new":
+        from mpls.keras.new import NewAdapter
 
-        return New
-    from mpls.keras.keras3 import Family as Keras3
+        return NewAdapter
+    from mpls.keras.keras3 import Keras3Adapter
 
-    return Keras3
+    return Keras3Adapter
 
 
-def family_of(optimizer: Any) -> Any:
-    """Return the adapter class for an optimizer's family.
+def adapter_for(optimizer: Any) -> Any:
+    """Return the adapter class that wraps an optimizer.
 
     Raises:
         TypeError: it is no Keras optimizer; up to TF 2.3 it was a ValueError.
     """
-    name = keras_family_of(optimizer)
-    if name is not None:
-        return family(name)
+    family = keras_family_of(optimizer)
+    if family is not None:
+        return adapter_of_family(family)
     error = ArgumentValueError if releases.current().wrong_optimizers_are_value_errors else ArgumentTypeError
     raise error(
         error_text(
