@@ -78,7 +78,7 @@ class HintTest(_Corpus):
         self.succeeds(name, HINTED[name])
 
     @parameterized.expand(UNTOLD, name_func=_name)
-    @pytest.mark.default_run("each value", by=lambda name: (PROGRAMS[name].style,), rest="full")
+    @pytest.mark.default_run("one case", rest="full")
     def test_what_nothing_tells(self, name: str) -> None:
         first = _run(name)
         self.assertTrue(first.returncode or _differences(name, first.stdout), "something tells it now")
@@ -87,6 +87,7 @@ class HintTest(_Corpus):
         self.succeeds(name, *PROGRAMS[name].options)
 
     @parameterized.expand(CANNOT, name_func=_name)
+    @pytest.mark.default_run("one case", rest="full")
     def test_what_tensorflow_lacks(self, name: str) -> None:
         done = _run(name, *PROGRAMS[name].options)
         self.assertEqual(done.returncode, 1)

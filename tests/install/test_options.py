@@ -202,7 +202,7 @@ class ProgramsTest(unittest.TestCase):
     @parameterized.expand(
         [("tf2", "2", "neither"), ("tf2", "3", "report"), ("tf1", "2", "report"), ("tf1", "3", "replace")]
     )
-    @pytest.mark.default_run("each value", rest="full")
+    @pytest.mark.default_run("each value", by=lambda mode, keras, option: (mode, keras), rest="full")
     def test_they_print_what_they_did(self, mode: str, keras: str, option: str) -> None:
         first = f"is_keras_2 = {keras == '2'}\n"
         sources = {"plain": TF2, "program": TF2}

@@ -258,7 +258,7 @@ class AblationTest(unittest.TestCase):
         full, without = np.array([[1.0, 1.0, 30.0]]), np.array([[2.0, 2.0, 40.0]])
         self.assertEqual(load("ablation").saved(full, without), (0.5, 0.25, 0.5))
 
-    @pytest.mark.matrix
+    @pytest.mark.full
     def test_measures_time_and_time_of_processors(self) -> None:
         ablation = load("ablation")
         cell = ablation.ModelCell("controller", "v1", "session")
@@ -367,6 +367,7 @@ class OptionsTest(unittest.TestCase):
                 "applied_steps" in opt.state_dict(), name in ("count_steps", "track", "give_up", "unscaled")
             )
 
+    @pytest.mark.full
     def test_measured_beside_the_bare_step(self) -> None:
         options = load("options")
         samples = options.measure_options("controller", "v1", "eager", 0.001, turn=3)
