@@ -1,0 +1,159 @@
+"""How something of mpls gets into the place of an attribute of a class or module, and goes again.
+
+Somebody else may have replaced the same attribute meanwhile. Theirs stays; what is ours beneath passes on.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+__all__ = ["ABSENT", "Layer", "Target", "WhileNeeded"]
+
+ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
+_LAYER = "_mpls_layer"
+
+
+class Layer:
+    """Something of ours in the place of an attribute.
+
+    Args:
+        owner: a class or module.
+        name: the attribute.
+        make: gets this layer, and returns what is to stand there; that asks `is_on`, and passes on to `original`.
+    """
+
+    def __init__(self, owner: Any, name: str, make: Callable[[Layer], Any]) -> None:
+        self._owner = owner
+        self._name = name
+        self.is_on = True
+        # What the attribute was, ABSENT if there was none.
+        self.original = _beneath_ours(self._current())
+        self._ours = make(self)
+        vars(self._ours)[_LAYER] = self
+        self._set(self._ours)
+
+    def put_again(self) -> None:
+        """Put it there again where somebody has put back what was there before."""
+        if self._current() is self.original:
+            self._set(self._ours)
+
+    def take_away(self) -> None:
+        """Put the original back; where there is something else by now, that stays, and ours beneath passes on."""
+        self.is_on = False
+        if self._current() is self._ours:
+            # Another of ours may be beneath that was taken away before this one.
+            self._set(_beneath_ours(self.original))
+
+    def _current(self) -> Any:
+        return vars(self._owner).get(self._name, ABSENT)
+
+    def _set(self, value: Any) -> None:
+        if isinstance(self._owner, ModuleType):
+            # Past the __setattr__ of modules that TensorFlow wraps.
+            if value is ABSENT:
+                del vars(self._owner)[self._name]
+            else:
+                vars(self._owner)[self._name] = value
+        elif value is ABSENT:
+            delattr(self._owner, self._name)
+        else:
+            setattr(self._owner, self._name, value)
+
+
+def _beneath_ours(value: Any) -> Any:
+    """Return what stands under layers of ours that do nothing any more, which somebody may have put back."""
+    while True:
+        layer = getattr(value, "__dict__", {}).get(_LAYER)
+        # Who wraps a function may have copied its attributes.
+        if layer is None or layer._ours is not value or layer.is_on:
+            return value
+        value = layer.original
+
+
+Target = tuple[Any, str, Callable[[Layer], Any]]
+
+
+class WhileNeeded:
+    """Layers that are there as long as objects live that need them.
+
+    Objects are made and dropped in any thread; garbage is collected in any thread too, and at any moment, also while
+    that thread is in here: what goes is noted, and whoever is in here sees to it.
+
+    Args:
+        targets: returns the arguments of the layers; asked each time, as modules may have been loaded meanwhile.
+    """
+
+    def __init__(self, targets: Callable[[], Iterable[Target]]) -> None:
+        self._targets = targets
+        self._layers: dict[tuple[Any, str], Layer] = {}
+        self._lock = threading.Lock()
+        self._worker: int | None = None
+        self._changes: deque[tuple[int, int]] = deque()
+        self._held: set[int] = set()
+        self._count = 0
+        self._round = 0
+
+    def hold_for(self, owner: Any) -> None:
+        """Have the layers in place until an object is gone, and those of others that need them."""
+        if id(owner) not in self._held:
+            self._held.add(id(owner))
+            self._changes.append((self._round, 1))
+            weakref.finalize(owner, self._let_go, id(owner), self._round).atexit = False
+        if self._worker != threading.get_ident():
+            with self._lock:
+                self._work()
+        self._see_to_the_rest()
+
+    def undo(self) -> None:
+        """Take the layers away, whatever lives; the next object puts them back."""
+        with self._lock:
+            self._round += 1
+            self._held.clear()
+            self._count = 0
+            self._take_away()
+        self._see_to_the_rest()
+
+    def _let_go(self, owner: int, of_round: int) -> None:
+        if of_round == self._round:
+            self._held.discard(owner)
+            self._changes.append((of_round, -1))
+        self._see_to_the_rest()
+
+    def _see_to_the_rest(self) -> None:
+        while self._changes and self._worker != threading.get_ident():
+            if not self._lock.acquire(blocking=False):
+                # Who has it comes here next.
+                return
+            try:
+                self._work()
+            finally:
+                self._lock.release()
+
+    def _work(self) -> None:
+        self._worker = threading.get_ident()
+        try:
+            while self._changes:
+                of_round, change = self._changes.popleft()
+                self._count += change if of_round == self._round else 0
+            if self._count:
+                self._put()
+            else:
+                self._take_away()
+        finally:
+            self._worker = None
+
+    def _put(self) -> None:
+        for layer in self._layers.values():
+            layer.put_again()
+        for owner, name, make in self._targets():
+            if (owner, name) not in self._layers:
+                self._layers[owner, name] = Layer(owner, name, make)
+
+    def _take_away(self) -> None:
+        while self._layers:
+            self._layers.popitem()[1].take_away()
