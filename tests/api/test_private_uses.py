@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mpls.upstream.table import TABLE
+from mpls.upstream.table import ROWS
 
 from .source_tree import called, functions_around, is_docstring, modules, parsed
 
@@ -37,7 +37,7 @@ NAMES_OF_OLD = {
 }
 # Of the wrappers of mpls too, whose other modules read it.
 OF_BOTH = {"_loss_scale"}
-OF_FRAMEWORKS = {row.name for row in TABLE if row.name.startswith("_")} - OF_BOTH
+OF_FRAMEWORKS = {row.name for row in ROWS.values() if row.name.startswith("_")} - OF_BOTH
 # Modules that have private names of frameworks in strings, as data: no attribute is read by them.
 NAMES_AS_DATA = {
     "mpls.formats.algorithms": "names in files",
