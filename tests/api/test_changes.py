@@ -9,7 +9,7 @@ import pytest
 
 from mpls.patches.changes import CHANGES, table
 
-from .source_tree import ROOT, around, called, modules, parsed
+from .source_tree import ROOT, around, called, modules, origins, parsed
 
 # What puts something of mpls in the place of an attribute, or a class of it in that of a module's.
 CONSTRUCTORS = {"Layer", "WhileNeeded", "Overlay"}
@@ -57,20 +57,6 @@ OF_OBJECTS = {
     "mpls.upstream.trackables": "what a wrapper of mpls tracks",
     "mpls.v1.sync_replicas": "a SyncReplicasOptimizer, which gets what its own method sets",
 }
-
-
-def origins(tree: ast.Module) -> dict[str, str]:
-    """Return what the names stand for that a module imports, as dotted names."""
-    found = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {each.asname or each.name.partition(".")[0]: each.name for each in node.names if each.asname}
-            found |= {
-                each.name.partition(".")[0]: each.name.partition(".")[0] for each in node.names if not each.asname
-            }
-        elif isinstance(node, ast.ImportFrom):
-            found |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
-    return found
 
 
 def defined(scope: ast.AST) -> set[str]:
