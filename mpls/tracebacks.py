@@ -12,7 +12,7 @@ __all__ = ["clean", "frames_of"]
 _HERE = os.path.join(Path(__file__).parent, "")
 # Files of mpls whose frames are hidden: they run the program, or serve its imports and attribute reads. Other frames of
 # mpls stay, since they help to understand its errors.
-_BETWEEN = tuple(_HERE + name for name in ("importing", "cli", "children", "patches.py", "run.py"))
+_BETWEEN = tuple(_HERE + name for name in ("importing", "cli", "children", "patches", "run.py"))
 _FROZEN_IMPORTS = "<frozen importlib._bootstrap"
 _IMPORT_MODULE = importlib.__file__
 

@@ -1,10 +1,10 @@
-"""Writes the table of what mpls changes in others into CONTRIBUTING.md, from `mpls.patches`."""
+"""Writes the table of what mpls changes in others into CONTRIBUTING.md, from `mpls.patches.changes`."""
 
 from __future__ import annotations
 
 import pathlib
 
-from mpls.patches import table
+from mpls.patches.changes import table
 
 PATH = pathlib.Path(__file__).parents[1] / "CONTRIBUTING.md"
 BEGIN, END = "<!-- patches -->\n", "<!-- /patches -->\n"

@@ -174,8 +174,7 @@ def _made_by_compile(wrapper: Any) -> bool | None:
     for model in gc.get_objects():
         if not any(each.__name__ == "Model" for each in type(model).__mro__):
             continue
-        members = getattr(model, "__dict__", {})
-        config = getattr(members.get(table.KERAS_3_COMPILED.name), "config", {})
-        if members.get("optimizer") is wrapper and "optimizer" in config:
+        config = getattr(table.KERAS_3_COMPILED.kept_in(model), "config", {})
+        if "optimizer" in config and vars(model).get("optimizer") is wrapper:
             return config["optimizer"] is not wrapper
     return None

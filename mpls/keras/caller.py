@@ -57,8 +57,8 @@ def who_calls(owner: Any = None) -> Caller:
 
     Keras writes files by the calls that users make too: `get_config()`, `variables`, and `__name__` and `__module__` of
     a class. Keras must get names that can be loaded without mpls, and the scale and the counter. Users must get what
-    the originals returned. No argument and no hook tells the two apart; only the stack does. No other module of this
-    package looks at the stack.
+    the originals returned. No argument and no hook tells the two apart; only the stack does. No other module of
+    `mpls.keras` looks at the stack.
 
     Args:
         owner: the object whose method was called. Frames that have it as an argument or closure variable are skipped:

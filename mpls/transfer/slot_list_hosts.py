@@ -11,11 +11,11 @@ from mpls.formats.validity import ANCHOR
 from mpls.transfer.hosts import Host, Place, name_of
 from mpls.upstream import table
 from mpls.upstream.optimizers import (
-    COUNTERS,
-    LISTS_WITHOUT_SLOTS,
+    counters_of,
     index_of,
     is_built,
-    product_of_nadam,
+    kept_variables,
+    lists_of,
     settle_counts,
     trained_variables,
 )
@@ -38,9 +38,7 @@ class _SlotListHost(Host):
         known = {id(each) for each in self.inner.variables}
         count = len(self._own())
         lists = {}
-        for name, value in vars(self.inner).items():
-            if name in LISTS_WITHOUT_SLOTS or not isinstance(value, list):
-                continue
+        for name, value in lists_of(self.inner).items():
             # A variable without this slot has None in its place, or in Adafactor a placeholder.
             own = [each if id(each) in known else None for each in value]
             if len(own) == count and any(each is not None for each in own):
@@ -75,16 +73,11 @@ class _SlotListHost(Host):
         return name_of(variable)
 
     def others(self) -> dict[str, Any]:
-        known = {id(each) for each in self.inner.variables}
-        attributes = vars(self.inner).items()
-        found = {name: each for name, each in attributes if id(each) in known and name not in COUNTERS}
-        product = product_of_nadam(self.inner)
-        return found if product is None else {**found, table.U_PRODUCT.name: product}
+        return kept_variables(self.inner)
 
     def uncounted(self) -> list[str]:
         counted = {id(slot) for slots in self._lists().values() for slot in slots}
-        counted |= {id(each) for each in self.others().values()}
-        counted |= {id(vars(self.inner).get(name)) for name in COUNTERS}
+        counted |= {id(each) for each in (*self.others().values(), *counters_of(self.inner))}
         return [str(each.name) for each in self.inner.variables if id(each) not in counted]
 
 

@@ -12,10 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.errors import MplsWarning, advise_user
 from mpls.formats.object_graph import GRAPH_KEY
 from mpls.patches import Layer, Target
-from mpls.upstream import table
+from mpls.upstream import restore_table as table
 from mpls.upstream.trackables import awaited_parts_of
 
 __all__ = [
@@ -45,13 +44,8 @@ class RestorePlace:
     restore: Any = field(repr=False)
 
 
-_RESTORE_MODULE = "tensorflow.python.checkpoint.restore"
-
-
-_RESTORE_FUNCTION = "_queue_children_for_restoration"
-
-
-# The most frames between that function and the methods, which call each other where they are overridden.
+_RESTORE_MODULE = table.PAIRING.owner
+# The most frames between the function that pairs and the methods, which call each other where they are overridden.
 _MOST_FRAMES = 12
 
 
@@ -67,6 +61,8 @@ def place_being_restored(owner: Any) -> RestorePlace | None:
     Args:
         owner: the object whose method asks.
     """
+    if table.PAIRING.of(sys.modules.get(_RESTORE_MODULE)) is None:
+        return None
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_MOST_FRAMES):
         if frame is None:
@@ -76,28 +72,14 @@ def place_being_restored(owner: Any) -> RestorePlace | None:
         frame = frame.f_back
     else:
         return None
-    position: Any = frame.f_locals.get("checkpoint_position")
-    if frame.f_code.co_name == _RESTORE_FUNCTION and position is not None:
-        return _place(position) if getattr(position, "trackable", owner) is owner else None
-    # Other functions of the module may call the methods too. This is a change only if the known function is gone.
-    if frame.f_code.co_name == _RESTORE_FUNCTION or not hasattr(sys.modules[_RESTORE_MODULE], _RESTORE_FUNCTION):
-        _warn_of_change(frame.f_code.co_name)
-    return None
-
-
-_has_warned_of_change: set[bool] = set()
-
-
-def _warn_of_change(what: str) -> None:
-    if _has_warned_of_change:
-        return
-    _has_warned_of_change.add(True)
-    advise_user(
-        f"mpls does not know {_RESTORE_MODULE}.{what} of TensorFlow {tf.__version__}: checkpoints are restored as "
-        "TensorFlow does, and not looked at before. Call `mpls inspect PATH` before, and report it, please. "
-        "See MIGRATION.md#refused-files",
-        MplsWarning,
-    )
+    if frame.f_code.co_name != table.PAIRING.name:
+        # Other functions of the module may call the methods too.
+        return None
+    position: Any = frame.f_locals.get(table.PLACE.name)
+    if position is None:
+        table.PLACE.warn_that_it_is_gone()
+        return None
+    return _place(position) if table.PAIRED.of(position) is owner else None
 
 
 def place_of_slot(owner: Any, slot_position: Any) -> RestorePlace | None:
@@ -107,30 +89,29 @@ def place_of_slot(owner: Any, slot_position: Any) -> RestorePlace | None:
         owner: the optimizer.
         slot_position: what `_create_or_restore_slot_variable` gets.
     """
-    try:
-        found = slot_position.checkpoint.object_by_proto_id
-        ids = [proto_id for proto_id, trackable in list(found.items()) if trackable is owner]
-        return _place(slot_position.create_child_position(ids[0])) if ids else None
-    except AttributeError as error:
-        _warn_of_change(str(error.name))
+    run = table.RUN.of(slot_position)
+    if run is None:
         return None
+    paired: Any = table.ALL_PAIRED.of(run, {})
+    ids = [proto_id for proto_id, trackable in list(paired.items()) if trackable is owner]
+    child_of = table.CHILD.of(slot_position) if ids else None
+    return None if child_of is None else _place(child_of(ids[0]))
 
 
 def _place(position: Any) -> RestorePlace | None:
-    try:
-        restore = position.checkpoint
-        return RestorePlace(restore.save_path_string, restore.object_graph_proto, position.proto_id, restore)
-    except AttributeError as error:
-        _warn_of_change(str(error.name))
+    run = table.RUN.of(position)
+    if run is None:
         return None
+    path, graph, node = table.PATH.of(run), table.GRAPH.of(run), table.NODE.of(position)
+    return None if path is None or graph is None or node is None else RestorePlace(path, graph, node, run)
 
 
 def abandon_restore(place: RestorePlace) -> None:
     """Drop the deferred values of a refused restore, which objects that are created later would get."""
-    for trackable in list(place.restore.all_python_objects):
+    for trackable in list(table.TOUCHED.of(place.restore, ())):
         deferred = awaited_parts_of(trackable)
         for name, positions in list(deferred.items()):
-            deferred[name] = [each for each in positions if each.checkpoint is not place.restore]
+            deferred[name] = [each for each in positions if table.RUN.of(each) is not place.restore]
             if not deferred[name]:
                 del deferred[name]
 

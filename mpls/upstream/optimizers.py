@@ -10,14 +10,14 @@ import tensorflow as tf
 from mpls.upstream import table
 from mpls.upstream.keras_packages import keras_family_of, loaded_tf_keras
 from mpls.upstream.private import ABSENT, look_up
+from mpls.upstream.settings_table import V1_SETTINGS
 from mpls.upstream.tensorflow import native_v1_class
 
 __all__ = [
-    "COUNTERS",
-    "LISTS_WITHOUT_SLOTS",
     "add_slots",
     "aggregated",
     "counter_of",
+    "counters_of",
     "create_weights",
     "fill_slot",
     "hyperparameters_of",
@@ -26,11 +26,12 @@ __all__ = [
     "is_built",
     "is_marked_as_wrapped",
     "kept_loss_scale",
+    "kept_variables",
     "learning_rate_of",
+    "lists_of",
     "mark_as_wrapped",
     "name_of_legacy",
     "powers_of",
-    "product_of_nadam",
     "runs_with_dtensor",
     "set_inner",
     "set_legacy_setting",
@@ -45,18 +46,11 @@ __all__ = [
 _MARK = "_is_wrapped_by_loss_scale_optimizer"
 # Where optimizers of `tf.compat.v1.train` that wrap others keep them: Horovod's and mpls', and TensorFlow's own.
 _INNER = ("_optimizer", "_opt")
-# Attributes of optimizers of `tf.compat.v1.train` (TensorFlow 1.14 to 2.21) that are settings, by other names in Keras.
-_V1_SETTINGS = {
-    "_lr": "learning_rate",
-    "_use_nesterov": "nesterov",
-    "_decay": "rho",
-    "_beta1": "beta_1",
-    "_beta2": "beta_2",
-}
+# Their attributes that are settings, of which Keras has some by other names; users' optimizers may keep any of them.
+_V1_SETTINGS = {row.name: name for rows in V1_SETTINGS.values() for name, row in rows.items()}
 # Variables of new tf_keras and of Keras 3 optimizers that are neither slots nor state of the algorithm: the number of
-# steps and the learning rate. Attributes of theirs that are lists, but not of slots.
-COUNTERS = (table.NEW_STEPS.name, table.NEW_RATE.name, "_current_learning_rate")
-LISTS_WITHOUT_SLOTS = (table.OWN_VARIABLES.name, "_self_unconditional_checkpoint_dependencies")
+# steps and the learning rate.
+_COUNTERS_IN_LISTS = (table.NEW_STEPS.name, table.NEW_RATE.name, "_current_learning_rate")
 
 
 def mark_as_wrapped(optimizer: Any, is_wrapped: bool = True) -> None:
@@ -122,8 +116,10 @@ def settings_of_v1(optimizer: Any, names: Iterable[str]) -> dict[str, Any]:
     attributes = {**{f"_{name}": name for name in names}, **_V1_SETTINGS}
     held = {name: look_up(optimizer, each) for each, name in attributes.items() if each in vars(optimizer)}
     found = {name: each for name, each in held.items() if each is not ABSENT}
-    if "learning_rate" not in found and type(optimizer).__module__.startswith("tensorflow."):
-        table.V1_RATE.warn_that_it_is_gone()
+    is_of_tensorflow = type(optimizer).__module__.startswith("tensorflow.")
+    for name, row in V1_SETTINGS.get(type(optimizer).__name__, {}).items() if is_of_tensorflow else ():
+        if name not in found:
+            row.warn_that_it_is_gone()
     return found
 
 
@@ -251,15 +247,30 @@ def settle_counts(optimizer: Any, steps: int) -> None:
         compute()
 
 
-def product_of_nadam(optimizer: Any) -> Any:
-    """Return the variable in which a new Nadam of tf_keras keeps the product of its momenta; None for any other.
+def lists_of(optimizer: Any) -> dict[str, list[Any]]:
+    """Return the lists that a new tf_keras or a Keras 3 optimizer keeps, by name, but that of all its variables."""
+    attributes = vars(optimizer).items()
+    return {name: each for name, each in attributes if isinstance(each, list) and name != table.OWN_VARIABLES.name}
+
+
+def counters_of(optimizer: Any) -> list[Any]:
+    """Return the variables of a new tf_keras or a Keras 3 optimizer for the number of steps and the learning rate."""
+    return [vars(optimizer)[name] for name in _COUNTERS_IN_LISTS if name in vars(optimizer)]
+
+
+def kept_variables(optimizer: Any) -> dict[str, Any]:
+    """Return the variables that a new tf_keras or a Keras 3 optimizer keeps by name, not in lists, but its counters.
 
     Raises:
-        UnsupportedReleaseError: it is kept elsewhere.
+        UnsupportedReleaseError: it is a Nadam of tf_keras, and keeps the product of its momenta elsewhere.
     """
+    known = {id(each) for each in optimizer.variables}
+    attributes = vars(optimizer).items()
+    found = {name: each for name, each in attributes if id(each) in known and name not in _COUNTERS_IN_LISTS}
     tf_keras: Any = loaded_tf_keras()
-    is_nadam = tf_keras is not None and isinstance(optimizer, tf_keras.optimizers.Nadam)
-    return table.U_PRODUCT.needed_of(optimizer) if is_nadam and is_built(optimizer) else None
+    if tf_keras is not None and isinstance(optimizer, tf_keras.optimizers.Nadam) and is_built(optimizer):
+        found[table.U_PRODUCT.name] = table.U_PRODUCT.needed_of(optimizer)
+    return found
 
 
 def set_legacy_setting(optimizer: Any, name: str, value: Any) -> None:

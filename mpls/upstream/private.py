@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from mpls.errors import MplsWarning, UnsupportedReleaseError, advise_user
 from mpls.patches import ABSENT
 
-__all__ = ["ABSENT", "Private", "look_up"]
+__all__ = ["ABSENT", "Private", "look_up", "rows_in"]
 
 _SEEN = {"tensorflow": "TensorFlow 2.16 to 2.21", "tf_keras": "tf_keras 2.16 to 2.21", "keras": "Keras 3.6 to 3.15"}
 # The rows of which a warning has been given in this process.
@@ -32,10 +33,10 @@ def look_up(holder: Any, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Private:
-    """A private name of a framework: a row of `mpls.upstream.table`.
+    """A private name of a framework: a row of `mpls.upstream.table`, or of one of the tables that it joins.
 
     Attributes:
-        owner: where it is: a module, and after a colon a class in it, `"tensorflow:Graph"`.
+        owner: where it is: a module, and after a colon a class in it, `"tensorflow:Graph"`, or a function.
         name: the name.
         without: the consequence in a release that lacks it, as the end of a sentence; for a name that is required, what
             fails.
@@ -76,6 +77,10 @@ class Private:
             raise UnsupportedReleaseError(self._text())
         return found
 
+    def kept_in(self, holder: Any) -> Any:
+        """Return what an object itself keeps under the name, ABSENT if nothing; no code of its class runs."""
+        return getattr(holder, "__dict__", {}).get(self.name, ABSENT)
+
     def load(self, default: Any = None) -> Any:
         """Import the module and return the name; without it, warn once and return the default."""
         return self.of(self._module(), default)
@@ -113,3 +118,8 @@ class Private:
             f"{self.without}. It was there in {seen}: use one of these, or a newer mpls, and report it, please. "
             "See MIGRATION.md#newer-frameworks"
         )
+
+
+def rows_in(members: Mapping[str, Any]) -> dict[str, Private]:
+    """Return the rows among the members of a module, by their names there."""
+    return {name: each for name, each in members.items() if isinstance(each, Private)}

@@ -1,11 +1,13 @@
 """The private names of TensorFlow, tf_keras and Keras 3 that mpls uses, and what it does without each.
 
-A test finds all of them in the oldest and in the newest release that is supported, and takes each away in turn.
+A test finds all of them in the oldest and in the newest release that is supported, and takes each away in turn. Others,
+which need no row, are in `without_row`.
 """
 
 from __future__ import annotations
 
-from mpls.upstream.private import Private
+from mpls.upstream import restore_table, settings_table
+from mpls.upstream.private import Private, rows_in
 
 _INTERNAL_TRACKING = "tensorflow.__internal__.tracking"
 _V1_OPTIMIZER = "tensorflow.compat.v1.train:Optimizer"
@@ -131,15 +133,7 @@ SET_REWRITE, IS_REWRITE, HAS_OTHER_SESSION, IS_MIXED = (
     )
 )
 
-# Restoring and saving.
-_NO_LOOK = "checkpoints of tf.train.Checkpoint(root, ...) are restored without a look at what is attached to the root"
-TRACKABLE_SAVER = Private("tensorflow.python.checkpoint.checkpoint", "TrackableSaver", _NO_LOOK)
-ATTACHED = Private("tensorflow.python.checkpoint.checkpoint:TrackableSaver", "_graph_view", _NO_LOOK)
-OBJECT_GRAPH = Private(
-    "tensorflow.core.protobuf.trackable_object_graph_pb2",
-    "TrackableObjectGraph",
-    "checkpoints are restored as TensorFlow does, and not looked at before",
-)
+# Saving by name.
 OBJECT_KEYS = Private("tensorflow.python.training.saver", "object_graph_key_mapping", _NO_NAMES)
 BULK_BUILDER = Private("tensorflow.python.training.saver", "BulkSaverBuilder", _NO_NAMES)
 ADD_RESTORE = Private("tensorflow.python.training.saver:BulkSaverBuilder", "_AddRestoreOps", _NO_NAMES)
@@ -158,9 +152,6 @@ CREATE_SLOTS = Private(_V1_OPTIMIZER, "_create_slots", "slots are created by the
 NON_SLOTS = Private(_V1_OPTIMIZER, "_non_slot_dict", "Adam's powers are neither converted nor found by a Saver")
 V1_SLOTS = Private(_V1_OPTIMIZER, "_slots", _NOT_CONVERTED)
 SCALE_LOSS = Private(_V1_OPTIMIZER, "_scale_loss", "wrappers define none either")
-V1_RATE = Private(
-    "tensorflow.compat.v1.train:GradientDescentOptimizer", "_learning_rate", "convert_state reads no settings of it"
-)
 V1_SCALE = Private(f"{_SCALES}:MixedPrecisionLossScaleOptimizer", "_loss_scale", _SCALE_NOT_CONVERTED)
 SYNC_INNER = Private(
     "tensorflow.compat.v1.train:SyncReplicasOptimizer",
@@ -296,4 +287,5 @@ NATIVE_3 = Private(
     "only mpls.keras.load_model gives wrappers of mpls for files of Keras 3 that mpls has written",
 )
 
-TABLE: tuple[Private, ...] = tuple(each for each in vars().values() if isinstance(each, Private))
+# All rows, with those of the other tables.
+ROWS: dict[str, Private] = rows_in(vars()) | restore_table.ROWS | settings_table.ROWS

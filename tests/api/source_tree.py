@@ -49,3 +49,17 @@ def is_docstring(node: ast.Constant) -> bool:
 def called(node: ast.AST) -> str:
     """Return the dotted name of what a call calls; an empty string for other nodes."""
     return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+
+
+def origins(tree: ast.Module) -> dict[str, str]:
+    """Return what the names stand for that a module imports, as dotted names."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {each.asname or each.name.partition(".")[0]: each.name for each in node.names if each.asname}
+            found |= {
+                each.name.partition(".")[0]: each.name.partition(".")[0] for each in node.names if not each.asname
+            }
+        elif isinstance(node, ast.ImportFrom):
+            found |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
+    return found

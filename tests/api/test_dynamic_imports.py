@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -56,6 +55,11 @@ LOOK_AT_FRAMES = {
     "mpls.keras.caller": "whether Keras asks, or a user",
     "mpls.upstream.object_restores": "from which checkpoint TensorFlow restores an object",
 }
+
+# What gives frames, and those further up; and what does so in one module, but may mean something else in others.
+FRAME_NAMES = {"_getframe", "_getframemodulename", "_current_frames", "_current_exceptions", "currentframe", "f_back"}
+FRAME_NAMES |= {"walk_stack", "extract_stack", "format_stack", "print_stack", "getouterframes", "get_stack"}
+STACK_NAMES = {"inspect.stack", "inspect.trace"}
 
 
 def imports_by_name(tree: ast.Module) -> Iterator[str]:
@@ -113,11 +117,17 @@ def imported_by_statements(tree: ast.Module) -> set[str]:
 
 
 def looks_at_frames(tree: ast.Module) -> bool:
-    return any(
-        re.search(r"(_getframe|currentframe|_current_frames|inspect\.stack|f_back)$", ast.unparse(node))
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-    )
+    """Return whether a module reads the stack, by an attribute, an import or a string, or frames further up."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and (node.attr in FRAME_NAMES or ast.unparse(node) in STACK_NAMES):
+            return True
+        if isinstance(node, ast.ImportFrom):
+            names = {each.name for each in node.names}
+            if names & FRAME_NAMES or {f"{node.module}.{name}" for name in names} & STACK_NAMES:
+                return True
+        if isinstance(node, ast.Constant) and node.value in FRAME_NAMES:
+            return True
+    return False
 
 
 def test_who_imports_by_name_is_known() -> None:
@@ -205,6 +215,21 @@ def test_an_import_by_name_is_seen(line: str) -> None:
     assert len(list(imports_by_name(parsed(line)))) == 1
 
 
-@pytest.mark.parametrize("line", ["sys._getframe(1)", "inspect.stack()", "inspect.currentframe()", "frame.f_back"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sys._getframe(1)",
+        "inspect.stack()",
+        "inspect.currentframe()",
+        "frame.f_back",
+        "from sys import _getframe",
+        "from inspect import stack",
+        "from inspect import currentframe as here",
+        "traceback.walk_stack(None)",
+        "traceback.extract_stack()",
+        "from traceback import extract_stack",
+        "getattr(sys, '_getframe')(1)",
+    ],
+)
 def test_a_look_at_the_stack_is_seen(line: str) -> None:
     assert looks_at_frames(parsed(line))

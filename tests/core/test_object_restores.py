@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import types
 from typing import Any
@@ -13,7 +14,7 @@ import tf_keras
 import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning
-from mpls.upstream import object_restores
+from mpls.upstream import object_restores, private, restore_table
 from mpls.upstream.object_restores import RestorePlace, place_being_restored
 
 v1 = tf.compat.v1
@@ -52,11 +53,11 @@ def test_an_object_learns_from_where_it_is_restored(tmp_path: pathlib.Path) -> N
 
 @pytest.fixture
 def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_restores, "_has_warned_of_change", set())
+    monkeypatch.setattr(private, "_told", set())
 
 
-def _renamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_restores, "_RESTORE_FUNCTION", "_queue_children")
+def _without_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_restores, "_RESTORE_MODULE", "tensorflow.python.checkpoint.another")
 
 
 def _with_another_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +76,10 @@ def _with_another_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _with_another_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_restores, "RestorePlace", lambda *args: object().save_path_string)
+    monkeypatch.setattr(restore_table, "PATH", dataclasses.replace(restore_table.PATH, name="another_path"))
 
 
-CHANGES = (_renamed, _with_another_variable, _with_another_attribute)
+CHANGES = (_without_the_module, _with_another_variable, _with_another_attribute)
 
 
 @pytest.mark.usefixtures("_nothing_said")
@@ -105,7 +106,7 @@ def test_where_tensorflow_has_changed_it_restores_as_it_does(
         restored.restore(path).assert_consumed()
         assert (float(scale()), float(keras_opt.loss_scale)) == (4.0, 4.0)
 
-    with pytest.warns(MplsWarning, match="mpls does not know .* of TensorFlow") as caught:
+    with pytest.warns(MplsWarning, match="mpls does not find .* in tensorflow .* not looked at before") as caught:
         restore()
     assert len(caught) == 1
     restore()

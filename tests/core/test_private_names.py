@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import inspect
 import os
 import pathlib
 import pickle
+import re
 import runpy
 import sys
+import tempfile
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -38,16 +41,19 @@ from mpls.upstream import (
     object_restores,
     optimizers,
     private,
+    restore_table,
     rewrite,
+    settings_table,
     table,
     tensorflow,
     trackables,
 )
 from mpls.upstream.private import ABSENT, Private
+from mpls.upstream.without_row import WITHOUT_ROW
 
 v1 = tf.compat.v1
 legacy = tf_keras.optimizers.legacy
-NAMES = {name: row for name, row in vars(table).items() if isinstance(row, Private)}
+NAMES = table.ROWS
 
 
 def holder_of(row: Private) -> Any:
@@ -74,6 +80,12 @@ def trained(optimizer: Any, variable: Any = None) -> Any:
     return optimizer
 
 
+def v1_optimizer(name: str) -> Any:
+    """Return an optimizer of `tf.compat.v1.train`, all of whose arguments have a value."""
+    arguments = {"AdagradDAOptimizer": (0.5, tf.constant(0, tf.int64)), "MomentumOptimizer": (0.5, 0.5)}
+    return getattr(v1.train, name)(*arguments.get(name, (0.5,)))
+
+
 def in_graph(make: Callable[[], Any]) -> Any:
     with tf.Graph().as_default():
         v1.get_variable("weight", initializer=1.0)
@@ -98,7 +110,10 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "tensorflow:Graph": tf.Graph,
     "tensorflow.python.framework.ops:EagerTensor": lambda: tf.constant(1.0),
     "tensorflow.compat.v1.train:Optimizer": lambda: v1.train.AdamOptimizer(),
-    "tensorflow.compat.v1.train:GradientDescentOptimizer": lambda: v1.train.GradientDescentOptimizer(0.5),
+    **{
+        f"tensorflow.compat.v1.train:{name}": lambda name=name: v1_optimizer(name)
+        for name in settings_table.V1_SETTINGS
+    },
     "tensorflow.compat.v1.mixed_precision:MixedPrecisionLossScaleOptimizer": lambda: v1_native(),
     "tf_keras.mixed_precision:LossScaleOptimizer": lambda: tf_keras.mixed_precision.LossScaleOptimizer(legacy.SGD()),
     "tensorflow.compat.v1.train:SyncReplicasOptimizer": lambda: v1.train.SyncReplicasOptimizer(
@@ -108,6 +123,7 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "tensorflow.compat.v1.mixed_precision:FixedLossScale": lambda: v1.mixed_precision.FixedLossScale(2),
     "tensorflow.compat.v1.mixed_precision:DynamicLossScale": v1.mixed_precision.DynamicLossScale,
     "tensorflow.compat.v1.mixed_precision:LossScale": v1.mixed_precision.DynamicLossScale,
+    "tensorflow.python.checkpoint.checkpoint:_CheckpointRestoreCoordinator": lambda: restore_of_tensorflow(),
     "tensorflow.python.checkpoint.checkpoint:TrackableSaver": lambda: tf.train.Checkpoint()._saver,
     "tensorflow.python.util.lazy_loader:KerasLazyLoader": lambda: holder_of(table.IS_LOADED)({}),
     "tensorflow.python.util.module_wrapper:TFModuleWrapper": lambda: v1,
@@ -126,10 +142,26 @@ INSTANCES: dict[str, Callable[[], Any]] = {
 def test_it_is_there(name: str) -> None:
     row = NAMES[name]
     holder = holder_of(row)
+    if isinstance(holder, types.FunctionType):
+        assert row.name in holder.__code__.co_varnames
+        return
     if row.name not in dir(holder):
         holder = INSTANCES[row.owner]()
         assert isinstance(holder, holder_of(row))
     assert hasattr(holder, row.name)
+
+
+def test_a_wrapper_without_what_tensorflow_looks_for_fails_by_its_name(tmp_path: pathlib.Path) -> None:
+    optimizer = wrapped()
+    del vars(optimizer)["_trackable"]
+    with pytest.raises(AttributeError, match="_trackable"):
+        tf.train.Checkpoint(optimizer=optimizer).save(str(tmp_path / "ckpt"))
+
+
+@pytest.mark.parametrize("name", WITHOUT_ROW)
+def test_a_name_without_a_row_is_read(name: str) -> None:
+    module, _ = WITHOUT_ROW[name]
+    assert re.search(rf"\b{name}\b", inspect.getsource(importlib.import_module(module)))
 
 
 # What depends on a name. In a process that has TensorFlow, on the CPU, in eager mode unless it says otherwise.
@@ -223,6 +255,38 @@ def checkpoint(make: Callable[[], Any]) -> None:
         tf.train.Checkpoint(optimizer=again, variable=variable).restore(path).expect_partial()
         if not is_used_before:
             trained(again, variable)
+
+
+def restored() -> None:
+    """Restore slots before their optimizer, and it before its variables."""
+    checkpoint(lambda: mpls.keras.LossScaleOptimizer(legacy.SGD(0.5, 0.5)))
+
+
+def restored_by_another_variable() -> None:
+    module, name = holder_of(restore_table.PAIRING), restore_table.PAIRING.name
+    original = getattr(module, name)
+
+    def _queue_children_for_restoration(position: Any, visit_queue: Any) -> None:
+        original(position, visit_queue)
+        position.trackable._trackable_children()
+
+    # As if it were TensorFlow's own, with a variable of another name.
+    made = _queue_children_for_restoration
+    own = types.FunctionType(made.__code__, vars(module), closure=made.__closure__)
+    with mock.patch.object(module, name, own):
+        restored()
+
+
+def restore_of_tensorflow() -> Any:
+    """Return TensorFlow's object for a restore."""
+    saved = tf.train.Checkpoint(value=tf.Variable(1.0))
+    with tempfile.TemporaryDirectory() as folder:
+        return saved.restore(saved.save(os.path.join(folder, "ckpt")))._checkpoint
+
+
+def refused() -> None:
+    place = object_restores.RestorePlace("path", None, 0, restore_of_tensorflow())
+    object_restores.abandon_restore(place)
 
 
 def attached() -> None:
@@ -389,6 +453,10 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     **dict.fromkeys(["IS_TF2", "MODE", "EAGER_MODE"], tensorflow.is_v2_behavior_on),
     **dict.fromkeys(["SET_REWRITE", "IS_REWRITE", "HAS_OTHER_SESSION", "IS_MIXED", "GLOBAL_STATE"], rewritten),
     **dict.fromkeys(["TRACKABLE_SAVER", "ATTACHED", "OBJECT_GRAPH"], attached),
+    **dict.fromkeys(["PAIRING", "RUN", "NODE", "PAIRED", "PATH", "GRAPH"], restored),
+    "PLACE": restored_by_another_variable,
+    **dict.fromkeys(["CHILD", "ALL_PAIRED"], restored),
+    "TOUCHED": refused,
     "OBJECT_KEYS": lambda: name_savers.object_keys_by_name("path"),
     **dict.fromkeys(["BULK_BUILDER", "ADD_RESTORE", "SAVEABLE", "SAVE_SPEC", *SAVER.split()], graph_step),
     "SAVER_VERSION": saver_of_more,
@@ -397,7 +465,11 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "NON_SLOTS": graph_step,
     "V1_SLOTS": lambda: mpls.convert_state(v1_step(ADAM()), legacy.Adam(), [tf.Variable([1.0])]),
     "SCALE_LOSS": lambda: runpy.run_module("mpls.v1.refused_methods"),
-    "V1_RATE": lambda: converted(v1.train.GradientDescentOptimizer(0.5), legacy.SGD(0.5)),
+    **{
+        f"{owner}.{setting}": lambda owner=owner: optimizers.settings_of_v1(v1_optimizer(owner), [])
+        for owner, rows in settings_table.V1_SETTINGS.items()
+        for setting in rows
+    },
     "V1_SCALE": lambda: converted(v1_native(), wrapped()),
     "SYNC_INNER": sync_replicas,
     "WRAPPERS": lambda: keras_packages.native_tf_keras_wrapper(over_new=False),

@@ -133,6 +133,14 @@ def processor_gives_recorded_bits(case_id: str, family: str, mode: str) -> bool:
     return True
 
 
+def recorded_beside(case_id: str, subject: Subject, mode: str, of: str) -> Any:
+    """Return what was recorded beside the states; None of replicas, and where the original raised an error at once."""
+    case, run = CASES[case_id], run_of(case_id, subject, mode)
+    found = recorded_as(case, run, of)
+    assert (found is None) == (mode.startswith("strategy") or replay.is_error(recorded_as(case, run))), (run, of)
+    return found
+
+
 def check_trace(case_id: str, subject: Subject, mode: str) -> None:
     case, run, trace = CASES[case_id], run_of(case_id, subject, mode), trace_of(case_id, subject, mode)
     exactly = processor_gives_recorded_bits(case_id, subject.family, mode)
@@ -140,9 +148,10 @@ def check_trace(case_id: str, subject: Subject, mode: str) -> None:
     # TensorFlow optimizes the branch that applies as a function of its own, and so in another order.
     ulps = int(mode == "function")
     assert_states(states_of(trace), recorded_as(case, run), rtol, ulps)
-    recorded_slots = recorded_as(case, run, "outcomes_slots")
-    if recorded_slots is None or not isinstance(trace, Trace):
+    recorded_slots = recorded_beside(case_id, subject, mode, "outcomes_slots")
+    if recorded_slots is None:
         return
+    assert isinstance(trace, Trace), trace
     slots = list(trace.slots or ())
     for difference in declared(case_id, subject, mode, "outcomes_slots"):
         index = int(difference.path)
@@ -194,10 +203,11 @@ class RecordedTracesTest(unittest.TestCase):
     @parameterized.expand(replays(OURS), name_func=named)
     @pytest.mark.default_run("each value", by=sample)
     def test_names_and_types_are_as_recorded(self, case_id: str, subject: Subject, mode: str) -> None:
-        recorded = recorded_as(CASES[case_id], run_of(case_id, subject, mode), "metas")
+        recorded = recorded_beside(case_id, subject, mode, "metas")
         trace = trace_of(case_id, subject, mode)
-        if recorded is None or not isinstance(trace, Trace):
+        if recorded is None:
             return
+        assert isinstance(trace, Trace), trace
         for key in ("grads", "slot_names", "train"):
             if key in recorded:
                 assert trace.meta[key] == recorded[key][: len(trace.meta[key] or ())], key

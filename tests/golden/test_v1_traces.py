@@ -137,9 +137,12 @@ class TraceTest(unittest.TestCase):
     def test_the_original_still_does_what_was_recorded(self, name: str, mode: str) -> None:
         """Otherwise this replay, and not mpls, would be what the other tests find wrong."""
         expected = replay.recorded(CASES[name], mode)
-        if not replay.is_error(expected):
-            trace = DRIVERS[mode](CASES[name]["spec"], v1.train.experimental)
-            assert_rows(trace.rows, expected, f"{name} {mode}")
+        if replay.is_error(expected):
+            with self.assertRaises(getattr(builtins, expected["error"])):
+                DRIVERS[mode](CASES[name]["spec"], v1.train.experimental)
+            return
+        trace = DRIVERS[mode](CASES[name]["spec"], v1.train.experimental)
+        assert_rows(trace.rows, expected, f"{name} {mode}")
 
     @replay.expand(STRATEGY)
     def test_replicas_agree_as_recorded(self, name: str, mode: str) -> None:

@@ -73,7 +73,13 @@ class SummaryTest(unittest.TestCase):
             self.assertEqual(scalars(folder)["loss_scale"], [(1, 16.0)])
 
     def test_without_a_writer(self) -> None:
-        mpls.monitor.write_scalars(FAMILIES["legacy"](16.0, 3))
+        opt = FAMILIES["legacy"](16.0, 3)
+        with tempfile.TemporaryDirectory() as folder:
+            with tf.summary.create_file_writer(folder).as_default(step=1):
+                mpls.monitor.write_scalars(opt)
+            mpls.monitor.write_scalars(opt)
+            mpls.monitor.write_scalars(opt, step=2)
+            self.assertEqual({step for found in scalars(folder).values() for step, _ in found}, {1})
 
 
 class RefusedTest(unittest.TestCase):

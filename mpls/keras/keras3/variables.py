@@ -24,9 +24,8 @@ class VariableMethods(_Base):
     """Members for the wrapper's own variables and those of the wrapped optimizer."""
 
     if TYPE_CHECKING:
-        # The native wrapper defines these.
+        # The native wrapper defines it.
         _optimizer: Any
-        _variables: list[Any]
 
     @property
     def variables(self) -> CallableList:
@@ -100,5 +99,5 @@ class VariableMethods(_Base):
             finally:
                 del self.__dict__[_IS_LOADING]
             return
-        for index, variable in enumerate(self._variables):
+        for index, variable in enumerate(table.OWN_VARIABLES.of(self, [])):
             variable.assign(store[str(index)])

@@ -1,4 +1,4 @@
-"""The table of all changes that mpls makes to other packages, and classes that replace an attribute and restore it.
+"""Classes that replace an attribute of a class or module of another package, and restore it.
 
 Other code may have replaced the same attribute since. The other replacement stays; ours below it then only calls the
 original.
@@ -10,153 +10,13 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-__all__ = ["ABSENT", "CHANGES", "Change", "Layer", "Target", "WhileNeeded", "table"]
+__all__ = ["ABSENT", "Layer", "Target", "WhileNeeded"]
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
 _LAYER = "_mpls_layer"
-
-
-@dataclass(frozen=True)
-class Change:
-    """Something of others that mpls changes: a row of the table in CONTRIBUTING.md, which a test compares.
-
-    Attributes:
-        what: what is changed.
-        by: the modules of mpls that do it, without `mpls.`.
-        trigger: what a program does for it to happen. An import of mpls is never among it.
-        undone: what takes it away.
-    """
-
-    what: str
-    by: tuple[str, ...]
-    trigger: str
-    undone: str
-
-
-_ENDS = "never: the process is the program's"
-CHANGES = (
-    Change("`__getattr__` and `__dir__` of modules; `sys.modules`", ("importing.hooks",), "`install`", "`uninstall`"),
-    Change(
-        "`sys.meta_path`; the loader of a module until it is loaded",
-        ("importing.post_import",),
-        "`install`; a wrapper is made before both Kerases are loaded",
-        "`uninstall`; both are loaded",
-    ),
-    Change(
-        "the class of modules",
-        ("importing.overlays", "importing.hooks", "importing.legacy_optimizers"),
-        "`install(replace_existing)`, `install(legacy_optimizers)`, `mpls run --report`",
-        "`uninstall`",
-    ),
-    Change(
-        "`compile` of tf_keras' models",
-        ("importing.legacy_optimizers",),
-        "`install(legacy_optimizers)`",
-        "`uninstall`",
-    ),
-    Change(
-        "`builtins.__import__`, `importlib.import_module`",
-        ("importing.redirecting",),
-        "`install(v1)`, `install(keras=2)`",
-        "`uninstall`",
-    ),
-    Change(
-        "`TF_USE_LEGACY_KERAS` in `os.environ`",
-        ("importing.keras2",),
-        "`install(keras)`",
-        "`uninstall`, before TensorFlow is loaded",
-    ),
-    Change("the behaviour of TF 2", ("importing.tf1",), "`install(v1)`, and a program imports TensorFlow", "never"),
-    Change(
-        "`sys.excepthook`, `threading.excepthook`, events of IPython",
-        ("hints.exception_hooks",),
-        "`install`",
-        "`uninstall`",
-    ),
-    Change(
-        "`restore` of `tf.train.Checkpoint`'s saver",
-        ("core.persistence.object_checkpoints",),
-        "a loss scale or a wrapper is made",
-        "the last is gone",
-    ),
-    Change(
-        "`_build` and `restore` of `tf.compat.v1.train.Saver`",
-        ("upstream.name_savers",),
-        "a wrapper is used in a v1 graph",
-        "the last such graph is gone",
-    ),
-    Change(
-        "the methods in which `compile` of both Kerases wraps",
-        ("experimental.compiling",),
-        "a policy of `mpls.experimental` is made",
-        "the last is gone; `uninstall`",
-    ),
-    Change(
-        "`from_config` of both Kerases' own wrappers",
-        ("keras.own_files",),
-        "a wrapper is made; `mpls.keras.load_model`; `install`, once `mpls.keras` is loaded",
-        "never, after a wrapper was made; the load ends; `uninstall` of what `install` did",
-    ),
-    Change(
-        "what makes Keras 3's variables, symbolic tensors, ops in graphs, and constants of Normalization layers;"
-        " what connects layers; what looks policies up; `load_own_variables` of tf_keras' own wrapper",
-        ("keras.files.model_limits", "keras.files.native_wrappers"),
-        "`mpls.keras.load_model`",
-        "the load ends",
-    ),
-    Change(
-        "the flags of the graph rewrite, and its option in `tf.config`",
-        ("upstream.rewrite",),
-        "`enable_mixed_precision_graph_rewrite`",
-        "`disable_mixed_precision_graph_rewrite`; `uninstall`",
-    ),
-    Change(
-        "the names that Keras 3 writes for classes of policies",
-        ("upstream.keras_packages",),
-        "a policy of mpls is made",
-        "never: no name of Keras' own is among it",
-    ),
-    Change(
-        "`get_preparation_data` of `multiprocessing` and joblib; `PYTHONPATH`, `MPLS_CHILDREN` in `os.environ`",
-        ("children",),
-        "`mpls run`",
-        _ENDS,
-    ),
-    Change("`sys.path`, `sys.modules['sitecustomize']`", ("children.site",), "a process that `mpls run` starts", _ENDS),
-    Change("`sys.argv`, `sys.path`, `__main__`, `linecache`", ("run", "__main__"), "`mpls run`, as Python does", _ENDS),
-    Change(
-        "methods of wrappers that scale a loss and apply gradients, mpls' own too; `sys.meta_path`, and the loaders of"
-        " their modules; `jit_compile` of functions; with `--seed` the seeds of Python, NumPy and TensorFlow",
-        ("tracing.recorded_classes",),
-        "`mpls trace`",
-        "the program ends; but the seeds",
-    ),
-    Change(
-        "`sys.argv`, `sys.path`, `__main__`",
-        ("tracing.standalone",),
-        "the recorder for old machines, which is no part of mpls there",
-        _ENDS,
-    ),
-    Change("`sys.excepthook`", ("ending",), "a program of `mpls run` ends by an error", _ENDS),
-    Change("the environment variable `LESS`", ("documentation",), "`mpls docs` shows a page, and it is not set", _ENDS),
-    Change(
-        "standard output",
-        ("cli.standard_output",),
-        "whoever reads what a command prints stops",
-        _ENDS,
-    ),
-)
-
-
-def table() -> str:
-    """Return the table of all that mpls changes, as it stands in CONTRIBUTING.md."""
-    rows = [(each.what, ", ".join(f"`{name}`" for name in each.by), each.trigger, each.undone) for each in CHANGES]
-    head = [("what", "by", "what triggers it", "what undoes it"), ("---",) * 4]
-    return "".join(f"| {' | '.join(row)} |\n" for row in [*head, *rows])
 
 
 class Layer:
