@@ -17,7 +17,7 @@ from mpls.core.step_options import StepOptions
 from mpls.core.unscaled import UnscaledGradients
 from mpls.core.weights import Lock, Stateful, Weights
 from mpls.errors import MplsWarning, advise_user
-from mpls.formats.validity import check_good_steps
+from mpls.formats.validity import check_count
 from mpls.formats.wrapper_state import COUNTS, OVERFLOWS
 from mpls.upstream.trackables import Trackable, track
 
@@ -162,7 +162,7 @@ class StepRecord(Stateful, _Base):
         """Return the variables, each with its initial value and the function that checks a value from a file."""
         weights = self._weights_here()
         own: list[tuple[Any, Any, Callable[[Any, str], Any]]] = [
-            (weights[name], initial, _check_count if name in COUNTS else _take)
+            (weights[name], initial, check_count if name in COUNTS else _take)
             for name, (initial, _) in self._initial_weights().items()
             if name in weights
         ]
@@ -289,10 +289,6 @@ def _ops(results: list[Any]) -> list[Any]:
 
 def _name_of(variable: Any) -> str:
     return str(getattr(variable, "path", None) or variable.name).partition(":")[0]
-
-
-def _check_count(value: Any, subject: str) -> int:
-    return check_good_steps(value, subject, None)
 
 
 def _take(value: Any, _: str) -> Any:

@@ -18,6 +18,8 @@ __all__ = [
     "CURRENT_SCALE",
     "DEFAULT_GROWTH_STEPS",
     "DEFAULT_INITIAL_SCALE",
+    "DEFAULT_MAX_SCALE",
+    "DEFAULT_MIN_SCALE",
     "DEFAULT_MULTIPLIER",
     "DYNAMIC_CONFIG",
     "DYNAMIC_SCALE",
@@ -98,6 +100,8 @@ DYNAMIC_CONFIG = (INITIAL_LOSS_SCALE, INCREMENT_PERIOD, MULTIPLIER)
 OLD_NAMES: Mapping[str, str] = {"initial_scale": INITIAL_LOSS_SCALE, "dynamic_growth_steps": INCREMENT_PERIOD}
 # Defaults of dynamic loss scales. Wrappers of TF 2.4 and later have no setting for the multiplier.
 DEFAULT_INITIAL_SCALE, DEFAULT_GROWTH_STEPS, DEFAULT_MULTIPLIER = 2.0**15, 2000, 2.0
+# The floor of the originals, and the largest float32, which is all that stops their scales from growing.
+DEFAULT_MIN_SCALE, DEFAULT_MAX_SCALE = 1.0, 3.4028234663852886e38
 
 # Arguments of Keras 3's base class, with their defaults: wrappers of Keras 3 up to 3.5 write them, and do not use them.
 BASE_ARGUMENTS: Mapping[str, Any] = {

@@ -10,7 +10,7 @@ from typing import Any
 from mpls.formats.algorithm_names import algorithm_named
 from mpls.formats.families import FAMILY_MARKS, FAMILY_WRITERS, Family, family_of_config
 from mpls.formats.record import LossScaleRecord, OptimizerRecord
-from mpls.formats.validity import LARGEST_COUNT
+from mpls.formats.validity import LARGEST_COUNT, is_count
 from mpls.formats.wrapper_state import (
     AUTO,
     BASE_ARGUMENTS,
@@ -211,7 +211,7 @@ def _with_state(path: str, place: str, state: Any, loss_scale: LossScaleRecord) 
     good_steps = content.get("good_steps")
     if good_steps is None and not loss_scale.dynamic:
         return with_state(loss_scale, scale, None)
-    if isinstance(good_steps, bool) or not isinstance(good_steps, int) or abs(good_steps) > LARGEST_COUNT:
+    if not is_count(good_steps, least=-LARGEST_COUNT):
         raise broken(path, f"{place}/good_steps", "be a whole number", good_steps, FROM_WRITER)
     good_steps_of_variable(path, f"{place}/good_steps", good_steps, loss_scale.growth_steps)
     return with_state(loss_scale, scale, good_steps)

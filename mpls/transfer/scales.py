@@ -10,7 +10,7 @@ from mpls.core.loss_scale import DynamicLossScale, is_dynamic, is_fixed
 from mpls.core.scale_settings import DEFAULTS
 from mpls.core.settings_now import settings_now
 from mpls.formats.record import LossScaleRecord
-from mpls.formats.validity import check_good_steps, check_scale, most_good_steps
+from mpls.formats.validity import check_good_steps, check_scale, usable_growth_steps
 from mpls.formats.wrapper_state import (
     ADJUSTABLE,
     BAD_STEPS,
@@ -131,7 +131,7 @@ def state_for_target(record: LossScaleRecord, target: LossScaleRecord, subject: 
     good_steps = check_good_steps(record.good_steps or 0, f"{subject}: the count of good steps", record.growth_steps)
     # If the source has counted as many steps as the target's growth steps or more, the target grows at its next finite
     # step.
-    period = most_good_steps(target.growth_steps or 1)
+    period = usable_growth_steps(target.growth_steps or 1)
     return float(scale or 1.0), min(good_steps, period - 1)
 
 

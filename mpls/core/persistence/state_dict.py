@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from mpls.core.replicas import in_replica_context
 from mpls.errors import ArgumentTypeError, CallOrderError, ReplicaContextError, SavedStateError, error_text
-from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
+from mpls.formats.validity import ANCHOR, check_count, check_good_steps, check_scale
 from mpls.upstream.tensorflow import graph_key
 
 _SUBJECT = "load_state_dict"
@@ -215,7 +215,7 @@ def checked_extras(state: Mapping[str, Any], variables: Mapping[str, Any]) -> di
         if variable.dtype.base_dtype.is_floating:
             check_scale(state[name], subject)
         else:
-            check_good_steps(state[name], subject, None)
+            check_count(state[name], subject)
     return found
 
 
