@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mpls.comparing.differences import Comparison, Difference
-from mpls.formats.validity import LARGEST_FIXED_SCALE
+from mpls.formats.scale_range import LARGEST_FIXED_SCALE
 from mpls.saved.traces import Trace
 
 __all__ = ["KNOWN", "ROUNDING", "KnownDifference", "explanations"]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from mpls.errors import ArgumentOverflowError, ArgumentTypeError, ArgumentValueError, error_text
-from mpls.formats.validity import LARGEST_FIXED_SCALE, can_be_scale, is_count
+from mpls.formats.scale_range import LARGEST_FIXED_SCALE, can_be_scale
+from mpls.formats.validity import is_count
 
 _ANCHOR = "refused-numbers"
 

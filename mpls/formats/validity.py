@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from mpls.errors import SavedStateError, error_text
+from mpls.formats.scale_range import LARGEST_FIXED_SCALE, can_be_scale
 from mpls.formats.wrapper_state import DEFAULT_MIN_SCALE
 
 __all__ = [
     "ANCHOR",
     "LARGEST_COUNT",
-    "LARGEST_FIXED_SCALE",
     "SEE_MIGRATION",
-    "can_be_scale",
     "check_count",
     "check_good_steps",
     "check_scale",
@@ -41,9 +40,6 @@ __all__ = [
 # The section of MIGRATION.md about saved state, and the end of errors that point to it.
 ANCHOR = "my-checkpoints"
 SEE_MIGRATION = f"See MIGRATION.md#{ANCHOR}"
-# The reciprocal of a larger power of two is a denormal float32. TensorFlow's graph optimizer turns a division by a
-# constant into a multiplication by its reciprocal, and kernels flush denormals to zero.
-LARGEST_FIXED_SCALE = 2.0**126
 # The smallest normal float32: kernels flush smaller numbers to zero.
 _SMALLEST_BOUND = 2.0**-126
 # Counts are int64.
@@ -57,12 +53,6 @@ def is_number(value: object) -> bool:
     if isinstance(value, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "iuf"
     return isinstance(value, np.generic) and value.dtype.kind in "iuf"
-
-
-def can_be_scale(value: float) -> bool:
-    """Return whether a number is positive and finite in float32."""
-    with np.errstate(over="ignore", under="ignore"):
-        return bool(0 < np.float32(value) < math.inf)
 
 
 def constraint_on_scale(value: Any) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpls.formats.families import Family, family_of_config
+from mpls.formats.scale_range import FLOAT32_MAX
 
 __all__ = [
     "ADJUSTABLE",
@@ -101,7 +102,7 @@ OLD_NAMES: Mapping[str, str] = {"initial_scale": INITIAL_LOSS_SCALE, "dynamic_gr
 # Defaults of dynamic loss scales. Wrappers of TF 2.4 and later have no setting for the multiplier.
 DEFAULT_INITIAL_SCALE, DEFAULT_GROWTH_STEPS, DEFAULT_MULTIPLIER = 2.0**15, 2000, 2.0
 # The floor of the originals, and the largest float32, which is all that stops their scales from growing.
-DEFAULT_MIN_SCALE, DEFAULT_MAX_SCALE = 1.0, 3.4028234663852886e38
+DEFAULT_MIN_SCALE, DEFAULT_MAX_SCALE = 1.0, FLOAT32_MAX
 
 # Arguments of Keras 3's base class, with their defaults: wrappers of Keras 3 up to 3.5 write them, and do not use them.
 BASE_ARGUMENTS: Mapping[str, Any] = {
