@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
+from mpls.formats.wrapper_state import WRAPPER, WRAPPER_V1
 from mpls.names import RELEASES
 
 __all__ = ["ReleaseBehavior", "behavior_of", "current", "enter_block", "leave_block", "use", "use_in_block"]
@@ -78,10 +79,10 @@ class ReleaseBehavior:
             is_legacy: whether it wraps a legacy optimizer.
         """
         if self.is_up_to("2.3"):
-            return "LossScaleOptimizer"
+            return WRAPPER
         if is_experimental and (is_legacy or self.is_up_to("2.8")):
-            return "LossScaleOptimizerV1"
-        return "LossScaleOptimizer" if self.is_up_to("2.8") else None
+            return WRAPPER_V1
+        return WRAPPER if self.is_up_to("2.8") else None
 
 
 def behavior_of(release: str | None) -> ReleaseBehavior:

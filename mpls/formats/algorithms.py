@@ -14,6 +14,7 @@ __all__ = [
     "BETA_1_POWER",
     "BETA_POWERS",
     "COMMON",
+    "LEGACY_CLASSES",
     "MOMENTUM_PRODUCTS",
     "PRODUCT",
     "SLOTS",
@@ -115,6 +116,9 @@ SLOTS: Mapping[str, tuple[Slot, ...]] = {
     ),
     "Lion": (Slot("m", None, None, "m", "momentum", ("momentums", "_momentums")),),
 }
+
+# The legacy optimizers of tf_keras, which had no others up to TF 2.10.
+LEGACY_CLASSES = tuple(sorted(name for name, slots in SLOTS.items() if slots[0].legacy is not None))
 
 # Slots that new and Keras 3 optimizers of every algorithm may have.
 COMMON = (

@@ -12,6 +12,7 @@ __all__ = [
     "INDEX",
     "KERAS_METADATA",
     "LATEST",
+    "LATEST_KEY",
     "SAVED_MODEL",
     "TRAINING_CONFIG",
     "TRAINING_OPTIMIZER",
@@ -37,8 +38,8 @@ ARCHIVE_CONFIG, ARCHIVE_METADATA = "config.json", "metadata.json"
 # file, and in H5 files and Keras' metadata.
 COMPILE_CONFIG, TRAINING_CONFIG = "compile_config", "training_config"
 COMPILED_OPTIMIZER, TRAINING_OPTIMIZER = (COMPILE_CONFIG, "optimizer"), (TRAINING_CONFIG, "optimizer_config")
-# The file in a folder of checkpoints that names the latest one.
-LATEST = "checkpoint"
+# The file in a folder of checkpoints that names the latest one, and the key of that name, with which the file begins.
+LATEST, LATEST_KEY = "checkpoint", "model_checkpoint_path"
 # A checkpoint is an index, `<prefix>.index`, and data files, `<prefix>.data-00000-of-00001` and so on.
 INDEX = ".index"
 _DATA = ".data-"
@@ -76,4 +77,4 @@ def kind_of_bytes(start: bytes) -> Literal["H5", ".keras", "config", "list of ch
         return ".keras"
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return "config"
-    return "list of checkpoints" if start.startswith(b"model_checkpoint_path") else None
+    return "list of checkpoints" if start.startswith(LATEST_KEY.encode()) else None

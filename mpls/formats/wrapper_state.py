@@ -54,7 +54,11 @@ __all__ = [
     "STEP_RECORD",
     "WHOLE_EXTRAS",
     "WRAPPED",
+    "WRAPPER",
     "WRAPPERS",
+    "WRAPPER_FAMILIES",
+    "WRAPPER_V1",
+    "WRAPPER_V3",
     "as_fixed",
     "inner_family",
     "inner_key",
@@ -63,8 +67,9 @@ __all__ = [
     "marks_of",
 ]
 
-# The class names of wrappers in Keras, over all releases.
-WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
+# The class names of wrappers in Keras, over all releases, and the families that they tell.
+WRAPPER, WRAPPER_V1, WRAPPER_V3 = WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
+WRAPPER_FAMILIES: Mapping[str, Family] = {WRAPPER_V3: "new"}
 
 # The keys of the wrapped optimizer in a wrapper's config: from TF 2.4 on, and up to TF 2.3.
 INNER_KEYS = ("inner_optimizer", "optimizer")

@@ -33,6 +33,8 @@ from mpls.formats.wrapper_state import (
     SETTINGS,
     STATE_IN_CONFIGS,
     STATE_KEY,
+    WRAPPER_FAMILIES,
+    WRAPPER_V1,
     WRAPPERS,
     as_fixed,
     inner_key,
@@ -109,7 +111,7 @@ def _read_wrapper(
     else:
         written_by = "TF 2.4 or later"
         own = (*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS)
-        of_keras_3 = ("name", *BASE_ARGUMENTS) if "name" in settings else ()
+        of_keras_3 = ("name", *BASE_ARGUMENTS) if is_of_keras_3(settings, {}) else ()
         _refuse_unknown(path, place, settings, (key_of_inner, *SETTINGS, *own, *of_keras_3))
         loss_scale = _read_settings(path, place, settings)
     inner_place = _at(place, key_of_inner)
@@ -118,8 +120,7 @@ def _read_wrapper(
     inner = _dict(path, inner_place, settings[key_of_inner])
     if _base_name(_text(path, f"{inner_place}/class_name", inner.get("class_name"))) in WRAPPERS:
         raise broken(path, inner_place, "not be a LossScaleOptimizer itself", inner["class_name"], FROM_WRITER)
-    if family is None and name == "LossScaleOptimizerV3":
-        family = "new"
+    family = family or WRAPPER_FAMILIES.get(name or "")
     bare = _read_bare(path, inner_place, inner, family, is_keras_3=is_of_keras_3(settings, inner)).optimizer
     # The entry may be there and None.
     if inner.get(STATE_KEY) == FIXED_STATE:
@@ -131,7 +132,7 @@ def _read_wrapper(
     of_scale, of_steps, counts = options_of_config(path, f"{inner_place}/{OPTIONS_KEY}", {**held, **settings}, entry)
     if bare.family in ("keras3", "new"):
         written_by = FAMILY_WRITERS[bare.family]
-    elif name == "LossScaleOptimizerV1":
+    elif name == WRAPPER_V1:
         written_by = "TF 2.4 to 2.8 (experimental)"
     loss_scale = replace(loss_scale, options=of_scale)
     record = replace(bare, key=key, loss_scale=loss_scale, options=of_steps, counts=counts)

@@ -17,6 +17,7 @@ from mpls.formats.file_kinds import (
     COMPILED_OPTIMIZER,
     INDEX,
     LATEST,
+    LATEST_KEY,
     SAVED_MODEL,
     TRAINING_OPTIMIZER,
     checkpoint_prefixes,
@@ -121,15 +122,15 @@ def _read_folder(path: str) -> FileRecord:
 def _latest(folder: str) -> str:
     """Return the prefix that a folder's `checkpoint` file names. Of its path, only the name counts: folders move."""
     path = os.path.join(folder, LATEST)
-    key = "model_checkpoint_path"
     for line in read_bytes(path, folder, 1 << 22).decode("utf-8", "replace").splitlines():
         name, _, value = line.partition(":")
-        if name.strip() == key:
+        if name.strip() == LATEST_KEY:
             prefix = os.path.join(folder, os.path.basename(value.strip().strip('"')))
             if not os.path.lexists(prefix + INDEX):
-                raise broken(path, key, f"name a checkpoint in {folder}", value.strip(), "Name the checkpoint itself")
+                constraint = f"name a checkpoint in {folder}"
+                raise broken(path, LATEST_KEY, constraint, value.strip(), "Name the checkpoint itself")
             return prefix
-    raise broken(path, key, "be there", "nothing", "Name the checkpoint itself")
+    raise broken(path, LATEST_KEY, "be there", "nothing", "Name the checkpoint itself")
 
 
 def _read_checkpoint(prefix: str) -> FileRecord:

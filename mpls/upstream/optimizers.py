@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.formats.object_graph import ITERATIONS, LEARNING_RATES
 from mpls.upstream import table
 from mpls.upstream.kerases import keras_family_of, loaded_tf_keras
 from mpls.upstream.private import ABSENT, look_up
@@ -55,7 +56,7 @@ _V1_SETTINGS = {
 }
 # Variables of new tf_keras and of Keras 3 optimizers that are neither slots nor state of the algorithm: the number of
 # steps and the learning rate. Attributes of theirs that are lists, but not of slots.
-COUNTERS = (table.NEW_STEPS.name, table.NEW_RATE.name, "_current_learning_rate")
+COUNTERS = (ITERATIONS["new"], *LEARNING_RATES)
 LISTS_WITHOUT_SLOTS = (table.OWN_VARIABLES.name, "_self_unconditional_checkpoint_dependencies")
 
 
