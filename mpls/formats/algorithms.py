@@ -21,6 +21,7 @@ __all__ = [
     "V1_OPTIMIZERS",
     "Slot",
     "expected_slots",
+    "has_momentum_product",
     "is_beta_power",
     "is_momentum_product",
     "layout",
@@ -47,6 +48,11 @@ _PRODUCTS = {name.lstrip("_") for name in MOMENTUM_PRODUCTS.values()} | {"m_cach
 def is_momentum_product(name: str) -> bool:
     """Return whether a variable that is no slot is Nadam's momentum product, by its name."""
     return name.lstrip("_") in _PRODUCTS
+
+
+def has_momentum_product(algorithm: str | None) -> bool:
+    """Return whether an algorithm has a momentum product, by its class name in Keras."""
+    return algorithm == "Nadam"
 
 
 def is_beta_power(name: str) -> bool:

@@ -34,8 +34,10 @@ from mpls.formats.wrapper_state import (
     STATE_IN_CONFIGS,
     STATE_KEY,
     WRAPPER_FAMILIES,
-    WRAPPER_V1,
+    WRAPPER_WRITERS,
     WRAPPERS,
+    WRITERS_OF_OBJECTS,
+    WRITERS_OF_SETTINGS,
     as_fixed,
     inner_key,
     is_fixed_over_keras_3,
@@ -105,11 +107,11 @@ def _read_wrapper(
 ) -> ConfigRecord:
     key_of_inner = inner_key(settings)
     if LOSS_SCALE in settings:
-        written_by = "TF 2.2 and 2.3 (experimental)"
+        written_by = WRITERS_OF_OBJECTS
         _refuse_unknown(path, place, settings, (key_of_inner, LOSS_SCALE, *OWN_STEP_SETTINGS))
         loss_scale = _read_loss_scale(path, _at(place, LOSS_SCALE), settings[LOSS_SCALE])
     else:
-        written_by = "TF 2.4 or later"
+        written_by = WRITERS_OF_SETTINGS
         own = (*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS)
         of_keras_3 = ("name", *BASE_ARGUMENTS) if is_of_keras_3(settings, {}) else ()
         _refuse_unknown(path, place, settings, (key_of_inner, *SETTINGS, *own, *of_keras_3))
@@ -132,8 +134,8 @@ def _read_wrapper(
     of_scale, of_steps, counts = options_of_config(path, f"{inner_place}/{OPTIONS_KEY}", {**held, **settings}, entry)
     if bare.family in ("keras3", "new"):
         written_by = FAMILY_WRITERS[bare.family]
-    elif name == WRAPPER_V1:
-        written_by = "TF 2.4 to 2.8 (experimental)"
+    else:
+        written_by = WRAPPER_WRITERS.get(name or "", written_by)
     loss_scale = replace(loss_scale, options=of_scale)
     record = replace(bare, key=key, loss_scale=loss_scale, options=of_steps, counts=counts)
     return ConfigRecord(record, written_by)

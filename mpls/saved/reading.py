@@ -23,7 +23,7 @@ from mpls.formats.file_kinds import (
     checkpoint_prefixes,
     kind_of_bytes,
 )
-from mpls.formats.object_graph import GRAPH_KEY
+from mpls.formats.object_graph import GRAPH_KEY, WRITERS_OF_LAYOUT, WRITERS_OF_OLD_LAYOUT
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
 from mpls.saved.archives import KerasArchive
@@ -150,7 +150,7 @@ def _writers(checkpoint: ObjectCheckpoint, records: list[OptimizerRecord]) -> st
     family = families.pop()
     if family == "legacy" and any(record.loss_scale for record in records):
         is_old = any(checkpoint.is_old_layout(record.key) for record in records)
-        return "TF 1.15 to 2.2" if is_old else "TF 2.3 or later"
+        return WRITERS_OF_OLD_LAYOUT if is_old else WRITERS_OF_LAYOUT
     return FAMILY_WRITERS[family]
 
 

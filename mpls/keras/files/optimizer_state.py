@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from mpls.errors import MplsWarning, SavedStateError, error_text, warn_user
 from mpls.formats.algorithms import state_of
+from mpls.formats.file_kinds import LEGACY_WEIGHTS
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
 from mpls.formats.wrapper_state import inner_key, is_of_keras_3
 from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.files.contents import ModelFile
-from mpls.saved.archives import LEGACY_WEIGHTS
 from mpls.saved.arrays import in_order
 from mpls.saved.errors import reading_foreign_bytes
 from mpls.transfer.load import load_record
