@@ -21,6 +21,7 @@ from mpls.core.rule import AccumulatingState, UpdateRule, next_state
 from mpls.core.scale_settings import checked_settings
 from mpls.core.weights import Lock
 from mpls.errors import ArgumentTypeError, ArgumentValueError, UndefinedMethodError, error_text
+from mpls.formats.state_dicts import fixed_state
 from mpls.formats.validity import is_number
 from mpls.formats.wrapper_state import BAD_STEPS, STATE_OF_MANAGERS
 
@@ -164,7 +165,7 @@ class FixedLossScaleManager(LossScaleManager):
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         del session
-        return {"dynamic": False, "scale": self._loss_scale}
+        return fixed_state(self._loss_scale)
 
     def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
         del session

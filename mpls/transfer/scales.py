@@ -10,6 +10,7 @@ from mpls.core.loss_scale import DynamicLossScale, is_dynamic, is_fixed
 from mpls.core.scale_settings import DEFAULTS
 from mpls.core.settings_now import settings_now
 from mpls.formats.record import LossScaleRecord
+from mpls.formats.state_dicts import dynamic_state
 from mpls.formats.validity import check_good_steps, check_scale, usable_growth_steps
 from mpls.formats.wrapper_state import (
     ADJUSTABLE,
@@ -226,7 +227,7 @@ def _setting(record: LossScaleRecord, name: str) -> Any:
 def set_scale(wrapper: Any, plan: ScalePlan) -> None:
     """Set the loss scale of a wrapper; a native wrapper of Keras 3 must be built."""
     if hasattr(wrapper, "load_state_dict"):
-        wrapper.load_state_dict({"dynamic": True, "scale": plan.scale, "good_steps": plan.good_steps, **plan.extras})
+        wrapper.load_state_dict({**dynamic_state(plan.scale, plan.good_steps), **plan.extras})
         return
     target = scale_of(wrapper)
     if target is not None:
