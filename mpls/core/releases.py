@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.wrapper_state import WRAPPER, WRAPPER_V1
-from mpls.names import RELEASES
+from mpls.names import RELEASES, numbers_of
 
 __all__ = ["ReleaseBehavior", "behavior_of", "current", "enter_block", "leave_block", "use", "use_in_block"]
 
@@ -24,11 +24,11 @@ class ReleaseBehavior:
 
     def is_up_to(self, release: str) -> bool:
         """Return whether this one is that release or older; never, for the default."""
-        return self.release is not None and _number(self.release) <= _number(release)
+        return self.release is not None and numbers_of(self.release) <= numbers_of(release)
 
     def is_from(self, release: str) -> bool:
         """Return whether this one is that release or newer; never, for the default."""
-        return self.release is not None and _number(self.release) >= _number(release)
+        return self.release is not None and numbers_of(self.release) >= numbers_of(release)
 
     @property
     def skipped_steps_count(self) -> bool:
@@ -147,8 +147,3 @@ def use_in_block(behavior: ReleaseBehavior) -> None:
     blocks = _blocks.get()
     if blocks:
         _blocks.set((*blocks[:-1], (blocks[-1][0], behavior)))
-
-
-def _number(release: str) -> tuple[int, int]:
-    major, minor = release.split(".")
-    return int(major), int(minor)

@@ -14,7 +14,7 @@ from mpls.errors import printable
 from mpls.reading.scopes import Import, Scopes
 from mpls.reading.search_path import folders_added
 
-__all__ = ["MAX_BYTES", "MAX_BYTES_OF_RUN", "MAX_FILES", "Folder", "Program", "Source", "ZipFolder", "parse"]
+__all__ = ["BROKEN", "MAX_BYTES", "MAX_BYTES_OF_RUN", "MAX_FILES", "Folder", "Program", "Source", "ZipFolder", "parse"]
 
 # Limits for a program and for one file: counts rather than time, so that the result is always the same.
 MAX_FILES = 400
@@ -24,7 +24,9 @@ MAX_FILE_BYTES = 1_000_000
 MAX_BYTES_OF_RUN = 500_000
 
 _LIBRARIES = ("site-packages", "dist-packages")
-_BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError, UnicodeError, LookupError)
+# What the parser raises for what is not Python 3, and decoding beside that.
+BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
+_UNREADABLE = (*BROKEN, UnicodeError, LookupError)
 
 
 class Folder:
@@ -161,7 +163,7 @@ class Program:
         self.bytes_read += len(content)
         try:
             source = Source(shown, content, parse(content), package, roots, is_certain)
-        except _BROKEN as error:
+        except _UNREADABLE as error:
             self.unread.append((shown, f"is no Python 3: {printable(str(error))}"))
             return None
         if folder:
