@@ -18,11 +18,13 @@ from mpls.formats.wrapper_state import (
 )
 
 __all__ = [
+    "OF_DYNAMIC_SCALES",
     "OF_SETTINGS",
     "OF_STATE",
     "OPTIONS",
     "OPTION_VARIABLES",
     "SETTINGS_OF_ENTRY",
+    "constraint_on_kind",
     "constraint_on_number",
     "constraint_on_setting",
     "is_options_entry",
@@ -30,6 +32,8 @@ __all__ = [
     "options_entry",
 ]
 
+# Options of dynamic loss scales; the one that is left is of fixed ones.
+*OF_DYNAMIC_SCALES, _SKIPS = OWN_SCALE_SETTINGS
 # The keys of the value of `OPTIONS_KEY`.
 OF_SETTINGS, OF_STATE = "settings", "state"
 # What may stand below them. An initial scale stands there if it is no number.
@@ -74,6 +78,20 @@ def constraint_on_setting(name: str, value: Any) -> str:
     if name in (*FLOAT_EXTRAS, *_FROM_1):
         return constraint_on_number(name, value)
     return "" if isinstance(value, bool) else "be a bool"
+
+
+def constraint_on_kind(name: str, value: Any, *, dynamic: bool) -> str:
+    """Return what an option must be and is not beside the kind of loss scale; an empty text if it is valid.
+
+    Args:
+        name: its name.
+        value: its value; None is valid with each kind.
+        dynamic: whether the loss scale is a dynamic one.
+    """
+    if dynamic:
+        return "be left out for a dynamic scale, which always skips" if name == _SKIPS and value is False else ""
+    is_of_other = name in OF_DYNAMIC_SCALES and value is not None
+    return "be left out if dynamic is False, since a fixed scale does not change" if is_of_other else ""
 
 
 def constraint_on_number(name: str, value: Any) -> str:

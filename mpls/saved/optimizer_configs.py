@@ -131,7 +131,9 @@ def _read_wrapper(
         loss_scale = _with_state(path, f"{inner_place}/{STATE_KEY}", inner[STATE_KEY], loss_scale)
     held = settings[LOSS_SCALE]["config"] if LOSS_SCALE in settings else {}
     entry = inner.get(OPTIONS_KEY)
-    of_scale, of_steps, counts = options_of_config(path, f"{inner_place}/{OPTIONS_KEY}", {**held, **settings}, entry)
+    of_scale, of_steps, counts = options_of_config(
+        path, f"{inner_place}/{OPTIONS_KEY}", {**held, **settings}, entry, dynamic=loss_scale.dynamic
+    )
     if bare.family in ("keras3", "new"):
         written_by = FAMILY_WRITERS[bare.family]
     else:

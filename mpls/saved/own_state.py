@@ -15,6 +15,7 @@ from mpls.formats.wrapper_options import (
     OPTION_VARIABLES,
     OPTIONS,
     SETTINGS_OF_ENTRY,
+    constraint_on_kind,
     constraint_on_number,
     constraint_on_setting,
     is_options_entry,
@@ -48,7 +49,7 @@ OwnState = tuple[dict[str, Any], dict[str, int], list[OverflowRecord]]
 
 
 def options_of_config(
-    path: str, place: str, settings: Mapping[str, Any], entry: Any
+    path: str, place: str, settings: Mapping[str, Any], entry: Any, *, dynamic: bool
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
     """Return the options in a wrapper's config: of the loss scale, of the steps, and the counters.
 
@@ -57,14 +58,15 @@ def options_of_config(
         place: where the entry is in the file.
         settings: the wrapper's settings, or those of its loss scale, which have the options in configs for users.
         entry: the value of `OPTIONS_KEY`, which has them in configs for Keras; or None.
+        dynamic: whether the loss scale is a dynamic one.
 
     Raises:
-        SavedStateError: the entry is of another form, or a value is none that an option can have.
+        SavedStateError: the entry is of another form, or a value is none that an option of such a scale can have.
     """
     own, state = _parts(path, place, entry)
     given = {**{name: settings[name] for name in OPTIONS if name in settings}, **own}
     for name, value in given.items():
-        if constraint := constraint_on_setting(name, value):
+        if constraint := constraint_on_setting(name, value) or constraint_on_kind(name, value, dynamic=dynamic):
             raise broken(path, f"{place}/{OF_SETTINGS}/{name}", constraint, value, FROM_WRITER)
     for name, value in state.items():
         if constraint := constraint_on_number(name, value):
@@ -72,7 +74,10 @@ def options_of_config(
     both = {**settings, **own}
     initial = both.get("initial_scale", both.get(INITIAL_LOSS_SCALE))
     of_scale = {name: given[name] for name in OWN_SCALE_SETTINGS if given.get(name) is not None}
+    if initial == AUTO and not dynamic:
+        raise broken(path, f"{place}/{OF_SETTINGS}/initial_scale", "be a number for a fixed scale", AUTO, FROM_WRITER)
     _check_bounds(path, f"{place}/{OF_SETTINGS}", of_scale, initial)
+    _check_bounds(path, f"{place}/{OF_STATE}", {**of_scale, **state}, None)
     if initial == AUTO:
         of_scale = {"initial_scale": AUTO, **of_scale}
     of_steps = {name: given[name] for name in OWN_STEP_SETTINGS if given.get(name) is not None}

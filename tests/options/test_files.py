@@ -325,6 +325,8 @@ BAD = [
     ("initial_text", {"settings": {"initial_scale": "foo"}, "state": {}}),
     ("no_flag", {"settings": {"count_steps": None}, "state": {}}),
     ("no_variable", {"settings": {}, "state": {"growth_steps": 0}}),
+    ("default_said", {"settings": {"skip_nonfinite": False}, "state": {}}),
+    ("bounds_in_state", {"settings": {"adjustable": True, "min_scale": 2.0}, "state": {"max_scale": 1.0}}),
 ]
 
 

@@ -229,6 +229,20 @@ class BrokenTest(unittest.TestCase):
         self.assertEqual(found["status"], "broken")
         self.assertIn("loss_scale_options", found["reason"])
 
+    @parameterized.expand([("min_scale", 0.5), ("adjustable", False), ("initial_scale", "auto")])
+    def test_options_of_dynamic_scales_in_configs_of_fixed_ones(self, name: str, value: Any) -> None:
+        opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), dynamic=False, initial_scale=8.0)
+        config = opt.get_config()
+        config["inner_optimizer"]["loss_scale_options"] = {"settings": {name: value}, "state": {}}
+        with self.assertRaisesRegex(ValueError, f"{name} must "):
+            mpls.keras.LossScaleOptimizer.from_config(config)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "config.json"
+            path.write_text(json.dumps(config))
+            found = describe(path)
+        self.assertEqual(found["status"], "broken")
+        self.assertIn(f"{name} must ", found["reason"])
+
     @parameterized.expand([("negative", "overflow_counts_1", [-1]), ("other_length", "overflow_steps_1", [1, 2])])
     def test_overflows(self, name: str, variable: str, value: list[int]) -> None:
         opt, weight = FAMILIES["v1"](8.0, 2, track_overflows=True), tf.Variable(1.0)
