@@ -10,13 +10,29 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["NAMES", "RELEASES", "REMOVED_POLICIES", "Name", "module_of", "named", "namespaces"]
+__all__ = [
+    "GRAPH_REWRITES",
+    "GRAPH_WRAPPER",
+    "NAMES",
+    "RELEASES",
+    "REMOVED_POLICIES",
+    "SCALE_CLASSES",
+    "Name",
+    "module_of",
+    "named",
+    "namespaces",
+    "numbers_of",
+]
 
 # Every TensorFlow release that had one of the names, oldest first.
 RELEASES = (
     *(f"1.{minor}" for minor in range(13, 16)),
     *(f"2.{minor}" for minor in range(22)),
 )
+# The classes of loss scales; the functions and the wrapper of graph mode.
+SCALE_CLASSES = ("LossScale", "FixedLossScale", "DynamicLossScale")
+GRAPH_REWRITES = ("enable_mixed_precision_graph_rewrite", "disable_mixed_precision_graph_rewrite")
+GRAPH_WRAPPER = "MixedPrecisionLossScaleOptimizer"
 # Names of policies of TF 1.14 to 2.2, and their replacements.
 REMOVED_POLICIES = {
     "infer": "Policy('float32'), or leave the policy out",
@@ -84,6 +100,12 @@ class Name:
         return "Keras 3 only" if self.needs_keras_3 else "still there"
 
 
+def numbers_of(release: str) -> tuple[int, int]:
+    """Return the numbers of a release, `(2, 4)` for `"2.4"`."""
+    major, minor = release.split(".")
+    return int(major), int(minor)
+
+
 def module_of(path: str) -> str:
     """Return the dotted name by which a path is imported: `tensorflow.keras` for `tf.keras`."""
     return f"tensorflow{path[2:]}" if path == "tf" or path.startswith("tf.") else path
@@ -103,9 +125,6 @@ def namespaces() -> dict[str, tuple[Name, ...]]:
     return {path: tuple(rows) for path, rows in members.items()}
 
 
-_SCALES = ("LossScale", "FixedLossScale", "DynamicLossScale")
-_REWRITES = ("enable_mixed_precision_graph_rewrite", "disable_mixed_precision_graph_rewrite")
-_WRAPPER = "MixedPrecisionLossScaleOptimizer"
 _OPTIMIZER = "LossScaleOptimizer"
 _BY_IDENTIFIER = "mpls.experimental.loss_scales"
 _POLICIES = "mpls.experimental.policy"
@@ -126,23 +145,23 @@ def _core_names() -> Iterator[Name]:
     # TensorFlow's own classes, under tf.train and later under tf.mixed_precision.
     for root, first in (("tf", "1.14"), ("tf.compat.v2", "1.15")):
         train = f"{root}.train.experimental"
-        yield from _rows(train, "mpls.experimental", _SCALES, "1.14", "2.8")
-        yield from _rows(train, "mpls.v1", _REWRITES, first, "2.5")
+        yield from _rows(train, "mpls.experimental", SCALE_CLASSES, "1.14", "2.8")
+        yield from _rows(train, "mpls.v1", GRAPH_REWRITES, first, "2.5")
         yield from _namespace(f"{root}.mixed_precision", "2.1", "2.8")
         yield from _namespace(f"{root}.mixed_precision.experimental", "2.1", "2.8")
-        yield from _rows(f"{root}.mixed_precision.experimental", "mpls.experimental", _SCALES, "2.1", "2.8")
+        yield from _rows(f"{root}.mixed_precision.experimental", "mpls.experimental", SCALE_CLASSES, "2.1", "2.8")
         internal = f"{root}.__internal__"
         yield from _namespace(f"{internal}.mixed_precision", "2.6")
         yield from _rows(f"{internal}.mixed_precision", "mpls.v1", ("register_loss_scale_wrapper",), "2.6")
         states = ("is_mixed_precision_graph_rewrite_enabled", "set_using_mixed_precision_policy")
         yield from _rows(f"{internal}.train", "tensorflow.__internal__.train", states, "2.6")
-    yield from _rows("tf.train.experimental", "mpls.v1", (_WRAPPER,), "1.14", "1.15")
+    yield from _rows("tf.train.experimental", "mpls.v1", (GRAPH_WRAPPER,), "1.14", "1.15")
     v1 = "tf.compat.v1"
-    yield from _rows(f"{v1}.train.experimental", "mpls.v1", (*_SCALES, _WRAPPER, *_REWRITES), "1.14")
+    yield from _rows(f"{v1}.train.experimental", "mpls.v1", (*SCALE_CLASSES, GRAPH_WRAPPER, *GRAPH_REWRITES), "1.14")
     yield from _namespace(f"{v1}.mixed_precision", "2.1")
-    yield from _rows(f"{v1}.mixed_precision", "mpls.v1", (*_SCALES, _WRAPPER, *_REWRITES), "2.4")
+    yield from _rows(f"{v1}.mixed_precision", "mpls.v1", (*SCALE_CLASSES, GRAPH_WRAPPER, *GRAPH_REWRITES), "2.4")
     yield from _namespace(f"{v1}.mixed_precision.experimental", "2.1")
-    yield from _rows(f"{v1}.mixed_precision.experimental", "mpls.v1", _SCALES, "2.1")
+    yield from _rows(f"{v1}.mixed_precision.experimental", "mpls.v1", SCALE_CLASSES, "2.1")
 
 
 def _keras_names() -> Iterator[Name]:
@@ -206,10 +225,10 @@ def _private_names() -> Iterator[Name]:
     # Modules that real code imports, although they were never part of the API.
     core = "tf.python.training.experimental"
     for module, home, members, last in (
-        ("loss_scale", "mpls.v1", _SCALES, None),
+        ("loss_scale", "mpls.v1", SCALE_CLASSES, None),
         ("loss_scale", _BY_IDENTIFIER, ("get_loss_scale_weights",), "2.3"),
-        ("loss_scale_optimizer", "mpls.v1", (_WRAPPER,), None),
-        ("mixed_precision", "mpls.v1", _REWRITES, "2.5"),
+        ("loss_scale_optimizer", "mpls.v1", (GRAPH_WRAPPER,), None),
+        ("mixed_precision", "mpls.v1", GRAPH_REWRITES, "2.5"),
     ):
         yield from _namespace(f"{core}.{module}", "1.14", is_private=True)
         yield from _rows(f"{core}.{module}", home, members, "1.14", last, is_private=True)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mpls.comparing.differences import Comparison, Difference
-from mpls.formats.validity import LARGEST_FIXED_SCALE
+from mpls.formats.scale_range import LARGEST_FIXED_SCALE
+from mpls.formats.wrapper_state import WRAPPERS
 from mpls.saved.traces import Trace
 
 __all__ = ["KNOWN", "ROUNDING", "KnownDifference", "explanations"]
 
-_KERAS_CLASSES = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
 _SKIPS_COUNT_FROM, _SKIPS_COUNT_TO = (2, 3), (2, 15)
 _LARGEST_OF_HALF = 65504.0
 _LARGEST_SAFE_OF_HALF = 2.0**24
@@ -72,7 +72,7 @@ def _differs_much(first: Difference) -> bool:
 def _advances_on_skips(trace: Trace) -> bool | None:
     """Return whether a skipped step advanced `iterations`; None where wrappers have no such count."""
     names = {wrapper.class_name for wrapper in trace.wrappers}
-    if not names <= set(_KERAS_CLASSES):
+    if not names <= set(WRAPPERS):
         return None
     if not trace.is_of_mpls:
         return trace.release >= _SKIPS_COUNT_FROM
@@ -139,7 +139,7 @@ def _optimizes_otherwise(comparison: Comparison, first: Difference) -> bool:
     if first.quantity != "variables" or step is None or not step.old.applied:
         return False
     old, new = comparison.old, comparison.new
-    is_keras = {wrapper.class_name for wrapper in old.wrappers} <= set(_KERAS_CLASSES)
+    is_keras = {wrapper.class_name for wrapper in old.wrappers} <= set(WRAPPERS)
     is_older = not old.is_of_mpls and old.release < _NEW_OPTIMIZERS_FROM
     return is_keras and is_older and new.is_of_mpls and not new.options.get("legacy_optimizers")
 

@@ -14,7 +14,18 @@ from mpls.core.persistence.state_dict import (
     write_values,
 )
 from mpls.core.scale_settings import ScaleSettings
+from mpls.formats.state_dicts import (
+    DYNAMIC,
+    GOOD_STEPS,
+    GROWTH_STEPS,
+    INITIAL_SCALE,
+    MULTIPLIER,
+    SCALE,
+    SHRINK_RATIO,
+    SHRINK_STEPS,
+)
 from mpls.formats.validity import check_good_steps, check_scale
+from mpls.formats.wrapper_state import BAD_STEPS
 
 __all__ = ["ManagedState"]
 
@@ -36,36 +47,36 @@ class ManagedState:
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         values = {name: plain(value) for name, value in read_values(self._variables(), session).items()}
-        return {"dynamic": True, **values, "initial_scale": self._init_loss_scale, **self._settings()}
+        return {DYNAMIC: True, **values, INITIAL_SCALE: self._init_loss_scale, **self._settings()}
 
     def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
         require_dynamic(state, True)
-        require_keys(state, {"dynamic", *self._variables()}, {"initial_scale", *self._settings()})
+        require_keys(state, {DYNAMIC, *self._variables()}, {INITIAL_SCALE, *self._settings()})
         values = {name: check(state[name], f"load_state_dict: {name}") for name, check in self._checks().items()}
         require_same(state, self._settings())
         write_values(self._variables(), values, session)
         self._times_set += 1
 
     def _variables(self) -> dict[str, Any]:
-        return {"scale": self._loss_scale, "good_steps": self._num_good_steps, "bad_steps": self._num_bad_steps}
+        return {SCALE: self._loss_scale, GOOD_STEPS: self._num_good_steps, BAD_STEPS: self._num_bad_steps}
 
     def _settings(self) -> dict[str, Any]:
         return {
-            "growth_steps": self._incr_every_n_steps,
-            "multiplier": self._incr_ratio,
-            "shrink_steps": self._decr_every_n_nan_or_inf,
-            "shrink_ratio": self._decr_ratio,
+            GROWTH_STEPS: self._incr_every_n_steps,
+            MULTIPLIER: self._incr_ratio,
+            SHRINK_STEPS: self._decr_every_n_nan_or_inf,
+            SHRINK_RATIO: self._decr_ratio,
             **self._bounds.changed(),
         }
 
     def _checks(self) -> dict[str, Callable[[Any, str], float]]:
         return {
-            "scale": check_scale,
-            "good_steps": lambda value, subject: check_good_steps(value, subject, self._incr_every_n_steps),
-            "bad_steps": lambda value, subject: check_good_steps(value, subject, self._decr_every_n_nan_or_inf),
+            SCALE: check_scale,
+            GOOD_STEPS: lambda value, subject: check_good_steps(value, subject, self._incr_every_n_steps),
+            BAD_STEPS: lambda value, subject: check_good_steps(value, subject, self._decr_every_n_nan_or_inf),
         }
 
     def _saved_numbers(self) -> list[tuple[Any, float, Callable[[Any, str], float]]]:
         """Return the variables, each with its initial value and the function that checks a value from a file."""
-        initial = {"scale": self._init_loss_scale, "good_steps": 0, "bad_steps": 0}
+        initial = {SCALE: self._init_loss_scale, GOOD_STEPS: 0, BAD_STEPS: 0}
         return [(each, initial[name], self._checks()[name]) for name, each in self._variables().items()]

@@ -20,7 +20,9 @@ from mpls.core.rule import AccumulatingState, UpdateRule, next_state
 from mpls.core.scale_settings import checked_settings
 from mpls.core.weights import Lock
 from mpls.errors import ArgumentTypeError, ArgumentValueError, UndefinedMethodError, error_text
+from mpls.formats.state_dicts import fixed_state
 from mpls.formats.validity import is_number
+from mpls.formats.wrapper_state import BAD_STEPS, STATE_OF_MANAGERS
 
 
 class LossScaleManager(metaclass=abc.ABCMeta):
@@ -162,7 +164,7 @@ class FixedLossScaleManager(LossScaleManager):
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         del session
-        return {"dynamic": False, "scale": self._loss_scale}
+        return fixed_state(self._loss_scale)
 
     def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
         del session
@@ -228,9 +230,10 @@ class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
         self._init_loss_scale = _usable("init_loss_scale", init_loss_scale)
         given = {"min_scale": min_scale, "max_scale": max_scale, "consecutive_hysteresis": consecutive_hysteresis}
         self._bounds = checked_settings("ExponentialUpdateLossScaleManager", self._init_loss_scale, given)
-        self._loss_scale = _made_variable("loss_scale", self._init_loss_scale, tf.float32)
-        self._num_good_steps = _made_variable("good_steps", 0, tf.int32)
-        self._num_bad_steps = _made_variable("bad_steps", 0, tf.int32)
+        scale, good_steps = STATE_OF_MANAGERS
+        self._loss_scale = _made_variable(scale, self._init_loss_scale, tf.float32)
+        self._num_good_steps = _made_variable(good_steps, 0, tf.int32)
+        self._num_bad_steps = _made_variable(BAD_STEPS, 0, tf.int32)
         self._lock = Lock()
         self._program_calls = ProgramCalls()
 

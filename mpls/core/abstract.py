@@ -19,6 +19,7 @@ from mpls.core.persistence.state_dict import (
 )
 from mpls.core.program_calls import ProgramCalls
 from mpls.core.weights import Lock, Stateful, Weights
+from mpls.formats.state_dicts import CLASS_NAME, WEIGHTS
 from mpls.upstream.tensorflow import native_v1_class
 from mpls.upstream.trackables import Trackable
 
@@ -208,10 +209,10 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
             self._write_state_dict(state, session)
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
-        return {"class_name": type(self).__name__, **self._read_weights(session, without=())}
+        return {CLASS_NAME: type(self).__name__, **self._read_weights(session, without=())}
 
     def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
-        require_keys(state, {"weights"}, {"class_name"})
-        require_same(state, {"class_name": type(self).__name__})
+        require_keys(state, {WEIGHTS}, {CLASS_NAME})
+        require_same(state, {CLASS_NAME: type(self).__name__})
         weights = self._weights_here()
         write_values(weights, checked_weights(state, weights), session)

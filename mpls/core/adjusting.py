@@ -14,6 +14,8 @@ from mpls.core.rule import SEARCH_OVER, UpdateRule
 from mpls.core.scale_settings import DEFAULTS, NUMBERS, ScaleSettings, checked_settings
 from mpls.core.weights import Stateful, require_used_here
 from mpls.errors import ArgumentValueError, CallOrderError, SavedStateError, error_text
+from mpls.formats.validity import is_count, usable_growth_steps
+from mpls.formats.wrapper_options import least_of
 from mpls.formats.wrapper_state import BAD_STEPS, CURRENT_SCALE, GOOD_STEPS, SEARCH_STEPS
 from mpls.upstream.tensorflow import graph_key
 
@@ -64,7 +66,7 @@ class Adjusting(Stateful):
         if not tf.executing_eagerly():
             self._is_built_in = True
         # The count has to be compared in its own dtype, whatever number the user has passed.
-        return max(1, min(self._increment_period, dtype.max))
+        return usable_growth_steps(self._increment_period, dtype.max)
 
     def _growth_steps_now(self) -> int:
         """Return the growth steps that hold for the next step, also after a restored checkpoint; in eager mode."""
@@ -176,7 +178,7 @@ class Adjusting(Stateful):
         settings = checked_settings(_SUBJECT, None, wanted, self._with_numbers(numbers))
         if settings.counts_bad_steps and not self._scale_settings.counts_bad_steps:
             raise CallOrderError(_text("hysteresis is a setting that nothing counts for"))
-        steps = numbers["growth_steps"] if growth_steps is None else _in_range(growth_steps)
+        steps = numbers["growth_steps"] if growth_steps is None else usable_growth_steps(growth_steps)
         scale, good_steps = self._read_values((CURRENT_SCALE, GOOD_STEPS), session, _SUBJECT).values()
         moved, initial = scale, self._initial_loss_scale
         if wanted["min_scale"] is not None or wanted["max_scale"] is not None:
@@ -203,7 +205,7 @@ class Adjusting(Stateful):
 
     def _numbers(self) -> dict[str, Any]:
         """Return the values of the variables of adjustable settings."""
-        return self._scale_settings.numbers(_in_range(self._increment_period), self._multiplier)
+        return self._scale_settings.numbers(usable_growth_steps(self._increment_period), self._multiplier)
 
     def _read_numbers(self, session: Any, call: str) -> dict[str, Any]:
         """Return the current settings, which a checkpoint may have changed."""
@@ -224,8 +226,8 @@ class Adjusting(Stateful):
         if not given:
             return
         numbers = {**self._read_numbers(session, subject), **given}
-        if numbers["growth_steps"] < 1:
-            constraint, advice = "be at least 1", "Pass what state_dict() returned"
+        if not is_count(numbers["growth_steps"], least := least_of("growth_steps")):
+            constraint, advice = f"be at least {least}", "Pass what state_dict() returned"
             raise SavedStateError(
                 error_text(f"{subject}: growth_steps", constraint, given["growth_steps"], advice, "bounds-and-dynamics")
             )
@@ -257,11 +259,6 @@ class Adjusting(Stateful):
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Graphs and functions are built with the original of a copy.
         super().__setstate__({**state, "_is_built_in": False})  # type: ignore[misc]
-
-
-def _in_range(growth_steps: int) -> int:
-    """Return growth steps from 1 to the largest int64, with which an int64 count can be compared."""
-    return max(1, min(growth_steps, int(tf.int64.max)))
 
 
 def _without(values: dict[str, Any], name: str) -> dict[str, Any]:

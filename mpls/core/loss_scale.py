@@ -16,6 +16,7 @@ from mpls.core.persistence.state_dict import check_fixed, checked_weights, write
 from mpls.core.program_calls import note_read
 from mpls.core.replicas import decide_together, finite_when_summed
 from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
+from mpls.formats.state_dicts import WEIGHTS, fixed_state
 from mpls.formats.validity import is_number
 from mpls.formats.wrapper_state import LOSS_SCALE_VALUE
 
@@ -153,10 +154,10 @@ class FixedLossScale(LossScale, _Base):
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         others = self._read_weights(session, without=())
-        return {"dynamic": False, "scale": float(self._loss_scale_value), **(others if others["weights"] else {})}
+        return {**fixed_state(float(self._loss_scale_value)), **(others if others[WEIGHTS] else {})}
 
     def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
-        check_fixed(state, float(self._loss_scale_value), optional=["weights"])
+        check_fixed(state, float(self._loss_scale_value), optional=[WEIGHTS])
         weights = self._weights_here()
         write_values(weights, checked_weights(state, weights), session)
 

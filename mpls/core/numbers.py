@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from mpls.errors import ArgumentOverflowError, ArgumentTypeError, ArgumentValueError, error_text
-from mpls.formats.validity import LARGEST_COUNT, LARGEST_FIXED_SCALE, can_be_scale
+from mpls.formats.scale_range import LARGEST_FIXED_SCALE, can_be_scale
+from mpls.formats.validity import is_count
 
 _ANCHOR = "refused-numbers"
 
@@ -43,7 +44,7 @@ def to_count(value: Any, subject: str, advice: str, anchor: str) -> int:
         ArgumentOverflowError: it is infinite.
     """
     count = to_int(value, subject)
-    if isinstance(value, bool | np.bool_ | str) or not 1 <= count <= LARGEST_COUNT or count != value:
+    if isinstance(value, bool | np.bool_ | str) or not is_count(count, 1) or count != value:
         raise ArgumentValueError(error_text(subject, "be a whole number of at least 1", value, advice, anchor))
     return count
 

@@ -6,7 +6,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.names import RELEASES
+from mpls.formats.wrapper_state import WRAPPER, WRAPPER_V1
+from mpls.names import RELEASES, numbers_of
 
 __all__ = ["ReleaseBehavior", "behavior_of", "current", "enter_block", "leave_block", "use", "use_in_block"]
 
@@ -23,11 +24,11 @@ class ReleaseBehavior:
 
     def is_up_to(self, release: str) -> bool:
         """Return whether this is the given release or an older one; False for the default."""
-        return self.release is not None and _number(self.release) <= _number(release)
+        return self.release is not None and numbers_of(self.release) <= numbers_of(release)
 
     def is_from(self, release: str) -> bool:
         """Return whether this is the given release or a newer one; False for the default."""
-        return self.release is not None and _number(self.release) >= _number(release)
+        return self.release is not None and numbers_of(self.release) >= numbers_of(release)
 
     @property
     def skipped_steps_count(self) -> bool:
@@ -78,10 +79,10 @@ class ReleaseBehavior:
             is_legacy: whether it wraps a legacy optimizer.
         """
         if self.is_up_to("2.3"):
-            return "LossScaleOptimizer"
+            return WRAPPER
         if is_experimental and (is_legacy or self.is_up_to("2.8")):
-            return "LossScaleOptimizerV1"
-        return "LossScaleOptimizer" if self.is_up_to("2.8") else None
+            return WRAPPER_V1
+        return WRAPPER if self.is_up_to("2.8") else None
 
 
 def behavior_of(release: str | None) -> ReleaseBehavior:
@@ -146,8 +147,3 @@ def use_in_block(behavior: ReleaseBehavior) -> None:
     blocks = _blocks.get()
     if blocks:
         _blocks.set((*blocks[:-1], (blocks[-1][0], behavior)))
-
-
-def _number(release: str) -> tuple[int, int]:
-    major, minor = release.split(".")
-    return int(major), int(minor)

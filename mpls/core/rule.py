@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-FLOAT32_MAX = 3.4028234663852886e38
+from mpls.formats.scale_range import FLOAT32_MAX
+from mpls.formats.wrapper_state import DEFAULT_GROWTH_STEPS, DEFAULT_MAX_SCALE, DEFAULT_MIN_SCALE, DEFAULT_MULTIPLIER
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class UpdateRule:
             of finite steps only growth does.
     """
 
-    growth_steps: int = 2000
-    multiplier: float = 2.0
-    min_scale: float = 1.0
-    max_scale: float = FLOAT32_MAX
+    growth_steps: int = DEFAULT_GROWTH_STEPS
+    multiplier: float = DEFAULT_MULTIPLIER
+    min_scale: float = DEFAULT_MIN_SCALE
+    max_scale: float = DEFAULT_MAX_SCALE
     shrink_ratio: float | None = None
     shrink_steps: int = 1
     shrink_steps_in_a_row: bool = False

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from mpls.core.numbers import require_usable, to_bool, to_count, to_float
-from mpls.core.rule import FLOAT32_MAX, UpdateRule
+from mpls.core.rule import UpdateRule
 from mpls.errors import ArgumentValueError, error_text
 from mpls.formats.validity import constraint_on, constraint_on_bounds, is_initial_scale
-from mpls.formats.wrapper_state import ADJUSTABLE
+from mpls.formats.wrapper_state import ADJUSTABLE, DEFAULT_MAX_SCALE, DEFAULT_MIN_SCALE
 
 __all__ = ["DEFAULTS", "NUMBERS", "ScaleSettings", "checked_settings", "require_multiplier"]
 
@@ -33,8 +33,8 @@ class ScaleSettings:
         adjustable: whether the other settings are variables, which can be changed in graphs that are already built.
     """
 
-    min_scale: float = 1.0
-    max_scale: float = FLOAT32_MAX
+    min_scale: float = DEFAULT_MIN_SCALE
+    max_scale: float = DEFAULT_MAX_SCALE
     growth_factor: float | None = None
     backoff_factor: float | None = None
     hysteresis: int = 1

@@ -17,14 +17,13 @@ from mpls.core.step_options import StepOptions
 from mpls.core.unscaled import UnscaledGradients
 from mpls.core.weights import Lock, Stateful, Weights
 from mpls.errors import MplsWarning, advise_user
-from mpls.formats.validity import check_good_steps
-from mpls.formats.wrapper_state import COUNTS, OVERFLOWS
+from mpls.formats.validity import check_count
+from mpls.formats.wrapper_state import COUNTS, NONFINITE_LOSSES, OVERFLOWS, RECENT_SCALES
 from mpls.upstream.trackables import Trackable, track
 
 __all__ = ["StepNotes", "StepRecord", "load_with_counts", "with_counts"]
 
 _APPLIED, _SKIPPED, _IN_A_ROW = COUNTS
-_RECENT, _LOSSES = "recent_scales", "nonfinite_losses"
 
 if TYPE_CHECKING:
     _Base = object
@@ -54,8 +53,8 @@ class StepRecord(Stateful, _Base):
     def _initial_weights(self) -> dict[str, tuple[Any, Any]]:
         weights: dict[str, tuple[Any, Any]] = dict.fromkeys(COUNTS, (0, tf.int64))
         if self.options.max_consecutive_skips is not None:
-            weights[_RECENT] = ([0.0] * RECENT, tf.float32)
-            weights[_LOSSES] = (0, tf.int64)
+            weights[RECENT_SCALES] = ([0.0] * RECENT, tf.float32)
+            weights[NONFINITE_LOSSES] = (0, tf.int64)
         return weights
 
     def _make_overflows(self) -> Overflows:
@@ -102,7 +101,7 @@ class StepRecord(Stateful, _Base):
         """Count an applied step, in cross-replica context; return an op, or None in eager mode."""
         resets = [self.counter(_IN_A_ROW).assign(0)]
         if self.options.max_consecutive_skips is not None:
-            resets.append(self.counter(_LOSSES).assign(0))
+            resets.append(self.counter(NONFINITE_LOSSES).assign(0))
         return group(self.counter(_APPLIED).assign_add(1), *resets)
 
     def applied_by_all(self) -> Any:
@@ -125,14 +124,14 @@ class StepRecord(Stateful, _Base):
         most = self.options.max_consecutive_skips
         if most is None:
             return
-        names = (_IN_A_ROW, _LOSSES, _RECENT, _SKIPPED, _APPLIED)
+        names = (_IN_A_ROW, NONFINITE_LOSSES, RECENT_SCALES, _SKIPPED, _APPLIED)
         values = read_values({name: self._created_weight(name) for name in names}, session, "check_skips")
-        skips, losses = int(values[_IN_A_ROW]), int(values[_LOSSES])
+        skips, losses = int(values[_IN_A_ROW]), int(values[NONFINITE_LOSSES])
         if skips <= most:
             return
         step = int(values[_SKIPPED]) + int(values[_APPLIED])
         last = () if self.overflows is None else self.overflows.report(session, "check_skips")
-        scales = [float(scale) for scale in values[_RECENT] if scale > 0]
+        scales = [float(scale) for scale in values[RECENT_SCALES] if scale > 0]
         stuck = Stuck(
             skips,
             None if losses < 0 else losses,
@@ -163,7 +162,7 @@ class StepRecord(Stateful, _Base):
         """Return the variables, each with its initial value and the function that checks a value from a file."""
         weights = self._weights_here()
         own: list[tuple[Any, Any, Callable[[Any, str], Any]]] = [
-            (weights[name], initial, _check_count if name in COUNTS else _take)
+            (weights[name], initial, check_count if name in COUNTS else _take)
             for name, (initial, _) in self._initial_weights().items()
             if name in weights
         ]
@@ -257,7 +256,7 @@ class StepNotes:
 
     def _noted_cause(self, loss_is_finite: Any, scale: Any) -> Any:
         """Keep the scale, and count the step if the loss was not finite; -1 if that is not known."""
-        recent, losses = (self._record.counter(name) for name in (_RECENT, _LOSSES))
+        recent, losses = (self._record.counter(name) for name in (RECENT_SCALES, NONFINITE_LOSSES))
         shifted = tf.concat([tf.convert_to_tensor(recent)[1:], [tf.cast(scale, tf.float32)]], 0)
         if loss_is_finite is None:
             counted = losses.assign(-1)
@@ -276,7 +275,7 @@ class StepNotes:
             return None
         with tf.control_dependencies(_ops(after)):
             count, losses, scales = (
-                tf.convert_to_tensor(record.counter(name)) for name in (_IN_A_ROW, _LOSSES, _RECENT)
+                tf.convert_to_tensor(record.counter(name)) for name in (_IN_A_ROW, NONFINITE_LOSSES, RECENT_SCALES)
             )
             is_fine = count <= record.options.max_consecutive_skips
             return asserted(is_fine, count, losses, scales, self._names, of_variables)
@@ -290,10 +289,6 @@ def _ops(results: list[Any]) -> list[Any]:
 
 def _name_of(variable: Any) -> str:
     return str(getattr(variable, "path", None) or variable.name).partition(":")[0]
-
-
-def _check_count(value: Any, subject: str) -> int:
-    return check_good_steps(value, subject, None)
 
 
 def _take(value: Any, _: str) -> Any:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from mpls.core.persistence.state_dict import plain, read_values
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.errors import CallOrderError, GraphStateError, NameTakenError
+from mpls.formats.state_dicts import WEIGHTS
 from mpls.upstream.tensorflow import graph_key, key_of_graph
 from mpls.upstream.trackables import Trackable, restore_awaited
 
@@ -160,7 +161,7 @@ class Stateful(_Base):
     def _read_weights(self, session: Any, without: Iterable[str]) -> dict[str, Any]:
         """Return `{'weights': values}` of a subclass's own variables, by name; those in `without` are left out."""
         weights = {name: weight for name, weight in self._weights_here().items() if name not in without}
-        return {"weights": {name: plain(value) for name, value in read_values(weights, session).items()}}
+        return {WEIGHTS: {name: plain(value) for name, value in read_values(weights, session).items()}}
 
     def _weights_in(self, graph: Any) -> dict[str, Any]:
         """Return the variables of a graph, by name."""

@@ -12,7 +12,7 @@ from mpls.core.giving_up import Stuck
 from mpls.core.loss_scale import LossScale
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
-from mpls.formats.wrapper_state import OLD_NAMES, OWN_SCALE_SETTINGS, OWN_STEP_SETTINGS
+from mpls.formats.wrapper_state import OLD_NAMES, OWN_SCALE_SETTINGS, OWN_STEP_SETTINGS, SETTINGS
 from mpls.keras.arguments import check_settings, is_translatable, translate_loss_scale, translated
 from mpls.keras.classes import ModuleName
 from mpls.keras.config_reading import refuse_unknown_keys
@@ -123,8 +123,9 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         if releases.current().has_loss_scale_objects:
             options = _options({name: known.pop(name) for name in OWN_STEP_SETTINGS if name in known}, inner_optimizer)
             if known.keys() - {"name"}:
-                names = ("dynamic", "initial_scale", "dynamic_growth_steps")
-                dynamic, initial_scale, growth_steps = (known.get(name, name == "dynamic" or None) for name in names)
+                dynamic, initial_scale, growth_steps = (
+                    known.get(name, name == SETTINGS[0] or None) for name in SETTINGS
+                )
                 check_settings(dynamic, initial_scale, growth_steps, _own(known))
             loss_scale = _loss_scale_of(settings)
             if not loss_scales.is_loss_scale(loss_scale):

@@ -14,12 +14,14 @@ __all__ = [
     "BETA_1_POWER",
     "BETA_POWERS",
     "COMMON",
+    "LEGACY_CLASSES",
     "MOMENTUM_PRODUCTS",
     "PRODUCT",
     "SLOTS",
     "V1_OPTIMIZERS",
     "Slot",
     "expected_slots",
+    "has_momentum_product",
     "is_beta_power",
     "is_momentum_product",
     "layout",
@@ -46,6 +48,11 @@ _PRODUCTS = {name.lstrip("_") for name in MOMENTUM_PRODUCTS.values()} | {"m_cach
 def is_momentum_product(name: str) -> bool:
     """Return whether a variable that is no slot is Nadam's momentum product, by its name."""
     return name.lstrip("_") in _PRODUCTS
+
+
+def has_momentum_product(algorithm: str | None) -> bool:
+    """Return whether an algorithm has a momentum product, by its class name in Keras."""
+    return algorithm == "Nadam"
 
 
 def is_beta_power(name: str) -> bool:
@@ -115,6 +122,9 @@ SLOTS: Mapping[str, tuple[Slot, ...]] = {
     ),
     "Lion": (Slot("m", None, None, "m", "momentum", ("momentums", "_momentums")),),
 }
+
+# The legacy optimizers of tf_keras, which had no others up to TF 2.10.
+LEGACY_CLASSES = tuple(sorted(name for name, slots in SLOTS.items() if slots[0].legacy is not None))
 
 # Slots that new and Keras 3 optimizers of every algorithm may have.
 COMMON = (

@@ -5,17 +5,29 @@ from __future__ import annotations
 from typing import Literal
 
 __all__ = [
+    "ARCHIVE_ARRAYS",
     "ARCHIVE_CONFIG",
     "ARCHIVE_METADATA",
+    "ARCHIVE_WEIGHTS",
     "COMPILED_OPTIMIZER",
     "COMPILE_CONFIG",
     "INDEX",
     "KERAS_METADATA",
+    "KERAS_VERSION",
     "LATEST",
+    "LATEST_KEY",
+    "LEGACY_WEIGHTS",
+    "MODEL_CONFIG",
+    "MODEL_KINDS",
+    "MODEL_WEIGHTS",
+    "OPTIMIZER_VARS",
+    "OPTIMIZER_WEIGHTS",
+    "ROOT",
     "SAVED_MODEL",
     "TRAINING_CONFIG",
     "TRAINING_OPTIMIZER",
     "VARIABLES",
+    "WRAPPED_VARS",
     "Format",
     "ModelFormat",
     "checkpoint_prefixes",
@@ -31,14 +43,27 @@ Format = Literal["object checkpoint", "v1 checkpoint", "SavedModel", "H5", ".ker
 
 # In a SavedModel folder: the graph, Keras' metadata (from TF 2.5 on), and the name of the checkpoint and of its folder.
 SAVED_MODEL, KERAS_METADATA, VARIABLES = "saved_model.pb", "keras_metadata.pb", "variables"
-# In a `.keras` archive: the model's config, and the versions of Keras and of the format.
+# In Keras' metadata: the place of the model, and the kinds of the object there that are models.
+ROOT, MODEL_KINDS = "root", ("_tf_keras_network", "_tf_keras_model", "_tf_keras_sequential")
+# In a `.keras` archive: the model's config, and the versions of Keras and of the format; the weights, and the member
+# that Keras reads if these are missing; and what mpls.keras.save_model adds, as tf_keras does not save the weights of
+# legacy optimizers.
 ARCHIVE_CONFIG, ARCHIVE_METADATA = "config.json", "metadata.json"
+ARCHIVE_WEIGHTS, ARCHIVE_ARRAYS = "model.weights.h5", "model.weights.npz"
+LEGACY_WEIGHTS = "optimizer_weights.npz"
+# In the metadata of an archive, and in an H5 file of a model: the version of Keras.
+KERAS_VERSION = "keras_version"
+# In an H5 file of a model: its config, and the groups of its weights and of those of its optimizer, by name.
+MODEL_CONFIG, MODEL_WEIGHTS, OPTIMIZER_WEIGHTS = "model_config", "model_weights", "optimizer_weights"
+# In an H5 file of weights, and in that of an archive, the groups of numbered variables: of the optimizer, or of a
+# wrapper; and of the optimizer in a wrapper.
+OPTIMIZER_VARS, WRAPPED_VARS = "optimizer/vars", "optimizer/inner_optimizer/vars"
 # The key of the arguments of `compile`, and the keys that lead to the optimizer's config: in the config of a `.keras`
 # file, and in H5 files and Keras' metadata.
 COMPILE_CONFIG, TRAINING_CONFIG = "compile_config", "training_config"
 COMPILED_OPTIMIZER, TRAINING_OPTIMIZER = (COMPILE_CONFIG, "optimizer"), (TRAINING_CONFIG, "optimizer_config")
-# The file in a folder of checkpoints that names the latest one.
-LATEST = "checkpoint"
+# The file in a folder of checkpoints that names the latest one, and the key of that name, with which the file begins.
+LATEST, LATEST_KEY = "checkpoint", "model_checkpoint_path"
 # A checkpoint is an index, `<prefix>.index`, and data files, `<prefix>.data-00000-of-00001` and so on.
 INDEX = ".index"
 _DATA = ".data-"
@@ -76,4 +101,4 @@ def kind_of_bytes(start: bytes) -> Literal["H5", ".keras", "config", "list of ch
         return ".keras"
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return "config"
-    return "list of checkpoints" if start.startswith(b"model_checkpoint_path") else None
+    return "list of checkpoints" if start.startswith(LATEST_KEY.encode()) else None

@@ -2,7 +2,8 @@
 
 * A scale is one real number, positive and finite in float32; a fixed scale is at most 2**126.
 * The bounds, growth and backoff of a dynamic scale are in the ranges of `constraint_on`.
-* The count of good steps is one whole number from 0 to the growth steps; growth steps below 1 count as 1.
+* Counts are whole numbers of an integer type, and at most 2**63 - 1.
+* The count of good steps is one from 0 to the growth steps; growth steps below 1 count as 1.
 
 A reader of a file takes a larger fixed scale too, which an original may have written; no loss scale is made of it. The
 checks return a plain Python number, or raise a `SavedStateError` that names the place of the number.
@@ -16,28 +17,29 @@ from typing import Any
 import numpy as np
 
 from mpls.errors import SavedStateError, error_text
+from mpls.formats.scale_range import LARGEST_FIXED_SCALE, can_be_scale
+from mpls.formats.wrapper_state import DEFAULT_MIN_SCALE
 
 __all__ = [
     "ANCHOR",
     "LARGEST_COUNT",
-    "LARGEST_FIXED_SCALE",
     "SEE_MIGRATION",
-    "can_be_scale",
+    "check_count",
     "check_good_steps",
     "check_scale",
     "constraint_on",
     "constraint_on_bounds",
+    "constraint_on_scale",
+    "is_count",
     "is_initial_scale",
     "is_number",
     "most_good_steps",
+    "usable_growth_steps",
 ]
 
 # The section of MIGRATION.md about saved state, and the end of errors that point to it.
 ANCHOR = "my-checkpoints"
 SEE_MIGRATION = f"See MIGRATION.md#{ANCHOR}"
-# The reciprocal of a larger power of two is a denormal float32. TensorFlow's graph optimizer turns a division by a
-# constant into a multiplication by its reciprocal, and kernels flush denormals to zero.
-LARGEST_FIXED_SCALE = 2.0**126
 # The smallest normal float32: kernels flush smaller numbers to zero.
 _SMALLEST_BOUND = 2.0**-126
 # Counts are int64.
@@ -53,15 +55,27 @@ def is_number(value: object) -> bool:
     return isinstance(value, np.generic) and value.dtype.kind in "iuf"
 
 
-def can_be_scale(value: float) -> bool:
-    """Return whether a number is positive and finite in float32."""
-    with np.errstate(over="ignore", under="ignore"):
-        return bool(0 < np.float32(value) < math.inf)
+def constraint_on_scale(value: Any) -> str:
+    """Return what a scale or a factor must be and is not, as `'be a number'`; an empty text if it is valid."""
+    if not is_number(value) or _is_bool(value):
+        return "be a number"
+    return "" if can_be_scale(_float_or_nan(value)) else "be positive and finite in float32"
 
 
-def most_good_steps(growth_steps: int) -> int:
-    """Return the largest valid count of good steps of a scale with these growth steps."""
-    return max(int(growth_steps), 1)
+def is_count(value: Any, least: int = 0) -> bool:
+    """Return whether a value is a whole number from `least` to `LARGEST_COUNT`; floats and bools are none."""
+    is_whole = is_number(value) and not _is_bool(value) and np.asarray(value).dtype.kind in "iu"
+    return is_whole and least <= int(value) <= LARGEST_COUNT
+
+
+def usable_growth_steps(growth_steps: int, most: int = LARGEST_COUNT) -> int:
+    """Return growth steps as counts are compared with them: below 1 they count as 1, above `most` as `most`."""
+    return max(1, min(int(growth_steps), most))
+
+
+def most_good_steps(growth_steps: int | None) -> int:
+    """Return the largest valid count of good steps of a scale with these growth steps, or with unknown ones."""
+    return LARGEST_COUNT if growth_steps is None else usable_growth_steps(growth_steps)
 
 
 def constraint_on(setting: str, value: float) -> str:
@@ -86,7 +100,7 @@ def constraint_on_bounds(min_scale: float, max_scale: float) -> str:
 
 def is_initial_scale(value: float, min_scale: float, max_scale: float) -> bool:
     """Return whether a dynamic scale with these bounds may start from a value; below the default floor, 1, it may."""
-    return value <= max_scale and (min_scale in (1.0, value) or value > min_scale)
+    return value <= max_scale and (min_scale in (DEFAULT_MIN_SCALE, value) or value > min_scale)
 
 
 def check_scale(value: Any, subject: str, *, is_fixed: bool = False) -> float:
@@ -122,15 +136,19 @@ def check_good_steps(value: Any, subject: str, growth_steps: int | None) -> int:
     Raises:
         SavedStateError: it is not of an integer type, negative, or larger than the growth steps.
     """
-    is_whole = is_number(value) and not _is_bool(value) and np.asarray(value).dtype.kind in "iu"
-    most = LARGEST_COUNT if growth_steps is None else most_good_steps(growth_steps)
-    if not is_whole or not 0 <= int(value) <= most:
+    most = most_good_steps(growth_steps)
+    if not is_count(value) or int(value) > most:
         advice = "Use at least as many growth steps as the run that saved it"
         constraint = "be a whole number that is not negative"
         if growth_steps is not None:
             constraint = f"be a whole number from 0 to {most}, the growth steps"
         raise SavedStateError(error_text(subject, constraint, value, advice, ANCHOR))
     return int(value)
+
+
+def check_count(value: Any, subject: str) -> int:
+    """Return a count that no growth steps limit as a Python int; arguments and errors as with `check_good_steps`."""
+    return check_good_steps(value, subject, None)
 
 
 def _float_or_nan(value: Any) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpls.formats.families import Family, family_of_config
+from mpls.formats.scale_range import FLOAT32_MAX
 
 __all__ = [
     "ADJUSTABLE",
@@ -18,6 +19,8 @@ __all__ = [
     "CURRENT_SCALE",
     "DEFAULT_GROWTH_STEPS",
     "DEFAULT_INITIAL_SCALE",
+    "DEFAULT_MAX_SCALE",
+    "DEFAULT_MIN_SCALE",
     "DEFAULT_MULTIPLIER",
     "DYNAMIC_CONFIG",
     "DYNAMIC_SCALE",
@@ -33,6 +36,7 @@ __all__ = [
     "LOSS_SCALE_VALUE",
     "MULTIPLIER",
     "NEVER",
+    "NONFINITE_LOSSES",
     "OLD_NAMES",
     "ON_GIVE_UP",
     "OPTIONS_KEY",
@@ -40,6 +44,7 @@ __all__ = [
     "OVERFLOW_KINDS",
     "OWN_SCALE_SETTINGS",
     "OWN_STEP_SETTINGS",
+    "RECENT_SCALES",
     "SEARCH_STEPS",
     "SETTINGS",
     "STATE",
@@ -51,7 +56,14 @@ __all__ = [
     "STEP_RECORD",
     "WHOLE_EXTRAS",
     "WRAPPED",
+    "WRAPPER",
     "WRAPPERS",
+    "WRAPPER_FAMILIES",
+    "WRAPPER_V1",
+    "WRAPPER_V3",
+    "WRAPPER_WRITERS",
+    "WRITERS_OF_OBJECTS",
+    "WRITERS_OF_SETTINGS",
     "as_fixed",
     "inner_family",
     "inner_key",
@@ -60,8 +72,13 @@ __all__ = [
     "marks_of",
 ]
 
-# The class names of wrappers in Keras, over all releases.
-WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
+# The class names of wrappers in Keras, over all releases, and the families that they tell.
+WRAPPER, WRAPPER_V1, WRAPPER_V3 = WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
+WRAPPER_FAMILIES: Mapping[str, Family] = {WRAPPER_V3: "new"}
+# The releases that write configs of wrappers, in words: with a loss scale object, and with settings in its place; and
+# those that a class name tells.
+WRITERS_OF_OBJECTS, WRITERS_OF_SETTINGS = "TF 2.2 and 2.3 (experimental)", "TF 2.4 or later"
+WRAPPER_WRITERS: Mapping[str, str] = {WRAPPER_V1: "TF 2.4 to 2.8 (experimental)"}
 
 # The keys of the wrapped optimizer in a wrapper's config: from TF 2.4 on, and up to TF 2.3.
 INNER_KEYS = ("inner_optimizer", "optimizer")
@@ -98,6 +115,8 @@ DYNAMIC_CONFIG = (INITIAL_LOSS_SCALE, INCREMENT_PERIOD, MULTIPLIER)
 OLD_NAMES: Mapping[str, str] = {"initial_scale": INITIAL_LOSS_SCALE, "dynamic_growth_steps": INCREMENT_PERIOD}
 # Defaults of dynamic loss scales. Wrappers of TF 2.4 and later have no setting for the multiplier.
 DEFAULT_INITIAL_SCALE, DEFAULT_GROWTH_STEPS, DEFAULT_MULTIPLIER = 2.0**15, 2000, 2.0
+# The floor of the originals, and the largest float32, which is all that stops their scales from growing.
+DEFAULT_MIN_SCALE, DEFAULT_MAX_SCALE = 1.0, FLOAT32_MAX
 
 # Arguments of Keras 3's base class, with their defaults: wrappers of Keras 3 up to 3.5 write them, and do not use them.
 BASE_ARGUMENTS: Mapping[str, Any] = {
@@ -141,6 +160,8 @@ ADJUSTABLE = ("growth_steps", "growth_factor", "backoff_factor", "min_scale", "m
 WHOLE_EXTRAS, FLOAT_EXTRAS = (BAD_STEPS, SEARCH_STEPS, ADJUSTABLE[0], ADJUSTABLE[-1]), ADJUSTABLE[1:-1]
 # The counters of an optimizer's steps, and the name of the object that has them in object-based checkpoints.
 COUNTS, STEP_RECORD = ("applied_steps", "skipped_steps", "consecutive_skips"), "step_record"
+# Beside them, for those that give up: the scales of the last skipped steps, and how many of the losses were not finite.
+RECENT_SCALES, NONFINITE_LOSSES = "recent_scales", "nonfinite_losses"
 # Below it, the object that counts overflows for each variable. It has three arrays for a list of variables, whose names
 # begin like these: how often, the last step, and a number that stands for the variable's name, in ascending order.
 OVERFLOWS, OVERFLOW_KINDS = "overflows", ("overflow_counts", "overflow_steps", "overflow_names")

@@ -7,6 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from mpls.formats.file_kinds import SAVED_MODEL
 from mpls.hints.failures import Failure
 from mpls.tracebacks import frames_of
 
@@ -47,7 +48,7 @@ def loads_a_folder(failure: Failure) -> bool:
     text = str(failure.error)
     path = text.partition("filepath=")[2].partition(". Keras 3 only")[0]
     is_refused = _is_by_keras_3(failure.error) and text.startswith("File format not supported: filepath=")
-    return failure.has_no_keras_2 and is_refused and os.path.exists(os.path.join(path, "saved_model.pb"))
+    return failure.has_no_keras_2 and is_refused and os.path.exists(os.path.join(path, SAVED_MODEL))
 
 
 def _is_refused_by_keras_3(error: BaseException) -> bool:

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import mpls.optimizer_members as members
+from mpls.formats.wrapper_state import WRAPPER, WRAPPER_V3
 from mpls.hints.failures import Failure
 from mpls.hints.mentions import mentions
 from mpls.upstream import table
@@ -22,8 +23,8 @@ __all__ = [
     "subclasses_wrapper_of_keras_2",
 ]
 
-_CLASS = "LossScaleOptimizer"
-_WRAPPERS = (_CLASS, "LossScaleOptimizerV3", "BaseLossScaleOptimizer")
+# The classes of both Kerases' own wrappers, and the base of those of Keras 2.
+_WRAPPERS = (WRAPPER, WRAPPER_V3, "BaseLossScaleOptimizer")
 # Members that both wrappers of Keras 2 have, and the one of Keras 3 lacks.
 _OF_WRAPPERS = {*members.SCALING_METHODS, *members.WRAPPER_ATTRIBUTES}
 # Members of optimizers of Keras 2 that those of Keras 3 lack; there, `variables` is no method.
@@ -64,7 +65,7 @@ def subclasses_wrapper_of_keras_2(failure: Failure) -> bool:
 def _subclasses_of_wrapper() -> set[str]:
     """Return the names of the classes that a program has derived from Keras 2's public LossScaleOptimizer."""
     precision = getattr(sys.modules.get("tf_keras"), "mixed_precision", None)
-    waiting = [] if precision is None else [getattr(precision, _CLASS)]
+    waiting = [] if precision is None else [getattr(precision, WRAPPER)]
     names: set[str] = set()
     while waiting:
         found = type.__subclasses__(waiting.pop())
@@ -149,8 +150,8 @@ def _is_hyperparameter(wrapper: Any, name: str) -> bool:
 def _is_by_program(failure: Failure, wrapper: Any) -> bool:
     """Return whether the program certainly made the wrapper itself, by the name that Keras 2 had too."""
     here = _source(failure)
-    is_of_keras_3 = f"optimizers.{_CLASS}" in here or f"optimizers import {_CLASS}" in here
-    is_named = _CLASS in here or mentions(failure, [_CLASS], where_unknown=False)
+    is_of_keras_3 = f"optimizers.{WRAPPER}" in here or f"optimizers import {WRAPPER}" in here
+    is_named = WRAPPER in here or mentions(failure, [WRAPPER], where_unknown=False)
     return is_named and not is_of_keras_3 and _made_by_compile(wrapper) is not True
 
 
@@ -158,7 +159,7 @@ def _is_by_compile(failure: Failure, wrapper: Any) -> bool:
     made_by_compile = _made_by_compile(wrapper)
     if made_by_compile is not None:
         return made_by_compile
-    return _CLASS not in _source(failure) and not mentions(failure, [_CLASS], where_unknown=True)
+    return WRAPPER not in _source(failure) and not mentions(failure, [WRAPPER], where_unknown=True)
 
 
 def _source(failure: Failure) -> str:

@@ -7,6 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from mpls.formats.algorithms import LEGACY_CLASSES
 from mpls.importing.namespaces import hosts
 from mpls.importing.overlays import Answer, Overlay
 from mpls.importing.user_code import users_line
@@ -23,7 +24,7 @@ _PATHS = {
 }
 # Functions that make an optimizer from a string or a config.
 _MAKERS = ("deserialize", "get")
-_CLASSES = ("Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "Optimizer", "RMSprop", "SGD")
+_CLASSES = (*LEGACY_CLASSES, "Optimizer")
 
 
 def legacy_overlays(module: ModuleType) -> list[Overlay]:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from mpls.core.current_settings import current_settings
 from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, is_dynamic, is_fixed, is_loss_scale
 from mpls.core.numbers import require_usable, to_bool, to_float, to_int
-from mpls.core.scale_settings import DEFAULTS, checked_settings
+from mpls.core.scale_settings import checked_settings
 from mpls.core.searching import is_auto
 from mpls.errors import (
     ArgumentTypeError,
@@ -21,15 +21,12 @@ from mpls.errors import (
     error_text,
 )
 from mpls.formats.validity import is_number
+from mpls.formats.wrapper_options import constraint_on_kind
 from mpls.formats.wrapper_state import AUTO, DEFAULT_GROWTH_STEPS, DEFAULT_INITIAL_SCALE
 from mpls.upstream.optimizers import is_marked_as_wrapped
 from mpls.upstream.tensorflow import fixed_value_of
 
 _SUBJECT = "LossScaleOptimizer"
-
-
-# Arguments that are those of `DynamicLossScale`.
-OF_DYNAMIC_SCALES = tuple(vars(DEFAULTS))
 
 
 def check_settings(
@@ -94,22 +91,14 @@ def _checked_scale(initial_scale: Any, is_dynamic: bool) -> float | str:
 def _of_kind(extras: dict[str, Any], is_dynamic: bool) -> dict[str, Any]:
     """Drop `skip_nonfinite` where it is the default; refuse settings of the other kind of scale."""
     if "skip_nonfinite" in extras:
-        skips = to_bool(extras["skip_nonfinite"], f"{_SUBJECT}: skip_nonfinite", "fixed-scales")
-        if is_dynamic and not skips:
-            constraint = "be left out for a dynamic scale, which always skips"
-            advice = "LossScaleOptimizer(opt, dynamic=False, initial_scale=128.0)"
-            raise ArgumentValueError(
-                error_text(f"{_SUBJECT}: skip_nonfinite", constraint, skips, advice, "fixed-scales")
-            )
-        if is_dynamic or not skips:
-            del extras["skip_nonfinite"]
-    for name in extras if not is_dynamic else ():
-        if name in OF_DYNAMIC_SCALES:
-            constraint = "be left out if dynamic is False, since a fixed scale does not change"
-            raise ArgumentValueError(
-                error_text(f"{_SUBJECT}: {name}", constraint, extras[name], f"{name}=None", "fixed-scales")
-            )
-    return extras
+        to_bool(extras["skip_nonfinite"], f"{_SUBJECT}: skip_nonfinite", "fixed-scales")
+    for name, value in extras.items():
+        if constraint := constraint_on_kind(name, value, dynamic=is_dynamic):
+            advice = "LossScaleOptimizer(opt, dynamic=False, initial_scale=128.0)" if is_dynamic else f"{name}=None"
+            raise ArgumentValueError(error_text(f"{_SUBJECT}: {name}", constraint, value, advice, "fixed-scales"))
+    # To skip is what a dynamic scale does, and not to is the default of a fixed one.
+    is_said = is_dynamic or not extras.get("skip_nonfinite")
+    return {name: value for name, value in extras.items() if name != "skip_nonfinite" or not is_said}
 
 
 def settings_beyond_originals(loss_scale: Any) -> dict[str, Any]:

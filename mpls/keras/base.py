@@ -176,8 +176,8 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
     ) -> None:
         """Wrap an optimizer with a LossScale object, which is kept, as up to TF 2.3."""
         self._wrap(inner_optimizer, _adapter_for(inner_optimizer), name, options, shows_object=True)
-        is_default = isinstance(loss_scale, str)
-        self._begin_with(self._make_loss_scale(2.0**15, 2000, {}) if is_default else self._held(loss_scale))
+        defaults = check_settings(dynamic=True, initial_scale=None, dynamic_growth_steps=None)
+        self._begin_with(self._make_loss_scale(*defaults) if isinstance(loss_scale, str) else self._held(loss_scale))
 
     @as_written
     def get_scaled_loss(self, loss: _T) -> _T:

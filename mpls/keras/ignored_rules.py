@@ -6,12 +6,12 @@ import weakref
 from typing import Any
 
 from mpls.errors import FRAMEWORKS, MplsWarning, warn_user
+from mpls.formats.algorithms import LEGACY_CLASSES
 
 __all__ = ["warn_of_ignored_rule"]
 
 _OF_LEGACY = ("_resource_apply_dense", "_resource_apply_sparse", "_apply_dense", "_apply_sparse")
 _OF_OTHERS = "update_step"
-_LEGACY = ("Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD")
 
 _warned: weakref.WeakSet[type] = weakref.WeakSet()
 
@@ -27,7 +27,7 @@ def warn_of_ignored_rule(optimizer: Any) -> None:
         return
     _warned.add(cls)
     base = next(each for each in cls.__mro__ if _is_of_framework(each))
-    of_legacy = base.__name__ if base.__name__ in _LEGACY else "Optimizer"
+    of_legacy = base.__name__ if base.__name__ in LEGACY_CLASSES else "Optimizer"
     warn_user(
         f"LossScaleOptimizer: {cls.__qualname__}.{ignored} is never called: it is the rule of TF 2.10 and earlier, "
         f"and {base.__name__} of {base.__module__.partition('.')[0]} trains by its own. Derive the class from "

@@ -11,6 +11,7 @@ from mpls.core.autograph import as_written
 from mpls.core.step import scaled_step
 from mpls.core.step_options import StepOptions
 from mpls.errors import CallOrderError, UnsupportedGraphError
+from mpls.formats.wrapper_state import WRAPPER_V3
 from mpls.keras.calls import drop_missing_gradients, some_pairs
 from mpls.keras.ignored_rules import warn_of_ignored_rule
 from mpls.keras.members import delegated
@@ -34,7 +35,7 @@ _Native: Any = native_tf_keras_wrapper(over_new=True)
 class NewAdapter(TfKerasMembers, _Native):
     """Members of wrappers over new optimizers; every method that the native class defines is overridden."""
 
-    serialized_name = "LossScaleOptimizerV3"
+    serialized_name = WRAPPER_V3
     _restored_family = "new"
     native_module = _Native.__module__
 

@@ -11,7 +11,18 @@ from mpls.core.persistence.state_dict import checked_extras, plain
 from mpls.errors import SavedStateError, error_text
 from mpls.flags import Flag
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
+from mpls.formats.wrapper_options import (
+    OF_SETTINGS,
+    OF_STATE,
+    OPTION_VARIABLES,
+    SETTINGS_OF_ENTRY,
+    constraint_on_number,
+    constraint_on_setting,
+    is_options_entry,
+    options_entry,
+)
 from mpls.formats.wrapper_state import (
+    ADJUSTABLE,
     COUNTS,
     FIXED_STATE,
     INCREMENT_PERIOD,
@@ -19,8 +30,6 @@ from mpls.formats.wrapper_state import (
     LOSS_SCALE,
     NEVER,
     OPTIONS_KEY,
-    OWN_SCALE_SETTINGS,
-    OWN_STEP_SETTINGS,
     STATE,
     STATE_IN_CONFIGS,
     STATE_KEY,
@@ -73,7 +82,7 @@ def _options(wrapper: Any, settings: dict[str, Any], writes_file: bool) -> dict[
     if not settings and not variables:
         return {}
     values = dict(zip(variables, map(plain, _values(list(variables.values()))), strict=True)) if variables else {}
-    return {OPTIONS_KEY: {"settings": settings, "state": values}}
+    return {OPTIONS_KEY: options_entry(settings, values)}
 
 
 def _with_growth_steps(config: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +90,7 @@ def _with_growth_steps(config: dict[str, Any], options: dict[str, Any]) -> dict[
 
     They differ from the constructor's if `configure` or a checkpoint has changed them.
     """
-    growth_steps = options[OPTIONS_KEY]["state"].get("growth_steps") if options else None
+    growth_steps = options[OPTIONS_KEY][OF_STATE].get(ADJUSTABLE[0]) if options else None
     if growth_steps is None:
         return config
     if LOSS_SCALE not in config:
@@ -167,29 +176,36 @@ def without_state(inner: Any) -> tuple[Any, Any, Any]:
 
 
 def checked_options_of(options: Any) -> dict[str, Any]:
-    """Return the settings in the options that mpls has put into a config; their values are not checked yet.
+    """Return the settings in the options that mpls has put into a config.
 
     Args:
         options: what `without_state` returned.
 
     Raises:
-        SavedStateError: it is of another form.
+        SavedStateError: it is of another form, or a value is none that an option or its variable can have.
     """
     if options is None:
         return {}
-    is_dict = isinstance(options, dict) and options.keys() == {"settings", "state"}
-    if not is_dict or not all(isinstance(each, dict) for each in options.values()):
-        constraint = "be {'settings': dict, 'state': dict}"
-        raise SavedStateError(error_text(_OPTIONS_SUBJECT, constraint, options, "Leave it out", ANCHOR))
-    settings: dict[str, Any] = options["settings"]
-    # `initial_scale` is among them if it is `'auto'`.
-    unknown = settings.keys() - {*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS, "initial_scale"}
-    if unknown:
-        constraint = f"have settings of {sorted((*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS))}"
-        raise SavedStateError(
-            error_text(_OPTIONS_SUBJECT, constraint, sorted(map(str, unknown)), "Leave it out", ANCHOR)
-        )
+    if not is_options_entry(options):
+        raise _bad_options("", f"be {{'{OF_SETTINGS}': dict, '{OF_STATE}': dict}}", options)
+    settings, state = options[OF_SETTINGS], options[OF_STATE]
+    for part, found, known in ((OF_SETTINGS, settings, SETTINGS_OF_ENTRY), (OF_STATE, state, OPTION_VARIABLES)):
+        if unknown := found.keys() - set(known):
+            raise _bad_options("", f"have {part} of {sorted(known)}", sorted(map(str, unknown)))
+    for name, value in settings.items():
+        if constraint := constraint_on_setting(name, value):
+            raise _bad_options(f": {name}", constraint, value)
+    for name, value in state.items():
+        if constraint := constraint_on_number(name, value):
+            raise _bad_options(f": {name}", constraint, value)
     return dict(settings)
+
+
+def _bad_options(place: str, constraint: str, got: Any) -> SavedStateError:
+    error: SavedStateError = SavedStateError(
+        error_text(f"{_OPTIONS_SUBJECT}{place}", constraint, got, "Leave it out", ANCHOR)
+    )
+    return error
 
 
 def checked_state(state: Any, settings: dict[str, Any]) -> tuple[float, int] | None:
@@ -232,7 +248,7 @@ def set_state(wrapper: Any, state: tuple[float, int] | None, options: Any) -> No
     """
     loss_scale = wrapper._loss_scale
     own = {} if options is None else _own_variables(wrapper)
-    extras = checked_extras(options and options["state"], own)
+    extras = checked_extras(options and options[OF_STATE], own)
     if isinstance(loss_scale, DynamicLossScale):
         loss_scale._require_usable_numbers(extras, _OPTIONS_SUBJECT)
     pairs = [(own[name], value) for name, value in extras.items()]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING
 
+from mpls.migrate.meaning import are_optimizers_of_tf_1
 from mpls.migrate.ruling import Decision, Use
 from mpls.migrate.syntax import Role
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release
@@ -18,7 +18,6 @@ __all__ = ["missing_release"]
 _INSTALL = ("mpls", "install")
 _REWRITE = "mpls.v1.enable_mixed_precision_graph_rewrite"
 _SET_POLICY = "mpls.experimental.set_policy"
-_OF_GRAPHS = re.compile(r"tf\.(?:compat\.v1\.)?train\.\w+Optimizer")
 
 
 def missing_release(use: Use, decision: Decision, analysis: Analysis) -> str:
@@ -65,5 +64,4 @@ def _is_of_graphs(use: Use, call: ast.Call, analysis: Analysis) -> bool:
         value = bindings[0].value if isinstance(bindings[0].value, ast.expr) else None
     if not isinstance(value, ast.Call):
         return False
-    paths = analysis.meanings.of(value.func, use.chain.region).paths
-    return bool(paths) and all(map(_OF_GRAPHS.fullmatch, paths))
+    return are_optimizers_of_tf_1(analysis.meanings.of(value.func, use.chain.region).paths)

@@ -15,7 +15,7 @@ from mpls.migrate.scale_reads import calls_of_read_scales
 from mpls.migrate.scale_values import KEPT, Unknown, scale_arguments
 from mpls.migrate.syntax import Read, Role, Statement
 from mpls.migrate.wrapper_calls import is_experimental, is_public, scale_argument
-from mpls.names import RELEASES, Name
+from mpls.names import RELEASES, SCALE_CLASSES, Name
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def kept_in(analysis: Analysis) -> Kept | None:
 def is_scale_class(row: Name) -> bool:
     """Return whether a historical name is that of a class of loss scales."""
     home, _, name = row.target.partition(":")
-    return home in ("mpls.experimental", "mpls.v1") and name in ("LossScale", "FixedLossScale", "DynamicLossScale")
+    return home in ("mpls.experimental", "mpls.v1") and name in SCALE_CLASSES
 
 
 def attributes_of_scales(analysis: Analysis) -> Iterator[ast.Attribute]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
 from mpls.migrate.neighbours import Neighbours
 from mpls.migrate.survey import Survey
 from mpls.migrate.syntax import Binding, Region, chain_parts
 from mpls.names import Name, named
+from mpls.reading.resolving import MOST_ALIASES, ROOTS
 
-__all__ = ["NOTHING", "Meaning", "Meanings", "Others"]
+__all__ = ["NOTHING", "Meaning", "Meanings", "Others", "are_optimizers_of_tf_1"]
 
-_ROOTS = {"tensorflow": "tf", "keras": "keras", "tf_keras": "tf_keras"}
 # Prefix of paths to the user's own modules: the file follows.
 _OWN = "@"
-# Aliases of aliases are followed this deep.
-_DEPTH = 20
+_OPTIMIZER_OF_TF_1 = re.compile(r"tf\.(?:compat\.v1\.)?train\.\w+Optimizer")
 
 
 class Meaning(NamedTuple):
@@ -33,6 +34,11 @@ class Meaning(NamedTuple):
 
 NOTHING = Meaning(frozenset(), False)
 _NONE = Meaning(frozenset(), True)
+
+
+def are_optimizers_of_tf_1(paths: Collection[str]) -> bool:
+    """Return whether paths, of which there has to be one, are all of optimizers of TF 1."""
+    return bool(paths) and all(map(_OPTIMIZER_OF_TF_1.fullmatch, paths))
 
 
 class Others(Protocol):
@@ -64,7 +70,7 @@ class Meanings:
 
     def of(self, node: ast.expr, region: Region, depth: int = 0) -> Meaning:
         """Return what an expression in a scope stands for."""
-        if depth > _DEPTH:
+        if depth > MOST_ALIASES:
             return NOTHING
         if isinstance(node, ast.IfExp):
             return self._either([node.body, node.orelse], region, depth)
@@ -131,7 +137,7 @@ class Meanings:
         if not path.startswith(_OWN):
             return Meaning(frozenset((f"{path}.{attribute}",)), True)
         file = path[1:]
-        other = self._others.meanings(file) if depth < _DEPTH else None
+        other = self._others.meanings(file) if depth < MOST_ALIASES else None
         meaning = NOTHING if other is None else other.name(attribute, other.survey.module, depth + 1)
         if meaning == NOTHING and file.endswith("__init__.py"):
             inner = Neighbours(file).module(attribute, 1)
@@ -185,8 +191,8 @@ class Meanings:
         if file:
             return Meaning(frozenset((f"{_OWN}{file}",)), True)
         top, _, rest = name.partition(".")
-        if file is None and not level and top in _ROOTS:
-            return Meaning(frozenset((".".join(filter(None, (_ROOTS[top], rest))),)), True)
+        if file is None and not level and top in ROOTS:
+            return Meaning(frozenset((".".join(filter(None, (ROOTS[top], rest))),)), True)
         return NOTHING
 
 

@@ -8,9 +8,11 @@ import re
 from typing import TYPE_CHECKING
 
 from mpls.migrate.instances import Instance
+from mpls.migrate.meaning import are_optimizers_of_tf_1
 from mpls.migrate.ruling import Decision, Use
 from mpls.migrate.syntax import Region, Role
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_experimental
+from mpls.names import GRAPH_REWRITES, GRAPH_WRAPPER, SCALE_CLASSES
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis
@@ -21,15 +23,11 @@ _KERAS = "tf.keras.mixed_precision"
 _GRAPH = "tf.compat.v1.mixed_precision"
 _POLICIES = {"Policy": "Policy", "global_policy": "global_policy", "set_policy": "set_global_policy"}
 _POLICIES["set_global_policy"] = "set_global_policy"
-_SCALES = ("LossScale", "FixedLossScale", "DynamicLossScale")
-_REWRITES = ("enable_mixed_precision_graph_rewrite", "disable_mixed_precision_graph_rewrite")
-_WRAPPER = "MixedPrecisionLossScaleOptimizer"
-_OF_GRAPH = (_WRAPPER, *_SCALES, *_REWRITES)
+_OF_GRAPH = (GRAPH_WRAPPER, *SCALE_CLASSES, *GRAPH_REWRITES)
 # Arguments that only the wrapper of mpls has.
 _OF_MPLS = re.compile("skip_counts_step|growth_factor")
 # Functions that tell the names of the variables in a checkpoint.
 _LISTS = ("list_variables", "load_checkpoint", "NewCheckpointReader")
-_OPTIMIZER = re.compile(r"tf\.(?:compat\.v1\.)?train\.\w+Optimizer")
 
 
 def checkpoint_names(analysis: Analysis) -> ast.expr | None:
@@ -37,7 +35,7 @@ def checkpoint_names(analysis: Analysis) -> ast.expr | None:
 
     Savers write some variables under two names if the wrapper is that of mpls, and under one if it is TensorFlow's own.
     """
-    has_wrapper = any(row.target == f"mpls.v1:{_WRAPPER}" for use, _ in analysis.uses for row in use.rows)
+    has_wrapper = any(row.target == f"mpls.v1:{GRAPH_WRAPPER}" for use, _ in analysis.uses for row in use.rows)
     asks = (chain.parts[-1] for chain in analysis.survey.chains if chain.names[-1] in _LISTS and chain.call is not None)
     return next(asks, None) if has_wrapper else None
 
@@ -116,9 +114,9 @@ class Native:
     def _of_graph(self, use: Use, name: str, uses: list[Use]) -> str | None:
         """Return the name in `tf.compat.v1`, which has the same classes for optimizers of TF 1."""
         is_there = all(row.path.startswith("tf.compat.v1.") and row.last is None for row in use.rows)
-        if name in _REWRITES and not self._are_rewrites_of_plain_optimizers(uses):
+        if name in GRAPH_REWRITES and not self._are_rewrites_of_plain_optimizers(uses):
             return None
-        if name in _SCALES and any(
+        if name in SCALE_CLASSES and any(
             is_experimental(row) or row.attribute in _POLICIES for each in uses for row in each.rows
         ):
             # Wrappers of mpls get objects of mpls.
@@ -128,7 +126,7 @@ class Native:
     def _are_rewrites_of_plain_optimizers(self, uses: list[Use]) -> bool:
         """Return whether the graph rewrite gets optimizers of TF 1 only: TensorFlow's own refuses others."""
         if self._are_rewrites_plain is None:
-            calls = [each for each in uses if each.rows[0].attribute == _REWRITES[0]]
+            calls = [each for each in uses if each.rows[0].attribute == GRAPH_REWRITES[0]]
             self._are_rewrites_plain = all(
                 each.call is not None
                 and bool(each.call.args)
@@ -140,7 +138,7 @@ class Native:
     def _is_plain(self, node: ast.expr, region: Region, depth: int) -> bool:
         if isinstance(node, ast.Call):
             meaning = self._analysis.meanings.of(node.func, region)
-            return meaning.is_whole and bool(meaning.paths) and all(map(_OPTIMIZER.fullmatch, meaning.paths))
+            return meaning.is_whole and are_optimizers_of_tf_1(meaning.paths)
         if isinstance(node, ast.Name) and depth == 0:
             bindings = region.find(node.id)
             value = bindings[0].value if bindings else None

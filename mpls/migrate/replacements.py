@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-from mpls.names import Name, named, namespaces
+from mpls.names import SCALE_CLASSES, Name, named, namespaces
 
 __all__ = ["Replacement", "alternatives", "home_of", "is_gone", "replacement_of", "still_the_same"]
 
-_SCALES = ("LossScale", "FixedLossScale", "DynamicLossScale")
 # Modules that have the same objects, for names that are imported from one statement.
 _ALSO_IN = {"mpls.experimental": "mpls.v1", "mpls.v1": "mpls.experimental"}
 _OF_POLICIES = "mpls.experimental.policy"
@@ -73,6 +72,6 @@ def home_of(path: str) -> str | None:
 
 def alternatives(replacement: Replacement) -> list[Replacement]:
     """Return a replacement, and the same object under another name."""
-    if replacement.name in _SCALES and replacement.home in _ALSO_IN:
+    if replacement.name in SCALE_CLASSES and replacement.home in _ALSO_IN:
         return [replacement, Replacement(_ALSO_IN[replacement.home], replacement.name)]
     return [replacement]

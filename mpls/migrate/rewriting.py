@@ -14,10 +14,10 @@ from mpls.migrate.import_edits import edits_of_imports
 from mpls.migrate.native_writing import written
 from mpls.migrate.replacements import is_gone
 from mpls.migrate.ruling import Decision, Finding, Kind, Use
-from mpls.migrate.source_text import BROKEN, Edit
+from mpls.migrate.source_text import Edit
 from mpls.migrate.spelling import Spelling
 from mpls.migrate.syntax import Chain, Statement
-from mpls.reading.sources import parse
+from mpls.reading.sources import BROKEN, parse
 
 __all__ = ["Rewritten", "rewritten"]
 

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mpls.core.releases import behavior_of
-from mpls.formats.wrapper_state import DYNAMIC_CONFIG, FIXED_CONFIG, LOSS_SCALE_VALUE, MULTIPLIER, OLD_NAMES
+from mpls.formats.scale_range import LARGEST_FIXED_SCALE, can_be_scale
+from mpls.formats.wrapper_state import (
+    DYNAMIC_CONFIG,
+    FIXED_CONFIG,
+    INITIAL_LOSS_SCALE,
+    LOSS_SCALE_VALUE,
+    MULTIPLIER,
+    OLD_NAMES,
+)
 from mpls.migrate.syntax import Region
 from mpls.names import named
 
@@ -29,6 +37,7 @@ _NEW_NAMES = {old: new for new, old in OLD_NAMES.items()}
 KEPT = "up to TF 2.3 the wrapper kept it, which mpls.install(as_of='2.3') brings back; without, it copies the settings"
 _MULTIPLIER = "the wrapper of mpls.keras takes it as growth_factor, and its inverse as backoff_factor"
 _REFUSED = f"since TF 2.4 its multiplier has to be 2: --as-of 2.3 keeps another, or {_MULTIPLIER}"
+_FIXED = f"pass a number from 1 to 2**{math.log2(LARGEST_FIXED_SCALE):g}"
 # Variables that are assigned other variables are followed this deep.
 _DEPTH = 5
 
@@ -108,12 +117,15 @@ def _of_object(node: ast.Call, region: Region, analysis: Analysis) -> str | Unkn
 def _of_dynamic(given: dict[str, ast.expr], analysis: Analysis) -> str | Unknown:
     multiplier = given.pop(MULTIPLIER, None)
     factor = 2.0 if multiplier is None else _number(multiplier)
-    if factor is None or factor <= 1 or math.frexp(factor)[0] != 0.5:
+    if factor is None or factor <= 1 or not can_be_scale(factor) or math.frexp(factor)[0] != 0.5:
         # By others, dividing is not exactly multiplying by the inverse.
         return Unknown("has a multiplier that is no power of 2", _MULTIPLIER)
     if any(_number(each) is None for each in given.values()):
         # They may be objects of TensorFlow, or have historical names in them.
         return Unknown("has values that are only known when the program runs")
+    initial = _number(given[INITIAL_LOSS_SCALE]) if INITIAL_LOSS_SCALE in given else None
+    if initial is not None and not can_be_scale(initial):
+        return Unknown("has an initial scale that none can have", "pass a power of 2 such as 2.0**15")
     settings = [f"{_NEW_NAMES[name]}={analysis.text.source(value)}" for name, value in given.items()]
     if factor != 2 and multiplier is not None:
         source = analysis.text.source(multiplier)
@@ -138,9 +150,9 @@ def _arguments(node: ast.Call, names: tuple[str, ...]) -> dict[str, ast.expr] | 
 
 
 def _fixed(number: float, source: str) -> str | Unknown:
-    # The originals refuse others.
-    if not 1 <= number < math.inf:
-        return Unknown("is no fixed scale", "pass a number of at least 1")
+    # The originals refuse those below 1, the wrapper of mpls those above the largest.
+    if not 1 <= number <= LARGEST_FIXED_SCALE:
+        return Unknown("is no fixed scale", _FIXED)
     return f"dynamic=False, initial_scale={source}"
 
 

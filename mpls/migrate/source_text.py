@@ -10,12 +10,10 @@ from bisect import bisect
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mpls.reading.sources import parse
+from mpls.reading.sources import BROKEN, parse
 
-__all__ = ["BROKEN", "Edit", "Encoded", "SourceText", "UnreadableError"]
+__all__ = ["Edit", "Encoded", "SourceText", "UnreadableError"]
 
-# What the parser raises for what is not Python 3.
-BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
 # The line ends of Python's tokenizer; `str.splitlines` knows more.
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpls.errors import printable
-from mpls.reading.sources import parse
+from mpls.reading.sources import BROKEN, parse
 
 __all__ = ["MAX_NOTEBOOK_BYTES", "Notebook", "notebook"]
 
 # Large, since notebooks contain the images that their cells have shown.
 MAX_NOTEBOOK_BYTES = 100_000_000
 
-_BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
 _MAGIC = re.compile(r"(\s*)(?:%{1,2}[A-Za-z]|!|\?|[\w.]+\?{1,2}\s*$)")
 _ASSIGNED = re.compile(r"(\s*[\w., ]+=\s*)(?:%[A-Za-z]|!)")
 # Cell magics that run the rest of the cell as Python.
@@ -122,7 +121,7 @@ def _python(cell: str, has_apart: bool) -> tuple[str, str | None]:
 def _why_broken(text: str) -> str | None:
     try:
         parse(text)
-    except _BROKEN as error:
+    except BROKEN as error:
         return printable(f"is no Python 3: {error}")
     return None
 

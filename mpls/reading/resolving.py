@@ -12,13 +12,14 @@ from mpls.reading.objects import NEW_WRAPPER, kind_of
 from mpls.reading.scopes import Binding, Import, Scope
 from mpls.reading.sources import Source
 
-__all__ = ["Resolver", "attribute_of", "chain_of", "expressions_in", "maker_of"]
+__all__ = ["MOST_ALIASES", "ROOTS", "Resolver", "attribute_of", "chain_of", "expressions_in", "maker_of"]
 
 # Prefix of paths into the program's own files.
 _OWN = "@"
-_ROOTS = {"tensorflow": "tf", "keras": "keras", "tf_keras": "tf_keras"}
+# The packages, and the roots of their paths.
+ROOTS = {"tensorflow": "tf", "keras": "keras", "tf_keras": "tf_keras"}
 # Aliases of aliases are followed this deep.
-_DEPTH = 20
+MOST_ALIASES = 20
 
 
 class Resolver:
@@ -39,7 +40,7 @@ class Resolver:
         return of_today(self._find(node, scope, depth))
 
     def _find(self, node: ast.expr, scope: Scope, depth: int) -> list[PossiblePath]:
-        if depth > _DEPTH:
+        if depth > MOST_ALIASES:
             return []
         if isinstance(node, ast.Name):
             return self._name(node.id, scope, depth)
@@ -79,8 +80,8 @@ class Resolver:
             path = f"{_OWN}{self._numbers[id(source.modules[module])]}"
         elif top in source.modules and not imported.module.startswith("."):
             path = f"{_OWN}{self._numbers[id(source.modules[top])]}"
-        elif top in _ROOTS:
-            path = ".".join(filter(None, [_ROOTS[top], rest]))
+        elif top in ROOTS:
+            path = ".".join(filter(None, [ROOTS[top], rest]))
         else:
             return []
         if imported.name is None:
@@ -140,7 +141,7 @@ class Resolver:
         if not base.path.startswith(_OWN):
             return [PossiblePath(f"{base.path}.{attribute}", base.is_certain, base.branch)]
         source = self._sources[int(base.path[1:])]
-        if depth > _DEPTH:
+        if depth > MOST_ALIASES:
             return []
         found = self._name(attribute, source.scopes.module, depth + 1)
         submodule = next(

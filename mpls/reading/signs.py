@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mpls.names import named
+from mpls.names import named, numbers_of
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES, LEGACY_METHODS, LEGACY_USES, WEIGHTS
 from mpls.reading.kinds import Kinds
 from mpls.reading.objects import EXPERIMENTAL_WRAPPER, LEGACY_OPTIMIZER, MODEL, OPTIMIZER, keras_path, kind_of
@@ -85,7 +85,8 @@ def _of_use(use: Use, uses: Uses, is_eager_tf_1: bool) -> Iterator[Sign]:
         what = f"gives {path} a multiplier, which wrappers took"
         yield Sign("release of wrappers", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, what)
     if row is not None and not row.needs_keras_3:
-        yield Sign("release", (_number(row.first), _number(row.last) if row.last else LAST), where, f"uses {path}")
+        last = numbers_of(row.last) if row.last else LAST
+        yield Sign("release", (numbers_of(row.first), last), where, f"uses {path}")
     name = old_policy(use)
     if name:
         yield Sign("release", (FIRST, _OLD_POLICIES[name]), where, f"names the policy {name!r}")
@@ -222,8 +223,3 @@ def _of_classes(uses: Uses) -> Iterator[Sign]:
             what = f"defines {methods[0]} in a subclass of {path}"
             yield Sign("legacy_optimizers", True, each.where, what)
             yield Sign("keras", 2, each.where, what)
-
-
-def _number(release: str) -> Release:
-    major, minor = release.split(".")
-    return int(major), int(minor)

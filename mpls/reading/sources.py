@@ -17,6 +17,7 @@ from mpls.reading.scopes import Import, Scopes
 from mpls.reading.search_path import folders_added
 
 __all__ = [
+    "BROKEN",
     "MAX_BYTES",
     "MAX_BYTES_OF_RUN",
     "MAX_FILES",
@@ -36,7 +37,9 @@ MAX_FILE_BYTES = 1_000_000
 MAX_BYTES_OF_RUN = 500_000
 
 _LIBRARIES = ("site-packages", "dist-packages")
-_BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError, UnicodeError, LookupError)
+# What the parser raises for what is not Python 3, and decoding beside that.
+BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
+_UNREADABLE = (*BROKEN, UnicodeError, LookupError)
 
 
 class Folder:
@@ -185,7 +188,7 @@ class Program:
         self.bytes_read += len(content)
         try:
             source = Source(shown, content, parse(content), package, roots, is_certain)
-        except _BROKEN as error:
+        except _UNREADABLE as error:
             self.unread.append((shown, f"is no Python 3: {printable(str(error))}"))
             return None
         if folder:

@@ -8,27 +8,31 @@ from dataclasses import replace
 from io import FileIO
 from typing import Any
 
-from mpls.formats.algorithms import MOMENTUM_PRODUCTS
+from mpls.formats.algorithms import MOMENTUM_PRODUCTS, has_momentum_product
 from mpls.formats.families import Family, framework_of_version, keras_release
-from mpls.formats.file_kinds import ARCHIVE_CONFIG, ARCHIVE_METADATA, COMPILED_OPTIMIZER
+from mpls.formats.file_kinds import (
+    ARCHIVE_ARRAYS,
+    ARCHIVE_CONFIG,
+    ARCHIVE_METADATA,
+    ARCHIVE_WEIGHTS,
+    COMPILED_OPTIMIZER,
+    KERAS_VERSION,
+    LEGACY_WEIGHTS,
+    OPTIMIZER_VARS,
+    WRAPPED_VARS,
+)
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.formats.wrapper_state import INNER_KEYS
 from mpls.saved.arrays import in_order, read_arrays
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.h5_content import Content, content_of
 from mpls.saved.h5_vetting import check_h5
-from mpls.saved.hdf5 import OPTIMIZER, WRAPPED, slots_by_order, with_weights
 from mpls.saved.memory_limits import unpacked_limit
+from mpls.saved.numbered_weights import slots_by_order, with_weights
 from mpls.saved.optimizer_configs import read_optimizer, value_at
 from mpls.saved.plain_numbers import count_of_variable
 from mpls.saved.texts import parse_json
 from mpls.saved.zips import Archive
-
-WEIGHTS = "model.weights.h5"
-# The member that Keras reads if there is no H5 file.
-_ARRAYS = "model.weights.npz"
-# The member that mpls.keras.save_model adds: tf_keras does not save the weights of legacy optimizers.
-LEGACY_WEIGHTS = "optimizer_weights.npz"
 
 
 class KerasArchive:
@@ -71,21 +75,21 @@ class KerasArchive:
                 place = f"{path}/{name}"
                 if name in (ARCHIVE_CONFIG, ARCHIVE_METADATA):
                     texts[name] = parse_json(path, name, archive.read(name), archive.stored_size(name))
-                elif name == WEIGHTS:
+                elif name == ARCHIVE_WEIGHTS:
                     source = archive.open(name)
                     structure = check_h5(place, source, left, archive.stored_size(name))
                     self.arrays += len(structure.datasets)
-                    self.has_wrapped = f"{WRAPPED}/0" in structure.datasets
+                    self.has_wrapped = f"{WRAPPED_VARS}/0" in structure.datasets
                     self._content = stack.enter_context(content_of(place, source, structure, lazily=lazily))
                 elif name == LEGACY_WEIGHTS:
                     self.legacy_weights = read_arrays(place, archive.open(name), left, lazily=lazily)
-                elif name == _ARRAYS:
+                elif name == ARCHIVE_ARRAYS:
                     self.arrays += len(read_arrays(place, archive.open(name), left, lazily=True))
                 else:
                     archive.check(name)
             self.config, self.metadata = texts.get(ARCHIVE_CONFIG), texts.get(ARCHIVE_METADATA)
             self._stack = stack.pop_all()
-        version = self.metadata.get("keras_version") if isinstance(self.metadata, Mapping) else None
+        version = self.metadata.get(KERAS_VERSION) if isinstance(self.metadata, Mapping) else None
         self.version = version if isinstance(version, str) else None
 
     def __enter__(self) -> KerasArchive:
@@ -112,7 +116,7 @@ class KerasArchive:
             # `compile` had wrapped the optimizer. The config has what `compile` was given.
             record = replace(record, loss_scale=LossScaleRecord(dynamic=True))
         if self._content is not None:
-            record = with_weights(f"{path}/{WEIGHTS}", self._content, record)
+            record = with_weights(f"{path}/{ARCHIVE_WEIGHTS}", self._content, record)
         if record.family == "legacy" and self.legacy_weights is not None:
             record = _with_legacy_weights(dict(self.legacy_weights), f"{path}/{LEGACY_WEIGHTS}", record)
         return FileRecord(path, ".keras", written_by, [replace(record, key="optimizer")])
@@ -124,7 +128,7 @@ class KerasArchive:
             return "keras3"
         if framework == "tf_keras" and isinstance(described, str):
             # tf_keras writes the variables of new optimizers only.
-            return "new" if self._content is not None and self._content.has_group(OPTIMIZER) else "legacy"
+            return "new" if self._content is not None and self._content.has_group(OPTIMIZER_VARS) else "legacy"
         return None
 
 
@@ -142,7 +146,7 @@ def _with_legacy_weights(arrays: dict[str, Any], path: str, optimizer: Optimizer
         arrays = in_order(arrays)
     first, *names = arrays
     iterations = count_of_variable(path, first, arrays.pop(first))
-    has_product = optimizer.algorithm == "Nadam" and len(names) > 0
+    has_product = has_momentum_product(optimizer.algorithm) and len(names) > 0
     product = {MOMENTUM_PRODUCTS["legacy"]: arrays.pop(names[0])} if has_product else {}
     variables, others = slots_by_order(optimizer, arrays)
     return replace(optimizer, iterations=iterations, variables=variables, others={**others, **product})

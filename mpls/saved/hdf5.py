@@ -1,17 +1,22 @@
-"""The optimizer in H5 files of models, and in the weight files of Keras, which number the optimizer's variables."""
+"""H5 files of models, and the optimizer in them, whose weights they have by name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from io import FileIO
 from typing import Any
 
 from mpls.formats.algorithm_names import algorithm_named, slot_and_variable
-from mpls.formats.algorithms import MOMENTUM_PRODUCTS, layout
+from mpls.formats.algorithms import MOMENTUM_PRODUCTS, has_momentum_product
 from mpls.formats.families import Family, framework_of_version, keras_release
-from mpls.formats.file_kinds import TRAINING_CONFIG, TRAINING_OPTIMIZER
+from mpls.formats.file_kinds import (
+    KERAS_VERSION,
+    MODEL_WEIGHTS,
+    OPTIMIZER_WEIGHTS,
+    TRAINING_CONFIG,
+    TRAINING_OPTIMIZER,
+)
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.formats.wrapper_state import STATE_OF_KERAS_3
 from mpls.saved.errors import broken
@@ -20,12 +25,11 @@ from mpls.saved.h5_content import Content, content_of
 from mpls.saved.h5_vetting import check_h5
 from mpls.saved.h5_weights import check_weights
 from mpls.saved.memory_limits import MOST_SCOPES
+from mpls.saved.numbered_weights import read_weights_only
 from mpls.saved.optimizer_configs import read_optimizer, value_at
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
 from mpls.saved.texts import parse_json
 
-# The groups of numbered variables: of the optimizer, or of a wrapper; and of the optimizer in a wrapper.
-OPTIMIZER, WRAPPED = "optimizer/vars", "optimizer/inner_optimizer/vars"
 _SCALE, _GOOD_STEPS = STATE_OF_KERAS_3
 _PRODUCT = MOMENTUM_PRODUCTS["keras3"]
 
@@ -60,7 +64,7 @@ class H5Model:
             self._stack = stack.pop_all()
         self.file: Any = self._content.file
         self.size, self.arrays = source.size, len(structure.datasets)
-        self.version = self._content.text("keras_version")
+        self.version = self._content.text(KERAS_VERSION)
 
     def __enter__(self) -> H5Model:
         return self
@@ -96,16 +100,16 @@ def _read(path: str, content: Content, version: str | None, training: Any) -> Fi
     written_by = keras_release(version)
     config = value_at(training, TRAINING_OPTIMIZER[1:])
     if config is None:
-        if content.has_group("optimizer_weights"):
+        if content.has_group(OPTIMIZER_WEIGHTS):
             raise broken(path, TRAINING_CONFIG, "describe the optimizer whose weights the file holds", training)
         alone = read_weights_only(path, content)
         return FileRecord(path, "H5", written_by, () if alone is None else [alone])
     is_keras_3 = framework_of_version(version) == "keras"
     family: Family | None = "keras3" if is_keras_3 else None
     record = read_optimizer(path, "/".join(TRAINING_OPTIMIZER), config, family).optimizer
-    if content.has_group("optimizer_weights"):
+    if content.has_group(OPTIMIZER_WEIGHTS):
         record = _Weights(path, content, record).record()
-    return FileRecord(path, "H5", written_by, [replace(record, key="optimizer_weights")])
+    return FileRecord(path, "H5", written_by, [replace(record, key=OPTIMIZER_WEIGHTS)])
 
 
 class _Weights:
@@ -115,14 +119,14 @@ class _Weights:
         self.path = path
         self.content = content
         self.optimizer = optimizer
-        self.names = content.names("optimizer_weights", "weight_names")
+        self.names = content.names(OPTIMIZER_WEIGHTS, "weight_names")
         self.model = self._model_weights()
 
     def _model_weights(self) -> dict[str, str]:
         """Return the keys of the model's weights by their names; in Keras 3, with underscores instead of slashes."""
         found = {}
         for key in self.content.datasets:
-            if key.startswith("model_weights/") and key.count("/") > 1:
+            if key.startswith(f"{MODEL_WEIGHTS}/") and key.count("/") > 1:
                 name = key.split("/", 2)[2].partition(":")[0]
                 found[name.replace("/", "_") if self.optimizer.family == "keras3" else name] = key
         return found
@@ -135,22 +139,23 @@ class _Weights:
         hyperparameters = dict(self.optimizer.hyperparameters)
         others: dict[str, Any] = {}
         for name in self.names:
-            plain, array = name.partition(":")[0], self.content.array(f"optimizer_weights/{name}")
+            key = f"{OPTIMIZER_WEIGHTS}/{name}"
+            plain, array = name.partition(":")[0], self.content.array(key)
             last = plain.rpartition("/")[2]
             if last in ("iter", "iteration"):
                 # In Keras 3, the wrapper has a counter too. It comes first, and the optimizer's replaces it here.
-                iterations = count_of_variable(self.path, f"optimizer_weights/{name}", array)
+                iterations = count_of_variable(self.path, key, array)
             elif last == _SCALE:
-                scale = scale_of_variable(self.path, f"optimizer_weights/{name}", array)
+                scale = scale_of_variable(self.path, key, array)
             elif last == _GOOD_STEPS:
-                good_steps = good_steps_of_variable(self.path, f"optimizer_weights/{name}", array, self._growth_steps())
+                good_steps = good_steps_of_variable(self.path, key, array, self._growth_steps())
             elif last == "learning_rate" and array.shape == ():
-                hyperparameters[last] = number_of_variable(self.path, f"optimizer_weights/{name}", array)
+                hyperparameters[last] = number_of_variable(self.path, key, array)
             else:
                 slot, variable = self._slot(plain)
                 if slot is None or variable is None:
                     # In Keras 3, the variable of Nadam's product has the default name.
-                    is_product = self.optimizer.algorithm == "Nadam" and last.partition("_")[0] == "variable"
+                    is_product = has_momentum_product(self.optimizer.algorithm) and last.partition("_")[0] == "variable"
                     others[_PRODUCT if is_product else last] = array
                 else:
                     slots.setdefault(variable, {})[slot] = array
@@ -193,108 +198,3 @@ class _Weights:
             return known
         known = known or LossScaleRecord(dynamic=True)
         return replace(known, scale=scale, good_steps=good_steps)
-
-
-def with_weights(path: str, content: Content, optimizer: OptimizerRecord) -> OptimizerRecord:
-    """Return an optimizer with its numbered weights in a `.keras` or `.weights.h5` file.
-
-    Args:
-        path: the path, for errors.
-        content: the H5 file.
-        optimizer: the optimizer, as the file's config describes it.
-
-    Raises:
-        SavedStateError: the number of steps or the loss scale in them is not valid.
-    """
-    outer, inner = _numbered(content, OPTIMIZER), _numbered(content, WRAPPED)
-    loss_scale = optimizer.loss_scale
-    if optimizer.family == "keras3" and inner:
-        if loss_scale is None or loss_scale.dynamic:
-            loss_scale = _loss_scale(path, content, outer, loss_scale or LossScaleRecord(dynamic=True))
-        weights = inner
-    else:
-        weights = outer or inner
-    if not weights:
-        return replace(optimizer, loss_scale=loss_scale)
-    hyperparameters = dict(optimizer.hyperparameters)
-    iterations = count_of_variable(path, weights[0], content.array(weights[0]))
-    rest = weights[1:]
-    has_rate = optimizer.family == "keras3" and not isinstance(hyperparameters.get("learning_rate"), dict)
-    if has_rate and rest and content.shape(rest[0]) == ():
-        hyperparameters["learning_rate"] = number_of_variable(path, rest[0], content.array(rest[0]))
-        rest = rest[1:]
-    variables, others = slots_by_order(optimizer, {name: content.array(name) for name in rest})
-    return replace(
-        optimizer,
-        iterations=iterations,
-        hyperparameters=hyperparameters,
-        variables=variables,
-        others=others,
-        loss_scale=loss_scale,
-    )
-
-
-def read_weights_only(path: str, content: Content) -> OptimizerRecord | None:
-    """Return the optimizer in a `.weights.h5` file, which says neither its settings nor its slots; None if it has none.
-
-    Raises:
-        SavedStateError: as with `with_weights`.
-    """
-    names = _numbered(content, OPTIMIZER)
-    if not names:
-        return None
-    called = content.name_of(WRAPPED if content.has_group(WRAPPED) else OPTIMIZER)
-    # Keras 3, unlike tf_keras, writes the optimizer's name, and its learning rate as a variable.
-    is_keras_3 = called is not None or (len(names) > 1 and content.shape(names[1]) == ())
-    record = with_weights(path, content, OptimizerRecord("optimizer", "keras3" if is_keras_3 else "new"))
-    return replace(record, algorithm=algorithm_named(called))
-
-
-def _numbered(content: Content, group: str) -> list[str]:
-    """Return the names of the datasets `0`, `1` and so on of a group, as many as the group has datasets."""
-    count = sum(name.rpartition("/")[0] == group for name in content.datasets)
-    return [f"{group}/{number}" for number in range(count)]
-
-
-def _loss_scale(path: str, content: Content, names: list[str], settings: LossScaleRecord) -> LossScaleRecord:
-    # The first two variables are the iterations and the learning rate of the wrapper, which have no meaning.
-    if len(names) < 4:
-        raise broken(path, OPTIMIZER, "hold the state of the loss scale", f"{len(names)} variables")
-    good_steps, scale = names[2], names[3]
-    return replace(
-        settings,
-        scale=scale_of_variable(path, scale, content.array(scale)),
-        good_steps=good_steps_of_variable(path, good_steps, content.array(good_steps), settings.growth_steps),
-    )
-
-
-def slots_by_order(
-    optimizer: OptimizerRecord, arrays: Mapping[str, Any]
-) -> tuple[list[VariableRecord], dict[str, Any]]:
-    """Return the slots in a list of arrays, by the order in which the algorithm creates them, and the other arrays.
-
-    If the number of arrays or their shapes do not fit the algorithm, there are no slots, and all arrays are others.
-
-    Args:
-        optimizer: the optimizer, with its settings.
-        arrays: its variables by name, in the order of their creation, without iterations and learning rate.
-
-    Returns:
-        `(slots, others)`: a record for each variable, without its key and name; and the other arrays by name.
-    """
-    groups = layout(optimizer.family, optimizer.algorithm, optimizer.hyperparameters)
-    kinds = sum(len(group) for group in groups or ())
-    if groups is None or kinds == 0:
-        return [], dict(arrays)
-    slots: list[dict[str, Any]] = [{} for _ in range(len(arrays) // kinds)]
-    remaining = iter(arrays.items())
-    for group in groups:
-        for values in slots:
-            for slot in group:
-                values[slot] = next(remaining)[1]
-    others = dict(remaining)
-    if optimizer.algorithm == "Nadam" and len(others) == 1:
-        others = {_PRODUCT: others.popitem()[1]}
-    elif others or any(len({value.shape for value in values.values()}) > 1 for values in slots):
-        return [], dict(arrays)
-    return [VariableRecord(None, None, values) for values in slots], others

@@ -10,7 +10,7 @@ from typing import Any
 from mpls.formats.algorithm_names import algorithm_named
 from mpls.formats.families import FAMILY_MARKS, FAMILY_WRITERS, Family, family_of_config
 from mpls.formats.record import LossScaleRecord, OptimizerRecord
-from mpls.formats.validity import LARGEST_COUNT
+from mpls.formats.validity import LARGEST_COUNT, is_count
 from mpls.formats.wrapper_state import (
     AUTO,
     BASE_ARGUMENTS,
@@ -33,7 +33,11 @@ from mpls.formats.wrapper_state import (
     SETTINGS,
     STATE_IN_CONFIGS,
     STATE_KEY,
+    WRAPPER_FAMILIES,
+    WRAPPER_WRITERS,
     WRAPPERS,
+    WRITERS_OF_OBJECTS,
+    WRITERS_OF_SETTINGS,
     as_fixed,
     inner_key,
     is_fixed_over_keras_3,
@@ -103,13 +107,13 @@ def _read_wrapper(
 ) -> ConfigRecord:
     key_of_inner = inner_key(settings)
     if LOSS_SCALE in settings:
-        written_by = "TF 2.2 and 2.3 (experimental)"
+        written_by = WRITERS_OF_OBJECTS
         _refuse_unknown(path, place, settings, (key_of_inner, LOSS_SCALE, *OWN_STEP_SETTINGS))
         loss_scale = _read_loss_scale(path, _at(place, LOSS_SCALE), settings[LOSS_SCALE])
     else:
-        written_by = "TF 2.4 or later"
+        written_by = WRITERS_OF_SETTINGS
         own = (*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS)
-        of_keras_3 = ("name", *BASE_ARGUMENTS) if "name" in settings else ()
+        of_keras_3 = ("name", *BASE_ARGUMENTS) if is_of_keras_3(settings, {}) else ()
         _refuse_unknown(path, place, settings, (key_of_inner, *SETTINGS, *own, *of_keras_3))
         loss_scale = _read_settings(path, place, settings)
     inner_place = _at(place, key_of_inner)
@@ -118,8 +122,7 @@ def _read_wrapper(
     inner = _dict(path, inner_place, settings[key_of_inner])
     if _base_name(_text(path, f"{inner_place}/class_name", inner.get("class_name"))) in WRAPPERS:
         raise broken(path, inner_place, "not be a LossScaleOptimizer itself", inner["class_name"], FROM_WRITER)
-    if family is None and name == "LossScaleOptimizerV3":
-        family = "new"
+    family = family or WRAPPER_FAMILIES.get(name or "")
     bare = _read_bare(path, inner_place, inner, family, is_keras_3=is_of_keras_3(settings, inner)).optimizer
     # The entry may be there and None.
     if inner.get(STATE_KEY) == FIXED_STATE:
@@ -128,11 +131,13 @@ def _read_wrapper(
         loss_scale = _with_state(path, f"{inner_place}/{STATE_KEY}", inner[STATE_KEY], loss_scale)
     held = settings[LOSS_SCALE]["config"] if LOSS_SCALE in settings else {}
     entry = inner.get(OPTIONS_KEY)
-    of_scale, of_steps, counts = options_of_config(path, f"{inner_place}/{OPTIONS_KEY}", {**held, **settings}, entry)
+    of_scale, of_steps, counts = options_of_config(
+        path, f"{inner_place}/{OPTIONS_KEY}", {**held, **settings}, entry, dynamic=loss_scale.dynamic
+    )
     if bare.family in ("keras3", "new"):
         written_by = FAMILY_WRITERS[bare.family]
-    elif name == "LossScaleOptimizerV1":
-        written_by = "TF 2.4 to 2.8 (experimental)"
+    else:
+        written_by = WRAPPER_WRITERS.get(name or "", written_by)
     loss_scale = replace(loss_scale, options=of_scale)
     record = replace(bare, key=key, loss_scale=loss_scale, options=of_steps, counts=counts)
     return ConfigRecord(record, written_by)
@@ -211,7 +216,7 @@ def _with_state(path: str, place: str, state: Any, loss_scale: LossScaleRecord) 
     good_steps = content.get("good_steps")
     if good_steps is None and not loss_scale.dynamic:
         return with_state(loss_scale, scale, None)
-    if isinstance(good_steps, bool) or not isinstance(good_steps, int) or abs(good_steps) > LARGEST_COUNT:
+    if not is_count(good_steps, least=-LARGEST_COUNT):
         raise broken(path, f"{place}/good_steps", "be a whole number", good_steps, FROM_WRITER)
     good_steps_of_variable(path, f"{place}/good_steps", good_steps, loss_scale.growth_steps)
     return with_state(loss_scale, scale, good_steps)

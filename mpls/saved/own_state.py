@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mpls.formats.record import OverflowRecord
-from mpls.formats.validity import LARGEST_COUNT, constraint_on, constraint_on_bounds, is_initial_scale
+from mpls.formats.validity import constraint_on_bounds, is_initial_scale
+from mpls.formats.wrapper_options import (
+    OF_SETTINGS,
+    OF_STATE,
+    OPTION_VARIABLES,
+    OPTIONS,
+    SETTINGS_OF_ENTRY,
+    constraint_on_kind,
+    constraint_on_number,
+    constraint_on_setting,
+    is_options_entry,
+    options_entry,
+)
 from mpls.formats.wrapper_state import (
-    ADJUSTABLE,
     AUTO,
     COUNTS,
+    DEFAULT_MAX_SCALE,
+    DEFAULT_MIN_SCALE,
     FLOAT_EXTRAS,
     INITIAL_LOSS_SCALE,
     LOSS_SCALE,
-    ON_GIVE_UP,
     OVERFLOW_KINDS,
     OVERFLOWS,
     OWN_SCALE_SETTINGS,
@@ -29,7 +40,7 @@ from mpls.formats.wrapper_state import (
 from mpls.saved.bundles import Bundle
 from mpls.saved.errors import FROM_WRITER, broken
 from mpls.saved.graphs import StoredGraph
-from mpls.saved.plain_numbers import count_of_variable, number_of_config, scale_of_variable
+from mpls.saved.plain_numbers import count_of_variable, scale_of_variable
 
 __all__ = ["OwnState", "StateInGraph", "named_state", "options_of_config", "overflows_of"]
 
@@ -38,7 +49,7 @@ OwnState = tuple[dict[str, Any], dict[str, int], list[OverflowRecord]]
 
 
 def options_of_config(
-    path: str, place: str, settings: Mapping[str, Any], entry: Any
+    path: str, place: str, settings: Mapping[str, Any], entry: Any, *, dynamic: bool
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
     """Return the options in a wrapper's config: of the loss scale, of the steps, and the counters.
 
@@ -47,63 +58,54 @@ def options_of_config(
         place: where the entry is in the file.
         settings: the wrapper's settings, or those of its loss scale, which have the options in configs for users.
         entry: the value of `OPTIONS_KEY`, which has them in configs for Keras; or None.
+        dynamic: whether the loss scale is a dynamic one.
 
     Raises:
-        SavedStateError: the entry is of another form, or a value is none that an option can have.
+        SavedStateError: the entry is of another form, or a value is none that an option of such a scale can have.
     """
-    parts = {"settings": {}, "state": {}} if entry is None else entry if isinstance(entry, Mapping) else {}
-    own, state = parts.get("settings"), parts.get("state")
-    if not isinstance(own, Mapping) or not isinstance(state, Mapping):
-        raise broken(path, place, "be an object with 'settings' and 'state'", entry, FROM_WRITER)
-    given = {**settings, **own}
-    for name in (*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS):
-        if given.get(name) is not None:
-            _check_option(path, f"{place}/settings/{name}", name, given[name])
-    values = {name: _number(path, f"{place}/state/{name}", name, value) for name, value in state.items()}
+    own, state = _parts(path, place, entry)
+    given = {**{name: settings[name] for name in OPTIONS if name in settings}, **own}
+    for name, value in given.items():
+        if constraint := constraint_on_setting(name, value) or constraint_on_kind(name, value, dynamic=dynamic):
+            raise broken(path, f"{place}/{OF_SETTINGS}/{name}", constraint, value, FROM_WRITER)
+    for name, value in state.items():
+        if constraint := constraint_on_number(name, value):
+            raise broken(path, f"{place}/{OF_STATE}/{name}", constraint, value, FROM_WRITER)
+    both = {**settings, **own}
+    initial = both.get("initial_scale", both.get(INITIAL_LOSS_SCALE))
     of_scale = {name: given[name] for name in OWN_SCALE_SETTINGS if given.get(name) is not None}
-    if AUTO in (given.get("initial_scale"), given.get(INITIAL_LOSS_SCALE)):
+    if initial == AUTO and not dynamic:
+        raise broken(path, f"{place}/{OF_SETTINGS}/initial_scale", "be a number for a fixed scale", AUTO, FROM_WRITER)
+    _check_bounds(path, f"{place}/{OF_SETTINGS}", of_scale, initial)
+    _check_bounds(path, f"{place}/{OF_STATE}", {**of_scale, **state}, None)
+    if initial == AUTO:
         of_scale = {"initial_scale": AUTO, **of_scale}
     of_steps = {name: given[name] for name in OWN_STEP_SETTINGS if given.get(name) is not None}
-    counts = {name: values.pop(name) for name in COUNTS if name in values}
-    bounds = [of_scale.get(name, default) for name, default in (("min_scale", 1.0), ("max_scale", math.inf))]
+    counts = {name: state[name] for name in COUNTS if name in state}
+    variables = {name: value for name, value in state.items() if name not in counts}
+    return {**of_scale, **variables}, of_steps, counts
+
+
+def _parts(path: str, place: str, entry: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the settings and the state in the entry for options."""
+    entry = options_entry({}, {}) if entry is None else entry
+    if not is_options_entry(entry):
+        constraint = f"be an object with '{OF_SETTINGS}' and '{OF_STATE}'"
+        raise broken(path, place, constraint, entry, FROM_WRITER)
+    for part, known in ((OF_SETTINGS, SETTINGS_OF_ENTRY), (OF_STATE, OPTION_VARIABLES)):
+        for name in entry[part]:
+            if name not in known:
+                raise broken(path, f"{place}/{part}/{name}", f"be one of {', '.join(known)}", name, FROM_WRITER)
+    return entry[OF_SETTINGS], entry[OF_STATE]
+
+
+def _check_bounds(path: str, place: str, of_scale: Mapping[str, Any], initial: Any) -> None:
+    defaults = {"min_scale": DEFAULT_MIN_SCALE, "max_scale": DEFAULT_MAX_SCALE}
+    bounds = [of_scale.get(name, default) for name, default in defaults.items()]
     if constraint := constraint_on_bounds(*bounds):
-        raise broken(path, f"{place}/settings/max_scale", constraint, bounds[1], FROM_WRITER)
-    initial = given.get("initial_scale", given.get(INITIAL_LOSS_SCALE))
+        raise broken(path, f"{place}/max_scale", constraint, bounds[1], FROM_WRITER)
     if isinstance(initial, int | float) and not is_initial_scale(initial, *bounds):
-        raise broken(path, f"{place}/settings", f"have bounds around the initial scale, {initial}", bounds, FROM_WRITER)
-    return {**of_scale, **values}, of_steps, counts
-
-
-def _check_option(path: str, key: str, name: str, value: Any) -> None:
-    if name in FLOAT_EXTRAS:
-        _check_range(path, key, name, number_of_config(path, key, value))
-    elif name in (ADJUSTABLE[-1], "max_consecutive_skips"):
-        _check_whole(path, key, value, least=1)
-    elif name == "on_give_up":
-        if not isinstance(value, str) or value not in ON_GIVE_UP:
-            raise broken(path, key, f"be one of {', '.join(ON_GIVE_UP)}", value, FROM_WRITER)
-    elif not isinstance(value, bool):
-        raise broken(path, key, "be a bool", value, FROM_WRITER)
-
-
-def _check_range(path: str, key: str, name: str, number: float) -> float:
-    if constraint := constraint_on(name, number):
-        raise broken(path, key, constraint, number, FROM_WRITER)
-    return number
-
-
-def _number(path: str, key: str, name: str, value: Any) -> Any:
-    if name in FLOAT_EXTRAS:
-        return _check_range(path, key, name, number_of_config(path, key, value))
-    if name not in (*WHOLE_EXTRAS, *COUNTS):
-        raise broken(path, key, f"be one of {', '.join((*WHOLE_EXTRAS, *FLOAT_EXTRAS, *COUNTS))}", name, FROM_WRITER)
-    _check_whole(path, key, value, least=0)
-    return value
-
-
-def _check_whole(path: str, key: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_COUNT:
-        raise broken(path, key, f"be a whole number from {least}", value, FROM_WRITER)
+        raise broken(path, place, f"have bounds around the initial scale, {initial}", bounds, FROM_WRITER)
 
 
 class StateInGraph:
@@ -153,8 +155,8 @@ class StateInGraph:
                 continue
             check = scale_of_variable if name in FLOAT_EXTRAS else count_of_variable
             found[name] = check(self._bundle.path, self._key(child), self._value(child))
-            if name in FLOAT_EXTRAS:
-                _check_range(self._bundle.path, self._key(child), name, found[name])
+            if name in FLOAT_EXTRAS and (constraint := constraint_on_number(name, found[name])):
+                raise broken(self._bundle.path, self._key(child), constraint, found[name], FROM_WRITER)
         return found
 
     def _key(self, number: int) -> str:

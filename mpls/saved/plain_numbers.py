@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from mpls.formats.validity import LARGEST_COUNT, can_be_scale, most_good_steps
+from mpls.formats.validity import LARGEST_COUNT, constraint_on_scale, is_count, most_good_steps
 from mpls.saved.errors import FROM_WRITER, broken
 
 __all__ = [
@@ -38,15 +37,9 @@ def number_of_config(path: str, key: str, value: Any) -> float:
     Raises:
         SavedStateError: it is not a number, or not positive and finite in float32.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise broken(path, key, "be a number", value, FROM_WRITER)
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not can_be_scale(number):
-        raise broken(path, key, "be positive and finite in float32", value, FROM_WRITER)
-    return number
+    if constraint := constraint_on_scale(value):
+        raise broken(path, key, constraint, value, FROM_WRITER)
+    return float(value)
 
 
 def number_of_variable(path: str, key: str, value: Any) -> float:
@@ -65,13 +58,14 @@ def count_of_variable(path: str, key: str, value: Any) -> int:
     """Return the number of steps in a variable.
 
     Raises:
-        SavedStateError: the variable is not a scalar of an integer dtype, or negative.
+        SavedStateError: the variable is not a scalar of an integer dtype, negative, or above 2**63 - 1.
     """
     array = np.asarray(value)
     if array.shape != () or array.dtype.kind not in "iu":
         raise broken(path, key, "be a scalar of an integer dtype", _described(array), FROM_WRITER)
-    if int(array) < 0:
-        raise broken(path, key, "be at least 0", int(array), FROM_WRITER)
+    if not is_count(array):
+        constraint = "be at least 0" if array < 0 else f"be at most {LARGEST_COUNT}"
+        raise broken(path, key, constraint, int(array), FROM_WRITER)
     return int(array)
 
 
@@ -101,9 +95,9 @@ def good_steps_of_variable(path: str, key: str, value: Any, growth_steps: int | 
         SavedStateError: the variable is not a scalar of an integer dtype, negative, or above the growth steps.
     """
     good_steps = count_of_variable(path, key, value)
-    period = None if growth_steps is None else most_good_steps(growth_steps)
-    if period is not None and good_steps > period:
-        raise broken(path, key, f"be at most the period, {period}", good_steps, FROM_WRITER)
+    most = most_good_steps(growth_steps)
+    if good_steps > most:
+        raise broken(path, key, f"be at most the period, {most}", good_steps, FROM_WRITER)
     return good_steps
 
 

@@ -17,12 +17,13 @@ from mpls.formats.file_kinds import (
     COMPILED_OPTIMIZER,
     INDEX,
     LATEST,
+    LATEST_KEY,
     SAVED_MODEL,
     TRAINING_OPTIMIZER,
     checkpoint_prefixes,
     kind_of_bytes,
 )
-from mpls.formats.object_graph import GRAPH_KEY
+from mpls.formats.object_graph import GRAPH_KEY, WRITERS_OF_LAYOUT, WRITERS_OF_OLD_LAYOUT
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
 from mpls.saved.archives import KerasArchive
@@ -121,15 +122,15 @@ def _read_folder(path: str) -> FileRecord:
 def _latest(folder: str) -> str:
     """Return the prefix that a folder's `checkpoint` file names. Of its path, only the name counts: folders move."""
     path = os.path.join(folder, LATEST)
-    key = "model_checkpoint_path"
     for line in read_bytes(path, folder, 1 << 22).decode("utf-8", "replace").splitlines():
         name, _, value = line.partition(":")
-        if name.strip() == key:
+        if name.strip() == LATEST_KEY:
             prefix = os.path.join(folder, os.path.basename(value.strip().strip('"')))
             if not os.path.lexists(prefix + INDEX):
-                raise broken(path, key, f"name a checkpoint in {folder}", value.strip(), "Name the checkpoint itself")
+                constraint = f"name a checkpoint in {folder}"
+                raise broken(path, LATEST_KEY, constraint, value.strip(), "Name the checkpoint itself")
             return prefix
-    raise broken(path, key, "be there", "nothing", "Name the checkpoint itself")
+    raise broken(path, LATEST_KEY, "be there", "nothing", "Name the checkpoint itself")
 
 
 def _read_checkpoint(prefix: str) -> FileRecord:
@@ -149,7 +150,7 @@ def _writers(checkpoint: ObjectCheckpoint, records: list[OptimizerRecord]) -> st
     family = families.pop()
     if family == "legacy" and any(record.loss_scale for record in records):
         is_old = any(checkpoint.is_old_layout(record.key) for record in records)
-        return "TF 1.15 to 2.2" if is_old else "TF 2.3 or later"
+        return WRITERS_OF_OLD_LAYOUT if is_old else WRITERS_OF_LAYOUT
     return FAMILY_WRITERS[family]
 
 

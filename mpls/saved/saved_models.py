@@ -7,7 +7,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from mpls.formats.file_kinds import INDEX, KERAS_METADATA, SAVED_MODEL, TRAINING_OPTIMIZER, VARIABLES
+from mpls.formats.file_kinds import (
+    INDEX,
+    KERAS_METADATA,
+    MODEL_KINDS,
+    ROOT,
+    SAVED_MODEL,
+    TRAINING_OPTIMIZER,
+    VARIABLES,
+)
 from mpls.formats.object_graph import GRAPH_KEY
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.saved.bundles import Bundle
@@ -19,10 +27,6 @@ from mpls.saved.optimizer_configs import read_optimizer, value_at, with_state
 from mpls.saved.plain_numbers import good_steps_of_variable
 from mpls.saved.protobuf import EMPTY, as_text, fields, messages
 from mpls.saved.texts import parse_json
-
-# The kinds of the root object in Keras' metadata that are models.
-_MODELS = ("_tf_keras_network", "_tf_keras_model", "_tf_keras_sequential")
-_ROOT = "root"
 
 
 class SavedModel:
@@ -80,7 +84,7 @@ class SavedModel:
             SavedStateError: the checkpoint is broken, or the state of an optimizer is not valid.
         """
         path = self.path
-        metadata = next((text for key, kind, text in self._texts if key == _ROOT and kind in _MODELS), None)
+        metadata = next((text for key, kind, text in self._texts if key == ROOT and kind in MODEL_KINDS), None)
         if metadata is None and self._has_metadata:
             raise broken(path, KERAS_METADATA, "be whole", "no description of a model")
         written_by = f"TF {self._graph.version}" if self._graph.version else "TF 2"
@@ -145,7 +149,7 @@ def _object_texts(object_graph: memoryview, budget: Budget) -> Iterator[tuple[st
             values = dict(fields(user_object, budget))
             kind = as_text(values.get(1, EMPTY))
             if kind.startswith("_tf_keras_"):
-                yield _ROOT if position == 0 else f"node {position}", kind, as_text(values.get(3, EMPTY))
+                yield ROOT if position == 0 else f"node {position}", kind, as_text(values.get(3, EMPTY))
 
 
 def _keras_texts(path: str) -> list[tuple[str, str, str]] | None:

@@ -193,7 +193,7 @@ class _Loading:
         record, plan = self._record, self._plan
         there = {name.lstrip("_"): value for name, value in record.others.items()}
         for name in self._target.others:
-            if self._state == "Nadam" and algorithms.is_momentum_product(name):
+            if algorithms.has_momentum_product(self._state) and algorithms.is_momentum_product(name):
                 self._others[name], is_computed = update_counts.product_of(
                     record, self._applied, self._config, self._subject
                 )
@@ -208,7 +208,7 @@ class _Loading:
                 )
         for name in there:
             is_known = algorithms.is_beta_power(name) or (
-                self._state == "Nadam" and algorithms.is_momentum_product(name)
+                algorithms.has_momentum_product(self._state) and algorithms.is_momentum_product(name)
             )
             if not is_known and name not in {each.lstrip("_") for each in self._target.others}:
                 plan.leave_out(f"{name}: {self._host} has none")
@@ -285,7 +285,8 @@ def _require_same_algorithm(record: OptimizerRecord, host: Host, subject: str) -
     is_same = source == host.state if record.algorithm is not None else host.state is not None
     if host.state is None:
         is_same = record.family == host.family and record.algorithm == host.algorithm
-    if record.algorithm is None and host.state != "Nadam" and any(map(algorithms.is_momentum_product, record.others)):
+    has_product = any(map(algorithms.is_momentum_product, record.others))
+    if record.algorithm is None and has_product and not algorithms.has_momentum_product(host.state):
         is_same = False
     if not is_same:
         family = " of another family, which only the usual algorithms can change"

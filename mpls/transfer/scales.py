@@ -10,7 +10,8 @@ from mpls.core.current_settings import current_settings
 from mpls.core.loss_scale import DynamicLossScale, is_dynamic, is_fixed
 from mpls.core.scale_settings import DEFAULTS
 from mpls.formats.record import LossScaleRecord
-from mpls.formats.validity import check_good_steps, check_scale, most_good_steps
+from mpls.formats.state_dicts import dynamic_state
+from mpls.formats.validity import check_good_steps, check_scale, usable_growth_steps
 from mpls.formats.wrapper_state import (
     ADJUSTABLE,
     BAD_STEPS,
@@ -131,7 +132,7 @@ def state_for_target(record: LossScaleRecord, target: LossScaleRecord, subject: 
     good_steps = check_good_steps(record.good_steps or 0, f"{subject}: the count of good steps", record.growth_steps)
     # If the source has counted as many steps as the target's growth steps or more, the target grows at its next finite
     # step.
-    period = most_good_steps(target.growth_steps or 1)
+    period = usable_growth_steps(target.growth_steps or 1)
     return float(scale or 1.0), min(good_steps, period - 1)
 
 
@@ -226,7 +227,7 @@ def _setting(record: LossScaleRecord, name: str) -> Any:
 def set_scale(wrapper: Any, plan: ScalePlan) -> None:
     """Set the loss scale of a wrapper; a native wrapper of Keras 3 must be built."""
     if hasattr(wrapper, "load_state_dict"):
-        wrapper.load_state_dict({"dynamic": True, "scale": plan.scale, "good_steps": plan.good_steps, **plan.extras})
+        wrapper.load_state_dict({**dynamic_state(plan.scale, plan.good_steps), **plan.extras})
         return
     target = scale_of(wrapper)
     if target is not None:

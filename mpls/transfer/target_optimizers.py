@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpls.errors import ArgumentValueError, error_text
-from mpls.formats.algorithms import AVERAGE, MOMENTUM_PRODUCTS, expected_slots
+from mpls.formats.algorithms import AVERAGE, MOMENTUM_PRODUCTS, expected_slots, has_momentum_product
 from mpls.formats.validity import ANCHOR
 from mpls.transfer.hosts import Described, Host, description_of, dtype_of, name_of
 from mpls.transfer.settings import set_settings
@@ -89,7 +89,7 @@ def _copy_of(host: Host) -> Host:
 
 
 def _others(host: Host) -> list[str]:
-    if host.state != "Nadam":
+    if not has_momentum_product(host.state):
         return []
     return [MOMENTUM_PRODUCTS[host.family]]
 

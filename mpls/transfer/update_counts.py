@@ -45,8 +45,8 @@ def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, An
         )
     if steps is not None and not 0 <= steps <= LARGEST_COUNT:
         raise SavedStateError(
-            f"{subject}: the number of steps must be from 0 to 2**63; got {steps}. The file is broken: restore an "
-            f"older one. {SEE_MIGRATION}"
+            f"{subject}: the number of steps must be from 0 to {LARGEST_COUNT}; got {steps}. The file is broken: "
+            f"restore an older one. {SEE_MIGRATION}"
         )
     return steps
 
@@ -98,7 +98,7 @@ def gradient_steps(record: OptimizerRecord, config: Mapping[str, Any], subject: 
     if source in (None, 0):
         return 1, target
     if not isinstance(source, _NUMBERS) or not 1 <= source <= LARGEST_COUNT or source != int(source):
-        raise broken(subject, "gradient_accumulation_steps", "be a whole number from 1 to 2**63", source)
+        raise broken(subject, "gradient_accumulation_steps", f"be a whole number from 1 to {LARGEST_COUNT}", source)
     return int(source), target
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.formats.object_graph import ITERATIONS, LEARNING_RATES
 from mpls.upstream import table
 from mpls.upstream.keras_packages import keras_family_of, loaded_tf_keras
 from mpls.upstream.private import ABSENT, look_up
@@ -48,9 +49,8 @@ _MARK = "_is_wrapped_by_loss_scale_optimizer"
 _INNER = ("_optimizer", "_opt")
 # Their attributes that are settings, of which Keras has some by other names; users' optimizers may keep any of them.
 _V1_SETTINGS = {row.name: name for rows in V1_SETTINGS.values() for name, row in rows.items()}
-# Variables of new tf_keras and of Keras 3 optimizers that are neither slots nor state of the algorithm: the number of
-# steps and the learning rate.
-_COUNTERS_IN_LISTS = (table.NEW_STEPS.name, table.NEW_RATE.name, "_current_learning_rate")
+# Attributes of new tf_keras and Keras 3 optimizers: the number of steps, and the learning rate.
+_COUNTERS_IN_LISTS = (ITERATIONS["new"], *LEARNING_RATES)
 
 
 def mark_as_wrapped(optimizer: Any, is_wrapped: bool = True) -> None:

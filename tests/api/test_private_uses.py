@@ -78,6 +78,10 @@ NO_MEMBERS: dict[str, tuple[str, set[str]]] = {
     "mpls.core.overflows": ("ends of names", {"f'_{len(names)}'", "f'_{alike}'"}),
     "mpls.core.releases": ("the name of a ContextVar", {"_blocks"}),
     "mpls.formats.algorithm_names": ("ends of words", {"f'_{word}'"}),
+    "mpls.formats.file_kinds": (
+        "identifiers in files",
+        {"_tf_keras_model", "_tf_keras_network", "_tf_keras_sequential"},
+    ),
     "mpls.importing.overlays": ("methods that an overlay overrides", {"table.KEEP.name", "table.DROP.name"}),
     "mpls.experimental.compiling": (
         "methods that upstream finds, and this module replaces",
@@ -104,10 +108,7 @@ NO_MEMBERS: dict[str, tuple[str, set[str]]] = {
     "mpls.reading.wrappers": ("what programs use", {"_loss_scale"}),
     "mpls.run": ("attributes of linecache in some Pythons", {"_interactive_cache", "_register_code"}),
     "mpls.saved.name_checkpoints": ("ends of names", {"f'_{number}'"}),
-    "mpls.saved.saved_models": (
-        "identifiers in files",
-        {"_tf_keras_", "_tf_keras_model", "_tf_keras_network", "_tf_keras_sequential"},
-    ),
+    "mpls.saved.saved_models": ("the beginning of identifiers in files", {"_tf_keras_"}),
 }
 # Modules of nothing but tables that have private names of frameworks as data.
 TABLES_OF_NAMES = {

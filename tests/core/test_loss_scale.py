@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import inspect
 import json
 import math
 import pathlib
@@ -31,6 +32,12 @@ from mpls.core.loss_scale import (
     serialize,
 )
 from mpls.errors import MplsError
+from mpls.formats.wrapper_state import (
+    DEFAULT_GROWTH_STEPS,
+    DEFAULT_INITIAL_SCALE,
+    DEFAULT_MULTIPLIER,
+    DYNAMIC_CONFIG,
+)
 
 v1 = tf.compat.v1
 NATIVE = v1.mixed_precision
@@ -156,6 +163,10 @@ class ConstructionTest(unittest.TestCase):
     def test_what_destroys_a_run_is_refused(self, name: str, value: float) -> None:
         with self.assertRaisesRegex(ValueError, f"^DynamicLossScale: {name} must be positive and finite"):
             DynamicLossScale(**{name: value})
+
+    def test_the_defaults_are_those_of_configs(self) -> None:
+        defaults = [inspect.signature(DynamicLossScale).parameters[name].default for name in DYNAMIC_CONFIG]
+        self.assertEqual(defaults, [DEFAULT_INITIAL_SCALE, DEFAULT_GROWTH_STEPS, DEFAULT_MULTIPLIER])
 
     @parameterized.expand(["initial_loss_scale", "increment_period", "multiplier"])
     def test_settings_cannot_be_set(self, name: str) -> None:

@@ -13,6 +13,7 @@ from parameterized import parameterized
 
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.errors import MplsError
+from mpls.formats.scale_range import FLOAT32_MAX, can_be_scale
 from mpls.formats.validity import is_number
 
 INF, NAN = float("inf"), float("nan")
@@ -154,3 +155,15 @@ class UsableTest(unittest.TestCase):
     def test_unusable(self, value: float) -> None:
         with self.assertRaisesRegex(ValueError, r"^Thing: arg must be positive and finite in float32; got 'x' \(str\)"):
             require_usable(value, "Thing: arg", "x")
+
+    def test_the_range_is_that_of_float32(self) -> None:
+        edges = [
+            edge * sign for edge in (2.0**-150, 2.0**-149, FLOAT32_MAX, (2 - 2.0**-24) * 2.0**127) for sign in (1, -1)
+        ]
+        near = [float(np.nextafter(edge, towards)) for edge in edges for towards in (-INF, INF)]
+        for value in (*edges, *near, *map(np.float32, (1, FLOAT32_MAX)), np.float16(0.5)):
+            with np.errstate(over="ignore", under="ignore"):
+                is_usable = 0 < np.float32(value) < INF
+            self.assertEqual(can_be_scale(value), is_usable, value)
+        self.assertFalse(can_be_scale(10**400))
+        self.assertEqual(FLOAT32_MAX, float(FLOAT32.max))

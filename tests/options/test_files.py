@@ -319,6 +319,14 @@ BAD = [
     ("bad_setting", {"settings": {"min_scale": "low"}, "state": {}}),
     ("bad_count", {"settings": {"count_steps": True}, "state": {"skipped_steps": 1.5}}),
     ("bad_number", {"settings": {"adjustable": True}, "state": {"min_scale": -1.0}}),
+    ("more_keys", {"settings": {}, "state": {}, "run": 1}),
+    ("no_growth_steps", {"settings": {"adjustable": True}, "state": {"growth_steps": 0}}),
+    ("no_hysteresis", {"settings": {"adjustable": True}, "state": {"hysteresis": 0}}),
+    ("initial_text", {"settings": {"initial_scale": "foo"}, "state": {}}),
+    ("no_flag", {"settings": {"count_steps": None}, "state": {}}),
+    ("no_variable", {"settings": {}, "state": {"growth_steps": 0}}),
+    ("default_said", {"settings": {"skip_nonfinite": False}, "state": {}}),
+    ("bounds_in_state", {"settings": {"adjustable": True, "min_scale": 2.0}, "state": {"max_scale": 1.0}}),
 ]
 
 

@@ -23,6 +23,7 @@ from mpls.formats.wrapper_state import BAD_STEPS, COUNTS, SEARCH_STEPS
 from mpls.inspect import describe, inspect
 from mpls.saved.reading import read
 
+from .test_files import BAD as REFUSED
 from .test_files import FRAMEWORKS
 from .trainers import FAMILIES, RATE, Trainer
 
@@ -209,19 +210,38 @@ BAD: list[tuple[str, Any]] = [
     ("initial_scale", {"settings": {"max_scale": 4.0}, "state": {}}),
     ("factor_in_state", {"settings": {}, "state": {"growth_factor": 0.5}}),
 ]
+# What is refused by one is refused by the other.
+BAD_FOR_BOTH = list({**dict(REFUSED), **dict(BAD)}.items())
 
 
 class BrokenTest(unittest.TestCase):
-    @parameterized.expand(BAD)
+    @parameterized.expand(BAD_FOR_BOTH)
     def test_configs(self, name: str, entry: Any) -> None:
         config = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()).get_config()
         config["inner_optimizer"]["loss_scale_options"] = entry
+        with self.assertRaises(ValueError) as caught:
+            mpls.keras.LossScaleOptimizer.from_config(config)
+        self.assertIn(" must ", str(caught.exception))
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "config.json"
             path.write_text(json.dumps(config))
             found = describe(path)
         self.assertEqual(found["status"], "broken")
         self.assertIn("loss_scale_options", found["reason"])
+
+    @parameterized.expand([("min_scale", 0.5), ("adjustable", False), ("initial_scale", "auto")])
+    def test_options_of_dynamic_scales_in_configs_of_fixed_ones(self, name: str, value: Any) -> None:
+        opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), dynamic=False, initial_scale=8.0)
+        config = opt.get_config()
+        config["inner_optimizer"]["loss_scale_options"] = {"settings": {name: value}, "state": {}}
+        with self.assertRaisesRegex(ValueError, f"{name} must "):
+            mpls.keras.LossScaleOptimizer.from_config(config)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "config.json"
+            path.write_text(json.dumps(config))
+            found = describe(path)
+        self.assertEqual(found["status"], "broken")
+        self.assertIn(f"{name} must ", found["reason"])
 
     @parameterized.expand([("negative", "overflow_counts_1", [-1]), ("other_length", "overflow_steps_1", [1, 2])])
     def test_overflows(self, name: str, variable: str, value: list[int]) -> None:

@@ -30,6 +30,7 @@ SCALES: list[tuple[str, Any, str]] = [
 ]
 COUNTS: list[tuple[str, Any, str]] = [
     ("negative", np.int64(-1), "be at least 0; got -1"),
+    ("beyond 64 bits", np.uint64(2**63 + 5), f"be at most {2**63 - 1}; got {2**63 + 5}"),
     ("float", np.float32(1), "be a scalar of an integer dtype; got 'dtype float32 and shape ()'"),
     ("vector", np.ones(2, np.int64), "be a scalar of an integer dtype; got 'dtype int64 and shape (2,)'"),
 ]

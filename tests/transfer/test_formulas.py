@@ -356,7 +356,7 @@ class CountingTest(unittest.TestCase):
 
     def test_steps_that_do_not_fit(self) -> None:
         for steps in (-1, 2**63):
-            with self.assertRaisesRegex(SavedStateError, "number of steps must be from 0"):
+            with self.assertRaisesRegex(SavedStateError, f"number of steps must be from 0 to {2**63 - 1}; "):
                 load_record(
                     OptimizerRecord("opt", "legacy", "SGD", iterations=steps),
                     optimizer("legacy", "SGD"),

@@ -14,6 +14,15 @@ from mpls.core.persistence.state_dict import (
     write_values,
 )
 from mpls.core.updating import Updating
+from mpls.formats.state_dicts import (
+    GOOD_STEPS,
+    GROWTH_STEPS,
+    INITIAL_SCALE,
+    MULTIPLIER,
+    SCALE,
+    WEIGHTS,
+    dynamic_state,
+)
 from mpls.formats.wrapper_state import STATE
 
 __all__ = ["DynamicStateDict"]
@@ -24,16 +33,15 @@ class DynamicStateDict(Updating):
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         scale, good_steps = self._read_state(session)
-        initial = current_settings(self).initial_scale
-        state = {"dynamic": True, "scale": scale, "good_steps": good_steps, "initial_scale": initial}
+        state = {**dynamic_state(scale, good_steps), INITIAL_SCALE: current_settings(self).initial_scale}
         names = self._initial_extras()
         others = self._read_weights(session, without=[*STATE, *names])
         extras = self._read_values(names, session)
-        return {**state, **self._settings(), **extras, **(others if others["weights"] else {})}
+        return {**state, **self._settings(), **extras, **(others if others[WEIGHTS] else {})}
 
     def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
         extras = self._initial_extras()
-        names = ["weights", *extras]
+        names = [WEIGHTS, *extras]
         scale, good_steps = checked_dynamic(state, self._settings(), optional=names)
         found = checked_extras(state, {name: self._created_weight(name) for name in extras})
         self._require_usable_numbers(found, "load_state_dict", session)
@@ -46,14 +54,14 @@ class DynamicStateDict(Updating):
 
     def _settings(self) -> dict[str, Any]:
         """Return the settings that a state must have been saved with, as the next steps depend on them."""
-        settings = {"growth_steps": self._increment_period, "multiplier": self._multiplier}
+        settings = {GROWTH_STEPS: self._increment_period, MULTIPLIER: self._multiplier}
         changed = self._scale_settings.changed()
         return {name: value for name, value in {**settings, **changed}.items() if name not in self._initial_extras()}
 
     def _read_state(self, session: Any) -> tuple[float, int]:
-        values = read_values({"scale": self._current_loss_scale, "good_steps": self._num_good_steps}, session)
-        return float(values["scale"]), int(values["good_steps"])
+        values = read_values({SCALE: self._current_loss_scale, GOOD_STEPS: self._num_good_steps}, session)
+        return float(values[SCALE]), int(values[GOOD_STEPS])
 
     def _write_state(self, scale: float, good_steps: int, session: Any) -> None:
-        variables = {"scale": self._current_loss_scale, "good_steps": self._num_good_steps}
-        write_values(variables, {"scale": scale, "good_steps": good_steps}, session)
+        variables = {SCALE: self._current_loss_scale, GOOD_STEPS: self._num_good_steps}
+        write_values(variables, {SCALE: scale, GOOD_STEPS: good_steps}, session)

@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from mpls.core.replicas import in_replica_context
 from mpls.errors import ArgumentTypeError, CallOrderError, ReplicaContextError, SavedStateError, error_text
-from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
+from mpls.formats.state_dicts import DYNAMIC, GOOD_STEPS, GROWTH_STEPS, INITIAL_SCALE, SCALE, WEIGHTS
+from mpls.formats.validity import ANCHOR, check_count, check_good_steps, check_scale
 from mpls.upstream.tensorflow import graph_key
 
 _SUBJECT = "load_state_dict"
@@ -123,10 +124,10 @@ def require_keys(state: Any, required: set[str], optional: set[str]) -> None:
 
 def require_dynamic(state: Mapping[str, Any], dynamic: bool) -> None:
     """Refuse the state of a fixed loss scale for a dynamic one, and the reverse."""
-    if isinstance(state, Mapping) and state.get("dynamic", dynamic) is not dynamic:
+    if isinstance(state, Mapping) and state.get(DYNAMIC, dynamic) is not dynamic:
         advice = f"Load it into a {'fixed' if dynamic else 'dynamic'} loss scale, or leave the loss scale as it is"
         constraint = f"be {dynamic}, as the loss scale is {'dynamic' if dynamic else 'fixed'}"
-        raise SavedStateError(error_text(f"{_SUBJECT}: dynamic", constraint, state["dynamic"], advice, ANCHOR))
+        raise SavedStateError(error_text(f"{_SUBJECT}: {DYNAMIC}", constraint, state[DYNAMIC], advice, ANCHOR))
 
 
 def require_same(state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
@@ -146,7 +147,7 @@ def checked_dynamic(state: Any, settings: Mapping[str, float], optional: Iterabl
 
     Args:
         state: what the user passed.
-        settings: settings that must agree; `growth_steps` among them, unless the state brings them.
+        settings: settings that must agree; the growth steps among them, unless the state brings them.
         optional: further keys that it may have.
 
     Raises:
@@ -154,13 +155,13 @@ def checked_dynamic(state: Any, settings: Mapping[str, float], optional: Iterabl
         TypeError: it is no dict.
     """
     require_dynamic(state, True)
-    require_keys(state, {"dynamic", "scale", "good_steps"}, {"initial_scale", *settings, *optional})
-    scale = check_scale(state["scale"], f"{_SUBJECT}: scale")
-    if "initial_scale" in state:
-        check_scale(state["initial_scale"], f"{_SUBJECT}: initial_scale")
+    require_keys(state, {DYNAMIC, SCALE, GOOD_STEPS}, {INITIAL_SCALE, *settings, *optional})
+    scale = check_scale(state[SCALE], f"{_SUBJECT}: {SCALE}")
+    if INITIAL_SCALE in state:
+        check_scale(state[INITIAL_SCALE], f"{_SUBJECT}: {INITIAL_SCALE}")
     require_same(state, settings)
-    growth_steps = int(settings["growth_steps"]) if "growth_steps" in settings else None
-    return scale, check_good_steps(state["good_steps"], f"{_SUBJECT}: good_steps", growth_steps)
+    growth_steps = int(settings[GROWTH_STEPS]) if GROWTH_STEPS in settings else None
+    return scale, check_good_steps(state[GOOD_STEPS], f"{_SUBJECT}: {GOOD_STEPS}", growth_steps)
 
 
 def check_fixed(state: Any, scale: float, optional: Iterable[str] = ()) -> None:
@@ -172,9 +173,9 @@ def check_fixed(state: Any, scale: float, optional: Iterable[str] = ()) -> None:
         optional: further keys that it may have.
     """
     require_dynamic(state, False)
-    require_keys(state, {"dynamic", "scale"}, set(optional))
-    check_scale(state["scale"], f"{_SUBJECT}: scale", is_fixed=True)
-    require_same(state, {"scale": scale})
+    require_keys(state, {DYNAMIC, SCALE}, set(optional))
+    check_scale(state[SCALE], f"{_SUBJECT}: {SCALE}", is_fixed=True)
+    require_same(state, {SCALE: scale})
 
 
 def checked_weights(state: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,8 +188,8 @@ def checked_weights(state: Mapping[str, Any], weights: Mapping[str, Any]) -> dic
     Raises:
         SavedStateError: names, shapes or dtypes differ.
     """
-    subject = f"{_SUBJECT}: weights"
-    found = state.get("weights", {})
+    subject = f"{_SUBJECT}: {WEIGHTS}"
+    found = state.get(WEIGHTS, {})
     names = sorted(found) if isinstance(found, Mapping) else found
     if names != sorted(weights):
         advice = "Pass what state_dict() of the same class returned"
@@ -215,7 +216,7 @@ def checked_extras(state: Mapping[str, Any], variables: Mapping[str, Any]) -> di
         if variable.dtype.base_dtype.is_floating:
             check_scale(state[name], subject)
         else:
-            check_good_steps(state[name], subject, None)
+            check_count(state[name], subject)
     return found
 
 

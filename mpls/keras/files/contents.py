@@ -14,6 +14,8 @@ from mpls.formats.file_kinds import (
     ARCHIVE_CONFIG,
     ARCHIVE_METADATA,
     COMPILE_CONFIG,
+    MODEL_CONFIG,
+    ROOT,
     SAVED_MODEL,
     TRAINING_CONFIG,
     ModelFormat,
@@ -147,12 +149,12 @@ def _archive(path: str, archive: KerasArchive, opened: OpenedFile) -> ModelFile:
 
 
 def _h5(path: str, model: H5Model, opened: OpenedFile) -> ModelFile:
-    found = {key: model.config(key) for key in ("model_config", TRAINING_CONFIG)}
+    found = {key: model.config(key) for key in (MODEL_CONFIG, TRAINING_CONFIG)}
     configs = {key: config for key, config in found.items() if model.has_config(key)}
-    if "model_config" not in configs:
+    if MODEL_CONFIG not in configs:
         raise SavedStateError(
             error_text(
-                f"{path}: model_config",
+                f"{path}: {MODEL_CONFIG}",
                 "be there",
                 sorted(configs),
                 "A file of weights only is loaded by model.load_weights(path)",
@@ -184,7 +186,7 @@ def _saved_model(path: str) -> ModelFile:
                 ANCHOR,
             )
         )
-    root = configs.get("root")
+    root = configs.get(ROOT)
     if isinstance(root, dict) and TRAINING_CONFIG in root:
         configs[TRAINING_CONFIG] = root[TRAINING_CONFIG]
     return ModelFile(path, "SavedModel", "tf_keras", configs, model)

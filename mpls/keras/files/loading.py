@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, SavedStateError, error_text
 from mpls.formats.families import Framework
-from mpls.formats.file_kinds import TRAINING_CONFIG
+from mpls.formats.file_kinds import TRAINING_CONFIG, TRAINING_OPTIMIZER
 from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
+from mpls.formats.wrapper_state import WRAPPER
 from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.files.contents import ModelFile, opened_model
 from mpls.keras.files.graph_ops import refuse_graph_ops
@@ -247,7 +248,7 @@ def _compile_from_h5(model: Any, file: ModelFile, custom_objects: dict[str, Any]
     if not isinstance(settings, dict):
         return
     with keras.saving.CustomObjectScope(custom_objects):
-        optimizer = _optimizer(keras, settings["optimizer_config"], custom_objects)
+        optimizer = _optimizer(keras, settings[TRAINING_OPTIMIZER[1]], custom_objects)
         arguments = {key: settings[key] for key in _PASSED_ON if settings.get(key) is not None}
         for key, made in (("loss", keras.losses), ("metrics", keras.metrics), ("weighted_metrics", keras.metrics)):
             arguments[key] = _resolved(settings.get(key), made.deserialize)
@@ -255,7 +256,7 @@ def _compile_from_h5(model: Any, file: ModelFile, custom_objects: dict[str, Any]
 
 
 def _optimizer(keras: ModuleType, config: dict[str, Any], custom_objects: dict[str, Any]) -> Any:
-    if config["class_name"] == "LossScaleOptimizer" and config["class_name"] not in custom_objects:
+    if config["class_name"] == WRAPPER and WRAPPER not in custom_objects:
         # Keras would make its native wrapper, which has no fixed scale.
         return LossScaleOptimizer.from_config(config["config"], custom_objects)
     return keras.optimizers.deserialize(config)

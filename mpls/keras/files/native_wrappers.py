@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.formats.wrapper_state import STATE_KEY
+from mpls.formats.wrapper_state import STATE_IN_CONFIGS, STATE_KEY, inner_key
 from mpls.patches import ABSENT, Layer, Target, WhileNeeded
 from mpls.upstream.keras_packages import loaded_tf_keras, replace_optimizer
 from mpls.upstream.model_loaders import wrapper_classes_of_tf_keras
@@ -34,8 +34,10 @@ def native_state_written(model: Any) -> Iterator[None]:
         return
     config, state = wrapper.get_config(), None
     if wrapper.dynamic:
-        state = {"scale": float(wrapper.loss_scale), "good_steps": int(wrapper.dynamic_counter)}
-    config["inner_optimizer"] = {**config["inner_optimizer"], STATE_KEY: state}
+        values = float(wrapper.loss_scale), int(wrapper.dynamic_counter)
+        state = dict(zip(STATE_IN_CONFIGS, values, strict=True))
+    key = inner_key(config)
+    config[key] = {**config[key], STATE_KEY: state}
     replace_optimizer(model, wrapper)
     # Past the `__setattr__` of optimizers, which takes other attributes for settings.
     object.__setattr__(wrapper, "get_config", lambda: config)

@@ -12,11 +12,12 @@ import tensorflow as tf
 
 from mpls.errors import MplsWarning, SavedStateError, error_text, warn_user
 from mpls.formats.algorithms import state_of
+from mpls.formats.file_kinds import LEGACY_WEIGHTS
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
+from mpls.formats.wrapper_state import inner_key, is_of_keras_3
 from mpls.keras.base import LossScaleOptimizer
 from mpls.keras.files.contents import ModelFile
-from mpls.saved.archives import LEGACY_WEIGHTS
 from mpls.saved.arrays import in_order
 from mpls.saved.errors import reading_foreign_bytes
 from mpls.transfer.load import load_record
@@ -136,11 +137,12 @@ def _bare(native: Any) -> Any:
 
 def _in_place_of_native(native: Any, record: OptimizerRecord, custom_objects: dict[str, Any]) -> Any:
     config = native.get_config()
-    if "name" in config:
-        # A wrapper of Keras 3. Its inner optimizer may get a second wrapper, and keeps the state that Keras has loaded.
-        config["inner_optimizer"] = native.inner_optimizer
+    key = inner_key(config)
+    if is_of_keras_3(config, config[key]):
+        # Its inner optimizer may get a second wrapper, and keeps the state that Keras has loaded.
+        config[key] = native.inner_optimizer
     elif state_of(record.algorithm) is None:
-        config["inner_optimizer"] = _bare(native)
+        config[key] = _bare(native)
     return LossScaleOptimizer.from_config(config, custom_objects)
 
 

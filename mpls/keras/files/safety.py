@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from mpls.errors import SavedStateError, error_text
-from mpls.formats.file_kinds import COMPILE_CONFIG, TRAINING_CONFIG
+from mpls.formats.file_kinds import COMPILE_CONFIG, MODEL_CONFIG, TRAINING_CONFIG
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.allowed_names import CLASSES, FUNCTIONS, TYPE_SPECS, VALUES
 from mpls.keras.files.contents import COMPILE_CONFIGS, ModelFile
@@ -89,7 +89,7 @@ def _used_metadata(metadata: dict[str, Any], own: OwnObjects, is_known: IsKnown)
     """Return the part of an object's metadata in a SavedModel from which tf_keras makes objects."""
     name = metadata.get("class_name")
     # `file.configs` has the training config as an entry of its own. Loaders do not read `model_config`.
-    rest = {key: value for key, value in metadata.items() if key not in (TRAINING_CONFIG, "model_config")}
+    rest = {key: value for key, value in metadata.items() if key not in (TRAINING_CONFIG, MODEL_CONFIG)}
     if "config" in rest and isinstance(name, str) and not is_known(name) and own.find(name) is None:
         del rest["config"], rest["class_name"]
     return rest

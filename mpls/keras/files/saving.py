@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from mpls.errors import ArgumentTypeError, ExistingFileError, error_text
+from mpls.formats.file_kinds import LEGACY_WEIGHTS
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.native_wrappers import native_state_written
 from mpls.keras.files.optimizer_state import legacy_weights
 from mpls.keras.files.replacing import flush_to_disk, replace, sync
-from mpls.saved.archives import LEGACY_WEIGHTS
 from mpls.upstream.keras_packages import compile_settings_kept, loaded_keras, loaded_tf_keras
 
 

@@ -16,17 +16,12 @@ from mpls.migrate.analysis import Analysis
 from mpls.migrate.native import checkpoint_names
 from mpls.migrate.ruling import Finding, Kind, Rule
 from mpls.migrate.source_text import Edit
-from mpls.names import Name
+from mpls.names import GRAPH_REWRITES, GRAPH_WRAPPER, Name
 
 __all__ = ["RULE"]
 
 _NAME = "graph-mode"
-_NAMES = (
-    "MixedPrecisionLossScaleOptimizer",
-    "enable_mixed_precision_graph_rewrite",
-    "disable_mixed_precision_graph_rewrite",
-    "register_loss_scale_wrapper",
-)
+_NAMES = (GRAPH_WRAPPER, *GRAPH_REWRITES, "register_loss_scale_wrapper")
 
 
 def _owns(row: Name) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from mpls.core.loss_scale import DynamicLossScale, growth_steps_for_files, is_dynamic
 from mpls.core.persistence.object_checkpoints import read_value
 from mpls.core.persistence.savers.graph_state import GraphState, loss_scale_variables
-from mpls.formats.validity import check_good_steps, check_scale
+from mpls.formats.validity import check_count, check_good_steps, check_scale
 from mpls.formats.wrapper_state import CURRENT_SCALE, GOOD_STEPS
 
 __all__ = ["ScaleVariable", "keys_without_copies", "scale_variables_in"]
@@ -86,14 +86,10 @@ def _extras_of(loss_scale: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
     extras = loss_scale._initial_extras() if isinstance(loss_scale, DynamicLossScale) else {}
     weights = loss_scale_variables(loss_scale, graph) if extras else {}
     return [
-        (weights[name], initial, check_scale if dtype.is_floating else _check_count)
+        (weights[name], initial, check_scale if dtype.is_floating else check_count)
         for name, (initial, dtype) in extras.items()
         if name in weights
     ]
-
-
-def _check_count(value: Any, subject: str) -> int:
-    return check_good_steps(value, subject, None)
 
 
 def keys_without_copies(
