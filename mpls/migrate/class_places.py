@@ -10,8 +10,8 @@ __all__ = ["Places"]
 
 # Functions that ask nothing of the objects of a class.
 _HARMLESS = ("callable", "dir", "hasattr", "help", "print", "repr", "str")
-# Functions whose first argument is only called, or only finds a method.
-_HARMLESS_AT_FIRST = ("partial", "super")
+# Functions whose first argument is only called, or is for type checkers, or only finds a method.
+_HARMLESS_AT_FIRST = ("cast", "partial", "super")
 # Attributes of a class by which it is asked whether it has an object or a class.
 _TESTS = ("__instancecheck__", "__mro__", "__subclasscheck__", "__subclasses__", "mro")
 _CLASS = "LossScaleOptimizer"
@@ -36,15 +36,17 @@ class Places:
             region: the scope that it is in.
         """
         inner, outer = node, self._around(node)
+        is_followed = not region.is_class
         while isinstance(outer, ast.IfExp | ast.BoolOp) and _passes(outer, inner):
+            # What `and` returns is not followed; nor are attributes of classes, which are read through their objects.
+            is_followed = is_followed and not _is_and(outer)
             inner, outer = outer, self._around(outer)
         if isinstance(outer, ast.Attribute):
             return outer.attr in _TESTS
         if isinstance(outer, ast.Tuple | ast.List) and self._is_unpacked(outer):
             outer = self._around(outer)
         if isinstance(outer, ast.Assign | ast.AnnAssign):
-            # Attributes of classes are read through their objects.
-            return region.is_class or not all(map(_is_name, _targets(outer)))
+            return not is_followed or not all(map(_is_name, _targets(outer)))
         if isinstance(outer, ast.Call):
             return inner is not outer.func and not _is_harmless(outer, inner)
         if isinstance(outer, ast.Compare):
@@ -81,7 +83,11 @@ def _passes(outer: ast.IfExp | ast.BoolOp, inner: ast.expr) -> bool:
     """Return whether an operand may be what an expression returns; a class and a module are true."""
     if isinstance(outer, ast.IfExp):
         return inner is not outer.test
-    return isinstance(outer.op, ast.Or) or inner is outer.values[-1]
+    return not _is_and(outer) or inner is outer.values[-1]
+
+
+def _is_and(node: ast.IfExp | ast.BoolOp) -> bool:
+    return isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And)
 
 
 def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
@@ -104,5 +110,5 @@ def _is_harmless(call: ast.Call, argument: ast.expr) -> bool:
     if name == "getattr" and len(call.args) >= 2:
         wanted = call.args[1]
         return is_first and isinstance(wanted, ast.Constant) and wanted.value not in (_CLASS, "__dict__")
-    is_partial = isinstance(function, ast.Attribute) and function.attr == "partial"
-    return name in _HARMLESS or (is_first and (is_partial or name in _HARMLESS_AT_FIRST))
+    is_of_module = isinstance(function, ast.Attribute) and function.attr in ("cast", "partial")
+    return name in _HARMLESS or (is_first and (is_of_module or name in _HARMLESS_AT_FIRST))

@@ -70,6 +70,7 @@ PAIRS = {
     "arguments in a tuple": asked("", "isinstance(*(opt, LSO))"),
     "what a function returns": asked("def kind(): return LSO\n", "isinstance(opt, kind())"),
     "a condition in a test": asked("", "isinstance(opt, LSO if inner else int)"),
+    "what and returns": asked("kind = inner and LSO\n", "isinstance(opt, kind)"),
     "a method of the class": asked("", "LSO.__instancecheck__(opt)"),
     "a member of a module by its name": asked(
         f"E = {MODULE}\n", "isinstance(opt, getattr(E, 'LossScaleOptimizer'))", "names-in-strings"
@@ -153,6 +154,16 @@ PAIRS = {
     "a class that is asked for and shown": public(
         f"LSO = {OLD}\nif LSO and hasattr(LSO, 'x'):\n    print(LSO, LSO.__name__)\nMADE\nheld = isinstance(opt, LSO)\n",
         f"LSO = {KEPT}\nif LSO and hasattr(LSO, 'x'):\n    print(LSO, LSO.__name__)\nMADE\nheld = isinstance(opt, {NEW})\n",
+        "mpls.experimental mpls.keras",
+    ),
+    "a cast": public(
+        f"import typing\nMADE\nopt = typing.cast({OLD}, opt)\nheld = isinstance(opt, {OLD})\n",
+        f"import typing\nMADE\nopt = typing.cast({KEPT}, opt)\nheld = isinstance(opt, {NEW})\n",
+        "mpls.experimental mpls.keras",
+    ),
+    "a condition of several": public(
+        f"MADE\nLSO = {OLD}\nif inner and LSO:\n    held = isinstance(opt, LSO)\n",
+        f"MADE\nLSO = {KEPT}\nif inner and LSO:\n    held = isinstance(opt, {NEW})\n",
         "mpls.experimental mpls.keras",
     ),
     "a class in an expression that is called": public(
