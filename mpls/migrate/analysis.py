@@ -7,7 +7,7 @@ import functools
 from collections.abc import Sequence
 
 from mpls.migrate.afterwards import Afterwards, Files
-from mpls.migrate.class_uses import is_class_compared
+from mpls.migrate.class_uses import class_values
 from mpls.migrate.instances import Instances
 from mpls.migrate.kept_objects import Kept, kept_in
 from mpls.migrate.meaning import Meaning, Meanings
@@ -102,9 +102,9 @@ class Analysis:
         return Instances(self)
 
     @functools.cached_property
-    def is_class_compared(self) -> bool:
-        """Whether the file compares the class of the experimental wrapper, or looks something up by it."""
-        return is_class_compared(self)
+    def class_values(self) -> tuple[ast.expr | ast.alias, ...]:
+        """Where the class of the experimental wrapper is a value that may get to any test."""
+        return class_values(self)
 
     @functools.cached_property
     def is_unsupported_by_tf_keras(self) -> bool:

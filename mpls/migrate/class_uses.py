@@ -3,34 +3,110 @@
 from __future__ import annotations
 
 import ast
+import functools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mpls.core.releases import behavior_of
+from mpls.migrate.class_places import Places
+from mpls.migrate.replacements import home_of
 from mpls.migrate.ruling import Use
-from mpls.migrate.syntax import Role
+from mpls.migrate.syntax import Chain, Role
+from mpls.names import namespaces
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis
 
-__all__ = ["is_class_compared", "is_of_loaded"]
+__all__ = ["class_values", "is_of_loaded", "is_through_unsure"]
 
 _TARGET = "mpls.experimental:LossScaleOptimizer"
+# Members of a module that give what is in it.
+_READS = ("__dict__", "__getattribute__")
 
 
-def is_class_compared(analysis: Analysis) -> bool:
-    """Return whether a file compares the class, as in `type(opt) is C`, or has it in a dictionary.
+def class_values(analysis: Analysis) -> tuple[ast.expr | ast.alias, ...]:
+    """Return where the class is, or a removed module that has it, of which a test may ask that is not rewritten.
 
-    The objects that the file makes are then to be of that class, and not of the public one.
+    That is where it is compared, as in `type(opt) is C`, and in dictionaries, tuples, arguments and the like, from
+    where it may get to a test of any kind. The objects that the file makes are then to be of that class, and not of
+    the public one. It is not where it is called, annotates or is derived from, where `isinstance` gets the public
+    class in its place, and where it gets another name whose uses are followed.
 
     Args:
         analysis: the file.
     """
-    values = {
-        use.node
-        for use, _ in analysis.uses
-        if use.role is Role.VALUE and any(row.target == _TARGET for row in use.rows)
-    }
-    return not values.isdisjoint(analysis.survey.compared)
+    places = Places(analysis.text.tree)
+    return (*_values(analysis, places), *_modules(analysis, places), *_imported_in_classes(analysis))
+
+
+def _values(analysis: Analysis, places: Places) -> Iterator[ast.expr]:
+    for use, _ in analysis.uses:
+        if not any(row.target == _TARGET for row in use.rows):
+            continue
+        if use.role is Role.VALUE:
+            is_value = places.is_value(use.node, use.chain.region)
+        elif use.role is Role.ANNOTATION:
+            is_value = places.dispatches(use.node)
+        else:
+            # It asks for what the name stands for, if that cannot be replaced by the public class.
+            is_value = use.role is Role.TYPE_TEST and not _is_whole(use, analysis)
+        if is_value:
+            yield use.node
+
+
+def _modules(analysis: Analysis, places: Places) -> Iterator[ast.expr]:
+    for chain in analysis.survey.chains:
+        whole = chain.parts[-1]
+        is_read = chain.names[-1] in _READS and _is_module(chain, analysis, above=1)
+        if is_read or (
+            chain.role is Role.VALUE and _is_module(chain, analysis) and places.is_value(whole, chain.region)
+        ):
+            yield whole
+
+
+def _is_module(chain: Chain, analysis: Analysis, above: int = 0) -> bool:
+    """Return whether a chain, or what is so many attributes above its end, may be a module that has the class."""
+    node = chain.parts[-1 - above] if len(chain.parts) > above else None
+    start = analysis.meanings.name(chain.names[0], chain.region)
+    if node is None or not start.paths:
+        return False
+    return not _modules_with_class().isdisjoint(analysis.meanings.of(node, chain.region).paths)
+
+
+def _imported_in_classes(analysis: Analysis) -> Iterator[ast.alias]:
+    """Yield what is imported as an attribute of a class, whose reads are not followed."""
+    for statement, region in analysis.survey.imports:
+        assert isinstance(statement.node, ast.Import | ast.ImportFrom)
+        for alias in statement.node.names if region.is_class else ():
+            path = "" if alias.name == "*" else analysis.meanings.path_of(alias)
+            if path in _modules_with_class() or path in _classes():
+                yield alias
+
+
+@functools.cache
+def _classes() -> frozenset[str]:
+    return frozenset(row.path for rows in namespaces().values() for row in rows if row.target == _TARGET)
+
+
+@functools.cache
+def _modules_with_class() -> frozenset[str]:
+    """Return the modules that TensorFlow has removed and that had the class."""
+    paths = {path.rpartition(".")[0] for path in _classes()}
+    return frozenset(path for path in paths if home_of(path) is not None)
+
+
+def is_through_unsure(use: Use, analysis: Analysis) -> bool:
+    """Return whether a use is an attribute of what may be something else, or unbound.
+
+    Args:
+        use: the use.
+        analysis: the file.
+    """
+    return use.node is not use.chain.parts[0] and not _is_whole(use, analysis)
+
+
+def _is_whole(use: Use, analysis: Analysis) -> bool:
+    return analysis.meanings.of(use.node, use.chain.region).is_whole
 
 
 def is_of_loaded(use: Use, analysis: Analysis) -> bool:
@@ -43,7 +119,7 @@ def is_of_loaded(use: Use, analysis: Analysis) -> bool:
         use: a use of the class in `isinstance`.
         analysis: the file.
     """
-    if not behavior_of(analysis.settings.as_of).is_from("2.4") or not analysis.is_class_compared:
+    if not behavior_of(analysis.settings.as_of).is_from("2.4") or not analysis.class_values:
         return False
     for test, region in analysis.survey.type_tests:
         asked = test.args[0]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mpls.migrate.analysis import Analysis
 from mpls.migrate.as_of_release import missing_release
+from mpls.migrate.class_uses import is_through_unsure
 from mpls.migrate.import_edits import edits_of_imports
 from mpls.migrate.native_writing import written
 from mpls.migrate.replacements import is_gone
@@ -152,11 +153,11 @@ class _Rewriting:
         return between.join([f"{spelled}  {comments[0]}", *comments[1:], ""])
 
     def _left(self, use: Use) -> Iterator[Finding]:
-        """Yield why a use of a removed name is left, where nothing else makes it work."""
+        """Yield why a use of a removed name is left, where nothing else surely makes it work."""
         analysis = self._analysis
         gone = [row for row in use.rows if is_gone(row.path) and analysis.rule_of(row) is not None]
         now = analysis.after(use.node, use.chain.region)
-        if gone and not any(path.startswith("mpls.") for path in now):
+        if gone and (is_through_unsure(use, analysis) or not any(path.startswith("mpls.") for path in now)):
             rule = analysis.rule_of(gone[0])
             assert rule is not None
             name = use.chain.names[0]

@@ -91,8 +91,9 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
         note += f": {settings.advice}" if settings.advice else f"; {EXPERIMENTAL} takes it as it is"
         edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
         return Decision(EXPERIMENTAL, edits, note, Kind.LEFT if settings.advice else Kind.NOTED)
-    if analysis.is_class_compared and "growth_factor" not in settings:
-        # What is compared with the class is an object of that class.
+    is_asked = bool(analysis.class_values)
+    if is_asked and "growth_factor" not in settings:
+        # What is asked for the class, where it is not replaced, is an object of that class.
         edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
         return Decision(EXPERIMENTAL, edits)
     if analysis.text.has_comments(*argument_span(call, scale, analysis.text)):
@@ -105,7 +106,7 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
         *_renamed(call, analysis.text, "opt", "inner_optimizer"),
         *_renamed(call, analysis.text, "optimizer", "inner_optimizer"),
     ]
-    return Decision(PUBLIC, edits)
+    return Decision(PUBLIC, edits, _NOT_OF_CLASS, Kind.LEFT) if is_asked else Decision(PUBLIC, edits)
 
 
 # Methods that classes of mpls get from the optimizer that they wrap.
@@ -113,6 +114,10 @@ _OF_FAMILIES = frozenset(
     ("apply_gradients", "get_gradients", "get_slot", "get_weights", "minimize", "set_weights", "variables")
 )
 _OF_INSTANCES = "the class has no such method before it wraps an optimizer: call it by super(), or on the optimizer"
+_NOT_OF_CLASS = (
+    f"the multiplier is not 2, which only {PUBLIC} takes, the base class of {EXPERIMENTAL}, which the file uses as a "
+    f"value: check what asks for the class, and write {PUBLIC} there"
+)
 _NO_SCALE = "no loss scale is given to it by name or place: check that it gets one"
 
 

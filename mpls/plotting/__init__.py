@@ -103,6 +103,9 @@ def read_course(path: str) -> Course:
         return course_of_events(place)
     if "tfevents" in place.name:
         raise UnreadableCourseError(f"{printable(path)} is one event file; give the directory that it is in")
+    if not place.is_file():
+        # A pipe may never end, or never begin.
+        raise UnreadableCourseError(f"{printable(path)} is no regular file")
     if place.suffix.lower() == ".json":
         return course_of_json(place)
     return course_of_csv(place)

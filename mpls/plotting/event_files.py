@@ -103,9 +103,12 @@ def scalars(path: pathlib.Path) -> Iterator[tuple[str, int, float]]:
     """Yield the scalars in an event file, up to where it ends: tag, step and value.
 
     Raises:
-        UnreadableCourseError: the file is broken; one that is still written to, and ends within a record, is not.
+        UnreadableCourseError: the file is no regular one, or is broken; one that is still written to, and ends within a
+            record, is not.
         OSError: it cannot be read.
     """
+    if path.exists() and not path.is_file():
+        raise UnreadableCourseError(f"{printable(str(path))} is no regular file")
     with path.open("rb") as file:
         budget = Budget(os.fstat(file.fileno()).st_size + 1, "fields")
         try:

@@ -136,13 +136,16 @@ def read_trace(path: str) -> Trace:
 
     Raises:
         MissingFileError: there is no such file.
-        UnreadableTraceError: it is no trace, is not whole, or is one of a later version.
+        UnreadableTraceError: it is no regular file or no trace, is not whole, or is one of a later version.
         OSError: it cannot be read.
     """
     name = printable(path)
     place = pathlib.Path(path)
     if not place.exists():
         raise MissingFileError(f"there is nothing at {name}")
+    if not place.is_file():
+        # A pipe may never end, or never begin.
+        raise UnreadableTraceError(f"{name} is no regular file")
     try:
         content = json.loads(place.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -129,11 +129,50 @@ def test_a_broken_file_is_a_sentence(tmp_path: pathlib.Path, kind: str, is_old: 
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
+@pytest.mark.parametrize("command", ["plot", "compare"])
+@pytest.mark.parametrize("name", ["pipe.json", "pipe.csv", "run/events.out.tfevents.1"])
+def test_a_pipe_is_refused_at_once(tmp_path: pathlib.Path, command: str, name: str) -> None:
+    """In a process of its own, which is stopped if it waits for somebody to write into the pipe."""
+    good = written(tmp_path, "good.json", content())
+    (tmp_path / "run").mkdir()
+    os.mkfifo(tmp_path / name)
+    path = name.partition("/")[0] if command == "plot" else name
+    others = [good] if command == "compare" else []
+    done = subprocess.run(
+        [sys.executable, "-m", "mpls", command, path, *others],
+        cwd=tmp_path,
+        env=process_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"mpls {command}: {name} is no regular file. See mpls docs ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_standard_input_that_is_a_file_is_read(tmp_path: pathlib.Path) -> None:
+    good = written(tmp_path, "good.json", content())
+    with open(good, "rb") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "mpls", "compare", good, "/dev/stdin"],
+            stdin=file,
+            env=process_environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["absent.json"], "there is nothing at absent.json"),
-        (["folder"], "Is a directory"),
+        (["folder"], "folder is no regular file"),
         (["other.json"], "these are different programs"),
         (["--plot", "image.jpg"], "image.jpg must end in .png, .svg or .pdf"),
         (["--plot", "there.png"], "there.png exists already"),

@@ -142,9 +142,9 @@ PAIRS = {
     ),
     "the class is passed on": translated(
         f"{made()}f({OLD})\n",
-        f"opt = {NEW}(optimizer, dynamic=True)\nf({KEPT})\n",
+        f"opt = {KEPT}(optimizer, 'dynamic')\nf({KEPT})\n",
         as_of=None,
-        head=IMPORT + "import mpls.keras\n",
+        head=IMPORT,
     ),
     "a loaded optimizer": translated(
         f"{made()}model = tf.keras.models.load_model(path, {{'LossScaleOptimizer': {OLD}}})\n"
@@ -160,11 +160,13 @@ PAIRS = {
         f"print(isinstance(model.optimizer, {OLD}))\n",
         f"model = tf.keras.models.load_model(path, {{'LossScaleOptimizer': {KEPT}}})\n"
         f"print(isinstance(model.optimizer, {NEW}))\n",
+        "experimental-wrapper",
         head=IMPORT + "import mpls.keras\n",
     ),
     "another model's optimizer": translated(
         f"model = make({{'LossScaleOptimizer': {OLD}}})\nprint(isinstance(model.optimizer, {OLD}))\n",
         f"model = make({{'LossScaleOptimizer': {KEPT}}})\nprint(isinstance(model.optimizer, {NEW}))\n",
+        "experimental-wrapper",
         as_of="2.8",
         head=IMPORT + "import mpls.keras\n",
     ),

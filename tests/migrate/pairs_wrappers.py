@@ -177,6 +177,7 @@ PAIRS = {
     "a value": becomes(
         f"{TF}objects = {{'LossScaleOptimizer': {OLD}}}\nmake = {OLD}.from_config\n",
         f"{TF_AND_EXPERIMENTAL}objects = {{'LossScaleOptimizer': {KEPT}}}\nmake = {KEPT}.from_config\n",
+        "experimental-wrapper",
     ),
     "a method of the class": becomes(
         f"{TF}{OLD}.apply_gradients(opt, grads)\n",
@@ -184,7 +185,9 @@ PAIRS = {
         "experimental-wrapper",
     ),
     "a decorator's argument": becomes(
-        f"{TF}@register({OLD})\ndef f(): pass\n", f"{TF_AND_EXPERIMENTAL}@register({KEPT})\ndef f(): pass\n"
+        f"{TF}@register({OLD})\ndef f(): pass\n",
+        f"{TF_AND_EXPERIMENTAL}@register({KEPT})\ndef f(): pass\n",
+        "experimental-wrapper",
     ),
     "the public wrapper": becomes(
         f"{TF}opt = tf.keras.mixed_precision.LossScaleOptimizer(opt, dynamic=False, initial_scale=128)\n",

@@ -13,10 +13,10 @@ from mpls.migrate.reader import Reader
 from mpls.migrate.rules import RULES
 from mpls.migrate.ruling import Kind, Settings
 
-from . import pairs_imports, pairs_members, pairs_native, pairs_releases, pairs_wrappers
+from . import pairs_imports, pairs_members, pairs_native, pairs_releases, pairs_values, pairs_wrappers
 from .pairs import Pair
 
-MODULES = (pairs_imports, pairs_members, pairs_native, pairs_releases, pairs_wrappers)
+MODULES = (pairs_imports, pairs_members, pairs_native, pairs_releases, pairs_values, pairs_wrappers)
 PAIRS = {
     f"{module.__name__.rpartition('_')[2]}: {name}": pair for module in MODULES for name, pair in module.PAIRS.items()
 }

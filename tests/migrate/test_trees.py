@@ -73,6 +73,21 @@ def test_a_class_that_is_passed_on(tmp_path: pathlib.Path) -> None:
     }
 
 
+@pytest.mark.parametrize("value", ["KINDS = (LSO,)", "def f(opt, kind=LSO): pass", "class C:\n    kind = LSO"])
+def test_a_class_that_is_a_value_where_no_wrapper_is_made(tmp_path: pathlib.Path, value: str) -> None:
+    source = "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer as LSO\n"
+    files = {
+        "train.py": f"import kinds\n{source}opt = LSO(inner, 'dynamic')\nisinstance(opt, kinds.KINDS)\n",
+        "kinds.py": f"{source}{value}\n",
+        "names.py": f"{source}Wrapper = LSO\n",
+    }
+    changed = migrated(tmp_path, files)
+    assert "opt = LSO(inner, dynamic=True)\n" in changed["train.py"]
+    assert changed["kinds.py"] == f"from mpls.experimental import LossScaleOptimizer as LSO\n{value}\n"
+    # Another name of it is followed to where it is imported.
+    assert left(tmp_path) == [("kinds.py", "experimental-wrapper")]
+
+
 OWN = "class Own:\n    def loss_scale(self):\n        return 3\n"
 PARTS = {
     "attribute": (

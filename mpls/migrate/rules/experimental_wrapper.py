@@ -5,14 +5,41 @@
 `dynamic=True`, a number or a `FixedLossScale` is `dynamic=False, initial_scale=…`, and a `DynamicLossScale` gives
 `initial_scale`, `dynamic_growth_steps` and factors for another multiplier. Where it is not, the call goes to
 `mpls.experimental.LossScaleOptimizer`, which takes it as it is. So do base classes, and what passes the class on.
-`isinstance` and annotations get the public class, which the experimental one of mpls derives from.
+`isinstance` and annotations get the public class, which the experimental one of mpls derives from. Where the class, or
+the module that has it, is a value that may get to another test, as in `type(opt) is C`, in a tuple, or as an argument,
+all wrappers of the file are made by `mpls.experimental.LossScaleOptimizer`. If the file makes none, this is reported.
 """
 
 from __future__ import annotations
 
-from mpls.migrate.ruling import Rule
-from mpls.migrate.wrapper_calls import is_experimental, replace_wrapper
+import ast
+from collections.abc import Iterator
+
+from mpls.migrate.analysis import Analysis
+from mpls.migrate.class_uses import is_through_unsure
+from mpls.migrate.ruling import Finding, Kind, Rule
+from mpls.migrate.source_text import Edit
+from mpls.migrate.syntax import Role
+from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, is_experimental, replace_wrapper
 
 __all__ = ["RULE"]
 
-RULE = Rule("experimental-wrapper", str(__doc__), owns=is_experimental, replace=replace_wrapper)
+_NAME = "experimental-wrapper"
+_OF_OTHERS = (
+    f"{EXPERIMENTAL} is used as a value, and this file makes no wrapper; those of other files may be of {PUBLIC}, "
+    f"its base class: check what asks for the class, and write {PUBLIC} there"
+)
+
+
+def _look(analysis: Analysis) -> Iterator[Edit | Finding]:
+    uses = [use for use, _ in analysis.uses if any(map(is_experimental, use.rows))]
+    if analysis.kept is not None or any(use.role in (Role.CALL, Role.BASE) for use in uses):
+        return
+    # Annotations get the public class, and what is reached through a name that may be something else is reported.
+    said = {use.node for use in uses if use.role is Role.ANNOTATION or is_through_unsure(use, analysis)}
+    for node in analysis.class_values:
+        if isinstance(node, ast.alias) or node not in said:
+            yield Finding(analysis.text.span(node)[0], _NAME, _OF_OTHERS, Kind.LEFT)
+
+
+RULE = Rule(_NAME, str(__doc__), owns=is_experimental, replace=replace_wrapper, look=_look)
