@@ -64,6 +64,11 @@ class Afterwards:
             )
         if isinstance(node, ast.Name):
             return self.of_name(node.id, region, depth)
+        if isinstance(node, ast.IfExp | ast.BoolOp):
+            values = node.values if isinstance(node, ast.BoolOp) else [node.body, node.orelse]
+            return frozenset().union(*[self.of(each, region, depth + 1) for each in values])
+        if isinstance(node, ast.NamedExpr):
+            return self.of(node.value, region, depth + 1)
         return self._meanings.of(node, region).paths
 
     def of_name(self, name: str, region: Region, depth: int) -> frozenset[str]:

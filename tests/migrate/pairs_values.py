@@ -151,6 +151,16 @@ PAIRS = {
         f"LSO = {KEPT}\nif not inner:\n    LSO = None\nMADE\nheld = LSO is not None and isinstance(opt, {NEW})\n",
         "mpls.experimental mpls.keras",
     ),
+    "a class that a condition chooses": public(
+        f"LSO = {OLD} if inner else None\nMADE\nheld = LSO is not None and isinstance(opt, LSO)\n",
+        f"LSO = {KEPT} if inner else None\nMADE\nheld = LSO is not None and isinstance(opt, {NEW})\n",
+        "mpls.experimental mpls.keras",
+    ),
+    "a module that a condition chooses": public(
+        f"E = {MODULE} if inner else None\nMADE\nheld = E is not None and isinstance(opt, E.LossScaleOptimizer)\n",
+        f"E = mpls.experimental if inner else None\nMADE\nheld = E is not None and isinstance(opt, {NEW})\n",
+        "mpls.experimental mpls.keras",
+    ),
     "a class that is asked for and shown": public(
         f"LSO = {OLD}\nif LSO and hasattr(LSO, 'x'):\n    print(LSO, LSO.__name__)\nMADE\nheld = isinstance(opt, LSO)\n",
         f"LSO = {KEPT}\nif LSO and hasattr(LSO, 'x'):\n    print(LSO, LSO.__name__)\nMADE\nheld = isinstance(opt, {NEW})\n",
