@@ -68,9 +68,9 @@ def _collective_keys_of_its_own() -> None:
     tf.distribute.MirroredStrategy._collective_key_base += 10_007
 
 
-@pytest.fixture(scope="module")
-def only_what_is_new_is_collected() -> None:
-    """Leave what other tests hold out of collections, which would take seconds each."""
+@pytest.fixture(scope="module", autouse=True)
+def _only_what_is_new_is_collected() -> None:
+    """Leave what other files' tests hold, most of it graphs, out of collections, which would take seconds each."""
     gc.collect()
     gc.freeze()
 

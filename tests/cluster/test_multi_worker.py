@@ -114,6 +114,7 @@ class OriginalsTest(unittest.TestCase):
         self.assertEqual([step["scale"] for step in second["steps"][:3]], [8, 16, 8])
         self.assertNotEqual(first["steps"][2]["weights"], second["steps"][2]["weights"])
 
+    @pytest.mark.full
     def test_with_keras_3_one_worker_waits_for_the_other_for_ever(self) -> None:
         first, second = said(HANGING)
         self.assertEqual([first["error"], second["error"]], ["stuck", "stuck"])

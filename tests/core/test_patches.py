@@ -35,9 +35,6 @@ from mpls.upstream.keras_packages import compile_hooks
 v1 = tf.compat.v1
 
 
-pytestmark = pytest.mark.usefixtures("only_what_is_new_is_collected")
-
-
 def doubled(layer: Layer) -> Any:
     def ours(number: int) -> int:
         return 2 * layer.original(number) if layer.is_on else layer.original(number)

@@ -42,8 +42,6 @@ from mpls.upstream.modules import inner_module
 v1 = tf.compat.v1
 Undo = Callable[[], None]
 
-pytestmark = pytest.mark.usefixtures("only_what_is_new_is_collected")
-
 
 def current(place: tuple[Any, str]) -> Any:
     owner, name = place

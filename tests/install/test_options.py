@@ -275,6 +275,7 @@ class InProcessTest(unittest.TestCase):
         self.folder = folder.name
 
     @parameterized.expand(itertools.product(SETTINGS, ("tf_keras", "keras")))
+    @pytest.mark.default_run("each value", rest="full")
     @pytest.mark.matrix
     def test_programs_compute_what_they_did(self, name: str, package: str) -> None:
         kit = importlib.import_module(package)

@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import Any
 
 import keras
-import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
@@ -42,9 +41,6 @@ SERVED = [
     ("root", lambda: tf, "mixed_precision"),
     ("v1", lambda: tf.compat.v1, "contrib"),
 ]
-
-
-pytestmark = pytest.mark.usefixtures("only_what_is_new_is_collected")
 
 
 def every_namespace() -> list[str]:

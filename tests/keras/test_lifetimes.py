@@ -25,9 +25,6 @@ v1 = tf.compat.v1
 INNERS = {"legacy": tf_keras.optimizers.legacy.SGD, "new": tf_keras.optimizers.SGD, "keras3": keras.optimizers.SGD}
 
 
-pytestmark = pytest.mark.usefixtures("only_what_is_new_is_collected")
-
-
 def is_gone(reference: Callable[[], Any]) -> bool:
     for _ in range(3):
         if reference() is not None:

@@ -221,7 +221,7 @@ class AblationTest(unittest.TestCase):
             ("barriers for XLA", "v1/xla/controller", "XlaOptimizationBarrier"),
         ]
     )
-    @pytest.mark.matrix
+    @pytest.mark.full
     def test_switches_off_one_way(self, way: str, cell_name: str, op: str) -> None:
         ablation = load("ablation")
         ((cell, ways),) = ablation.ways_in([way], [cell_name]).items()
@@ -375,7 +375,7 @@ class OptionsTest(unittest.TestCase):
 
 
 class CountsTest(unittest.TestCase):
-    @pytest.mark.matrix
+    @pytest.mark.full
     def test_of_a_function(self) -> None:
         counts = {each: self.count("function", each) for each in ("original", "mpls")}
         for count in counts.values():

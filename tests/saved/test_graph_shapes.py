@@ -264,7 +264,7 @@ class TestOrder:
 
 
 class TestHonest:
-    @pytest.mark.matrix
+    @pytest.mark.full
     def test_a_model_of_a_fixed_shape(self, folder: pathlib.Path) -> None:
         model = model_of_a_fixed_shape()
         save(model, folder)
