@@ -70,7 +70,9 @@ def _is_module(chain: Chain, analysis: Analysis, above: int = 0) -> bool:
     start = analysis.meanings.name(chain.names[0], chain.region)
     if node is None or not start.paths:
         return False
-    return not _modules_with_class().isdisjoint(analysis.meanings.of(node, chain.region).paths)
+    return not (_modules_with_class() | _modules_with_module()).isdisjoint(
+        analysis.meanings.of(node, chain.region).paths
+    )
 
 
 def _imported_in_classes(analysis: Analysis) -> Iterator[ast.alias]:
@@ -93,6 +95,14 @@ def _modules_with_class() -> frozenset[str]:
     """Return the modules that TensorFlow has removed and that had the class."""
     paths = {path.rpartition(".")[0] for path in _classes()}
     return frozenset(path for path in paths if home_of(path) is not None)
+
+
+@functools.cache
+def _modules_with_module() -> frozenset[str]:
+    """Return the modules from which those that had the class are read, such as `tf.keras`; not TensorFlow itself."""
+    parents = {path.rpartition(".")[0] for path in _modules_with_class()}
+    parents |= {path.rpartition(".")[0] for path in parents}
+    return frozenset(path for path in parents if "." in path)
 
 
 def is_through_unsure(use: Use, analysis: Analysis) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ class Facts(NamedTuple):
         is_set: names that they set on objects other than `self`, as in `module.SCALE = 64`.
         has_own_members: whether a class has a `loss_scale` that may be called, so that not only wrappers have one.
         has_wrappers: whether a file that imports a framework names a wrapper's class.
-        makes_wrappers: whether a file may make a wrapper.
+        makers: checksums of the files that may make a wrapper, as one file may be looked at twice.
         reads_compiled: whether a file reads what only wrappers have from the optimizer of a model.
     """
 
@@ -45,7 +46,7 @@ class Facts(NamedTuple):
     is_set: frozenset[bytes] = frozenset()
     has_own_members: bool = False
     has_wrappers: bool = False
-    makes_wrappers: bool = False
+    makers: frozenset[int] = frozenset()
     reads_compiled: bool = False
 
     def __or__(self, other: Facts) -> Facts:
@@ -68,7 +69,8 @@ def facts_of(content: bytes) -> Facts:
     found = {*_RENAMED.findall(content), *(name for line in lines for name in _ASSIGNED.findall(line))}
     passed_on = frozenset(name for name in found if not re.search(API_WORDS, name))
     has_wrappers, makes = (each.search(content) is not None for each in (_FRAMEWORK, _MAKES))
-    return Facts(passed_on, is_set, has_own, has_wrappers, makes, reads_compiled)
+    makers = frozenset((zlib.crc32(content),) if makes else ())
+    return Facts(passed_on, is_set, has_own, has_wrappers, makers, reads_compiled)
 
 
 def wanted_words(content: bytes) -> frozenset[bytes]:
@@ -84,6 +86,6 @@ def together(facts: Iterable[Facts]) -> Facts:
         frozenset().union(*(each.is_set for each in every)),
         any(each.has_own_members for each in every),
         any(each.has_wrappers for each in every),
-        any(each.makes_wrappers for each in every),
+        frozenset().union(*(each.makers for each in every)),
         any(each.reads_compiled for each in every),
     )

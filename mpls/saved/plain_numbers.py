@@ -70,16 +70,18 @@ def count_of_variable(path: str, key: str, value: Any) -> int:
 
 
 def growth_steps_of_config(path: str, key: str, value: Any) -> int:
-    """Return the growth steps in a config as they are: 0 and negative numbers are valid, and count as 1.
+    """Return the growth steps in a config: 0 and negative numbers are valid, and count as 1.
+
+    No count reaches more than 64 bits hold, which constructors take too: it is the largest count then.
 
     Raises:
-        SavedStateError: it is not a whole number of 64 bits.
+        SavedStateError: it is not a whole number.
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not -LARGEST_COUNT - 1 <= value <= LARGEST_COUNT:
-        raise broken(path, key, "be a whole number below 2**63", value, FROM_WRITER)
-    return value
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise broken(path, key, "be a whole number", value, FROM_WRITER)
+    return max(-LARGEST_COUNT - 1, min(value, LARGEST_COUNT))
 
 
 def good_steps_of_variable(path: str, key: str, value: Any, growth_steps: int | None) -> int:

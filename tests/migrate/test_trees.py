@@ -88,6 +88,30 @@ def test_a_class_that_is_a_value_where_no_wrapper_is_made(tmp_path: pathlib.Path
     assert left(tmp_path) == [("kinds.py", "experimental-wrapper")]
 
 
+def test_a_class_that_is_a_value_where_other_files_make_wrappers_too(tmp_path: pathlib.Path) -> None:
+    source = "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer as LSO\n"
+    makes = f"{source}opt = LSO(inner, 'dynamic')\n"
+    files = {"other.py": makes, "train.py": f"import other\n{makes}KINDS = (LSO,)\nisinstance(other.opt, KINDS)\n"}
+    changed = migrated(tmp_path, files)
+    assert "opt = LSO(inner, dynamic=True)\n" in changed["other.py"]
+    assert "opt = LSO(inner, 'dynamic')\n" in changed["train.py"]
+    assert left(tmp_path) == [("train.py", "experimental-wrapper")]
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        "def f(mp): return isinstance(opt, mp.experimental.LossScaleOptimizer)\nf(tf.keras.mixed_precision)\n",
+        "def f(kit=tf.keras): return isinstance(opt, kit.mixed_precision.experimental.LossScaleOptimizer)\n",
+    ],
+)
+def test_a_module_that_has_the_module_of_the_class_as_a_value(tmp_path: pathlib.Path, uses: str) -> None:
+    made = f"import tensorflow as tf\nopt = {OLD}(inner, 'dynamic')\n"
+    found = migrated(tmp_path, {"train.py": made + uses})["train.py"]
+    assert found.endswith(f"opt = mpls.experimental.LossScaleOptimizer(inner, 'dynamic')\n{uses}")
+    assert left(tmp_path) == []
+
+
 OWN = "class Own:\n    def loss_scale(self):\n        return 3\n"
 PARTS = {
     "attribute": (

@@ -26,20 +26,22 @@ __all__ = ["RULE"]
 
 _NAME = "experimental-wrapper"
 _OF_OTHERS = (
-    f"{EXPERIMENTAL} is used as a value, and this file makes no wrapper; those of other files may be of {PUBLIC}, "
-    f"its base class: check what asks for the class, and write {PUBLIC} there"
+    f"those of other files may be of {PUBLIC}, its base class: check what asks for the class, and write {PUBLIC} there"
 )
+_MAKES_NONE = f"{EXPERIMENTAL} is used as a value, and this file makes no wrapper; {_OF_OTHERS}"
+_MAKES_SOME = f"{EXPERIMENTAL} is used as a value, which only wrappers that this file makes are of; {_OF_OTHERS}"
 
 
 def _look(analysis: Analysis) -> Iterator[Edit | Finding]:
     uses = [use for use, _ in analysis.uses if any(map(is_experimental, use.rows))]
-    if analysis.kept is not None or any(use.role in (Role.CALL, Role.BASE) for use in uses):
+    makes = any(use.role in (Role.CALL, Role.BASE) for use in uses)
+    if analysis.kept is not None or (makes and len(analysis.facts.makers) < 2):
         return
     # Annotations get the public class, and what is reached through a name that may be something else is reported.
     said = {use.node for use in uses if use.role is Role.ANNOTATION or is_through_unsure(use, analysis)}
     for node in analysis.class_values:
         if isinstance(node, ast.alias) or node not in said:
-            yield Finding(analysis.text.span(node)[0], _NAME, _OF_OTHERS, Kind.LEFT)
+            yield Finding(analysis.text.span(node)[0], _NAME, _MAKES_SOME if makes else _MAKES_NONE, Kind.LEFT)
 
 
 RULE = Rule(_NAME, str(__doc__), owns=is_experimental, replace=replace_wrapper, look=_look)

@@ -24,7 +24,7 @@ _SET_POLICY = "tf.keras.mixed_precision.set_global_policy"
 
 
 def _look(analysis: Analysis) -> Iterator[Edit | Finding]:
-    if analysis.settings.keras != 3 or analysis.facts.makes_wrappers:
+    if analysis.settings.keras != 3 or analysis.facts.makers:
         return
     settings = arguments_of_release(analysis)
     if analysis.facts.reads_compiled:
