@@ -12,8 +12,8 @@ import mpls
 PACKAGE_ROOT = pathlib.Path(mpls.__file__).parents[1]
 ROOT = pathlib.Path(__file__).parents[1]
 
-# TensorFlow and Keras import these wherever they find them, which takes as long as the two together. A folder for each
-# has a module of its name that cannot be imported.
+# TensorFlow and Keras import these wherever they find them, which is a third of the time that a process needs to start.
+# A folder for each has a module of its name that cannot be imported.
 _LEFT_OUT = ROOT / "tests" / "left_out"
 OPTIONAL = ("jax", "matplotlib", "sklearn")
 

@@ -7,7 +7,8 @@
 `mpls.experimental.LossScaleOptimizer`, which takes it as it is. So do base classes, and what passes the class on.
 `isinstance` and annotations get the public class, which the experimental one of mpls derives from. Where the class, or
 the module that has it, is a value that may get to another test, as in `type(opt) is C`, in a tuple, or as an argument,
-all wrappers of the file are made by `mpls.experimental.LossScaleOptimizer`. If the file makes none, this is reported.
+all wrappers of the file are made by `mpls.experimental.LossScaleOptimizer`. If the file makes none,
+or other files make some too, this is reported.
 """
 
 from __future__ import annotations
