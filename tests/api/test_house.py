@@ -1,4 +1,4 @@
-"""The modules of mpls: how large they are, what they are called, and that no imports go in a circle."""
+"""The modules of mpls: what they are called, what they import, and that no imports go in a circle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .source_tree import ROOT, around, functions_around, modules, parsed
+from .source_tree import ROOT, functions_around, modules, parsed
 
 # Names that several modules have, and what they mean in each.
 SHARED_NAMES = {
@@ -20,8 +20,6 @@ SHARED_NAMES = {
     "optimizer": "the optimizer that a package is for",
     "policy": "dtype policies",
 }
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-MOST_LINES, MOST_LINES_OF_A_FUNCTION = 300, 40
 # The exceptions that CONTRIBUTING.md and pyproject.toml list: which part imports which other one.
 EXCEPTIONS = {"v1": {"keras"}, "keras": {"experimental"}}
 
@@ -42,16 +40,6 @@ def is_for_type_checkers(node: ast.AST) -> bool:
     parent = getattr(node, "parent", None)
     is_guarded = isinstance(parent, ast.If) and "TYPE_CHECKING" in ast.unparse(parent.test)
     return is_guarded and node in parent.body  # type: ignore[union-attr]
-
-
-def lengths(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Yield each function, with what it is in, and its number of lines, its docstring not counted."""
-    for node in ast.walk(tree):
-        if isinstance(node, FUNCTIONS):
-            first = node.body[0]
-            of_docstring = (first.end_lineno or 0) - first.lineno + 1 if ast.get_docstring(node) else 0
-            scopes = [each.name for each in around(node) if isinstance(each, (ast.ClassDef, *FUNCTIONS))]
-            yield ".".join([*reversed(scopes), node.name]), (node.end_lineno or 0) - node.lineno + 1 - of_docstring
 
 
 def part_of(module: str) -> str:
@@ -99,36 +87,6 @@ def test_each_part_imports_what_contributing_says() -> None:
     assert set(allowed) == set().union(*layers())
     wrong = {part: imported.get(part, set()) - may - EXCEPTIONS.get(part, set()) for part, may in allowed.items()}
     assert {part: names for part, names in wrong.items() if names} == {}
-
-
-def test_no_file_is_too_long() -> None:
-    found = {str(path): len(path.read_text().splitlines()) for path in (ROOT / "mpls").rglob("*.py")}
-    assert {path: lines for path, lines in found.items() if lines > MOST_LINES} == {}
-
-
-def test_no_function_is_too_long() -> None:
-    # Two functions may have one name, as a property and its setter have.
-    found = [(f"{name}.{each}", lines) for name, tree in modules().items() for each, lines in lengths(tree)]
-    assert [(name, lines) for name, lines in found if lines > MOST_LINES_OF_A_FUNCTION] == []
-
-
-def test_each_function_is_measured() -> None:
-    source = """
-class A:
-    def f(self):
-        "Do."
-        x = 1
-        return x
-
-    def f(self):
-        pass
-
-
-async def f():
-    def g():
-        pass
-"""
-    assert sorted(lengths(parsed(source))) == [("A.f", 2), ("A.f", 3), ("f", 3), ("f.g", 2)]
 
 
 def test_a_name_of_a_module_has_one_meaning() -> None:
