@@ -163,10 +163,6 @@ class Stateful(_Base):
         weights = {name: weight for name, weight in self._weights_here().items() if name not in without}
         return {WEIGHTS: {name: plain(value) for name, value in read_values(weights, session).items()}}
 
-    def _weights_in(self, graph: Any) -> dict[str, Any]:
-        """Return the variables of a graph, by name."""
-        return self._variables.of(graph)
-
     def _has_weights_elsewhere_only(self) -> bool:
         """Return whether there are variables, and none of the current graph, or of eager mode."""
         return not self._weights_here() and bool(self._variables.everywhere())

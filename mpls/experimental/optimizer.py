@@ -104,7 +104,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
             settings = translate_loss_scale(given, _SUBJECT)
             super().__init__(optimizer, **settings, **steps)
             # As in TF 2.4 to 2.8, the variables of that object exist too, and Savers have to know them.
-            vars(self)["_replaced_loss_scale"] = loss_scale if isinstance(loss_scale, loss_scales.LossScale) else None
+            vars(self)["_replaced_loss_scale"] = loss_scale if loss_scales.is_loss_scale(loss_scale) else None
         # As it was checked: a tensor or an array compares in its own way.
         steps["max_consecutive_skips"] = self._options.max_consecutive_skips
         advise_user(

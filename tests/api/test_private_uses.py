@@ -29,7 +29,6 @@ OF_MPLS: dict[str, tuple[str, set[str]]] = {
         "what is attached to a root, and has such a method only if it is of mpls",
         {"trackable._check_saved_object", "_check_saved_object"},
     ),
-    "mpls.core.persistence.savers.graph_state": (_SCALE, {"loss_scale._weights_in"}),
     "mpls.core.persistence.savers.scale_variables": (
         _ANY_OPTIMIZER,
         {"_loss_scale", "_replaced_loss_scale", "_record", "_saved_numbers"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -17,10 +18,12 @@ from unittest import mock
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 from parameterized import parameterized
 
 import mpls.contrib
 import mpls.errors
+import mpls.experimental
 import mpls.v1
 from mpls.core.fast import choices
 from tests.processes import python_path
@@ -393,6 +396,109 @@ class TestKindsOfSavers:
             path = saver.save(session, str(self.folder / "hostile"))
             with pytest.raises(mpls.errors.SavedStateError, match=f"{path}: bad_steps must"):
                 saver.restore(session, path)
+
+
+class CountingOwn(v1.mixed_precision.DynamicLossScale):
+    """A user's subclass of TensorFlow's class, with a variable of its own."""
+
+    def __init__(self, initial_loss_scale: float, increment_period: int) -> None:
+        super().__init__(initial_loss_scale, increment_period)
+        self._updates = self._add_weight(name="updates", dtype=tf.int64, initial_value=0)
+
+    def update(self, grads: Any) -> Any:
+        op, should_apply = super().update(grads)
+        return tf.group(op, self._updates.assign_add(1)), should_apply
+
+
+def experimental(inner: Any, loss_scale: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mpls.errors.MplsDeprecationWarning)
+        return mpls.experimental.LossScaleOptimizer(inner, loss_scale)
+
+
+def legacy_as_of(inner: Any, loss_scale: Any) -> Any:
+    with mpls.install(as_of="2.3"):
+        return experimental(inner, loss_scale)
+
+
+NATIVE_SCALES = {
+    "dynamic": lambda: v1.mixed_precision.DynamicLossScale(8.0, 2),
+    "subclass": lambda: CountingOwn(8.0, 2),
+    "fixed": lambda: v1.mixed_precision.FixedLossScale(8.0),
+}
+
+
+class TestLossScalesOfTensorFlow:
+    """TensorFlow's own classes of loss scales in wrappers of mpls."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: pathlib.Path) -> None:
+        self.folder = tmp_path
+
+    @contextlib.contextmanager
+    def program(self, wrap: Any, scale: str, when: str = "after") -> Iterator[tuple[Any, Any, Any]]:
+        """Yield a session, a training op and a Saver, which is made before or after the op."""
+        with graph(), v1.Session() as session:
+            weight = v1.get_variable("w", initializer=[1.0, 2.0], use_resource=True)
+            is_keras = wrap in (experimental, legacy_as_of)
+            inner = tf_keras.optimizers.legacy.SGD(0.1) if is_keras else v1.train.MomentumOptimizer(0.1, 0.9)
+            optimizer = wrap(inner, NATIVE_SCALES[scale]())
+            saver = v1.train.Saver() if when == "before" else None
+
+            def loss() -> Any:
+                return tf.reduce_sum(weight**2)
+
+            train_op = optimizer.minimize(loss if is_keras else loss(), var_list=[weight])
+            saver = saver or v1.train.Saver()
+            session.run(v1.global_variables_initializer())
+            yield session, train_op, saver
+
+    def numbers(self, session: Any) -> dict[str, Any]:
+        names = ("w", "current_loss_scale", "good_steps", "updates")
+        return {each.op.name: session.run(each).tolist() for each in v1.global_variables() if each.op.name in names}
+
+    @parameterized.expand(itertools.product((native, ours, legacy_as_of), ("before", "after"), NATIVE_SCALES))
+    @pytest.mark.default_run("each value")
+    def test_savers_keep_their_names(self, wrap: Any, when: str, scale: str) -> None:
+        with self.program(wrap, scale, when) as (session, train_op, saver):
+            for _ in range(3):
+                session.run(train_op)
+            path = saver.save(session, str(self.folder / "model"))
+            saved = self.numbers(session)
+        own = {"dynamic": {"current_loss_scale": 16.0, "good_steps": 1}, "fixed": {}}
+        own["subclass"] = {**own["dynamic"], "updates": 3}
+        assert {name: value for name, value in saved.items() if name != "w"} == own[scale]
+        assert saved.keys() <= {name for name, _ in tf.train.list_variables(path)}
+        for reader in (native, ours) if wrap in (native, ours) else (wrap,):
+            with self.program(reader, scale, when) as (session, _, saver):
+                saver.restore(session, path)
+                assert self.numbers(session) == saved
+
+    @parameterized.expand([(ours,), (legacy_as_of,)])
+    def test_missing_and_invalid_scales(self, wrap: Any) -> None:
+        with self.program(wrap, "fixed") as (session, _, saver):
+            without = saver.save(session, str(self.folder / "without"))
+        with self.program(wrap, "dynamic") as (session, _, saver):
+            with pytest.warns(mpls.errors.MplsWarning, match="fresh, at 8.0"):
+                saver.restore(session, without)
+            (variable,) = (each for each in v1.global_variables() if each.op.name == "current_loss_scale")
+            variable.load(0.0, session)
+            invalid = saver.save(session, str(self.folder / "invalid"))
+            variable.load(4.0, session)
+            with pytest.raises(mpls.errors.SavedStateError, match="current_loss_scale must "):
+                saver.restore(session, invalid)
+            assert session.run(variable) == 4.0
+
+    @parameterized.expand([("dynamic",), ("subclass",)])
+    def test_of_releases_with_one_scale_go_to_the_second_one(self, scale: str) -> None:
+        with self.program(legacy_as_of, scale) as (session, train_op, saver):
+            for _ in range(3):
+                session.run(train_op)
+            path = saver.save(session, str(self.folder / "model"))
+        with self.program(experimental, scale) as (session, _, saver):
+            saver.restore(session, path)
+            numbers = {each.op.name: session.run(each) for each in v1.global_variables()}
+        assert (numbers["current_loss_scale_1"], numbers["good_steps_1"]) == (16.0, 1)
 
 
 HOSTILE = [("current_loss_scale", value) for value in (0.0, -2.0, float("nan"), float("inf"))]

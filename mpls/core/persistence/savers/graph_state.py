@@ -7,6 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.upstream import table
+from mpls.upstream.tensorflow import key_of_graph
+
 __all__ = ["GraphState", "Step", "graph_state_of", "loss_scale_variables", "note_optimizer"]
 
 _ATTRIBUTE = "_mpls_state"
@@ -96,5 +99,7 @@ def note_optimizer(optimizer: Any) -> bool:
 
 def loss_scale_variables(loss_scale: Any, graph: Any) -> dict[str, Any]:
     """Return the variables that a dynamic loss scale has in a graph, by their names in object-based checkpoints."""
-    found: dict[str, Any] = loss_scale._weights_in(graph)
-    return found
+    key = key_of_graph(graph)
+    # TensorFlow's own class has the attribute too.
+    weights = table.SCALE_WEIGHTS.of(loss_scale, {})
+    return {name: each for (name, of_graph), each in weights.items() if of_graph == key}
