@@ -16,7 +16,7 @@ from mpls.errors import ArgumentValueError, error_text
 from mpls.experimental.compiling import patch_compile
 from mpls.keras.caller import who_calls
 from mpls.keras.classes import ModuleName
-from mpls.keras.policy import set_everywhere
+from mpls.keras.policy import restoring_everywhere, set_everywhere
 from mpls.upstream.keras_packages import loaded_keras, loaded_tf_keras, native_policies
 
 if TYPE_CHECKING:
@@ -236,7 +236,9 @@ def get_layer_policy(layer: Any) -> Policy:
 
 @contextlib.contextmanager
 def policy_scope(policy: Any) -> Iterator[None]:
-    """Set the global policy for the duration of a block.
+    """Set the global policy for the duration of a block, in tf_keras and in Keras 3.
+
+    After it, each of the two has the policy that it had before, the same object.
 
     Args:
         policy: a policy or its name.
@@ -251,12 +253,9 @@ def policy_scope(policy: Any) -> Iterator[None]:
         ...     mpls.experimental.global_policy().name
         'mixed_bfloat16'
     """
-    before = global_policy()
-    set_policy(policy)
-    try:
+    with restoring_everywhere():
+        set_policy(policy)
         yield
-    finally:
-        set_policy(before)
 
 
 def log_device_compatibility_check(*_: Any, **__: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -242,7 +244,32 @@ def set_everywhere(policy: Any, subject: str) -> None:
         # tf_keras goes first: it may refuse the policy.
         tf_keras.mixed_precision.set_global_policy(of_tf_keras)
     if keras is not None:
-        keras.config.set_dtype_policy(of_keras or keras.DTypePolicy(keras.config.floatx()))
+        _set_in_keras(keras, of_keras)
+
+
+def _set_in_keras(keras: Any, policy: Any) -> None:
+    keras.config.set_dtype_policy(policy or keras.DTypePolicy(keras.config.floatx()))
+
+
+@contextlib.contextmanager
+def restoring_everywhere() -> Iterator[None]:
+    """Set after a block what each Keras had before it: the very object, or none; none in one that is loaded later."""
+    tensorflow_keras()
+    tf_keras, keras = loaded_tf_keras(), loaded_keras()
+    of_tf_keras = tf_keras and tf_keras.mixed_precision.global_policy()
+    if tf_keras is not None and tf_keras.mixed_precision.global_policy() is not of_tf_keras:
+        # It makes a policy at each call, as none is set.
+        of_tf_keras = None
+    of_keras = keras and keras.config.dtype_policy()
+    try:
+        yield
+    finally:
+        tf_keras, keras = loaded_tf_keras(), loaded_keras()
+        if keras is not None:
+            _set_in_keras(keras, of_keras)
+        if tf_keras is not None:
+            # It goes last: it may refuse a mixed policy, if the block has turned the graph rewrite on.
+            tf_keras.mixed_precision.set_global_policy(of_tf_keras)
 
 
 def _instance_for(native: type, policy: Any) -> Any:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import itertools
 import json
 import pathlib
 import pickle
+import subprocess
+import sys
 import unittest
 import warnings
 from types import SimpleNamespace
@@ -24,6 +27,8 @@ import mpls.keras
 import mpls.v1
 from mpls.core import releases
 from mpls.errors import MplsDeprecationWarning
+from mpls.experimental.policy import policy_scope
+from tests.processes import process_environment
 
 HERE = pathlib.Path(__file__).parent
 FRAMEWORKS = [("tf_keras", tf_keras), ("keras_3", keras)]
@@ -386,3 +391,69 @@ class GlobalTest(PolicyTestCase):
                 set_policy(name)
         for get in (tf_keras.mixed_precision.global_policy, keras.config.dtype_policy):
             self.assertEqual(get().name, "float16")
+
+
+def policies_set() -> tuple[Any, Any]:
+    return tf_keras.mixed_precision.global_policy(), keras.config.dtype_policy()
+
+
+BEFORE = [
+    ("mixed_tf_keras", tf_keras.mixed_precision.Policy("mixed_float16"), keras.DTypePolicy("float32")),
+    ("mixed_keras_3", tf_keras.mixed_precision.Policy("float64"), keras.DTypePolicy("mixed_bfloat16")),
+    ("quantized", tf_keras.mixed_precision.Policy("float32"), keras.dtype_policies.get("int8_from_float32")),
+    ("plain", mpls.keras.Policy("mixed_float16"), mpls.keras.Policy("mixed_bfloat16")),
+    ("experimental", Policy("mixed_float16", loss_scale=8), keras.DTypePolicy("float32")),
+]
+
+
+class ScopeTest(PolicyTestCase):
+    @parameterized.expand(itertools.product(BEFORE, ("mixed_bfloat16", Policy("float64", loss_scale=4))))
+    def test_the_objects_that_were_set_come_back(self, before: Any, policy: Any) -> None:
+        tf_keras.mixed_precision.set_global_policy(before[1])
+        keras.config.set_dtype_policy(before[2])
+        with self.assertRaisesRegex(KeyError, "theirs"), policy_scope(policy):
+            outer = policies_set()
+            self.assertEqual({each.name for each in outer}, {getattr(policy, "name", policy)})
+            with policy_scope("float32"):
+                self.assertEqual({each.name for each in policies_set()}, {"float32"})
+                tf_keras.mixed_precision.set_global_policy("float64")
+            for each, expected in zip(policies_set(), outer, strict=True):
+                self.assertIs(each, expected)
+            raise KeyError("theirs")
+        for each, expected in zip(policies_set(), before[1:], strict=True):
+            self.assertIs(each, expected)
+
+    def test_none_set_comes_back(self) -> None:
+        self.addCleanup(tf_keras.backend.set_floatx, "float32")
+        tf_keras.mixed_precision.set_global_policy(None)
+        with policy_scope("mixed_float16"):
+            pass
+        # tf_keras follows `floatx` as long as no policy is set.
+        tf_keras.backend.set_floatx("float64")
+        self.assertEqual(tf_keras.mixed_precision.global_policy().name, "float64")
+
+    def test_a_policy_that_is_refused_changes_nothing(self) -> None:
+        before = tf_keras.mixed_precision.Policy("mixed_float16"), keras.DTypePolicy("float32")
+        tf_keras.mixed_precision.set_global_policy(before[0])
+        keras.config.set_dtype_policy(before[1])
+        with self.assertRaisesRegex(ValueError, "name must"), policy_scope("nonsense"):
+            self.fail("entered")
+        for each, expected in zip(policies_set(), before, strict=True):
+            self.assertIs(each, expected)
+
+    @pytest.mark.programs
+    def test_a_keras_that_is_loaded_in_the_block_has_none_afterwards(self) -> None:
+        script = """
+import sys, mpls.experimental
+from mpls.experimental.policy import policy_scope
+with policy_scope("mixed_float16"):
+    assert "tf_keras" not in sys.modules
+    import tf_keras
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+import keras
+print(tf_keras.mixed_precision.global_policy().name, keras.config.dtype_policy().name)
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=process_environment(), capture_output=True, text=True, check=True
+        )
+        self.assertEqual(done.stdout, "float32 float32\n")
