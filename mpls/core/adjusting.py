@@ -35,6 +35,8 @@ class Adjusting(Stateful):
     _searches = False
     # Whether the settings are constants in a graph.
     _is_built_in = False
+    # Whether `configure` has set a hysteresis of 1 that was more before; the count of non-finite steps stays.
+    _has_counted_bad_steps = False
     # How often the program has set the scale, so that messages do not take it for steps.
     _times_set = 0
 
@@ -59,6 +61,19 @@ class Adjusting(Stateful):
         in_a_row = settings.consecutive_hysteresis
         return UpdateRule(self._growth_steps(dtype), growth, least, most, backoff, hysteresis, in_a_row)
 
+    def _bounds(self) -> UpdateRule:
+        """Return the bounds of the current rule, which has the originals' numbers for the rest."""
+        settings = self._scale_settings
+        if not settings.adjustable:
+            return UpdateRule(min_scale=settings.min_scale, max_scale=settings.max_scale)
+        least, most = (tf.convert_to_tensor(self._created_weight(name)) for name in ("min_scale", "max_scale"))
+        return UpdateRule(min_scale=least, max_scale=most)
+
+    @property
+    def _counts_bad_steps(self) -> bool:
+        """Whether the state has a count of non-finite steps."""
+        return self._scale_settings.counts_bad_steps or self._has_counted_bad_steps
+
     def _growth_steps(self, dtype: Any) -> Any:
         if self._scale_settings.adjustable:
             # A cast would wrap a number that the count cannot reach.
@@ -75,7 +90,7 @@ class Adjusting(Stateful):
     def _initial_extras(self) -> dict[str, tuple[Any, Any]]:
         """Return initial value and dtype, by name, of the variables that only settings of mpls need."""
         extras: dict[str, tuple[Any, Any]] = {}
-        if self._scale_settings.counts_bad_steps:
+        if self._counts_bad_steps:
             extras[BAD_STEPS] = (0, tf.int64)
         if self._searches:
             extras[SEARCH_STEPS] = (1, tf.int64)
@@ -176,7 +191,7 @@ class Adjusting(Stateful):
         self._require_adjustable()
         numbers = self._read_numbers(session, _SUBJECT)
         settings = checked_settings(_SUBJECT, None, wanted, self._with_numbers(numbers))
-        if settings.counts_bad_steps and not self._scale_settings.counts_bad_steps:
+        if settings.counts_bad_steps and not self._counts_bad_steps:
             raise CallOrderError(_text("hysteresis is a setting that nothing counts for"))
         steps = numbers["growth_steps"] if growth_steps is None else usable_growth_steps(growth_steps)
         scale, good_steps = self._read_values((CURRENT_SCALE, GOOD_STEPS), session, _SUBJECT).values()
@@ -194,6 +209,7 @@ class Adjusting(Stateful):
         # Where the write is refused, nothing has changed.
         self._write_values(changes, session, _SUBJECT)
         self._times_set += CURRENT_SCALE in changes
+        self._has_counted_bad_steps = self._counts_bad_steps
         self._scale_settings, self._initial_loss_scale = settings, initial
         if growth_steps is not None:
             self._increment_period = growth_steps
@@ -246,7 +262,7 @@ class Adjusting(Stateful):
 
     def _begun_with(self, scale: float) -> dict[str, Any]:
         """Return the state of a scale that has just changed."""
-        bad_steps = {BAD_STEPS: 0} if self._scale_settings.counts_bad_steps else {}
+        bad_steps = {BAD_STEPS: 0} if self._counts_bad_steps else {}
         return {CURRENT_SCALE: scale, GOOD_STEPS: 0, **bad_steps}
 
     def _read_values(self, names: Iterable[str], session: Any, call: str = "state_dict") -> dict[str, Any]:

@@ -30,7 +30,8 @@ else:
 class DynamicLossScale(DynamicStateDict, LossScale, _Base):
     """A loss scale that grows while gradients stay finite and shrinks when they do not.
 
-    Every `increment_period` finite steps in a row the scale is multiplied by `multiplier`, unless that leaves float32.
+    Every `increment_period` finite steps in a row the scale is multiplied by `multiplier`, unless that leaves float32;
+    with `max_scale`, it then goes to `max_scale`.
     At a step with a non-finite gradient it is divided by `multiplier`, not below 1, and the step is to be skipped.
 
     The state, `current_loss_scale` (float32) and `good_steps` (int64), is created once for each graph in which the

@@ -22,7 +22,8 @@ class UpdateRule:
         growth_steps: consecutive finite steps after which the scale grows; 1 or less means every step.
         multiplier: factor by which the scale grows, and by which a shrinking one is divided.
         min_scale: floor that a shrinking scale does not pass.
-        max_scale: ceiling, at which a growing scale stops. If the product leaves float32, the scale stays as it is.
+        max_scale: ceiling, at which a growing scale stops. Without a ceiling, which is the largest float32, the scale
+            stays as it is if the product leaves float32.
         shrink_ratio: factor that a shrinking scale is multiplied by, in place of the division; None to divide.
         shrink_steps: non-finite steps after which the scale shrinks, for an `AccumulatingState`.
         shrink_steps_in_a_row: whether these steps must be in a row, so that a finite step resets their count; if not,
@@ -31,8 +32,9 @@ class UpdateRule:
 
     growth_steps: int = DEFAULT_GROWTH_STEPS
     multiplier: float = DEFAULT_MULTIPLIER
-    min_scale: float = DEFAULT_MIN_SCALE
-    max_scale: float = DEFAULT_MAX_SCALE
+    # Tensors where they can be adjusted.
+    min_scale: Any = DEFAULT_MIN_SCALE
+    max_scale: Any = DEFAULT_MAX_SCALE
     shrink_ratio: float | None = None
     shrink_steps: int = 1
     shrink_steps_in_a_row: bool = False
@@ -130,9 +132,13 @@ def next_state(
     """Return the state after a step.
 
     A finite step increments the count. The `growth_steps`-th finite step in a row resets the count and multiplies the
-    scale, up to `max_scale`; a product that is infinite leaves it as it is. A non-finite step resets the count and
-    shrinks the scale, but not below `min_scale`; if the state counts such steps, only the `shrink_steps`-th shrinks it.
-    A scale that is already infinite or NaN, as in a damaged checkpoint, is back in range once it has shrunk.
+    scale, up to `max_scale`; if that is the largest float32, an infinite product leaves the scale as it is. A
+    non-finite step resets the count and shrinks the scale, but not below `min_scale`; if the state counts such steps,
+    only the `shrink_steps`-th shrinks it. A scale that is already infinite or NaN, as in a damaged checkpoint, is back
+    in range once it has shrunk.
+
+    A scale outside of bounds that differ from the originals', as a checkpoint may bring it, is moved to the nearest one
+    by each step. The originals' bounds move no scale: one below 1 stays until it shrinks.
 
     A state that searches grows after `search_steps` finite steps instead, as long as these are fewer. Each step that
     shrinks the scale makes them `SEARCH_FACTOR` times as many; a ceiling that is reached ends the search.
@@ -161,39 +167,85 @@ def _after_finite(state: State, rule: UpdateRule, select: Callable[[Any, Any, An
     if isinstance(state, SearchingState | SearchingAccumulatingState):
         growth_steps = growth_period(state.search_steps, growth_steps, select)
     not_due = only_counts(state.good_steps, growth_steps)
-    product = state.scale * rule.multiplier
-    grown = select(product <= FLOAT32_MAX, _bounded(product, rule, select), state.scale)
-    after = state._replace(
-        scale=select(not_due, state.scale, grown), good_steps=select(not_due, state.good_steps + 1, 0)
-    )
+    scale = _moved(state.scale, rule, select)
+    grown = _grown(scale, rule, select)
+    after = state._replace(scale=select(not_due, scale, grown), good_steps=select(not_due, state.good_steps + 1, 0))
     if isinstance(after, AccumulatingState | SearchingAccumulatingState):
         after = after._replace(bad_steps=0 if rule.shrink_steps_in_a_row else select(not_due, after.bad_steps, 0))
     if isinstance(after, SearchingState | SearchingAccumulatingState):
-        ends = select(grown > state.scale, after.search_steps, SEARCH_OVER)
+        ends = select(grown > scale, after.search_steps, SEARCH_OVER)
         after = after._replace(search_steps=select(not_due, after.search_steps, ends))
     return after
 
 
-def _bounded(scale: Any, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> Any:
-    """Return a growing scale, stopped at the ceiling; where the ceiling is the largest float32, nothing stops it."""
-    if isinstance(rule.max_scale, float) and rule.max_scale == FLOAT32_MAX:
+def _has_ceiling(rule: UpdateRule) -> bool:
+    """Return whether the ceiling is, or may be, another than the originals'; a tensor may be."""
+    return not isinstance(rule.max_scale, float) or rule.max_scale != FLOAT32_MAX
+
+
+def _has_floor(rule: UpdateRule) -> bool:
+    return not isinstance(rule.min_scale, float) or rule.min_scale != DEFAULT_MIN_SCALE
+
+
+def has_bounds(rule: UpdateRule) -> bool:
+    """Return whether a step may have to move the scale between bounds."""
+    return _has_ceiling(rule) or _has_floor(rule)
+
+
+def is_within(scale: Any, rule: UpdateRule) -> Any:
+    """Return whether the next step need not move the scale between bounds.
+
+    Args:
+        scale: as in the state.
+        rule: settings that have bounds.
+    """
+    is_low_enough = scale <= rule.max_scale
+    if not _has_floor(rule):
+        return is_low_enough
+    floor = rule.min_scale
+    is_high_enough = scale >= floor
+    if not isinstance(floor, float):
+        # Not `==`, which programs of TF 1 may have turned into a comparison of identities.
+        is_high_enough |= (floor >= DEFAULT_MIN_SCALE) & (floor <= DEFAULT_MIN_SCALE)
+    return is_low_enough & is_high_enough
+
+
+def _moved(scale: Any, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> Any:
+    """Return a scale, moved to the nearest bound if it is outside of bounds that differ from the originals'."""
+    if not has_bounds(rule):
         return scale
+    return select(is_within(scale, rule), scale, _bounded(scale, rule, select))
+
+
+def _bounded(scale: Any, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> Any:
+    """Return a scale between the bounds. NaN fails the first comparison, and so becomes the floor."""
+    scale = select(scale > rule.min_scale, scale, rule.min_scale)
     return select(scale < rule.max_scale, scale, rule.max_scale)
+
+
+def _grown(scale: Any, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> Any:
+    """Return the scale after growth, stopped at the ceiling; the largest float32 is none."""
+    product = scale * rule.multiplier
+    if not _has_ceiling(rule):
+        return select(product <= FLOAT32_MAX, product, scale)
+    capped = select(product < rule.max_scale, product, rule.max_scale)
+    if isinstance(rule.max_scale, float):
+        return capped
+    return select((product <= FLOAT32_MAX) | (rule.max_scale < FLOAT32_MAX), capped, scale)
 
 
 def _after_non_finite(state: State, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> State:
     shrunk = state.scale / rule.multiplier if rule.shrink_ratio is None else state.scale * rule.shrink_ratio
-    # NaN fails this comparison, and so becomes the floor.
-    shrunk = select(shrunk > rule.min_scale, shrunk, rule.min_scale)
-    shrunk = select(shrunk < rule.max_scale, shrunk, rule.max_scale)
+    shrunk = _bounded(shrunk, rule, select)
     if isinstance(state, ScaleState):
         return state._replace(scale=shrunk, good_steps=0)
     if isinstance(state, SearchingState):
         return state._replace(scale=shrunk, good_steps=0, search_steps=_after_search(state.search_steps, rule, select))
     bad_steps = state.bad_steps + 1
     must_shrink = bad_steps >= rule.shrink_steps
+    scale = _moved(state.scale, rule, select)
     after = state._replace(
-        scale=select(must_shrink, shrunk, state.scale), good_steps=0, bad_steps=select(must_shrink, 0, bad_steps)
+        scale=select(must_shrink, shrunk, scale), good_steps=0, bad_steps=select(must_shrink, 0, bad_steps)
     )
     if isinstance(after, SearchingAccumulatingState):
         longer = _after_search(after.search_steps, rule, select)

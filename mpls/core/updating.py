@@ -15,6 +15,8 @@ from mpls.core.rule import (
     SearchingAccumulatingState,
     SearchingState,
     growth_period,
+    has_bounds,
+    is_within,
     next_state,
     only_counts,
 )
@@ -56,6 +58,10 @@ class Updating(Adjusting):
         counts = only_counts(steps_before, growth_steps)
         if grads_finite is not True:
             counts &= grads_finite
+        bounds = self._bounds()
+        if has_bounds(bounds):
+            # A checkpoint may bring a scale that is outside of them, at any time.
+            counts &= is_within(tf.convert_to_tensor(self._current_loss_scale), bounds)
         # Nearly every step only increments the count. It must be one op for parameter servers, whose workers do not
         # wait for each other: writing back the scale that was read could undo another worker's decrease.
         return one_of(counts, lambda: self._count(good_steps), write_all)
@@ -66,7 +72,7 @@ class Updating(Adjusting):
     def _state_variables(self, good_steps: Any) -> Any:
         scale = self._current_loss_scale
         search_steps = self._created_weight(SEARCH_STEPS) if self._searches else None
-        if not self._scale_settings.counts_bad_steps:
+        if not self._counts_bad_steps:
             return (
                 ScaleState(scale, good_steps)
                 if search_steps is None
@@ -80,7 +86,6 @@ class Updating(Adjusting):
     def _count(self, good_steps: Any) -> Any:
         """Count a finite step; with `consecutive_hysteresis`, also reset the count of non-finite steps."""
         counted = good_steps.assign_add(1)
-        settings = self._scale_settings
-        if not settings.counts_bad_steps or not settings.consecutive_hysteresis:
+        if not self._counts_bad_steps or not self._scale_settings.consecutive_hysteresis:
             return counted
         return group(counted, self._created_weight(BAD_STEPS).assign(0))

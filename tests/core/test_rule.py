@@ -125,6 +125,35 @@ class TableTest(unittest.TestCase):
         self.assertEqual(next_state(ScaleState(0.25, 0), False, rule), (0.25, 0))
         self.assertEqual(next_state(ScaleState(INF, 0), False, rule), (8.0, 0))
 
+    @parameterized.expand([(kind,) for kind in ("floats", "constants", "tensors")])
+    def test_growth_that_leaves_float32_stops_at_a_ceiling(self, kind: str) -> None:
+        for ceiling, after in ((2.0**127, 2.0**127), (MAX, 2.0**126)):
+            with self.subTest(ceiling):
+                self.assertEqual(self._step(kind, 2.0**126, True, UpdateRule(1, 8.0, max_scale=ceiling)), (after, 0))
+
+    @parameterized.expand([(kind,) for kind in ("floats", "constants", "tensors")])
+    def test_a_step_moves_a_scale_between_given_bounds(self, kind: str) -> None:
+        for bounds, scale, after in (
+            ({"max_scale": 8.0}, 64.0, 8.0),
+            ({"min_scale": 256.0}, 64.0, 256.0),
+            ({"min_scale": 0.5}, 0.25, 0.5),
+            ({"min_scale": 0.5, "max_scale": 8.0}, 4.0, 4.0),
+            ({"max_scale": 8.0}, 0.5, 0.5),
+            ({}, 0.5, 0.5),
+        ):
+            with self.subTest(bounds, scale=scale):
+                rule = UpdateRule(3, 2.0, **bounds)
+                self.assertEqual(self._step(kind, scale, True, rule), (after, 1))
+
+    def _step(self, kind: str, scale: float, finite: bool, rule: UpdateRule) -> tuple[float, int]:
+        if kind == "floats":
+            return tuple(next_state(ScaleState(scale, 0), finite, rule))
+        if kind == "tensors":
+            bounds = {"min_scale": tf.constant(rule.min_scale), "max_scale": tf.constant(rule.max_scale)}
+            rule = dataclasses.replace(rule, **bounds)
+        after = next_state(ScaleState(tf.constant(scale), tf.constant(0, tf.int64)), finite, rule, select)
+        return float(after.scale), int(after.good_steps)
+
     def test_defaults_are_those_of_the_originals(self) -> None:
         self.assertEqual(dataclasses.astuple(UpdateRule()), (2000, 2.0, 1.0, MAX, None, 1, False))
         self.assertEqual(FLOAT32_MAX, MAX)

@@ -30,6 +30,10 @@ class Model:
     search: int | None = None
 
     def step(self, is_finite: bool) -> None:
+        is_last_skip = not is_finite and self.bad + 1 >= self.hysteresis
+        if not is_last_skip and (self.scale > self.max_scale or self.scale < self.min_scale != 1):
+            # A checkpoint has brought it.
+            self.scale = min(max(self.scale, self.min_scale), self.max_scale)
         if is_finite:
             self.applied += 1
             self.in_a_row = 0
@@ -39,7 +43,7 @@ class Model:
             if self.good >= min(self.growth_steps, self.search or self.growth_steps):
                 self.good = self.bad = 0
                 before, grown = self.scale, self.scale * self.growth_factor
-                if grown <= MAX:
+                if grown <= MAX or self.max_scale < MAX:
                     self.scale = min(grown, self.max_scale)
                 if self.search and self.scale <= before:
                     self.search = 2**30

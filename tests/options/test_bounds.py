@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import tempfile
 import unittest
 from typing import Any
@@ -38,6 +39,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 # Growth to the ceiling, single overflows and series of them.
 STEPS = [1.0, 1.0, INF, 1.0, NAN, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, INF, INF, INF, NAN, INF, INF, INF, 1.0, 1.0, INF, 1.0]
+
+
+# Bounds that exclude a restored scale of 64, and the bound to which it is moved.
+RESTORED: list[tuple[dict[str, float], float]] = [({"max_scale": 12.0}, 12.0), ({"min_scale": 256.0}, 256.0)]
 
 
 def is_finite(value: float) -> bool:
@@ -178,21 +183,50 @@ class WithoutOptionsTest(unittest.TestCase):
 
     @parameterized.expand([(f"{family}_{mode}", family, mode) for family in MODES for mode in ("eager", "function")])
     @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_a_scale_of_a_checkpoint_stays_until_it_changes(self, name: str, family: str, mode: str) -> None:
-        with tempfile.TemporaryDirectory() as folder, trainer(family, "eager", 64.0, 1) as old:
+    def test_a_step_moves_a_restored_scale_between_the_bounds(self, name: str, family: str, mode: str) -> None:
+        with tempfile.TemporaryDirectory() as folder, trainer(family, "eager", 64.0, 40) as old:
             old.opt.state_dict()
             path = tf.train.Checkpoint(opt=old.opt).write(f"{folder}/ckpt")
-            for is_set in (False, True):
-                for bounds, value, bound in (({"max_scale": 12.0}, 1.0, 12.0), ({"min_scale": 256.0}, INF, 256.0)):
-                    with trainer(family, mode, bound, 1, **bounds) as training:
-                        training.opt.state_dict()
+            saved = old.opt.state_dict()
+            cases = itertools.product(("checkpoint", "state_dict"), (False, True), (1.0, INF), RESTORED)
+            for way, adjustable, value, (bounds, bound) in cases:
+                settings = {**bounds, "adjustable": adjustable}
+                with (
+                    self.subTest(way, value=value, **settings),
+                    trainer(family, mode, bound, 40, hysteresis=2, **settings) as training,
+                ):
+                    training.opt.state_dict()
+                    if way == "checkpoint":
                         tf.train.Checkpoint(opt=training.opt).read(path)
-                        self.assertEqual(training.opt.state_dict()["scale"], 64.0)
-                        if is_set:
-                            training.opt.set_scale(bound)
-                        else:
-                            training.take(value)
-                        self.assertEqual(training.opt.state_dict()["scale"], bound)
+                    else:
+                        training.opt.load_state_dict(saved)
+                    training.take(value)
+                    self.assertEqual(training.opt.state_dict()["scale"], bound)
+
+    @parameterized.expand([(f"{family}_{mode}", family, mode) for family in MODES for mode in ("eager", "function")])
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
+    def test_the_ceiling_is_reached_where_the_product_leaves_float32(self, name: str, family: str, mode: str) -> None:
+        for adjustable in (False, True):
+            settings = {"growth_factor": 8.0, "max_scale": 2.0**127, "adjustable": adjustable}
+            with trainer(family, mode, 2.0**126, 1, **settings) as training:
+                training.take(1.0)
+                self.assertEqual(training.opt.state_dict()["scale"], 2.0**127)
+
+    @parameterized.expand([(family,) for family in MODES])
+    def test_hysteresis_can_be_set_to_one_and_back(self, family: str) -> None:
+        model = Model(64.0, 40, hysteresis=2)
+        with trainer(family, "eager", 64.0, 40, hysteresis=2) as training:
+            for hysteresis in (1, 2, 1, 3):
+                training.opt.configure(hysteresis=hysteresis)
+                model.configure(hysteresis=hysteresis)
+                for value in (INF, INF, 1.0, INF):
+                    training.take(value)
+                    model.step(is_finite(value))
+                    self.assertEqual(training.opt.state_dict()["scale"], model.scale)
+                again = type(training.opt._loss_scale)
+                if family == "v1":
+                    restored = again.from_config(training.opt._loss_scale.get_config())
+                    self.assertEqual(restored.get_config(), training.opt._loss_scale.get_config())
 
     def test_eager_code_is_changed(self) -> None:
         with trainer("v1", "eager", 8.0, 2) as training:
