@@ -14,6 +14,7 @@ from mpls.core.persistence.state_dict import (
     write_values,
 )
 from mpls.core.scale_settings import ScaleSettings
+from mpls.core.step_options import refuse_assignment
 from mpls.formats.state_dicts import (
     DYNAMIC,
     GOOD_STEPS,
@@ -30,6 +31,14 @@ from mpls.formats.wrapper_state import BAD_STEPS
 __all__ = ["ManagedState"]
 
 
+def _bound(name: str, doc: str) -> Any:
+    return property(
+        lambda manager: getattr(manager._bounds, name),
+        lambda manager, value: refuse_assignment(manager, name, value),
+        doc=doc,
+    )
+
+
 class ManagedState:
     """Mixin for a manager: what its `state_dict` returns, and `load_state_dict` takes."""
 
@@ -42,6 +51,9 @@ class ManagedState:
     _loss_scale: Any
     _num_good_steps: Any
     _num_bad_steps: Any
+    min_scale = _bound("min_scale", "The floor of a shrinking scale, a Python float; read-only.")
+    max_scale = _bound("max_scale", "The ceiling of a growing scale, a Python float; read-only.")
+    consecutive_hysteresis = _bound("consecutive_hysteresis", "Whether non-finite steps must be in a row; read-only.")
     # As of `DynamicLossScale`.
     _times_set = 0
 

@@ -8,23 +8,60 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
 import numpy as np
 import tensorflow as tf
 
+from mpls.core.current_settings import current_settings
 from mpls.core.numbers import require_usable, to_float, to_int
 from mpls.core.persistence.state_dict import in_graph_of, plain, read_values, require_no_replica, write_values
 from mpls.core.rule import SEARCH_OVER, UpdateRule
 from mpls.core.scale_settings import DEFAULTS, NUMBERS, ScaleSettings, checked_settings
+from mpls.core.step_options import refuse_assignment
 from mpls.core.weights import Stateful, require_used_here
-from mpls.errors import ArgumentValueError, CallOrderError, SavedStateError, error_text
+from mpls.errors import ArgumentTypeError, ArgumentValueError, CallOrderError, SavedStateError, error_text
 from mpls.formats.validity import is_count, usable_growth_steps
 from mpls.formats.wrapper_options import least_of
 from mpls.formats.wrapper_state import BAD_STEPS, CURRENT_SCALE, GOOD_STEPS, SEARCH_STEPS
 from mpls.upstream.tensorflow import graph_key
 
-__all__ = ["Adjusting"]
+__all__ = ["Adjusting", "SettingMembers"]
 
 _SUBJECT = "configure"
 
 
-class Adjusting(Stateful):
+def _setting(name: str, doc: str) -> Any:
+    """Return a property that shows a setting, and by which `configure` changes it.
+
+    Args:
+        name: that of the setting.
+        doc: the property's docstring.
+    """
+
+    def write(owner: Any, value: Any) -> None:
+        if name not in NUMBERS:
+            refuse_assignment(owner, name, value)
+        if value is None:
+            subject = f"{type(owner).__name__}: {name}"
+            raise ArgumentTypeError(error_text(subject, "be a number", None, "Pass a number", "bounds-and-dynamics"))
+        owner.configure(**{name: value})
+
+    return property(lambda owner: owner._setting(name), write, doc=doc)
+
+
+class SettingMembers:
+    """Properties of dynamic loss scales, and of optimizers that have one; with another scale they are None.
+
+    Setting one is the same as `configure` with that argument. In a graph they show what Python code has set last.
+    """
+
+    growth_steps = _setting("growth_steps", "Finite steps in a row after which the scale grows, a Python int.")
+    growth_factor = _setting("growth_factor", "The factor by which the scale grows, a Python float.")
+    backoff_factor = _setting("backoff_factor", "The factor by which the scale shrinks, a Python float.")
+    min_scale = _setting("min_scale", "The floor of a shrinking scale, a Python float.")
+    max_scale = _setting("max_scale", "The ceiling of a growing scale, a Python float.")
+    hysteresis = _setting("hysteresis", "Non-finite steps after which the scale shrinks, a Python int.")
+    consecutive_hysteresis = _setting("consecutive_hysteresis", "Whether these must be in a row; read-only.")
+    adjustable = _setting("adjustable", "Whether `configure` reaches what is built already; read-only.")
+
+
+class Adjusting(SettingMembers, Stateful):
     """Mixin for dynamic loss scales: their settings, as constants or as variables, and methods that change them."""
 
     _initial_loss_scale: float
@@ -98,6 +135,12 @@ class Adjusting(Stateful):
             for name, value in self._numbers().items():
                 extras[name] = (value, tf.float32 if isinstance(value, float) else tf.int64)
         return extras
+
+    def _setting(self, name: str) -> Any:
+        """Return a setting, which a checkpoint may have changed, by the name of its argument."""
+        now = current_settings(self)
+        numbers = now.settings.numbers(now.growth_steps, self._multiplier)
+        return numbers[name] if name in numbers else getattr(now.settings, name)
 
     def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
         """Set the current scale, for what is already built too; the counts of steps start anew.

@@ -9,7 +9,7 @@ import tensorflow as tf
 from mpls.core.overflows import OverflowReport
 from mpls.core.persistence.state_dict import in_graph_of
 from mpls.core.program_calls import begin_step
-from mpls.core.step_options import StepOptions
+from mpls.core.step_options import StepOptions, option
 from mpls.core.step_record import StepRecord
 from mpls.core.weights import require_used_here
 from mpls.errors import CallOrderError, MissingAttributeError
@@ -35,6 +35,13 @@ class Counted:
     _loss_scale: Any
     # A fixed loss scale of 1 where the optimizer is disabled.
     _no_scaling: Any
+
+    count_steps = option("count_steps", "Whether applied and skipped steps are counted; read-only, as the next ones.")
+    skip_counts_step = option("skip_counts_step", "Whether a skipped step advances the step counter; None by default.")
+    track_overflows = option("track_overflows", "Whether the variables whose gradients are not finite are counted.")
+    max_consecutive_skips = option("max_consecutive_skips", "How many steps in a row may be skipped, or None.")
+    on_give_up = option("on_give_up", "What happens when more are: `'raise'`, `'warn'`, or a function.")
+    check_unscaled = option("check_unscaled", "Whether gradients decide about a step as they were unscaled.")
 
     def _count_with(self, options: StepOptions) -> None:
         """Keep the options of an optimizer of TF 1, and make the record of its steps if they ask for it."""

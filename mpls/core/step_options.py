@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NoReturn
 
 from mpls.core.numbers import to_bool, to_count
-from mpls.errors import ArgumentValueError, error_text
+from mpls.errors import ArgumentValueError, MissingAttributeError, error_text
 from mpls.formats.wrapper_state import ON_GIVE_UP
 
-__all__ = ["NO_OPTIONS", "StepOptions", "checked_options"]
+__all__ = ["NO_OPTIONS", "StepOptions", "checked_options", "option", "refuse_assignment"]
 
 _ANCHOR = "counted-steps"
 
@@ -67,6 +67,32 @@ class StepOptions:
 
 
 NO_OPTIONS = StepOptions()
+
+
+def option(name: str, doc: str) -> Any:
+    """Return a property of an optimizer that shows an option, which is given to the constructor only.
+
+    Args:
+        name: that of the option.
+        doc: the property's docstring.
+    """
+    return property(
+        lambda owner: getattr(owner._options, name),
+        lambda owner, value: refuse_assignment(owner, name, value),
+        doc=doc,
+    )
+
+
+def refuse_assignment(owner: Any, name: str, value: Any) -> NoReturn:
+    """Refuse to set what only a constructor takes.
+
+    Raises:
+        MissingAttributeError: always; it is an AttributeError.
+    """
+    cls = type(owner).__name__
+    raise MissingAttributeError(
+        error_text(f"{cls}: {name}", "be given to the constructor", value, f"{cls}(..., {name}=...)", _ANCHOR)
+    )
 
 
 def checked_options(

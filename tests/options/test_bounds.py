@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import tempfile
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from parameterized import parameterized
 
+import mpls.contrib
 import mpls.v1
 
 from .model import MAX, Model
@@ -41,6 +43,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
 STEPS = [1.0, 1.0, INF, 1.0, NAN, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, INF, INF, INF, NAN, INF, INF, INF, 1.0, 1.0, INF, 1.0]
 
 
+CHANGED: dict[str, float] = {
+    "growth_steps": 3,
+    "growth_factor": 4.0,
+    "backoff_factor": 0.25,
+    "min_scale": 2.0,
+    "max_scale": 64.0,
+    "hysteresis": 3,
+}
 # Bounds that exclude a restored scale of 64, and the bound to which it is moved.
 RESTORED: list[tuple[dict[str, float], float]] = [({"max_scale": 12.0}, 12.0), ({"min_scale": 256.0}, 256.0)]
 
@@ -236,6 +246,58 @@ class WithoutOptionsTest(unittest.TestCase):
             self.assertEqual(training.opt.state_dict()["scale"], 16.0)
             with self.assertRaisesRegex(RuntimeError, "hysteresis"):
                 training.opt.configure(hysteresis=2)
+
+
+class AttributesTest(unittest.TestCase):
+    """Settings are attributes of wrappers and loss scales; setting one is `configure`, or an error."""
+
+    @parameterized.expand([cell for cell in CELLS if cell[2] in ("eager", "session")])
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
+    def test_setting_one_is_configure(self, name: str, family: str, mode: str) -> None:
+        with trainer(family, mode, 8.0, 40, adjustable=True) as training:
+            stack = training.session.as_default() if training.session else contextlib.nullcontext()
+            with stack:
+                for owner in (training.opt, training.opt._loss_scale):
+                    for setting, value in CHANGED.items():
+                        before = getattr(owner, setting)
+                        setattr(owner, setting, value)
+                        found = [getattr(each, setting) for each in (training.opt, training.opt._loss_scale)]
+                        self.assertEqual(found, [value, value])
+                        self.assertEqual(training.opt.state_dict()[setting], value)
+                        owner.configure(**{setting: before})
+                        self.assertEqual(getattr(owner, setting), before)
+                training.opt.max_scale = 4.0
+                self.assertEqual(training.opt.state_dict()["scale"], 4.0)
+                self.assertEqual((training.opt.adjustable, training.opt.consecutive_hysteresis), (True, False))
+
+    @parameterized.expand([(family,) for family in FAMILIES])
+    def test_errors(self, family: str) -> None:
+        with trainer(family, "eager", 8.0, 40) as training:
+            for owner in (training.opt, training.opt._loss_scale):
+                for setting, value, error, message in (
+                    ("max_scale", None, TypeError, "max_scale must be a number; got None"),
+                    ("max_scale", "4096", ValueError, "configure: max_scale must be a number"),
+                    ("hysteresis", 2, RuntimeError, "nothing counts for"),
+                    ("adjustable", True, AttributeError, "adjustable must be given to the constructor"),
+                    ("consecutive_hysteresis", True, AttributeError, "must be given to the constructor"),
+                ):
+                    with self.subTest(setting), self.assertRaisesRegex(error, message):
+                        setattr(owner, setting, value)
+            for option in ("count_steps", "skip_counts_step", "track_overflows", "max_consecutive_skips"):
+                with self.subTest(option), self.assertRaisesRegex(AttributeError, "be given to the constructor"):
+                    setattr(training.opt, option, 1)
+
+    def test_a_fixed_scale_has_none(self) -> None:
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.1), 8)
+        self.assertIsNone(opt.max_scale)
+        with self.assertRaisesRegex(TypeError, "needs a dynamic loss scale"):
+            opt.max_scale = 8.0
+
+    def test_those_of_a_manager_can_be_read(self) -> None:
+        manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5, max_scale=64)
+        self.assertEqual((manager.min_scale, manager.max_scale, manager.consecutive_hysteresis), (1.0, 64.0, False))
+        with self.assertRaisesRegex(AttributeError, "max_scale must be given to the constructor"):
+            manager.max_scale = 32.0
 
 
 BAD: list[tuple[str, dict[str, Any], type[Exception], str]] = [

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, SupportsFloat, SupportsInt
 import tensorflow as tf
 
 from mpls.core import loss_scale as loss_scales
+from mpls.core.adjusting import SettingMembers
 from mpls.core.persistence.object_checkpoints import (
     SavedObject,
     examine,
@@ -27,7 +28,7 @@ from mpls.upstream.tensorflow import graph_key
 __all__ = ["Restorable", "RestorableWithSlots"]
 
 
-class Restorable:
+class Restorable(SettingMembers):
     """Checks of the checkpoints that users restore, `state_dict` and `load_state_dict`."""
 
     _loss_scale: Any
@@ -154,6 +155,10 @@ class Restorable:
             hysteresis=hysteresis,
             session=self._session_of_state(session),
         )
+
+    def _setting(self, name: str) -> Any:
+        loss_scale = self._loss_scale
+        return loss_scale._setting(name) if isinstance(loss_scale, loss_scales.DynamicLossScale) else None
 
     def _dynamic_scale_for(self, method: str) -> Any:
         if not isinstance(self._loss_scale, loss_scales.DynamicLossScale):
