@@ -9,7 +9,7 @@ import tensorflow as tf
 from mpls.core.overflows import OverflowReport
 from mpls.core.persistence.state_dict import in_graph_of
 from mpls.core.program_calls import begin_step
-from mpls.core.step_options import StepOptions, option
+from mpls.core.step_options import StepOptions, refuse_assignment
 from mpls.core.step_record import StepRecord
 from mpls.core.weights import require_used_here
 from mpls.errors import CallOrderError, MissingAttributeError
@@ -27,6 +27,20 @@ _NEEDS = {
 }
 
 
+def _option(name: str, doc: str) -> Any:
+    """Return a property of an optimizer that shows an option, which is given to the constructor only.
+
+    Args:
+        name: that of the option.
+        doc: the property's docstring.
+    """
+    return property(
+        lambda owner: getattr(owner._options, name),
+        lambda owner, value: refuse_assignment(owner, name, value),
+        doc=doc,
+    )
+
+
 class Counted:
     """Mixin for optimizers: properties that show their counters, and methods that look at them."""
 
@@ -36,12 +50,12 @@ class Counted:
     # A fixed loss scale of 1 where the optimizer is disabled.
     _no_scaling: Any
 
-    count_steps = option("count_steps", "Whether applied and skipped steps are counted; read-only, as the next ones.")
-    skip_counts_step = option("skip_counts_step", "Whether a skipped step advances the step counter; None by default.")
-    track_overflows = option("track_overflows", "Whether the variables whose gradients are not finite are counted.")
-    max_consecutive_skips = option("max_consecutive_skips", "How many steps in a row may be skipped, or None.")
-    on_give_up = option("on_give_up", "What happens when more are: `'raise'`, `'warn'`, or a function.")
-    check_unscaled = option("check_unscaled", "Whether gradients decide about a step as they were unscaled.")
+    count_steps = _option("count_steps", "Whether applied and skipped steps are counted; read-only, as the next ones.")
+    skip_counts_step = _option("skip_counts_step", "Whether a skipped step advances the step counter; None by default.")
+    track_overflows = _option("track_overflows", "Whether the variables whose gradients are not finite are counted.")
+    max_consecutive_skips = _option("max_consecutive_skips", "How many steps in a row may be skipped, or None.")
+    on_give_up = _option("on_give_up", "What happens when more are: `'raise'`, `'warn'`, or a function.")
+    check_unscaled = _option("check_unscaled", "Whether gradients decide about a step as they were unscaled.")
 
     def _count_with(self, options: StepOptions) -> None:
         """Keep the options of an optimizer of TF 1, and make the record of its steps if they ask for it."""

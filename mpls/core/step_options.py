@@ -10,7 +10,7 @@ from mpls.core.numbers import to_bool, to_count
 from mpls.errors import ArgumentValueError, MissingAttributeError, error_text
 from mpls.formats.wrapper_state import ON_GIVE_UP
 
-__all__ = ["NO_OPTIONS", "StepOptions", "checked_options", "option", "refuse_assignment"]
+__all__ = ["NO_OPTIONS", "StepOptions", "checked_options", "refuse_assignment"]
 
 _ANCHOR = "counted-steps"
 
@@ -67,20 +67,6 @@ class StepOptions:
 
 
 NO_OPTIONS = StepOptions()
-
-
-def option(name: str, doc: str) -> Any:
-    """Return a property of an optimizer that shows an option, which is given to the constructor only.
-
-    Args:
-        name: that of the option.
-        doc: the property's docstring.
-    """
-    return property(
-        lambda owner: getattr(owner._options, name),
-        lambda owner, value: refuse_assignment(owner, name, value),
-        doc=doc,
-    )
 
 
 def refuse_assignment(owner: Any, name: str, value: Any) -> NoReturn:
