@@ -13,8 +13,6 @@ from mpls.errors import MplsError, printable
 
 __all__ = ["main"]
 
-DIFFERS = 1
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit status: the program's own, the command's, or 2 if it was misused."""
@@ -94,21 +92,23 @@ def _plot(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from mpls.comparing import compare, text_of
+    from mpls.comparing import DIFFERENT, SAME_BITS, SAME_UP_TO_ROUNDING, compare, json_of, text_of
 
     try:
         comparison = compare(options.old, options.new, options.tolerance)
-        show(text_of(comparison))
+        show(json_of(comparison) if options.json else text_of(comparison))
         if options.plot is not None:
             from mpls.plotting import plot_traces
 
             first = comparison.first
             at = None if first is None or first.step is None else first.step.old.step
-            show(plot_traces(comparison.old, comparison.new, at, options.plot, force=options.force))
+            drawn = plot_traces(comparison.old, comparison.new, at, options.plot, force=options.force)
+            if not options.json:
+                show(drawn)
     except (MplsError, OSError) as error:
         _say(f"mpls compare: {printable(str(error))}. See mpls docs proof")
         return USAGE_ERROR
-    return 0 if comparison.first is None else DIFFERS
+    return {SAME_BITS: 0, DIFFERENT: 1, SAME_UP_TO_ROUNDING: 3}[comparison.verdict]
 
 
 def _say(text: str) -> None:

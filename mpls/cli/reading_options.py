@@ -89,7 +89,8 @@ def add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "compare",
         help="say whether two trainings that were recorded are the same, and where they first differ",
         description="Compare two files that `mpls trace`, or its recorder for old machines, has written. The exit "
-        "status is 0 if they agree, 1 if they differ, and 2 if they cannot be compared.",
+        "status is 0 if they have the same bits, 3 if they are the same up to rounding, 1 if they differ, and 2 if "
+        "they cannot be compared.",
     )
     compare.set_defaults(parser=compare)
     compare.add_argument("old", metavar="OLD.json", help="the trace of the old program")
@@ -98,8 +99,10 @@ def add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--tolerance",
         type=_tolerance,
         metavar="X",
-        help="the largest relative difference of losses and norms that counts as none; default: 1e-5",
+        help="the largest difference that counts as rounding: of a loss, relative to it; of a part's norm, relative to "
+        "the norm of all gradients or variables of the step; default: 1e-5",
     )
+    compare.add_argument("--json", action="store_true", help="print one JSON object, for machines")
     compare.add_argument("--plot", metavar="IMAGE", help="draw both: .png, .svg or .pdf; needs matplotlib")
     compare.add_argument("--force", action="store_true", help="replace an existing image")
 

@@ -35,10 +35,52 @@ def pair(tmp_path: pathlib.Path) -> tuple[str, str]:
     return written(tmp_path, "old.json", content()), written(tmp_path, "new.json", differs)
 
 
-def test_the_status_says_whether_they_agree(pair: tuple[str, str]) -> None:
-    assert run("compare", pair[0], pair[0])[0] == 0
-    assert run("compare", *pair)[0] == 1
-    assert run("compare", *pair, "--tolerance", "0.5")[0] == 0
+@pytest.mark.parametrize(
+    ("size", "tolerance", "status", "verdict", "said"),
+    [
+        (0.0, None, 0, "the same bits", "The two agree to the last bit"),
+        (1e-6, None, 3, "the same up to rounding", "The two agree up to rounding"),
+        (1e-3, None, 1, "different", "The two differ from step 4 on"),
+        (1e-3, "2e-3", 3, "the same up to rounding", "The two agree up to rounding"),
+        (1e-6, "0", 1, "different", "The two differ from step 4 on"),
+    ],
+)
+def test_each_verdict_has_its_sentence_and_status(
+    tmp_path: pathlib.Path, size: float, tolerance: str | None, status: int, verdict: str, said: str
+) -> None:
+    new = changed(of_today(), 4, variable_norms=[3.5 * (1 + size), 1.0], variables_digest="x" if size else "00000068")
+    paths = written(tmp_path, "old.json", content()), written(tmp_path, "new.json", new)
+    options = ["--tolerance", tolerance] if tolerance else []
+    found, out, err = run("compare", *paths, *options)
+    assert (found, err) == (status, "")
+    assert len([line for line in out.splitlines() if line.startswith("The two ")]) == 1
+    assert said in out
+    found, out, err = run("compare", *paths, *options, "--json")
+    assert (found, err, json.loads(out)["verdict"]) == (status, "", verdict)
+
+
+def test_json_has_the_first_difference_and_why(pair: tuple[str, str], tmp_path: pathlib.Path) -> None:
+    status, out, _ = run("compare", *pair, "--json", "--plot", os.fspath(tmp_path / "both.svg"))
+    found = json.loads(out)
+    assert status == 1
+    assert (tmp_path / "both.svg").exists()
+    assert (found["steps"], found["steps_with_the_same_bits"], found["tolerance"]) == (6, 3, 1e-5)
+    first = found["first_difference"]
+    assert 0.09 < first.pop("size") < 0.11
+    place = {"quantity": "variables", "step": 4, "optimizer": 0, "variable": "dense/kernel"}
+    assert first == {**place, "old": 3.5, "new": 3.9}
+    assert [each["anchor"] for each in found["explanations"]] == ["as-of", "keras-2"]
+
+
+def test_json_has_words_for_numbers_that_json_lacks(tmp_path: pathlib.Path) -> None:
+    new = written(tmp_path, "new.json", changed(of_today(), 4, loss="nan"))
+    first = json.loads(run("compare", written(tmp_path, "old.json", content()), new, "--json")[1])["first_difference"]
+    assert (first["old"], first["new"], first["size"], first["variable"]) == (1.0, "nan", "inf", None)
+    shorter = written(tmp_path, "shorter.json", of_today(5))
+    first = json.loads(run("compare", written(tmp_path, "old.json", content()), shorter, "--json")[1])[
+        "first_difference"
+    ]
+    assert (first["quantity"], first["step"], first["old"], first["new"]) == ("steps", None, 6, 5)
 
 
 def test_the_steps_around_are_side_by_side(pair: tuple[str, str]) -> None:

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from mpls.comparing import Comparison, IncomparableTracesError, compare, text_of
+from mpls.comparing import (
+    DIFFERENT,
+    SAME_BITS,
+    SAME_UP_TO_ROUNDING,
+    Comparison,
+    IncomparableTracesError,
+    compare,
+    text_of,
+)
+from tests.tracing.record import data_of
 
 from .traces import changed, content, of_today, row, written
 
@@ -18,7 +27,7 @@ def compared(tmp_path: pathlib.Path, old: Any, new: Any, *rest: Any) -> Comparis
 
 def test_a_trace_agrees_with_itself_to_the_last_bit(tmp_path: pathlib.Path) -> None:
     found = compared(tmp_path, content(), of_today())
-    assert (found.first, found.same_bits, found.largest) == (None, 6, 0.0)
+    assert (found.verdict, found.first, found.same_bits, found.largest) == (SAME_BITS, None, 6, 0.0)
     assert "The two agree to the last bit, in 6 steps of 1 optimizer" in text_of(found)
 
 
@@ -54,14 +63,109 @@ def test_the_first_of_a_step_is_what_the_others_come_of(tmp_path: pathlib.Path) 
     assert compared(tmp_path, content(), new).first.quantity == "nonfinite"
 
 
-@pytest.mark.parametrize(("tolerance", "differs"), [(1e-5, True), (1e-3, False)])
-def test_the_tolerance_is_relative(tmp_path: pathlib.Path, tolerance: float, differs: bool) -> None:
-    new = changed(of_today(), 4, variable_norms=lambda norms: [norms[0] * 1.0001, norms[1]], variables_digest="x")
-    found = compared(tmp_path, content(), new, tolerance)
-    assert (found.first is not None) is differs
-    if not differs:
-        assert found.largest == pytest.approx(1e-4, rel=1e-3)
+@pytest.mark.parametrize("quantity", ["gradient", "variable"])
+@pytest.mark.parametrize("part", [0, 1])
+@pytest.mark.parametrize(("times", "differs"), [(0.98, False), (1.02, True)])
+@pytest.mark.parametrize("tolerance", [1e-5, 1e-3])
+def test_a_part_is_measured_by_the_whole(
+    tmp_path: pathlib.Path, quantity: str, part: int, times: float, differs: bool, tolerance: float
+) -> None:
+    norms = [3.0, 0.01]
+    old = changed(content(), 4, **{f"{quantity}_norms": [*norms]})
+    norms[part] += times * tolerance * 3
+    new = changed(of_today(), 4, **{f"{quantity}_norms": norms, f"{quantity}s_digest": "x"})
+    found = compared(tmp_path, old, new, tolerance)
+    if differs:
+        assert found.verdict == DIFFERENT
+        assert (found.first.quantity, found.first.variable) == (f"{quantity}s", part)
+        assert found.first.size == pytest.approx(times * tolerance, rel=2e-3)
+        assert f" of the norm of all {quantity}s; tolerance {tolerance:g})" in text_of(found)
+    else:
+        assert found.verdict == SAME_UP_TO_ROUNDING
+        assert found.largest == pytest.approx(times * tolerance, rel=2e-3)
         assert found.same_bits == 3
+
+
+def test_the_whole_is_that_of_the_step(tmp_path: pathlib.Path) -> None:
+    """Large gradients of other steps, and weights, excuse nothing."""
+    old = changed(changed(content(), 1, gradient_norms=[1e6, 1e6]), 4, gradient_norms=[1e-4, 0.0])
+    new = changed(changed(of_today(), 1, gradient_norms=[1e6, 1e6]), 4, gradient_norms=[1.001e-4, 0.0])
+    assert compared(tmp_path, old, changed(new, 4, gradients_digest="x")).first.quantity == "gradients"
+
+
+@pytest.mark.parametrize(("tolerance", "differs"), [(0.25, False), (0.2499, True)])
+def test_what_is_as_large_as_the_tolerance_is_rounding(tmp_path: pathlib.Path, tolerance: float, differs: bool) -> None:
+    old = changed(content(), 4, gradient_norms=[4.0, 0.0])
+    new = changed(of_today(), 4, gradient_norms=[3.0, 0.0], gradients_digest="x")
+    assert (compared(tmp_path, old, new, tolerance).verdict == DIFFERENT) is differs
+    assert (compared(tmp_path, new, old, tolerance).verdict == DIFFERENT) is differs
+    old, new = changed(content(), 4, loss=4.0), changed(of_today(), 4, loss=3.0)
+    assert (compared(tmp_path, old, new, tolerance).verdict == DIFFERENT) is differs
+
+
+@pytest.mark.parametrize(("ends_at", "first"), [(0.9e-5, None), (4e-5, 26)])
+def test_a_gradual_drift_differs_from_where_it_exceeds_the_tolerance(
+    tmp_path: pathlib.Path, ends_at: float, first: int | None
+) -> None:
+    old, new = content(100), of_today(100)
+    for each in new["steps"]:
+        drift = 1 + ends_at * each["step"] / 100
+        norms = [norm * drift for norm in each["variable_norms"]]
+        each.update(variable_norms=norms, variables_digest="x")
+    found = compared(tmp_path, old, new)
+    assert found.same_bits == 0
+    if first is None:
+        assert found.verdict == SAME_UP_TO_ROUNDING
+        # The kernel is not the whole.
+        assert 0.9 * ends_at < found.largest < ends_at
+    else:
+        assert found.verdict == DIFFERENT
+        assert found.first.step.old.step == first
+        assert "they agree up to rounding, to 9.9e-06, relatively" in text_of(found)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"scale": 4.0},
+        {"counter": 1},
+        {"applied": False},
+        {"scale_after": 9.0},
+        {"counter_after": 3},
+        {"nonfinite": 1},
+        {"loss": "nan"},
+        {"gradient_norms": ["nan", 0.25], "gradients_digest": "x"},
+        {"variable_norms": [3.5, "inf"], "variables_digest": "x"},
+    ],
+    ids=lambda values: next(iter(values)),
+)
+def test_no_tolerance_excuses_scales_counts_decisions_and_nan(tmp_path: pathlib.Path, values: dict[str, Any]) -> None:
+    found = compared(tmp_path, content(), changed(of_today(), 4, **values), 1e9)
+    assert found.verdict == DIFFERENT
+    assert found.first.step.old.step == 4
+
+
+def test_the_same_bits_with_another_loss_are_the_same_up_to_rounding(tmp_path: pathlib.Path) -> None:
+    found = compared(tmp_path, content(), changed(of_today(), 4, loss=1.0 + 1e-7))
+    assert found.verdict == SAME_UP_TO_ROUNDING
+    assert "The bits of gradients and variables are the same in each step." in text_of(found)
+
+
+def test_other_bits_of_the_same_norms_are_the_same_up_to_rounding(tmp_path: pathlib.Path) -> None:
+    found = compared(tmp_path, content(), changed(of_today(), 4, variables_digest="x"))
+    assert found.verdict == SAME_UP_TO_ROUNDING
+    assert "differ in no digit" in text_of(found)
+
+
+def test_a_real_training_is_the_same_up_to_rounding() -> None:
+    """RMSprop on TF 2.4 and today: from step 9 on, small gradients differ by more than 1e-5 of themselves."""
+    found = compare(str(data_of("rmsprop")), str(pathlib.Path(__file__).parent / "data" / "rmsprop-2.21.json"))
+    assert found.verdict == SAME_UP_TO_ROUNDING, text_of(found)
+    assert len(found.pairing.steps) == 40
+    assert 1e-6 < found.largest < 1e-5
+    step = found.pairing.steps[8]
+    sizes = [abs(a / b - 1) for a, b in zip(step.old.gradient_norms, step.new.gradient_norms, strict=True)]
+    assert max(sizes) > 1e-5
 
 
 def test_the_same_bits_do_not_differ_whatever_the_norms(tmp_path: pathlib.Path) -> None:
@@ -80,6 +184,25 @@ def test_two_that_are_not_finite_are_the_same(tmp_path: pathlib.Path) -> None:
     found = compared(tmp_path, content(), new)
     assert found.first is None
     assert "the numbers of non-finite elements differ" in text_of(found)
+
+
+def test_two_scales_that_are_not_a_number_are_the_same(tmp_path: pathlib.Path) -> None:
+    nan = {"scale": "nan", "scale_after": "nan"}
+    assert compared(tmp_path, changed(content(), 4, **nan), changed(of_today(), 4, **nan)).verdict == SAME_BITS
+
+
+@pytest.mark.parametrize(("times", "differs"), [(1 + 0.9e-5, False), (1.1, True)])
+def test_in_a_step_that_overflows_the_finite_parts_are_compared(
+    tmp_path: pathlib.Path, times: float, differs: bool
+) -> None:
+    new = changed(of_today(), 3, gradient_norms=["inf", times], gradients_digest="x")
+    assert (compared(tmp_path, content(), new).verdict == DIFFERENT) is differs
+
+
+def test_the_largest_numbers_are_compared(tmp_path: pathlib.Path) -> None:
+    old = changed(content(), 4, gradient_norms=[1.5e308, 1.5e308])
+    new = changed(of_today(), 4, gradient_norms=[1.5e308, 1.0e308], gradients_digest="x")
+    assert compared(tmp_path, old, new).first.quantity == "gradients"
 
 
 def test_one_that_is_not_finite_differs(tmp_path: pathlib.Path) -> None:

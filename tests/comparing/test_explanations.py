@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from mpls.comparing import compare, text_of
-from mpls.comparing.explaining import KNOWN, ROUNDING, explanations
+from mpls.comparing import KNOWN, ROUNDING, compare, explanations, text_of
 from mpls.documentation import sections
 
 from .traces import changed, content, of_today, written
@@ -18,6 +17,12 @@ DIFFERENT = {"variable_norms": [3.9, 1.1], "variables_digest": "x"}
 CASES: dict[str, tuple[dict[str, Any], list[tuple[int, Any]], dict[str, Any], list[tuple[int, Any]]]] = {
     "took fewer steps": ({"steps": 6}, [], {"steps": 5, "ended_by": "ValueError"}, []),
     "begin with other scales": ({}, [], {}, [(1, {"scale": 32.0})]),
+    "not recorded with one seed": (
+        {"environment": {"tensorflow": "2.21.0", "mpls": "1.0.0"}},
+        [],
+        {},
+        [(1, {"loss": 4.1})],
+    ),
     "begin with other weights": ({}, [], {}, [(1, {"gradient_norms": [9.0, 9.0], "gradients_digest": "x"})]),
     "advances `iterations`": ({}, [], {}, [(4, DIFFERENT)]),
     "rows that occur twice": ({}, [(3, {"nonfinite": 0})], {}, [(3, {"nonfinite": 0, "applied": True})]),
@@ -114,3 +119,26 @@ def test_keras_3_does_not_count_skips(tmp_path: pathlib.Path) -> None:
     assert "advances `iterations`" not in explained(tmp_path, content(), new)
     old = content(environment={"tensorflow": "2.4.4"})
     assert "try --as-of 2.4" in explained(tmp_path, old, new)
+
+
+@pytest.mark.parametrize("change", [{"loss": 4.01}, {"loss": None, **DIFFERENT}, {"loss": 9.0, "nonfinite": 1}])
+@pytest.mark.parametrize(
+    ("releases", "seeds", "is_told"),
+    [
+        (("2.21.0", "2.21.0"), (None, None), True),
+        (("2.21.0", "2.21.1"), (None, 1), True),
+        (("2.4.4", "2.4.1"), (2, 1), True),
+        (("2.21.0", "2.21.0"), (1, 1), False),
+        (("2.4.4", "2.21.0"), (None, None), False),
+    ],
+)
+def test_unseeded_traces_of_one_release_are_to_be_recorded_with_a_seed(
+    tmp_path: pathlib.Path, change: dict[str, Any], releases: tuple[str, str], seeds: tuple[Any, Any], is_told: bool
+) -> None:
+    old, new = (
+        content(environment={"tensorflow": release}, settings={**content()["settings"], "seed": seed})
+        for release, seed in zip(releases, seeds, strict=True)
+    )
+    assert ("again with --seed 1" in explained(tmp_path, old, changed(new, 1, **change))) is is_told
+    # They began alike, so no seed would help.
+    assert "--seed" not in explained(tmp_path, old, changed(new, 4, **change))

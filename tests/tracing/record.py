@@ -49,6 +49,7 @@ RECORDED = {
     "loop_sentiment": Recorded("2.4"),
     "mirrored_fit": Recorded("2.8"),
     "rewrite_graph": Recorded("1.15"),
+    "rmsprop": Recorded("2.4", folder=HERE / "programs"),
     "session_monitored": Recorded("1.15"),
     "train": Recorded("2.2", ("--as-of", "2.2"), folder=HERE / "programs"),
 }

@@ -93,7 +93,8 @@ def test_each_command_does_what_stands_there(folder: pathlib.Path) -> None:
             assert done.returncode == 0, done.stderr
         if command == "mpls migrate --as-of 2.2 train.py":
             assert done.stdout == blocks("diff")[0]
-    assert [status for status, _ in said] == [1, 0, 0]
+    # They differ; then they are the same up to rounding.
+    assert [status for status, _ in said] == [1, 3, 3]
     for (_, printed), shown in zip(said, blocks("text"), strict=True):
         # The last digits are those of a machine.
         assert _without_digits(printed) == _without_digits(shown)
