@@ -109,8 +109,11 @@ class NotPicklableError(MplsError, pickle.PicklingError):
     """An optimizer cannot be pickled, because it holds objects that cannot."""
 
 
-class ReplicaContextError(MplsError, ValueError):
-    """A method was called in a replica or cross-replica context that it does not work in."""
+class ReplicaContextError(MplsError, ValueError, RuntimeError):
+    """A method was called in a replica or cross-replica context that it does not work in.
+
+    The originals' documentation says RuntimeError; they raised ValueError.
+    """
 
 
 class SavedStateError(MplsError, ValueError):

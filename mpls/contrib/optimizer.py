@@ -18,6 +18,7 @@ from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
 from mpls.formats.wrapper_state import STEP_RECORD
 from mpls.upstream.optimizers import uses_locking
 from mpls.upstream.trackables import track
+from mpls.v1.argument_checks import CheckedMinimize
 from mpls.v1.optimizer import MixedPrecisionLossScaleOptimizer
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
@@ -38,7 +39,7 @@ class Manager(Protocol):
         """Update the loss scale after a step."""
 
 
-class LossScaleOptimizer(Counted, _Base):
+class LossScaleOptimizer(Counted, CheckedMinimize, _Base):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss as a manager says.
 
     A step with a non-finite gradient is skipped, with a fixed scale too: variables, slots and `global_step` stay as

@@ -14,7 +14,7 @@ class Trackable:
     def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any: ...
 
 class Optimizer(Trackable):
-    """`tf.compat.v1.train.Optimizer`: what wrappers have from it and do not define themselves."""
+    """`tf.compat.v1.train.Optimizer`: what wrappers have from it or call."""
 
     GATE_NONE: ClassVar[int]
     GATE_OP: ClassVar[int]

@@ -109,7 +109,7 @@ class Declared(Restorable):
         """Return the names of the wrapped optimizer's slots."""
     def get_slot(self, var: Any, slot_name: str) -> Any:
         """Return a slot variable of the wrapped optimizer."""
-    def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
+    def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros", *, shape: Any = None) -> Any:
         """Add a slot variable to the wrapped optimizer."""
 
     # The hyperparameters of those of tf_keras, and those that most optimizers have; type checkers know no others.

@@ -206,18 +206,46 @@ class LegacyAdapter(TfKerasMembers, _Native):
         """
         return self._optimizer.get_slot(var, slot_name)
 
-    def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
+    def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros", *, shape: Any = None) -> Any:
         """Add a slot variable to the wrapped optimizer.
 
         Args:
             var: the variable that it belongs to.
             slot_name: the slot's name.
             initializer: the name of a Keras initializer, or one, or a tensor.
+            shape: the slot's shape; by default that of `var`.
 
         Returns:
-            The slot variable, of the shape of `var`.
+            The slot variable.
         """
-        return self._optimizer.add_slot(var, slot_name, initializer)
+        # Optimizers of users that override it need not take a shape.
+        return self._optimizer.add_slot(var, slot_name, initializer, **({} if shape is None else {"shape": shape}))
+
+    def add_weight(
+        self,
+        name: str,
+        shape: Any,
+        dtype: Any = None,
+        initializer: Any = "zeros",
+        trainable: bool | None = None,
+        synchronization: Any = tf.VariableSynchronization.AUTO,
+        aggregation: Any = tf.VariableAggregation.NONE,
+    ) -> Any:
+        """Add a variable to the wrapped optimizer, which checkpoints hold too.
+
+        Args:
+            name: the variable's name.
+            shape: its shape.
+            dtype: its dtype; by default float32.
+            initializer: the name of a Keras initializer, or one.
+            trainable: whether it is trainable; by default it is, unless it is synchronized on read.
+            synchronization: when replicas synchronize it.
+            aggregation: how the values of replicas are combined.
+
+        Returns:
+            The variable.
+        """
+        return self._optimizer.add_weight(name, shape, dtype, initializer, trainable, synchronization, aggregation)
 
     def _create_all_weights(self, var_list: Any) -> None:
         variables = list(var_list)

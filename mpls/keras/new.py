@@ -155,6 +155,57 @@ class NewAdapter(TfKerasMembers, _Native):
             self._optimizer.build(variables)
             self._create_own_weights(variables)
 
+    def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
+        """Exclude variables from the wrapped optimizer's weight decay; before it is built.
+
+        Args:
+            var_list: variables.
+            var_names: regular expressions; variables are excluded in whose names one is found.
+        """
+        self._optimizer.exclude_from_weight_decay(var_list, var_names)
+
+    def update_step(self, gradient: Any, variable: Any) -> Any:
+        """Update a variable by the rule of the wrapped optimizer, without loss scaling.
+
+        Args:
+            gradient: the unscaled gradient.
+            variable: the variable, one that the optimizer is built with.
+
+        Returns:
+            What the wrapped optimizer returns.
+        """
+        return self._optimizer.update_step(gradient, variable)
+
+    def add_variable(self, shape: Any, dtype: Any = None, initializer: Any = "zeros", name: str | None = None) -> Any:
+        """Add a variable to the wrapped optimizer, which checkpoints and files hold too.
+
+        Args:
+            shape: its shape.
+            dtype: its dtype; by default that of `tf_keras.backend.floatx()`.
+            initializer: the name of a Keras initializer, or one.
+            name: its name.
+
+        Returns:
+            The variable.
+        """
+        return self._optimizer.add_variable(shape, dtype, initializer, name)
+
+    def add_variable_from_reference(
+        self, model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None
+    ) -> Any:
+        """Add a variable to the wrapped optimizer that belongs to a variable of the model.
+
+        Args:
+            model_variable: the variable of the model.
+            variable_name: the first part of its name.
+            shape: its shape; by default that of `model_variable`.
+            initial_value: its value; by default zeros.
+
+        Returns:
+            The variable.
+        """
+        return self._optimizer.add_variable_from_reference(model_variable, variable_name, shape, initial_value)
+
     @property
     def variables(self) -> Any:
         """The variables of the wrapped optimizer, a list that can also be called; not those of the loss scale."""

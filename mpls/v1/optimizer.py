@@ -32,7 +32,7 @@ from mpls.v1.applying import (
     train_ops,
     warn_if_never_scaled,
 )
-from mpls.v1.argument_checks import checked_loss_scale, require_a_gradient, require_optimizer
+from mpls.v1.argument_checks import CheckedMinimize, checked_loss_scale, require_a_gradient, require_optimizer
 from mpls.v1.refused_methods import Refusing
 from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
 from mpls.v1.tracking import NativeWrapper, Tracking, names_of_powers
@@ -40,7 +40,7 @@ from mpls.v1.tracking import NativeWrapper, Tracking, names_of_powers
 _Optimizer: Any = tf.compat.v1.train.Optimizer
 
 
-class MixedPrecisionLossScaleOptimizer(Tracking, Counted, Refusing, NativeWrapper):
+class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refusing, NativeWrapper):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
 
     `compute_gradients` multiplies the loss by the loss scale and divides the gradients by it; `apply_gradients` updates
@@ -198,8 +198,8 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, Refusing, NativeWrappe
             In a graph, the op that does it, which is also the one in `GraphKeys.TRAIN_OP`; in eager mode None.
 
         Raises:
-            ValueError: there is no pair or no gradient, and then nothing has changed; or the call is made in a
-                cross-replica context.
+            ValueError: there is no pair or no gradient, and then nothing has changed.
+            RuntimeError: the call is made in a cross-replica context; the error is a ValueError too.
         """
         if tf.distribute.in_cross_replica_context():
             raise ReplicaContextError(

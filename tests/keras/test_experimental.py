@@ -178,14 +178,6 @@ class AcceptedTest(unittest.TestCase):
         optimizer.minimize(lambda: variable * 1.0, [variable])
         self.assertEqual((float(optimizer.loss_scale), float(scale())), (16.0, 8.0))
 
-    @parameterized.expand(["optimizer", "loss_scale"])
-    def test_arguments_have_the_names_of_the_original(self, name: str) -> None:
-        arguments = {"optimizer": tf_keras.optimizers.SGD(), "loss_scale": 8}
-        with self.assertWarns(FutureWarning):
-            self.assertEqual(Experimental(**arguments).initial_scale, 8.0)
-        with self.assertRaises(TypeError):
-            Experimental(**{key: value for key, value in arguments.items() if key != name})
-
 
 class RefusedTest(unittest.TestCase):
     @parameterized.expand(

@@ -24,6 +24,7 @@ from mpls.core.persistence.restoring import Restorable
 from mpls.core.weights import Stateful
 from mpls.keras.members import Members
 from mpls.keras.wrapping import Wrapping
+from mpls.v1.argument_checks import CheckedMinimize
 from mpls.v1.refused_methods import Refusing
 
 legacy = tf_keras.optimizers.legacy
@@ -35,8 +36,11 @@ INSTANCES: dict[str, Any] = {
 V1: Any = mpls.v1.MixedPrecisionLossScaleOptimizer
 CONTRIB: Any = mpls.contrib.LossScaleOptimizer
 
-# Public by name, since a family is a module of its own; nothing that users call.
+# Public by name, since a family is a module of its own, or for those who write optimizers; nothing that programs call.
 INTERNAL = {
+    "add_variable",
+    "add_variable_from_reference",
+    "add_weight",
     "deserialize_optimizer",
     "loss_scale_factor",
     "native_module",
@@ -205,6 +209,7 @@ class TensorFlowTest(unittest.TestCase):
         self.assertEqual(mpls.v1.LossScale.__bases__, (Stateful, native.LossScale))
         self.assertEqual(mpls.v1.FixedLossScale.__bases__, (mpls.v1.LossScale, native.FixedLossScale))
         self.assertEqual(mpls.v1.DynamicLossScale.__bases__[1:], (mpls.v1.LossScale, native.DynamicLossScale))
-        self.assertEqual(V1.__bases__[1:], (Counted, Refusing, native.MixedPrecisionLossScaleOptimizer))
-        self.assertEqual(CONTRIB.__bases__, (Counted, tf.compat.v1.train.Optimizer))
+        mixins = (Counted, CheckedMinimize)
+        self.assertEqual(V1.__bases__[1:], (*mixins, Refusing, native.MixedPrecisionLossScaleOptimizer))
+        self.assertEqual(CONTRIB.__bases__, (*mixins, tf.compat.v1.train.Optimizer))
         self.assertEqual(Members.__bases__, (Counted, object))

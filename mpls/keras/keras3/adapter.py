@@ -261,16 +261,28 @@ class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
         """Return whether all gradients are finite, a scalar boolean tensor; None among them is ignored."""
         return ops.all_finite(list(grads))
 
-    def update_step(self, *_: Any, **__: Any) -> Any:
-        """Refuse: only the wrapped optimizer applies single gradients."""
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> Any:
+        """Update a variable by the rule of the wrapped optimizer, without loss scaling.
+
+        Args:
+            gradient: the unscaled gradient.
+            variable: the variable, one that the optimizer is built with.
+            learning_rate: the learning rate.
+
+        Returns:
+            What the wrapped optimizer returns.
+        """
+        return self._optimizer.update_step(gradient, variable, learning_rate)
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         raise CallOrderError(
             "LossScaleOptimizer: a gradient must be applied by the wrapped optimizer; got a call of the wrapper's own "
             "method for it. Call opt.apply(grads, variables). See MIGRATION.md#calling-styles"
         )
 
-    _stateful_handle_finite_grads = _stateful_handle_non_finite_grads = update_step
-    _stateless_handle_finite_grads = _stateless_handle_non_finite_grads = update_step
-    _tf_apply = _common_apply = update_step
+    _stateful_handle_finite_grads = _stateful_handle_non_finite_grads = _refuse
+    _stateless_handle_finite_grads = _stateless_handle_non_finite_grads = _refuse
+    _tf_apply = _common_apply = _refuse
 
 
 def _unpickled(

@@ -1,0 +1,1 @@
+"""Each statement and each example of the documented pages, a file for each page."""

@@ -1,0 +1,137 @@
+"""The classes that the pages document, and the optimizers that they wrap.
+
+The tests use the names of mpls. `test_names_of_the_pages.py` runs them again with the pages' own names, in a process in
+which `mpls.install(replace_existing=True)` has put these back.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import mpls
+import mpls.experimental
+import mpls.keras
+import mpls.v1
+
+INF, NAN = float("inf"), float("nan")
+NAMES: dict[str, Any] = {
+    "tf.keras.mixed_precision.LossScaleOptimizer": mpls.keras.LossScaleOptimizer,
+    "tf.keras.mixed_precision.experimental.LossScaleOptimizer": mpls.experimental.LossScaleOptimizer,
+    "tf.compat.v1.keras.mixed_precision.experimental.LossScaleOptimizer": mpls.experimental.LossScaleOptimizer,
+    "tf.mixed_precision.experimental.LossScale": mpls.v1.LossScale,
+    "tf.compat.v1.mixed_precision.LossScale": mpls.v1.LossScale,
+    "tf.compat.v1.mixed_precision.experimental.DynamicLossScale": mpls.v1.DynamicLossScale,
+    "tf.compat.v1.mixed_precision.experimental.FixedLossScale": mpls.v1.FixedLossScale,
+    "tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer": mpls.v1.MixedPrecisionLossScaleOptimizer,
+}
+
+# Set to the Keras of a process that is to use the pages' names.
+VARIABLE = "NAMES_OF_THE_PAGES"
+if VARIABLE in os.environ:
+    mpls.install(replace_existing=True)
+
+
+def looked_up(name: str) -> Any:
+    """Return what a name is in a program."""
+    return functools.reduce(getattr, name.split(".")[1:], tf)
+
+
+def named(name: str) -> Any:
+    return looked_up(name) if VARIABLE in os.environ else NAMES[name]
+
+
+LossScaleOptimizer = named("tf.keras.mixed_precision.LossScaleOptimizer")
+Experimental = named("tf.keras.mixed_precision.experimental.LossScaleOptimizer")
+LossScale = named("tf.mixed_precision.experimental.LossScale")
+FixedLossScale = named("tf.compat.v1.mixed_precision.experimental.FixedLossScale")
+DynamicLossScale = named("tf.compat.v1.mixed_precision.experimental.DynamicLossScale")
+GraphWrapper = named("tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer")
+
+OPTIMIZERS: dict[str, Any] = {"legacy": tf_keras.optimizers.legacy, "new": tf_keras.optimizers}
+if os.environ.get(VARIABLE) != "2":
+    OPTIMIZERS["keras3"] = keras.optimizers
+FAMILIES = tuple(OPTIMIZERS)
+CLASSES = ("LossScaleOptimizer", "experimental")
+
+
+def over_families(test: Any) -> Any:
+    return pytest.mark.parametrize("family", FAMILIES)(test)
+
+
+def over_wrappers(test: Any) -> Any:
+    """Run a test with each family and both classes, which are identical but for their constructors."""
+    cases = list(itertools.product(FAMILIES, CLASSES))
+    return pytest.mark.default_run("each value")(pytest.mark.parametrize(("family", "cls"), cases)(test))
+
+
+def experimental(inner: Any, loss_scale: Any = "dynamic") -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return Experimental(inner, loss_scale)
+
+
+def wrap(
+    cls: str,
+    inner: Any,
+    dynamic: bool = True,
+    initial_scale: float | None = None,
+    dynamic_growth_steps: int | None = None,
+) -> Any:
+    """Wrap an optimizer in one of the two classes, with the same settings."""
+    if cls == "LossScaleOptimizer":
+        return LossScaleOptimizer(inner, dynamic, initial_scale, dynamic_growth_steps)
+    if not dynamic:
+        return experimental(inner, initial_scale)
+    given = {"initial_loss_scale": initial_scale, "increment_period": dynamic_growth_steps}
+    return experimental(inner, DynamicLossScale(**{name: value for name, value in given.items() if value is not None}))
+
+
+def custom_step(optimizer: Any, variable: Any, loss_fn: Callable[[], Any]) -> None:
+    """Make a step without `minimize`, as the pages show it."""
+    with tf.GradientTape() as tape:
+        loss = loss_fn()
+        scaled_loss = optimizer.get_scaled_loss(loss)
+    scaled_grad = tape.gradient(scaled_loss, variable)
+    (grad,) = optimizer.get_unscaled_gradients([scaled_grad])
+    optimizer.apply_gradients([(grad, variable)])
+
+
+def minimize(optimizer: Any, variable: Any, loss_fn: Callable[[], Any]) -> None:
+    optimizer.minimize(loss_fn, var_list=[variable])
+
+
+STEPS: dict[str, Any] = {"minimize": minimize, "apply_gradients": custom_step}
+
+
+def train(optimizer: Any, variable: Any, factors: Iterable[float], step: Any = minimize) -> None:
+    """Make steps whose gradients are these factors."""
+    for factor in factors:
+        step(optimizer, variable, lambda factor=factor: variable * factor)
+
+
+def state(optimizer: Any) -> tuple[float, int]:
+    return float(optimizer.loss_scale), int(optimizer.dynamic_counter)
+
+
+def passing(seen: list[float]) -> Any:
+    """Return an op that changes nothing, and notes the intermediate gradient that comes back to it."""
+
+    @tf.custom_gradient
+    def same(value: Any) -> Any:
+        def gradient(upstream: Any) -> Any:
+            seen.append(float(upstream))
+            return upstream
+
+        return tf.identity(value), gradient
+
+    return same

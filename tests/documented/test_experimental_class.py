@@ -1,0 +1,176 @@
+"""The page of `tf.keras.mixed_precision.experimental.LossScaleOptimizer`, which TF 2.4 deprecated.
+
+The class is "identical to the non-experimental" one but for its constructor: the tests of that page run with it too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from .families import (
+    FAMILIES,
+    OPTIMIZERS,
+    DynamicLossScale,
+    Experimental,
+    FixedLossScale,
+    LossScaleOptimizer,
+    experimental,
+    minimize,
+    over_families,
+    over_wrappers,
+    passing,
+    wrap,
+)
+
+# --- examples -------------------------------------------------------------------------------------
+
+# The argument of the experimental class, and the arguments of the other that do the same.
+EQUIVALENT: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "dynamic": (lambda: "dynamic", {}),
+    "number": (lambda: 123, {"dynamic": False, "initial_scale": 123}),
+    "dynamic_object": (
+        lambda: DynamicLossScale(initial_loss_scale=2048, increment_period=500),
+        {"initial_scale": 2048, "dynamic_growth_steps": 500},
+    ),
+    "default_object": (lambda: DynamicLossScale(), {}),
+    "fixed_object": (lambda: FixedLossScale(123), {"dynamic": False, "initial_scale": 123}),
+}
+
+
+@pytest.mark.parametrize("case", EQUIVALENT)
+@over_families
+def test_the_examples_of_equal_configs(family: str, case: str) -> None:
+    make, arguments = EQUIVALENT[case]
+    # Keras 3 names wrappers by counting them.
+    names = {"name": "same"} if family == "keras3" else {}
+    opt1 = experimental(OPTIMIZERS[family].SGD(name="SGD"), loss_scale=make())
+    opt2 = LossScaleOptimizer(OPTIMIZERS[family].SGD(name="SGD"), **arguments, **names)
+    assert opt1.get_config() | names == opt2.get_config()
+
+
+@over_families
+def test_the_examples_of_instances(family: str) -> None:
+    opt1 = experimental(OPTIMIZERS[family].SGD(), loss_scale="dynamic")
+    assert isinstance(opt1, LossScaleOptimizer)
+    assert isinstance(opt1, Experimental)
+    opt2 = LossScaleOptimizer(OPTIMIZERS[family].SGD())
+    assert not isinstance(opt2, Experimental)
+
+
+def test_it_subclasses_the_other_but_not_vice_versa() -> None:
+    assert issubclass(Experimental, LossScaleOptimizer)
+    assert not issubclass(LossScaleOptimizer, Experimental)
+
+
+# --- the constructor ------------------------------------------------------------------------------
+
+
+def test_arguments_have_these_names() -> None:
+    _, *parameters = inspect.signature(Experimental.__init__).parameters.values()
+    empty = inspect.Parameter.empty
+    assert [(each.name, each.default) for each in parameters][:2] == [("optimizer", empty), ("loss_scale", empty)]
+    assert {each.kind for each in parameters[2:]} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+@over_families
+def test_it_is_deprecated(family: str) -> None:
+    with pytest.warns(FutureWarning, match=r"Replace it by: mpls\.keras\.LossScaleOptimizer\(optimizer\)"):
+        Experimental(OPTIMIZERS[family].SGD(), "dynamic")
+
+
+@over_families
+def test_the_other_does_not_accept_a_loss_scale(family: str) -> None:
+    for loss_scale in (DynamicLossScale(), FixedLossScale(8), "dynamic", 8):
+        with pytest.raises(TypeError):
+            LossScaleOptimizer(OPTIMIZERS[family].SGD(), loss_scale)
+    with pytest.raises(TypeError):
+        LossScaleOptimizer(OPTIMIZERS[family].SGD(), loss_scale=DynamicLossScale())
+
+
+@over_families
+def test_the_multiplier_must_be_2(family: str) -> None:
+    with pytest.raises(ValueError, match="must have a multiplier of 2"):
+        Experimental(OPTIMIZERS[family].SGD(), DynamicLossScale(multiplier=4))
+    assert experimental(OPTIMIZERS[family].SGD(), DynamicLossScale(multiplier=2)).dynamic
+
+
+@pytest.mark.parametrize("loss_scale", [None, "static", -1, float("nan"), [], {}, object()], ids=repr)
+@over_families
+def test_an_invalid_loss_scale_is_a_value_error(family: str, loss_scale: Any) -> None:
+    with pytest.raises(ValueError, match="must "):
+        Experimental(OPTIMIZERS[family].SGD(), loss_scale)
+
+
+# --- arguments of the wrapped optimizer -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [("clipvalue", [-0.5, -0.5]), ("clipnorm", [-0.3, -0.4]), ("global_clipnorm", [-0.3, -0.4])],
+)
+@over_wrappers
+def test_the_gradient_that_is_clipped_is_unscaled(family: str, cls: str, argument: str, expected: list[float]) -> None:
+    optimizer, weight = wrap(cls, OPTIMIZERS[family].SGD(1.0, **{argument: 0.5})), tf.Variable([0.0, 0.0])
+    minimize(optimizer, weight, lambda: tf.reduce_sum(weight * [3.0, 4.0]))
+    assert weight.numpy().tolist() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("argument", ["clipvalue", "clipnorm", "global_clipnorm"])
+@over_wrappers
+def test_each_weight_is_clipped_or_all_together(family: str, cls: str, argument: str) -> None:
+    weights = [tf.Variable([0.0, 0.0]), tf.Variable([0.0, 0.0])]
+    optimizer = wrap(cls, OPTIMIZERS[family].SGD(1.0, **{argument: 1.0}))
+    optimizer.minimize(lambda: tf.reduce_sum(weights[0] * [0.0, 4.0] + weights[1] * [3.0, 0.0]), var_list=weights)
+    together = argument == "global_clipnorm"
+    assert weights[0].numpy().tolist() == pytest.approx([0.0, -0.8 if together else -1.0], rel=1e-6)
+    assert weights[1].numpy().tolist() == pytest.approx([-0.6 if together else -1.0, 0.0], rel=1e-6)
+
+
+@pytest.mark.parametrize("cls", ["LossScaleOptimizer", "experimental"])
+def test_gradients_are_aggregated_and_then_transformed_unscaled(cls: str) -> None:
+    """`gradient_aggregator` and `gradient_transformers`, which only legacy optimizers take."""
+    calls: list[tuple[str, float]] = []
+
+    def noting(name: str, factor: float) -> Any:
+        def change(grads_and_vars: Any) -> Any:
+            ((grad, variable),) = grads_and_vars
+            calls.append((name, float(grad)))
+            return [(grad * factor, variable)]
+
+        return change
+
+    inner = OPTIMIZERS["legacy"].SGD(
+        0.25, gradient_aggregator=noting("aggregator", 3.0), gradient_transformers=[noting("transformer", 0.5)]
+    )
+    weight = tf.Variable(1.0)
+    minimize(wrap(cls, inner), weight, lambda: weight * 2.0)
+    assert calls == [("aggregator", 2.0), ("transformer", 6.0)]
+    assert float(weight) == 0.25
+
+
+@pytest.mark.parametrize("cls", ["LossScaleOptimizer", "experimental"])
+def test_variables_of_the_optimizer_have_its_name(cls: str) -> None:
+    weight = tf.Variable(1.0, name="weight")
+    optimizer = wrap(cls, OPTIMIZERS["legacy"].SGD(0.25, momentum=0.5, name="mine"))
+    minimize(optimizer, weight, lambda: weight * 1.0)
+    assert [each.name for each in optimizer.weights] == ["mine/iter:0", "mine/weight/momentum:0"]
+
+
+# --- methods --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", ["LossScaleOptimizer", "experimental"])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.default_run("each value")
+def test_minimize_needs_no_call_of_get_scaled_loss(family: str, cls: str) -> None:
+    """Nor one of `get_unscaled_gradients`; and the program's own scaling is on top of it."""
+    seen: list[float] = []
+    watched, weight = passing(seen), tf.Variable(1.0)
+    optimizer = wrap(cls, OPTIMIZERS[family].SGD(0.25), initial_scale=8)
+    minimize(optimizer, weight, lambda: watched(weight))
+    assert (seen, float(weight)) == ([8.0], 0.75)

@@ -1,0 +1,309 @@
+"""The page of `tf.keras.mixed_precision.LossScaleOptimizer`, as tensorflow.org and keras.io have it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+from unittest import mock
+
+import pytest
+import tensorflow as tf
+
+from .families import (
+    CLASSES,
+    FAMILIES,
+    INF,
+    NAN,
+    OPTIMIZERS,
+    STEPS,
+    LossScaleOptimizer,
+    minimize,
+    over_families,
+    over_wrappers,
+    passing,
+    state,
+    train,
+    wrap,
+)
+
+# --- what it is for -------------------------------------------------------------------------------
+
+
+@over_wrappers
+def test_it_inherits_from_optimizer(family: str, cls: str) -> None:
+    optimizer = wrap(cls, OPTIMIZERS[family].SGD())
+    assert isinstance(optimizer, OPTIMIZERS[family].Optimizer)
+    assert isinstance(optimizer, LossScaleOptimizer)
+
+
+@over_wrappers
+def test_it_prevents_numeric_underflow_in_intermediate_float16_gradients(family: str, cls: str) -> None:
+    small = tf.constant(2.0**-13, tf.float16)
+    finals = []
+    for is_wrapped in (False, True):
+        inner, weight = OPTIMIZERS[family].SGD(2.0**20), tf.Variable(1.0)
+        optimizer = wrap(cls, inner) if is_wrapped else inner
+
+        def loss(weight: Any = weight) -> Any:
+            return tf.cast(weight, tf.float16) * small * small
+
+        if is_wrapped:
+            minimize(optimizer, weight, loss)
+        else:
+            with tf.GradientTape() as tape:
+                value = loss()
+            optimizer.apply_gradients([(tape.gradient(value, weight), weight)])
+        finals.append(float(weight))
+    assert finals == [1.0, 1.0 - 2.0**-6]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@over_wrappers
+def test_intermediate_gradients_are_scaled_and_final_ones_are_not(family: str, cls: str, step: str) -> None:
+    intermediate: list[float] = []
+    watched, weight = passing(intermediate), tf.Variable(1.0)
+    optimizer = wrap(cls, OPTIMIZERS[family].SGD(0.25), initial_scale=64)
+    STEPS[step](optimizer, weight, lambda: 2.0 * watched(weight))
+    assert (intermediate, float(weight)) == ([128.0], 0.5)
+
+
+@over_wrappers
+def test_by_default_the_loss_scale_is_updated_over_time(family: str, cls: str) -> None:
+    optimizer, weight = wrap(cls, OPTIMIZERS[family].SGD()), tf.Variable(1.0)
+    assert optimizer.dynamic is True
+    train(optimizer, weight, [INF])
+    assert float(optimizer.loss_scale) == 2.0**14
+
+
+# --- examples -------------------------------------------------------------------------------------
+
+
+@over_wrappers
+def test_the_example_of_a_hyperparameter(family: str, cls: str) -> None:
+    opt = OPTIMIZERS[family].Adam(beta_1=0.8, epsilon=1e-5)
+    opt = wrap(cls, opt)
+    # Hyperparameters of legacy optimizers are float32 variables.
+    assert float(opt.beta_1) == pytest.approx(0.8, rel=1e-7)
+    opt.beta_1 = 0.7
+    assert float(opt.beta_1) == float(opt.inner_optimizer.beta_1) == pytest.approx(0.7, rel=1e-7)
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def test_arguments_have_these_names_and_defaults() -> None:
+    _, *parameters = inspect.signature(LossScaleOptimizer.__init__).parameters.values()
+    empty = inspect.Parameter.empty
+    expected = [
+        ("inner_optimizer", empty),
+        ("dynamic", True),
+        ("initial_scale", None),
+        ("dynamic_growth_steps", None),
+    ]
+    assert [(each.name, each.default) for each in parameters][:4] == expected
+    # What mpls adds changes nothing for programs that were written for the original.
+    assert {each.kind for each in parameters[4:]} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+@over_families
+def test_defaults_of_a_dynamic_scale(family: str) -> None:
+    optimizer = LossScaleOptimizer(OPTIMIZERS[family].SGD())
+    assert (optimizer.initial_scale, optimizer.dynamic_growth_steps) == (2.0**15, 2000)
+
+
+@over_families
+def test_a_fixed_scale_must_be_specified(family: str) -> None:
+    with pytest.raises(ValueError, match="initial_scale must be a number if dynamic is False"):
+        LossScaleOptimizer(OPTIMIZERS[family].SGD(), dynamic=False)
+
+
+@over_families
+def test_growth_steps_can_only_be_specified_if_dynamic(family: str) -> None:
+    with pytest.raises(ValueError, match="dynamic_growth_steps must be None if dynamic is False"):
+        LossScaleOptimizer(OPTIMIZERS[family].SGD(), dynamic=False, initial_scale=8, dynamic_growth_steps=2)
+
+
+@over_wrappers
+def test_a_fixed_scale_does_not_change_over_time(family: str, cls: str) -> None:
+    optimizer, weight = wrap(cls, OPTIMIZERS[family].SGD(0.25), dynamic=False, initial_scale=8), tf.Variable(1.0)
+    train(optimizer, weight, [1.0, 1.0])
+    assert float(weight) == 0.5
+    train(optimizer, weight, [INF, 1.0])
+    assert float(optimizer.loss_scale) == 8.0
+
+
+# --- the algorithm --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", STEPS)
+@over_wrappers
+def test_the_scale_doubles_and_halves(family: str, cls: str, step: str) -> None:
+    optimizer = wrap(cls, OPTIMIZERS[family].SGD(0.25), initial_scale=8, dynamic_growth_steps=2)
+    weight, seen = tf.Variable(1.0), []
+    # Every two finite steps in a row it is doubled; a step that is not resets the count, and halves it.
+    for factor in (1.0, 1.0, 1.0, NAN, 1.0, INF):
+        train(optimizer, weight, [factor], STEPS[step])
+        seen.append((float(weight), *state(optimizer)))
+    assert seen == [(0.75, 8, 1), (0.5, 16, 0), (0.25, 16, 1), (0.25, 8, 0), (0.0, 8, 1), (0.0, 4, 0)]
+
+
+@over_wrappers
+def test_skipped_steps_change_no_trainable_variable(family: str, cls: str) -> None:
+    weights = [tf.Variable(1.0), tf.Variable(2.0)]
+    optimizer = wrap(cls, OPTIMIZERS[family].SGD(0.25, momentum=0.5))
+    # One gradient of two is not finite.
+    optimizer.minimize(lambda: weights[0] * NAN + weights[1], var_list=weights)
+    assert [float(each) for each in weights] == [1.0, 2.0]
+
+
+@over_wrappers
+def test_a_few_steps_are_skipped_at_first_and_then_one_in_so_many(family: str, cls: str) -> None:
+    optimizer, weight = wrap(cls, OPTIMIZERS[family].SGD(2.0**-10), dynamic_growth_steps=4), tf.Variable(1.0)
+    applied = []
+    for _ in range(16):
+        before = float(weight)
+        # In float16, the gradient overflows at scales from 2**10 on.
+        minimize(optimizer, weight, lambda: tf.cast(weight, tf.float16) * 64)
+        applied.append(float(weight) != before)
+    # The first "2 to 15": too high a scale falls faster than one that is too low rises, which takes 4 steps to double.
+    assert applied == [*[False] * 6, *[True] * 4, False, *[True] * 4, False]
+    assert float(optimizer.loss_scale) == 2.0**9
+
+
+# --- methods --------------------------------------------------------------------------------------
+
+# Those that scale, unscale, update or skip themselves, or call one that does; those of configs; and what the page of
+# tf.keras says nothing of, since only Keras 3 has it: there, the wrapper has variables of its own.
+NOT_DELEGATED = {
+    "legacy": {"apply_gradients", "from_config", "get_config", "get_gradients", "get_updates", "minimize"},
+    "new": {"apply_gradients", "compute_gradients", "from_config", "get_config", "minimize"},
+    "keras3": {
+        *("add_optimizer_variables", "add_variable", "add_variable_from_reference", "assign", "assign_add"),
+        *("assign_sub", "load_own_variables", "save_own_variables", "set_weights"),
+        *("apply", "apply_gradients", "from_config", "get_config", "scale_loss", "stateless_apply"),
+    },
+}
+RETURN_NOTHING = {
+    *("build", "exclude_from_weight_decay", "finalize_variable_values"),
+    *("load_own_variables", "save_own_variables", "set_weights"),
+}
+
+
+def public_methods(family: str) -> list[str]:
+    base = OPTIMIZERS[family].Optimizer
+    names = [name for name in dir(base) if not name.startswith("_")]
+    return [name for name in names if inspect.isroutine(inspect.getattr_static(base, name))]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize(
+    ("family", "method"),
+    [(family, name) for family in FAMILIES for name in public_methods(family) if name not in NOT_DELEGATED[family]],
+)
+@pytest.mark.default_run("each value")
+def test_all_public_methods_are_delegated(family: str, method: str, cls: str) -> None:
+    inner = OPTIMIZERS[family].SGD(0.5, momentum=0.5)
+    optimizer, answer = wrap(cls, inner), mock.Mock()
+    _, *parameters = inspect.signature(getattr(type(inner), method)).parameters.values()
+    given = {each.name: mock.Mock() for each in parameters}
+    given.update({name: [tf.Variable(1.0)] for name in ("var_list", "variables") if name in given})
+    # What a later release added to a method that the originals had is taken by keyword.
+    keywords = {name: given.pop(name) for name in ("shape",) if (family, method) == ("legacy", "add_slot")}
+    with mock.patch.object(type(inner), method, return_value=answer) as called:
+        found = getattr(optimizer, method)(*given.values(), **keywords)
+    (call,) = called.mock_calls
+    assert [*call.args, *call.kwargs.values()] == [*given.values(), *keywords.values()]
+    assert found is answer or method in RETURN_NOTHING
+
+
+@over_wrappers
+def test_variables_are_those_of_the_inner_optimizer(family: str, cls: str) -> None:
+    inner, weight = OPTIMIZERS[family].SGD(0.25, momentum=0.5), tf.Variable(1.0)
+    optimizer = wrap(cls, inner)
+    train(optimizer, weight, [1.0])
+    expected = inner.variables() if callable(inner.variables) else inner.variables
+    for found in (optimizer.variables(), optimizer.weights):
+        assert [id(each) for each in found] == [id(each) for each in expected]
+
+
+@pytest.mark.parametrize("family", [each for each in FAMILIES if each != "legacy"])
+def test_weights_that_are_excluded_do_not_decay(family: str) -> None:
+    decaying, kept = tf.Variable(1.0, name="decaying"), tf.Variable(1.0, name="kept")
+    optimizer = wrap("LossScaleOptimizer", OPTIMIZERS[family].SGD(0.5, weight_decay=0.5))
+    optimizer.exclude_from_weight_decay(var_names=["kept"])
+    optimizer.minimize(lambda: (decaying + kept) * 0.0, var_list=[decaying, kept])
+    assert (float(decaying), float(kept)) == (0.75, 1.0)
+
+
+@pytest.mark.parametrize("family", [each for each in FAMILIES if each != "keras3"])
+@pytest.mark.parametrize("cls", CLASSES)
+def test_variables_that_are_added_are_saved(family: str, cls: str, tmp_path: Any) -> None:
+    for value in (3.0, 0.0):
+        optimizer = wrap(cls, OPTIMIZERS[family].SGD())
+        if family == "legacy":
+            added = optimizer.add_weight("mine", [], initializer="zeros")
+        else:
+            added = optimizer.add_variable([], initializer="zeros", name="mine")
+        checkpoint = tf.train.Checkpoint(optimizer=optimizer)
+        if value:
+            added.assign(value)
+            path = checkpoint.write(str(tmp_path / "checkpoint"))
+        else:
+            checkpoint.read(path)
+            assert float(added) == 3.0
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_get_gradients_scales_the_loss_and_unscales_the_gradients(cls: str) -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        weight = tf.compat.v1.get_variable("weight", initializer=1.0, use_resource=True)
+        optimizer = wrap(cls, OPTIMIZERS["legacy"].SGD(), initial_scale=2.0**10)
+        # What comes back to the float16 op would be 0 without the scale.
+        small = tf.constant(2.0**-13, tf.float16)
+        (grad,) = optimizer.get_gradients(tf.cast(weight, tf.float16) * small * small, [weight])
+        session.run(tf.compat.v1.global_variables_initializer())
+        assert session.run(grad) == 2.0**-26
+
+
+# --- attributes -----------------------------------------------------------------------------------
+
+
+@over_wrappers
+def test_attributes_of_a_dynamic_scale(family: str, cls: str) -> None:
+    inner = OPTIMIZERS[family].SGD()
+    optimizer = wrap(cls, inner, initial_scale=8, dynamic_growth_steps=3)
+    assert optimizer.inner_optimizer is inner
+    assert (optimizer.dynamic, optimizer.initial_scale, optimizer.dynamic_growth_steps) == (True, 8, 3)
+    assert (optimizer.loss_scale.dtype, optimizer.loss_scale.shape) == (tf.float32, [])
+    assert tf.is_tensor(optimizer.loss_scale)
+    assert int(optimizer.dynamic_counter) == 0
+    # The initial scale stays what it was.
+    train(optimizer, tf.Variable(1.0), [INF])
+    assert (optimizer.initial_scale, float(optimizer.loss_scale)) == (8, 4.0)
+
+
+@over_wrappers
+def test_attributes_of_a_fixed_scale(family: str, cls: str) -> None:
+    optimizer = wrap(cls, OPTIMIZERS[family].SGD(), dynamic=False, initial_scale=8)
+    assert (optimizer.dynamic, optimizer.dynamic_counter, optimizer.dynamic_growth_steps) == (False, None, None)
+    assert optimizer.initial_scale == float(optimizer.loss_scale) == 8.0
+    assert (optimizer.loss_scale.dtype, optimizer.loss_scale.shape) == (tf.float32, [])
+
+
+# --- custom loops ---------------------------------------------------------------------------------
+
+
+@over_wrappers
+def test_get_scaled_loss_takes_a_tensor_or_a_callable(family: str, cls: str) -> None:
+    optimizer = wrap(cls, OPTIMIZERS[family].SGD(), initial_scale=8)
+    assert float(optimizer.get_scaled_loss(tf.constant(3.0))) == 24.0
+    assert float(optimizer.get_scaled_loss(lambda: tf.constant(3.0))()) == 24.0
+
+
+@over_wrappers
+def test_get_unscaled_gradients_returns_a_new_list_of_the_same_size(family: str, cls: str) -> None:
+    optimizer = wrap(cls, OPTIMIZERS[family].SGD(), initial_scale=8)
+    grads = [tf.constant(24.0), None, tf.constant([8.0])]
+    unscaled = optimizer.get_unscaled_gradients(grads)
+    assert unscaled is not grads
+    assert (float(unscaled[0]), unscaled[1], unscaled[2].numpy().tolist()) == (3.0, None, [1.0])

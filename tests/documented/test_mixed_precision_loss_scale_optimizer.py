@@ -1,0 +1,389 @@
+"""The page of `tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer`, in a graph and in eager mode."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mpls.contrib
+from mpls.errors import MplsWarning
+
+from .families import INF, NAN, DynamicLossScale, FixedLossScale, GraphWrapper, passing
+
+v1 = tf.compat.v1
+# What `loss_scale` may be; the scale at the start, and after an overflow.
+SCALES: dict[str, Any] = {
+    "number": (lambda: 8, 8.0, 8.0),
+    "fixed": (lambda: FixedLossScale(8), 8.0, 8.0),
+    "string": (lambda: "dynamic", 2.0**15, 2.0**14),
+    "dynamic": (lambda: DynamicLossScale(8, 2), 8.0, 4.0),
+}
+MODES = ("graph", "eager", "function")
+
+
+def over_scales(test: Any) -> Any:
+    return pytest.mark.default_run("each value")(pytest.mark.parametrize("scale", ["number", "dynamic"])(test))
+
+
+def graph_of(mode: str) -> AbstractContextManager[Any]:
+    """Return a block with a graph of its own, or one that changes nothing."""
+    return tf.Graph().as_default() if mode == "graph" else nullcontext()
+
+
+def sgd(scale: str, learning_rate: float = 0.25) -> Any:
+    return GraphWrapper(v1.train.GradientDescentOptimizer(learning_rate), SCALES[scale][0]())
+
+
+@pytest.fixture
+def graph() -> Iterator[Any]:
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+@contextmanager
+def started() -> Iterator[Any]:
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        yield session
+
+
+class Recording(v1.train.GradientDescentOptimizer):  # type: ignore[misc]
+    """Notes the arguments of `compute_gradients`."""
+
+    def __init__(self) -> None:
+        super().__init__(0.5, name="Recording")
+        self.calls: list[dict[str, Any]] = []
+
+    def compute_gradients(self, loss: Any, **kwargs: Any) -> Any:
+        self.calls.append(kwargs)
+        return super().compute_gradients(loss, **kwargs)
+
+
+# --- the class ------------------------------------------------------------------------------------
+
+
+def test_it_inherits_from_optimizer() -> None:
+    assert isinstance(sgd("dynamic"), v1.train.Optimizer)
+
+
+def test_arguments_have_these_names() -> None:
+    _, *parameters = inspect.signature(GraphWrapper.__init__).parameters.values()
+    empty = inspect.Parameter.empty
+    assert [(each.name, each.default) for each in parameters][:2] == [("opt", empty), ("loss_scale", empty)]
+    assert {each.kind for each in parameters[2:]} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_class_variables() -> None:
+    assert (GraphWrapper.GATE_NONE, GraphWrapper.GATE_OP, GraphWrapper.GATE_GRAPH) == (0, 1, 2)
+
+
+def test_use_locking_and_name_are_those_of_the_optimizer() -> None:
+    for use_locking in (False, True):
+        inner = v1.train.GradientDescentOptimizer(0.25, use_locking=use_locking, name="mine")
+        optimizer = GraphWrapper(inner, "dynamic")
+        assert (optimizer._use_locking, optimizer.get_name()) == (use_locking, "mine")
+
+
+def test_a_malformed_name_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="name"):
+        GraphWrapper(v1.train.GradientDescentOptimizer(0.25, name=""), "dynamic")
+
+
+@pytest.mark.parametrize(("scale", "mode"), list(itertools.product(SCALES, MODES)))
+@pytest.mark.default_run("each value")
+def test_the_loss_is_multiplied_and_the_gradients_are_divided(scale: str, mode: str) -> None:
+    """Whether the scale is chosen by the user or determined dynamically."""
+    # The intermediate gradient is noted in a variable, which graphs can hold too.
+    with graph_of(mode):
+        weight, seen = tf.Variable(1.0), tf.Variable(0.0, trainable=False)
+
+        @tf.custom_gradient
+        def noting(value: Any) -> Any:
+            def gradient(upstream: Any, variables: Any = None) -> Any:
+                with tf.control_dependencies([seen.assign(upstream)]):
+                    return tf.identity(upstream)
+
+            return tf.identity(value), gradient
+
+        optimizer = sgd(scale)
+
+        def loss() -> Any:
+            return 3.0 * noting(weight)
+
+        def step() -> None:
+            optimizer.minimize(loss, var_list=[weight])
+
+        if mode == "graph":
+            train_op = optimizer.minimize(loss(), var_list=[weight])
+            with started() as session:
+                session.run(train_op)
+                found = session.run([weight, seen])
+        else:
+            (tf.function(step) if mode == "function" else step)()
+            found = [float(weight), float(seen)]
+    assert found == [0.25, 3.0 * SCALES[scale][1]]
+
+
+def test_numeric_underflow_is_avoided(graph: Any) -> None:
+    small, finals = tf.constant(2.0**-13, tf.float16), []
+    for optimizer in (v1.train.GradientDescentOptimizer(2.0**20), sgd("string", 2.0**20)):
+        weight = v1.Variable(1.0)
+        train_op = optimizer.minimize(tf.cast(weight, tf.float16) * small * small, var_list=[weight])
+        with started() as session:
+            session.run(train_op)
+            finals.append(session.run(weight))
+    assert finals == [1.0, 1.0 - 2.0**-6]
+
+
+# --- apply_gradients ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["graph", "eager"])
+@pytest.mark.parametrize("step", ["minimize", "apply_gradients"])
+def test_nothing_is_updated_unless_all_gradients_are_finite(step: str, mode: str) -> None:
+    """Nor is `global_step` incremented."""
+    is_graph = mode == "graph"
+    with graph_of(mode):
+        weights = [tf.Variable(1.0), tf.Variable(1.0)]
+        global_step = v1.train.get_or_create_global_step() if is_graph else tf.Variable(0, dtype=tf.int64)
+        factor = v1.placeholder(tf.float32, []) if is_graph else tf.Variable(1.0, trainable=False)
+        optimizer = sgd("dynamic")
+
+        def train() -> Any:
+            loss = lambda: weights[0] * factor + weights[1]  # noqa: E731
+            given = loss() if is_graph else loss
+            if step == "minimize":
+                return optimizer.minimize(given, global_step, weights)
+            return optimizer.apply_gradients(optimizer.compute_gradients(given, weights), global_step)
+
+        seen = []
+        if is_graph:
+            op = train()
+            assert isinstance(op, tf.Operation)
+            with started() as session:
+                for value in (1.0, INF, NAN, 2.0):
+                    session.run(op, {factor: value})
+                    seen.append([float(each) for each in session.run([*weights, global_step])])
+        else:
+            for value in (1.0, INF, NAN, 2.0):
+                factor.assign(value)
+                train()
+                seen.append([float(each) for each in (*weights, global_step)])
+    assert seen == [[0.75, 0.75, 1.0], [0.75, 0.75, 1.0], [0.75, 0.75, 1.0], [0.25, 0.5, 2.0]]
+
+
+@over_scales
+def test_the_name_of_the_operation(graph: Any, scale: str) -> None:
+    """By default it is the one "passed to the `Optimizer` constructor"."""
+    optimizer, weight = GraphWrapper(Recording(), SCALES[scale][0]()), tf.Variable(1.0)
+    pairs = optimizer.compute_gradients(weight * 1.0)
+    assert optimizer.get_name() == "Recording"
+    assert optimizer.apply_gradients(pairs).name == "Recording"
+    assert optimizer.apply_gradients(pairs, None, "mine").name == "mine"
+    assert optimizer.minimize(weight * 1.0, name="other").name == "other"
+    with tf.name_scope("scope"):
+        assert optimizer.apply_gradients(pairs, name="mine").name == "scope/mine"
+
+
+@over_scales
+def test_in_a_cross_replica_context_it_is_a_runtime_error(scale: str) -> None:
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        optimizer, weight = sgd(scale), tf.Variable(1.0)
+        # The original raised a ValueError.
+        for error in (RuntimeError, ValueError):
+            with pytest.raises(error, match="must be called in a replica context"):
+                optimizer.apply_gradients([(tf.constant(1.0), weight)])
+
+
+# --- compute_gradients ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["tensor", "callable"])
+@over_scales
+def test_it_returns_a_list_of_pairs_in_which_a_gradient_can_be_none(graph: Any, scale: str, loss: str) -> None:
+    used, unused = tf.Variable(1.0), tf.Variable(1.0)
+    make = lambda: used * 3.0  # noqa: E731
+    optimizer = sgd(scale)
+    pairs = optimizer.compute_gradients(make if loss == "callable" else make(), var_list=(used, unused))
+    assert isinstance(pairs, list)
+    ((grad, first), (none, second)) = pairs
+    assert (first is used, second is unused, none) == (True, True, None)
+    train_op = optimizer.apply_gradients(pairs)
+    with started() as session:
+        assert session.run(grad) == 3.0
+        session.run(train_op)
+        assert session.run([used, unused]) == [0.25, 1.0]
+
+
+def test_in_eager_mode_the_loss_must_be_callable() -> None:
+    weight = tf.Variable(1.0)
+    for scale in ("number", "dynamic"):
+        for method in ("minimize", "compute_gradients"):
+            with pytest.raises(RuntimeError, match="should be a function when eager"):
+                getattr(sgd(scale), method)(tf.constant(1.0), var_list=[weight])
+
+
+@pytest.mark.parametrize("method", ["compute_gradients", "minimize"])
+def test_by_default_the_variables_are_the_trainable_ones_of_the_graph(graph: Any, method: str) -> None:
+    inner, first = Recording(), v1.Variable(1.0)
+    frozen, second = v1.Variable(1.0, trainable=False), v1.Variable(1.0)
+    optimizer = GraphWrapper(inner, "dynamic")
+    if method == "compute_gradients":
+        pairs = optimizer.compute_gradients(first * frozen)
+        assert [(grad is None, variable) for grad, variable in pairs] == [(False, first), (True, second)]
+        return
+    train_op = optimizer.minimize(first * frozen * second)
+    with started() as session:
+        session.run(train_op)
+        assert session.run([first, frozen, second]) == [0.5, 1.0, 0.5]
+
+
+@pytest.mark.parametrize("style", ["defaults", "keywords", "positional"])
+def test_its_arguments_reach_the_optimizer(graph: Any, style: str) -> None:
+    inner, weight = Recording(), tf.Variable(1.0)
+    arguments = {
+        "var_list": [weight],
+        "gate_gradients": GraphWrapper.GATE_GRAPH,
+        "aggregation_method": tf.AggregationMethod.EXPERIMENTAL_TREE,
+        "colocate_gradients_with_ops": True,
+        "grad_loss": tf.constant(2.0),
+    }
+    defaults = dict(zip(arguments, (None, GraphWrapper.GATE_OP, None, False, None), strict=True))
+    optimizer, loss = GraphWrapper(inner, 8), weight * 3.0
+    if style == "positional":
+        ((grad, variable),) = optimizer.compute_gradients(loss, *arguments.values())
+    else:
+        ((grad, variable),) = optimizer.compute_gradients(loss=loss, **(arguments if style == "keywords" else {}))
+    assert inner.calls == [defaults if style == "defaults" else arguments]
+    assert variable is weight
+    with started() as session:
+        assert session.run(grad) == (3.0 if style == "defaults" else 6.0)
+
+
+@pytest.mark.parametrize("shape", [[], [3]], ids=str)
+@over_scales
+def test_grad_loss_is_the_gradient_computed_for_the_loss(graph: Any, scale: str, shape: list[int]) -> None:
+    weight, grad_loss = tf.Variable(tf.ones(shape)), tf.fill(shape, 3.0)
+    ((grad, _),) = sgd(scale).compute_gradients(weight * 2.0, grad_loss=grad_loss)
+    with started() as session:
+        np.testing.assert_array_equal(session.run(grad), np.full(shape, 6.0))
+
+
+# --- minimize -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gate", ["GATE_NONE", "GATE_OP", "GATE_GRAPH"])
+@over_scales
+def test_every_gate(graph: Any, scale: str, gate: str) -> None:
+    weight = tf.Variable(1.0)
+    train_op = sgd(scale).minimize(weight * weight, gate_gradients=getattr(GraphWrapper, gate))
+    with started() as session:
+        session.run(train_op)
+        assert session.run(weight) == 0.5
+
+
+def test_other_gates_are_refused(graph: Any) -> None:
+    weight = tf.Variable(1.0)
+    with pytest.raises(ValueError, match="gate_gradients must be one of"):
+        sgd("number").minimize(weight * 1.0, gate_gradients=7)
+
+
+def test_it_combines_the_two_others() -> None:
+    calls = []
+
+    class Noting(GraphWrapper):  # type: ignore[misc, valid-type]
+        def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
+            calls.append("compute_gradients")
+            return super().compute_gradients(*args, **kwargs)
+
+        def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
+            calls.append("apply_gradients")
+            return super().apply_gradients(*args, **kwargs)
+
+    weight = tf.Variable(1.0)
+    Noting(v1.train.GradientDescentOptimizer(0.25), 8).minimize(lambda: weight * 1.0, var_list=[weight])
+    assert (calls, float(weight)) == (["compute_gradients", "apply_gradients"], 0.75)
+
+
+@pytest.mark.parametrize("bad", ["number", "string", "tensor", "none"])
+@pytest.mark.parametrize("mode", ["graph", "eager"])
+@pytest.mark.parametrize("wrapper", ["v1", "contrib"])
+@pytest.mark.default_run("each value")
+def test_what_is_no_variable_is_a_value_error(wrapper: str, mode: str, bad: str) -> None:
+    inner = v1.train.GradientDescentOptimizer(0.25)
+    manager = mpls.contrib.FixedLossScaleManager(8)
+    optimizer = GraphWrapper(inner, 8) if wrapper == "v1" else mpls.contrib.LossScaleOptimizer(inner, manager)
+    with graph_of(mode):
+        weight, constant = tf.Variable(1.0), tf.constant(1.0)
+        given = {"number": 1.0, "string": "weight", "tensor": constant, "none": None}[bad]
+        loss = lambda: weight * constant  # noqa: E731
+        with pytest.raises(ValueError, match=r"must be a list or tuple of tf\.Variable objects; got"):
+            optimizer.minimize(loss() if mode == "graph" else loss, var_list=[weight, given])
+
+
+@pytest.mark.parametrize("given", ["list", "tuple", "none"])
+@over_scales
+def test_in_eager_mode_it_is_with_respect_to_var_list(scale: str, given: str) -> None:
+    """If that is None, "with respect to any trainable variables created during the execution" of the loss."""
+    weight, other = tf.Variable(1.0), tf.Variable(1.0)
+    created: list[Any] = []
+
+    def loss() -> Any:
+        if not created:
+            created.append(tf.Variable(1.0))
+        return weight * other * created[0]
+
+    var_list = {"list": [weight], "tuple": (weight,), "none": None}[given]
+    sgd(scale).minimize(loss, var_list=var_list)
+    expected = [0.75, 0.75, 0.75] if given == "none" else [0.75, 1.0, 1.0]
+    assert [float(each) for each in (weight, other, created[0])] == expected
+
+
+@over_scales
+def test_in_eager_mode_graph_arguments_are_ignored(scale: str) -> None:
+    weight = tf.Variable(1.0)
+    ignored = {"gate_gradients": 7, "aggregation_method": 99, "colocate_gradients_with_ops": True}
+    sgd(scale).minimize(lambda: weight * 1.0, var_list=[weight], **ignored)
+    assert float(weight) == 0.75
+    # The original used this one.
+    with pytest.warns(MplsWarning, match="ignores grad_loss in eager mode"):
+        sgd(scale).minimize(lambda: weight * 1.0, var_list=[weight], grad_loss=tf.constant(3.0))
+    assert float(weight) == 0.5
+
+
+# --- slots and variables --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["graph", "eager"])
+@over_scales
+def test_slots_are_found_by_name(scale: str, mode: str) -> None:
+    is_graph = mode == "graph"
+    with graph_of(mode):
+        weight = tf.Variable(1.0)
+        inner = v1.train.MomentumOptimizer(0.25, 0.5)
+        optimizer = GraphWrapper(inner, SCALES[scale][0]())
+        assert (optimizer.get_slot(weight, "momentum"), optimizer.get_slot_names()) == (None, [])
+        loss = lambda: weight * 1.0  # noqa: E731
+        optimizer.minimize(loss() if is_graph else loss, var_list=[weight])
+        assert optimizer.get_slot_names() == ["momentum"]
+        slot = optimizer.get_slot(weight, "momentum")
+        assert isinstance(slot, tf.Variable)
+        assert slot is inner.get_slot(weight, "momentum")
+        assert optimizer.get_slot(weight, "missing") is None
+        assert {id(each) for each in inner.variables()} <= {id(each) for each in optimizer.variables()}
+
+
+def test_intermediate_gradients_of_a_changed_scale() -> None:
+    """Each step uses the scale of its moment."""
+    seen: list[float] = []
+    watched, weight, optimizer = passing(seen), tf.Variable(1.0), sgd("dynamic")
+    for factor in (INF, 1.0):
+        optimizer.minimize(lambda factor=factor: watched(weight) * factor, var_list=[weight])
+    assert (seen, float(weight)) == ([INF, 4.0], 0.75)
