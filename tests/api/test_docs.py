@@ -39,6 +39,25 @@ HERE = pathlib.Path(__file__).resolve().parent
 DOCUMENTS = ("README.md", "MIGRATION.md")
 PUBLIC_PACKAGES = ("mpls.v1", "mpls.keras", "mpls.experimental", "mpls.contrib", "mpls.monitor")
 
+# --- README's comparison with other libraries ---------------------------------------------------
+
+
+def rows_of(text: str, header: str) -> dict[str, list[str]]:
+    """The cells of a table by the name of their row."""
+    lines = text[text.index(header) :].partition("\n\n")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0]: row[1:] for row in [rows[0], *rows[2:]]}
+
+
+def test_each_cell_about_another_library_has_its_source() -> None:
+    header = "torch `GradScaler` | apex `amp` |"
+    shown = rows_of((ROOT / "README.md").read_text(), f"| | mpls | {header}")
+    sources = rows_of((ROOT / "benchmarks" / "NOTES.md").read_text(), f"| | {header}")
+    assert list(shown) == list(sources)
+    for name, cells in shown.items():
+        assert [bool(cell) for cell in cells[1:]] == [bool(cell) for cell in sources[name]], name
+
+
 # --- blocks of Markdown files ---------------------------------------------------------------------
 
 SKIP = re.compile(r"<!--\s*skip:\s*(?P<reason>.*?)\s*-->")
