@@ -20,7 +20,7 @@ from mpls.importing.hooks import are_names_back
 from mpls.importing.post_import import call_off, when_loaded
 from mpls.keras.caller import who_calls
 from mpls.keras.state_in_files import is_marked
-from mpls.patches import Layer
+from mpls.patches import ABSENT, Layer
 from mpls.upstream import table
 from mpls.upstream.private import Private
 
@@ -90,19 +90,30 @@ def reading_all_as_ours() -> Iterator[None]:
 
 
 def _patch(rows: tuple[Private, ...], takes_all: bool, module: ModuleType) -> None:
-    for owner in filter(None, [row.of(module) for row in rows]):
+    # A library may have put a function in the place of a class; what that makes, mpls cannot know.
+    for owner in [each for each in (row.of(module) for row in rows) if isinstance(each, type)]:
         _layers.append(Layer(owner, "from_config", functools.partial(_reader, owner, takes_all)))
 
 
 def _reader(owner: Any, takes_all: bool, layer: Layer) -> Any:
+    original = layer.original
+
+    def original_of(cls: Any) -> Any:
+        if original is ABSENT:
+            # A library has put a subclass in the place of the class.
+            return super(owner, cls).from_config
+        return original.__get__(None, cls) if hasattr(type(original), "__get__") else original
+
+    found = original_of(owner)
+
     # Keras inspects the signature for `custom_objects`.
-    @functools.wraps(layer.original.__func__)
-    def from_config(cls: Any, config: Any, custom_objects: Any = None) -> Any:
+    @functools.wraps(getattr(found, "__func__", found))
+    def from_config(cls: Any, config: Any, *args: Any, **kwargs: Any) -> Any:
         # While mpls.install is in force, programs expect the methods of mpls on what they load.
         means_ours = takes_all and (_reads_all.is_raised or (are_names_back() and who_calls().is_keras))
         if layer.is_on and cls is owner and (means_ours or is_marked(config)):
-            return _wrapper_class().from_config(config, custom_objects)
-        return layer.original.__get__(None, cls)(config, custom_objects)
+            return _wrapper_class().from_config(config, *args, **kwargs)
+        return original_of(cls)(config, *args, **kwargs)
 
     return classmethod(from_config)
 

@@ -32,6 +32,8 @@ __all__ = [
     "native_keras_wrappers",
     "native_policies",
     "native_tf_keras_wrapper",
+    "native_wrappers_of_keras_3",
+    "native_wrappers_of_tf_keras",
     "replace_optimizer",
     "serialize_as_keras_policy",
     "tensorflow_keras",
@@ -84,10 +86,27 @@ def keras_family_of(optimizer: Any) -> Family | None:
 
 def native_keras_wrappers() -> tuple[type, ...]:
     """Return the loss-scale wrappers of tf_keras and Keras 3, of those that the process has loaded."""
-    return _of_loaded(
-        lambda tf_keras: tf_keras.mixed_precision.LossScaleOptimizer,
-        lambda keras: keras.optimizers.LossScaleOptimizer,
-    )
+    return (*native_wrappers_of_tf_keras(), *native_wrappers_of_keras_3())
+
+
+def native_wrappers_of_keras_3() -> tuple[type, ...]:
+    """Return the loss-scale wrapper of Keras 3, if the process has loaded it."""
+    keras = loaded_keras()
+    return () if keras is None else _classes(keras.optimizers.LossScaleOptimizer, table.NATIVE_3)
+
+
+def native_wrappers_of_tf_keras() -> tuple[type, ...]:
+    """Return the loss-scale wrapper of tf_keras, if the process has loaded it."""
+    tf_keras = loaded_tf_keras()
+    if tf_keras is None:
+        return ()
+    return _classes(tf_keras.mixed_precision.LossScaleOptimizer, table.WRAPPERS, table.WRAPPERS_OVER_NEW)
+
+
+def _classes(public: Any, *rows: Private) -> tuple[type, ...]:
+    """Return a public class; or those of the rows, where a library has put a function in the place of the class."""
+    found = (public,) if isinstance(public, type) else tuple(row.load() for row in rows)
+    return tuple(each for each in found if isinstance(each, type))
 
 
 def native_policies() -> tuple[type, ...]:

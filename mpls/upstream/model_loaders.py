@@ -216,10 +216,10 @@ def policy_maps() -> list[type]:
     """Return the class of Keras 3 (3.7 to 3.15) that looks policies up among regular expressions."""
     keras = loaded_keras()
     found = None if keras is None else getattr(keras.dtype_policies, "DTypePolicyMap", None)
-    return [] if found is None else [found]
+    return [found] if isinstance(found, type) else []
 
 
 def wrapper_classes_of_tf_keras() -> list[type]:
     """Return the class of tf_keras' own wrappers over new optimizers, if the process has loaded it."""
     found = table.WRAPPERS_OVER_NEW.load() if "tf_keras" in sys.modules else None
-    return [] if found is None else [found]
+    return [found] if isinstance(found, type) else []

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from mpls.formats.object_graph import ITERATIONS, LEARNING_RATES
 from mpls.upstream import table
-from mpls.upstream.keras_packages import keras_family_of, loaded_tf_keras
+from mpls.upstream.keras_packages import keras_family_of, loaded_tf_keras, native_wrappers_of_tf_keras
 from mpls.upstream.private import ABSENT, look_up
 from mpls.upstream.settings_table import V1_SETTINGS
 from mpls.upstream.tensorflow import native_v1_class
@@ -98,10 +98,10 @@ def kept_loss_scale(wrapper: Any) -> Any:
     held = look_up(wrapper, table.V1_SCALE.name)
     if held is not ABSENT:
         return held
-    tf_keras, of_v1 = loaded_tf_keras(), native_v1_class("MixedPrecisionLossScaleOptimizer")
+    of_v1 = native_v1_class("MixedPrecisionLossScaleOptimizer")
     if of_v1 is not None and isinstance(wrapper, of_v1):
         table.V1_SCALE.warn_that_it_is_gone()
-    elif tf_keras is not None and isinstance(wrapper, tf_keras.mixed_precision.LossScaleOptimizer):
+    elif isinstance(wrapper, native_wrappers_of_tf_keras()):
         table.TF_KERAS_SCALE.warn_that_it_is_gone()
     return None
 

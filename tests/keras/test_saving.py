@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
+import sys
 import tempfile
 import unittest
 import warnings
@@ -16,6 +18,7 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.keras import own_files
+from tests.processes import process_environment
 
 FAMILIES = [("legacy", tf_keras.optimizers.legacy), ("new", tf_keras.optimizers)]
 FORMATS = {"h5": ".h5", "keras": ".keras", "saved_model": ""}
@@ -110,3 +113,91 @@ class SavingTest(unittest.TestCase):
             loaded = mpls.keras.load_model(path)
         self.assertEqual(loaded.optimizer.get_config(), model.optimizer.get_config())
         self.assertEqual(loaded.optimizer.state_dict(), model.optimizer.state_dict())
+
+
+REPLACED = """
+import functools, sys
+import keras, tf_keras
+import keras.src.optimizers.loss_scale_optimizer as of_keras
+import tf_keras.src.mixed_precision.loss_scale_optimizer as of_tf_keras
+import mpls.keras
+
+owners = of_tf_keras.LossScaleOptimizer, of_tf_keras.LossScaleOptimizerV3, of_keras.LossScaleOptimizer
+
+
+def taking_one(original):
+    return classmethod(lambda cls, config: original.__func__(cls, config))
+
+
+def plain(original):
+    return lambda config, custom_objects=None: original(config, custom_objects)
+
+
+def replace_each(*makes):
+    for owner, make in zip(owners, makes, strict=True):
+        owner.from_config = make(owner.from_config)
+
+
+def put_in_place(make):
+    tf_keras.mixed_precision.LossScaleOptimizer = make(tf_keras.mixed_precision.LossScaleOptimizer)
+    of_keras.LossScaleOptimizer = subclass(of_keras.LossScaleOptimizer)
+    keras.optimizers.LossScaleOptimizer = make(keras.optimizers.LossScaleOptimizer)
+
+
+def subclass(cls):
+    return type(cls)("Theirs", (cls,), {})
+
+
+kind, when = sys.argv[1:]
+if when == "afterwards":
+    mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD())
+    mpls.keras.LossScaleOptimizer(keras.optimizers.SGD())
+{
+    "methods": lambda: replace_each(plain, taking_one, functools.partial),
+    "static methods": lambda: replace_each(taking_one, lambda original: staticmethod(plain(original)), plain),
+    "deleted": lambda: delattr(of_keras.LossScaleOptimizer, "from_config"),
+    "class by function": lambda: put_in_place(lambda cls: lambda *args, **kwargs: cls(*args, **kwargs)),
+    "class by subclass": lambda: put_in_place(subclass),
+}[kind]()
+held = [vars(owner).get("from_config") for owner in owners]
+with mpls.install():
+    pass
+assert [vars(owner).get("from_config") for owner in owners] == held
+
+for package, inner in (
+    (tf_keras, tf_keras.optimizers.legacy.SGD(0.5)),
+    (tf_keras, tf_keras.optimizers.SGD(0.5)),
+    (keras, keras.optimizers.SGD(0.5)),
+):
+    optimizer = mpls.keras.LossScaleOptimizer(inner, initial_scale=8)
+    assert isinstance(optimizer, mpls.keras.LossScaleOptimizer)
+    assert not isinstance(inner, mpls.keras.LossScaleOptimizer)
+    again = package.optimizers.deserialize(package.optimizers.serialize(optimizer))
+    is_ours = type(again).__module__ == "mpls.keras"
+    assert is_ours or (package is keras and kind.startswith("class by")), type(again)
+    assert again.initial_scale == 8
+    print("made")
+"""
+
+
+class TestReplacedByALibrary:
+    """The native wrappers, or their `from_config`, are replaced before mpls makes a wrapper, or afterwards."""
+
+    @pytest.mark.programs
+    @pytest.mark.parametrize(
+        ("kind", "when"),
+        [
+            ("methods", "before"),
+            ("static methods", "before"),
+            ("methods", "afterwards"),
+            ("deleted", "before"),
+            ("class by function", "before"),
+            ("class by subclass", "before"),
+            ("class by subclass", "afterwards"),
+        ],
+    )
+    def test_wrappers_can_be_made(self, kind: str, when: str) -> None:
+        command = [sys.executable, "-c", REPLACED, kind, when]
+        done = subprocess.run(command, env=process_environment(), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == ["made"] * 3

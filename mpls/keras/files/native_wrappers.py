@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from mpls.formats.wrapper_state import STATE_IN_CONFIGS, STATE_KEY, inner_key
 from mpls.patches import ABSENT, Layer, Target, WhileNeeded
-from mpls.upstream.keras_packages import loaded_tf_keras, replace_optimizer
+from mpls.upstream.keras_packages import native_wrappers_of_tf_keras, replace_optimizer
 from mpls.upstream.model_loaders import wrapper_classes_of_tf_keras
 
 __all__ = ["native_state_written", "native_wrappers_loadable"]
@@ -48,10 +48,11 @@ def native_state_written(model: Any) -> Iterator[None]:
 
 
 def _is_of_tf_keras(optimizer: Any) -> bool:
-    tf_keras = loaded_tf_keras()
-    is_wrapper = tf_keras is not None and isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
     # A user's subclass has a config of its own.
-    return is_wrapper and type(optimizer).__module__.partition(".")[0] == "tf_keras"
+    return (
+        isinstance(optimizer, native_wrappers_of_tf_keras())
+        and type(optimizer).__module__.partition(".")[0] == "tf_keras"
+    )
 
 
 @contextmanager

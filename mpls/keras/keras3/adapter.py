@@ -41,13 +41,14 @@ from mpls.keras.keras3.state import DynamicState, FixedState
 from mpls.keras.keras3.variables import VariableMethods
 from mpls.keras.members import delegated
 from mpls.upstream import table
+from mpls.upstream.keras_packages import native_wrappers_of_keras_3
 from mpls.upstream.optimizers import trained_variables
 from mpls.upstream.tensorflow import fixed_value_of
 from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track, track_list
 
 # `compile` wraps an optimizer unless it is an instance of this class. Its `__reduce__` and `load_own_variables` are
 # called too.
-_Native: Any = keras.optimizers.LossScaleOptimizer
+_Native: Any = native_wrappers_of_keras_3()[0]
 
 
 class _Blank(keras.optimizers.Optimizer):
