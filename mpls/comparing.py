@@ -545,8 +545,8 @@ KNOWN = (
 ROUNDING = KnownDifference(
     "proof",
     _rounds_otherwise,
-    "The difference is of the size of rounding: sums are in another order, or layers compute in float16. Try a larger "
-    "--tolerance, 5e-3 for float16.",
+    "The difference is of the size of rounding: sums are in another order, and many steps or a loss near zero make it "
+    "larger; or layers compute in float16. Try --tolerance 1e-4, or 5e-3 for float16.",
 )
 
 # Words.
