@@ -79,6 +79,7 @@ class ManagedState:
             SHRINK_STEPS: self._decr_every_n_nan_or_inf,
             SHRINK_RATIO: self._decr_ratio,
             **self._bounds.changed(),
+            **({"consecutive_hysteresis": True} if self._bounds.consecutive_hysteresis else {}),
         }
 
     def _checks(self) -> dict[str, Callable[[Any, str], float]]:

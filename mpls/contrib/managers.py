@@ -230,6 +230,11 @@ class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
         self._init_loss_scale = _usable("init_loss_scale", init_loss_scale)
         given = {"min_scale": min_scale, "max_scale": max_scale, "consecutive_hysteresis": consecutive_hysteresis}
         self._bounds = checked_settings("ExponentialUpdateLossScaleManager", self._init_loss_scale, given)
+        if self._bounds.consecutive_hysteresis and self._decr_every_n_nan_or_inf <= 1:
+            constraint = "be left out with a decr_every_n_nan_or_inf of 1, where each such step shrinks the scale"
+            advice = "Pass decr_every_n_nan_or_inf=2 with it"
+            subject = _subject_of("consecutive_hysteresis")
+            raise ArgumentValueError(error_text(subject, constraint, consecutive_hysteresis, advice, "contrib"))
         scale, good_steps = STATE_OF_MANAGERS
         self._loss_scale = _made_variable(scale, self._init_loss_scale, tf.float32)
         self._num_good_steps = _made_variable(good_steps, 0, tf.int32)

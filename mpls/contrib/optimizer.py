@@ -12,6 +12,7 @@ from mpls.core.giving_up import Stuck
 from mpls.core.loss_scale import LossScale
 from mpls.core.persistence.state_dict import in_graph_of
 from mpls.core.replicas import decide_together
+from mpls.core.scale_settings import telling_places
 from mpls.core.step_options import checked_options
 from mpls.core.step_record import load_with_counts, with_counts
 from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
@@ -37,6 +38,30 @@ class Manager(Protocol):
 
     def update_loss_scale(self, finite_grads: Any, /) -> Any:
         """Update the loss scale after a step."""
+
+
+# The arguments of managers for settings of other loss scales, as code.
+_ARGUMENTS = {
+    "min_scale": "min_scale",
+    "max_scale": "max_scale",
+    "consecutive_hysteresis": "consecutive_hysteresis",
+    "growth_factor": "incr_ratio",
+    "multiplier": "incr_ratio",
+    "backoff_factor": "decr_ratio",
+    "hysteresis": "decr_every_n_nan_or_inf",
+    "initial_scale": "init_loss_scale",
+    "initial_loss_scale": "init_loss_scale",
+    "dynamic_growth_steps": "incr_every_n_steps",
+    "increment_period": "incr_every_n_steps",
+}
+_PLACES = {
+    **{
+        name: f"Pass it to the manager: LossScaleOptimizer(opt, ExponentialUpdateLossScaleManager(..., {own}={{!r}}))"
+        for name, own in _ARGUMENTS.items()
+    },
+    "adjustable": "Change a scale by manager.load_state_dict({{**manager.state_dict(), 'scale': 64.0}})",
+    "skip_nonfinite": "With every manager, a step with non-finite gradients is skipped",
+}
 
 
 class LossScaleOptimizer(Counted, CheckedMinimize, _Base):
@@ -86,6 +111,7 @@ class LossScaleOptimizer(Counted, CheckedMinimize, _Base):
         0.5
     """
 
+    @telling_places("LossScaleOptimizer", _PLACES, "contrib")
     def __init__(
         self,
         opt: Any,

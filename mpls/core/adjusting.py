@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
 
-import numpy as np
 import tensorflow as tf
 
 from mpls.core.current_settings import current_settings
-from mpls.core.numbers import require_usable, to_float, to_int
+from mpls.core.numbers import to_whole
 from mpls.core.persistence.state_dict import in_graph_of, plain, read_values, require_no_replica, write_values
 from mpls.core.rule import SEARCH_OVER, UpdateRule
-from mpls.core.scale_settings import DEFAULTS, NUMBERS, ScaleSettings, checked_settings
+from mpls.core.scale_settings import DEFAULTS, NUMBERS, ScaleSettings, checked_settings, to_number
 from mpls.core.step_options import refuse_assignment
 from mpls.core.weights import Stateful, require_used_here
 from mpls.errors import ArgumentTypeError, ArgumentValueError, CallOrderError, SavedStateError, error_text
@@ -164,8 +163,7 @@ class Adjusting(SettingMembers, Stateful):
             1024.0
         """
         require_no_replica("set_scale")
-        subject = "set_scale: scale"
-        value = float(np.float32(require_usable(to_float(scale, subject), subject, scale)))
+        value = to_number(scale, "set_scale: scale")
         with in_graph_of(session), self._lock:
             require_used_here(self, session, "set_scale")
             self._set_scale(value, scale, session)
@@ -225,7 +223,9 @@ class Adjusting(SettingMembers, Stateful):
         require_no_replica(_SUBJECT)
         given = (growth_factor, backoff_factor, min_scale, max_scale, hysteresis)
         wanted = dict(zip(NUMBERS[1:], given, strict=True))
-        steps = None if growth_steps is None else to_int(growth_steps, f"{_SUBJECT}: growth_steps")
+        steps = None
+        if growth_steps is not None:
+            steps = to_whole(growth_steps, f"{_SUBJECT}: growth_steps", "growth_steps=2000", "bounds-and-dynamics")
         with in_graph_of(session), self._lock:
             require_used_here(self, session, _SUBJECT)
             self._configure(steps, wanted, session)

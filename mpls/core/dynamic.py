@@ -15,8 +15,9 @@ from mpls.core.persistence.dynamic_state import DynamicStateDict
 from mpls.core.persistence.object_checkpoints import SavedObject, examine, require_valid_state
 from mpls.core.program_calls import note_read, note_update
 from mpls.core.replicas import decide_together, finite_when_summed
-from mpls.core.scale_settings import checked_settings, require_multiplier
+from mpls.core.scale_settings import checked_settings, require_effect, require_multiplier
 from mpls.core.searching import is_auto, start_between
+from mpls.core.step_options import without_idle
 from mpls.formats.wrapper_state import AUTO, CURRENT_SCALE, DYNAMIC_CONFIG, GOOD_STEPS
 
 NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
@@ -111,6 +112,7 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
             "adjustable": adjustable,
         }
         self._scale_settings = checked_settings("DynamicLossScale", initial, given)
+        require_effect("DynamicLossScale", self._scale_settings)
         require_multiplier(self._scale_settings, self._multiplier)
         self._initial_loss_scale = start_between(self._scale_settings) if initial is None else initial
         with tf.init_scope():
@@ -241,6 +243,19 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
         now = current_settings(self)
         values = (AUTO if self._searches else now.initial_scale, now.growth_steps, self._multiplier)
         return {**dict(zip(DYNAMIC_CONFIG, values, strict=True)), **now.settings.changed()}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Create a loss scale from its config.
+
+        Args:
+            config: what `get_config` returned. Of settings that had no effect, which configs up to mpls 0.2 may have,
+                one warning says that they are left out.
+
+        Returns:
+            The loss scale.
+        """
+        return cls(**without_idle(config, f"{cls.__name__}.from_config", skips=True))
 
     def __repr__(self) -> str:
         now = current_settings(self)

@@ -35,6 +35,20 @@ def to_int(value: Any, subject: str) -> int:
     return int(_convert(int, value, subject, "be a whole number"))
 
 
+def to_whole(value: Any, subject: str, advice: str, anchor: str) -> int:
+    """Return a whole number as a Python int; bools, strings and fractions are not taken for one.
+
+    Raises:
+        ArgumentTypeError: the value has no `__int__`.
+        ArgumentValueError: it is anything else.
+        ArgumentOverflowError: it is infinite.
+    """
+    number = to_int(value, subject)
+    if isinstance(value, bool | np.bool_ | str) or number != value:
+        raise ArgumentValueError(error_text(subject, "be a whole number", value, advice, anchor))
+    return number
+
+
 def to_count(value: Any, subject: str, advice: str, anchor: str) -> int:
     """Return a whole number from 1 to 2**63 - 1 as a Python int; bools, strings and fractions are not taken for one.
 

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from mpls.core.numbers import require_usable, to_bool, to_count, to_float
 from mpls.core.rule import UpdateRule
-from mpls.errors import ArgumentValueError, error_text
+from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.validity import constraint_on, constraint_on_bounds, is_initial_scale
-from mpls.formats.wrapper_state import ADJUSTABLE, DEFAULT_MAX_SCALE, DEFAULT_MIN_SCALE
+from mpls.formats.wrapper_options import without_effect
+from mpls.formats.wrapper_state import (
+    ADJUSTABLE,
+    DEFAULT_MAX_SCALE,
+    DEFAULT_MIN_SCALE,
+    DYNAMIC_CONFIG,
+    OWN_SCALE_SETTINGS,
+)
 
-__all__ = ["DEFAULTS", "NUMBERS", "ScaleSettings", "checked_settings", "require_multiplier"]
+__all__ = [
+    "DEFAULTS",
+    "NUMBERS",
+    "ScaleSettings",
+    "checked_settings",
+    "require_effect",
+    "require_multiplier",
+    "telling_places",
+    "to_number",
+]
 
 _ANCHOR = "bounds-and-dynamics"
 
@@ -43,7 +61,10 @@ class ScaleSettings:
 
     def changed(self) -> dict[str, Any]:
         """Return the settings that are not the defaults, for configs."""
-        return {name: value for name, value in vars(self).items() if value != getattr(DEFAULTS, name)}
+        changed = {name: value for name, value in vars(self).items() if value != getattr(DEFAULTS, name)}
+        # After `configure` has set a hysteresis of 1.
+        idle = without_effect(changed, skips=True)
+        return {name: value for name, value in changed.items() if name not in idle}
 
     @property
     def counts_bad_steps(self) -> bool:
@@ -113,6 +134,56 @@ def checked_settings(
     return settings
 
 
+def require_effect(subject: str, settings: ScaleSettings) -> None:
+    """Refuse settings that have no effect beside the others.
+
+    Args:
+        subject: the public name that the user called, for errors.
+        settings: all of them, as a constructor got them.
+
+    Raises:
+        ValueError: there is one.
+    """
+    for name, constraint in without_effect(vars(settings), skips=True).items():
+        advice = f"Pass hysteresis=2 with it, or leave {name} out"
+        raise ArgumentValueError(_error(f"{subject}: {name}", constraint, getattr(settings, name), advice))
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_OF_LOSS_SCALES = {
+    **{name: f"DynamicLossScale({name}={{!r}})" for name in (*OWN_SCALE_SETTINGS, *DYNAMIC_CONFIG)},
+    "skip_nonfinite": "FixedLossScale(128.0, skip_nonfinite={!r})",
+    "initial_scale": "DynamicLossScale({!r})",
+    "dynamic_growth_steps": "DynamicLossScale(increment_period={!r})",
+}
+
+
+def telling_places(subject: str, places: Mapping[str, str] | None = None, see: str = _ANCHOR) -> Callable[[_F], _F]:
+    """Return a decorator of a constructor that says where settings belong that it does not take.
+
+    Args:
+        subject: the public name of the class, for errors.
+        places: what to do, by the names of settings, with `{!r}` for the value; by default to pass a loss scale.
+        see: the section of MIGRATION.md.
+    """
+    of_scales = {name: f"Pass it to the loss scale: {subject}(opt, {code})" for name, code in _OF_LOSS_SCALES.items()}
+    known = of_scales if places is None else places
+
+    def decorate(constructor: _F) -> _F:
+        @functools.wraps(constructor)
+        def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+            for name in known.keys() & kwargs.keys():
+                advice = known[name].format(kwargs[name])
+                raise ArgumentTypeError(error_text(f"{subject}: {name}", "be left out here", kwargs[name], advice, see))
+            return constructor(self, *args, **kwargs)
+
+        # Tools that do not follow wrappers show it too.
+        checked.__signature__ = inspect.signature(constructor)  # type: ignore[attr-defined]
+        return cast(_F, checked)
+
+    return decorate
+
+
 def require_multiplier(settings: ScaleSettings, multiplier: float) -> None:
     """Refuse a multiplier that would give adjustable settings values with which no saved state is loaded.
 
@@ -131,7 +202,7 @@ def _error(subject: str, constraint: str, got: Any, advice: str) -> str:
     return error_text(subject, constraint, got, advice, _ANCHOR)
 
 
-def _number(value: Any, subject: str) -> float:
+def to_number(value: Any, subject: str) -> float:
     """Return a positive number as float32 holds it; bools and strings are not taken for one."""
     if isinstance(value, bool | np.bool_ | str):
         raise ArgumentValueError(_error(subject, "be a number", value, "Pass a Python number"))
@@ -140,7 +211,7 @@ def _number(value: Any, subject: str) -> float:
 
 def _in_range(setting: str, advice: str) -> Callable[[Any, str], float]:
     def checked(value: Any, subject: str) -> float:
-        number = _number(value, subject)
+        number = to_number(value, subject)
         if constraint := constraint_on(setting, number):
             raise ArgumentValueError(_error(subject, constraint, value, advice))
         return number

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
 from mpls.core.numbers import to_bool, to_count
-from mpls.errors import ArgumentValueError, MissingAttributeError, error_text
+from mpls.errors import ArgumentValueError, MissingAttributeError, MplsWarning, error_text, warn_user
+from mpls.formats.wrapper_options import without_effect
 from mpls.formats.wrapper_state import ON_GIVE_UP
 
-__all__ = ["NO_OPTIONS", "StepOptions", "checked_options", "refuse_assignment"]
+__all__ = ["NO_OPTIONS", "StepOptions", "checked_options", "refuse_assignment", "without_idle"]
 
 _ANCHOR = "counted-steps"
 
@@ -90,6 +92,8 @@ def checked_options(
     on_give_up: Any = "raise",
     check_unscaled: Any = False,
     enabled: Any = True,
+    *,
+    skips: bool = True,
 ) -> StepOptions:
     """Return the options that a user has given.
 
@@ -102,14 +106,16 @@ def checked_options(
         on_give_up: `'raise'`, `'warn'` or a function.
         check_unscaled: a bool.
         enabled: a bool.
+        skips: whether the loss scale asks for steps to be skipped.
 
     Raises:
         TypeError: one of them is of another type.
-        ValueError: `max_consecutive_skips` is below 1, `on_give_up` is another string, or `enabled` is one.
+        ValueError: `max_consecutive_skips` is below 1, `on_give_up` is another string or takes no argument, or
+            `enabled` is a string; or one has no effect beside the others.
     """
     if skip_counts_step is not None:
         to_bool(skip_counts_step, f"{subject}: skip_counts_step", _ANCHOR)
-    return StepOptions(
+    options = StepOptions(
         to_bool(count_steps, f"{subject}: count_steps", _ANCHOR),
         skip_counts_step,
         to_bool(track_overflows, f"{subject}: track_overflows", "overflows"),
@@ -118,6 +124,31 @@ def checked_options(
         to_bool(check_unscaled, f"{subject}: check_unscaled", "clipping"),
         _switch(enabled, f"{subject}: enabled"),
     )
+    for name, constraint in without_effect(vars(options), skips=skips).items():
+        advice = f"Pass skip_nonfinite=True with the fixed scale, or leave {name} out"
+        anchor = "fixed-scales"
+        if name == "on_give_up":
+            advice, anchor = "max_consecutive_skips=50", "giving-up"
+        raise ArgumentValueError(error_text(f"{subject}: {name}", constraint, vars(options)[name], advice, anchor))
+    return options
+
+
+def without_idle(settings: Mapping[str, Any], subject: str, *, skips: bool) -> dict[str, Any]:
+    """Return the settings of a config, without those that have no effect, which earlier releases of mpls wrote.
+
+    Args:
+        settings: by name, those of a wrapper or of a loss scale.
+        subject: the public name that the user called, for the warning.
+        skips: whether the loss scale asks for steps to be skipped.
+    """
+    idle = without_effect(settings, skips=skips)
+    if idle:
+        warn_user(
+            f"{subject}: {', '.join(sorted(idle))} had no effect beside the other settings of the config, so the "
+            f"optimizer is made without. See MIGRATION.md#{'bounds-and-dynamics' if skips else 'fixed-scales'}",
+            MplsWarning,
+        )
+    return {name: value for name, value in settings.items() if name not in idle}
 
 
 def _most_skips(value: Any, subject: str) -> int | None:
@@ -127,11 +158,24 @@ def _most_skips(value: Any, subject: str) -> int | None:
 
 
 def _way_to_give_up(value: Any, subject: str) -> str | Callable[[Any], Any]:
-    if callable(value) or (isinstance(value, str) and value in ON_GIVE_UP):
+    if (callable(value) and _takes_one(value)) or (isinstance(value, str) and value in ON_GIVE_UP):
         way: str | Callable[[Any], Any] = value
         return way
     constraint = "be 'raise', 'warn' or a function of one argument"
     raise ArgumentValueError(error_text(subject, constraint, value, "on_give_up='raise'", "giving-up"))
+
+
+def _takes_one(function: Callable[..., Any]) -> bool:
+    """Return whether a function takes one argument; of some that are built in, Python cannot tell."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return True
+    try:
+        signature.bind(None)
+    except TypeError:
+        return False
+    return True
 
 
 def _switch(value: Any, subject: str) -> bool:

@@ -10,10 +10,12 @@ from mpls.core import loss_scale as loss_scales
 from mpls.core import releases
 from mpls.core.giving_up import Stuck
 from mpls.core.loss_scale import LossScale
+from mpls.core.numbers import to_bool
+from mpls.core.scale_settings import telling_places
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
 from mpls.formats.wrapper_state import OLD_NAMES, OWN_SCALE_SETTINGS, OWN_STEP_SETTINGS, SETTINGS
-from mpls.keras.arguments import check_settings, is_translatable, translate_loss_scale, translated
+from mpls.keras.arguments import check_settings, is_translatable, may_skip, translate_loss_scale, translated
 from mpls.keras.classes import ModuleName
 from mpls.keras.config_reading import refuse_unknown_keys
 from mpls.keras.enabling import decided
@@ -78,6 +80,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
 
     _is_experimental = True
 
+    @telling_places("mpls.experimental.LossScaleOptimizer")
     def __init__(
         self,
         optimizer: Any,
@@ -96,12 +99,16 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         steps: dict[str, Any] = dict(zip(OWN_STEP_SETTINGS, (*values, enabled), strict=True))
         if releases.current().has_loss_scale_objects:
             given = _object(given)
-            options = _options(steps, optimizer)
+            if loss_scales.never_skips(given):
+                steps = _for_fixed(steps)
+            options = _options(steps, optimizer, given)
             self._wrap_with_object(optimizer, given, options=options)
             is_replaceable = isinstance(given, str) or is_translatable(given)
             settings = translate_loss_scale(given, _SUBJECT) if is_replaceable else None
         else:
             settings = translate_loss_scale(given, _SUBJECT)
+            if not may_skip(settings):
+                steps = _for_fixed(steps)
             super().__init__(optimizer, **settings, **steps)
             # As in TF 2.4 to 2.8, the variables of that object exist too, and Savers have to know them.
             vars(self)["_replaced_loss_scale"] = loss_scale if loss_scales.is_loss_scale(loss_scale) else None
@@ -121,7 +128,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         known = {key: value for key, value in settings.items() if key != "loss_scale"}
         refuse_unknown_keys(mpls.keras.LossScaleOptimizer.__init__, known)
         if releases.current().has_loss_scale_objects:
-            options = _options({name: known.pop(name) for name in OWN_STEP_SETTINGS if name in known}, inner_optimizer)
+            steps = {name: known.pop(name) for name in OWN_STEP_SETTINGS if name in known}
             if known.keys() - {"name"}:
                 dynamic, initial_scale, growth_steps = (
                     known.get(name, name == SETTINGS[0] or None) for name in SETTINGS
@@ -131,6 +138,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
             if not loss_scales.is_loss_scale(loss_scale):
                 # In configs of later releases, a fixed scale may be below 1.
                 loss_scale = loss_scales.FixedLossScale._unbounded(float(loss_scale), **_own(known))
+            options = _options(steps, inner_optimizer, loss_scale)
             optimizer._wrap_with_object(inner_optimizer, loss_scale, settings.get("name"), options)
         else:
             settings = translated(settings, "LossScaleOptimizer.from_config")
@@ -154,9 +162,20 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
 LossScaleOptimizer.__module__ = ModuleName("mpls.experimental", __name__)
 
 
-def _options(given: dict[str, Any], optimizer: Any) -> StepOptions:
+def _options(given: dict[str, Any], optimizer: Any, loss_scale: Any) -> StepOptions:
     enabled = decided(given.get("enabled", True), optimizer, _SUBJECT)
-    return checked_options(_SUBJECT, **{**given, "enabled": enabled})
+    skips = not loss_scales.never_skips(loss_scale)
+    return checked_options(_SUBJECT, **{**given, "enabled": enabled}, skips=skips)
+
+
+def _for_fixed(steps: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of steps without `skip_counts_step`.
+
+    `mpls migrate` writes it where the source does not tell whether the loss scale is fixed, so it is not refused.
+    """
+    if steps["skip_counts_step"] is not None:
+        to_bool(steps["skip_counts_step"], f"{_SUBJECT}: skip_counts_step", "counted-steps")
+    return {**steps, "skip_counts_step": None}
 
 
 def _object(loss_scale: Any) -> Any:

@@ -30,6 +30,7 @@ __all__ = [
     "is_options_entry",
     "least_of",
     "options_entry",
+    "without_effect",
 ]
 
 # Options of dynamic loss scales; the one that is left is of fixed ones.
@@ -43,6 +44,9 @@ OPTION_VARIABLES = (*WHOLE_EXTRAS, *FLOAT_EXTRAS, *COUNTS)
 _MOST_SKIPS = "max_consecutive_skips"
 # Options for which None is the same as leaving them out.
 _MAY_BE_NONE = (*OWN_SCALE_SETTINGS, "skip_counts_step", _MOST_SKIPS)
+# Options that say something about skipped steps.
+_OF_SKIPS = ("skip_counts_step", "track_overflows", _MOST_SKIPS, "check_unscaled")
+_DEFAULTS = {"track_overflows": False, "check_unscaled": False}
 _FROM_1 = (ADJUSTABLE[0], ADJUSTABLE[-1], _MOST_SKIPS)
 
 
@@ -92,6 +96,24 @@ def constraint_on_kind(name: str, value: Any, *, dynamic: bool) -> str:
         return "be left out for a dynamic scale, which always skips" if name == _SKIPS and value is False else ""
     is_of_other = name in OF_DYNAMIC_SCALES and value is not None
     return "be left out if dynamic is False, since a fixed scale does not change" if is_of_other else ""
+
+
+def without_effect(settings: Mapping[str, Any], *, skips: bool) -> dict[str, str]:
+    """Return the options that have no effect beside the others, each with what it must be.
+
+    Args:
+        settings: options by name, each of them valid; others may stand among them.
+        skips: whether the loss scale asks for steps to be skipped; a fixed one does with `skip_nonfinite` only.
+    """
+    given = [name for name in _OF_SKIPS if settings.get(name) not in (None, _DEFAULTS.get(name))]
+    found = {} if skips else dict.fromkeys(given, "be left out for a fixed scale that skips no step")
+    gives_up = _MOST_SKIPS in given and _MOST_SKIPS not in found
+    if settings.get("on_give_up", ON_GIVE_UP[0]) != ON_GIVE_UP[0] and not gives_up:
+        found["on_give_up"] = f"be left out without {_MOST_SKIPS}"
+    is_of_one = settings.get("hysteresis") in (None, 1) and not settings.get("adjustable")
+    if settings.get("consecutive_hysteresis") and is_of_one:
+        found["consecutive_hysteresis"] = "be left out with a hysteresis of 1, where each such step shrinks the scale"
+    return found
 
 
 def constraint_on_number(name: str, value: Any) -> str:

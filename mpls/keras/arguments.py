@@ -9,9 +9,9 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.current_settings import current_settings
-from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, is_dynamic, is_fixed, is_loss_scale
+from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, is_dynamic, is_fixed, is_loss_scale, never_skips
 from mpls.core.numbers import require_usable, to_bool, to_float, to_int
-from mpls.core.scale_settings import checked_settings
+from mpls.core.scale_settings import checked_settings, require_effect
 from mpls.core.searching import is_auto
 from mpls.errors import (
     ArgumentTypeError,
@@ -69,10 +69,17 @@ def check_settings(
     extras = _of_kind({name: value for name, value in others.items() if value is not None}, dynamic)
     if not dynamic:
         return scale, None, extras
-    checked_settings(_SUBJECT, None if isinstance(scale, str) else scale, extras)
+    require_effect(_SUBJECT, checked_settings(_SUBJECT, None if isinstance(scale, str) else scale, extras))
     if dynamic_growth_steps is None:
         return scale, DEFAULT_GROWTH_STEPS, extras
     return scale, to_int(dynamic_growth_steps, f"{_SUBJECT}: dynamic_growth_steps"), extras
+
+
+def may_skip(settings: Mapping[str, Any]) -> bool:
+    """Return whether the loss scale that settings make, those of a config, asks for steps to be skipped."""
+    if "loss_scale" in settings:
+        return not never_skips(settings["loss_scale"])
+    return settings.get("dynamic", True) is not False or settings.get("skip_nonfinite") is True
 
 
 def _checked_scale(initial_scale: Any, is_dynamic: bool) -> float | str:

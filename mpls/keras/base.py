@@ -9,11 +9,11 @@ from typing import Any, Literal, SupportsFloat, SupportsInt, TypeVar
 from mpls.core.autograph import as_written
 from mpls.core.giving_up import Stuck
 from mpls.core.scaled_loss import exceeds
-from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options
+from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, without_idle
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS
 from mpls.keras.adapters import adapter_for
-from mpls.keras.arguments import check_settings, is_translatable, settings_beyond_originals, translated
+from mpls.keras.arguments import check_settings, is_translatable, may_skip, settings_beyond_originals, translated
 from mpls.keras.caller import who_calls
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, SCALING, first_of, noted_method
 from mpls.keras.classes import LossScaleOptimizerMeta, ModuleName
@@ -167,7 +167,8 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         others = dict(zip(OWN_SCALE_SETTINGS, (*values, skip_nonfinite), strict=True))
         scale, growth_steps, settings = check_settings(dynamic, initial_scale, dynamic_growth_steps, others)
         steps = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
-        options = checked_options("LossScaleOptimizer", *steps, decided(enabled, inner_optimizer))
+        skips = dynamic or bool(settings.get("skip_nonfinite"))
+        options = checked_options("LossScaleOptimizer", *steps, decided(enabled, inner_optimizer), skips=skips)
         self._wrap(inner_optimizer, adapter, name, options)
         self._begin_with(self._make_loss_scale(scale, growth_steps, settings))
 
@@ -268,6 +269,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         inner, found, options = without_state(inner)
         found, settings = with_fixed_scale(found, settings)
         settings = {**settings, **checked_options_of(options)}
+        settings = without_idle(settings, "LossScaleOptimizer.from_config", skips=may_skip(settings))
         state = checked_state(found, settings)
         optimizer = cls._from_settings(deserialize_inner(inner, settings, custom_objects), settings)
         set_state(optimizer, state, options)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mpls.migrate.meaning import are_optimizers_of_tf_1
 from mpls.migrate.ruling import Decision, Use
 from mpls.migrate.syntax import Role
-from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release
+from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_fixed
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis
@@ -50,7 +50,7 @@ def _maker(use: Use, decision: Decision, analysis: Analysis) -> str:
             return "" if is_assigned or use.node in analysis.survey.compared else "a wrapper of this class"
         names = () if use.call is None else [each.arg for each in use.call.keywords]
         is_told = "skip_counts_step" in names or any("skip_counts_step" in each.new for each in decision.edits)
-        return "" if use.call is None or is_told else "this wrapper"
+        return "" if use.call is None or is_told or is_fixed(use.call, decision.edits) else "this wrapper"
     if decision.path == _REWRITE and use.call is not None:
         return "" if _is_of_graphs(use, use.call, analysis) else "the wrapper that this makes of an optimizer of Keras"
     return "the wrapper that compile makes under this policy" if decision.path == _SET_POLICY else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mpls.core.releases import behavior_of
@@ -23,6 +24,7 @@ __all__ = [
     "argument_span",
     "arguments_of_release",
     "is_experimental",
+    "is_fixed",
     "is_public",
     "replace_wrapper",
     "scale_argument",
@@ -100,7 +102,8 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
         # They would be lost with what they stand in.
         edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
         return Decision(EXPERIMENTAL, edits, "the loss scale stays as it is, for the comments in it")
-    settings = ", ".join([settings, *arguments_of_release(analysis)])
+    if not settings.startswith(_FIXED):
+        settings = ", ".join([settings, *arguments_of_release(analysis)])
     edits = [
         Edit(*argument_span(call, scale, analysis.text), settings),
         *_renamed(call, analysis.text, "opt", "inner_optimizer"),
@@ -118,6 +121,7 @@ _NOT_OF_CLASS = (
     f"the multiplier is not 2, which only {PUBLIC} takes, the base class of {EXPERIMENTAL}, which the file uses as a "
     f"value: check what asks for the class, and write {PUBLIC} there"
 )
+_FIXED = "dynamic=False"
 _NO_SCALE = "no loss scale is given to it by name or place: check that it gets one"
 
 
@@ -160,9 +164,17 @@ def _at_release(call: ast.Call | None, analysis: Analysis) -> list[Edit]:
         return []
     if any(isinstance(each, ast.keyword) and each.arg in (None, "skip_counts_step") for each in given):
         return []
+    if is_fixed(call):
+        return []
     last = max(given, key=lambda each: (each.end_lineno or 0, each.end_col_offset or 0))
     _, end = argument_span(call, last, analysis.text)
     return [Edit(end, end, f", {settings[0]}")]
+
+
+def is_fixed(call: ast.Call, edits: Sequence[Edit] = ()) -> bool:
+    """Return whether a call of the public wrapper makes one with a fixed scale, which skips no step."""
+    is_given = any(each.arg == "dynamic" and ast.unparse(each.value) == "False" for each in call.keywords)
+    return is_given or any(each.new.startswith(_FIXED) for each in edits)
 
 
 def _renamed(call: ast.Call, text: SourceText, old: str, new: str) -> list[Edit]:

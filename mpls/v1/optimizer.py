@@ -16,6 +16,7 @@ from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.persistence.object_checkpoints import check_when_attached
 from mpls.core.persistence.savers import StepNames, hook_user_savers
 from mpls.core.replicas import call_in_cross_replica_context
+from mpls.core.scale_settings import telling_places
 from mpls.core.scaled_loss import LossScaling
 from mpls.core.step import scaled_step
 from mpls.core.step_options import checked_options
@@ -92,6 +93,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
         1.0
     """
 
+    @telling_places("MixedPrecisionLossScaleOptimizer")
     def __init__(
         self,
         opt: Any,
@@ -117,6 +119,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
             on_give_up,
             check_unscaled,
             enabled,
+            skips=not never_skips(scale),
         )
         _Optimizer.__init__(self, uses_locking(opt), opt.get_name())
         self._optimizer = opt

@@ -233,10 +233,12 @@ class WithoutOptionsTest(unittest.TestCase):
                     training.take(value)
                     model.step(is_finite(value))
                     self.assertEqual(training.opt.state_dict()["scale"], model.scale)
-                again = type(training.opt._loss_scale)
-                if family == "v1":
-                    restored = again.from_config(training.opt._loss_scale.get_config())
-                    self.assertEqual(restored.get_config(), training.opt._loss_scale.get_config())
+
+    def test_a_config_has_no_consecutive_hysteresis_that_has_no_effect(self) -> None:
+        loss_scale = mpls.v1.DynamicLossScale(hysteresis=2, consecutive_hysteresis=True)
+        loss_scale.configure(hysteresis=1)
+        again = mpls.v1.DynamicLossScale.from_config(loss_scale.get_config())
+        self.assertEqual(again.get_config(), mpls.v1.DynamicLossScale().get_config())
 
     def test_eager_code_is_changed(self) -> None:
         with trainer("v1", "eager", 8.0, 2) as training:
@@ -346,7 +348,14 @@ class RefusedTest(unittest.TestCase):
             loss_scale.configure(growth_steps=7, **given)
         self.assertEqual(loss_scale.state_dict(), before)
 
-    @parameterized.expand([(0,), (-1.0,), (INF,), (NAN,), (0.25,), (128,), ("x",), (None,)])
+    @parameterized.expand([(1.5,), (True,), ("5",)])
+    def test_growth_steps_that_are_no_whole_number(self, value: Any) -> None:
+        loss_scale = mpls.v1.DynamicLossScale(8.0, 2)
+        with self.assertRaisesRegex(ValueError, "configure: growth_steps must be a whole number"):
+            loss_scale.configure(growth_steps=value)
+        self.assertEqual(loss_scale.growth_steps, 2)
+
+    @parameterized.expand([(0,), (-1.0,), (INF,), (NAN,), (0.25,), (128,), ("x",), ("8",), (True,), (None,)])
     def test_scales_that_cannot_be_set(self, scale: Any) -> None:
         loss_scale = mpls.v1.DynamicLossScale(8.0, min_scale=0.5, max_scale=64)
         with self.assertRaises((ValueError, TypeError)):

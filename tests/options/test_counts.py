@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
 from typing import Any
 
 import keras
@@ -15,9 +16,10 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.contrib
+import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.errors import SavedStateError
+from mpls.errors import MplsDeprecationWarning, MplsWarning, SavedStateError
 
 from .model import Model
 from .trainers import CELLS, FAMILIES, RATE, SKIPS_COUNT, Trainer, trainer
@@ -33,10 +35,30 @@ def fixed(family: str, **options: Any) -> Any:
         loss_scale = mpls.v1.FixedLossScale(8, skip_nonfinite=skips)
         inner = v1.train.GradientDescentOptimizer(RATE)
         return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, loss_scale, **options)
+    if family == "experimental":
+        loss_scale = mpls.experimental.FixedLossScale(8, skip_nonfinite=options.pop("skip_nonfinite", False))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MplsDeprecationWarning)
+            return mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE), loss_scale, **options)
     make = {"legacy": tf_keras.optimizers.legacy.SGD, "new": tf_keras.optimizers.SGD, "keras3": keras.optimizers.SGD}
     return mpls.keras.LossScaleOptimizer(make[family](RATE), dynamic=False, initial_scale=8, **options)
 
 
+OF_FIXED = ("v1", "legacy", "new", "keras3", "experimental")
+WITHOUT_SKIPS: dict[str, Any] = {
+    "track_overflows": True,
+    "max_consecutive_skips": 3,
+    "check_unscaled": True,
+    "skip_counts_step": False,
+}
+# A value; and the code that errors of the wrappers say, with loss scales and with managers.
+MISPLACED: dict[str, tuple[Any, str, str]] = {
+    "min_scale": (2.0, "(opt, DynamicLossScale(min_scale=2.0))", "Manager(..., min_scale=2.0)"),
+    "initial_scale": (8.0, "(opt, DynamicLossScale(8.0))", "Manager(..., init_loss_scale=8.0)"),
+    "growth_factor": (4.0, "DynamicLossScale(growth_factor=4.0)", "Manager(..., incr_ratio=4.0)"),
+    "adjustable": (True, "DynamicLossScale(adjustable=True)", "manager.load_state_dict({**manager.state_dict()"),
+    "skip_nonfinite": (True, "FixedLossScale(128.0, skip_nonfinite=True)", "is skipped"),
+}
 FIXED_CELLS = [cell for cell in CELLS if cell[1] != "experimental"]
 
 
@@ -202,6 +224,103 @@ class RefusedTest(unittest.TestCase):
     def test_what_is_no_bool(self, case: str, family: str, name: str, value: Any) -> None:
         with self.assertRaisesRegex(TypeError, f"{name} must be a bool"):
             FAMILIES[family](8.0, 2, **{name: value})
+
+    @parameterized.expand(
+        [(f"{family}_{name}", family, name) for family in (*OF_FIXED, "contrib") for name in WITHOUT_SKIPS]
+    )
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
+    def test_what_a_fixed_scale_that_never_skips_has_no_use_for(self, case: str, family: str, name: str) -> None:
+        option = {name: WITHOUT_SKIPS[name]}
+        if family == "contrib":
+            manager = mpls.contrib.FixedLossScaleManager(8)
+            opt = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(RATE), manager, **option)
+            self.assertEqual(getattr(opt, name), WITHOUT_SKIPS[name])
+            return
+        if (family, name) != ("experimental", "skip_counts_step"):
+            with self.assertRaisesRegex(ValueError, f"{name} must be left out for a fixed scale that skips no step"):
+                fixed(family, **option)
+        self.assertEqual(getattr(fixed(family, skip_nonfinite=True, **option), name), WITHOUT_SKIPS[name])
+        self.assertTrue(fixed(family, count_steps=True).count_steps)
+
+    def test_so_with_objects(self) -> None:
+        with mpls.install(as_of="2.3"):
+            with self.assertRaisesRegex(ValueError, "track_overflows must be left out for a fixed scale"):
+                fixed("experimental", track_overflows=True)
+            self.assertTrue(fixed("experimental", skip_nonfinite=True, track_overflows=True).track_overflows)
+
+    def test_migrated_programs_may_say_what_a_skipped_step_counts_for(self) -> None:
+        # Where the source does not tell whether the loss scale is fixed.
+        self.assertIsNone(fixed("experimental", skip_counts_step=True).skip_counts_step)
+        with self.assertRaisesRegex(TypeError, "skip_counts_step must be a bool"):
+            fixed("experimental", skip_counts_step="no")
+
+    @parameterized.expand(
+        [
+            (f"{family}_{as_entry}_{names[0]}", family, as_entry, names)
+            for family in ("legacy", "new", "keras3", "experimental")
+            for as_entry in (False, True)
+            for names in ([*WITHOUT_SKIPS, "on_give_up"], ["consecutive_hysteresis"], ["on_give_up"])
+        ]
+    )
+    @pytest.mark.default_run("each value", by=lambda name, *values: (*values[:2], values[2][0]))
+    def test_configs_that_have_it_load_with_one_warning(
+        self, case: str, family: str, as_entry: bool, names: list[str]
+    ) -> None:
+        values = {**WITHOUT_SKIPS, "on_give_up": "warn", "consecutive_hysteresis": True}
+        opt = fixed(family) if len(names) > 1 else FAMILIES[family](8.0, 2)
+        config = opt.get_config()
+        idle = {name: values[name] for name in names}
+        if as_entry:
+            # As in files.
+            entry = {"loss_scale_options": {"settings": idle, "state": {"applied_steps": 3}}}
+            old = {**config, "inner_optimizer": {**config["inner_optimizer"], **entry}}
+        else:
+            old = {**config, **idle}
+        with self.assertWarnsRegex(MplsWarning, f"{', '.join(sorted(names))} had no effect") as caught:
+            again = type(opt).from_config(old)
+        self.assertEqual(len(caught.warnings), 1)
+        self.assertEqual(again.get_config(), config)
+
+    def test_so_do_those_of_loss_scales(self) -> None:
+        config = mpls.v1.DynamicLossScale(8).get_config()
+        with self.assertWarnsRegex(MplsWarning, "consecutive_hysteresis had no effect"):
+            again = mpls.v1.DynamicLossScale.from_config({**config, "consecutive_hysteresis": True})
+        self.assertEqual(again.get_config(), config)
+
+    @parameterized.expand([(family,) for family in FAMILIES])
+    def test_what_has_no_effect_beside_the_others(self, family: str) -> None:
+        for given, message in (
+            ({"on_give_up": "warn"}, "on_give_up must be left out without max_consecutive_skips"),
+            ({"consecutive_hysteresis": True}, "consecutive_hysteresis must be left out with a hysteresis of 1"),
+            ({"max_consecutive_skips": 2, "on_give_up": lambda: None}, "a function of one argument"),
+            ({"max_consecutive_skips": 2, "on_give_up": lambda one, two: None}, "a function of one argument"),
+        ):
+            with self.subTest(message), self.assertRaisesRegex(ValueError, message):
+                FAMILIES[family](8.0, 2, **given)
+        for given in (
+            {"consecutive_hysteresis": True, "adjustable": True},
+            {"max_consecutive_skips": 2, "on_give_up": lambda one, two=2: None},
+            {"max_consecutive_skips": 2, "on_give_up": [].append},
+        ):
+            FAMILIES[family](8.0, 2, **given)
+        with self.assertRaisesRegex(ValueError, "consecutive_hysteresis must be left out with a decr_every"):
+            mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, 1, consecutive_hysteresis=True)
+
+    @parameterized.expand([(family, name) for family in ("v1", "experimental", "contrib") for name in MISPLACED])
+    @pytest.mark.default_run("each value")
+    def test_settings_of_the_loss_scale_are_not_the_wrappers(self, family: str, name: str) -> None:
+        value, of_scale, of_manager = MISPLACED[name]
+        code = of_manager if family == "contrib" else of_scale
+        with self.assertRaises(TypeError) as caught:
+            if family == "contrib":
+                manager = mpls.contrib.FixedLossScaleManager(8)
+                mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(RATE), manager, **{name: value})
+            else:
+                make: Any = {"v1": mpls.v1.MixedPrecisionLossScaleOptimizer}
+                cls = make.get(family, mpls.experimental.LossScaleOptimizer)
+                cls(v1.train.GradientDescentOptimizer(RATE), "dynamic", **{name: value})
+        self.assertIn(f"{name} must be left out here", str(caught.exception))
+        self.assertIn(code, str(caught.exception))
 
     def test_settings_of_the_other_kind_of_scale(self) -> None:
         sgd = tf_keras.optimizers.SGD

@@ -103,7 +103,7 @@ class StepTest(unittest.TestCase):
             self.assertIs(FAMILIES[family](8.0, 2, enabled=False).scale_loss(loss), loss)
 
     def test_the_norm_and_no_memory_of_the_gradients(self) -> None:
-        for options in ({"enabled": False}, {"dynamic": False}):
+        for options in ({"enabled": False}, {"dynamic": False, "skip_nonfinite": True}):
             opt = mpls.keras.LossScaleOptimizer(
                 tf_keras.optimizers.legacy.SGD(RATE), initial_scale=8, check_unscaled=True, **options
             )
