@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any
 
 import tensorflow as tf
 
 from mpls.core.gradients import largest_scale, scale_loss
+from mpls.core.graph_local import GraphLocal
 from mpls.core.loss_scale import LossScale, is_fixed
 from mpls.upstream.tensorflow import fixed_value_of
 
@@ -34,6 +36,25 @@ class LossScaling:
         if exceeds(self._loss_scale, dtype):
             self.scale = tf.constant(largest_scale(dtype), tf.float32)
         return self.scale
+
+
+class StepScale(GraphLocal):
+    """The value of a shared loss scale in one optimizer's step: what multiplies the loss divides the gradients.
+
+    Another optimizer may update the scale between the two. The value belongs to a graph or a thread; replicas that are
+    traced together each have their own.
+    """
+
+    def of(self, loss_scale: Any) -> Any:
+        """Return the value; the first call of a step reads it."""
+        store, replica = self._store(), str(threading.get_ident())
+        if replica not in store:
+            store[replica] = loss_scale()
+        return store[replica]
+
+    def end_step(self) -> None:
+        """Forget the value: the optimizer takes its step."""
+        self._store().pop(str(threading.get_ident()), None)
 
 
 def exceeds(loss_scale: Any, dtype: Any) -> bool:

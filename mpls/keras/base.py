@@ -8,10 +8,11 @@ from typing import Any, Literal, SupportsFloat, SupportsInt, TypeVar
 
 from mpls.core.autograph import as_written
 from mpls.core.giving_up import Stuck
+from mpls.core.loss_scale import never_skips
 from mpls.core.scaled_loss import exceeds
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, without_idle
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS
+from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS, SETTINGS
 from mpls.keras.adapters import adapter_for
 from mpls.keras.arguments import check_settings, is_translatable, may_skip, settings_beyond_originals, translated
 from mpls.keras.caller import who_calls
@@ -82,16 +83,20 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         enabled: whether to scale the loss; if not, a step is that of the inner optimizer alone, `loss_scale` is 1, and
             the state of the scale is kept. `'auto'`: if the global policy, as it is now, computes in float16; see
             MIGRATION.md#disabling.
+        share_scale_with: another wrapper over the same Keras, tf_keras or Keras 3, whose loss scale this one uses too,
+            as in a GAN. The settings of the scale are those of the other wrapper, and may not be given here. A step of
+            either counts as a step of the scale; see MIGRATION.md#several-losses.
 
     Raises:
         TypeError: `inner_optimizer` is no Keras optimizer, or scales the loss already; an argument is no bool where one
             is needed; a `name` for an optimizer of tf_keras.
-        ValueError: `inner_optimizer` is wrapped already, or has a `loss_scale_factor`, or `gradient_accumulation_steps`
+        ValueError: a setting of the scale is given beside `share_scale_with`, or that is over the other Keras;
+            `inner_optimizer` is wrapped already, or has a `loss_scale_factor`, or `gradient_accumulation_steps`
             with a true `skip_counts_step`; a fixed scale without `initial_scale`, or with a setting of dynamic ones; an
             `initial_scale` that is NaN, infinite, zero or negative, or out of bounds; another number out of its range;
             a strategy that does not work.
-        NotImplementedError: Keras 3 runs on a backend other than TensorFlow and JAX; or on JAX, with
-            `adjustable`, `track_overflows`, `max_consecutive_skips` or `check_unscaled`.
+        NotImplementedError: Keras 3 runs on a backend other than TensorFlow and JAX; or on JAX, with `adjustable`,
+            `track_overflows`, `max_consecutive_skips`, `check_unscaled` or `share_scale_with`.
 
     Reproduces:
         `tf.keras.mixed_precision.LossScaleOptimizer`, TF 2.4 to 2.15, and
@@ -161,16 +166,23 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
         check_unscaled: bool = False,
         enabled: bool | Literal["auto"] = True,
+        share_scale_with: LossScaleOptimizer | None = None,
     ) -> None:
         adapter = _adapter_for(inner_optimizer)
         values = (min_scale, max_scale, growth_factor, backoff_factor, hysteresis, consecutive_hysteresis, adjustable)
         others = dict(zip(OWN_SCALE_SETTINGS, (*values, skip_nonfinite), strict=True))
-        scale, growth_steps, settings = check_settings(dynamic, initial_scale, dynamic_growth_steps, others)
+        of_scale = dynamic, initial_scale, dynamic_growth_steps
+        if share_scale_with is None:
+            settings = check_settings(*of_scale, others)
+            skips = dynamic or bool(settings[-1].get("skip_nonfinite"))
+        else:
+            _check_sharing(share_scale_with, adapter, {**dict(zip(SETTINGS, of_scale, strict=True)), **others})
+            skips = not never_skips(share_scale_with._loss_scale)
         steps = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
-        skips = dynamic or bool(settings.get("skip_nonfinite"))
         options = checked_options("LossScaleOptimizer", *steps, decided(enabled, inner_optimizer), skips=skips)
         self._wrap(inner_optimizer, adapter, name, options)
-        self._begin_with(self._make_loss_scale(scale, growth_steps, settings))
+        is_own = share_scale_with is None
+        self._begin_with(self._make_loss_scale(*settings) if is_own else self._scale_shared_with(share_scale_with))
 
     def _wrap_with_object(
         self, inner_optimizer: Any, loss_scale: Any, name: str | None = None, options: StepOptions = NO_OPTIONS
@@ -209,7 +221,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
                     "float16-losses",
                 )
             )
-        return self._loss_scale()
+        return self._scale_of_step()
 
     @as_written
     def get_unscaled_gradients(self, grads: Iterable[Any]) -> list[Any]:
@@ -286,6 +298,25 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
 
 
 LossScaleOptimizer.__module__ = ModuleName("mpls.keras", __name__)
+
+
+def _check_sharing(other: Any, adapter: Any, given: dict[str, Any]) -> None:
+    """Refuse to share the loss scale of what has none that fits, and settings besides."""
+    subject = "LossScaleOptimizer: share_scale_with"
+    advice = "LossScaleOptimizer(generator_optimizer, share_scale_with=critic_optimizer)"
+    if not isinstance(other, Wrapping) or "_loss_scale" not in vars(other):
+        constraint = "be another LossScaleOptimizer of mpls"
+        raise ArgumentTypeError(error_text(subject, constraint, other, advice, "several-losses"))
+    families = [each._restored_family for each in (adapter, type(other))]
+    if len({family == "keras3" for family in families}) > 1:
+        constraint = "wrap an optimizer of the same Keras, tf_keras or Keras 3"
+        raise ArgumentValueError(error_text(subject, constraint, other, "Wrap both from one", "several-losses"))
+    for name, value in given.items():
+        if value is not (True if name == "dynamic" else None):
+            constraint = "be left out beside share_scale_with, as the shared loss scale has its settings"
+            raise ArgumentValueError(
+                error_text(f"LossScaleOptimizer: {name}", constraint, value, advice, "several-losses")
+            )
 
 
 def _adapter_for(optimizer: Any) -> Any:

@@ -11,7 +11,6 @@ import tf_keras
 
 from mpls.core.autograph import as_written
 from mpls.core.persistence.savers import hook_user_savers
-from mpls.core.step import scaled_step
 from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import BASE_OPTIMIZER
 from mpls.keras.calls import drop_missing_gradients
@@ -118,7 +117,7 @@ class LegacyAdapter(TfKerasMembers, _Native):
         is_summed = experimental_aggregate_gradients and tf.distribute.has_strategy()
         are_same = is_summed and self._sums_as_keras_does()
         step = _LegacyStep(inner, self._skips_count, args, kwargs, are_same, lambda: _create_weights(self, pairs))
-        return scaled_step(pairs, self._acting_scale, step, self._record)
+        return self._scaled_step(pairs, step)
 
     def _second_argument(self, name: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments by which the wrapped optimizer gets the second positional argument."""

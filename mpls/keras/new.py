@@ -8,7 +8,6 @@ import tensorflow as tf
 import tf_keras
 
 from mpls.core.autograph import as_written
-from mpls.core.step import scaled_step
 from mpls.core.step_options import StepOptions
 from mpls.errors import CallOrderError, UnsupportedGraphError
 from mpls.formats.wrapper_state import WRAPPER_V3
@@ -119,7 +118,7 @@ class NewAdapter(TfKerasMembers, _Native):
         args = () if is_bool else (skip_gradients_aggregation,)
         kwargs = {**kwargs, "skip_gradients_aggregation": True}
         step = TfKerasStep(self._optimizer, self._skips_count, args, kwargs, are_same)
-        return scaled_step(present, self._acting_scale, step, self._record)
+        return self._scaled_step(present, step)
 
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> tuple[list[tuple[Any, Any]], bool]:
         """Return pairs of summed gradient and variable, and whether Keras itself has summed them."""

@@ -77,6 +77,9 @@ class TfKerasMembers(RestorableWithSlots):
         # The public class defines these.
         get_unscaled_gradients: Callable[[Iterable[Any]], list[Any]]
         _scale_for: Callable[[Any], Any]
+        _scale_of_step: Callable[[], Any]
+        _scaled_step: Callable[[list[tuple[Any, Any]], Any], Any]
+        _step_scale: Any
         _create_state: Callable[[], None]
 
     def _init_family(self, inner_optimizer: Any, name: str | None, options: StepOptions) -> None:
@@ -114,10 +117,15 @@ class TfKerasMembers(RestorableWithSlots):
             track_in_keras_graph(variable)
         return loss_scale
 
+    @staticmethod
+    def _shared(other: Any) -> Any:
+        return other._loss_scale
+
     def _track_inner(self) -> None:
         # Checkpoints hold the wrapped optimizer in the wrapper's place, with the loss scale as one of its parts.
         show_in_place_of(self, self._optimizer)
-        if isinstance(self._loss_scale, DynamicLossScale) or self._shows_loss_scale_object:
+        is_object = self._shows_loss_scale_object or self._step_scale is not None
+        if isinstance(self._loss_scale, DynamicLossScale) or is_object:
             self._track_loss_scale()
 
     def _track_loss_scale(self) -> None:
@@ -168,7 +176,7 @@ class TfKerasMembers(RestorableWithSlots):
         return scale_loss(loss, self._scale_for)
 
     def _unscale(self, grads: list[Any]) -> list[Any]:
-        unscaled: list[Any] = unscale_gradients(grads, self._loss_scale())
+        unscaled: list[Any] = unscale_gradients(grads, self._scale_of_step())
         return unscaled
 
     def _unscale_pairs(self, grads_and_vars: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

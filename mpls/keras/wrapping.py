@@ -9,6 +9,8 @@ import tensorflow as tf
 from mpls.core import releases
 from mpls.core.loss_scale import DynamicLossScale, LossScale
 from mpls.core.releases import ReleaseBehavior
+from mpls.core.scaled_loss import StepScale
+from mpls.core.step import StepHooks, scaled_step
 from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
 from mpls.formats.wrapper_state import CURRENT_SCALE
@@ -36,6 +38,7 @@ class Wrapping(Members):
         def _make_record(self, options: StepOptions) -> StepRecord: ...
         def _track_record(self) -> None: ...
         def _held(self, loss_scale: Any) -> Any: ...
+        def _shared(self, other: Any) -> Any: ...
         def _track_inner(self) -> None: ...
         def _track_loss_scale(self) -> None: ...
         def _scale(self, loss: Any) -> Any: ...
@@ -44,6 +47,8 @@ class Wrapping(Members):
 
     _behavior: ReleaseBehavior
     _calls: ScalingCalls
+    # Where the loss scale is shared.
+    _step_scale: StepScale | None
 
     def _wrap(
         self,
@@ -70,8 +75,26 @@ class Wrapping(Members):
             _calls=ScalingCalls(warns=options.enabled),
             _options=options,
             _record=self._make_record(options) if options.needs_record else None,
+            _step_scale=None,
             _no_scaling=None if options.enabled else self._make_loss_scale(1.0, None, {}),
         )
+
+    def _scale_shared_with(self, other: Any) -> Any:
+        """Return the loss scale of another wrapper, which is told that it is shared."""
+        loss_scale = self._shared(other)
+        for wrapper in (self, other):
+            if wrapper._step_scale is None:
+                vars(wrapper)["_step_scale"] = StepScale()
+        return loss_scale
+
+    def _scale_of_step(self) -> Any:
+        """Return the loss scale that multiplies a loss and divides its gradients."""
+        return self._loss_scale() if self._step_scale is None else self._step_scale.of(self._loss_scale)
+
+    def _scaled_step(self, pairs: list[tuple[Any, Any]], hooks: StepHooks) -> Any:
+        if self._step_scale is not None:
+            self._step_scale.end_step()
+        return scaled_step(pairs, self._acting_scale, hooks, self._record)
 
     def _begin_with(self, loss_scale: Any) -> None:
         vars(self)["_loss_scale"] = loss_scale

@@ -237,6 +237,16 @@ assert [tuple(each[name] for name in COUNTS) for each in callback.history] == [
     (0, 0, 0), (1, 0, 0), (1, 1, 1), (1, 2, 2)
 ], callback.history
 
+# Each optimizer has a scale of its own.
+inner = keras.optimizers.SGD(1e-3)
+try:
+    mpls.keras.LossScaleOptimizer(inner, share_scale_with=opt)
+except NotImplementedError as error:
+    assert "share_scale_with must be left out where Keras runs on jax" in str(error), error
+else:
+    raise AssertionError("shared")
+mpls.keras.LossScaleOptimizer(inner)
+
 # Without the options, the variables are those of before.
 plain = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(1e-3))
 assert len(plain.variables) == len(opt.variables) - 3 - len(opt.inner_optimizer.variables) + len(

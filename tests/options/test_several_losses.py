@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import itertools
+import pickle
+import tempfile
 import unittest
 import warnings
 from collections.abc import Callable
@@ -41,6 +45,42 @@ def built(step: Callable[..., Any], way: str) -> Callable[..., Any]:
     return step if way == "eager" else tf.function(step, jit_compile=True if way == "xla" else None)
 
 
+def sharing(family: str, *variables: list[Any]) -> list[Any]:
+    """Return two wrappers with one scale."""
+    made: list[Any] = []
+    for each in variables:
+        scale = {"share_scale_with": made[0]} if made else {"initial_scale": 8, "dynamic_growth_steps": 3}
+        made.append(mpls.keras.LossScaleOptimizer(MAKE[family](RATE), count_steps=True, **scale))
+        if family == "keras3" and each:
+            made[-1].build(each)
+    return made
+
+
+ORDERS = ("one after the other", "together", "unscaled first")
+
+
+def step_in_order(pairs: list[tuple[Any, Any]], order: str, replicas: int) -> Callable[..., None]:
+    """Return a step of several optimizers, each with a variable and a factor of its loss."""
+
+    def scaled_gradients(opt: Any, variable: Any, factor: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = opt.get_scaled_loss(variable * factor / replicas)
+        return tape.gradient(loss, [variable])
+
+    def step(*factors: Any) -> None:
+        each = [(opt, variable, factor) for (opt, variable), factor in zip(pairs, factors, strict=True)]
+        groups = [[one] for one in each] if order == "one after the other" else [each]
+        for group in groups:
+            grads: list[Any] = [scaled_gradients(*one) for one in group]
+            if order == "unscaled first":
+                grads = [opt.get_unscaled_gradients(of_one) for (opt, *_), of_one in zip(group, grads, strict=True)]
+            for (opt, variable, _), of_one in zip(group, grads, strict=True):
+                unscaled = of_one if order == "unscaled first" else opt.get_unscaled_gradients(of_one)
+                opt.apply_gradients(zip(unscaled, [variable], strict=True))
+
+    return step
+
+
 class SeveralTest(unittest.TestCase):
     def setUp(self) -> None:
         # None of these ways is a misuse that mpls warns of.
@@ -50,7 +90,8 @@ class SeveralTest(unittest.TestCase):
         warnings.simplefilter("error")
 
     def counts(self, opt: Any) -> tuple[int, int, float]:
-        return int(opt.applied_steps), int(opt.skipped_steps), float(opt.state_dict()["scale"])
+        state = opt.state_dict()
+        return state["applied_steps"], state["skipped_steps"], state["scale"]
 
     @parameterized.expand(CELLS)
     @pytest.mark.default_run("one case", by=lambda name, *values: values)
@@ -114,6 +155,32 @@ class SeveralTest(unittest.TestCase):
         self.assertEqual((float(critic), float(generator)), (1.0, 0.5))
         self.assertEqual((self.counts(of_critic), self.counts(of_generator)), ((0, 1, 4.0), (1, 0, 8.0)))
 
+    @parameterized.expand(
+        # XLA compiles no step that is taken in a cross-replica context.
+        [(*cell, order, "one device") for cell in CELLS for order in ORDERS]
+        + [(*cell, order, "replicas") for cell in CELLS for order in ORDERS if cell[-1] != "xla"]
+    )
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
+    def test_two_optimizers_with_one_scale(self, name: str, family: str, way: str, order: str, place: str) -> None:
+        on_replicas = place == "replicas"
+        strategy = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"]) if on_replicas else None
+        with strategy.scope() if strategy else contextlib.nullcontext():
+            one, other = tf.Variable(1.0), tf.Variable(1.0)
+            of_one, of_other = sharing(family, [one], [other])
+        pairs = [(of_one, one), (of_other, other)]
+        step = step_in_order(pairs, order, 2 if on_replicas else 1)
+        in_replicas = functools.partial(strategy.run, step) if strategy else lambda args: step(*args)
+        run = built(lambda x, y: in_replicas(args=(x, y)), way)
+        seen = []
+        for x, y in ((1.0, 1.0), (1.0, 1.0), (INF, 1.0), (1.0, INF), (1.0, 1.0)):
+            run(tf.constant(x), tf.constant(y))
+            state = of_one.state_dict()
+            seen.append((float(one.numpy()), float(other.numpy()), state["scale"], state["good_steps"]))
+        # The third step of either grows the scale, here the fourth step; each overflow shrinks it.
+        expected = [(0.5, 0.5, 8.0, 2), (0.0, 0.0, 16.0, 1), (0.0, -0.5, 8.0, 1), (-0.5, -0.5, 4.0, 0)]
+        self.assertEqual(seen, [*expected, (-1.0, -1.0, 4.0, 2)])
+        self.assertEqual((self.counts(of_one), self.counts(of_other)), ((4, 1, 4.0), (4, 1, 4.0)))
+
     @parameterized.expand(["eager", "session"])
     def test_two_optimizers_of_tf_1_share_a_scale(self, mode: str) -> None:
         with tf.Graph().as_default() if mode == "session" else contextlib.nullcontext():
@@ -160,6 +227,157 @@ class SeveralTest(unittest.TestCase):
         np.testing.assert_allclose(weight.numpy(), start - RATE * (x + 2 * (norm - 1) * start / norm), rtol=1e-6)
         run(tf.constant([INF, 1.0]))
         self.assertEqual(self.counts(opt), (1, 1, 4.0))
+
+
+class SharedScaleTest(unittest.TestCase):
+    @parameterized.expand(MAKE)
+    def test_checkpoints_hold_it_once(self, family: str) -> None:
+        one, other = sharing(family, [], [])
+        one.set_scale(32)
+        checkpoint = tf.train.Checkpoint(one=one, other=other)
+        with tempfile.TemporaryDirectory() as folder:
+            path = checkpoint.write(f"{folder}/c")
+            keys = [name for name, _ in tf.train.list_variables(path)]
+            restored = sharing(family, [], [])
+            tf.train.Checkpoint(one=restored[0], other=restored[1]).read(path).assert_existing_objects_matched()
+        kept = "dynamic_scale" if family == "keras3" else "loss_scale/current_loss_scale"
+        self.assertEqual([key for key in keys if kept in key], [f"one/{kept}/.ATTRIBUTES/VARIABLE_VALUE"])
+        self.assertEqual([each.state_dict()["scale"] for each in restored], [32.0, 32.0])
+
+    @parameterized.expand(MAKE)
+    def test_state_and_settings_are_those_of_both(self, family: str) -> None:
+        one, other = sharing(family, [], [])
+        third = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=other)
+        other.load_state_dict({**other.state_dict(), "scale": 2.0})
+        one.configure(growth_steps=5)
+        self.assertEqual([float(each.loss_scale) for each in (one, other, third)], [2.0] * 3)
+        self.assertEqual([each.dynamic_growth_steps for each in (one, other, third)], [5] * 3)
+        self.assertIs(one.dynamic_counter, third.dynamic_counter)
+
+    @parameterized.expand(MAKE)
+    def test_configs_and_copies_have_scales_of_their_own(self, family: str) -> None:
+        one, other = sharing(family, [], [])
+        made = [mpls.keras.LossScaleOptimizer.from_config(other.get_config())]
+        if family != "new":
+            # tf_keras does not copy new optimizers.
+            made.append(copy.deepcopy(other))
+        if family == "keras3":
+            made.append(pickle.loads(pickle.dumps(other)))
+        one.set_scale(64)
+        self.assertEqual([float(each.loss_scale) for each in made], [8.0] * len(made))
+        self.assertEqual({each.dynamic_growth_steps for each in made}, {3})
+
+    @parameterized.expand(MAKE)
+    def test_fit_and_files(self, family: str) -> None:
+        framework = keras if family == "keras3" else tf_keras
+        one, other = sharing(family, [], [])
+        models = []
+        for opt in (one, other):
+            model = framework.Sequential([framework.layers.Input([1]), framework.layers.Dense(1)])
+            model.compile(opt, "mse", jit_compile=False)
+            model.fit(np.ones([8, 1]), np.ones([8, 1]), batch_size=4, verbose=0)
+            models.append(model)
+        self.assertEqual((float(one.loss_scale), int(other.dynamic_counter)), (16.0, 1))
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/model.keras"
+            mpls.keras.save_model(models[1], path)
+            loaded = mpls.keras.load_model(path).optimizer
+        self.assertEqual(loaded.state_dict(), other.state_dict())
+        one.set_scale(2)
+        self.assertEqual(float(loaded.loss_scale), 16.0)
+
+    @parameterized.expand(itertools.product(MAKE, (0, 1)))
+    def test_a_disabled_wrapper_leaves_it_alone(self, family: str, disabled: int) -> None:
+        variables = [tf.Variable(1.0), tf.Variable(1.0)]
+        made: list[Any] = []
+        for number, variable in enumerate(variables):
+            opt = mpls.keras.LossScaleOptimizer(
+                MAKE[family](RATE),
+                **({"share_scale_with": made[0]} if made else {"initial_scale": 8}),
+                enabled=number != disabled,
+            )
+            if family == "keras3":
+                opt.build([variable])
+            made.append(opt)
+        for opt, variable in zip(made, variables, strict=True):
+            opt.minimize(lambda variable=variable: variable * 1.0, [variable])
+        self.assertEqual([float(each) for each in variables], [0.5, 0.5])
+        self.assertEqual([float(each.loss_scale) for each in made], [1.0, 8.0] if disabled == 0 else [8.0, 1.0])
+        self.assertEqual(int(made[0].dynamic_counter), 1)
+
+    @parameterized.expand(MAKE)
+    def test_a_fixed_scale(self, family: str) -> None:
+        one = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), dynamic=False, initial_scale=8)
+        other = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=one)
+        self.assertEqual((float(other.loss_scale), other.dynamic), (8.0, False))
+        with self.assertRaisesRegex(ValueError, "max_consecutive_skips"):
+            mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=one, max_consecutive_skips=3)
+
+    def test_in_a_session(self) -> None:
+        with tf.Graph().as_default():
+            weights = [v1.get_variable(name, initializer=1.0, use_resource=True) for name in ("one", "other")]
+            opts = sharing("legacy", [], [])
+            factors = [v1.placeholder(tf.float32, []) for _ in weights]
+            scaled = [opt.get_scaled_loss(w * x) for opt, w, x in zip(opts, weights, factors, strict=True)]
+            grads = [tf.gradients(loss, [w]) for loss, w in zip(scaled, weights, strict=True)]
+            steps = [
+                opt.apply_gradients(zip(opt.get_unscaled_gradients(of_one), [w], strict=True))
+                for opt, of_one, w in zip(opts, grads, weights, strict=True)
+            ]
+            saver = v1.train.Saver()
+            with v1.Session() as session, tempfile.TemporaryDirectory() as folder:
+                session.run(v1.global_variables_initializer())
+                feeds = dict(zip(factors, (1.0, INF), strict=True))
+                for step in steps:
+                    session.run(step, feeds)
+                path = saver.save(session, f"{folder}/model")
+                found = session.run([*weights, opts[1].loss_scale])
+                names = [name for name, _ in tf.train.list_variables(path)]
+        self.assertEqual([float(each) for each in found], [0.5, 1.0, 4.0])
+        self.assertEqual([name for name in names if "loss_scale" in name], ["current_loss_scale"])
+
+    @parameterized.expand(itertools.product(MAKE, MAKE))
+    def test_over_other_families(self, family: str, of_other: str) -> None:
+        one = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), initial_scale=8)
+        inner = MAKE[of_other](RATE)
+        if (family == "keras3") is (of_other == "keras3"):
+            other = mpls.keras.LossScaleOptimizer(inner, share_scale_with=one)
+            one.set_scale(4)
+            self.assertEqual(float(other.loss_scale), 4.0)
+        else:
+            with self.assertRaisesRegex(ValueError, "share_scale_with must wrap an optimizer of the same Keras"):
+                mpls.keras.LossScaleOptimizer(inner, share_scale_with=one)
+            # What was refused can be wrapped.
+            mpls.keras.LossScaleOptimizer(inner)
+
+    @parameterized.expand(
+        [
+            ("dynamic", False),
+            ("initial_scale", 8),
+            ("dynamic_growth_steps", 3),
+            ("min_scale", 2.0),
+            ("hysteresis", 2),
+            ("adjustable", True),
+            ("skip_nonfinite", True),
+        ]
+    )
+    def test_no_setting_beside_it(self, name: str, value: Any) -> None:
+        other = mpls.keras.LossScaleOptimizer(MAKE["new"](RATE))
+        with self.assertRaisesRegex(ValueError, f"LossScaleOptimizer: {name} must be left out beside share_scale_with"):
+            mpls.keras.LossScaleOptimizer(MAKE["new"](RATE), share_scale_with=other, **{name: value})
+
+    @parameterized.expand(
+        [
+            ("string", "dynamic"),
+            ("loss_scale", mpls.v1.DynamicLossScale(8.0)),
+            ("bare", MAKE["new"](RATE)),
+            ("native", tf_keras.mixed_precision.LossScaleOptimizer(MAKE["new"](RATE))),
+            ("class", mpls.keras.LossScaleOptimizer),
+        ]
+    )
+    def test_with_what_it_cannot_be_shared(self, name: str, value: Any) -> None:
+        with self.assertRaisesRegex(TypeError, "share_scale_with must be another LossScaleOptimizer of mpls"):
+            mpls.keras.LossScaleOptimizer(MAKE["new"](RATE), share_scale_with=value)
 
 
 if __name__ == "__main__":

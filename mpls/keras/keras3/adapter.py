@@ -34,6 +34,7 @@ from mpls.keras.keras3.refusals import (
     refuse_factor_of_wrapper,
     refuse_off_tensorflow,
     refuse_settings,
+    refuse_sharing,
     require_known_backend,
     require_tensorflow_for,
 )
@@ -78,6 +79,7 @@ class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
         dynamic: bool
         _behavior: ReleaseBehavior
         _shows_loss_scale_object: bool
+        _step_scale: Any
 
     def _init_family(self, inner_optimizer: Any, name: str | None, options: StepOptions) -> None:
         require_known_backend()
@@ -124,6 +126,16 @@ class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
         require_tensorflow_for(loss_scale)
         return loss_scale
 
+    def _shared(self, other: Any) -> Any:
+        if keras.backend.backend() != "tensorflow":
+            refuse_sharing(other)
+        loss_scale = other._loss_scale
+        if isinstance(loss_scale, DynamicState):
+            # Files hold variables by position: this optimizer's have the scale too.
+            table.OWN_VARIABLES.needed_of(self).extend([loss_scale.counter, loss_scale.scale])
+            self.__dict__.update(step_counter=loss_scale.counter, dynamic_scale=loss_scale.scale)
+        return loss_scale
+
     def _track_inner(self) -> None:
         if keras.backend.backend() != "tensorflow":
             return
@@ -134,7 +146,7 @@ class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
                 track(self, getattr(self, name), name)
             if self._loss_scale._initial_extras():
                 self._track_loss_scale()
-        elif self._shows_loss_scale_object:
+        elif self._shows_loss_scale_object or self._step_scale is not None:
             self._track_loss_scale()
 
     def _track_loss_scale(self) -> None:

@@ -11,7 +11,6 @@ import tensorflow as tf
 from mpls.core.autograph import as_written
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import call_in_cross_replica_context
-from mpls.core.step import scaled_step
 from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
 from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
@@ -57,6 +56,8 @@ class Applying:
         get_unscaled_gradients: Callable[[Iterable[Any]], list[Any]]
         build: Callable[[Any], None]
         _create_state: Callable[[], None]
+        _scale_of_step: Callable[[], Any]
+        _scaled_step: Callable[[list[tuple[Any, Any]], Any], Any]
         _noted_loss: Callable[[Any], Any]
         _noted_gradients: Callable[[list[Any]], list[Any]]
 
@@ -72,7 +73,7 @@ class Applying:
         """
         self._calls.note(SCALE_LOSS)
         loss = self._noted_loss(loss)
-        scaled = keras.ops.multiply(loss, self._loss_scale()) if self._options.enabled else loss
+        scaled = keras.ops.multiply(loss, self._scale_of_step()) if self._options.enabled else loss
         return self._calls.checked(SCALE_LOSS, loss, scaled)
 
     def _scale(self, loss: Any) -> Any:
@@ -81,7 +82,7 @@ class Applying:
     def _unscale(self, grads: list[Any]) -> list[Any]:
         variables = trained_variables(self._optimizer)
         if not any(map(overwrites, variables)):
-            return ops.unscale(grads, self._loss_scale())
+            return ops.unscale(grads, self._scale_of_step())
         if len(grads) != len(variables):
             raise ArgumentValueError(
                 "LossScaleOptimizer.get_unscaled_gradients: grads must hold one for each variable where float8 layers "
@@ -235,7 +236,7 @@ class Applying:
         return self._take_step(pairs, Keras3Step(self._optimizer, is_summed, self._skips_count, args))
 
     def _take_step(self, pairs: list[tuple[Any, Any]], step: Keras3Step) -> Any:
-        return scaled_step(pairs, self._acting_scale, step, self._record)
+        return self._scaled_step(pairs, step)
 
     @property
     def _skips_count(self) -> bool:
@@ -256,7 +257,7 @@ class Applying:
         if not self._options.enabled:
             return grads_and_vars
         grads, variables = map(list, zip(*grads_and_vars, strict=True))
-        return list(zip(ops.unscale_for(grads, variables, self._loss_scale()), variables, strict=True))
+        return list(zip(ops.unscale_for(grads, variables, self._scale_of_step()), variables, strict=True))
 
     def _begin_step(self, method: str) -> bool:
         """Check the scaling calls of the step, and return whether the gradients are still scaled."""

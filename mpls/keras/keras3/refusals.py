@@ -151,6 +151,18 @@ def refuse_off_tensorflow(option: str, value: Any) -> None:
     )
 
 
+def refuse_sharing(other: Any) -> None:
+    """Refuse a wrapper whose loss scale is to be shared; called on another backend than TensorFlow.
+
+    There, Keras hands the variables of one optimizer from step to step, and writes them back later.
+    """
+    raise UnsupportedBackendError(
+        f"LossScaleOptimizer: share_scale_with must be left out where Keras runs on {keras.backend.backend()}; got "
+        f"{other!r} ({type(other).__name__}). Give each optimizer a loss scale of its own, or run Keras on TensorFlow. "
+        "See MIGRATION.md#several-losses"
+    )
+
+
 def require_tensorflow_for(loss_scale: Any) -> None:
     """Refuse a loss scale that keeps its state in TensorFlow's variables on another backend."""
     backend = keras.backend.backend()
