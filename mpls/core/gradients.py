@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from mpls.core.fast import choices
 from mpls.core.fast.branches import value_of
 from mpls.core.fast.one_call import OneCall
 from mpls.core.fast.stacks import Stacks
+from mpls.errors import TensorArgumentError, error_text
 
 # float16 loses everything below 2**-24, and both lose bits of a scale that is no power of two.
 _HALF_DTYPES = (tf.float16, tf.bfloat16)
 # Powers of two whose reciprocals are float16 numbers, denormal ones included.
 _SMALLEST_EXACT, _LARGEST_EXACT = 2.0**-15, 2.0**24
+_NUMBERS = (float, int, np.ndarray, np.generic)
 # The bits of a float32 that are all zero in powers of two.
 _MANTISSA = 2**23 - 1
 
@@ -25,7 +29,8 @@ def scale_loss(loss: Any, scale: Any | Callable[[Any], Any]) -> Any:
     """Multiply a loss by the loss scale, in the loss's own dtype.
 
     Args:
-        loss: tensor of any shape and numeric dtype, or a callable that takes nothing and returns one.
+        loss: tensor or array of any shape and float dtype, a Python float, or a callable that takes nothing and
+            returns one.
         scale: scalar float32 tensor; or a callable that takes the loss's dtype and returns one. It is called once the
             loss is known: a callable loss is multiplied by the scale at the time of its call.
 
@@ -33,7 +38,8 @@ def scale_loss(loss: Any, scale: Any | Callable[[Any], Any]) -> Any:
         The scaled loss, of the loss's shape and dtype; for a callable loss, a callable that returns it.
 
     Raises:
-        AttributeError: `loss` is neither callable nor has a dtype, as with the originals.
+        TypeError: `loss` is an integer, or of an integer dtype; a ValueError too, as with the optimizers of TF 1.
+        AttributeError: `loss` is no number, is not callable and has no dtype, as with the originals.
     """
     if callable(loss):
 
@@ -41,8 +47,37 @@ def scale_loss(loss: Any, scale: Any | Callable[[Any], Any]) -> Any:
             return scale_loss(loss(), scale)
 
         return scaled_loss
+    loss = as_loss(loss, tf.convert_to_tensor)
     value = scale(loss.dtype) if callable(scale) else scale
     return loss * tf.cast(value, loss.dtype)
+
+
+def as_loss(loss: Any, convert: Callable[[Any], Any]) -> Any:
+    """Return a loss as a tensor.
+
+    Args:
+        loss: a tensor, or a number or array, which `convert` makes one.
+        convert: the function that does.
+
+    Raises:
+        TypeError: it is an integer, or of an integer dtype.
+    """
+    given = loss
+    if isinstance(loss, _NUMBERS):
+        loss = convert(loss)
+    if not _can_be_scaled(loss.dtype):
+        advice = "Cast it: tf.cast(loss, tf.float32)"
+        raise TensorArgumentError(
+            error_text("LossScaleOptimizer: loss", "have a float dtype", given, advice, "integer-losses")
+        )
+    return loss
+
+
+# `is_floating` takes longer than scaling a loss.
+@functools.cache
+def _can_be_scaled(dtype: Any) -> bool:
+    base = tf.as_dtype(dtype).base_dtype
+    return bool(base.is_floating or base.is_complex)
 
 
 def largest_scale(dtype: Any) -> float:

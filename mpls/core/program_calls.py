@@ -7,7 +7,7 @@ from typing import Any
 from mpls.core.graph_local import GraphLocal
 from mpls.errors import MplsWarning, advise_user
 
-__all__ = ["ProgramCalls", "begin_step", "is_known_unread", "note_read", "note_update", "warn_if_updated"]
+__all__ = ["ProgramCalls", "begin_step", "is_known_unread", "note_read", "note_update", "read", "warn_if_updated"]
 
 _BEGUN = "has_begun"
 _UPDATED = "is_updated"
@@ -17,7 +17,7 @@ class ProgramCalls(GraphLocal):
     """Tells whether a program reads a loss scale, or updates it between the scaling and the applying of a step.
 
     Attributes:
-        has_read: whether the scale was ever read.
+        has_read: whether the program ever read the scale.
     """
 
     def __init__(self) -> None:
@@ -52,6 +52,16 @@ def note_read(loss_scale: Any) -> None:
         calls.has_read = True
 
 
+def read(loss_scale: Any) -> Any:
+    """Return the value of a loss scale for an optimizer, which is no read of the program."""
+    calls = _of(loss_scale)
+    has_read = calls is not None and calls.has_read
+    value = loss_scale()
+    if calls is not None:
+        calls.has_read = has_read
+    return value
+
+
 def note_update(loss_scale: Any) -> None:
     """Note that a loss scale, or a manager of one, is updated."""
     calls = _of(loss_scale)
@@ -67,7 +77,7 @@ def begin_step(loss_scale: Any) -> None:
 
 
 def is_known_unread(loss_scale: Any) -> bool:
-    """Return whether a loss scale was never read; False if its reads are not recorded."""
+    """Return whether a program never read a loss scale; False if its reads are not recorded."""
     calls = _of(loss_scale)
     return calls is not None and not calls.has_read
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from mpls.core.gradients import largest_scale, scale_loss
 from mpls.core.graph_local import GraphLocal
 from mpls.core.loss_scale import LossScale, is_fixed
+from mpls.core.program_calls import read
 from mpls.upstream.tensorflow import fixed_value_of
 
 
@@ -26,7 +27,7 @@ class LossScaling:
 
     def __init__(self, loss_scale: LossScale) -> None:
         self._loss_scale = loss_scale
-        self.scale = loss_scale()
+        self.scale = read(loss_scale)
 
     def scale_loss(self, loss: Any) -> Any:
         """Return the loss, or the callable that computes it, multiplied by the scale."""

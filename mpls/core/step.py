@@ -12,7 +12,7 @@ from mpls.core.fast.branches import group, one_of
 from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import values_of, with_values
 from mpls.core.loss_scale import LossScale, decide_step, never_skips
-from mpls.core.program_calls import warn_if_updated
+from mpls.core.program_calls import read, warn_if_updated
 from mpls.core.replicas import merges_in_replica_context
 from mpls.core.step_record import StepNotes, StepRecord
 from mpls.upstream.tensorflow import captured, hidden_from_xla
@@ -117,7 +117,7 @@ def _update_and_apply(
     are_same = hooks.are_same and not flags
     decision = decide_step(loss_scale, [*grads, *flags], when_summed=hooks.sums_gradients, are_same=are_same)
     unpack = _pack(grads)
-    scale = loss_scale() if notes is not None and notes.wants_scale else None
+    scale = read(loss_scale) if notes is not None and notes.wants_scale else None
 
     def skip() -> Any:
         # Read the scale of the step before it changes: TensorFlow inlines branches, which then do not wait for inputs.

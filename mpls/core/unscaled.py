@@ -16,6 +16,9 @@ from mpls.core.step_losses import replica_here
 
 __all__ = ["UnscaledGradients"]
 
+# Eager mode keeps fewer notes than this; more become one.
+_MOST = 16
+
 
 @dataclass(frozen=True)
 class _Note:
@@ -53,7 +56,11 @@ class UnscaledGradients(GraphLocal):
         )
         notes, norms = self._stores()
         note = _Note(tf.unstack(flags, num=len(values)), [] if tf.executing_eagerly() else values)
-        notes.setdefault(replica_here(), []).append(note)
+        here = notes.setdefault(replica_here(), [])
+        here.append(note)
+        if tf.executing_eagerly() and len(here) == _MOST:
+            # Gradients may never be applied.
+            here[:] = [_Note(_combined(here) or [tf.add_n([flag for each in here for flag in each.flags])], [])]
         norms[replica_here()] = tf.sqrt(total)
 
     def taken(self, grads: list[Any]) -> list[Any]:
@@ -76,7 +83,7 @@ class UnscaledGradients(GraphLocal):
             found = _reached([values_of(grad) for grad in grads], notes.get(replica_here(), []))
         if any(len(note.flags) != len(grads) for note in found):
             return [flag for note in found for flag in note.flags]
-        return [tf.add_n(flags) for flags in zip(*(note.flags for note in found), strict=True)]
+        return _combined(found)
 
     def forget(self) -> None:
         """Drop the flags of a step that is applied whatever its gradients."""
@@ -89,6 +96,13 @@ class UnscaledGradients(GraphLocal):
     def _stores(self) -> tuple[dict[Any, list[_Note]], dict[Any, Any]]:
         stores = self._store()
         return stores.setdefault("notes", {}), stores.setdefault("norms", {})
+
+
+def _combined(notes: list[_Note]) -> list[Any]:
+    """Return the flags of gradients that add up those of all notes; an empty list if their numbers differ."""
+    if len({len(note.flags) for note in notes}) > 1:
+        return []
+    return [tf.add_n(flags) for flags in zip(*(note.flags for note in notes), strict=True)]
 
 
 def _reached(tensors: list[Any], notes: list[_Note]) -> list[_Note]:

@@ -197,14 +197,16 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         """Multiply a loss by the loss scale, for custom loops; `minimize` does it by itself.
 
         Args:
-            loss: tensor of any shape and float dtype, or a callable that takes nothing and returns one.
+            loss: tensor or array of any shape and float dtype, a Python float, or a callable that takes nothing and
+                returns one.
 
         Returns:
-            The scaled loss, in the loss's dtype; for a callable, a callable that returns it, with the scale of the
-            moment in which it runs.
+            The scaled loss, a tensor in the loss's dtype; for a callable, a callable that returns it, with the scale of
+            the moment in which it runs.
 
         Raises:
             ValueError: the scale is fixed and infinite in the loss's dtype, as 2**17 is in float16.
+            TypeError: the loss is an integer, or of an integer dtype.
         """
         self._calls.note(GET_SCALED_LOSS)
         loss = self._noted_loss(loss)

@@ -1,18 +1,18 @@
-"""Records the scaling calls of custom loops: gradients are unscaled exactly once, forgotten calls cause a warning."""
+"""The scaling calls of custom loops over Keras optimizers: which ones a step must make, and must not."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import tensorflow as tf
 
+from mpls.core import scaling_calls
 from mpls.core.autograph import as_written
-from mpls.errors import ArgumentValueError, CallOrderError, MplsWarning, advise_user, error_text
+from mpls.errors import ArgumentValueError, CallOrderError, error_text
 from mpls.optimizer_members import SCALING_METHODS
 
 # The methods of Keras 2's style, which users' subclasses override.
@@ -20,42 +20,25 @@ SCALING = GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS = SCALING_METHODS
 SCALE_LOSS = "scale_loss"
 
 
-class ScalingCalls:
-    """The scaling calls that were made since gradients were last applied, and all that were ever made.
+class ScalingCalls(scaling_calls.ScalingCalls):
+    """The scaling calls of Keras wrappers, and the warnings and errors about them.
 
     With Keras 3, a custom loop has one of two styles, which the calls of a step tell: `get_scaled_loss`,
     `get_unscaled_gradients`, `apply_gradients`, as in Keras 2; or `scale_loss`, `apply` or `apply_gradients`, of which
-    the last two unscale. A step's calls are those that are traced in one function, with the functions inside it; in
-    eager mode, those of one thread. If a step is split over functions that are traced at different times, or over
-    threads, its style is that of the previous step.
+    the last two unscale.
 
     Args:
-        warns: whether to warn of forgotten calls.
+        warns: whether to warn.
     """
 
     def __init__(self, *, warns: bool = True) -> None:
-        self.ever: set[str] = set()
-        self.has_warned = not warns
+        super().__init__((GET_SCALED_LOSS, SCALE_LOSS), warns=warns)
         # By method, the last tensor that it returned.
         self._returned: dict[str, Any] = {}
-        self._has_unscaled_style = False
-        self._lock = threading.Lock()
-        # By graph or thread. Weak keys drop the calls of a step that never finishes, with its graph or thread.
-        self._pending: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in vars(self).items() if name not in ("_lock", "_pending", "_returned")}
-        return {**state, "ever": set(self.ever)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__()  # type: ignore[misc]
-        vars(self).update(state)
-
-    def note(self, call: str) -> None:
-        """Record a call."""
-        with self._lock:
-            self.ever.add(call)
-            self._pending.setdefault(_here(), set()).add(call)
+        super().__setstate__(state)
+        self._returned = {}
 
     def checked(self, call: str, given: Any, result: Any) -> Any:
         """Return the result of a scaling call; warn, once, if its argument is the result of the last such call.
@@ -65,84 +48,130 @@ class ScalingCalls:
             given: its argument; only tensors and `tf.IndexedSlices` are compared.
             result: its result.
         """
-        last = self._returned.get(call)
-        if last is not None and last() is given and tf.is_tensor(given) and self.is_first_warning():
-            advise_user(
+        if self._has_returned(call, given):
+            self.warn_once(
                 f"LossScaleOptimizer: {call}() got what it has returned before, so the loss scale is applied twice to "
-                "the same tensors. Call it once for each. See MIGRATION.md#forgotten-scaling",
-                MplsWarning,
+                "the same tensors. Call it once for each. See MIGRATION.md#forgotten-scaling"
             )
         if tf.is_tensor(result) and result is not given:
             self._returned[call] = weakref.ref(result)
         return result
 
-    def begin_step(self) -> set[str]:
-        """Forget the calls of the step that ends, and return them."""
-        with self._lock:
-            here = _here()
-            places = [place for place in self._pending if _is_within(place, here)]
-            # A step that only applies gradients has made its other calls in another function or thread.
-            places = places if here in self._pending else list(self._pending)
-            return set().union(*map(self._pending.pop, places))
+    def _has_returned(self, call: str, given: Any) -> bool:
+        last = self._returned.get(call)
+        return last is not None and last() is given and tf.is_tensor(given)
 
-    def is_pending(self, call: str) -> bool:
-        """Return whether a call was made in any function or thread and belongs to no step yet."""
-        with self._lock:
-            return any(call in calls for calls in self._pending.values())
+    def not_scaled(self, loss: Any) -> Any:
+        """Return a loss that mpls is about to scale; a callable is returned as one that checks what it returns.
 
-    def is_first_warning(self) -> bool:
-        """Return whether this is the first warning, and remember that it was given."""
-        with self._lock:
-            is_first, self.has_warned = not self.has_warned, True
-            return is_first
+        Raises:
+            CallOrderError: the program has scaled it.
+        """
+        if callable(loss):
+            return functools.partial(self._called, loss)
+        if any(self._has_returned(call, loss) for call in self.scaling):
+            raise CallOrderError(
+                "LossScaleOptimizer: minimize() must get a loss that is not scaled, as it scales the loss itself; got "
+                "what get_scaled_loss() has returned. Call opt.minimize(lambda: loss_fn(), variables). "
+                "See MIGRATION.md#forgotten-scaling"
+            )
+        return loss
 
-    def warn_if_forgotten(self) -> None:
-        """Begin a new step, and warn, once, if a custom loop applies gradients without having called both methods."""
-        self.begin_step()
-        forgotten = [call for call in SCALING if call not in self.ever]
-        if not forgotten or not self.is_first_warning():
+    def _called(self, loss: Callable[[], Any]) -> Any:
+        before = self._open_losses()
+        result = self.not_scaled(loss())
+        if self._open_losses() > before:
+            self.warn_once(
+                "LossScaleOptimizer: the loss that minimize() computes calls get_scaled_loss(), and minimize() scales "
+                "the loss itself, so the loss scale is applied twice. Call opt.minimize(lambda: loss_fn(), variables). "
+                "See MIGRATION.md#forgotten-scaling"
+            )
+        return result
+
+    def _open_losses(self) -> int:
+        return self.count(*self.scaling) - self.count(GET_UNSCALED_GRADIENTS)
+
+    def warn_if_forgotten(self, variables: Iterable[Any]) -> None:
+        """Begin a new step, and warn if the step that ends has not called both methods of Keras 2.
+
+        Args:
+            variables: those that gradients are applied to.
+        """
+        step = self.end_step(variables)
+        if step.is_scaled and GET_UNSCALED_GRADIENTS in step.made:
             return
-        advise_user(
-            f"LossScaleOptimizer: apply_gradients() was called, but {'() and '.join(forgotten)}() never was, so the "
-            "gradients that are applied are not those of the loss, or were computed without loss scaling. "
-            "In a custom loop:\n"
+        elsewhere = step.elsewhere()
+        is_repeated = not step.calls and not step.is_scaled
+        forgotten = []
+        if not step.is_scaled and GET_SCALED_LOSS not in elsewhere:
+            forgotten.append(GET_SCALED_LOSS)
+        if (is_repeated or GET_UNSCALED_GRADIENTS not in step.made) and GET_UNSCALED_GRADIENTS not in elsewhere:
+            forgotten.append(GET_UNSCALED_GRADIENTS)
+        if not forgotten:
+            return
+        self.warn_once(
+            f"LossScaleOptimizer: apply_gradients() was called, but {'() and '.join(forgotten)}() never was in this "
+            f"step, so the gradients {_EFFECTS[tuple(forgotten)]}. In a custom loop, each step does this:\n"
             "    with tf.GradientTape() as tape:\n"
             "        scaled_loss = opt.get_scaled_loss(loss_fn())\n"
             "    grads = opt.get_unscaled_gradients(tape.gradient(scaled_loss, variables))\n"
             "    opt.apply_gradients(zip(grads, variables))\n"
-            "See MIGRATION.md#forgotten-scaling",
-            MplsWarning,
+            "See MIGRATION.md#forgotten-scaling"
         )
 
-    def require_unscaled_once(self, applying: str) -> bool:
+    def require_unscaled_once(self, applying: str, variables: Iterable[Any], *, hides_calls: bool) -> bool:
         """Return whether the gradients that are applied now still have to be unscaled, and begin a new step.
 
         Args:
             applying: the method that applies them: `apply_gradients`, which either style ends with, or one that only
                 the style of Keras 3 has.
+            variables: those that they are applied to.
+            hides_calls: as in `end_step`.
 
         Raises:
             CallOrderError: the calls of the step would scale or unscale twice, or never unscale.
         """
-        calls = self.begin_step()
+        step = self.end_step(variables, hides_calls=hides_calls)
+        calls = step.calls
         _refuse_mix(calls, applying)
         if applying != "apply_gradients":
-            return True
-        if GET_UNSCALED_GRADIENTS in calls:
-            self._has_unscaled_style = True
-        elif SCALE_LOSS in calls:
-            self._has_unscaled_style = False
-        elif self.is_pending(GET_UNSCALED_GRADIENTS) and GET_SCALED_LOSS in calls:
-            # Eager code calls a `tf.function` that unscales.
-            self._has_unscaled_style = True
-        elif GET_SCALED_LOSS in calls and not self._has_unscaled_style:
-            raise CallOrderError(
-                "LossScaleOptimizer: get_unscaled_gradients() must be called between get_scaled_loss() and "
-                "apply_gradients(); got gradients that are still scaled. Call "
-                "grads = opt.get_unscaled_gradients(grads), or use scale_loss() in place of get_scaled_loss(). "
-                "See MIGRATION.md#calling-styles"
+            is_scaled = True
+        elif calls:
+            is_scaled = GET_UNSCALED_GRADIENTS not in calls
+            if is_scaled and SCALE_LOSS not in calls:
+                is_scaled = False
+                if GET_UNSCALED_GRADIENTS not in step.elsewhere():
+                    raise CallOrderError(
+                        "LossScaleOptimizer: get_unscaled_gradients() must be called between get_scaled_loss() and "
+                        "apply_gradients(); got gradients that are still scaled. Call "
+                        "grads = opt.get_unscaled_gradients(grads), or use scale_loss() in place of get_scaled_loss(). "
+                        "See MIGRATION.md#calling-styles"
+                    )
+        else:
+            # Nothing was called here: the program's other steps tell its style.
+            knows_one_style = SCALE_LOSS not in self.ever and GET_UNSCALED_GRADIENTS in self.ever
+            is_unscaled = any(GET_UNSCALED_GRADIENTS in each for each in (step.made, step.elsewhere()))
+            is_scaled = not (is_unscaled or knows_one_style)
+        if not step.is_scaled and self.scaling.isdisjoint(step.elsewhere()):
+            unscaled = "divided by a loss scale that the loss was not multiplied by"
+            if not is_scaled and not calls:
+                unscaled = "not scaled"
+            self.warn_once(
+                f"LossScaleOptimizer: {applying}() was called, but neither scale_loss() nor get_scaled_loss() was in "
+                f"this step, so the gradients are {unscaled}. In a custom loop, each step does this:\n"
+                "    with tf.GradientTape() as tape:\n"
+                "        scaled_loss = opt.scale_loss(loss_fn())\n"
+                "    opt.apply(tape.gradient(scaled_loss, variables), variables)\n"
+                "See MIGRATION.md#forgotten-scaling"
             )
-        return not self._has_unscaled_style
+        return is_scaled
+
+
+_EFFECTS = {
+    (GET_SCALED_LOSS,): "are divided by a loss scale that the loss was not multiplied by",
+    (GET_UNSCALED_GRADIENTS,): "are still multiplied by the loss scale",
+    SCALING: "were computed without loss scaling",
+}
 
 
 def first_of(grads: list[Any]) -> Any:
@@ -158,8 +187,10 @@ def noted_method(call: str, method: Any) -> Any:
     # functools.wraps lets AutoGraph convert the user's function.
     @functools.wraps(method)
     def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _note(self._calls, call)
-        return method(self, *args, **kwargs)
+        before = _note(self._calls, call)
+        result = method(self, *args, **kwargs)
+        _count_as_one(self._calls, call, before)
+        return result
 
     return noting
 
@@ -169,18 +200,27 @@ def noted_function(call: str, function: Callable[..., Any], calls: ScalingCalls)
 
     @functools.wraps(function)
     def noting(*args: Any, **kwargs: Any) -> Any:
-        _note(calls, call)
-        return function(*args, **kwargs)
+        before = _note(calls, call)
+        result = function(*args, **kwargs)
+        _count_as_one(calls, call, before)
+        return result
 
     return noting
 
 
 @as_written
-def _note(calls: ScalingCalls, call: str) -> None:
+def _note(calls: ScalingCalls, call: str) -> int:
+    before = calls.count(call)
     calls.note(call)
+    return before
 
 
-def _refuse_mix(calls: set[str], applying: str) -> None:
+@as_written
+def _count_as_one(calls: ScalingCalls, call: str, before: int) -> None:
+    calls.count_as_one(call, before)
+
+
+def _refuse_mix(calls: Container[str], applying: str) -> None:
     is_unscaled = GET_UNSCALED_GRADIENTS in calls
     if SCALE_LOSS in calls and GET_SCALED_LOSS in calls:
         one_too_many = SCALE_LOSS if is_unscaled and applying == "apply_gradients" else GET_SCALED_LOSS
@@ -196,31 +236,6 @@ def _refuse_mix(calls: set[str], applying: str) -> None:
         f"scale_loss(), apply(); got {made}, {applying}(). {one_too_many}() is one too many: {reason}. "
         "See MIGRATION.md#calling-styles"
     )
-
-
-class _Thread:
-    """A weakly referenceable stand-in for a running thread."""
-
-
-_threads = threading.local()
-
-
-def _here() -> Any:
-    """Return the graph that is being built; in eager mode and on other backends, the stand-in for the thread."""
-    if not tf.executing_eagerly():
-        return tf.compat.v1.get_default_graph()
-    here = getattr(_threads, "here", None)
-    if here is None:
-        here = _threads.here = _Thread()
-    return here
-
-
-def _is_within(place: Any, here: Any) -> bool:
-    """Return whether a place is `here`, or a graph that is built inside of it."""
-    while place is not here and isinstance(place, tf.Graph):
-        # Only graphs of functions have an outer one.
-        place = getattr(place, "outer_graph", None)
-    return place is here
 
 
 def drop_missing_gradients(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

@@ -56,7 +56,7 @@ class LegacyAdapter(TfKerasMembers, _Native):
     ) -> list[tuple[Any, Any]]:
         tape = tf.GradientTape() if tape is None else tape
         with tape:
-            scaled_loss = self.get_scaled_loss(loss)
+            scaled_loss = self.get_scaled_loss(self._calls.not_scaled(loss))
         compute_gradients = table.COMPUTE_GRADIENTS.needed_of(self._optimizer)
         grads_and_vars = compute_gradients(scaled_loss, var_list, grad_loss, tape=tape)
         return self._unscale_pairs(grads_and_vars)
@@ -75,7 +75,7 @@ class LegacyAdapter(TfKerasMembers, _Native):
         Raises:
             ValueError: the loss does not depend on one of them.
         """
-        grads = self._optimizer.get_gradients(self.get_scaled_loss(loss), params)
+        grads = self._optimizer.get_gradients(self.get_scaled_loss(self._calls.not_scaled(loss)), params)
         unscaled: list[Any] = self.get_unscaled_gradients(grads)
         return unscaled
 
@@ -102,7 +102,7 @@ class LegacyAdapter(TfKerasMembers, _Native):
         require_replica_context()
         require_supported_strategy(type(self))
         pairs = drop_missing_gradients(grads_and_vars)
-        self._calls.warn_if_forgotten()
+        self._calls.warn_if_forgotten(variable for _, variable in pairs)
         inner = self._optimizer
         if not tf.executing_eagerly() or tf.distribute.has_strategy():
             # Create variables outside of the conditional, or they would belong to its branch. Eager mode has no branch.

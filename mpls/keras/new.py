@@ -70,7 +70,7 @@ class NewAdapter(TfKerasMembers, _Native):
         """
         tape = tf.GradientTape() if tape is None else tape
         with tape:
-            scaled_loss = self.get_scaled_loss(loss)
+            scaled_loss = self.get_scaled_loss(self._calls.not_scaled(loss))
         grads_and_vars = self._optimizer.compute_gradients(scaled_loss, var_list, tape=tape)
         return self._unscale_pairs(grads_and_vars)
 
@@ -100,7 +100,7 @@ class NewAdapter(TfKerasMembers, _Native):
         pairs = some_pairs(grads_and_vars)
         present = drop_missing_gradients(pairs)
         _refuse_v1_graph()
-        self._calls.warn_if_forgotten()
+        self._calls.warn_if_forgotten(variable for _, variable in present)
         with tf.init_scope():
             self.build([variable for _, variable in pairs])
         if self._behavior.second_argument_is_name and not isinstance(skip_gradients_aggregation, str):

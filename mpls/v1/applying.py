@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from mpls.core.fast.branches import control_flow_v1, group
 from mpls.core.program_calls import is_known_unread
+from mpls.core.scaling_calls import ScalingCalls
 from mpls.core.step_record import StepRecord
-from mpls.errors import MplsWarning, advise_user
 
 
 class InnerStep:
@@ -48,15 +48,21 @@ def publish_train_op(op: Any, before: list[Any]) -> None:
         tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TRAIN_OP)[:] = [*before, op]
 
 
-def warn_if_never_scaled(loss_scale: Any) -> None:
-    """Warn that no loss was scaled before gradients are applied, unless the program may have done it itself."""
-    if not is_known_unread(loss_scale):
+def warn_if_forgotten(calls: ScalingCalls, loss_scale: Any, variables: Iterable[Any]) -> None:
+    """Begin a new step, and warn if the one that ends has scaled no loss, unless the program may have done it itself.
+
+    Args:
+        calls: the calls of the optimizer.
+        loss_scale: that of the optimizer.
+        variables: those that have a gradient.
+    """
+    step = calls.end_step(variables)
+    if step.is_scaled or not is_known_unread(loss_scale) or not calls.scaling.isdisjoint(step.elsewhere()):
         return
-    advise_user(
-        "LossScaleOptimizer: apply_gradients() was called, but compute_gradients() never was, so the gradients were "
-        "computed without loss scaling. Use opt.minimize(loss), or compute them with "
-        "grads_and_vars = opt.compute_gradients(loss, variables). See MIGRATION.md#forgotten-scaling",
-        MplsWarning,
+    calls.warn_once(
+        "LossScaleOptimizer: apply_gradients() was called, but compute_gradients() never was in this step, so the "
+        "gradients were computed without loss scaling. Use opt.minimize(loss), or compute them with "
+        "grads_and_vars = opt.compute_gradients(loss, variables). See MIGRATION.md#forgotten-scaling"
     )
 
 

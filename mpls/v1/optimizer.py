@@ -18,6 +18,7 @@ from mpls.core.persistence.savers import StepNames, hook_user_savers
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.scale_settings import telling_places
 from mpls.core.scaled_loss import LossScaling
+from mpls.core.scaling_calls import ScalingCalls
 from mpls.core.step import scaled_step
 from mpls.core.step_options import checked_options
 from mpls.errors import ReplicaContextError
@@ -31,7 +32,7 @@ from mpls.v1.applying import (
     branches_may_capture,
     publish_train_op,
     train_ops,
-    warn_if_never_scaled,
+    warn_if_forgotten,
 )
 from mpls.v1.argument_checks import CheckedMinimize, checked_loss_scale, require_a_gradient, require_optimizer
 from mpls.v1.refused_methods import Refusing
@@ -39,6 +40,7 @@ from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas,
 from mpls.v1.tracking import NativeWrapper, Tracking, names_of_powers
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
+_COMPUTE = "compute_gradients"
 
 
 class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refusing, NativeWrapper):
@@ -127,7 +129,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
         self._count_with(options)
         self._no_scaling = None if options.enabled else FixedLossScale(1.0)
         self._ids_with_slots: list[Any] | None = None
-        self._is_scaling_known = not options.enabled
+        self._calls = ScalingCalls([_COMPUTE], warns=options.enabled)
         track(self, opt, BASE_OPTIMIZER)
         track(self, scale, LOSS_SCALE)
         # The loss scale may be TensorFlow's own class, which does not check checkpoints.
@@ -170,7 +172,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
             RuntimeError: `loss` is a tensor in eager mode.
             ValueError: `gate_gradients` is none of the constants, or there are no variables.
         """
-        self._is_scaling_known = True
+        self._calls.note(_COMPUTE)
         scaling = LossScaling(self._loss_scale) if self.enabled else None
         loss = self._noted_loss(loss)
         grads_and_vars = self._optimizer.compute_gradients(
@@ -211,14 +213,13 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
                 "See MIGRATION.md#strategies"
             )
         grads_and_vars = tuple(grads_and_vars)
-        if not self._is_scaling_known and any(grad is not None for grad, _ in grads_and_vars):
-            warn_if_never_scaled(self._loss_scale)
-            self._is_scaling_known = True
+        if with_gradient := [variable for grad, variable in grads_and_vars if grad is not None]:
+            warn_if_forgotten(self._calls, self._loss_scale, with_gradient)
         applies_always = not self._doing_dynamic_loss_scaling()
         if is_sync_replicas(self._optimizer) and not (applies_always and self._record is None):
             # On the mean of the workers' gradients: what one worker has found is no step.
             decide_on_mean = MixedPrecisionLossScaleOptimizer(inner_of(self._optimizer), self._loss_scale)
-            decide_on_mean._is_scaling_known = True
+            decide_on_mean._calls = ScalingCalls([_COMPUTE], warns=False)
             decide_on_mean._options, decide_on_mean._record = self._options, self._record
             decide_on_mean._no_scaling = self._no_scaling
             return apply_through_sync_replicas(self._optimizer, decide_on_mean, grads_and_vars, global_step, name)

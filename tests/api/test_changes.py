@@ -29,6 +29,7 @@ OWN = ("self", "cls")
 # Modules in which an object is changed that a program hands over, or that mpls has made: nothing of a module or class.
 OF_OBJECTS = {
     "mpls.core.persistence.savers.graph_state": "what belongs to a graph is kept by the graph, under a name of mpls",
+    "mpls.core.scaling_calls": "its own state",
     "mpls.core.weights": "the same",
     "mpls.v1.applying": "the collection of train ops of a graph",
     "mpls.upstream.optimizers": "settings of optimizers that a program sets, and the mark of one that is wrapped",
@@ -44,7 +45,6 @@ OF_OBJECTS = {
     "mpls.experimental.optimizer": "the name of a wrapper that it has made",
     "mpls.importing.module_getattr": "a module that it has made",
     "mpls.install": "its own state",
-    "mpls.keras.calls": "its own state",
     "mpls.keras.classes": "a wrapper while it is made, and a string of its own class",
     "mpls.keras.files.graph_shapes": "the graph that it has read from a file",
     "mpls.keras.keras3.ops": "a loss scale of mpls",

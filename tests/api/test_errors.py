@@ -230,6 +230,22 @@ DIFFERENCES: list[Difference] = [
         rf"(?:{V1_SCALE}|{KERAS_SCALE}){NUMPY_NUMBER}\)$",
         r"LossScaleOptimizer(V1)? object",
     ),
+    # Losses.
+    Difference(
+        "a Python float is a loss",
+        r":: KLSO\(\w+\(\)\)\.get_scaled_loss\((?:lambda: )?2\.\)",
+        r"Tensor (?:EagerTensor<float32|.*dtype=float32)",
+    ),
+    Difference(
+        "a Python float is a loss for a wrapper of TF 1 too, and what that cannot do with it, it says",
+        r"\.compute_gradients\((?:lambda: )?5\.\)$",
+        r"^list \[\]$|^ValueError: No variables|^RuntimeError: `loss` passed",
+    ),
+    Difference(
+        "an integer loss has no gradient, and is refused",
+        r"\.get_scaled_loss\(tf\.constant\(2\)\)|\.compute_gradients\(tf\.constant\(1\), var_list",
+        r"^mpls\.errors\.TensorArgumentError: LossScaleOptimizer: loss must have a float dtype",
+    ),
     # State.
     Difference(
         "in eager mode the state is made when it is first used, under the strategy of that moment",

@@ -79,11 +79,17 @@ class ScaleLossTest(unittest.TestCase):
         self.assertEqual(float(scale_loss(tf.constant(1.0, tf.float16), tf.constant(2.0**16))), INF)
         self.assertEqual(float(scale_loss(tf.constant(1.0, tf.bfloat16), tf.constant(2.0**16))), 2.0**16)
 
-    def test_integers_are_scaled_as_integers(self) -> None:
-        scaled = scale_loss(tf.constant(3), tf.constant(8.0))
-        self.assertEqual((scaled.dtype, int(scaled)), (tf.int32, 24))
+    def test_numbers_and_arrays(self) -> None:
+        for loss, dtype in ((3.0, "float32"), (np.float64(3.0), "float64"), (np.array(3.0, "float16"), "float16")):
+            scaled = scale_loss(loss, tf.constant(8.0))
+            self.assertEqual((scaled.dtype.name, float(scaled)), (dtype, 24.0))
 
-    @parameterized.expand([(2.0,), (None,), ([1.0],)])
+    @parameterized.expand([(tf.constant(3),), (tf.constant(True),), (3,), (np.int32(3),)])
+    def test_integers_are_refused(self, loss: Any) -> None:
+        with self.assertRaisesRegex(TypeError, "must have a float dtype"):
+            scale_loss(loss, tf.constant(8.0))
+
+    @parameterized.expand([(None,), ([1.0],)])
     def test_what_has_no_dtype_is_an_attribute_error(self, loss: Any) -> None:
         with self.assertRaises(AttributeError):
             scale_loss(loss, tf.constant(8.0))

@@ -267,6 +267,9 @@ SLOTS_BEFORE_THE_FIRST_STEP = (
     "were named outside its scope; mpls creates them all at the first step, as a graph does."
 )
 
+INTEGERS = "An integer loss has no gradient, and a scaled one may leave the range of its dtype."
+NUMBERS = "A Python float as the loss was an error about its dtype."
+
 DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "C.strategy.sgd_no_aggregate",
@@ -318,6 +321,15 @@ DIFFERENCES: tuple[Difference, ...] = (
         for path, recorded in (
             ("f16", {"d": "float16", "v": "inf"}),
             ("f16/callable", [True, {"d": "float16", "v": "inf"}]),
+        )
+    ),
+    *(
+        Difference("C.f.scaled_loss", ALL_OF_OURS, path, recorded=recorded, ours=ours, reason=reason)
+        for path, recorded, ours, reason in (
+            ("int", {"d": "int32", "v": 24}, {"error": "TypeError"}, INTEGERS),
+            ("int/callable", [True, {"d": "int32", "v": 24}], {"error": "TypeError"}, INTEGERS),
+            ("py", {"error": "AttributeError"}, {"d": "float32", "v": 20.0}, NUMBERS),
+            ("py/callable", {"error": "AttributeError"}, [True, {"d": "float32", "v": 20.0}], NUMBERS),
         )
     ),
     Difference(

@@ -162,7 +162,7 @@ class UnfinishedStepsTest(unittest.TestCase):
             thread.join()
         gc.collect()
         # Those of this thread.
-        self.assertEqual(len(opt._calls._pending), 1)
+        self.assertEqual(len(opt._calls._places), 1)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import unittest
 import warnings
 from typing import Any
@@ -177,6 +178,25 @@ class SeveralTest(unittest.TestCase):
             step(tf.constant([1.0, INF, 1.0]))
         told = [each for each in caught if "unscaled elsewhere" in str(each.message)]
         self.assertEqual((int(opt.applied_steps), len(told)), (inside, inside))
+
+    @parameterized.expand([(False,), (True,)])
+    def test_gradients_that_are_never_applied_take_no_more_memory(self, of_other_numbers: bool) -> None:
+        opt, weight = legacy(), tf.Variable(1.0)
+
+        def unscale(times: int, value: float = 1.0) -> int:
+            for number in range(times):
+                opt.get_scaled_loss(tf.constant(1.0))
+                opt.get_unscaled_gradients([tf.constant(value)] * (1 + (of_other_numbers and number % 2)))
+            gc.collect()
+            return sum(map(tf.is_tensor, gc.get_objects()))
+
+        before = unscale(40)
+        self.assertLess(unscale(200) - before, 40)
+        opt.apply_gradients([(tf.constant(1.0), weight)])
+        self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (1, 0))
+        unscale(1, INF), unscale(100)
+        opt.apply_gradients([(tf.constant(1.0), weight)])
+        self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (1, 1))
 
     def test_gradients_from_elsewhere_are_told_of_once(self) -> None:
         opt, weight = legacy(), tf.Variable(1.0)

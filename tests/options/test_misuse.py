@@ -1,9 +1,15 @@
-"""Mistakes in the order of calls are named once: a step that counts twice, scaling left out, scaling done twice."""
+"""Mistakes in the order of calls are named once: a step that counts twice, scaling left out, scaling done twice.
+
+Each step is judged by its own calls, whatever came before; and what only looks like a mistake is none.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import gc
+import os
+import tempfile
 import threading
 import unittest
 import warnings
@@ -11,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
@@ -19,7 +26,7 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.keras
 import mpls.v1
-from mpls.errors import MplsWarning
+from mpls.errors import CallOrderError, MplsWarning
 from tests.options.trainers import CELLS, FAMILIES, Trainer
 
 v1 = tf.compat.v1
@@ -32,6 +39,7 @@ KERAS_OPTIMIZERS = {
     "new": tf_keras.optimizers.SGD,
     "keras3": keras.optimizers.SGD,
 }
+KITS = {"tf_keras": tf_keras, "keras": keras}
 WAYS = {"eager": lambda fn: fn, "function": tf.function, "xla": tf.function(jit_compile=True)}
 
 
@@ -251,6 +259,534 @@ class NeverScaledTest(unittest.TestCase):
         with warned() as texts, self.assertRaises(ValueError):
             v1_optimizer().apply_gradients([])
         self.assertEqual(texts, [])
+
+
+class Program:
+    """A program with an optimizer and two variables, whose steps are as honest as they are told to be."""
+
+    def __init__(self, family: str) -> None:
+        self.is_keras = family in KERAS_OPTIMIZERS or family == "experimental"
+        self.opt = PROGRAMS[family]()
+        self.variables = [keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0) for _ in range(2)]
+        if family in ("keras3", "new"):
+            self.opt.build(self.variables)
+
+    def grads(self, form: str = "", variables: list[Any] | None = None) -> list[Any]:
+        """Return the gradients of one loss, with the calls that a form of misuse leaves out."""
+        variables = variables or self.variables
+        if not (self.is_keras or "no_compute" in form):
+            return [grad for grad, _ in self.opt.compute_gradients(self.loss, variables)]
+        with tf.GradientTape() as tape:
+            loss = self.loss()
+            if self.is_keras and "no_scale" not in form:
+                loss = self.opt.get_scaled_loss(loss)
+        grads = tape.gradient(loss, variables)
+        return self.opt.get_unscaled_gradients(grads) if self.is_keras and "no_unscale" not in form else grads
+
+    def loss(self) -> Any:
+        return sum(tf.convert_to_tensor(variable) * 2.0 for variable in self.variables)
+
+    def apply(self, grads: list[Any], variables: list[Any] | None = None) -> None:
+        self.opt.apply_gradients(list(zip(grads, variables or self.variables, strict=True)))
+
+    def step(self, form: str = "") -> None:
+        self.apply(self.grads(form))
+
+    def minimize(self, loss: Any, **kwargs: Any) -> None:
+        self.opt.minimize(loss, var_list=self.variables, **kwargs)
+
+
+def in_a_thread(step: Callable[[], Any]) -> Callable[[], Any]:
+    def run() -> None:
+        errors: list[Exception] = []
+
+        def guarded() -> None:
+            try:
+                step()
+            except CallOrderError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=guarded)
+        thread.start()
+        thread.join()
+        for error in errors:
+            raise error
+
+    return run
+
+
+def nested(step: Callable[[], Any]) -> Callable[[], Any]:
+    inner = tf.function(step)
+    return tf.function(lambda: inner())
+
+
+def on_a_strategy(step: Callable[[], Any]) -> Callable[[], Any]:
+    return tf.function(lambda: tf.distribute.get_strategy().run(step))
+
+
+PROGRAMS: dict[str, Callable[[], Any]] = {
+    "v1": v1_optimizer,
+    "contrib": contrib_optimizer,
+    **{name: lambda make=make: mpls.keras.LossScaleOptimizer(make(0.5)) for name, make in KERAS_OPTIMIZERS.items()},
+    "experimental": lambda: FAMILIES["experimental"](8.0, 2),
+}
+RUNS = {**WAYS, "nested": nested, "thread": in_a_thread, "strategy": on_a_strategy}
+# What a step leaves out.
+FORMS = {
+    family: ["no_compute"] if family in ("v1", "contrib") else ["no_unscale", "no_scale", "no_scale no_unscale"]
+    for family in PROGRAMS
+}
+FORGOTTEN = {
+    "no_compute": "but compute_gradients() never was in this step, so the gradients were computed without",
+    "no_unscale": "but get_unscaled_gradients() never was in this step, so the gradients are still multiplied by",
+    "no_scale": "but get_scaled_loss() never was in this step, so the gradients are divided by a loss scale",
+    "no_scale no_unscale": "but get_scaled_loss() and get_unscaled_gradients() never was in this step, so the",
+}
+CASES = [
+    (f"{family}_{run}_{form.replace(' ', '_')}_in_step_{number}", family, run, form, number)
+    for family in PROGRAMS
+    for run in RUNS
+    for form in FORMS[family]
+    for number in (1, 2, 3)
+]
+
+
+class ForgottenTest(unittest.TestCase):
+    """Some call of a step is left out, in the first step or after right ones."""
+
+    @parameterized.expand(CASES)
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
+    def test_is_named_once(self, name: str, family: str, run: str, form: str, number: int) -> None:
+        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]) if run == "strategy" else None
+        with strategy.scope() if strategy else contextlib.nullcontext():
+            program = Program(family)
+            with warned() as texts:
+                for _ in range(number - 1):
+                    RUNS[run](program.step)()
+            self.assertEqual(texts, [])
+            if family == "keras3" and form == "no_unscale":
+                with self.assertRaisesRegex(CallOrderError, "must be called between"):
+                    RUNS[run](lambda: program.step(form))()
+                return
+            with warned() as texts:
+                for _ in range(2):
+                    RUNS[run](lambda: program.step(form))()
+        expected = FORGOTTEN[form] if family != "keras3" else "but neither scale_loss() nor get_scaled_loss() was in"
+        self.assertEqual([expected in text for text in texts], [True], texts)
+        self.assertIn("See MIGRATION.md#forgotten-scaling", texts[0])
+
+    @parameterized.expand([(run, number) for run in RUNS for number in (1, 2)])
+    @pytest.mark.default_run("one case")
+    def test_in_keras_3s_own_style(self, run: str, number: int) -> None:
+        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]) if run == "strategy" else None
+        with strategy.scope() if strategy else contextlib.nullcontext():
+            program = Program("keras3")
+
+            def step(scales: bool = True) -> None:
+                with tf.GradientTape() as tape:
+                    loss = program.opt.scale_loss(program.loss()) if scales else program.loss()
+                program.opt.apply(tape.gradient(loss, program.variables), program.variables)
+
+            with warned() as texts:
+                for _ in range(number - 1):
+                    RUNS[run](step)()
+            self.assertEqual(texts, [])
+            with warned() as texts:
+                RUNS[run](lambda: step(scales=False))()
+        self.assertEqual(["neither scale_loss()" in text for text in texts], [True], texts)
+
+    @parameterized.expand([(f"{kit}_{form}", kit, form) for kit in KITS for form in ("no_unscale", "no_scale")])
+    @pytest.mark.default_run("one case")
+    def test_in_fit(self, name: str, kit: str, form: str) -> None:
+        class Model(KITS[kit].Model):  # type: ignore[misc]
+            form = ""
+
+            def train_step(self, data: Any) -> Any:
+                x, y = data
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
+                    loss = loss if "no_scale" in self.form else self.optimizer.get_scaled_loss(loss)
+                grads = tape.gradient(loss, self.trainable_variables)
+                if "no_unscale" not in self.form:
+                    grads = self.optimizer.get_unscaled_gradients(grads)
+                self.optimizer.apply_gradients(list(zip(grads, self.trainable_variables, strict=True)))
+                return {"loss": tf.reduce_mean(loss)}
+
+        layers, x = KITS[kit].layers, np.ones([2, 1], "float32")
+        inputs = layers.Input([1])
+        model = Model(inputs, layers.Dense(1)(inputs))
+        model.compile(mpls.keras.LossScaleOptimizer(KITS[kit].optimizers.SGD(0.1)))
+        with warned() as texts:
+            model.fit(x, x, batch_size=1, verbose=0)
+        self.assertEqual(texts, [])
+        # Another train step, as a subclass or a callback may bring one.
+        model.form, model.train_function = form, None
+        if kit == "keras" and form == "no_unscale":
+            with self.assertRaisesRegex(RuntimeError, "must be called between"):
+                model.fit(x, x, batch_size=1, verbose=0)
+            return
+        with warned() as texts:
+            model.fit(x, x, batch_size=1, verbose=0)
+        self.assertEqual(["never was in this step" in text or "neither" in text for text in texts], [True], texts)
+
+    def test_in_a_session(self) -> None:
+        with tf.Graph().as_default():
+            opt = FAMILIES["legacy"](8.0, 2)
+            weight = v1.get_variable("w", initializer=1.0, use_resource=True)
+
+            def step(unscales: bool) -> None:
+                (grad,) = tf.gradients(opt.get_scaled_loss(weight * 2.0), [weight])
+                opt.apply_gradients([(opt.get_unscaled_gradients([grad])[0] if unscales else grad, weight)])
+
+            with warned() as texts:
+                step(True), step(True)
+                self.assertEqual(texts, [])
+                step(False)
+        self.assertEqual([FORGOTTEN["no_unscale"] in text for text in texts], [True], texts)
+
+    def test_each_form_is_named(self) -> None:
+        program = Program("new")
+        with warned() as texts:
+            for form in ["", *FORMS["new"], *FORMS["new"], ""]:
+                program.step(form)
+        self.assertEqual(len(texts), 3, texts)
+
+    def test_two_losses_of_one_optimizer(self) -> None:
+        program = Program("new")
+        first, other = program.variables
+        with warned() as texts:
+            for _ in range(2):
+                program.apply(program.grads("", [first]), [first])
+                program.apply(program.grads("no_unscale", [other]), [other])
+        self.assertEqual([FORGOTTEN["no_unscale"] in text for text in texts], [True], texts)
+
+
+def micro_batches(program: Program) -> Callable[[], None]:
+    """Unscaled gradients are added up."""
+    return lambda: program.apply([tf.add_n(each) for each in zip(*(program.grads() for _ in range(3)), strict=True)])
+
+
+def scaled_micro_batches(program: Program) -> Callable[[], None]:
+    """Scaled gradients are added up."""
+
+    def step() -> None:
+        total = [sum(each) for each in zip(*(program.grads("no_unscale") for _ in range(3)), strict=True)]
+        program.apply(program.opt.get_unscaled_gradients(total))
+
+    return step
+
+
+def losses_apart(program: Program) -> Callable[[], None]:
+    """The gradients of two losses are applied one after the other, to the same variables."""
+
+    def step() -> None:
+        for grads in [program.grads(), program.grads()]:
+            program.apply(grads)
+
+    return step
+
+
+def groups_apart(program: Program) -> Callable[[], None]:
+    """The gradients of one loss are applied to one variable after the other."""
+
+    def step() -> None:
+        for grad, variable in zip(program.grads(), program.variables, strict=True):
+            program.apply([grad], [variable])
+
+    return step
+
+
+def groups_unscaled_apart(program: Program) -> Callable[[], None]:
+    def step() -> None:
+        for grad, variable in zip(program.grads("no_unscale"), program.variables, strict=True):
+            program.apply(program.opt.get_unscaled_gradients([grad]), [variable])
+
+    return step
+
+
+def evaluation(program: Program) -> Callable[[], None]:
+    """Losses are scaled to be shown, before and after a step."""
+
+    def step() -> None:
+        program.opt.get_scaled_loss(program.loss())
+        program.step()
+        program.opt.get_scaled_loss(program.loss())
+
+    return step
+
+
+def steps_that_do_not_end(program: Program) -> Callable[[], None]:
+    return lambda: (program.grads(), program.step())
+
+
+def computed_in_a_function(program: Program) -> Callable[[], None]:
+    compute = tf.function(program.grads)
+    return lambda: program.apply(compute())
+
+
+def applied_in_a_function(program: Program) -> Callable[[], None]:
+    apply = tf.function(program.apply)
+    return lambda: apply(program.grads())
+
+
+def function_that_is_gone(program: Program) -> Callable[[], None]:
+    def step() -> None:
+        grads = tf.function(program.grads)()
+        gc.collect()
+        program.apply(grads)
+
+    return step
+
+
+def in_branches(program: Program) -> Callable[[], None]:
+    """Steps, and only applying, in branches of a graph."""
+    flag = tf.Variable(True)
+
+    def step() -> None:
+        tf.cond(flag, lambda: program.step() or 0, lambda: 0)
+        grads = program.grads()
+        tf.cond(flag, lambda: program.apply(grads) or 0, lambda: program.apply([-g for g in grads]) or 0)
+
+    return step
+
+
+def in_a_loop(program: Program) -> Callable[[], None]:
+    total = [tf.Variable(0.0) for _ in program.variables]
+
+    def step() -> None:
+        for _ in tf.range(2):
+            program.step()
+            for number, grad in enumerate(program.grads()):
+                total[number].assign_add(grad)
+        program.apply([tf.convert_to_tensor(each) for each in total])
+
+    return step
+
+
+def minimize(program: Program) -> Callable[[], None]:
+    return lambda: (program.minimize(program.loss), program.step())
+
+
+def restored(program: Program) -> Callable[[], None]:
+    checkpoint = tf.train.Checkpoint(opt=program.opt)
+
+    def step() -> None:
+        program.step()
+        if tf.executing_eagerly():
+            with tempfile.TemporaryDirectory() as folder:
+                checkpoint.restore(checkpoint.write(os.path.join(folder, "c")))
+
+    return step
+
+
+def two_optimizers(program: Program) -> Callable[[], None]:
+    """A generator and a critic on one tape."""
+    opts = [program.opt, type(program.opt).from_config(program.opt.get_config())]
+    for opt, variable in zip(opts, program.variables, strict=True):
+        if hasattr(opt, "build"):
+            opt.build(program.variables if opt is program.opt else [variable])
+
+    def step() -> None:
+        with tf.GradientTape(persistent=True) as tape:
+            scaled = [opt.get_scaled_loss(program.loss()) for opt in opts]
+        for opt, loss, variable in zip(opts, scaled, program.variables, strict=True):
+            opt.apply_gradients([(opt.get_unscaled_gradients(tape.gradient(loss, [variable]))[0], variable)])
+
+    return step
+
+
+HONEST = [
+    micro_batches,
+    losses_apart,
+    groups_apart,
+    steps_that_do_not_end,
+    computed_in_a_function,
+    applied_in_a_function,
+    function_that_is_gone,
+    in_branches,
+    in_a_loop,
+    minimize,
+    restored,
+]
+# In which calls of Keras wrappers stand apart.
+HONEST_OF_KERAS = [scaled_micro_batches, groups_unscaled_apart, evaluation, two_optimizers]
+
+
+class NoMistakeTest(unittest.TestCase):
+    @parameterized.expand(
+        [
+            (f"{family}_{way}_{form.__name__}", family, way, form)
+            for family in PROGRAMS
+            for way in ("eager", "function")
+            for form in [*HONEST, *(HONEST_OF_KERAS if family not in ("v1", "contrib") else [])]
+        ]
+    )
+    @pytest.mark.default_run("each value", by=lambda name, family, way, form: (family, way, form.__name__))
+    def test_is_not_named(self, name: str, family: str, way: str, form: Callable[[Program], Any]) -> None:
+        program = Program(family)
+        with warned() as texts:
+            step = WAYS[way](form(program))
+            for _ in range(3):
+                step()
+            # A function that is traced again, and a plain step.
+            WAYS[way](form(program))()
+            WAYS[way](program.step)()
+        self.assertEqual(texts, [])
+
+    @parameterized.expand(PROGRAMS)
+    @pytest.mark.default_run("one case")
+    def test_gradients_of_threads(self, family: str) -> None:
+        program, found = Program(family), []
+        with warned() as texts:
+            for _ in range(3):
+                in_a_thread(lambda: found.append(program.grads()))()
+                program.apply(found.pop())
+        self.assertEqual(texts, [])
+
+    @parameterized.expand(["eager", "function"])
+    @pytest.mark.default_run("one case")
+    def test_keras_3s_own_style(self, way: str) -> None:
+        program = Program("keras3")
+        opt, variables = program.opt, program.variables
+
+        def step() -> None:
+            with tf.GradientTape(persistent=True) as tape:
+                losses = [opt.scale_loss(program.loss()) for _ in range(2)]
+            for loss in losses:
+                opt.apply(tape.gradient(loss, variables), variables)
+            grads = tape.gradient(losses[0], variables)
+            opt.scale_loss(program.loss())
+            for grad, variable in zip(grads, variables, strict=True):
+                opt.apply_gradients([(grad, variable)])
+
+        with warned() as texts:
+            for _ in range(3):
+                WAYS[way](step)()
+        self.assertEqual(texts, [])
+        self.assertAlmostEqual(float(variables[0]), 1.0 - 9 * 0.5 * 2.0)
+
+    @parameterized.expand(["v1", "legacy"])
+    def test_two_ops_of_a_session(self, family: str) -> None:
+        """A session runs one or the other."""
+        with tf.Graph().as_default(), warned() as texts:
+            opt, weight = PROGRAMS[family](), v1.get_variable("w", initializer=1.0, use_resource=True)
+            if family == "v1":
+                pairs = opt.compute_gradients(weight * 2.0, [weight])
+            else:
+                grads = tf.gradients(opt.get_scaled_loss(weight * 2.0), [weight])
+                pairs = [(opt.get_unscaled_gradients(grads)[0], weight)]
+            opt.apply_gradients(pairs)
+            opt.apply_gradients([(tf.clip_by_value(pairs[0][0], -1.0, 1.0), weight)])
+        self.assertEqual(texts, [])
+
+
+class MinimizedTwiceTest(unittest.TestCase):
+    """The loss that `minimize` scales is scaled already."""
+
+    @parameterized.expand([(f"{family}_{way}", family, way) for family in KERAS_OPTIMIZERS for way in WAYS])
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
+    def test_is_an_error(self, name: str, family: str, way: str) -> None:
+        program = Program(family)
+        opt = program.opt
+
+        def with_tape() -> None:
+            with tf.GradientTape() as tape:
+                loss = opt.get_scaled_loss(program.loss())
+            program.minimize(loss, tape=tape)
+
+        def of_callable() -> None:
+            def loss() -> Any:
+                return opt.get_scaled_loss(program.loss())
+
+            program.minimize(loss)
+
+        for step in (of_callable, with_tape):
+            with self.assertRaisesRegex(CallOrderError, r"minimize\(\) must get a loss that is not scaled"):
+                WAYS[way](step)()
+        self.assertEqual([float(variable) for variable in program.variables], [1.0, 1.0])
+        with warned() as texts:
+            WAYS[way](lambda: program.minimize(program.loss))()
+        self.assertEqual(texts, [])
+
+    def test_scale_loss(self) -> None:
+        program = Program("keras3")
+        with self.assertRaisesRegex(CallOrderError, "not scaled"):
+            program.minimize(lambda: program.opt.scale_loss(program.loss()))
+
+    def test_get_gradients(self) -> None:
+        with tf.Graph().as_default():
+            opt, weight = PROGRAMS["legacy"](), v1.get_variable("w", initializer=1.0, use_resource=True)
+            with self.assertRaisesRegex(CallOrderError, "not scaled"):
+                opt.get_gradients(opt.get_scaled_loss(weight * 2.0), [weight])
+
+    @parameterized.expand([(f"{family}_{way}", family, way) for family in KERAS_OPTIMIZERS for way in WAYS])
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
+    def test_of_a_part_of_the_loss_is_named(self, name: str, family: str, way: str) -> None:
+        program = Program(family)
+
+        def loss() -> Any:
+            return program.opt.get_scaled_loss(program.loss()) + 1.0
+
+        with warned() as texts:
+            WAYS[way](lambda: program.minimize(loss))()
+        self.assertEqual(["the loss that minimize() computes calls" in text for text in texts], [True], texts)
+
+    @parameterized.expand(KERAS_OPTIMIZERS)
+    def test_a_gradient_penalty_is_none(self, family: str) -> None:
+        program = Program(family)
+
+        def loss() -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x := tf.constant(3.0))
+                scaled = program.opt.get_scaled_loss(program.loss() * x)
+            (grad,) = program.opt.get_unscaled_gradients([tape.gradient(scaled, x)])
+            return program.loss() + grad**2
+
+        with warned() as texts:
+            program.minimize(loss)
+        self.assertEqual(texts, [])
+
+
+class LossesTest(unittest.TestCase):
+    """What a loss may be."""
+
+    @parameterized.expand(KERAS_OPTIMIZERS)
+    def test_numbers_and_arrays(self, family: str) -> None:
+        for settings in ({}, {"dynamic": False}):
+            opt = mpls.keras.LossScaleOptimizer(KERAS_OPTIMIZERS[family](0.5), initial_scale=8, **settings)
+            for loss, dtype in (
+                (1.5, "float32"),
+                (np.float64(1.5), "float64"),
+                (np.float32(1.5), "float32"),
+                (np.full([2], 1.5, "float16"), "float16"),
+            ):
+                for scaled in (opt.get_scaled_loss(loss), opt.get_scaled_loss(lambda loss=loss: loss)()):
+                    self.assertTrue(tf.is_tensor(scaled))
+                    self.assertEqual(scaled.dtype.name, dtype)
+                    np.testing.assert_array_equal(scaled, np.full(np.shape(loss), 12.0))
+
+    @parameterized.expand([(f"{family}_{way}", family, way) for family in PROGRAMS for way in ("eager", "function")])
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
+    def test_integers_are_refused(self, name: str, family: str, way: str) -> None:
+        program = Program(family)
+        for loss in (3, True, np.int32(3), np.ones([2], "int64"), tf.constant(3), tf.constant(True)):
+
+            def scale() -> Any:
+                return (
+                    program.opt.get_scaled_loss(loss)  # noqa: B023
+                    if program.is_keras
+                    else program.opt.compute_gradients(lambda: loss, program.variables)  # noqa: B023
+                )
+
+            with self.assertRaisesRegex(TypeError, r"loss must have a float dtype; got .*#integer-losses"):
+                WAYS[way](scale)()
+
+    @parameterized.expand([("v1",), ("contrib",)])
+    def test_a_number_in_tf_1(self, family: str) -> None:
+        program = Program(family)
+        self.assertEqual(
+            [grad for grad, _ in program.opt.compute_gradients(lambda: 1.5, program.variables)], [None] * 2
+        )
 
 
 class TwiceScaledTest(unittest.TestCase):

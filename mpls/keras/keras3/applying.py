@@ -13,8 +13,8 @@ from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
-from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
-from mpls.keras.calls import GET_SCALED_LOSS, SCALE_LOSS, ScalingCalls, require_gradients, some_pairs
+from mpls.errors import ArgumentValueError, error_text
+from mpls.keras.calls import SCALE_LOSS, ScalingCalls, require_gradients, some_pairs
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.refusals import (
     accumulates,
@@ -122,6 +122,7 @@ class Applying:
             )
         tape = tf.GradientTape() if tape is None else tape
         with tape:
+            loss = self._calls.not_scaled(loss)
             scaled_loss = self.get_scaled_loss(loss() if callable(loss) else loss)
         variables = list(var_list() if callable(var_list) else var_list)
         grads = self.get_unscaled_gradients(tape.gradient(scaled_loss, variables))
@@ -223,7 +224,7 @@ class Applying:
             require_replica_context()
             require_supported_strategy(type(self))
             refuse_v1_graph()
-        is_scaled = self._begin_step(method)
+        is_scaled = self._begin_step(method, variables)
         call_in_cross_replica_context(lambda: self._build_outside(variables))
         refuse_unknown(self._optimizer, variables)
         if keras.backend.backend() != "tensorflow":
@@ -259,21 +260,11 @@ class Applying:
         grads, variables = map(list, zip(*grads_and_vars, strict=True))
         return list(zip(ops.unscale_for(grads, variables, self._scale_of_step()), variables, strict=True))
 
-    def _begin_step(self, method: str) -> bool:
+    def _begin_step(self, method: str, variables: Iterable[Any] = ()) -> bool:
         """Check the scaling calls of the step, and return whether the gradients are still scaled."""
-        is_scaled = self._calls.require_unscaled_once(method)
+        hides_calls = keras.backend.backend() != "tensorflow"
+        is_scaled = self._calls.require_unscaled_once(method, variables, hides_calls=hides_calls)
         refuse_settings(self._optimizer, self._options)
-        if not self._calls.ever & {SCALE_LOSS, GET_SCALED_LOSS} and self._calls.is_first_warning():
-            unscaled = "divided by a loss scale that the loss was not multiplied by" if is_scaled else "not scaled"
-            advise_user(
-                f"LossScaleOptimizer: {method}() was called, but neither scale_loss() nor get_scaled_loss() ever was, "
-                f"so the gradients are {unscaled}. In a custom loop:\n"
-                "    with tf.GradientTape() as tape:\n"
-                "        scaled_loss = opt.scale_loss(loss_fn())\n"
-                "    opt.apply(tape.gradient(scaled_loss, variables), variables)\n"
-                "See MIGRATION.md#forgotten-scaling",
-                MplsWarning,
-            )
         return is_scaled
 
     def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> tuple[Any, Any]:

@@ -23,6 +23,7 @@ def scale_loss(loss: Any, scale_for: Callable[[Any], Any]) -> Any:
         return gradients.scale_loss(loss, scale_for)
     if callable(loss):
         return lambda: scale_loss(loss(), scale_for)
+    loss = gradients.as_loss(loss, ops.convert_to_tensor)
     dtype = keras.backend.standardize_dtype(loss.dtype)
     return ops.multiply(loss, ops.cast(scale_for(tf.as_dtype(dtype)), dtype))
 
