@@ -11,6 +11,8 @@ from mpls.core.persistence.state_dict import (
     require_dynamic,
     require_keys,
     require_same,
+    warn_of_surplus,
+    without_surplus,
     write_values,
 )
 from mpls.core.scale_settings import ScaleSettings
@@ -63,9 +65,11 @@ class ManagedState:
 
     def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
         require_dynamic(state, True)
+        state, surplus = without_surplus(state, {*self._variables(), *self._settings()})
         require_keys(state, {DYNAMIC, *self._variables()}, {INITIAL_SCALE, *self._settings()})
         values = {name: check(state[name], f"load_state_dict: {name}") for name, check in self._checks().items()}
         require_same(state, self._settings())
+        warn_of_surplus(surplus)
         write_values(self._variables(), values, session)
         self._times_set += 1
 

@@ -15,6 +15,8 @@ from mpls.core.persistence.state_dict import (
     in_graph_of,
     require_keys,
     require_same,
+    warn_of_surplus,
+    without_surplus,
     write_values,
 )
 from mpls.core.program_calls import ProgramCalls
@@ -212,7 +214,10 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
         return {CLASS_NAME: type(self).__name__, **self._read_weights(session, without=())}
 
     def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
+        state, surplus = without_surplus(state, ())
         require_keys(state, {WEIGHTS}, {CLASS_NAME})
         require_same(state, {CLASS_NAME: type(self).__name__})
         weights = self._weights_here()
-        write_values(weights, checked_weights(state, weights), session)
+        values = checked_weights(state, weights)
+        warn_of_surplus(surplus)
+        write_values(weights, values, session)

@@ -14,7 +14,15 @@ from mpls.core.rule import SEARCH_OVER, UpdateRule
 from mpls.core.scale_settings import DEFAULTS, NUMBERS, ScaleSettings, checked_settings, to_number
 from mpls.core.step_options import refuse_assignment
 from mpls.core.weights import Stateful, require_used_here
-from mpls.errors import ArgumentTypeError, ArgumentValueError, CallOrderError, SavedStateError, error_text
+from mpls.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    CallOrderError,
+    MplsWarning,
+    SavedStateError,
+    error_text,
+    warn_user,
+)
 from mpls.formats.validity import is_count, usable_growth_steps
 from mpls.formats.wrapper_options import least_of
 from mpls.formats.wrapper_state import BAD_STEPS, CURRENT_SCALE, GOOD_STEPS, SEARCH_STEPS
@@ -73,6 +81,8 @@ class Adjusting(SettingMembers, Stateful):
     _is_built_in = False
     # Whether `configure` has set a hysteresis of 1 that was more before; the count of non-finite steps stays.
     _has_counted_bad_steps = False
+    # Bounds of which a warning has said that a checkpoint replaces them.
+    _told_of_replaced: frozenset[str] = frozenset()
     # How often the program has set the scale, so that messages do not take it for steps.
     _times_set = 0
 
@@ -294,6 +304,31 @@ class Adjusting(SettingMembers, Stateful):
             checked_settings(subject, None, _without(numbers, "growth_steps"))
         except ValueError as error:
             raise SavedStateError(str(error)) from error
+
+    def _tell_of_replaced(self, found: Mapping[str, Any], subject: str) -> None:
+        """Warn that a checkpoint replaces bounds that the code has set, once for each.
+
+        Args:
+            found: the values in the checkpoint, by name; those of other settings may be among them.
+            subject: the file and the key.
+        """
+        of_code = {name: self._setting(name) for name in ("min_scale", "max_scale")}
+        of_code = {name: value for name, value in of_code.items() if value != getattr(DEFAULTS, name)}
+        others = {
+            name: value
+            for name, value in of_code.items()
+            if found.get(name, value) != value and name not in self._told_of_replaced
+        }
+        if not others:
+            return
+        self._told_of_replaced |= others.keys()
+        taken = ", ".join(f"{name}={plain(found[name])!r}" for name in others)
+        kept = ", ".join(f"{name}={value!r}" for name, value in others.items())
+        warn_user(
+            f"{subject}: {taken} is taken from the checkpoint, where the code has {kept}. To go on with what the code "
+            f"has, call configure({kept}) after it is restored. See MIGRATION.md#bounds-and-dynamics",
+            MplsWarning,
+        )
 
     def _with_numbers(self, numbers: Mapping[str, Any]) -> ScaleSettings:
         if not self._scale_settings.adjustable:

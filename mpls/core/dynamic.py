@@ -174,6 +174,10 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
 
     def _check_saved_object(self, node: SavedObject) -> None:
         require_valid_state(node, self._growth_steps_for_files)
+        if self._scale_settings.adjustable:
+            held = {name: node.child(name) for name in ("min_scale", "max_scale")}
+            found = {name: each.value() for name, each in held.items() if each is not None}
+            self._tell_of_replaced(found, node.subject)
 
     @as_written
     def __call__(self) -> tf.Tensor:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpls.formats.wrapper_state import MULTIPLIER, STATE_IN_CONFIGS
+from mpls.formats.wrapper_state import (
+    AUTO,
+    BAD_STEPS,
+    COUNTS,
+    MULTIPLIER,
+    OWN_SCALE_SETTINGS,
+    SEARCH_STEPS,
+    STATE_IN_CONFIGS,
+)
 
 __all__ = [
     "CLASS_NAME",
@@ -13,6 +21,7 @@ __all__ = [
     "GROWTH_STEPS",
     "INITIAL_SCALE",
     "MULTIPLIER",
+    "OPTIONS_OF_KEYS",
     "SCALE",
     "SHRINK_RATIO",
     "SHRINK_STEPS",
@@ -29,6 +38,15 @@ INITIAL_SCALE, GROWTH_STEPS = "initial_scale", "growth_steps"
 SHRINK_STEPS, SHRINK_RATIO = "shrink_steps", "shrink_ratio"
 # Of users' own classes: the name of the class, and the values of its variables by name.
 CLASS_NAME, WEIGHTS = "class_name", "weights"
+
+
+# The keys that only options bring, and the option, as code.
+OPTIONS_OF_KEYS = {
+    **{name: name for name in OWN_SCALE_SETTINGS},
+    BAD_STEPS: "hysteresis=2 or adjustable=True",
+    SEARCH_STEPS: f"initial_scale={AUTO!r}",
+    **dict.fromkeys(COUNTS, "count_steps=True"),
+}
 
 
 def fixed_state(scale: float) -> dict[str, Any]:

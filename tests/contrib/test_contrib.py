@@ -16,7 +16,7 @@ from parameterized import parameterized
 
 import mpls.contrib
 import mpls.v1
-from mpls.errors import MplsError
+from mpls.errors import MplsError, MplsWarning
 
 from . import traces
 
@@ -155,8 +155,10 @@ class BoundsTest(unittest.TestCase):
         self.assertNotIn("max_scale", made().state_dict())
         with self.assertRaisesRegex(ValueError, "load_state_dict: max_scale must be 32.0"):
             made(max_scale=32, consecutive_hysteresis=True).load_state_dict(state)
-        with self.assertRaisesRegex(ValueError, "must have the keys"):
+        with self.assertWarnsRegex(MplsWarning, "not used here is max_scale=64.0"):
             made().load_state_dict(state)
+        with self.assertRaisesRegex(ValueError, "must have the keys"):
+            made().load_state_dict({**state, "unheard": 1})
 
     @parameterized.expand(
         [

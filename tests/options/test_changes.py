@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import pathlib
 import sys
 import tempfile
@@ -346,6 +347,134 @@ class GrowthStepsTest(unittest.TestCase):
             restored.optimizer, target.optimizer, variables, source_variables=restored.trainable_variables
         )
         self.assertEqual(target.optimizer.state_dict()["good_steps"], 20)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "floor": {"min_scale": 0.5},
+    "ceiling": {"max_scale": 64.0},
+    "lower_ceiling": {"max_scale": 32.0},
+    "growth": {"growth_factor": 4.0},
+    "backoff": {"backoff_factor": 0.25},
+    "hysteresis": {"hysteresis": 2},
+    "in_a_row": {"hysteresis": 2, "consecutive_hysteresis": True},
+    "adjustable": {"adjustable": True},
+    "adjustable_ceiling": {"adjustable": True, "max_scale": 16.0},
+    "counted": {"count_steps": True},
+    "tracked": {"track_overflows": True},
+    "gives_up": {"max_consecutive_skips": 3},
+    "unscaled": {"check_unscaled": True},
+    "told": {"skip_counts_step": True},
+    "disabled": {"enabled": False},
+}
+# Keys that only options bring, and what messages say of the option.
+OF_KEYS = {
+    "bad_steps": "hysteresis=2 or adjustable=True",
+    "search_steps": "initial_scale='auto'",
+    **dict.fromkeys(("applied_steps", "skipped_steps", "consecutive_skips"), "count_steps=True"),
+    **{name: name for name in SCALE_SETTINGS},
+}
+
+
+class PairsTest(unittest.TestCase):
+    """A state of an optimizer with some options, loaded by one with others."""
+
+    @parameterized.expand([(family,) for family in FAMILIES])
+    @pytest.mark.default_run("one case")
+    def test_what_both_have_is_loaded(self, family: str) -> None:
+        states = {"auto": FAMILIES[family]("auto", 2000).state_dict()}
+        for name, options in OPTIONS.items():
+            opt = FAMILIES[family](8.0, 2000, **options)
+            opt.load_state_dict({**opt.state_dict(), "scale": 4.0, "good_steps": 3})
+            states[name] = opt.state_dict()
+        for (saved, state), (loaded, options) in itertools.product(states.items(), OPTIONS.items()):
+            with self.subTest(saved=saved, loaded=loaded):
+                opt = FAMILIES[family](8.0, 2000, **options)
+                before = opt.state_dict()
+                variables = {*opt._loss_scale._initial_extras(), "scale", "good_steps", "applied_steps"}
+                surplus = [
+                    name for name in state if name in OF_KEYS and not (name in before and state[name] == before[name])
+                ]
+                surplus = [name for name in surplus if name not in variables]
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always", MplsWarning)
+                    opt.load_state_dict(state)
+                texts = [str(each.message) for each in caught]
+                self.assertEqual(len(texts), bool(surplus), texts)
+                for name in surplus:
+                    self.assertIn(f"{name}={state[name]!r} (of {OF_KEYS[name]})", texts[0])
+                after = opt.state_dict()
+                wanted = {name: state.get(name, before[name]) for name in before}
+                constants = {name: before[name] for name in before if name in surplus or name == "initial_scale"}
+                bounds = {name: after[name] for name in ("initial_scale",)}
+                self.assertEqual(after, {**wanted, **constants, **bounds})
+
+    @parameterized.expand([(family,) for family in FAMILIES])
+    @pytest.mark.default_run("one case")
+    def test_other_keys_are_errors(self, family: str) -> None:
+        opt = FAMILIES[family](8.0, 2000)
+        before = opt.state_dict()
+        for change, message in (
+            ({"unheard": 1, "applied_steps": 3}, "must have the keys"),
+            ({"growth_steps": 5, "applied_steps": 3}, "growth_steps must be 2000"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                opt.load_state_dict({**before, "scale": 2.0, **change})
+            self.assertEqual(opt.state_dict(), before)
+
+    def test_counts_of_other_kinds_of_loss_scales(self) -> None:
+        inner = v1.train.GradientDescentOptimizer
+        manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2)
+        for opt in (
+            mpls.v1.MixedPrecisionLossScaleOptimizer(inner(RATE), 8),
+            mpls.contrib.LossScaleOptimizer(inner(RATE), manager),
+            mpls.contrib.LossScaleOptimizer(inner(RATE), mpls.contrib.FixedLossScaleManager(8)),
+        ):
+            with self.assertWarnsRegex(MplsWarning, r"applied_steps=3 \(of count_steps=True\)"):
+                opt.load_state_dict({**opt.state_dict(), "applied_steps": 3})
+
+
+class ReplacedTest(unittest.TestCase):
+    """Bounds in the code that an adjustable scale's checkpoint replaces."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    @parameterized.expand([(family,) for family in FAMILIES])
+    @pytest.mark.default_run("one case")
+    def test_a_checkpoint(self, family: str) -> None:
+        bounds = {"min_scale": 0.5, "max_scale": 64.0}
+        saved, opt, same = (
+            FAMILIES[family](8.0, 5, adjustable=True, **each)
+            for each in (bounds, {**bounds, "max_scale": 32.0}, bounds)
+        )
+        path = tf.train.Checkpoint(opt=saved).write(f"{self.folder}/saved")
+        message = r"max_scale=64\.0 is taken from the checkpoint, .* max_scale=32\.0\. .*configure\(max_scale=32\.0\)"
+        with self.assertWarnsRegex(MplsWarning, message) as caught:
+            tf.train.Checkpoint(opt=opt).read(path)
+            opt.state_dict()
+        self.assertEqual(len(caught.warnings), 1)
+        self.assertEqual(opt.max_scale, 64.0)
+        opt.configure(max_scale=32)
+        # It is said once; and nothing where they agree.
+        tf.train.Checkpoint(opt=opt).read(path)
+        tf.train.Checkpoint(opt=same).read(path)
+
+    @parameterized.expand([("v1",), ("legacy",), ("experimental",)])
+    @pytest.mark.default_run("one case")
+    def test_a_saver(self, family: str) -> None:
+        def make(most: float) -> Any:
+            return FAMILIES[family](8.0, 5, adjustable=True, max_scale=most)
+
+        with Trainer(family, "session", lambda: make(64.0)) as training:
+            path = v1.train.Saver().save(training.session, f"{self.folder}/saved")
+        with Trainer(family, "session", lambda: make(32.0)) as training:
+            with self.assertWarnsRegex(MplsWarning, "max_scale=64.0 is taken from the checkpoint") as caught:
+                v1.train.Saver().restore(training.session, path)
+            self.assertEqual(len(caught.warnings), 1)
+            self.assertEqual(training.opt.state_dict(training.session)["max_scale"], 64.0)
 
 
 if __name__ == "__main__":

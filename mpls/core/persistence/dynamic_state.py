@@ -11,6 +11,8 @@ from mpls.core.persistence.state_dict import (
     checked_extras,
     checked_weights,
     read_values,
+    warn_of_surplus,
+    without_surplus,
     write_values,
 )
 from mpls.core.updating import Updating
@@ -23,7 +25,7 @@ from mpls.formats.state_dicts import (
     WEIGHTS,
     dynamic_state,
 )
-from mpls.formats.wrapper_state import STATE
+from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS, STATE
 
 __all__ = ["DynamicStateDict"]
 
@@ -42,18 +44,23 @@ class DynamicStateDict(Updating):
     def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
         extras = self._initial_extras()
         names = [WEIGHTS, *extras]
-        scale, good_steps = checked_dynamic(state, self._settings(), optional=names)
+        settings = self._settings()
+        # The code decides on settings that are constants; only those of the originals must agree.
+        others = {name for name in settings if name in OWN_SCALE_SETTINGS and _differs(state, name, settings[name])}
+        state, surplus = without_surplus(state, {*names, *settings} - others)
+        scale, good_steps = checked_dynamic(state, settings, optional=names)
         found = checked_extras(state, {name: self._created_weight(name) for name in extras})
         self._require_usable_numbers(found, "load_state_dict", session)
         weights = {name: weight for name, weight in self._weights_here().items() if name not in (*STATE, *extras)}
         values = checked_weights(state, weights)
+        warn_of_surplus(surplus)
         self._write_state(scale, good_steps, session)
         self._write_values(found, session)
         write_values(weights, values, session)
         self._times_set += 1
 
     def _settings(self) -> dict[str, Any]:
-        """Return the settings that a state must have been saved with, as the next steps depend on them."""
+        """Return the settings that are constants, by their keys in a state."""
         settings = {GROWTH_STEPS: self._increment_period, MULTIPLIER: self._multiplier}
         changed = self._scale_settings.changed()
         return {name: value for name, value in {**settings, **changed}.items() if name not in self._initial_extras()}
@@ -65,3 +72,7 @@ class DynamicStateDict(Updating):
     def _write_state(self, scale: float, good_steps: int, session: Any) -> None:
         variables = {SCALE: self._current_loss_scale, GOOD_STEPS: self._num_good_steps}
         write_values(variables, {SCALE: scale, GOOD_STEPS: good_steps}, session)
+
+
+def _differs(state: Any, name: str, value: Any) -> bool:
+    return isinstance(state, Mapping) and name in state and state[name] != value

@@ -75,6 +75,7 @@ class Restorable(SettingMembers):
 
         Under a strategy all replicas get it. Settings that decide on the next steps (`'growth_steps'`, `'multiplier'`,
         the scale of a fixed one) must be those of this optimizer; a dict without the first two is taken as it is.
+        Of a state with options that this optimizer was made without, the rest is loaded, and a warning names them.
 
         Args:
             state: what `state_dict` returned, of an optimizer of any family; it is not changed.

@@ -10,8 +10,24 @@ import numpy as np
 import tensorflow as tf
 
 from mpls.core.replicas import in_replica_context
-from mpls.errors import ArgumentTypeError, CallOrderError, ReplicaContextError, SavedStateError, error_text
-from mpls.formats.state_dicts import DYNAMIC, GOOD_STEPS, GROWTH_STEPS, INITIAL_SCALE, SCALE, WEIGHTS
+from mpls.errors import (
+    ArgumentTypeError,
+    CallOrderError,
+    MplsWarning,
+    ReplicaContextError,
+    SavedStateError,
+    error_text,
+    warn_user,
+)
+from mpls.formats.state_dicts import (
+    DYNAMIC,
+    GOOD_STEPS,
+    GROWTH_STEPS,
+    INITIAL_SCALE,
+    OPTIONS_OF_KEYS,
+    SCALE,
+    WEIGHTS,
+)
 from mpls.formats.validity import ANCHOR, check_count, check_good_steps, check_scale
 from mpls.upstream.tensorflow import graph_key
 
@@ -108,6 +124,30 @@ def plain(value: Any) -> Any:
     return np.asarray(value).tolist()
 
 
+def without_surplus(state: Any, known: Iterable[str]) -> tuple[Any, dict[str, Any]]:
+    """Return a state without the keys that only options of mpls bring which are not used here; and these keys.
+
+    Args:
+        state: what the user passed.
+        known: the keys that are used here.
+    """
+    if not isinstance(state, Mapping):
+        return state, {}
+    surplus = {name: state[name] for name in OPTIONS_OF_KEYS if name in state and name not in known}
+    return {name: value for name, value in state.items() if name not in surplus}, surplus
+
+
+def warn_of_surplus(surplus: Mapping[str, Any]) -> None:
+    """Warn of keys that `without_surplus` has found, before the rest is loaded."""
+    if surplus:
+        found = ", ".join(f"{name}={value!r} (of {OPTIONS_OF_KEYS[name]})" for name, value in surplus.items())
+        warn_user(
+            f"{_SUBJECT}: the state was saved with other options; not used here is {found}. The rest is loaded. Pass "
+            f"these options to the constructor, or leave the keys out of the dict. See MIGRATION.md#{ANCHOR}",
+            MplsWarning,
+        )
+
+
 def require_keys(state: Any, required: set[str], optional: set[str]) -> None:
     """Refuse a state that is no dict with these keys."""
     if not isinstance(state, Mapping):
@@ -173,9 +213,11 @@ def check_fixed(state: Any, scale: float, optional: Iterable[str] = ()) -> None:
         optional: further keys that it may have.
     """
     require_dynamic(state, False)
+    state, surplus = without_surplus(state, optional)
     require_keys(state, {DYNAMIC, SCALE}, set(optional))
     check_scale(state[SCALE], f"{_SUBJECT}: {SCALE}", is_fixed=True)
     require_same(state, {SCALE: scale})
+    warn_of_surplus(surplus)
 
 
 def checked_weights(state: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,10 +86,20 @@ def _extras_of(loss_scale: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
     extras = loss_scale._initial_extras() if isinstance(loss_scale, DynamicLossScale) else {}
     weights = loss_scale_variables(loss_scale, graph) if extras else {}
     return [
-        (weights[name], initial, check_scale if dtype.is_floating else check_count)
+        (weights[name], initial, _of_setting(loss_scale, name) if dtype.is_floating else check_count)
         for name, (initial, dtype) in extras.items()
         if name in weights
     ]
+
+
+def _of_setting(loss_scale: DynamicLossScale, name: str) -> _Check:
+    """Return the check of an adjustable setting, which also tells of a bound that is replaced."""
+
+    def check(value: Any, subject: str) -> None:
+        check_scale(value, subject)
+        loss_scale._tell_of_replaced({name: value}, subject)
+
+    return check
 
 
 def keys_without_copies(
