@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsInt
 
 import tensorflow as tf
 
+from mpls.contrib.managers import ExponentialUpdateLossScaleManager, FixedLossScaleManager
 from mpls.core.counted import Counted
 from mpls.core.giving_up import Stuck
 from mpls.core.loss_scale import LossScale
@@ -80,7 +81,7 @@ class LossScaleOptimizer(Counted, CheckedMinimize, _Base):
         max_consecutive_skips: how many steps in a row may be skipped; by default any number.
         on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a
             `mpls.monitor.Stuck`. In eager mode it happens at once; in a graph only the error does,
-            and the others when `check_skips` is called.
+            and the others when `check_skips` is called. XLA delays the error, see MIGRATION.md#giving-up.
         check_unscaled: whether gradients decide about a step as they were when they were unscaled, so that what the
             program does to them before it applies them, such as clipping, hides no overflow; see
             MIGRATION.md#clipping.
@@ -274,6 +275,12 @@ class _ManagedLossScale(LossScale):
     def update(self, grads: Any) -> tuple[Any, Any]:
         op, grads_finite = decide_together(grads, self._decide)
         return op, grads_finite
+
+    def _floor(self) -> Any:
+        manager = self._manager
+        if isinstance(manager, FixedLossScaleManager):
+            return manager._loss_scale
+        return manager._bounds.min_scale if isinstance(manager, ExponentialUpdateLossScaleManager) else super()._floor()
 
     def _decide(self, grads_finite: Any) -> tuple[Any, Any]:
         return self._manager.update_loss_scale(grads_finite), grads_finite

@@ -22,6 +22,7 @@ from mpls.core.persistence.state_dict import (
 from mpls.core.program_calls import ProgramCalls
 from mpls.core.weights import Lock, Stateful, Weights
 from mpls.formats.state_dicts import CLASS_NAME, WEIGHTS
+from mpls.formats.wrapper_state import DEFAULT_MIN_SCALE
 from mpls.upstream.tensorflow import native_v1_class
 from mpls.upstream.trackables import Trackable
 
@@ -131,6 +132,10 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
     def _never_skips(self) -> bool:
         """Return whether every step is applied, so that the loss scale need not be asked about any."""
         return False
+
+    def _floor(self) -> Any:
+        """Return the scale below which it does not fall, a number or a scalar tensor; that of the originals."""
+        return DEFAULT_MIN_SCALE
 
     def _decide_step(self, grads: Any, *, when_summed: bool, are_same: bool) -> StepDecision:
         """Return what `scaled_step` does with the gradients of a step: what `update` says.

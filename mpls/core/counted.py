@@ -159,6 +159,7 @@ class Counted:
         """Give up if more steps in a row were skipped than `max_consecutive_skips`; it reads device values.
 
         In eager mode every step does it. Where steps run in a `tf.function` or a session, call it every so many steps.
+        With `on_give_up='warn'` it warns again only when the number of skipped steps in a row has doubled.
 
         Args:
             session: in a v1 graph, the session that has the variables; by default the default one.
@@ -173,6 +174,7 @@ class Counted:
         session = _session_of(self, session)
         with in_graph_of(session):
             require_used_here(record, session, "check_skips")
+            record.is_checked = True
             record.check_skips(session)
 
     def _noted_loss(self, loss: Any) -> Any:
@@ -183,9 +185,12 @@ class Counted:
         return self._record.losses.noted(loss)
 
     def _noted_gradients(self, grads: list[Any]) -> list[Any]:
-        """Return the unscaled gradients; with `check_unscaled`, also record whether they are finite."""
-        if self._record is not None and self._record.unscaled is not None:
-            self._record.unscaled.note(grads)
+        """Return the unscaled gradients; record them with `max_consecutive_skips` and with `check_unscaled`."""
+        record = self._record
+        if record is not None and record.options.max_consecutive_skips is not None:
+            record.losses.noted_gradients(grads)
+        if record is not None and record.unscaled is not None:
+            record.unscaled.note(grads)
         return grads
 
     def _counter(self, name: str) -> Any:

@@ -223,6 +223,10 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
         (grads_finite,) = decide_together(grads, lambda finite: (finite,), are_finite, are_same=are_same)
         return StepDecision(grads_finite, self._advance)
 
+    def _floor(self) -> Any:
+        settings = self._scale_settings
+        return tf.convert_to_tensor(self._created_weight("min_scale")) if settings.adjustable else settings.min_scale
+
     # Whether the gradients of one replica are finite.
     _are_finite = staticmethod(all_finite)
     _are_finite_when_summed = staticmethod(finite_when_summed)

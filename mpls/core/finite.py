@@ -36,6 +36,25 @@ def all_finite(grads: Any, factor: int = 1) -> Any:
     return _check(tensors, sparse_places(given))[0] if factor == 1 else _stay_finite(tensors, factor)
 
 
+def no_infinity(grads: Any) -> Any:
+    """Return whether no element of any gradient is infinite; as `all_finite`."""
+    return _none_is(tf.math.is_inf, grads)
+
+
+def no_nan(grads: Any) -> Any:
+    """Return whether no element of any gradient is NaN; as `all_finite`."""
+    return _none_is(tf.math.is_nan, grads)
+
+
+def _none_is(kind: Callable[[Any], Any], grads: Any) -> Any:
+    tensors = [_tensor(grad) for grad in tf.nest.flatten(grads) if grad is not None]
+    return ~_any([tf.reduce_any(kind(tensor)) for tensor in Stacks(tensors).tensors])
+
+
+def _any(checks: list[Any]) -> Any:
+    return tf.reduce_any(tf.stack(checks))
+
+
 @OneCall
 def _check(tensors: list[Any]) -> list[Any]:
     return [_are_finite(tensors, 1)]

@@ -18,7 +18,8 @@ from mpls.core.replicas import decide_together, finite_when_summed
 from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
 from mpls.formats.state_dicts import WEIGHTS, fixed_state
 from mpls.formats.validity import is_number
-from mpls.formats.wrapper_state import LOSS_SCALE_VALUE
+from mpls.formats.wrapper_state import DEFAULT_MIN_SCALE, LOSS_SCALE_VALUE
+from mpls.upstream.tensorflow import fixed_value_of
 
 __all__ = [
     "DynamicLossScale",
@@ -26,6 +27,7 @@ __all__ = [
     "LossScale",
     "decide_step",
     "deserialize",
+    "floor_of",
     "get",
     "growth_steps_for_files",
     "is_dynamic",
@@ -147,6 +149,9 @@ class FixedLossScale(LossScale, _Base):
         # A user's subclass that overrides `update` decides by it.
         return type(self).update is FixedLossScale.update and not self._skip_nonfinite
 
+    def _floor(self) -> float:
+        return self._loss_scale_value
+
     def get_config(self) -> dict[str, Any]:
         """Return `{'loss_scale_value': float}`, and `'skip_nonfinite'` where it is set."""
         skips = {"skip_nonfinite": True} if self._skip_nonfinite else {}
@@ -194,6 +199,13 @@ def never_skips(loss_scale: Any) -> bool:
         return loss_scale._never_skips()
     # TensorFlow's own class says it by its type only; a user's subclass of it may decide by its `update`.
     return is_fixed(loss_scale) and type(loss_scale).update is _NativeFixedLossScale.update
+
+
+def floor_of(loss_scale: Any) -> Any:
+    """Return the scale below which a loss scale does not fall, a number or a scalar tensor."""
+    if isinstance(loss_scale, LossScale):
+        return loss_scale._floor()
+    return fixed_value_of(loss_scale) if is_fixed(loss_scale) else DEFAULT_MIN_SCALE
 
 
 def decide_step(loss_scale: Any, grads: Any, *, when_summed: bool, are_same: bool) -> StepDecision:

@@ -126,6 +126,18 @@ class Overflows(Stateful, _Base):
         with tf.control_dependencies([] if tf.executing_eagerly() else list(after)):
             return group(*(variable.assign(value) for variable, value in zip(variables, after, strict=True)))
 
+    def in_step(self, names: Sequence[str], step: Any) -> tuple[list[str], Any]:
+        """Return the names of a list of variables, and whether the gradient of each was not finite in a step.
+
+        Args:
+            names: the names of some of the variables.
+            step: scalar int64 tensor, the number of the step.
+        """
+        end = self._end(names)
+        known = self._lists.here()[end]
+        ordered = [name for _, name in sorted(zip(marks_of(known), known, strict=True))]
+        return ordered, tf.equal(tf.convert_to_tensor(self._created_weight(OVERFLOW_KINDS[1] + end)), step)
+
     def report(self, session: Any, call: str = "overflow_report") -> OverflowReport:
         """Return which gradients were not finite; `session` and `call` are as in `read_values`."""
         values = read_values({name: self._created_weight(name) for name in self._initial_weights()}, session, call)

@@ -11,15 +11,13 @@ from mpls.core.fast import choices
 from mpls.core.fast.branches import group, one_of
 from mpls.core.fast.stacks import Stacks
 from mpls.core.gradients import values_of, with_values
-from mpls.core.loss_scale import LossScale, decide_step, never_skips
+from mpls.core.loss_scale import LossScale, decide_step, floor_of, never_skips
 from mpls.core.program_calls import read, warn_if_updated
 from mpls.core.replicas import merges_in_replica_context
-from mpls.core.step_record import StepNotes, StepRecord
+from mpls.core.step_record import Known, StepNotes, StepRecord
 from mpls.upstream.tensorflow import captured, hidden_from_xla
 
 GradsAndVars = Iterable[tuple[Any, Any]]
-# Further inputs of the finite checks: the step's loss, for the report only, and flags of the unscaled gradients.
-_Known = tuple[list[Any], list[Any]]
 
 
 class StepHooks(Protocol):
@@ -80,13 +78,18 @@ def scaled_step(
     notes = None if record is None else record.of_step([variable for grad, variable in pairs if grad is not None])
     grads = [grad for grad, _ in pairs]
     sealed = _Sealed([variable for _, variable in pairs])
-    # The loss and the flags are passed through `merge_call` with the gradients.
-    losses = [] if notes is None else notes.losses()
-    flags = [] if notes is None else notes.flags([grad for grad in grads if grad is not None])
+    # What is known of the step is passed through `merge_call` with the gradients.
+    known: Known = ([], [], [])
+    if notes is not None:
+        given = [grad for grad in grads if grad is not None]
+        losses, unscaled = notes.losses()
+        # Those that are applied as they were unscaled are known already.
+        applied = {id(values_of(grad)) for grad in given}
+        known = (losses, [grad for grad in unscaled if id(grad) not in applied], notes.flags(given))
     if merges_in_replica_context() or not tf.distribute.has_strategy():
-        return _update_and_apply(grads, sealed, (losses, flags), loss_scale, hooks, notes, _call)
+        return _update_and_apply(grads, sealed, known, loss_scale, hooks, notes, _call)
 
-    def step(strategy: Any, merged_grads: list[Any], merged_variables: Any, merged_known: _Known) -> Any:
+    def step(strategy: Any, merged_grads: list[Any], merged_variables: Any, merged_known: Known) -> Any:
         # The conditional is in cross-replica context: inside a replica, its branches could not call merge_call, as
         # optimizers do.
         call_for_each_replica = strategy.extended.call_for_each_replica
@@ -94,13 +97,13 @@ def scaled_step(
             merged_grads, merged_variables, merged_known, loss_scale, hooks, notes, call_for_each_replica
         )
 
-    return tf.distribute.get_replica_context().merge_call(step, args=(grads, sealed, (losses, flags)))
+    return tf.distribute.get_replica_context().merge_call(step, args=(grads, sealed, known))
 
 
 def _update_and_apply(
     grads: list[Any],
     sealed: _Sealed,
-    known: _Known,
+    known: Known,
     loss_scale: Any,
     hooks: StepHooks,
     notes: StepNotes | None,
@@ -112,18 +115,20 @@ def _update_and_apply(
     def apply(given: list[Any]) -> Any:
         return call_for_each_replica(apply_in_replica, args=(given, sealed))
 
-    losses, flags = known
+    flags = known[-1]
     # The flags belong to each replica's own gradients, before any sum over replicas.
     are_same = hooks.are_same and not flags
     decision = decide_step(loss_scale, [*grads, *flags], when_summed=hooks.sums_gradients, are_same=are_same)
     unpack = _pack(grads)
-    scale = read(loss_scale) if notes is not None and notes.wants_scale else None
+    wants_scale = notes is not None and notes.wants_scale
+    scale = read(loss_scale) if wants_scale else None
 
     def skip() -> Any:
         # Read the scale of the step before it changes: TensorFlow inlines branches, which then do not wait for inputs.
         with tf.control_dependencies([tf.identity(scale)] if tf.is_symbolic_tensor(scale) else []):
             advanced = decision.advance(False)
-        return group(advanced, hooks.skip(), notes and notes.skipped(unpack, losses, flags, scale))
+        floor = floor_of(loss_scale) if wants_scale else None
+        return group(advanced, hooks.skip(), notes and notes.skipped(unpack, known, scale, floor))
 
     done = one_of(
         decision.should_apply,

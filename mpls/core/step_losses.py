@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.finite import all_finite
+from mpls.core.gradients import values_of
 from mpls.core.graph_local import GraphLocal
 from mpls.core.replicas import in_replica_context
 
@@ -14,7 +15,10 @@ __all__ = ["StepLosses"]
 
 
 class StepLosses(GraphLocal):
-    """Remembers whether the losses of a step are finite, in each graph and, in eager mode, thread; for each replica."""
+    """Remembers the losses of a step, and the gradients that are unscaled in it, for the report about skipped steps.
+
+    It does in each graph and, in eager mode, in each thread; for each replica.
+    """
 
     def noted(self, loss: Any) -> Any:
         """Record a loss and return it; for a callable, return one that records its result."""
@@ -25,22 +29,76 @@ class StepLosses(GraphLocal):
 
             return noting
         if tf.is_tensor(loss):
-            losses, replica = self._losses(), replica_here()
-            # Several losses become one flag, so that memory does not grow if the program takes no step.
-            losses[replica] = _flag_of([losses[replica], loss]) if replica in losses else loss
+            self._note(loss)
         return loss
 
-    def taken(self) -> list[Any]:
-        """Return the losses recorded since the last call in the same graph or thread: a list of at most one tensor.
+    def noted_gradients(self, grads: list[Any]) -> None:
+        """Record unscaled gradients: a loss that is scaled after them may be computed from them."""
+        step = self._of_replica()
+        # Gradients of several calls become one flag, so that memory does not grow if the program takes no step.
+        step.are_finite = step.grads_finite()
+        step.grads = [values_of(grad) for grad in grads if grad is not None]
 
-        The tensor is finite if all losses were.
+    def taken(self) -> tuple[list[Any], list[Any]]:
+        """Return the losses and gradients recorded since the last call in the same graph or thread.
+
+        Returns:
+            A list of at most two tensors. The first is finite if all losses were, without those that the second stands
+            for. That one is finite if all losses were that were scaled after gradients that were not finite. And a list
+            of the gradients that were unscaled last.
         """
-        found = self._losses().pop(replica_here(), None)
-        return [] if found is None else [found]
+        step = self._steps().pop(replica_here(), None)
+        return ([], []) if step is None else (step.losses, step.grads)
 
-    def _losses(self) -> dict[Any, Any]:
-        losses: dict[Any, Any] = self._store().setdefault("losses", {})
-        return losses
+    def _note(self, loss: Any) -> None:
+        step = self._of_replica()
+        if not step.losses:
+            step.losses = [loss]
+            # Gradients of an earlier step, which was not applied, are not the origin of this loss.
+            step.grads, step.are_finite = [], None
+            return
+        # Several losses become flags, for the same reason.
+        first, *later = step.losses
+        grads_finite = step.grads_finite()
+        if grads_finite is None:
+            step.losses = [_flag_of([first, loss]), *later]
+            return
+        is_fine = all_finite(loss)
+        follows = later[0] if later else 0.0
+        step.losses = [
+            _flag_of([first, tf.where(is_fine | ~grads_finite, 0.0, float("nan"))]),
+            _flag_of([follows, tf.where(is_fine | grads_finite, 0.0, float("nan"))]),
+        ]
+
+    def _of_replica(self) -> _Step:
+        step: _Step = self._steps().setdefault(replica_here(), _Step())
+        return step
+
+    def _steps(self) -> dict[Any, Any]:
+        steps: dict[Any, Any] = self._store().setdefault("steps", {})
+        return steps
+
+
+class _Step:
+    """What is known of one step.
+
+    Attributes:
+        losses: as `StepLosses.taken` returns them.
+        grads: the gradients that were unscaled last.
+        are_finite: whether those that were unscaled before were finite, a scalar boolean tensor; None for none.
+    """
+
+    def __init__(self) -> None:
+        self.losses: list[Any] = []
+        self.grads: list[Any] = []
+        self.are_finite: Any = None
+
+    def grads_finite(self) -> Any:
+        """Return whether all gradients so far were finite, a scalar boolean tensor; None if there were none."""
+        if not self.grads:
+            return self.are_finite
+        last = all_finite(self.grads)
+        return last if self.are_finite is None else self.are_finite & last
 
 
 def _flag_of(losses: list[Any]) -> Any:

@@ -47,6 +47,7 @@ __all__ = [
     "RECENT_SCALES",
     "SEARCH_STEPS",
     "SETTINGS",
+    "SKIP_FACTS",
     "STATE",
     "STATE_IN_CONFIGS",
     "STATE_KEY",
@@ -160,8 +161,9 @@ ADJUSTABLE = ("growth_steps", "growth_factor", "backoff_factor", "min_scale", "m
 WHOLE_EXTRAS, FLOAT_EXTRAS = (BAD_STEPS, SEARCH_STEPS, ADJUSTABLE[0], ADJUSTABLE[-1]), ADJUSTABLE[1:-1]
 # The counters of an optimizer's steps, and the name of the object that has them in object-based checkpoints.
 COUNTS, STEP_RECORD = ("applied_steps", "skipped_steps", "consecutive_skips"), "step_record"
-# Beside them, for those that give up: the scales of the last skipped steps, and how many of the losses were not finite.
-RECENT_SCALES, NONFINITE_LOSSES = "recent_scales", "nonfinite_losses"
+# Beside them, for those that give up: the scales of the last skipped steps, how many of the losses were not finite, and
+# what tells the cause; checkpoints of mpls 0.1 may lack the last.
+RECENT_SCALES, NONFINITE_LOSSES, SKIP_FACTS = "recent_scales", "nonfinite_losses", "skip_facts"
 # Below it, the object that counts overflows for each variable. It has three arrays for a list of variables, whose names
 # begin like these: how often, the last step, and a number that stands for the variable's name, in ascending order.
 OVERFLOWS, OVERFLOW_KINDS = "overflows", ("overflow_counts", "overflow_steps", "overflow_names")

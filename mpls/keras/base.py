@@ -76,7 +76,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         max_consecutive_skips: how many steps in a row may be skipped; by default any number.
         on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a
             `mpls.monitor.Stuck`. In eager mode it happens at once; in a graph only the error does,
-            and the others when `check_skips` is called.
+            and the others when `check_skips` is called. XLA delays the error, see MIGRATION.md#giving-up.
         check_unscaled: whether gradients decide about a step as they were when they were unscaled, so that what the
             program does to them before it applies them, such as clipping, hides no overflow; see
             MIGRATION.md#clipping.

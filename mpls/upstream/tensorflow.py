@@ -13,6 +13,7 @@ from mpls.upstream import table
 from mpls.upstream.private import look_up
 
 __all__ = [
+    "caller_of_xla",
     "captured",
     "control_flow_v1_conditional",
     "eager_tensor_class",
@@ -104,6 +105,18 @@ def is_compiled_by_xla() -> bool:
         return False
     is_in_context = table.XLA_CONTEXT.load()
     return is_in_context is None or bool(is_in_context(tf.compat.v1.get_default_graph()))
+
+
+def caller_of_xla() -> Any:
+    """Return the graph of the function that calls what XLA compiles; None if no function does.
+
+    Where a graph that XLA compiles is being built, TensorFlow marks its caller too (TensorFlow 1.14 to 2.21).
+    """
+    is_in_context, graph, caller = table.XLA_CONTEXT.load(), tf.compat.v1.get_default_graph(), None
+    while graph is not None and is_in_context is not None:
+        caller = graph if is_in_context(graph) else caller
+        graph = getattr(graph, "outer_graph", None)
+    return caller if hasattr(caller, "outer_graph") else None
 
 
 def control_flow_v1_conditional(
