@@ -9,14 +9,17 @@ import tensorflow as tf
 
 from mpls.core.numbers import to_bool
 from mpls.core.persistence.state_dict import read_values
+from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.formats.training_history import COUNTS, LOSS, SCALE, STEP
 from mpls.monitor.scale_history import KeepsHistory, reading
 from mpls.monitor.scale_messages import ScaleMessages
 from mpls.monitor.scale_readings import ANCHOR, Readings, checked_every
-from mpls.upstream.callbacks import CallbackOfAnyKeras
+from mpls.upstream.callbacks import CallbackOfAnyKeras, callbacks_before
 from mpls.upstream.keras_packages import keras_graph_session
 
 _SUBJECT = "LossScaleCallback"
+# Callbacks of both Kerases that write all logs at the ends of epochs.
+_WRITERS = ("CSVLogger", "History", "RemoteMonitor", "TensorBoard")
 
 
 class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
@@ -24,8 +27,10 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
 
     It adds `loss_scale`, a float, and, if the optimizer counts its steps, `applied_steps`, `skipped_steps` and
     `consecutive_skips`, ints. At the end of an epoch they are in `History`, and in what callbacks after it in the list
-    write: put it before `CSVLogger` and `TensorBoard`. At the ends of batches they are in progress bars; that of
-    tf_keras shows means over the epoch, as of all values that are not the model's metrics.
+    write: put it before `CSVLogger` and `TensorBoard`, of which it warns once. At the ends of batches they are in
+    progress bars; that of tf_keras shows means over the epoch, as of all values that are not the model's metrics.
+
+    A model that trains with several optimizers, as a GAN, gets a callback for each, with a name for each.
 
     If the optimizer has `max_consecutive_skips`, each reading calls `check_skips` too.
 
@@ -41,10 +46,15 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
         every: the number of batches from one reading to the next; each reading waits for the device. The logs of other
             batches have no values.
         messages: whether to log changes of the scale to `logging.getLogger("mpls")`, a line for each that is seen.
+        optimizer: the optimizer to read; by default that of the model.
+        name: what the names in the logs begin with, before `_`, as in `generator_loss_scale`; by default nothing. The
+            history has the plain names.
 
     Raises:
-        ValueError: `every` is no whole number of at least 1.
-        TypeError: `every` is no number, `messages` is no bool; or, in `fit`, the model's optimizer scales nothing.
+        ValueError: `every` is no whole number of at least 1; or, in `fit`, a callback for another optimizer has its
+            name.
+        TypeError: `every` is no number, `messages` is no bool, `name` is no string, `optimizer` scales nothing; or, in
+            `fit`, the model's optimizer scales nothing.
         RuntimeError: in `fit`, a `TrainingStuckError`, if the optimizer gives up.
 
     Example:
@@ -61,8 +71,16 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
         ([8.0, 8.0], [2, 4])
     """
 
-    def __init__(self, every: SupportsInt = 1, messages: bool = True) -> None:
+    def __init__(
+        self, every: SupportsInt = 1, messages: bool = True, *, optimizer: Any = None, name: str | None = None
+    ) -> None:
         super().__init__()
+        advice = "Pass the wrapper: optimizer=mpls.keras.LossScaleOptimizer(optimizer)"
+        self._given = None if optimizer is None else Readings(optimizer, f"{_SUBJECT}: optimizer", advice)
+        if name is not None and not isinstance(name, str):
+            raise ArgumentTypeError(error_text(f"{_SUBJECT}: name", "be a string", name, 'name="generator"', ANCHOR))
+        self._name = name
+        self._has_told_of_order = False
         self._every = checked_every(every, _SUBJECT)
         self._has_messages = to_bool(messages, f"{_SUBJECT}: messages", ANCHOR)
         self._readings: Readings | None = None
@@ -79,9 +97,15 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
         Args:
             logs: a dict, or None.
         """
-        optimizer = getattr(self.model, "optimizer", None)
-        advice = "model.compile(mpls.keras.LossScaleOptimizer(optimizer))"
-        self._readings = Readings(optimizer, f"{_SUBJECT}: the optimizer of the model", advice)
+        self._readings = self._given
+        if self._readings is None:
+            optimizer = getattr(self.model, "optimizer", None)
+            advice = (
+                "model.compile(mpls.keras.LossScaleOptimizer(optimizer)), or where the model has several optimizers "
+                'LossScaleCallback(optimizer=model.d_optimizer, name="d")'
+            )
+            self._readings = Readings(optimizer, f"{_SUBJECT}: the optimizer of the model", advice)
+        self._look_at_others(self._readings)
         self._messages = ScaleMessages(self._readings.shrinking_factor) if self._has_messages else None
         values = self._read("before the first step", self._readings)
         if self._watched is not self.model:
@@ -122,12 +146,42 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
         if self._readings is not None:
             self._note(f"in epoch {epoch + 1}", logs, self._readings)
 
+    @property
+    def _prefix(self) -> str:
+        return f"{self._name}_" if self._name else ""
+
+    def _look_at_others(self, readings: Readings) -> None:
+        """Refuse another optimizer of the same name; warn if a callback before this one reads the logs."""
+        before = callbacks_before(self)
+        for each in before:
+            is_alike = isinstance(each, LossScaleCallback) and each._name == self._name and each._readings is not None
+            if is_alike and each._readings.optimizer is not readings.optimizer:
+                advice = 'LossScaleCallback(optimizer=model.d_optimizer, name="d")'
+                constraint = "differ from that of a callback for another optimizer"
+                raise ArgumentValueError(error_text(f"{_SUBJECT}: name", constraint, self._name, advice, ANCHOR))
+        readers = [type(each).__name__ for each in before if self._misses(each)]
+        if readers and not self._has_told_of_order:
+            self._has_told_of_order = True
+            advise_user(
+                f"{_SUBJECT}: it must stand before the callbacks that read the logs, which else do not see "
+                f"{self._prefix}{SCALE}; got it after {', '.join(readers)}. "
+                f"model.fit(..., callbacks=[{_SUBJECT}(), {readers[0]}(...)]). See MIGRATION.md#{ANCHOR}",
+                MplsWarning,
+            )
+
+    def _misses(self, callback: Any) -> bool:
+        """Return whether a callback before this one writes the logs, or decides by a value that this one adds."""
+        names = [self._prefix + name for name in (SCALE, *COUNTS)]
+        return getattr(callback, "monitor", None) in names or any(
+            each.__name__ in _WRITERS for each in type(callback).__mro__
+        )
+
     def _note(self, where: str, logs: Any, readings: Readings) -> None:
         values = self._read(where, readings)
         if self._step > self._history[-1][STEP]:
             self._history.append(reading(self._step, values, (logs or {}).get(LOSS)))
         if logs is not None:
-            logs.update(values)
+            logs.update({self._prefix + key: value for key, value in values.items()})
         # An eager step has called `check_skips` itself.
         if readings.gives_up and not getattr(self.model, "run_eagerly", False):
             with self._scope():
@@ -140,7 +194,8 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
         with self._scope():
             values = readings.read(None if tf.executing_eagerly() else keras_graph_session())
         if self._messages is not None:
-            self._messages.note(values[SCALE], where, values.get(COUNTS[-1]), readings.times_set)
+            whose = f"of {self._name} " if self._name else ""
+            self._messages.note(values[SCALE], whose + where, values.get(COUNTS[-1]), readings.times_set)
         return values
 
     def _steps_taken(self, values: dict[str, Any]) -> int:
@@ -148,7 +203,8 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
         if COUNTS[0] in values:
             return int(values[COUNTS[0]]) + int(values[COUNTS[1]])
         session = None if tf.executing_eagerly() else keras_graph_session()
-        return int(read_values({STEP: self.model.optimizer.iterations}, session)[STEP])
+        optimizer = self.model.optimizer if self._given is None else self._given.optimizer
+        return int(read_values({STEP: optimizer.iterations}, session)[STEP])
 
     def _scope(self) -> Any:
         """Return the scope of the model's strategy, in which variables are to be made that do not exist yet."""

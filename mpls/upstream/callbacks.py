@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-__all__ = ["CallbackOfAnyKeras"]
+__all__ = ["CallbackOfAnyKeras", "callbacks_before"]
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -76,3 +77,21 @@ class CallbackOfAnyKeras:
     on_predict_end: Any = _nothing
     on_predict_batch_begin: Any = _nothing
     on_predict_batch_end: Any = _nothing
+
+
+def callbacks_before(callback: Any) -> list[Any]:
+    """Return the callbacks before one in the list of the running `fit`; to be called in a hook that `fit` calls.
+
+    A callback is not told of the others. The list is an attribute of what calls the hook (tf_keras 2.16 to 2.21, Keras
+    3.6 to 3.15). It is empty where that is not found.
+
+    Args:
+        callback: the one whose hook is called.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        listed = getattr(frame.f_locals.get("self"), "callbacks", None)
+        if isinstance(listed, list) and any(each is callback for each in listed):
+            return listed[: [each is callback for each in listed].index(True)]
+        frame = frame.f_back
+    return []

@@ -53,6 +53,7 @@ LOOK_AT_FRAMES = {
     "mpls.importing.user_code": "whether a program reads a name, or a framework",
     "mpls.importing.redirecting": "whether a program imports, or an installed package",
     "mpls.keras.caller": "whether Keras asks, or a user",
+    "mpls.upstream.callbacks": "which callbacks `fit` has before one",
     "mpls.upstream.object_restores": "from which checkpoint TensorFlow restores an object",
 }
 

@@ -20,6 +20,7 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
+import mpls.keras
 from mpls.errors import MplsWarning, TrainingStuckError
 from mpls.monitor import LossScaleCallback
 
@@ -167,6 +168,91 @@ class HistoryTest(unittest.TestCase):
         self.assertEqual([{key: value for key, value in each.items() if key != "loss"} for each in read], kept)
         # The mean over the epoch stays what it is after a batch that is not finite.
         self.assertEqual([each.get("loss", 0) is None for each in read], [False, False, True, True, True])
+
+
+def gan_of(module: Any) -> Any:
+    """Return a model that trains two weights, each by an optimizer of its own; the first has the data."""
+
+    class Gan(module.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.d, self.g = (module.layers.Dense(1, use_bias=False) for _ in range(2))
+            self.d.build((None, 1))
+            self.g.build((None, 1))
+            self.built = True
+
+        def call(self, x: Any) -> Any:
+            return self.d(x)
+
+        def compile(self, d_optimizer: Any, g_optimizer: Any) -> None:
+            super().compile()
+            self.d_optimizer, self.g_optimizer = d_optimizer, g_optimizer
+
+        def train_step(self, batch: Any) -> Any:
+            x, _ = batch
+            for layer, opt, rows in ((self.d, self.d_optimizer, x), (self.g, self.g_optimizer, tf.ones_like(x))):
+                with tf.GradientTape() as tape:
+                    loss = opt.get_scaled_loss(tf.reduce_mean(layer(rows)))
+                variables = layer.trainable_variables
+                grads = opt.get_unscaled_gradients(tape.gradient(loss, variables))
+                opt.apply_gradients(zip(grads, variables, strict=True))
+            return {"loss": tf.reduce_mean(layer(rows))}
+
+    gan = Gan()
+    gan.compile(*(mpls.keras.LossScaleOptimizer(module.optimizers.SGD(0.1), initial_scale=16) for _ in range(2)))
+    return gan
+
+
+class SeveralOptimizersTest(unittest.TestCase):
+    @parameterized.expand([("tf_keras", tf_keras), ("keras3", keras)])
+    @pytest.mark.default_run("one case")
+    def test_a_callback_for_each(self, name: str, module: Any) -> None:
+        gan = gan_of(module)
+        d = LossScaleCallback(optimizer=gan.d_optimizer, name="d")
+        g = LossScaleCallback(optimizer=gan.g_optimizer, name="g")
+        with self.assertLogs("mpls", "INFO") as logged:
+            history = gan.fit(**data(1, 2), callbacks=[d, g]).history
+        self.assertEqual((history["d_loss_scale"], history["g_loss_scale"]), ([4.0], [16.0]))
+        self.assertNotIn("loss_scale", history)
+        self.assertEqual([each["loss_scale"] for each in d.history], [16.0, 16.0, 8.0, 4.0, 4.0])
+        self.assertTrue(all(" of d in epoch 1" in each for each in logged.output), logged.output)
+
+    @parameterized.expand([("tf_keras", tf_keras), ("keras3", keras)])
+    @pytest.mark.default_run("one case")
+    def test_the_same_name_twice(self, name: str, module: Any) -> None:
+        gan = gan_of(module)
+        callbacks = [LossScaleCallback(optimizer=each) for each in (gan.d_optimizer, gan.g_optimizer)]
+        with self.assertRaisesRegex(ValueError, "name must differ from that of a callback for another optimizer"):
+            gan.fit(**data(), callbacks=callbacks)
+        # Two may read one optimizer.
+        gan.fit(**data(), callbacks=[LossScaleCallback(every, optimizer=gan.d_optimizer) for every in (1, 2)])
+        with self.assertRaisesRegex(TypeError, r"must scale the loss.*LossScaleCallback\(optimizer=model.d_optimizer"):
+            gan.fit(**data(), callbacks=[LossScaleCallback()])
+
+    def test_arguments(self) -> None:
+        with self.assertRaisesRegex(TypeError, "LossScaleCallback: optimizer must scale the loss"):
+            LossScaleCallback(optimizer=keras.optimizers.SGD())
+        with self.assertRaisesRegex(TypeError, "LossScaleCallback: name must be a string"):
+            LossScaleCallback(name=1)  # type: ignore[arg-type]
+
+
+class OrderTest(unittest.TestCase):
+    @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
+    @pytest.mark.default_run("one case")
+    def test_it_warns_once_after_what_reads_the_logs(self, name: str, family: str) -> None:
+        callbacks = keras_of(family).callbacks
+        with tempfile.TemporaryDirectory() as folder:
+            logger = callbacks.CSVLogger(f"{folder}/log.csv")
+            waiting = callbacks.EarlyStopping("loss", patience=9)
+            late, early = LossScaleCallback(), LossScaleCallback()
+            with pytest.warns(MplsWarning, match="must stand before.*got it after CSVLogger"):
+                model_of(family).fit(**data(), callbacks=[waiting, logger, late])
+            # Warnings are errors.
+            model_of(family).fit(**data(), callbacks=[waiting, logger, late])
+            model_of(family).fit(**data(), callbacks=[waiting, early, logger])
+        model, stopping = model_of(family), callbacks.EarlyStopping("loss_scale", patience=9, mode="max")
+        with pytest.warns(MplsWarning, match="got it after EarlyStopping"):
+            model.fit(**data(), callbacks=[stopping, LossScaleCallback()])
 
 
 class GivingUpTest(unittest.TestCase):
