@@ -174,7 +174,7 @@ class Counted:
         session = _session_of(self, session)
         with in_graph_of(session):
             require_used_here(record, session, "check_skips")
-            record.is_checked = True
+            record.note_look()
             record.check_skips(session)
 
     def _noted_loss(self, loss: Any) -> Any:

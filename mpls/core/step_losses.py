@@ -29,15 +29,12 @@ class StepLosses(GraphLocal):
 
             return noting
         if tf.is_tensor(loss):
-            self._note(loss)
+            self._of_replica().note_loss(loss)
         return loss
 
     def noted_gradients(self, grads: list[Any]) -> None:
         """Record unscaled gradients: a loss that is scaled after them may be computed from them."""
-        step = self._of_replica()
-        # Gradients of several calls become one flag, so that memory does not grow if the program takes no step.
-        step.are_finite = step.grads_finite()
-        step.grads = [values_of(grad) for grad in grads if grad is not None]
+        self._of_replica().note_gradients([values_of(grad) for grad in grads if grad is not None])
 
     def taken(self) -> tuple[list[Any], list[Any]]:
         """Return the losses and gradients recorded since the last call in the same graph or thread.
@@ -49,26 +46,6 @@ class StepLosses(GraphLocal):
         """
         step = self._steps().pop(replica_here(), None)
         return ([], []) if step is None else (step.losses, step.grads)
-
-    def _note(self, loss: Any) -> None:
-        step = self._of_replica()
-        if not step.losses:
-            step.losses = [loss]
-            # Gradients of an earlier step, which was not applied, are not the origin of this loss.
-            step.grads, step.are_finite = [], None
-            return
-        # Several losses become flags, for the same reason.
-        first, *later = step.losses
-        grads_finite = step.grads_finite()
-        if grads_finite is None:
-            step.losses = [_flag_of([first, loss]), *later]
-            return
-        is_fine = all_finite(loss)
-        follows = later[0] if later else 0.0
-        step.losses = [
-            _flag_of([first, tf.where(is_fine | ~grads_finite, 0.0, float("nan"))]),
-            _flag_of([follows, tf.where(is_fine | grads_finite, 0.0, float("nan"))]),
-        ]
 
     def _of_replica(self) -> _Step:
         step: _Step = self._steps().setdefault(replica_here(), _Step())
@@ -93,7 +70,31 @@ class _Step:
         self.grads: list[Any] = []
         self.are_finite: Any = None
 
-    def grads_finite(self) -> Any:
+    def note_loss(self, loss: Any) -> None:
+        if not self.losses:
+            self.losses = [loss]
+            # Gradients of an earlier step, which was not applied, are not the origin of this loss.
+            self.grads, self.are_finite = [], None
+            return
+        # Several losses become flags, so that memory does not grow if the program takes no step.
+        first, *later = self.losses
+        grads_finite = self._grads_finite()
+        if grads_finite is None:
+            self.losses = [_flag_of([first, loss]), *later]
+            return
+        is_fine = all_finite(loss)
+        follows = later[0] if later else 0.0
+        self.losses = [
+            _flag_of([first, tf.where(is_fine | ~grads_finite, 0.0, float("nan"))]),
+            _flag_of([follows, tf.where(is_fine | grads_finite, 0.0, float("nan"))]),
+        ]
+
+    def note_gradients(self, grads: list[Any]) -> None:
+        # Those of several calls become one flag, for the same reason.
+        self.are_finite = self._grads_finite()
+        self.grads = grads
+
+    def _grads_finite(self) -> Any:
         """Return whether all gradients so far were finite, a scalar boolean tensor; None if there were none."""
         if not self.grads:
             return self.are_finite

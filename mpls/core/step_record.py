@@ -58,7 +58,7 @@ class StepRecord(Stateful, _Base):
         # The number of applied steps before the last warning about skipped ones, and how many those were.
         self._warned = (-1, 0)
         # Whether the program looks at the skipped steps itself, or was told that it should.
-        self.is_checked = False
+        self._is_checked = False
         # Functions that look at them.
         self._around = Weights()
         self.unscaled = UnscaledGradients() if options.check_unscaled else None
@@ -213,10 +213,14 @@ class StepRecord(Stateful, _Base):
             step = tf.convert_to_tensor(self.counter(_SKIPPED)) + tf.convert_to_tensor(self.counter(_APPLIED))
             self.asserted(*self.overflows.in_step(names, step), is_loss_known)
 
+    def note_look(self) -> None:
+        """Remember that the program looks at the skipped steps itself."""
+        self._is_checked = True
+
     def _tell_of_xla(self) -> None:
-        if self.is_checked:
+        if self._is_checked:
             return
-        self.is_checked = True
+        self._is_checked = True
         advise_user(
             "max_consecutive_skips: a step that XLA compiles must be checked from outside; got on_give_up='raise', and "
             "nothing in the step can raise. Call opt.check_skips() every so many steps, and before the first. "

@@ -79,7 +79,7 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
         self._given = None if optimizer is None else Readings(optimizer, f"{_SUBJECT}: optimizer", advice)
         if name is not None and not isinstance(name, str):
             raise ArgumentTypeError(error_text(f"{_SUBJECT}: name", "be a string", name, 'name="generator"', ANCHOR))
-        self._name = name
+        self.name = name
         self._has_told_of_order = False
         self._every = checked_every(every, _SUBJECT)
         self._has_messages = to_bool(messages, f"{_SUBJECT}: messages", ANCHOR)
@@ -148,17 +148,17 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
 
     @property
     def _prefix(self) -> str:
-        return f"{self._name}_" if self._name else ""
+        return f"{self.name}_" if self.name else ""
 
     def _look_at_others(self, readings: Readings) -> None:
         """Refuse another optimizer of the same name; warn if a callback before this one reads the logs."""
         before = callbacks_before(self)
         for each in before:
-            is_alike = isinstance(each, LossScaleCallback) and each._name == self._name and each._readings is not None
+            is_alike = isinstance(each, LossScaleCallback) and each.name == self.name and each._readings is not None
             if is_alike and each._readings.optimizer is not readings.optimizer:
                 advice = 'LossScaleCallback(optimizer=model.d_optimizer, name="d")'
                 constraint = "differ from that of a callback for another optimizer"
-                raise ArgumentValueError(error_text(f"{_SUBJECT}: name", constraint, self._name, advice, ANCHOR))
+                raise ArgumentValueError(error_text(f"{_SUBJECT}: name", constraint, self.name, advice, ANCHOR))
         readers = [type(each).__name__ for each in before if self._misses(each)]
         if readers and not self._has_told_of_order:
             self._has_told_of_order = True
@@ -194,7 +194,7 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
         with self._scope():
             values = readings.read(None if tf.executing_eagerly() else keras_graph_session())
         if self._messages is not None:
-            whose = f"of {self._name} " if self._name else ""
+            whose = f"of {self.name} " if self.name else ""
             self._messages.note(values[SCALE], whose + where, values.get(COUNTS[-1]), readings.times_set)
         return values
 

@@ -17,7 +17,7 @@ from .own_members import classes, classes_in, imported, is_private, names_of, na
 from .source_tree import around, called, functions_around, is_docstring, modules, origins, parsed
 
 # Private attributes of Python's own objects.
-OF_PYTHON = {"_replace", "_asdict", "_actions"}
+OF_PYTHON = {"_replace", "_asdict", "_fields", "_actions"}
 # Private members of objects of mpls, where no import tells of their class, and why.
 _WRAPPER = "the wrapper, whose class imports this module"
 _SCALE = "a loss scale of mpls, whose class imports this module"
