@@ -24,7 +24,6 @@ __all__ = [
     "LEGACY_METHODS",
     "LEGACY_USES",
     "OF_KERAS_2",
-    "OPTIONS",
     "SCALING_METHODS",
     "WEIGHTS",
     "WRAPPER_ATTRIBUTES",
@@ -58,7 +57,8 @@ AGGREGATION_OF_NEW = "skip_gradients_aggregation"
 # Members of legacy optimizers and wrappers over them; later generations have `set_weights` only.
 WEIGHTS = ("weights", "get_weights", "set_weights")
 
-# Hyperparameters of the wrapped optimizer that wrappers over legacy optimizers pass on, and later wrappers do not.
+# Hyperparameters of the wrapped optimizer, beside `learning_rate` and `decay`. Keras' wrappers over legacy optimizers
+# pass them on, and its later ones do not; those of mpls do in all families.
 HYPERPARAMETERS = ("beta_1", "beta_2", "momentum", "rho")
 HYPERPARAMETERS_OF_FTRL = (
     "beta",
@@ -68,8 +68,6 @@ HYPERPARAMETERS_OF_FTRL = (
 )
 # Settings that wrappers over legacy optimizers pass on; the one of Keras 3 has attributes of these names too.
 CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
-# Options of optimizers that none of these wrappers passes on.
-OPTIONS = ("amsgrad", "centered", "epsilon", "initial_accumulator_value", "nesterov")
 
 # Methods of legacy optimizers for hyperparameters. The wrapper over them inherits these, but they fail on it.
 HYPERPARAMETER_METHODS = ("_decayed_lr", "_get_hyper", "_set_hyper")

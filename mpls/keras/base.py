@@ -46,8 +46,8 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
 
     The instance is of the family of the optimizer that it wraps, of tf_keras, legacy or new, or of Keras 3, and has
     that family's methods; frameworks and `isinstance` checks take it for their own `LossScaleOptimizer`.
-    Hyperparameters of the optimizer can be read and set on it, those that its constructor takes; other attributes
-    cannot. In a graph, methods that change state return an op; in eager mode they return None.
+    Hyperparameters of the optimizer, such as `beta_1`, are read and set on it; other attributes, such as `epsilon`, are
+    not: see MIGRATION.md#hyperparameters. In a graph, methods that change state return an op; in eager mode they return None.
 
     Over a Keras 3 optimizer, `scale_loss` and `apply` are there too, and a custom loop may use them in place of the
     other three. `dynamic_scale` and `step_counter` are the Keras variables that hold the state.

@@ -112,7 +112,7 @@ class Declared(Restorable):
     def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros", *, shape: Any = None) -> Any:
         """Add a slot variable to the wrapped optimizer."""
 
-    # The hyperparameters of those of tf_keras, and those that most optimizers have; type checkers know no others.
+    # The hyperparameters of those of tf_keras and Keras 3; type checkers do not know users' own.
 
     decay: Any
     momentum: Any
@@ -123,7 +123,3 @@ class Declared(Restorable):
     learning_rate_power: Any
     l1_regularization_strength: Any
     l2_regularization_strength: Any
-    epsilon: Any
-    amsgrad: Any
-    nesterov: Any
-    centered: Any

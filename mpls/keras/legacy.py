@@ -18,7 +18,7 @@ from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_con
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep, scope_of_weights
 from mpls.upstream import table
 from mpls.upstream.keras_packages import native_tf_keras_wrapper
-from mpls.upstream.optimizers import aggregated, create_weights, fill_slot, hyperparameters_of, sums_as_keras_does
+from mpls.upstream.optimizers import aggregated, create_weights, fill_slot, sums_as_keras_does
 from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track
 
 # A base class for isinstance checks only: `compile` of tf_keras and its v1 training code test for it.
@@ -143,9 +143,7 @@ class LegacyAdapter(TfKerasMembers, _Native):
 
     __getattribute__ = object.__getattribute__
     __setattr__ = object.__setattr__
-
-    def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), *hyperparameters_of(vars(self).get("_optimizer"))})
+    __dir__ = object.__dir__
 
     def _get_hyper(self, name: str, dtype: Any = None) -> Any:
         return table.GET_HYPER.needed_of(self._optimizer)(name, dtype)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from mpls.core.counted import Counted
 from mpls.core.loss_scale import is_dynamic
+from mpls.errors import MplsWarning, advise_user
 from mpls.keras.arguments import as_loss_scale, growth_steps_of, initial_scale_of
 from mpls.keras.calls import SCALING, ScalingCalls, noted_function
 from mpls.keras.classes import is_being_constructed, is_own
+from mpls.optimizer_members import HYPERPARAMETERS, HYPERPARAMETERS_OF_FTRL
 from mpls.upstream import table
+from mpls.upstream.keras_packages import keras_family_of
 from mpls.upstream.optimizers import hyperparameters_of
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 else:
     # A family's methods are added when an optimizer is wrapped.
     Declared = object
-from collections.abc import Iterable
 
 
 def delegated(name: str, doc: str) -> Any:
@@ -56,26 +57,22 @@ class CallableList(list[Any]):
         return self._called
 
 
-# Constructor parameters that are not hyperparameters, or that the wrapper has itself.
-_NO_HYPERPARAMETERS = ("name", "self", "args", "kwargs")
+# What legacy optimizers keep by `_set_hyper`; new optimizers and those of Keras 3 have attributes of these names.
+_NAMES = ("learning_rate", "decay", *HYPERPARAMETERS, *HYPERPARAMETERS_OF_FTRL)
 
 
-def is_hyperparameter(optimizer: Any, name: str) -> bool:
-    """Return whether an attribute of an optimizer is a setting: its constructor takes it, and it is kept by that name.
-
-    Hyperparameters of legacy optimizers, which become variables at first use, are settings too.
-    """
-    if name.startswith("_") or name in _NO_HYPERPARAMETERS:
-        return False
-    if name in hyperparameters_of(optimizer):
-        return True
-    is_kept = name in vars(optimizer) or isinstance(getattr(type(optimizer), name, None), property)
-    return is_kept and name in _parameters(optimizer)
+def hyperparameters(optimizer: Any) -> Collection[str]:
+    """Return the names of an optimizer's hyperparameters, which its wrapper reads and sets."""
+    if keras_family_of(optimizer) == "legacy":
+        return hyperparameters_of(optimizer)
+    return [name for name in _NAMES if hasattr(optimizer, name)]
 
 
-def _parameters(optimizer: Any) -> set[str]:
-    constructors = [vars(cls)["__init__"] for cls in type(optimizer).__mro__ if "__init__" in vars(cls)]
-    return {name for each in constructors if inspect.isfunction(each) for name in inspect.signature(each).parameters}
+def _not_handed_on(name: str, optimizer: Any) -> str:
+    return (
+        f"LossScaleOptimizer: {name} was set on the wrapper alone, and {type(optimizer).__name__}, which it wraps, "
+        f"keeps its own {name}. To set that: opt.inner_optimizer.{name} = value. See MIGRATION.md#hyperparameters"
+    )
 
 
 class Members(Counted, Declared):
@@ -107,6 +104,8 @@ class Members(Counted, Declared):
         elif self._hands_on(name):
             setattr(self._optimizer, name, value)
         else:
+            if self._hides(name):
+                advise_user(_not_handed_on(name, self._optimizer), MplsWarning)
             super().__setattr__(name, value)
 
     def __repr__(self) -> str:
@@ -115,14 +114,28 @@ class Members(Counted, Declared):
 
     def __dir__(self) -> list[str]:
         # Python's own `dir` also lists bases of bases, which may belong to another family.
-        shown = dir(type(self))
+        shown = {*dir(type(self)), *self._hyperparameters()}
         return [*{*super().__dir__(), *shown} - {*type.__dir__(type(self))}.difference(shown)]
 
+    def _hyperparameters(self) -> Collection[str]:
+        """Return the names of those that are read and set on this wrapper, beside its own properties."""
+        kept = vars(self)
+        # Up to TF 2.3, there were the properties alone.
+        return () if "_optimizer" not in kept or self._shows_loss_scale_object else hyperparameters(self._optimizer)
+
+    def _is_own(self, name: str) -> bool:
+        return name in vars(self) or hasattr(type(self), name)
+
     def _hands_on(self, name: str) -> bool:
-        """Return whether to set an attribute on the wrapped optimizer, as it is one of its settings."""
-        if name in vars(self) or hasattr(type(self), name) or not is_hyperparameter(self._optimizer, name):
+        """Return whether to set an attribute on the wrapped optimizer, as it is one of its hyperparameters."""
+        if self._is_own(name) or name not in self._hyperparameters():
             return False
         return name in hyperparameters_of(self._optimizer) or not is_being_constructed(self)
+
+    def _hides(self, name: str) -> bool:
+        """Return whether a new attribute of the wrapper may be meant for the wrapped optimizer, which has it too."""
+        is_public = not name.startswith("_") and not self._is_own(name)
+        return is_public and hasattr(self._optimizer, name) and not is_being_constructed(self)
 
     if not TYPE_CHECKING:
 
@@ -130,9 +143,8 @@ class Members(Counted, Declared):
             if hasattr(type(self), name):
                 # A property raised AttributeError: let its own message through.
                 return object.__getattribute__(self, name)
-            optimizer = vars(self).get("_optimizer")
-            if optimizer is not None and is_hyperparameter(optimizer, name):
-                return getattr(optimizer, name)
+            if name in self._hyperparameters():
+                return getattr(self._optimizer, name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from mpls.optimizer_members import (
     AGGREGATION_OF_LEGACY,
     HYPERPARAMETERS,
-    OPTIONS,
     SCALING_METHODS,
     WEIGHTS,
     WRAPPER_ATTRIBUTES,
@@ -21,7 +20,7 @@ __all__ = ["NOT_OF_THE_LAST", "of_wrappers"]
 # Members of Keras 2's wrappers; mpls.reading.signs looks for the two that are left out here.
 _OF_WRAPPERS = {*WRAPPER_ATTRIBUTES, *WEIGHTS} - {"_loss_scale", "dynamic_counter"}
 # Hyperparameters that the wrapper of mpls passes on from a wrapped optimizer that has them.
-_HYPERPARAMETERS = {*HYPERPARAMETERS, *OPTIONS, "decay", "lr"}
+_HYPERPARAMETERS = {*HYPERPARAMETERS, "decay", "lr"}
 # Members that the last wrapper of Keras 2, the one for new optimizers, no longer has.
 NOT_OF_THE_LAST = {*_HYPERPARAMETERS, "weights", "get_weights"} - {"lr"}
 _CALLS_OF_WRAPPERS = (*SCALING_METHODS, "minimize", "variables")

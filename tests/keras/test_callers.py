@@ -6,6 +6,7 @@ import copy
 import functools
 import inspect
 import pathlib
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import tf_keras
 
 import mpls.keras
+from mpls.errors import MplsWarning
 from mpls.formats.wrapper_state import STATE_KEY
 
 FAMILIES = {
@@ -103,7 +105,10 @@ def test_a_constructor_that_runs_sets_attributes_of_its_own(family: str, cls: An
         def set_elsewhere(self) -> None:
             self.weight_decay_of_mine = 1
 
-    optimizer = Setting(FAMILIES[family][0].SGD(0.5, nesterov=False, momentum=0.5))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        optimizer = Setting(FAMILIES[family][0].SGD(0.5, nesterov=False, momentum=0.5))
+    assert not [each for each in caught if issubclass(each.category, MplsWarning)]
     assert (optimizer.nesterov, optimizer.inner_optimizer.nesterov) == ("its own", False)
     assert not any("constructed" in name for name in vars(optimizer))
     optimizer.momentum = 0.25

@@ -1,7 +1,8 @@
-"""Hyperparameters that are read and set on a wrapper are those of what it wraps; subclasses keep theirs."""
+"""Hyperparameters that are read and set on a wrapper are those of what it wraps; other attributes are the wrapper's."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import unittest
 import warnings
@@ -14,9 +15,10 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
+import mpls
 import mpls.experimental
 import mpls.keras
-from mpls.errors import MplsDeprecationWarning, MplsError
+from mpls.errors import MplsDeprecationWarning, MplsError, MplsWarning
 
 Ours = mpls.keras.LossScaleOptimizer
 OPTIMIZERS: dict[str, Any] = {
@@ -24,9 +26,16 @@ OPTIMIZERS: dict[str, Any] = {
     "new": tf_keras.optimizers,
     "keras3": keras.optimizers,
 }
-# What sets a number to another that is valid.
-CHANGED: dict[str, Any] = {"exclude_layers": ["head"], "gradient_aggregator": sum, "gradient_transformers": [sum]}
-NOT_SET = {"name", "loss_scale_factor", "learning_rate"}
+# The classes of Keras' wrappers have these, as properties or from their base, so that frameworks read them there.
+OF_ALL_WRAPPERS = {"clipnorm", "clipvalue", "global_clipnorm", "learning_rate"}
+OF_WRAPPERS = {
+    "legacy": OF_ALL_WRAPPERS,
+    "new": {*OF_ALL_WRAPPERS, "use_ema", "ema_momentum"},
+    "keras3": {
+        *OF_ALL_WRAPPERS,
+        *("use_ema", "ema_momentum", "ema_overwrite_frequency", "weight_decay", "gradient_accumulation_steps"),
+    },
+}
 
 
 class Plain(Ours):
@@ -47,42 +56,103 @@ def classes(family: str) -> list[Any]:
     return [each for each in kept if each not in others]
 
 
-def settings_of(cls: Any, optimizer: Any) -> list[str]:
-    """Return what a constructor takes and the optimizer has under that name, by another way than mpls finds it."""
-    names = {*inspect.signature(cls).parameters, "clipnorm", "clipvalue", "global_clipnorm"} - NOT_SET
-    return sorted(name for name in names if name in optimizer.get_config() and hasattr(optimizer, name))
+@functools.cache
+def kept_by_set_hyper() -> set[str]:
+    """Return the hyperparameters of all legacy optimizers."""
+    return {name for cls in classes("legacy") for name in cls()._hyper}
+
+
+def handed_on(family: str, optimizer: Any) -> set[str]:
+    """Return what is read and set through the wrapper, by another way than mpls finds it."""
+    named = kept_by_set_hyper() if family != "legacy" else {*optimizer._hyper}
+    return {name for name in {*named, *OF_WRAPPERS[family]} if hasattr(optimizer, name)}
+
+
+def public_attributes(optimizer: Any) -> set[str]:
+    names = {*vars(optimizer), *getattr(optimizer, "_hyper", ()), *optimizer.get_config()}
+    return {name for name in names if not name.startswith("_") and hasattr(optimizer, name)}
 
 
 def value_of(value: Any) -> Any:
     return float(value) if hasattr(value, "numpy") else value
 
 
-def changed(name: str, value: Any) -> Any:
-    if name in CHANGED:
-        return CHANGED[name]
+def changed(value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     return 0.375 if value is None or isinstance(value, float) else value + 1
 
 
+def warnings_of_setting(instance: Any, name: str, value: Any) -> list[str]:
+    """Return the messages of the warnings of mpls."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        setattr(instance, name, value)
+    return [str(each.message) for each in caught if issubclass(each.category, MplsWarning)]
+
+
 class EveryNameTest(unittest.TestCase):
     @parameterized.expand([(f"{f}_{c.__name__}", f, c) for f in OPTIMIZERS for c in classes(f)])
     @pytest.mark.default_run("one case")
-    def test_reaches_the_wrapped_optimizer(self, case: str, family: str, cls: Any) -> None:
+    def test_hyperparameters_are_those_of_the_wrapped_optimizer(self, case: str, family: str, cls: Any) -> None:
         for wrap in (Ours, Plain, experimental):
             inner = cls()
             optimizer = wrap(inner)
-            names = settings_of(cls, inner)
-            self.assertGreater(len(names), 0)
-            for name in names:
+            for name in handed_on(family, inner):
                 with self.subTest(name=name):
                     before = value_of(getattr(inner, name))
                     self.assertEqual(value_of(getattr(optimizer, name)), before)
-                    value = changed(name, before)
-                    setattr(optimizer, name, value)
+                    value = changed(before)
+                    self.assertEqual(warnings_of_setting(optimizer, name, value), [])
                     self.assertEqual(value_of(getattr(inner, name)), value)
                     self.assertEqual(value_of(getattr(optimizer, name)), value)
+                    self.assertIn(name, dir(optimizer))
                     self.assertIsNot(vars(optimizer).get(name, inner), value)
+
+    @parameterized.expand([(f"{f}_{c.__name__}", f, c) for f in OPTIMIZERS for c in classes(f)])
+    @pytest.mark.default_run("one case")
+    def test_other_attributes_are_not(self, case: str, family: str, cls: Any) -> None:
+        for wrap in (Ours, Plain, experimental):
+            inner = cls()
+            optimizer = wrap(inner)
+            # These are of the class of Keras' wrapper, with meanings of their own.
+            others = public_attributes(inner) - handed_on(family, inner) - {"name", "loss_scale_factor", "built"}
+            for name in others - {"iterations", "is_legacy_optimizer"}:
+                with self.subTest(name=name):
+                    before = getattr(inner, name)
+                    self.assertNotIn(name, dir(optimizer))
+                    words = f"'{type(optimizer).__name__}' object has no attribute '{name}'"
+                    with self.assertRaises(AttributeError) as caught:
+                        getattr(optimizer, name)
+                    self.assertEqual(str(caught.exception), words)
+                    messages = warnings_of_setting(optimizer, name, 0.375)
+                    self.assertEqual(len(messages), 1, messages)
+                    self.assertIn(f"opt.inner_optimizer.{name} = value", messages[0])
+                    self.assertEqual((getattr(optimizer, name), vars(optimizer)[name]), (0.375, 0.375))
+                    self.assertEqual(warnings_of_setting(optimizer, name, 0.5), [])
+                    self.assertIs(getattr(inner, name), before)
+
+    @parameterized.expand(OPTIMIZERS)
+    def test_the_example_of_the_documentation(self, family: str) -> None:
+        opt = Ours(OPTIMIZERS[family].Adam(beta_1=0.8, epsilon=1e-5))
+        self.assertAlmostEqual(float(opt.beta_1), 0.8, places=6)
+        opt.beta_1 = 0.7
+        self.assertAlmostEqual(float(opt.beta_1), 0.7, places=6)
+        self.assertAlmostEqual(float(opt.inner_optimizer.beta_1), 0.7, places=6)
+        self.assertEqual(opt.inner_optimizer.epsilon, 1e-5)
+        with self.assertRaises(AttributeError) as caught:
+            _ = opt.epsilon  # type: ignore[attr-defined]
+        class_name = "LossScaleOptimizerV3" if family == "new" else "LossScaleOptimizer"
+        self.assertEqual(str(caught.exception), f"'{class_name}' object has no attribute 'epsilon'")
+        (message,) = warnings_of_setting(opt, "epsilon", 1e-4)
+        self.assertIn("opt.inner_optimizer.epsilon = ", message)
+        self.assertEqual(opt.inner_optimizer.epsilon, 1e-5)
+
+    @parameterized.expand(OPTIMIZERS)
+    def test_what_nothing_has_is_set_without_a_warning(self, family: str) -> None:
+        opt = Ours(OPTIMIZERS[family].SGD())
+        self.assertEqual(warnings_of_setting(opt, "mine", 1) + warnings_of_setting(opt, "_built", 1), [])
+        self.assertFalse(hasattr(opt.inner_optimizer, "mine"))
 
     def test_a_factor_of_the_wrapped_one_is_refused(self) -> None:
         optimizer = Ours(keras.optimizers.SGD())
@@ -102,7 +172,6 @@ def step(optimizer: Any, variable: Any) -> None:
 
 SETTINGS = (
     ("momentum", 0.25, {"momentum": 0.5}),
-    ("nesterov", True, {"momentum": 0.5}),
     ("lr", 0.25, {}),
     ("learning_rate", 0.25, {}),
     ("clipnorm", 0.25, {}),
@@ -121,7 +190,7 @@ class TrainingTest(unittest.TestCase):
             for family in OPTIMIZERS
             for name, value, given in SETTINGS
             for built in (False, True)
-            if (family, name) != ("legacy", "weight_decay")
+            if family == "keras3" or name != "weight_decay"
         ]
     )
     @pytest.mark.default_run("one case")
@@ -234,21 +303,33 @@ class SubclassTest(unittest.TestCase):
         self.assertEqual((float(inner.momentum), inner.epsilon), (0.75, 0.125))
         self.assertEqual((float(optimizer.momentum), optimizer.epsilon), (0.75, 3))
 
-    @parameterized.expand(OPTIMIZERS)
-    def test_settings_of_a_users_optimizer(self, family: str) -> None:
-        class Warming(OPTIMIZERS[family].SGD):  # type: ignore[misc]
-            def __init__(self, learning_rate: float = 0.5, warmup: int = 3, hidden: int = 1, **kwargs: Any) -> None:
+    def test_hyperparameters_of_a_users_optimizer(self) -> None:
+        class Warming(tf_keras.optimizers.legacy.SGD):  # type: ignore[misc]
+            def __init__(self, learning_rate: float = 0.5, warmup: float = 3.0, **kwargs: Any) -> None:
                 super().__init__(learning_rate, **kwargs)
-                self.warmup = warmup
-                self.something_else = hidden
+                self._set_hyper("warmup", warmup)
+                self.plain = 1
 
         inner = Warming()
         optimizer = Ours(inner)
-        optimizer.warmup, optimizer.something_else = 5, 6  # type: ignore[attr-defined]
-        self.assertEqual((inner.warmup, inner.something_else), (5, 1))
-        self.assertEqual(optimizer.warmup, 5)  # type: ignore[attr-defined]
-        with self.assertRaisesRegex(AttributeError, "'hidden'"):
-            _ = optimizer.hidden  # type: ignore[attr-defined]
+        self.assertIn("warmup", dir(optimizer))
+        self.assertEqual(float(optimizer.warmup), 3.0)  # type: ignore[attr-defined]
+        optimizer.warmup = 5.0  # type: ignore[attr-defined]
+        self.assertEqual((float(inner.warmup), float(optimizer.warmup)), (5.0, 5.0))  # type: ignore[attr-defined]
+        self.assertFalse(hasattr(optimizer, "plain"))
+
+    @parameterized.expand([(f"{f}_{r}", f, r) for f in OPTIMIZERS for r in ("1.15", "2.3", "2.4", None)])
+    def test_the_experimental_class_as_of_a_release(self, name: str, family: str, release: str | None) -> None:
+        """Up to TF 2.3, it had the learning rate alone."""
+        with mpls.install(as_of=release):
+            optimizer = experimental(OPTIMIZERS[family].Adam(0.5, beta_1=0.75))
+        inner = optimizer.inner_optimizer
+        has = release in ("2.4", None)
+        self.assertEqual((hasattr(optimizer, "beta_1"), "beta_1" in dir(optimizer)), (has, has))
+        messages = warnings_of_setting(optimizer, "beta_1", 0.25)
+        self.assertEqual((len(messages), float(inner.beta_1)), (0, 0.25) if has else (1, 0.75))
+        optimizer.lr = 0.25
+        self.assertEqual((float(inner.learning_rate), float(optimizer.learning_rate)), (0.25, 0.25))
 
 
 if __name__ == "__main__":

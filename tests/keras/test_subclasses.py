@@ -453,7 +453,7 @@ class ReadsTest(_Stepping):
         self.assertEqual(optimizer.get_slot_names(), ["momentum"])
         optimizer._set_hyper("learning_rate", 0.125)
         self.assertEqual(float(inner.lr), 0.125)
-        optimizer.momentum = 0.25
+        optimizer._set_hyper("momentum", 0.25)
         self.assertEqual(float(inner._get_hyper("momentum")), 0.25)
 
     @parameterized.expand(EVERYWHERE)

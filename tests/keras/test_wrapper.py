@@ -243,15 +243,16 @@ class AttributesTest(unittest.TestCase):
         inner = LEGACY.SGD(nesterov=True)
         inner.extra = 1
         optimizer = Ours(inner)
-        for name in ("extra", "no_such_thing", "_initial_decay"):
+        for name in ("extra", "no_such_thing", "_initial_decay", "nesterov"):
             with self.subTest(name), self.assertRaisesRegex(AttributeError, name):
                 getattr(optimizer, name)
-        optimizer.extra = 2
+        with self.assertWarnsRegex(MplsWarning, "opt.inner_optimizer.extra = "):
+            optimizer.extra = 2
         self.assertEqual((inner.extra, optimizer.extra), (1, 2))
 
     def test_other_attributes_of_a_new_optimizer_are_not_there(self) -> None:
         optimizer = Ours(NEW.SGD(0.5, momentum=0.25, weight_decay=0.125))
-        for name in ("name", "momentums", "no_such_thing"):
+        for name in ("name", "momentums", "no_such_thing", "weight_decay"):
             with self.subTest(name), self.assertRaises(AttributeError):
                 getattr(optimizer, name)
 

@@ -30,7 +30,6 @@ HOLDERS: dict[str, set[str]] = {
     "HYPERPARAMETERS": {*OF_ALL, "wrapped legacy"},
     "HYPERPARAMETERS_OF_FTRL": {*OF_ALL, "wrapped legacy"},
     "CLIPPING": {*OF_ALL, "wrapped legacy", "wrapped keras3"},
-    "OPTIONS": OF_ALL,
     "HYPERPARAMETER_METHODS": OF_LEGACY,
     "HYPERPARAMETER_SERIALIZERS": {"legacy", "new", "wrapped legacy", "wrapped new"},
     "LEGACY_METHODS": OF_LEGACY,
@@ -40,8 +39,6 @@ HOLDERS: dict[str, set[str]] = {
     "OF_KERAS_2": {"legacy", "new", "wrapped legacy", "wrapped new"},
 }
 EXCEPTIONS: dict[str, set[str]] = {
-    # In legacy optimizers, it is private.
-    "initial_accumulator_value": {"new", "keras3"},
     # This one came with the new optimizers.
     "compute_gradients": {"new", "wrapped new"},
     "set_weights": {*OF_ALL, *(f"wrapped {each}" for each in OF_ALL)},
@@ -74,9 +71,9 @@ def test_every_group_is_compared() -> None:
 
 
 def test_what_is_said_of_every_algorithm() -> None:
-    """Hyperparameters and options differ by algorithm; the other members do not."""
+    """Hyperparameters differ by algorithm; the other members do not."""
     for group, name in CASES:
-        if group not in ("HYPERPARAMETERS", "HYPERPARAMETERS_OF_FTRL", "OPTIONS"):
+        if group not in ("HYPERPARAMETERS", "HYPERPARAMETERS_OF_FTRL"):
             for kind in holders_of(name):
                 assert all(hasattr(each, name) for each in optimizers()[kind]), (name, kind)
 
@@ -120,5 +117,5 @@ def test_only_loss_scale_objects_have_the_attribute(name: str) -> None:
 def test_wrappers_of_mpls_have_what_replace_existing_is_advised_for(generation: str) -> None:
     opt = mpls.keras.LossScaleOptimizer(GENERATIONS[generation][0].Adam())
     names = {*optimizer_members.SCALING_METHODS, *optimizer_members.WRAPPER_ATTRIBUTES, *optimizer_members.WEIGHTS}
-    names |= {"lr", "minimize", "beta_1", "epsilon", "amsgrad", *optimizer_members.CLIPPING, "_create_all_weights"}
+    names |= {"lr", "minimize", "beta_1", *optimizer_members.CLIPPING, "_create_all_weights"}
     assert {name for name in names if not hasattr(opt, name)} == set()

@@ -100,9 +100,7 @@ def methods() -> Iterator[tuple[str, str]]:
 def hyperparameters() -> set[str]:
     """Return those of every legacy optimizer of tf_keras."""
     classes = [getattr(legacy, name) for name in dir(legacy) if name != "Optimizer"]
-    made = [cls() for cls in classes if inspect.isclass(cls)]
-    kept = {name for each in made for name in inspect.signature(type(each)).parameters if name in vars(each)}
-    return {name for each in made for name in each._hyper} | kept
+    return {name for cls in classes if inspect.isclass(cls) for name in cls()._hyper}
 
 
 # The public class without the bases of the first family that it wrapped.
