@@ -168,7 +168,7 @@ class LossScaleOptimizer(Counted, CheckedMinimize, _Base):
         Args:
             loss: scalar tensor of any float dtype, or a callable that takes nothing and returns one; in eager mode
                 it must be a callable.
-            var_list: variables to differentiate by.
+            var_list: a variable, or a list or nest of them, to differentiate by.
             gate_gradients: `GATE_NONE`, `GATE_OP` or `GATE_GRAPH`.
             aggregation_method: how gradient terms are combined, a `tf.AggregationMethod`.
             colocate_gradients_with_ops: whether to place gradients where the ops are.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,14 @@ def as_loss(loss: Any, convert: Callable[[Any], Any]) -> Any:
 def _can_be_scaled(dtype: Any) -> bool:
     base = tf.as_dtype(dtype).base_dtype
     return bool(base.is_floating or base.is_complex)
+
+
+def as_variables(var_list: Any) -> Any:
+    """Return one variable, or a nest of them, as a list; for a callable that returns these, one that returns a list."""
+    if callable(var_list):
+        return lambda: as_variables(var_list())
+    is_nest = isinstance(var_list, Mapping) or hasattr(var_list, "assign")
+    return tf.nest.flatten(var_list if is_nest else list(var_list))
 
 
 def largest_scale(dtype: Any) -> float:

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from mpls.core.autograph import as_written
+from mpls.core.gradients import as_variables
 from mpls.core.step_options import StepOptions
 from mpls.errors import CallOrderError, UnsupportedGraphError
 from mpls.formats.wrapper_state import WRAPPER_V3
@@ -59,7 +60,7 @@ class NewAdapter(TfKerasMembers, _Native):
         Args:
             loss: scalar tensor of any float dtype, recorded on `tape`, or a callable that takes nothing and
                 returns one.
-            var_list: the variables, or a callable that returns them.
+            var_list: a variable, or a list or nest of them, or a callable that returns them.
             tape: the tape, which is needed for a tensor.
 
         Returns:
@@ -71,7 +72,7 @@ class NewAdapter(TfKerasMembers, _Native):
         tape = tf.GradientTape() if tape is None else tape
         with tape:
             scaled_loss = self.get_scaled_loss(self._calls.not_scaled(loss))
-        grads_and_vars = self._optimizer.compute_gradients(scaled_loss, var_list, tape=tape)
+        grads_and_vars = self._optimizer.compute_gradients(scaled_loss, as_variables(var_list), tape=tape)
         return self._unscale_pairs(grads_and_vars)
 
     @as_written

@@ -11,7 +11,7 @@ from mpls.core.autograph import as_written
 from mpls.core.counted import Counted
 from mpls.core.fast.branches import group
 from mpls.core.giving_up import Stuck
-from mpls.core.gradients import unscale_gradients
+from mpls.core.gradients import as_variables, unscale_gradients
 from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.persistence.object_checkpoints import check_when_attached
 from mpls.core.persistence.savers import StepNames, hook_user_savers
@@ -158,7 +158,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
         Args:
             loss: scalar tensor of any float dtype, or a callable that takes nothing and returns one; in eager mode
                 it must be a callable.
-            var_list: variables to differentiate by; by default the trainable ones of the graph, or those that the
+            var_list: a variable, or a list or nest of them, to differentiate by; by default the trainable ones of the graph, or those that the
                 callable reads.
             gate_gradients: `GATE_NONE`, `GATE_OP` or `GATE_GRAPH`.
             aggregation_method: how gradient terms are combined, a `tf.AggregationMethod`.
@@ -177,7 +177,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
         loss = self._noted_loss(loss)
         grads_and_vars = self._optimizer.compute_gradients(
             loss if scaling is None else scaling.scale_loss(loss),
-            var_list=var_list,
+            var_list=None if var_list is None else as_variables(var_list),
             gate_gradients=gate_gradients,
             aggregation_method=aggregation_method,
             colocate_gradients_with_ops=colocate_gradients_with_ops,

@@ -526,6 +526,65 @@ class ApplyArgumentsTest(unittest.TestCase):
             optimizer.minimize(loss, [variable])
 
 
+def by_hand(optimizer: Any, variable: Any) -> None:
+    value = variable.value if isinstance(variable, keras.Variable) else variable
+    with tf.GradientTape() as tape:
+        scaled_loss = optimizer.get_scaled_loss(tf.reduce_sum(tf.convert_to_tensor(variable) ** 2))
+    (grad,) = optimizer.get_unscaled_gradients([tape.gradient(scaled_loss, value)])
+    optimizer.apply_gradients([(grad, variable)])
+
+
+BARE: dict[str, Callable[[Any, Any], Any]] = {
+    "one": lambda optimizer, variable: optimizer.minimize(
+        lambda: tf.reduce_sum(tf.convert_to_tensor(variable) ** 2), var_list=variable
+    ),
+    "callable": lambda optimizer, variable: optimizer.minimize(
+        lambda: tf.reduce_sum(tf.convert_to_tensor(variable) ** 2), lambda: variable
+    ),
+    "nest": lambda optimizer, variable: optimizer.minimize(
+        lambda: tf.reduce_sum(tf.convert_to_tensor(variable) ** 2), {"all": [(variable,)]}
+    ),
+    "by_hand": by_hand,
+}
+RUN: dict[str, Callable[[Any], Any]] = {
+    "eager": lambda step: step,
+    "function": tf.function,
+    "compiled": lambda step: tf.function(step, jit_compile=True),
+}
+
+
+class BareVariableTest(unittest.TestCase):
+    """The first examples of the documentation: a variable stands where a list may, and its gradient is no list."""
+
+    @parameterized.expand(
+        [
+            (f"{f}_{m}_{how}_{len(shape)}", o, m, how, shape)
+            for f, o in [*FAMILIES, ("keras3", keras.optimizers)]
+            for m in BARE
+            for how in RUN
+            for shape in ((), (3,))
+        ]
+    )
+    @pytest.mark.default_run("each value")
+    def test_minimize(self, name: str, optimizers: Any, method: str, how: str, shape: tuple[int, ...]) -> None:
+        kinds = (tf.Variable, keras.Variable) if optimizers is keras.optimizers else (tf.Variable,)
+        for kind in kinds:
+            self.check(Ours(optimizers.SGD(0.25)), kind(tf.ones(shape)), BARE[method], RUN[how])
+
+    def check(self, optimizer: Any, variable: Any, train: Callable[[Any, Any], Any], how: Callable[[Any], Any]) -> None:
+        optimizer._create_all_weights([variable])
+        _ = optimizer.iterations
+
+        def step() -> None:
+            train(optimizer, variable)
+
+        step = how(step)
+        for expected in (0.5, 0.25):
+            step()
+            np.testing.assert_array_equal(tf.convert_to_tensor(variable), np.full(variable.shape, expected))
+        self.assertEqual(int(optimizer.iterations), 2)
+
+
 class ForgottenScalingTest(unittest.TestCase):
     def caught(self, call: Callable[[], Any]) -> list[warnings.WarningMessage]:
         with warnings.catch_warnings(record=True) as caught:

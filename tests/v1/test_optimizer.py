@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
+import mpls.contrib
 import mpls.v1
 
 v1 = tf.compat.v1
@@ -306,6 +307,41 @@ class ArgumentsTest(unittest.TestCase):
         variable = tf.Variable(1.0)
         ((grad, _),) = Wrapper(Recording(), Moving()).compute_gradients(variable * 3.0)
         self.assertEqual((len(reads), started_session(self).run(grad)), (1, 3.0))
+
+
+class BareVariableTest(unittest.TestCase):
+    """A variable stands where a list may; TensorFlow's own class takes one in a graph."""
+
+    @parameterized.expand(
+        [
+            (f"{which}_{how}_{len(shape)}", which, how, shape)
+            for which in ("v1", "contrib")
+            for how in ("eager", "function", "graph")
+            for shape in ((), (3,))
+        ]
+    )
+    def test_minimize(self, name: str, which: str, how: str, shape: tuple[int, ...]) -> None:
+        def made() -> Any:
+            inner = v1.train.GradientDescentOptimizer(0.25)
+            if which == "v1":
+                return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic")
+            return mpls.contrib.LossScaleOptimizer(inner, mpls.contrib.FixedLossScaleManager(8.0))
+
+        if how == "graph":
+            with tf.Graph().as_default(), v1.Session() as session:
+                variable = v1.get_variable("weight", initializer=tf.ones(shape), use_resource=True)
+                step = made().minimize(tf.reduce_sum(variable**2), var_list=variable)
+                session.run(v1.global_variables_initializer())
+                session.run(step)
+                np.testing.assert_array_equal(session.run(variable), np.full(shape, 0.5))
+            return
+        optimizer, variable = made(), tf.Variable(tf.ones(shape))
+
+        def train() -> None:
+            optimizer.minimize(lambda: tf.reduce_sum(variable**2), var_list=variable)
+
+        (tf.function(train) if how == "function" else train)()
+        np.testing.assert_array_equal(variable, np.full(shape, 0.5))
 
 
 class MembersTest(unittest.TestCase):

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from mpls.core.autograph import as_written
+from mpls.core.gradients import as_variables
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.step_options import StepOptions
@@ -99,7 +100,7 @@ class Applying:
         Args:
             loss: scalar tensor of any float dtype, recorded on `tape`, or a callable that takes nothing and
                 returns one.
-            var_list: the variables, or a callable that returns them.
+            var_list: a variable, or a list or nest of them, or a callable that returns them.
             tape: a `tf.GradientTape`, which is needed for a tensor.
 
         Returns:
@@ -124,7 +125,7 @@ class Applying:
         with tape:
             loss = self._calls.not_scaled(loss)
             scaled_loss = self.get_scaled_loss(loss() if callable(loss) else loss)
-        variables = list(var_list() if callable(var_list) else var_list)
+        variables = as_variables(var_list() if callable(var_list) else var_list)
         grads = self.get_unscaled_gradients(tape.gradient(scaled_loss, variables))
         return list(zip(grads, variables, strict=True))
 
