@@ -247,6 +247,9 @@ class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
         note_read(self)
         return self._loss_scale
 
+    def _reset_stats(self) -> Any:
+        return tf.group(self._num_good_steps.assign(0), self._num_bad_steps.assign(0))
+
     def update_loss_scale(self, finite_grads: Any) -> Any:
         """Count the step, and multiply the scale if growing or shrinking is due.
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from mpls.contrib.managers import ExponentialUpdateLossScaleManager, FixedLossScaleManager
 from mpls.core.counted import Counted
 from mpls.core.giving_up import Stuck
+from mpls.core.gradients import unscale_gradients
 from mpls.core.loss_scale import LossScale
 from mpls.core.persistence.state_dict import in_graph_of
 from mpls.core.replicas import decide_together
@@ -181,6 +182,12 @@ class LossScaleOptimizer(Counted, CheckedMinimize, _Base):
             loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
         )
         return pairs
+
+    def _down_scale(self, grads_vars: Iterable[tuple[Any, Any]], loss_scale: Any) -> list[tuple[Any, Any]]:
+        self._scaled._is_scaling_known = True
+        pairs = list(grads_vars)
+        grads = unscale_gradients([grad for grad, _ in pairs], tf.convert_to_tensor(loss_scale, tf.float32))
+        return [(grad, variable) for grad, (_, variable) in zip(grads, pairs, strict=True)]
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None

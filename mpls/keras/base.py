@@ -29,6 +29,7 @@ from mpls.keras.state_in_files import (
     with_fixed_scale,
     without_state,
 )
+from mpls.keras.strategies import require_supported_strategy
 from mpls.keras.wrapping import Wrapping
 
 _T = TypeVar("_T")
@@ -47,7 +48,8 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
     The instance is of the family of the optimizer that it wraps, of tf_keras, legacy or new, or of Keras 3, and has
     that family's methods; frameworks and `isinstance` checks take it for their own `LossScaleOptimizer`.
     Hyperparameters of the optimizer, such as `beta_1`, are read and set on it; other attributes, such as `epsilon`, are
-    not: see MIGRATION.md#hyperparameters. In a graph, methods that change state return an op; in eager mode they return None.
+    not: see MIGRATION.md#hyperparameters. In a graph, methods that change state return an op; in eager mode they return
+    None.
 
     Over a Keras 3 optimizer, `scale_loss` and `apply` are there too, and a custom loop may use them in place of the
     other three. `dynamic_scale` and `step_counter` are the Keras variables that hold the state.
@@ -242,6 +244,13 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         unscaled = self._noted_gradients(self._unscale(grads))
         self._calls.checked(GET_UNSCALED_GRADIENTS, first_of(grads), first_of(unscaled))
         return unscaled
+
+    def _aggregated_as_of_release(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Any:
+        # Up to TF 2.3, `_aggregate_gradients` returned the gradients alone.
+        return [grad for grad, _ in grads_and_vars] if self._shows_loss_scale_object else grads_and_vars
+
+    def _raise_if_strategy_unsupported(self) -> None:
+        require_supported_strategy(type(self))
 
     def get_config(self) -> dict[str, Any]:
         """Return the settings, the same whether the scale is set by this class or by the experimental one.

@@ -18,7 +18,7 @@ from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_con
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep, scope_of_weights
 from mpls.upstream import table
 from mpls.upstream.keras_packages import native_tf_keras_wrapper
-from mpls.upstream.optimizers import aggregated, create_weights, fill_slot, sums_as_keras_does
+from mpls.upstream.optimizers import aggregated, create_weights, fill_slot, hyperparameters_of, sums_as_keras_does
 from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track
 
 # A base class for isinstance checks only: `compile` of tf_keras and its v1 training code test for it.
@@ -136,6 +136,10 @@ class LegacyAdapter(TfKerasMembers, _Native):
         is_overridden = type(self)._aggregate_gradients is not LegacyAdapter._aggregate_gradients
         return not is_overridden and sums_as_keras_does(self._optimizer)
 
+    def _clip_gradients(self, grads: Any) -> Any:
+        # Copies of TF 2.3's training step call it; the wrapped optimizer clips when it applies them.
+        return grads
+
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:
         raise CallOrderError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
 
@@ -144,6 +148,10 @@ class LegacyAdapter(TfKerasMembers, _Native):
     __getattribute__ = object.__getattribute__
     __setattr__ = object.__setattr__
     __dir__ = object.__dir__
+
+    @property
+    def _hyper(self) -> dict[str, Any]:
+        return hyperparameters_of(self._optimizer)
 
     def _get_hyper(self, name: str, dtype: Any = None) -> Any:
         return table.GET_HYPER.needed_of(self._optimizer)(name, dtype)
@@ -250,7 +258,8 @@ class LegacyAdapter(TfKerasMembers, _Native):
         self._create_own_weights(variables)
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
-        return aggregated(self._optimizer, grads_and_vars)
+        pairs = list(grads_and_vars)
+        return self._aggregated_as_of_release(as_pairs(aggregated(self._optimizer, pairs), pairs))
 
     def _restore_slot_variable(self, slot_name: str, variable: Any, slot_variable: Any) -> Any:
         return table.RESTORE_SLOT.needed_of(self._optimizer)(slot_name, variable, slot_variable)

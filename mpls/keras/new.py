@@ -253,7 +253,7 @@ class NewAdapter(TfKerasMembers, _Native):
     # Methods of legacy optimizers, for code written for those.
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
-        return self.aggregate_gradients(grads_and_vars)
+        return self._aggregated_as_of_release(self.aggregate_gradients(grads_and_vars))
 
     def _decayed_lr(self, var_dtype: Any) -> Any:
         return tf.cast(self._optimizer.learning_rate, var_dtype)

@@ -151,7 +151,6 @@ USE_LOCKING = Private(_V1_OPTIMIZER, "_use_locking", "wrappers have no use_locki
 CREATE_SLOTS = Private(_V1_OPTIMIZER, "_create_slots", "slots are created by the first step that is applied")
 NON_SLOTS = Private(_V1_OPTIMIZER, "_non_slot_dict", "Adam's powers are neither converted nor found by a Saver")
 V1_SLOTS = Private(_V1_OPTIMIZER, "_slots", _NOT_CONVERTED)
-SCALE_LOSS = Private(_V1_OPTIMIZER, "_scale_loss", "wrappers define none either")
 V1_SCALE = Private(f"{_SCALES}:MixedPrecisionLossScaleOptimizer", "_loss_scale", _SCALE_NOT_CONVERTED)
 SYNC_INNER = Private(
     "tensorflow.compat.v1.train:SyncReplicasOptimizer",

@@ -139,6 +139,14 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
     def _doing_dynamic_loss_scaling(self) -> bool:
         return not never_skips(self._acting_scale)
 
+    def _scale_loss(self, loss: Any) -> Any:
+        self._is_scaling_known = True
+        return LossScaling(self._acting_scale).scale_loss(loss)
+
+    def _unscale_grads(self, grads: Iterable[Any]) -> list[Any]:
+        unscaled: list[Any] = unscale_gradients(list(grads), self._acting_scale())
+        return unscaled
+
     @as_written
     def compute_gradients(
         self,
@@ -158,8 +166,8 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
         Args:
             loss: scalar tensor of any float dtype, or a callable that takes nothing and returns one; in eager mode
                 it must be a callable.
-            var_list: a variable, or a list or nest of them, to differentiate by; by default the trainable ones of the graph, or those that the
-                callable reads.
+            var_list: a variable, or a list or nest of them, to differentiate by; by default the trainable ones of the
+                graph, or those that the callable reads.
             gate_gradients: `GATE_NONE`, `GATE_OP` or `GATE_GRAPH`.
             aggregation_method: how gradient terms are combined, a `tf.AggregationMethod`.
             colocate_gradients_with_ops: whether to place gradients where the ops are.

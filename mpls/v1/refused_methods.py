@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-import tensorflow as tf
-
 from mpls.errors import CallOrderError, ReplicaContextError
-from mpls.upstream import table
 
 __all__ = ["Refusing"]
-
-_Optimizer: Any = tf.compat.v1.train.Optimizer
 
 
 class Refusing:
     """Mixin that goes before TensorFlow's own class, and overrides what is left of its methods."""
-
-    _scale_loss = staticmethod(table.SCALE_LOSS.of(_Optimizer))
 
     def _distributed_apply(self, *_: Any, **__: Any) -> NoReturn:
         raise ReplicaContextError(
@@ -31,5 +24,5 @@ class Refusing:
             "wrapper's own method for it. Call opt.apply_gradients(grads_and_vars). See MIGRATION.md#strategies"
         )
 
-    _unscale_grads = _scale_grad = _apply_gradients = _refuse
+    _scale_grad = _apply_gradients = _refuse
     _apply_dense = _apply_sparse = _resource_apply_dense = _resource_apply_sparse = _refuse

@@ -7,14 +7,19 @@ import importlib
 import inspect
 import json
 import pathlib
+import re
 import unittest
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import keras
+import numpy as np
+import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
+import mpls.contrib
 import mpls.errors
 import mpls.experimental
 import mpls.keras
@@ -178,6 +183,173 @@ class MemberTest(unittest.TestCase):
                 # `update_step` and `aggregate_gradients` cannot be called on the original, but are there.
                 self.assertTrue(hasattr(instance, name))
         self.assertLessEqual(expected, set(dir(instance)))
+
+
+# The private members that the originals' own classes define, TF 1.15 to 2.21 and Keras 3, but those by which they are
+# tracked. Those of the managers and of `tf.train` optimizers are TF 1.15's.
+STATE = "_loss_scale _optimizer _loss_has_been_scaled _gradients_have_been_unscaled"
+OF_LEGACY = (
+    "_apply_gradients _apply_gradients_cross_replica _compute_gradients _create_all_weights _aggregate_gradients "
+    "_raise_if_strategy_unsupported _restore_slot_variable _create_or_restore_slot_variable _HAS_AGGREGATE_GRAD _hyper"
+)
+# Of the base class; programs call them on wrappers.
+INHERITED = "_clip_gradients _get_hyper _set_hyper _decayed_lr"
+OF_KERAS_3 = (
+    "_stateful_handle_finite_grads _stateful_handle_non_finite_grads _stateless_handle_finite_grads "
+    "_stateless_handle_non_finite_grads _common_apply _tf_apply"
+)
+OF_V1 = (
+    "_doing_dynamic_loss_scaling _scale_loss _unscale_grads _scale_grad _distributed_apply _apply_gradients "
+    "_apply_sparse _apply_dense _resource_apply_sparse _resource_apply_dense _loss_scale _optimizer"
+)
+OF_MANAGERS = (
+    "_reset_stats _decr_every_n_nan_or_inf _decr_ratio _incr_every_n_steps _incr_ratio _loss_scale _num_bad_steps "
+    "_num_good_steps"
+)
+OF_LOSS_SCALES = "_add_weight _weights _trackable_children _checkpoint_dependencies _lookup_dependency"
+OF_DYNAMIC = "_current_loss_scale _increment_period _initial_loss_scale _multiplier _num_good_steps"
+OF_LATER_STATE = "_counter _growth_steps _current_loss_scale _initial_loss_scale _multiplier _weights"
+
+
+def v1_optimizer() -> Any:
+    return tf.compat.v1.train.GradientDescentOptimizer(0.5)
+
+
+def manager() -> Any:
+    return mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2)
+
+
+# By the words of the table in MIGRATION.
+HOLDERS: dict[str, tuple[Callable[[], Any], str]] = {
+    "Keras wrapper over a legacy optimizer": (lambda: wrapper("keras, legacy"), f"{STATE} {OF_LEGACY} {INHERITED}"),
+    "Keras wrapper over a new optimizer": (lambda: wrapper("keras, new"), f"{STATE} {OF_LEGACY} {INHERITED}"),
+    "Keras wrapper over a Keras 3 optimizer": (
+        lambda: mpls.keras.LossScaleOptimizer(keras.optimizers.SGD()),
+        f"{STATE} {OF_LEGACY} {INHERITED} {OF_KERAS_3}",
+    ),
+    "`_loss_scale` of a Keras wrapper": (lambda: wrapper("keras, legacy")._loss_scale, OF_LATER_STATE),
+    "v1 wrapper": (lambda: mpls.v1.MixedPrecisionLossScaleOptimizer(v1_optimizer(), 8.0), OF_V1),
+    "contrib wrapper": (
+        lambda: mpls.contrib.LossScaleOptimizer(v1_optimizer(), manager()),
+        "_down_scale _opt _loss_scale_manager",
+    ),
+    "`ExponentialUpdateLossScaleManager`": (manager, OF_MANAGERS),
+    "`DynamicLossScale`": (mpls.v1.DynamicLossScale, f"{OF_LOSS_SCALES} {OF_DYNAMIC}"),
+    "`FixedLossScale`": (lambda: mpls.v1.FixedLossScale(8.0), f"{OF_LOSS_SCALES} _loss_scale_value"),
+}
+
+
+def left_out() -> dict[str, set[str]]:
+    """Return the private members that MIGRATION says are not there, or are errors."""
+    text = (pathlib.Path(__file__).parents[2] / "MIGRATION.md").read_text(encoding="utf-8")
+    section = text.partition("### private-members\n")[2].partition("\n#")[0]
+    found: dict[str, set[str]] = {}
+    for row in re.findall(r"^\| ([^|]+) \| ((?:`_\w+`(?:, )?)+) \|", section, re.MULTILINE):
+        for holder in row[0].split("; "):
+            found.setdefault(holder, set()).update(re.findall(r"`(\w+)`", row[1]))
+    return found
+
+
+class PrivateMemberTest(unittest.TestCase):
+    @parameterized.expand(HOLDERS)
+    def test_each_is_there_or_left_out_with_a_reason(self, holder: str) -> None:
+        make, names = HOLDERS[holder]
+        instance, rows = make(), left_out().get(holder, set())
+        self.assertEqual({name for name in names.split() if not _works(instance, name)}, rows)
+
+    def test_every_row_is_of_a_class(self) -> None:
+        self.assertLessEqual(set(left_out()), set(HOLDERS))
+        self.assertTrue(left_out())
+
+
+def _works(instance: Any, name: str) -> bool:
+    """Return whether a member is there, and is not an error that says what to call instead."""
+    if not hasattr(instance, name):
+        return False
+    value = getattr(instance, name)
+    try:
+        if inspect.ismethod(value) and all(
+            each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+            for each in inspect.signature(value).parameters.values()
+        ):
+            value()
+    except mpls.errors.MplsError:
+        return False
+    except TypeError:
+        # It hands its arguments on.
+        pass
+    return True
+
+
+class PrivateMethodTest(unittest.TestCase):
+    """What those do that subclasses and copies of old training steps call."""
+
+    def test_of_managers(self) -> None:
+        exponential = manager()
+        exponential.update_loss_scale(tf.constant(False))
+        self.assertEqual(int(exponential._num_bad_steps), 1)
+        exponential._reset_stats()
+        self.assertEqual((int(exponential._num_good_steps), int(exponential._num_bad_steps)), (0, 0))
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            exponential = manager()
+            update, reset = exponential.update_loss_scale(tf.constant(False)), exponential._reset_stats()
+            session.run(tf.compat.v1.global_variables_initializer())
+            for op, expected in ((update, 1), (reset, 0)):
+                session.run(op)
+                self.assertEqual(session.run(exponential._num_bad_steps), expected)
+
+    @parameterized.expand([("half", tf.float16), ("single", tf.float32)])
+    def test_of_v1_wrappers(self, name: str, dtype: Any) -> None:
+        variable = tf.Variable([1.0], dtype=dtype)
+        grads = [tf.constant([16.0], dtype), None, tf.IndexedSlices(tf.constant([8.0], dtype), [0], [1])]
+        pairs = [(grad, variable) for grad in grads]
+        contrib = mpls.contrib.LossScaleOptimizer(v1_optimizer(), manager())
+        v1 = mpls.v1.MixedPrecisionLossScaleOptimizer(v1_optimizer(), 8.0)
+        self.assertEqual(float(v1._scale_loss(tf.constant(2.0, dtype))), 16.0)
+        self.assertEqual(float(v1._scale_loss(lambda: tf.constant(2.0, dtype))()), 16.0)
+        by_contrib = contrib._down_scale(iter(pairs), contrib._loss_scale_manager.get_loss_scale())
+        self.assertTrue(all(each is variable for _, each in by_contrib))
+        for found in (v1._unscale_grads(iter(grads)), [grad for grad, _ in by_contrib]):
+            self.assertEqual((found[0].numpy().item(), found[1], found[2].values.numpy().item()), (2.0, None, 1.0))
+            self.assertEqual((found[0].dtype, found[2].dtype), (dtype, dtype))
+        self.assertEqual(contrib._down_scale([], 8.0), [])
+
+    def test_hyperparameters_of_legacy_optimizers(self) -> None:
+        class Warming(mpls.keras.LossScaleOptimizer):
+            def __init__(self, inner: Any) -> None:
+                super().__init__(inner)
+                self._set_hyper("warmup", 3.0)
+
+        optimizer = Warming(legacy_optimizer())
+        self.assertEqual(set(optimizer._hyper), {"learning_rate", "decay", "momentum", "warmup"})  # type: ignore[attr-defined]
+        self.assertEqual(float(optimizer.warmup), 3.0)  # type: ignore[attr-defined]
+
+    @parameterized.expand([(f"{r}_{c}", r, c) for r in ("2.2", "2.3") for c in (None, 0.5)])
+    def test_a_copy_of_the_training_step_of_tf_2_3(self, name: str, release: str, clipnorm: Any) -> None:
+        with mpls.install(as_of=release), warnings.catch_warnings():
+            warnings.simplefilter("ignore", mpls.errors.MplsDeprecationWarning)
+            optimizer: Any = mpls.experimental.LossScaleOptimizer(
+                tf_keras.optimizers.legacy.SGD(1.0, clipnorm=clipnorm), "dynamic"
+            )
+        variable = tf.Variable([3.0, 4.0])
+        with tf.GradientTape() as tape:
+            loss = optimizer.get_scaled_loss(tf.reduce_sum(variable**2) / 2)
+        grads = tape.gradient(loss, [variable])
+        optimizer._raise_if_strategy_unsupported()
+        self.assertTrue(optimizer._HAS_AGGREGATE_GRAD)
+        grads = optimizer._aggregate_gradients(zip(grads, [variable], strict=True))
+        grads = optimizer._clip_gradients(optimizer.get_unscaled_gradients(grads))
+        optimizer.apply_gradients(zip(grads, [variable], strict=True), experimental_aggregate_gradients=False)
+        expected = [0.0, 0.0] if clipnorm is None else [2.7, 3.6]
+        np.testing.assert_allclose(variable, expected, rtol=1e-6, atol=1e-6)
+
+    def test_strategies_are_refused_by_the_method_too(self) -> None:
+        optimizer: Any = wrapper("keras, legacy")
+        with (
+            tf.distribute.experimental.CentralStorageStrategy(["CPU:0"]).scope(),
+            self.assertRaisesRegex(ValueError, "CentralStorageStrategy"),
+        ):
+            optimizer._raise_if_strategy_unsupported()
 
 
 def constructors() -> Iterator[tuple[str, Any, list[dict[str, str]]]]:

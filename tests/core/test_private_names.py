@@ -464,7 +464,6 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "CREATE_SLOTS": v1_step,
     "NON_SLOTS": graph_step,
     "V1_SLOTS": lambda: mpls.convert_state(v1_step(ADAM()), legacy.Adam(), [tf.Variable([1.0])]),
-    "SCALE_LOSS": lambda: runpy.run_module("mpls.v1.refused_methods"),
     **{
         f"{owner}.{setting}": lambda owner=owner: optimizers.settings_of_v1(v1_optimizer(owner), [])
         for owner, rows in settings_table.V1_SETTINGS.items()

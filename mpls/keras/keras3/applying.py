@@ -59,6 +59,7 @@ class Applying:
         _create_state: Callable[[], None]
         _scale_of_step: Callable[[], Any]
         _scaled_step: Callable[[list[tuple[Any, Any]], Any], Any]
+        _aggregated_as_of_release: Callable[[Any], Any]
         _noted_loss: Callable[[Any], Any]
         _noted_gradients: Callable[[list[Any]], list[Any]]
 
@@ -247,7 +248,7 @@ class Applying:
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
         # For subclasses written for legacy optimizers. The wrapped optimizer sums gradients when it applies them.
-        return grads_and_vars
+        return self._aggregated_as_of_release(grads_and_vars)
 
     def _build_outside(self, variables: list[Any]) -> None:
         # Build outside of replicas and functions, which would own the variables.
