@@ -13,7 +13,6 @@ import pytest
 import tensorflow as tf
 
 from .families import (
-    FAMILIES,
     OPTIMIZERS,
     DynamicLossScale,
     Experimental,
@@ -23,7 +22,6 @@ from .families import (
     minimize,
     over_families,
     over_wrappers,
-    passing,
     wrap,
 )
 
@@ -159,18 +157,3 @@ def test_variables_of_the_optimizer_have_its_name(cls: str) -> None:
     optimizer = wrap(cls, OPTIMIZERS["legacy"].SGD(0.25, momentum=0.5, name="mine"))
     minimize(optimizer, weight, lambda: weight * 1.0)
     assert [each.name for each in optimizer.weights] == ["mine/iter:0", "mine/weight/momentum:0"]
-
-
-# --- methods --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cls", ["LossScaleOptimizer", "experimental"])
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.default_run("each value")
-def test_minimize_needs_no_call_of_get_scaled_loss(family: str, cls: str) -> None:
-    """Nor one of `get_unscaled_gradients`; and the program's own scaling is on top of it."""
-    seen: list[float] = []
-    watched, weight = passing(seen), tf.Variable(1.0)
-    optimizer = wrap(cls, OPTIMIZERS[family].SGD(0.25), initial_scale=8)
-    minimize(optimizer, weight, lambda: watched(weight))
-    assert (seen, float(weight)) == ([8.0], 0.75)

@@ -9,6 +9,8 @@ from unittest import mock
 import pytest
 import tensorflow as tf
 
+from mpls.errors import MplsWarning
+
 from .families import (
     CLASSES,
     FAMILIES,
@@ -17,6 +19,7 @@ from .families import (
     OPTIMIZERS,
     STEPS,
     LossScaleOptimizer,
+    custom_step,
     minimize,
     over_families,
     over_wrappers,
@@ -79,6 +82,20 @@ def test_by_default_the_loss_scale_is_updated_over_time(family: str, cls: str) -
 
 
 @over_wrappers
+def test_the_example_with_minimize_and_then_a_tape(family: str, cls: str) -> None:
+    opt = OPTIMIZERS[family].SGD(0.25)
+    opt = wrap(cls, opt)
+    var = tf.Variable(1.0)
+    loss_fn = lambda: var**2  # noqa: E731
+    opt.minimize(loss_fn, var_list=var)
+    assert var.numpy() == 0.5
+    custom_step(opt, var, loss_fn)
+    assert var.numpy() == 0.25
+    # "Loss scale is updated here"
+    assert state(opt) == (2.0**15, 2)
+
+
+@over_wrappers
 def test_the_example_of_a_hyperparameter(family: str, cls: str) -> None:
     opt = OPTIMIZERS[family].Adam(beta_1=0.8, epsilon=1e-5)
     opt = wrap(cls, opt)
@@ -86,6 +103,33 @@ def test_the_example_of_a_hyperparameter(family: str, cls: str) -> None:
     assert float(opt.beta_1) == pytest.approx(0.8, rel=1e-7)
     opt.beta_1 = 0.7
     assert float(opt.beta_1) == float(opt.inner_optimizer.beta_1) == pytest.approx(0.7, rel=1e-7)
+
+
+@over_wrappers
+def test_the_example_of_what_is_no_hyperparameter(family: str, cls: str) -> None:
+    opt = wrap(cls, OPTIMIZERS[family].Adam(beta_1=0.8, epsilon=1e-5))
+    assert opt.inner_optimizer.epsilon == 1e-5
+    # Keras names the class so where the optimizer is a new one.
+    name = "LossScaleOptimizerV3" if family == "new" else "LossScaleOptimizer"
+    with pytest.raises(AttributeError, match=f"^'{name}' object has no attribute 'epsilon'$"):
+        _ = opt.epsilon
+    # It does not reach the inner optimizer, and mpls says so.
+    with pytest.warns(MplsWarning, match="epsilon was set on the wrapper alone"):
+        opt.epsilon = 1e-4
+    assert opt.inner_optimizer.epsilon == 1e-5
+
+
+@over_wrappers
+def test_what_is_no_hyperparameter_has_no_effect_on_training(family: str, cls: str) -> None:
+    finals = []
+    for sets in (False, True):
+        opt, weight = wrap(cls, OPTIMIZERS[family].Adam(0.5, epsilon=1e-5)), tf.Variable(1.0)
+        if sets:
+            with pytest.warns(MplsWarning):
+                opt.epsilon = 1e3
+        train(opt, weight, [1.0])
+        finals.append(float(weight))
+    assert finals[0] == finals[1] == pytest.approx(0.5, abs=1e-3)
 
 
 # --- arguments ------------------------------------------------------------------------------------

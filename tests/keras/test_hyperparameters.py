@@ -133,22 +133,6 @@ class EveryNameTest(unittest.TestCase):
                     self.assertIs(getattr(inner, name), before)
 
     @parameterized.expand(OPTIMIZERS)
-    def test_the_example_of_the_documentation(self, family: str) -> None:
-        opt = Ours(OPTIMIZERS[family].Adam(beta_1=0.8, epsilon=1e-5))
-        self.assertAlmostEqual(float(opt.beta_1), 0.8, places=6)
-        opt.beta_1 = 0.7
-        self.assertAlmostEqual(float(opt.beta_1), 0.7, places=6)
-        self.assertAlmostEqual(float(opt.inner_optimizer.beta_1), 0.7, places=6)
-        self.assertEqual(opt.inner_optimizer.epsilon, 1e-5)
-        with self.assertRaises(AttributeError) as caught:
-            _ = opt.epsilon  # type: ignore[attr-defined]
-        class_name = "LossScaleOptimizerV3" if family == "new" else "LossScaleOptimizer"
-        self.assertEqual(str(caught.exception), f"'{class_name}' object has no attribute 'epsilon'")
-        (message,) = warnings_of_setting(opt, "epsilon", 1e-4)
-        self.assertIn("opt.inner_optimizer.epsilon = ", message)
-        self.assertEqual(opt.inner_optimizer.epsilon, 1e-5)
-
-    @parameterized.expand(OPTIMIZERS)
     def test_what_nothing_has_is_set_without_a_warning(self, family: str) -> None:
         opt = Ours(OPTIMIZERS[family].SGD())
         self.assertEqual(warnings_of_setting(opt, "mine", 1) + warnings_of_setting(opt, "_built", 1), [])
