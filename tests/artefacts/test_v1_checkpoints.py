@@ -567,6 +567,7 @@ class TestObjectBased:
             trained = values if when == "before" else [w]
             opt.apply_gradients([(tf.zeros_like(each), each) for each in trained])
         status = tf.train.Checkpoint(optimizer=opt, step=step, w=w, b=b).restore(artefact.prefix)
+        opt.compute_gradients(lambda: tf.reduce_sum(w), [w])
         opt.apply_gradients([(tf.constant(float("nan"), shape=each.shape), each) for each in values])
         status.assert_consumed()
         assert w.numpy().tolist() == np.float32(state["vars"]["w"]).tolist()

@@ -261,7 +261,7 @@ class GrowthStepsTest(unittest.TestCase):
         again = FAMILIES["v1"](8.0, 3, adjustable=adjustable)
         again.load_state_dict(state)
         self.assertEqual(again.state_dict(), state)
-        opt.apply_gradients([(tf.constant(1.0), weight)])
+        opt.minimize(lambda: weight * 1.0, var_list=[weight])
         self.assertEqual(opt.state_dict()["scale"], 16.0)
 
     @parameterized.expand([(family, suffix) for family in MAKE for suffix in (".keras", ".h5")])
