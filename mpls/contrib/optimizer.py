@@ -184,7 +184,6 @@ class LossScaleOptimizer(Counted, CheckedMinimize, _Base):
         return pairs
 
     def _down_scale(self, grads_vars: Iterable[tuple[Any, Any]], loss_scale: Any) -> list[tuple[Any, Any]]:
-        self._scaled._is_scaling_known = True
         pairs = list(grads_vars)
         grads = unscale_gradients([grad for grad, _ in pairs], tf.convert_to_tensor(loss_scale, tf.float32))
         return [(grad, variable) for grad, (_, variable) in zip(grads, pairs, strict=True)]

@@ -140,7 +140,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
         return not never_skips(self._acting_scale)
 
     def _scale_loss(self, loss: Any) -> Any:
-        self._is_scaling_known = True
+        self._calls.note(_COMPUTE)
         return LossScaling(self._acting_scale).scale_loss(loss)
 
     def _unscale_grads(self, grads: Iterable[Any]) -> list[Any]:
