@@ -207,7 +207,7 @@ def warn_user(message: str, category: type[Warning]) -> None:
     """Warn, and point at the user's line: the innermost frame outside mpls and the frameworks."""
     if issubclass(category, MplsDeprecationWarning) and _nobody_wrote_the_call.is_raised:
         return
-    warnings.warn(message, category, stacklevel=_user_stacklevel())
+    _warn_at(_user_frame(), message, category)
 
 
 def advise_user(message: str, category: type[Warning]) -> None:
@@ -218,11 +218,11 @@ def advise_user(message: str, category: type[Warning]) -> None:
     """
     if issubclass(category, MplsDeprecationWarning) and _nobody_wrote_the_call.is_raised:
         return
-    level = _user_stacklevel()
-    if _is_error_like_all(message, category, sys._getframe(level - 1)):
+    frame = _user_frame()
+    if _is_error_like_all(message, category, frame):
         logging.getLogger("tensorflow").warning(message)
     else:
-        warnings.warn(message, category, stacklevel=level)
+        _warn_at(frame, message, category)
 
 
 def _is_error_like_all(message: str, category: type[Warning], frame: FrameType) -> bool:
@@ -248,16 +248,22 @@ def _matches(pattern: Any, text: str) -> bool:
 _NOT_ADDRESSED = (*NOT_THE_USERS, "threading")
 
 
-def _user_stacklevel() -> int:
-    # Level 1 is warn_user itself.
-    level, frame, generated_level = 1, sys._getframe(1), 0
+def _user_frame() -> FrameType:
+    frame, generated = sys._getframe(1), None
     while True:
         module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if module not in _NOT_ADDRESSED:
             # AutoGraph runs the user's functions from generated files; their caller is a better line to show.
             if not os.path.basename(frame.f_code.co_filename).startswith("__autograph_generated_file"):
-                return level
-            generated_level = generated_level or level
+                return frame
+            generated = generated or frame
         if frame.f_back is None:
-            return generated_level or level
-        level, frame = level + 1, frame.f_back
+            return generated or frame
+        frame = frame.f_back
+
+
+def _warn_at(frame: FrameType, message: str, category: type[Warning]) -> None:
+    """Warn at a frame. A level for `warnings.warn` would be wrong inside `tf.function`, where AutoGraph adds frames."""
+    module = str(frame.f_globals.get("__name__", "<unknown>"))
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, module, registry)

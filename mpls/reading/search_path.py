@@ -12,6 +12,8 @@ _PARENT = {"pardir": os.pardir, "curdir": os.curdir}
 # Functions and methods that keep a path or make it absolute; all paths are made absolute in the end.
 _SAME = ("abspath", "realpath", "normpath", "str", "Path", "PosixPath", "PurePath", "fspath", "expanduser")
 _SAME_METHODS = ("resolve", "absolute", "as_posix", "expanduser", "__str__")
+# The most operations of an expression whose value is looked for. Generated code has sums of thousands of terms.
+_MOST_STEPS = 50
 
 
 def folders_added(tree: ast.Module, file: str) -> list[str]:
@@ -55,42 +57,44 @@ class _Reading:
             values = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
             yield from filter(None, map(self._path, values))
 
-    def _path(self, node: ast.expr) -> str | None:
-        """Return the path that an expression evaluates to; None if the source does not show it."""
+    def _path(self, node: ast.expr, left: int = _MOST_STEPS) -> str | None:
+        """Return the path that an expression evaluates to; None if the source does not show it in so many steps."""
+        if not left:
+            return None
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, str) else None
         if isinstance(node, ast.Name):
             return self._known.get(node.id)
         if isinstance(node, ast.Attribute):
-            path = self._path(node.value)
+            path = self._path(node.value, left - 1)
             return os.path.dirname(path) if node.attr == "parent" and path else _PARENT.get(node.attr)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Add):
-            left, right = self._path(node.left), self._path(node.right)
-            if left is None or right is None:
+            start, end = self._path(node.left, left - 1), self._path(node.right, left - 1)
+            if start is None or end is None:
                 return None
-            return os.path.join(left, right) if isinstance(node.op, ast.Div) else left + right
+            return os.path.join(start, end) if isinstance(node.op, ast.Div) else start + end
         if isinstance(node, ast.Subscript):
-            return self._of_parents(node)
-        return self._called(node) if isinstance(node, ast.Call) else None
+            return self._of_parents(node, left - 1)
+        return self._called(node, left - 1) if isinstance(node, ast.Call) else None
 
-    def _of_parents(self, node: ast.Subscript) -> str | None:
+    def _of_parents(self, node: ast.Subscript, left: int) -> str | None:
         """Return the path that an expression like `path.parents[2]` evaluates to; None if it is unknown."""
         count = node.slice.value if isinstance(node.slice, ast.Constant) else None
         if not isinstance(node.value, ast.Attribute) or node.value.attr != "parents" or not isinstance(count, int):
             return None
-        path = self._path(node.value.value)
+        path = self._path(node.value.value, left)
         for _ in range(min(count, 50) + 1):
             path = os.path.dirname(path) if path is not None else None
         return path
 
-    def _called(self, node: ast.Call) -> str | None:
+    def _called(self, node: ast.Call, left: int) -> str | None:
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         if name == "getcwd":
             return os.getcwd()
         if name in _SAME_METHODS and isinstance(function, ast.Attribute) and not node.args:
-            return self._path(function.value)
-        parts = [self._path(each) for each in node.args]
+            return self._path(function.value, left)
+        parts = [self._path(each, left) for each in node.args]
         if not parts or any(part is None for part in parts):
             return None
         if name == "join":

@@ -192,6 +192,7 @@ BROKEN = [
     ("deeply nested", b"(" * 5000 + b")" * 5000),
     ("a long chain", b"x" + b".y" * 3000),
     ("a long sum", b"x = 1" + b" + 1" * 5000),
+    ("a long path", b"x = y" + b".parent" * 5000),
     ("too large", b"x = 1\n" * (sources.MAX_FILE_BYTES // 6 + 1)),
 ]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -26,6 +28,7 @@ from mpls.keras.files.native_wrappers import native_wrappers_loadable
 from mpls.keras.files.network_sizes import refuse_too_many_layers
 from mpls.keras.files.optimizer_state import restore_optimizer
 from mpls.keras.files.safety import refuse_unsafe_configs
+from mpls.keras.files.saving import breaks_on_some_pythons, pack_weights
 from mpls.keras.own_files import reading_all_as_ours
 from mpls.keras.state_in_files import wrapped_optimizer_follows
 from mpls.saved.errors import broken
@@ -202,7 +205,7 @@ def _load_natively(file: ModelFile, request: _Request) -> Any:
     load_h5 = h5_loader_of_keras() if framework == "keras" else module.models.load_model
     load = load_h5 if load_h5 is not None and file.format == "H5" else module.models.load_model
     with (
-        _as_it_was(file, takes_h5=load is load_h5) as source,
+        _as_it_was(file, framework, takes_h5=load is load_h5) as source,
         wrapped_optimizer_follows.raised() if file.has_wrapped_optimizer else nullcontext(),
         reading_all_as_ours(),
         native_wrappers_loadable(),
@@ -220,16 +223,31 @@ def _load_natively(file: ModelFile, request: _Request) -> Any:
     return model
 
 
-def _as_it_was(file: ModelFile, *, takes_h5: bool) -> AbstractContextManager[Any]:
-    """Return a context manager of the argument with which a framework's loader reads the file that was checked.
+@contextmanager
+def _as_it_was(file: ModelFile, framework: Framework, *, takes_h5: bool) -> Iterator[Any]:
+    """Yield the argument with which a framework's loader reads the file that was checked.
 
     Args:
         file: the file.
+        framework: the framework.
         takes_h5: whether the loader takes an open `h5py.File`.
     """
     if takes_h5 and isinstance(file.content, H5Model):
-        return nullcontext(file.content.file)
-    return nullcontext(file.path) if file.opened is None else file.opened.at_a_path()
+        yield file.content.file
+    elif file.opened is None:
+        yield file.path
+    else:
+        with file.opened.at_a_path() as path, tempfile.TemporaryDirectory(prefix=".mpls-") as folder:
+            if (
+                file.format == ".keras"
+                and framework == "tf_keras"
+                and sys.hexversion >= 0x030C0000
+                and breaks_on_some_pythons(path)
+            ):
+                packed = os.path.join(folder, "model.keras")
+                pack_weights(path, packed)
+                path = packed
+            yield path
 
 
 def _compile_from_h5(model: Any, file: ModelFile, custom_objects: dict[str, Any]) -> None:

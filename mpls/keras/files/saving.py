@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mpls.errors import ArgumentTypeError, ExistingFileError, error_text
-from mpls.formats.file_kinds import LEGACY_WEIGHTS
+from mpls.formats.file_kinds import ARCHIVE_WEIGHTS, LEGACY_WEIGHTS
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.native_wrappers import native_state_written
 from mpls.keras.files.optimizer_state import legacy_weights
@@ -27,10 +27,12 @@ def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
     the system cannot exchange folders in one step, the old one is at `<path>.old` for an instant, and
     `mpls.keras.load_model(path)` looks there too.)
 
-    The file is the one that the model's own `save` writes, and can be loaded without mpls. There are two exceptions,
+    The file is the one that the model's own `save` writes, and can be loaded without mpls. There are three exceptions,
     which tf_keras ignores. A `.keras` file of tf_keras with a legacy optimizer has one more member, with the iterations
-    and slots that tf_keras does not save. If the optimizer has tf_keras' own wrapper, which `compile` also makes under
-    `mixed_float16`, the config holds the current loss scale and its counter, as with a wrapper of mpls.
+    and slots that tf_keras does not save. A `.keras` file of tf_keras with more than three members is packed such that
+    every Python loads it (3.12.0 to 3.12.8, 3.13.0 and 3.13.1 do not load those that tf_keras writes). If the optimizer
+    has tf_keras' own wrapper, which `compile` also makes under `mixed_float16`, the config holds the current loss scale
+    and its counter, as with a wrapper of mpls.
 
     Args:
         model: a model of tf_keras or Keras 3, compiled or not.
@@ -68,7 +70,7 @@ def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
         written = os.path.join(workspace, name)
         with compile_settings_kept(model), native_state_written(model):
             model.save(written, **kwargs)
-        _add_legacy_weights(model, written)
+        _complete_archive(model, written)
         flush_to_disk(written)
         replace(written, path, os.path.join(workspace, "old"))
         sync(folder)
@@ -98,10 +100,38 @@ def _folder_beside(folder: str, name: str) -> Iterator[str]:
         shutil.rmtree(workspace, ignore_errors=True)
 
 
-def _add_legacy_weights(model: Any, path: str) -> None:
+def _complete_archive(model: Any, path: str) -> None:
     if not path.endswith(".keras") or not zipfile.is_zipfile(path):
         return
     weights = legacy_weights(getattr(model, "optimizer", None))
     if weights is not None:
         with zipfile.ZipFile(path, "a") as archive:
             archive.writestr(LEGACY_WEIGHTS, weights)
+    tf_keras = loaded_tf_keras()
+    if tf_keras is not None and isinstance(model, tf_keras.Model) and breaks_on_some_pythons(path):
+        packed = f"{path}.packed"
+        pack_weights(path, packed)
+        os.replace(packed, path)
+
+
+def breaks_on_some_pythons(path: str) -> bool:
+    """Return whether tf_keras fails on some Pythons to load a `.keras` file.
+
+    tf_keras opens the weights, and unpacks all members if they are more than three. If the weights are not compressed,
+    `zipfile` of Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 then reads them from a wrong position: it seeks from where
+    the last member ended (https://github.com/python/cpython/issues/127847).
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename: info.compress_type for info in archive.infolist()}
+    return len(members) > 3 and members.get(ARCHIVE_WEIGHTS) == zipfile.ZIP_STORED
+
+
+def pack_weights(source: str, target: str) -> None:
+    """Write a `.keras` file again, such that tf_keras loads it on every Python.
+
+    The weights are marked as compressed. Level 0 keeps their bytes as they are.
+    """
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for info in old.infolist():
+            kind = zipfile.ZIP_DEFLATED if info.filename == ARCHIVE_WEIGHTS else info.compress_type
+            new.writestr(info.filename, old.read(info), kind, compresslevel=0)
