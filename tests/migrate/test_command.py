@@ -109,7 +109,8 @@ def test_check(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None
         ("unknown.py", b"# coding: nothing\n# mixed_precision\n", "cannot be decoded"),
         ("utf7.py", b"# coding: utf-7\n# mixed_precision +AGE-\n", "cannot be written back"),
         ("deep.py", b"mixed_precision = " + b"(" * 5000 + b")" * 5000, "is no Python 3"),
-        ("chain.py", b"mixed_precision" + b".x" * 20_000, "is"),
+        # Python 3.10 reads it.
+        *([("chain.py", b"mixed_precision" + b".x" * 20_000, "is")] if sys.version_info >= (3, 11) else []),
         ("large.py", b"mixed_precision\n" + b"#" * 1_000_000, "is larger than 1000000 bytes"),
         ("old.ipynb", b"mixed_precision", "is no notebook"),
     ],

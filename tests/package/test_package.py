@@ -100,6 +100,27 @@ class PackageTest(unittest.TestCase):
             self.assertIn("<", bounds[each])
 
 
+class VersionsTest(unittest.TestCase):
+    def test_ci_runs_the_oldest_and_the_newest_row(self) -> None:
+        tree = ast.parse((ROOT / "noxfile.py").read_text())
+        (matrix,) = (
+            ast.literal_eval(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MATRIX"
+        )
+        rows = [(python, tensorflow) for tensorflow, python in matrix.items()]
+        run = (ROOT / ".ci" / "run").read_text()
+        self.assertEqual(re.findall(r"^(?:oldest|newest)=\((\S+) (\S+)\)$", run, re.MULTILINE), [rows[0], rows[-1]])
+        self.assertEqual(run.count('test-row "${oldest[@]}"\n'), 1)
+        self.assertEqual(run.count('test-row "${newest[@]}"\n'), 1)
+        declared = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+        self.assertEqual(sorted({python for python, _ in rows}), declared)
+        self.assertIn(
+            f"Python {declared[0]} to {declared[-1]} and TensorFlow {rows[0][1]} to {rows[-1][1]}",
+            (ROOT / "README.md").read_text(),
+        )
+
+
 def imports(path: pathlib.Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import pathlib
@@ -14,6 +15,7 @@ import zlib
 from typing import Any
 
 import h5py
+import keras
 import numpy as np
 from parameterized import parameterized
 
@@ -72,7 +74,9 @@ class ArchivesTest(unittest.TestCase):
     def test_honest_ones_are_read(self, method: int) -> None:
         self._write(members() | {"assets/words.txt": b"a\n" * 1000}, method)
         self.assertTrue(read(self.path).optimizers)
-        mpls.keras.load_model(self.path, compile=False)
+        # Python 3.10 has no Keras as new as the one that wrote the file.
+        if "quantization_config" in inspect.signature(keras.layers.Dense).parameters:
+            mpls.keras.load_model(self.path, compile=False)
 
     def test_with_data_after_an_unknown_size(self) -> None:
         class Pipe(io.RawIOBase):
