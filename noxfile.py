@@ -65,7 +65,7 @@ def kills(session: nox.Session) -> None:
 def fuzz(session: nox.Session) -> None:
     """Read, load and convert 20,000 hostile mutations of files of every kind, in two processes that are watched.
 
-    Nothing but the file may be opened, nothing may run, and no error but those of mpls may come; within an hour, about.
+    Nothing but the file may be opened, nothing may run, and no error but those of mpls may come, within an hour or so.
     """
     session.install(".[test]")
     session.run("pytest", "-m", "long", "tests/saved/test_fuzz.py", *session.posargs)

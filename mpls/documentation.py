@@ -1,4 +1,4 @@
-"""`mpls docs`: the sections of MIGRATION.md, which messages refer to."""
+"""`mpls docs`: the sections of MIGRATION.md, which messages refer to, and of SECURITY.md."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mpls.errors import printable
 __all__ = ["Section", "docs", "nearest", "section_text", "sections"]
 
 _HERE = Path(__file__).parent
-_NAME = "MIGRATION.md"
+_NAMES = ("MIGRATION.md", "SECURITY.md")
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of MIGRATION.md.
+    """A section of a document.
 
     Attributes:
         anchor: its name in links and messages.
@@ -37,7 +37,7 @@ class Section:
 
 
 def docs(anchor: str | None, show: Callable[[str], None] = print) -> int:
-    """Show a section of MIGRATION.md, or the list of sections, and return the exit status.
+    """Show a section, or the list of sections, and return the exit status.
 
     Args:
         anchor: the section; None for the list.
@@ -57,15 +57,19 @@ def docs(anchor: str | None, show: Callable[[str], None] = print) -> int:
 
 
 def sections() -> list[Section]:
-    """Return all sections, in the order of the document.
+    """Return all sections, in the order of the documents.
 
     Example:
         >>> from mpls.documentation import sections
         >>> [section.title for section in sections() if section.anchor == "as-of"]
         ['as-of']
     """
-    # A wheel has MIGRATION.md inside the package, a source tree beside it.
-    path = next(path for path in (_HERE / _NAME, _HERE.parent / _NAME) if path.exists())
+    return [section for name in _NAMES for section in _sections_of(name)]
+
+
+def _sections_of(name: str) -> list[Section]:
+    # A wheel has the documents inside the package, a source tree beside it.
+    path = next(path for path in (_HERE / name, _HERE.parent / name) if path.exists())
     lines = path.read_text(encoding="utf-8").splitlines()
     headings = []
     is_code = False

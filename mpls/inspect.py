@@ -12,7 +12,9 @@ from mpls.formats.algorithms import state_of
 from mpls.formats.families import FAMILY_MODULES, Family
 from mpls.formats.file_kinds import Format
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
+from mpls.saved.config_safety import NothingOwn
 from mpls.saved.errors import NotAnArtefactError
+from mpls.saved.model_files import opened_model
 from mpls.saved.reading import read
 
 __all__ = ["describe", "inspect", "text_of"]
@@ -62,6 +64,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         * `reason`: what is wrong, a string; null if the status is `'ok'`.
         * `format`: `'object checkpoint'`, `'v1 checkpoint'`, `'SavedModel'`, `'H5'`, `'.keras'` or `'config'`; or null.
         * `written_by`: the releases that write it, in words; or null.
+        * `refusal`: why `mpls.keras.load_model` refuses the file, a string, as where it holds Python code; null if it
+          does not, and for files that `load_model` does not read. Classes of yours count as unknown here.
         * `optimizers`: a list of objects:
 
           * `key`: where it is in the file.
@@ -97,6 +101,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         "reason": None,
         "format": None,
         "written_by": None,
+        "refusal": None,
         "optimizers": [],
     }
     try:
@@ -105,7 +110,19 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         status = "unknown" if isinstance(error, NotAnArtefactError) else "broken"
         return {**result, "status": status, "reason": str(error)}
     optimizers = [_optimizer(record, each) for each in record.optimizers]
-    return {**result, "format": record.format, "written_by": record.written_by, "optimizers": optimizers}
+    found = {"format": record.format, "written_by": record.written_by, "optimizers": optimizers}
+    return {**result, **found, "refusal": _refusal(record)}
+
+
+def _refusal(record: FileRecord) -> str | None:
+    if _READERS[record.format] != "mpls.keras.load_model":
+        return None
+    try:
+        with opened_model(record.path) as file:
+            file.refuse_unsafe(NothingOwn())
+    except SavedStateError as error:
+        return str(error)
+    return None
 
 
 def _optimizer(record: FileRecord, optimizer: OptimizerRecord) -> dict[str, Any]:
@@ -171,6 +188,8 @@ def text_of(description: dict[str, Any]) -> str:
     if description["status"] == "broken":
         return printable(f"{path}: cannot be restored: {reason}")
     lines = [f"{path}: {description['format']}, written by {description['written_by']}"]
+    if description["refusal"] is not None:
+        lines.append(f"  mpls.keras.load_model refuses it: {description['refusal']}")
     if not description["optimizers"]:
         lines.append("  no optimizer: nothing to restore but weights")
     for optimizer in description["optimizers"]:

@@ -32,7 +32,6 @@ __all__ = [
     "ModelFormat",
     "checkpoint_prefixes",
     "data_file",
-    "is_data_file",
     "kind_of_bytes",
 ]
 
@@ -72,11 +71,6 @@ _DATA = ".data-"
 def data_file(prefix: str, shard: int, shards: int) -> str:
     """Return the path of one data file of a checkpoint that has `shards` of them."""
     return f"{prefix}{_DATA}{shard:05d}-of-{shards:05d}"
-
-
-def is_data_file(name: str, prefix: str) -> bool:
-    """Return whether a file in the checkpoint's folder is one of its data files."""
-    return name.startswith(f"{prefix}{_DATA}")
 
 
 def checkpoint_prefixes(path: str) -> list[str]:

@@ -6,7 +6,7 @@ proto that TensorFlow has parsed while it restores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mpls.formats.algorithms import BETA_1_POWER
@@ -122,19 +122,14 @@ class ObjectGraph:
             scale, counter = (self.child(number, LOSS_SCALE, name) for name in STATE)
         return scale, counter
 
-    def shortest_paths(self, spend: Callable[[int], object] = lambda _: None) -> dict[int, str]:
-        """Return the path of each reachable object from the root: a shortest one, written as in checkpoint keys.
-
-        Args:
-            spend: called with the length of each path; it may raise, to stop a graph whose paths are too long.
-        """
+    def shortest_paths(self) -> dict[int, str]:
+        """Return the path of each reachable object from the root: a shortest one, written as in checkpoint keys."""
         paths = {0: ""} if len(self.nodes) else {}
         queue = list(paths)
         for number in queue:
             for name, child in self.nodes[number].children.items():
                 if child not in paths:
                     paths[child] = f"{paths[number]}/{_escaped(name)}".lstrip("/")
-                    spend(len(paths[child]))
                     queue.append(child)
         return paths
 

@@ -96,9 +96,8 @@ CHANGES = (
         "the file is written",
     ),
     Change(
-        "what makes Keras 3's variables, symbolic tensors, ops in graphs, and constants of Normalization layers;"
-        " what connects layers; what looks policies up; `load_own_variables` of tf_keras' own wrapper",
-        ("keras.files.model_limits", "keras.files.native_wrappers"),
+        "`load_own_variables` of tf_keras' own wrapper",
+        ("keras.files.native_wrappers",),
         "`mpls.keras.load_model`",
         "the load ends",
     ),

@@ -7,22 +7,17 @@ import pathlib
 import struct
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from mpls.errors import printable
 from mpls.formats.training_history import SCALE, SKIPPED
 from mpls.plotting.course import SHOWN, Course, UnreadableCourseError, course_of_columns
 from mpls.saved.checksums import masked_crc32c
-from mpls.saved.memory_limits import Budget
-from mpls.saved.protobuf import as_bytes, as_int, as_signed, as_text, fields, messages
+from mpls.saved.messages import parse
 
 __all__ = ["course_of_events", "scalars"]
 
-# The fields of Event, Summary.Value and TensorProto that scalars are in.
-_STEP, _SUMMARY = 2, 5
-_VALUES = 1
-_TAG, _SIMPLE_VALUE, _TENSOR = 1, 2, 8
-_DTYPE, _CONTENT, _FLOATS = 1, 4, 5
+# TensorFlow's number of the dtype.
 _FLOAT32 = 1
 # Records above this are graphs and images.
 _LARGE = 1 << 16
@@ -110,10 +105,9 @@ def scalars(path: pathlib.Path) -> Iterator[tuple[str, int, float]]:
     if path.exists() and not path.is_file():
         raise UnreadableCourseError(f"{printable(str(path))} is no regular file")
     with path.open("rb") as file:
-        budget = Budget(os.fstat(file.fileno()).st_size + 1, "fields")
         try:
             for record in _records(file):
-                yield from _scalars_of_event(record, budget)
+                yield from _scalars_of_event(record)
         except (ValueError, struct.error) as error:
             raise UnreadableCourseError(f"{printable(str(path))} is broken ({printable(str(error))})") from None
 
@@ -134,32 +128,21 @@ def _records(file: BinaryIO) -> Iterator[bytes]:
         yield data
 
 
-def _scalars_of_event(event: bytes, budget: Budget) -> Iterator[tuple[str, int, float]]:
-    found = dict(fields(event, budget))
-    step = as_signed(found.get(_STEP, 0))
-    if _SUMMARY not in found:
-        return
-    for value in messages(as_bytes(found[_SUMMARY]), _VALUES, budget):
-        parts = dict(fields(value, budget))
-        number = None
-        if _SIMPLE_VALUE in parts:
-            number = _float(as_int(parts[_SIMPLE_VALUE]).to_bytes(4, "little"))
-        elif _TENSOR in parts:
-            number = _scalar_of_tensor(as_bytes(parts[_TENSOR]), budget)
-        if number is not None and _TAG in parts:
-            yield as_text(parts[_TAG]), step, number
+def _scalars_of_event(content: bytes) -> Iterator[tuple[str, int, float]]:
+    event = parse("Event", content)
+    for value in event.summary.value:
+        kind = value.WhichOneof("value")
+        number = value.simple_value if kind == "simple_value" else _scalar_of_tensor(value.tensor)
+        if kind is not None and number is not None and value.tag:
+            yield value.tag, event.step, number
 
 
-def _scalar_of_tensor(tensor: memoryview, budget: Budget) -> float | None:
+def _scalar_of_tensor(tensor: Any) -> float | None:
     """Return the number in a float32 tensor; None if it is another, or has several."""
-    parts = dict(fields(tensor, budget))
-    if parts.get(_DTYPE) != _FLOAT32:
+    if tensor.dtype != _FLOAT32:
         return None
-    held = parts.get(_CONTENT, parts.get(_FLOATS))
-    data = held.to_bytes(4, "little") if isinstance(held, int) else bytes(held or b"")
-    return _float(data) if len(data) == 4 else None
-
-
-def _float(data: bytes) -> float:
-    value: float = struct.unpack("<f", data)[0]
-    return value
+    if tensor.tensor_content:
+        numbers = struct.unpack(f"<{len(tensor.tensor_content) // 4}f", tensor.tensor_content)
+    else:
+        numbers = tuple(tensor.float_val)
+    return float(numbers[0]) if len(numbers) == 1 else None

@@ -26,8 +26,6 @@ from mpls.formats.wrapper_state import INNER_KEYS
 from mpls.saved.arrays import in_order, read_arrays
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.h5_content import Content, content_of
-from mpls.saved.h5_vetting import check_h5
-from mpls.saved.memory_limits import unpacked_limit
 from mpls.saved.numbered_weights import slots_by_order, with_weights
 from mpls.saved.optimizer_configs import read_optimizer, value_at
 from mpls.saved.plain_numbers import count_of_variable
@@ -45,46 +43,38 @@ class KerasArchive:
 
     Attributes:
         names: the names of its members.
-        size: its size in bytes.
-        unpacked: the size of its members in bytes, unpacked.
         config: the value of `config.json`; None if it is missing.
         metadata: the value of `metadata.json`; None if it is missing.
         version: the version of the Keras that wrote it; None if the file does not say.
-        arrays: the number of arrays of the model in it.
         has_wrapped: whether the H5 file holds the variables of a wrapped optimizer apart from those of the wrapper.
         legacy_weights: the weights of a legacy optimizer that `mpls.keras.save_model` has added, by name; None if it
             has not.
 
     Raises:
-        SavedStateError: it is broken, or would take far more memory than its size allows.
+        SavedStateError: it is broken, refers to other files, or would unpack to far more than its size allows.
     """
 
     def __init__(self, path: str, file: FileIO, *, lazily: bool = False) -> None:
         self._path = path
-        self.arrays = 0
         self.has_wrapped = False
         self.legacy_weights: dict[str, Any] | None = None
         self._content: Content | None = None
         with ExitStack() as stack:
             archive = Archive(path, file)
-            self.names, self.size, self.unpacked = archive.names, archive.size, archive.unpacked
+            self.names = archive.names
             texts: dict[str, Any] = {}
-            # The bytes that compressed datasets may still unpack to.
-            left = unpacked_limit(archive.size) - archive.unpacked
             for name in archive.names:
                 place = f"{path}/{name}"
                 if name in (ARCHIVE_CONFIG, ARCHIVE_METADATA):
-                    texts[name] = parse_json(path, name, archive.read(name), archive.stored_size(name))
+                    texts[name] = parse_json(path, name, archive.read(name))
                 elif name == ARCHIVE_WEIGHTS:
-                    source = archive.open(name)
-                    structure = check_h5(place, source, left, archive.stored_size(name))
-                    self.arrays += len(structure.datasets)
-                    self.has_wrapped = f"{WRAPPED_VARS}/0" in structure.datasets
-                    self._content = stack.enter_context(content_of(place, source, structure, lazily=lazily))
+                    opened = content_of(place, archive.open(name), archive.left, lazily=lazily)
+                    self._content = stack.enter_context(opened)
+                    self.has_wrapped = f"{WRAPPED_VARS}/0" in self._content.datasets
                 elif name == LEGACY_WEIGHTS:
-                    self.legacy_weights = read_arrays(place, archive.open(name), left, lazily=lazily)
+                    self.legacy_weights = read_arrays(place, archive.open(name), archive.left, lazily=lazily)
                 elif name == ARCHIVE_ARRAYS:
-                    self.arrays += len(read_arrays(place, archive.open(name), left, lazily=True))
+                    read_arrays(place, archive.open(name), archive.left, lazily=True)
                 else:
                     archive.check(name)
             self.config, self.metadata = texts.get(ARCHIVE_CONFIG), texts.get(ARCHIVE_METADATA)

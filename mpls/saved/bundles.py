@@ -9,24 +9,19 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mpls.formats.file_kinds import INDEX, data_file, is_data_file
+from mpls.formats.file_kinds import INDEX, data_file
 from mpls.saved.arrays import StoredArray
 from mpls.saved.checksums import masked_crc32c
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes, read_range, size_of
-from mpls.saved.memory_limits import Budget, tensor_limit
-from mpls.saved.protobuf import EMPTY, Value, as_bytes, as_int, as_signed, fields, read_varint
-from mpls.saved.slices import Extents, extents_of, place_of, slice_key
-from mpls.saved.sorted_tables import read_table
+from mpls.saved.messages import parse
 
-# The most fields of an index entry, on average. A tensor of five dimensions has twenty.
-_FIELDS_PER_ENTRY = 64
 # Dtypes by their numbers in TensorFlow's DataType; NumPy's names.
 _STRING = 7
 _BFLOAT16 = 14
@@ -46,6 +41,15 @@ _DTYPES: dict[int, str] = {
     22: "<u4",
     23: "<u8",
 }
+
+
+# The index is a sorted string table of LevelDB: the number at its end, and the sizes of its end and of a block's.
+_MAGIC = 0xDB4775248B80FB57
+_FOOTER = 48
+_TRAILER = 5
+
+# The start and the length of a slice in each dimension; the length -1 stands for the whole dimension.
+Extents = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -94,12 +98,10 @@ class Bundle:
         self._lazily = lazily
         self._folder = inside or os.path.dirname(prefix) or "."
         content = read_bytes(prefix + INDEX, self._folder)
-        self.size = len(content) + _size_of_data(prefix)
         with reading_foreign_bytes(prefix + INDEX, "the table", "be a whole index of a TensorFlow checkpoint"):
-            table = read_table(memoryview(content), tensor_limit(self.size))
-            budget = Budget(_FIELDS_PER_ENTRY * len(table), "fields")
-            self._shards = _number_of_shards(table.pop(b"", b""), budget)
-            found = {key: _entry(value, budget) for key, value in table.items()}
+            table = _read_table(memoryview(content))
+            self._shards = _number_of_shards(table.pop(b"", b""))
+            found = {key: _entry(value) for key, value in table.items()}
             self._slices = {key: each for key, each in found.items() if key.startswith(b"\0")}
             self.entries = {key.decode("utf-8"): each for key, each in found.items() if key not in self._slices}
         self._sizes: dict[int, int] = {}
@@ -145,7 +147,7 @@ class Bundle:
             raise broken(self.path, key, "be a scalar string", f"dtype {entry.dtype} and shape {entry.shape}")
         content = self._content(key, entry)
         with reading_foreign_bytes(self.path, key, "be a whole string"):
-            length, start = read_varint(content, 0)
+            length, start = _read_varint(content, 0)
             lengths = length.to_bytes(4 if length < 2**32 else 8, "little")
             text = content[start + 4 :]
             crc = masked_crc32c(lengths).to_bytes(4, "little")
@@ -209,13 +211,13 @@ class Bundle:
         if math.prod(entry.shape) * dtype.itemsize > available:
             raise broken(self.path, key, f"fit into the {available} bytes of the data files", f"shape {entry.shape}")
         with reading_foreign_bytes(self.path, key, "be whole in all its slices"):
-            places = [place_of(extents, entry.shape) for extents in entry.slices]
+            places = [_place_of(extents, entry.shape) for extents in entry.slices]
             sizes = [tuple(each.stop - each.start for each in place) for place in places]
             if sum(map(math.prod, sizes)) != math.prod(entry.shape):
                 raise ValueError("they are not the whole tensor")
             result, is_there = np.zeros(entry.shape, dtype), np.zeros(entry.shape, bool)
             for extents, place, size in zip(entry.slices, places, sizes, strict=True):
-                part = self._slices[slice_key(key, extents)]
+                part = self._slices[_slice_key(key, extents)]
                 if (part.dtype, part.shape, part.size) != (entry.dtype, size, math.prod(size) * dtype.itemsize):
                     raise ValueError("one is of another dtype or shape")
                 if is_there[place].any():
@@ -228,44 +230,138 @@ class Bundle:
         return result
 
 
-def _size_of_data(prefix: str) -> int:
-    folder, name = os.path.split(prefix)
-    with os.scandir(folder or ".") as files:
-        return sum(file.stat().st_size for file in files if is_data_file(file.name, name) and file.is_file())
-
-
-def _number_of_shards(header: bytes | memoryview, budget: Budget) -> int:
-    values = dict(fields(header, budget))
-    if values.get(2, 0) != 0:
+def _number_of_shards(content: bytes | memoryview) -> int:
+    header = parse("BundleHeader", content)
+    if header.endianness:
         raise ValueError("the tensors are big-endian")
-    shards = as_int(values.get(1, 1))
+    shards = header.num_shards or 1
     if not 1 <= shards <= 99999:
         raise ValueError(f"the checkpoint has {shards} data files")
-    return shards
+    return int(shards)
 
 
-def _entry(data: memoryview, budget: Budget) -> Entry:
-    parts = list(fields(data, budget))
-    values: dict[int, Value] = dict(parts)
-    shape = _shape(as_bytes(values.get(2, EMPTY)), budget)
+def _entry(content: memoryview) -> Entry:
+    message = parse("BundleEntry", content)
+    if message.shape.unknown_rank:
+        raise ValueError("a tensor has no known rank")
+    shape = tuple(each.size for each in message.shape.dim)
+    if len(shape) > 254 or any(not 0 <= size < 2**62 for size in shape):
+        raise ValueError(f"a tensor has the shape {shape}")
+    if min(message.shard_id, message.offset, message.size) < 0:
+        raise ValueError("a tensor has a negative place or size")
     return Entry(
-        dtype=as_int(values.get(1, 0)),
-        shape=shape,
-        shard=as_int(values.get(3, 0)),
-        offset=as_int(values.get(4, 0)),
-        size=as_int(values.get(5, 0)),
-        crc=as_int(values.get(6, 0)),
-        slices=[extents_of(as_bytes(value), budget) for number, value in parts if number == 7],
+        message.dtype,
+        shape,
+        message.shard_id,
+        message.offset,
+        message.size,
+        message.crc32c,
+        [_extents_of(each) for each in message.slices],
     )
 
 
-def _shape(data: memoryview, budget: Budget) -> tuple[int, ...]:
-    sizes = []
-    for number, value in fields(data, budget):
-        if number == 3 and value:
-            raise ValueError("a tensor has no known rank")
-        if number == 2:
-            sizes.append(as_signed(dict(fields(as_bytes(value), budget)).get(1, 0)))
-    if len(sizes) > 254 or any(not 0 <= size < 2**62 for size in sizes):
-        raise ValueError(f"a tensor has the shape {sizes}")
-    return tuple(sizes)
+def _extents_of(message: Any) -> Extents:
+    """Return the slice that a message describes."""
+    return [(each.start, each.length if each.HasField("length") else -1) for each in message.extent]
+
+
+def _place_of(extents: Extents, shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """Return the index of a slice in a tensor of a shape.
+
+    Raises:
+        ValueError: the slice is of another rank, or not inside the tensor.
+    """
+    places = []
+    for (start, length), side in zip(extents, shape, strict=True):
+        stop = side if length == -1 else start + length
+        if not 0 <= start <= stop <= side:
+            raise ValueError(f"a slice ends at {stop} of {side}")
+        places.append(slice(start, stop))
+    return tuple(places)
+
+
+def _slice_key(name: str, extents: Extents) -> bytes:
+    """Return the key of a slice: name and numbers in TensorFlow's OrderedCode, whose bytes sort as the values do."""
+    text = name.encode("utf-8").replace(b"\xff", b"\xff\1").replace(b"\0", b"\0\xff").replace(b"\xff\1", b"\xff\0")
+    key = b"\0" + text + b"\0\1" + _number(len(extents))
+    return key + b"".join(_signed(start) + _signed(length) for start, length in extents)
+
+
+def _number(value: int) -> bytes:
+    size = -(-value.bit_length() // 8)
+    return bytes([size]) + value.to_bytes(size, "big")
+
+
+def _signed(value: int) -> bytes:
+    """Return a signed number in OrderedCode: the count of leading ones, or zeros if negative, tells its length."""
+    size = 1
+    while not -(1 << 7 * size - 1) <= value < 1 << 7 * size - 1:
+        size += 1
+    mark = ((1 << size) - 1) << 7 * size
+    return ((value % (1 << 8 * size)) ^ mark).to_bytes(size, "big")
+
+
+def _read_varint(data: memoryview | bytes, position: int) -> tuple[int, int]:
+    """Return the varint at a position, modulo 2**64, and the position after it.
+
+    Raises:
+        ValueError: it has more than ten bytes, or ends after the data.
+    """
+    result = 0
+    for shift in range(0, 70, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result & (2**64 - 1), position
+    raise ValueError("a varint does not end")
+
+
+def _read_table(data: memoryview) -> dict[bytes, memoryview]:
+    """Return the values of a sorted table, the content of a file, by their keys.
+
+    Raises:
+        ValueError: it is broken.
+    """
+    if len(data) < _FOOTER or int.from_bytes(data[-8:], "little") != _MAGIC:
+        raise ValueError("the end of the table is missing")
+    footer = data[-_FOOTER:]
+    position = 0
+    for _ in range(2):
+        _, position = _read_varint(footer, position)
+    table: dict[bytes, memoryview] = {}
+    for _, handle in _block(data, footer[position:]):
+        for key, value in _block(data, handle):
+            if key in table:
+                raise ValueError(f"a key is there twice: {key[:100]!r}")
+            table[key] = value
+    return table
+
+
+def _block(data: memoryview, handle: memoryview) -> Iterator[tuple[bytes, memoryview]]:
+    offset, position = _read_varint(handle, 0)
+    size, _ = _read_varint(handle, position)
+    if offset + size + _TRAILER > len(data):
+        raise ValueError("a block ends after the file")
+    block, trailer = data[offset : offset + size], data[offset + size : offset + size + _TRAILER]
+    if masked_crc32c(bytes(block), bytes(trailer[:1])) != int.from_bytes(trailer[1:], "little"):
+        raise ValueError("a block has another checksum")
+    if trailer[0] != 0:
+        raise ValueError(f"a block is compressed in the way {trailer[0]}, which TensorFlow does not use")
+    restarts = int.from_bytes(block[-4:], "little")
+    end = size - 4 * (restarts + 1)
+    if end < 0:
+        raise ValueError("a block is too short")
+    key, position = b"", 0
+    while position < end:
+        shared, position = _read_varint(block, position)
+        own, position = _read_varint(block, position)
+        length, position = _read_varint(block, position)
+        if shared > len(key) or position + own + length > end:
+            raise ValueError("an entry ends after its block")
+        key = key[:shared] + bytes(block[position : position + own])
+        position += own
+        yield key, block[position : position + length]
+        position += length

@@ -68,7 +68,6 @@ class ObjectCheckpoint:
 
     def _read(self, number: int) -> OptimizerRecord | None:
         state = self.graph.holder_of_state(number)
-        self.graph.visit(state)
         key = self.graph.paths[number]
         family = self.graph.own_family_at(state)
         if family == "new" or family == "keras3":

@@ -20,11 +20,7 @@ from mpls.formats.file_kinds import (
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.formats.wrapper_state import STATE_OF_KERAS_3
 from mpls.saved.errors import broken
-from mpls.saved.files import whole
 from mpls.saved.h5_content import Content, content_of
-from mpls.saved.h5_vetting import check_h5
-from mpls.saved.h5_weights import check_weights
-from mpls.saved.memory_limits import MOST_SCOPES
 from mpls.saved.numbered_weights import read_weights_only
 from mpls.saved.optimizer_configs import read_optimizer, value_at
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
@@ -35,7 +31,7 @@ _PRODUCT = MOMENTUM_PRODUCTS["keras3"]
 
 
 class H5Model:
-    """An open H5 file of a model, whose whole structure the constructor checks.
+    """An open H5 file of a model.
 
     Args:
         path: the path, for errors.
@@ -45,25 +41,19 @@ class H5Model:
 
     Attributes:
         file: the open `h5py.File`.
-        size: its size in bytes.
         version: the version of the Keras that wrote it; None if the file does not say.
-        arrays: the number of arrays in it.
 
     Raises:
-        SavedStateError: it is refused by `check_h5` or `check_weights`, or broken.
+        SavedStateError: it is broken, or refers to other files.
     """
 
     def __init__(self, path: str, file: FileIO, *, lazily: bool = False) -> None:
         self._path = path
         self._configs: dict[str, Any] = {}
         with ExitStack() as stack:
-            source = whole(file)
-            structure = check_h5(path, source)
-            self._content = stack.enter_context(content_of(path, source, structure, lazily=lazily))
-            check_weights(path, self._content, source.size)
+            self._content = stack.enter_context(content_of(path, file, lazily=lazily))
             self._stack = stack.pop_all()
         self.file: Any = self._content.file
-        self.size, self.arrays = source.size, len(structure.datasets)
         self.version = self._content.text(KERAS_VERSION)
 
     def __enter__(self) -> H5Model:
@@ -177,7 +167,7 @@ class _Weights:
         variable, _, slot = name.rpartition("/")
         parts = variable.split("/")
         # The optimizer's name comes first, which the user may have chosen.
-        for start in range(max(len(parts) - MOST_SCOPES, 0), len(parts)):
+        for start in range(len(parts)):
             if "/".join(parts[start:]) in self.model:
                 return slot, "/".join(parts[start:])
         for start, part in enumerate(parts[:-1], 1):

@@ -15,7 +15,6 @@ from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.formats.wrapper_state import BAD_STEPS, STATE, STATE_OF_MANAGERS
 from mpls.saved.bundles import Bundle
 from mpls.saved.errors import broken
-from mpls.saved.memory_limits import MOST_SCOPES
 from mpls.saved.own_state import named_state
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
 
@@ -120,11 +119,9 @@ def _slots(bundle: Bundle, allows_unknown: bool) -> dict[str, dict[str, list[str
 
 def _variable_of(bundle: Bundle, scope: str) -> str:
     """Return the variable whose slots are in a scope; further scopes may stand before its name. Else an empty text."""
-    for _ in range(MOST_SCOPES):
-        if not scope or scope in bundle:
-            return scope
+    while scope and scope not in bundle:
         scope = scope.partition("/")[2]
-    return ""
+    return scope
 
 
 def _layout(optimizer: str, variables: Mapping[str, list[str]], has_powers: bool) -> tuple[str | None, tuple[str, ...]]:

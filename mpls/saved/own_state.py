@@ -135,7 +135,6 @@ class StateInGraph:
         held = None if record is None else self._graph.child(record, OVERFLOWS)
         if held is None:
             return options, counts, []
-        self._graph.visit(held)
         arrays = {
             name: self._value(child)
             for name, child in self._graph.nodes[held].children.items()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from mpls.formats.file_kinds import (
@@ -22,10 +21,9 @@ from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
 from mpls.saved.errors import broken, reading_foreign_bytes
 from mpls.saved.files import read_bytes
-from mpls.saved.memory_limits import Budget, field_budget
+from mpls.saved.messages import parse
 from mpls.saved.optimizer_configs import read_optimizer, value_at, with_state
 from mpls.saved.plain_numbers import good_steps_of_variable
-from mpls.saved.protobuf import EMPTY, as_text, fields, messages
 from mpls.saved.texts import parse_json
 
 
@@ -59,15 +57,6 @@ class SavedModel:
         for number, (key, _, text) in enumerate(self._texts):
             found[f"{key} ({number})" if key in found else key] = text
         return found
-
-    @property
-    def arrays(self) -> int:
-        """The number of tensors in its checkpoint.
-
-        Raises:
-            SavedStateError: the checkpoint is broken.
-        """
-        return 0 if self._bundle is None else len(self._bundle.entries)
 
     @functools.cached_property
     def _bundle(self) -> Bundle | None:
@@ -116,40 +105,20 @@ class _Graph:
 def _read_graph(path: str) -> _Graph:
     graph_path = os.path.join(path, SAVED_MODEL)
     content = read_bytes(graph_path, path)
-    budget = field_budget(len(content))
-    graph = _Graph()
     with reading_foreign_bytes(graph_path, "the graph", "be a whole SavedModel"):
-        # Read the list to its end, so that a file that is cut off is refused.
-        meta_graphs = list(messages(content, 2, budget))
-        if not meta_graphs:
+        graphs = parse("SavedModel", content).meta_graphs
+        if not graphs:
             raise ValueError("it has no graph")
-        for position, meta_graph in enumerate(meta_graphs):
-            for number, value in fields(meta_graph, budget):
-                if isinstance(value, int):
-                    continue
-                if number == 1 and position == 0:
-                    graph.version = next((as_text(each) for part, each in fields(value, budget) if part == 5), "")
-                elif number == 4:
-                    # A collection of TF 1.
-                    graph.has_variables |= _first_text(value, budget) in ("variables", "trainable_variables")
-                elif number == 7:
-                    # An object graph. TF 2 writes a checkpoint with each, even if it holds no variables.
-                    graph.has_variables |= len(value) > 0
-                    graph.texts += _object_texts(value, budget)
-    return graph
-
-
-def _first_text(message: memoryview, budget: Budget) -> str:
-    return next((as_text(each) for number, each in fields(message, budget) if number == 1), "")
-
-
-def _object_texts(object_graph: memoryview, budget: Budget) -> Iterator[tuple[str, str, str]]:
-    for position, node in enumerate(messages(object_graph, 1, budget)):
-        for user_object in messages(node, 4, budget):
-            values = dict(fields(user_object, budget))
-            kind = as_text(values.get(1, EMPTY))
-            if kind.startswith("_tf_keras_"):
-                yield ROOT if position == 0 else f"node {position}", kind, as_text(values.get(3, EMPTY))
+    found = _Graph(graphs[0].meta_info_def.tensorflow_version)
+    for graph in graphs:
+        # TF 1 writes collections. TF 2 writes a checkpoint with each object graph, even if it holds no variables.
+        collections = set(graph.collection_def)
+        found.has_variables |= bool(collections & {"variables", "trainable_variables"} or graph.object_graph_def.nodes)
+        for number, node in enumerate(graph.object_graph_def.nodes):
+            if node.user_object.identifier.startswith("_tf_keras_"):
+                place = f"node {number}" if number else ROOT
+                found.texts.append((place, node.user_object.identifier, node.user_object.metadata))
+    return found
 
 
 def _keras_texts(path: str) -> list[tuple[str, str, str]] | None:
@@ -157,17 +126,9 @@ def _keras_texts(path: str) -> list[tuple[str, str, str]] | None:
     keras_path = os.path.join(path, KERAS_METADATA)
     if not os.path.lexists(keras_path):
         return None
-    content = read_bytes(keras_path, path)
-    budget = field_budget(len(content))
-    texts = []
     with reading_foreign_bytes(keras_path, "the metadata", "be whole"):
-        for node in messages(content, 1, budget):
-            # Parsing an object takes as long as several fields.
-            budget.spend(4)
-            values = dict(fields(node, budget))
-            key, kind, text = (as_text(values.get(number, EMPTY)) for number in (3, 4, 5))
-            texts.append((key or str(values.get(2, 0)), kind, text))
-    return texts
+        nodes = parse("KerasMetadata", read_bytes(keras_path, path)).nodes
+    return [(each.node_path or str(each.node_id), each.identifier, each.metadata) for each in nodes]
 
 
 def _training_optimizer(path: str, metadata: str) -> OptimizerRecord | None:

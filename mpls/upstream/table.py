@@ -22,7 +22,6 @@ _WRAPPED = "tensorflow.python.util.module_wrapper:TFModuleWrapper"
 _NO_PARTS = "tf.train.Checkpoint neither writes nor restores the wrapped optimizer's parts. Save opt.state_dict()"
 _NO_NAMES = "tf.compat.v1.train.Saver does not find state under names of other releases"
 _SLOWLY = "a training step in eager mode takes longer"
-_NO_LIMIT = "mpls.keras.load_model sets files no limit to the {} that they ask for, so load those that you trust only"
 _SCALE_NOT_CONVERTED = "convert_state does not read the loss scale of such a wrapper"
 _NOT_CONVERTED = "training goes on as before, but convert_state cannot read or set such an optimizer's state"
 
@@ -85,14 +84,6 @@ BARRIER = Private(
     "xla_optimization_barrier",
     "steps that XLA compiles copy the variables and take longer",
 )
-CREATE_OP = Private(
-    "tensorflow.python.framework.ops:Graph", "_create_op_internal", _NO_LIMIT.format("number of operations")
-)
-CONSTANT_VALUE, CONSTANT_SHAPE = (
-    Private("tensorflow.python.framework.tensor_util", name, _NO_LIMIT.format("work for constants"))
-    for name in ("_ConstantValue", "constant_value_as_shape")
-)
-OP_DEFS = Private("tensorflow.python.framework.op_def_registry", "get", "load_model refuses SavedModels")
 NO_MERGE_CALL = Private(
     "tensorflow.__internal__.distribute",
     "strategy_supports_no_merge_call",
@@ -236,10 +227,6 @@ BUILTIN_LAYER = Private(
     "tf_keras.src.layers.serialization", "get_builtin_layer", "SavedModels with layers are refused by load_model"
 )
 METRICS = Private("tf_keras.src", "metrics", "SavedModels with metrics are refused by load_model")
-SAVED_MODEL = Private("tensorflow.core.protobuf.saved_model_pb2", "SavedModel", "load_model refuses SavedModels")
-CONNECT = Private("tf_keras.src.utils.tf_utils", "convert_inner_node_data", _NO_LIMIT.format("work"))
-KERAS_TENSOR = Private("tf_keras.__internal__", "KerasTensor", _NO_LIMIT.format("number of tensors"))
-REPEAT = Private("tf_keras.src.backend", "repeat_elements", _NO_LIMIT.format("number of operations"))
 
 # Keras 3.
 _FAILS_LATER = "variables that the optimizer does not know are refused by Keras, after the loss scale was updated"
@@ -279,7 +266,6 @@ H5_LOADER = Private(
     "load_model_from_hdf5",
     "mpls.keras.load_model opens H5 files of Keras 3 a second time",
 )
-CONNECT_3 = Private("keras.src.models.functional", "deserialize_node", _NO_LIMIT.format("work"))
 NATIVE_3 = Private(
     "keras.src.optimizers.loss_scale_optimizer",
     "LossScaleOptimizer",

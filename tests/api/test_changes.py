@@ -46,7 +46,6 @@ OF_OBJECTS = {
     "mpls.importing.module_getattr": "a module that it has made",
     "mpls.install": "its own state",
     "mpls.keras.classes": "a wrapper while it is made, and a string of its own class",
-    "mpls.keras.files.graph_shapes": "the graph that it has read from a file",
     "mpls.keras.keras3.ops": "a loss scale of mpls",
     "mpls.keras.tf_keras_family": "a copy of a wrapper",
     "mpls.migrate.analysis": "what a class of its own has noted",

@@ -87,14 +87,6 @@ NO_MEMBERS: dict[str, tuple[str, set[str]]] = {
         {"table.TF_KERAS_COMPILE.name", "table.TF_KERAS_COMPILE_V1.name"},
     ),
     "mpls.hints.missing_members": ("what an error says is missing", {"_create_all_weights"}),
-    "mpls.keras.files.graph_calls": (
-        "children of objects in SavedModels",
-        {"_create_resource", "_initialize", "_destroy_resource"},
-    ),
-    "mpls.keras.files.graph_limits": ("a type", {"_Tree"}),
-    "mpls.keras.files.graph_rehearsal": ("attributes of ops in SavedModels", {"_input_shapes", "_output_shapes"}),
-    "mpls.keras.files.op_layers": ("a key in configs", {"_CONSTANT_VALUE"}),
-    "mpls.keras.files.safety": ("the end of a key", {"_type"}),
     "mpls.keras.ignored_rules": (
         "methods of users' subclasses",
         {"_resource_apply_dense", "_resource_apply_sparse", "_apply_dense", "_apply_sparse"},
@@ -106,6 +98,11 @@ NO_MEMBERS: dict[str, tuple[str, set[str]]] = {
     "mpls.reading.signs": ("what programs use, and the end of names", {"_loss_scale", "_with_float32_vars"}),
     "mpls.reading.wrappers": ("what programs use", {"_loss_scale"}),
     "mpls.run": ("attributes of linecache in some Pythons", {"_interactive_cache", "_register_code"}),
+    "mpls.saved.config_safety": ("the end of a key", {"_type"}),
+    "mpls.saved.graph_safety": (
+        "children of objects in SavedModels",
+        {"_create_resource", "_initialize", "_destroy_resource"},
+    ),
     "mpls.saved.name_checkpoints": ("ends of names", {"f'_{number}'"}),
     "mpls.saved.saved_models": ("the beginning of identifiers in files", {"_tf_keras_"}),
 }
@@ -251,7 +248,6 @@ def test_private_names_of_frameworks_are_in_upstream_only() -> None:
 
 # Private names in upstream that are neither in a table nor among those without a row, and why.
 OF_UPSTREAM = {
-    "_disable_call_shape_inference": "an attribute of an op that mpls makes",
     "_optimizer": "the attribute of wrappers of Horovod and mpls; TensorFlow's own is a row",
     "f'_{name}'": "settings that optimizers of users keep so, as those of the frameworks do, whose are rows",
     "graph._mpls_key": "of mpls",

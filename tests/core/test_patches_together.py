@@ -33,7 +33,6 @@ from mpls.importing.legacy_optimizers import legacy_compile
 from mpls.importing.overlays import Overlay
 from mpls.importing.redirecting import Redirection
 from mpls.keras import own_files
-from mpls.keras.files import model_limits as limits
 from mpls.patches import ABSENT, WhileNeeded
 from mpls.upstream import name_savers, rewrite
 from mpls.upstream.keras_packages import compile_hooks
@@ -142,7 +141,6 @@ CHANGES: dict[str, tuple[Callable[[], Undo], list[tuple[Any, str]]]] = {
     "savers": (saver_hooks, [(v1.train.Saver, "restore"), (v1.train.Saver, "_build")]),
     "compile": (held(compiling._while_needed), compile_hooks()),
     "own files": (recognised, [(keras.optimizers.LossScaleOptimizer, "from_config")]),
-    "limits": (held(limits._while_loading), [(tf.Graph, "_create_op_internal")]),
     "rewrite": (rewriting, []),
 }
 PAIRS = list(itertools.combinations_with_replacement(CHANGES, 2))
@@ -151,7 +149,7 @@ PAIRS = list(itertools.combinations_with_replacement(CHANGES, 2))
 @pytest.fixture(autouse=True)
 def _nothing_else_is_patched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     mpls.uninstall()
-    for needed in (arrival._watch, compiling._while_needed, limits._while_loading, *name_savers._saver_hooks.values()):
+    for needed in (arrival._watch, compiling._while_needed, *name_savers._saver_hooks.values()):
         needed.undo()
     # As in a process that has made no wrapper.
     own_files._reasons.discard(own_files._USE)

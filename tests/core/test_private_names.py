@@ -443,8 +443,6 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "DATATYPE": lambda: tensorflow.kinds_of([Unready(_shape_tuple=lambda: (2, 3))]) == ((1, (2, 3)),) or 1 / 0,
     "SHAPE": lambda: tensorflow.kinds_of([Unready(_datatype_enum=lambda: 1)]) == ((1, (2, 3)),) or 1 / 0,
     "BARRIER": compiled_step,
-    **dict.fromkeys(["CREATE_OP", "CONSTANT_VALUE", "CONSTANT_SHAPE"], saved_tf_keras),
-    "OP_DEFS": lambda: saved_tf_keras(""),
     "NO_MERGE_CALL": lambda: mirrored(lambda: legacy.SGD(0.5)),
     "VARIABLE_ID": v1_step,
     **dict.fromkeys(["KEEP", "DROP", "KEEPS"], lambda: installed_over(v1.train.experimental)),
@@ -511,9 +509,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "KERAS_3_JSON_WRITER": lambda: running("save_model").writes_file,
     "KERAS_3_H5_VARIABLES": lambda: running("save_model").writes_h5_variables,
     "TF_KERAS_COMPILED": saved_tf_keras,
-    **dict.fromkeys(["BUILTIN_LAYER", "METRICS"], lambda: model_loaders.has_class("Mean")),
-    "SAVED_MODEL": lambda: saved_tf_keras(""),
-    **dict.fromkeys(["CONNECT", "KERAS_TENSOR", "REPEAT"], saved_tf_keras),
+    **dict.fromkeys(["BUILTIN_LAYER", "METRICS"], lambda: model_loaders.ObjectsOfUser(tf_keras, {}).is_known("Mean")),
     **dict.fromkeys(["TRAINABLE", "KERAS_3_STEPS", "OWN_VARIABLES", "INDICES", "KERAS_3_KEY"], keras_3_step),
     "AVERAGES": lambda: optimizers.averages_of(averaging()),
     "VARIABLE_INDEX": converted_3,
@@ -521,7 +517,6 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "UNPICKLE": lambda: pickle.loads(pickle.dumps(keras_3_step())),
     "KERAS_3_COMPILED": saved_keras_3,
     "H5_LOADER": model_loaders.h5_loader_of_keras,
-    "CONNECT_3": saved_keras_3,
     "NATIVE_3": lambda: own_files._patch((table.NATIVE_3,), False, holder_of(table.NATIVE_3)),
 }
 

@@ -22,9 +22,9 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import SavedStateError
-from mpls.keras.files import opened_file
-from mpls.keras.files.contents import ModelFile
 from mpls.keras.state_in_files import wrapped_optimizer_follows
+from mpls.saved import model_files
+from mpls.saved.model_files import ModelFile
 
 OPTIMIZERS = {
     "legacy": (tf_keras, tf_keras.optimizers.legacy),
@@ -100,7 +100,7 @@ class OneOpeningTest(unittest.TestCase):
 
     def test_where_open_files_have_no_paths_one_that_is_replaced_is_refused(self) -> None:
         first, second = self.files("keras3", ".keras")
-        with mock.patch.object(opened_file, "_OPEN_FILES", str(self.folder / "none")):
+        with mock.patch.object(model_files, "_OPEN_FILES", str(self.folder / "none")):
             self.assertEqual(state_of_model(mpls.keras.load_model(first))[:3], (1.0, 1, 1))
             with self.assertRaisesRegex(SavedStateError, "must stay as it is while it is loaded; got 'another one"):
                 self.load_while(first, lambda: os.replace(second, first))
@@ -118,7 +118,7 @@ class OneOpeningTest(unittest.TestCase):
             return keras_loader(link, *args, **kwargs)
 
         keras_loader = keras.models.load_model
-        with mock.patch.object(opened_file, "_LARGE", limit), mock.patch.object(keras.models, "load_model", load):
+        with mock.patch.object(model_files, "_LARGE", limit), mock.patch.object(keras.models, "load_model", load):
             mpls.keras.load_model(path)
         self.assertEqual(seen, [expected])
         self.assertEqual([each.name for each in self.folder.iterdir()], ["model.keras"])

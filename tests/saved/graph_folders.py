@@ -13,7 +13,7 @@ import pytest
 import tf_keras
 
 from mpls.errors import SavedStateError
-from mpls.keras.files.graph_ops import refuse_graph_ops
+from mpls.saved.graph_safety import refuse_unsafe_graph
 from tests.saved import honest_models
 from tests.saved.graphs import TEXT, Graph
 
@@ -51,7 +51,7 @@ class Folders:
 
     def refused(self, words: str) -> str:
         with pytest.raises(SavedStateError, match=words) as caught:
-            refuse_graph_ops(str(self.graph.save()))
+            refuse_unsafe_graph(str(self.graph.save()))
         text = str(caught.value)
         assert str(self.graph.folder) in text
         assert "safe_mode=False" in text or "Copy" in text

@@ -10,7 +10,7 @@ import tensorflow as tf
 from parameterized import parameterized
 
 from mpls.errors import SavedStateError
-from mpls.keras.files.graph_ops import refuse_graph_ops
+from mpls.saved.graph_safety import refuse_unsafe_graph
 from tests.saved.graph_folders import Folders, load_natively
 from tests.saved.graphs import add_text
 
@@ -107,7 +107,7 @@ class TestAssets(Folders):
         (assets / "deep").mkdir()
         (assets / "vocabulary.txt").rename(assets / "deep" / "words.txt")
         self.graph.meta.asset_file_def[0].filename = "deep/words.txt"
-        refuse_graph_ops(str(self.graph.save()))
+        refuse_unsafe_graph(str(self.graph.save()))
 
 
 class TestFolder(Folders):
@@ -131,25 +131,25 @@ class TestFolder(Folders):
             path.rename(target)
         path.symlink_to(target)
         with pytest.raises(SavedStateError, match=r"the file must be inside .*, not a link to elsewhere"):
-            refuse_graph_ops(str(self.graph.folder))
+            refuse_unsafe_graph(str(self.graph.folder))
 
     def test_links_within_it(self) -> None:
         path = self.graph.folder / "fingerprint.pb"
         path.rename(self.graph.folder / "other.pb")
         path.symlink_to("other.pb")
-        refuse_graph_ops(str(self.graph.folder))
+        refuse_unsafe_graph(str(self.graph.folder))
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
     def test_pipes_are_not_waited_for(self) -> None:
         (self.graph.folder / "fingerprint.pb").unlink()
         os.mkfifo(self.graph.folder / "fingerprint.pb")
         with pytest.raises(SavedStateError, match=r"fingerprint.pb: the file must be a regular file"):
-            refuse_graph_ops(str(self.graph.folder))
+            refuse_unsafe_graph(str(self.graph.folder))
 
     def test_graphs_in_other_files(self) -> None:
         # The text is not read where there is the other; of chunks, mpls does not know what TensorFlow makes of them.
         (self.graph.folder / "saved_model.pbtxt").write_text("no graph")
-        refuse_graph_ops(str(self.graph.folder))
+        refuse_unsafe_graph(str(self.graph.folder))
         assert tf.io.gfile.exists(str(self.graph.folder / "saved_model.pbtxt"))
         load_natively(self.graph.folder)
         (self.graph.folder / "saved_model.cpb").write_bytes(b"")
@@ -161,4 +161,4 @@ class TestFolder(Folders):
         content = path.read_bytes()
         path.write_bytes(content[: len(content) * parts // 4])
         with pytest.raises(SavedStateError, match=r"saved_model.pb must (be whole|hold one graph)"):
-            refuse_graph_ops(str(self.graph.folder))
+            refuse_unsafe_graph(str(self.graph.folder))

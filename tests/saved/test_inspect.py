@@ -14,15 +14,19 @@ import unittest
 from typing import Any
 from unittest import mock
 
+import h5py
 import numpy as np
 from parameterized import parameterized
 
 import mpls
+import mpls.keras
 from mpls.cli import main
+from mpls.errors import SavedStateError
 from mpls.inspect import describe, inspect
 from mpls.saved.reading import read
 from tests.saved import rewriting
 from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, path_of
+from tests.saved.graphs import Graph, add
 from tests.saved.rewriting import SUFFIX
 
 OPTIMIZER_KEYS = [
@@ -39,7 +43,7 @@ OPTIMIZER_KEYS = [
     "overflows",
     "restores_into",
 ]
-KEYS = ["path", "status", "reason", "format", "written_by", "optimizers"]
+KEYS = ["path", "status", "reason", "format", "written_by", "refusal", "optimizers"]
 LOSS_SCALE_KEYS = ["dynamic", "scale", "good_steps", "initial_scale", "growth_steps", "multiplier", "options"]
 
 
@@ -178,6 +182,34 @@ class InspectTest(unittest.TestCase):
         found = strict(text)["optimizers"][0]["hyperparameters"]
         self.assertEqual((status, found), (0, {"learning_rate": "nan", "momentum": ["inf", {"a": "-inf"}]}))
         self.assertIn("learning_rate nan", inspect(str(path))[1])
+
+    def test_what_load_model_refuses(self) -> None:
+        """The same words as `load_model` has, for what no program can know."""
+        source = DATA / "artefacts" / "keras_h5.momentum" / "tf215.lso2" / "model.h5"
+        path = shutil.copy(source, self.folder)
+        self.assertIsNone(describe(path)["refusal"])
+        with h5py.File(path, "r+") as file:
+            config = json.loads(file.attrs["model_config"])
+            config["config"]["layers"].append({"class_name": "Lambda", "config": {"name": "x", "function": ["code"]}})
+            file.attrs["model_config"] = json.dumps(config)
+        with self.assertRaises(SavedStateError) as refused:
+            mpls.keras.load_model(path)
+        self.assertIn("must hold no Python code, as that of a Lambda layer", str(refused.exception))
+        description = describe(path)
+        self.assertEqual((description["status"], description["refusal"]), ("ok", str(refused.exception)))
+        status, out, err = run(path)
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn(f"mpls.keras.load_model refuses it: {refused.exception}", out)
+
+    def test_ops_that_load_model_refuses(self) -> None:
+        source = DATA / "artefacts" / "keras_tf.momentum" / "tf215.lso2" / "saved_model"
+        graph = Graph(source, self.folder / "model")
+        add(graph.new_function("hostile"), "ReadFile", "read")
+        path = graph.save()
+        with self.assertRaises(SavedStateError) as refused:
+            mpls.keras.load_model(path)
+        self.assertEqual(describe(path)["refusal"], str(refused.exception))
+        self.assertIsNone(describe(source)["refusal"])
 
     def test_model_without_optimizer(self) -> None:
         path = self.folder / "config.json"

@@ -18,10 +18,14 @@ from mpls.saved.reading import read
 from mpls.saved.saved_models import SavedModel
 from tests.saved import rewriting
 from tests.saved.artefacts import DATA
-from tests.saved.test_costs import message
 
 MODEL = DATA / "artefacts" / "keras_tf.momentum" / "tf215.lso2" / "saved_model"
 OLD_MODEL = next((DATA / "artefacts" / "keras_tf.momentum").glob("tf2[1-4]*/saved_model"))
+
+
+def message(number: int, content: bytes) -> bytes:
+    """Return a short field of a protocol buffer."""
+    return bytes([number << 3 | 2, len(content)]) + content
 
 
 class MissingPartsTest(unittest.TestCase):

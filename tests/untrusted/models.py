@@ -20,7 +20,7 @@ import tf_keras
 from tf_keras.protobuf import saved_metadata_pb2
 
 import mpls.keras
-from mpls.keras.files.contents import ModelFile
+from mpls.saved.model_files import ModelFile
 
 # Each as `(Keras, format)`.
 KINDS = [("tf_keras", ".keras"), ("tf_keras", ".h5"), ("tf_keras", ""), ("keras", ".keras"), ("keras", ".h5")]
@@ -124,15 +124,6 @@ def _change_saved_model(path: str, change: Change) -> None:
     change({"model": content, "compile": _Renamed(content["training_config"])})
     root.metadata = json.dumps(content)
     pathlib.Path(path).write_bytes(metadata.SerializeToString())
-
-
-def add_metadata(path: str, text: str, number: int) -> None:
-    """Add objects with a JSON text to the metadata of a SavedModel."""
-    file = pathlib.Path(path, "keras_metadata.pb")
-    metadata = saved_metadata_pb2.SavedMetadata.FromString(file.read_bytes())
-    for position in range(number):
-        metadata.nodes.add(node_id=1000 + position, node_path=f"root.{position}", identifier="any", metadata=text)
-    file.write_bytes(metadata.SerializeToString())
 
 
 def parts_of(file: ModelFile) -> tuple[ModelFile, dict[str, Any]]:

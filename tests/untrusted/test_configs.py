@@ -28,9 +28,9 @@ import mpls.experimental
 import mpls.keras
 from mpls.errors import ArgumentTypeError, ArgumentValueError, SavedStateError
 from mpls.keras.files import loading
-from mpls.keras.files.contents import opened_model
-from mpls.keras.files.safety import _Vetting, refuse_unsafe_configs
-from mpls.upstream.model_loaders import OwnObjects, has_class
+from mpls.saved.config_safety import refuse_unsafe_configs
+from mpls.saved.model_files import opened_model
+from mpls.upstream.model_loaders import ObjectsOfUser
 from tests.untrusted.models import KINDS, Change, Templates, layer, parts_of, save
 from tests.untrusted.payloads import NAMES, PAYLOADS, SPY
 
@@ -174,12 +174,12 @@ class RefusalTest(_Base):
     def _assert_all_refused(self, framework: str, suffix: str, place: str, payloads: dict[str, Any]) -> None:
         with opened_model(self.templates.path(framework, suffix)) as opened:
             file = opened
-        own = OwnObjects({"tf_keras": tf_keras, "keras": keras}[framework], {})
+        own = ObjectsOfUser({"tf_keras": tf_keras, "keras": keras}[framework], {})
         for name, payload in payloads.items():
             changed, parts = parts_of(file)
             PLACES[place](parts, payload)
             with self.subTest(name), self.assertRaisesRegex(SavedStateError, "safe_mode=False"):
-                refuse_unsafe_configs(changed, own, has_class, with_compile=True)
+                changed.refuse_unsafe(own)
 
     @parameterized.expand(KINDS)
     def test_files(self, framework: str, suffix: str) -> None:
@@ -205,19 +205,6 @@ class RefusalTest(_Base):
                     lambda parts, n=name: PLACES["activation"](parts, PAYLOADS[n]),
                     custom_objects={"Mine": tf_keras.layers.Dense, "function": len},
                 )
-
-    @parameterized.expand(KINDS)
-    @pytest.mark.default_run("one case")
-    def test_calls_of_constants(self, framework: str, suffix: str) -> None:
-        def change(parts: dict[str, Any]) -> None:
-            node = (
-                {"args": [[1.0, 2.0]], "kwargs": {}}
-                if suffix == ".keras" and framework == "keras"
-                else [["_CONSTANT_VALUE", -1, [[1.0, 2.0]], {}]]
-            )
-            layer(parts, "dense")["inbound_nodes"] = [node]
-
-        self.assertIn("tensor of another layer among its inputs", self._assert_refused(framework, suffix, change))
 
     @parameterized.expand(KINDS)
     def test_names_that_lead_out_of_the_assets(self, framework: str, suffix: str) -> None:
@@ -381,11 +368,14 @@ class AllowedTest(_Base):
         self.assertIs(mpls.keras.load_model(path).get_layer("dense").activation, own_activation)
         # What older releases wrote, and the same with another function of the module.
         config = {"module": __name__, "class_name": "function", "config": "own_activation"}
+
+        def check(config: Any) -> None:
+            refuse_unsafe_configs("file", ".keras", {"config": config}, ObjectsOfUser(k, {}))
+
         registered = {**config, "registered_name": f"untrusted_{framework}>own_activation"}
         for name, raises in (("own_activation", False), ("tempfile", True), ("mpls", True)):
-            vetted = _Vetting("file", OwnObjects(k, {}))
             with self.assertRaises(SavedStateError) if raises else contextlib.nullcontext():
-                vetted.check("config", {"activation": {**registered, "config": name}})
+                check({"activation": {**registered, "config": name}})
         # What only looks like a registered name.
         for hostile in (
             {**config, "module": SPY, "config": ">own_activation", "registered_name": "function"},
@@ -394,12 +384,12 @@ class AllowedTest(_Base):
             {"module": SPY, "class_name": "own_activation", "config": {}, "registered_name": None},
         ):
             with self.assertRaises(SavedStateError):
-                vetted.check("config", {"activation": hostile})
+                check({"activation": hostile})
         # Without the package, among what is registered only.
         bare = {**config, "registered_name": "function"}
         for module, raises in (("builtins", False), (__name__, True), (SPY, True)):
             with self.assertRaises(SavedStateError) if raises else contextlib.nullcontext():
-                vetted.check("config", {"activation": {**bare, "module": module}})
+                check({"activation": {**bare, "module": module}})
 
     @parameterized.expand(["tf_keras", "keras"])
     def test_policies_of_mpls(self, framework: str) -> None:

@@ -19,9 +19,9 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
-from mpls.keras.files import allowed_functions
-from mpls.keras.files.allowed_names import CLASSES, FUNCTIONS
-from mpls.keras.files.safety import _NAMING_KEYS
+from mpls.saved import allowed
+from mpls.saved.allowed import CLASSES, FUNCTIONS
+from mpls.saved.config_safety import _NAMING_KEYS
 
 # What is refused, with the reason.
 REFUSED = {
@@ -96,7 +96,7 @@ class AllowedTest(unittest.TestCase):
         suspicious = re.compile(r"fn|func|function|callback|path|file|filename|stream|device|handle|resource")
         # `signal.stft(window_fn)` needs a function, which no config can hold: it would be a string or a number.
         known = {"window_fn", "top_paths"}
-        for name in allowed_functions._ARITHMETIC:
+        for name in allowed._ARITHMETIC:
             function = _symbol(name)
             if function is not None:
                 parameters = [each for each in inspect.signature(function).parameters if suspicious.search(each)]
@@ -111,12 +111,12 @@ class AllowedTest(unittest.TestCase):
         self.assertIn("Constant", found)
 
     def test_no_module_with_other_things(self) -> None:
-        self.assertFalse([name for name in allowed_functions._ARITHMETIC if name.startswith(("raw_ops", "py_"))])
+        self.assertFalse([name for name in allowed._ARITHMETIC if name.startswith(("raw_ops", "py_"))])
         for name in ("io.write_file", "io.read_file", "raw_ops.WriteFile", "py_function", "numpy_function", "print"):
-            self.assertFalse(allowed_functions.is_arithmetic(name))
-            self.assertFalse(allowed_functions.is_arithmetic(f"compat.v1.{name}"))
-        self.assertTrue(allowed_functions.is_arithmetic("compat.v1.squeeze"))
-        self.assertTrue(allowed_functions.is_arithmetic("keras.activations.relu"))
+            self.assertFalse(allowed.is_arithmetic(name))
+            self.assertFalse(allowed.is_arithmetic(f"compat.v1.{name}"))
+        self.assertTrue(allowed.is_arithmetic("compat.v1.squeeze"))
+        self.assertTrue(allowed.is_arithmetic("keras.activations.relu"))
 
 
 def _symbol(name: str) -> Any:

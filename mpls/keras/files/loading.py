@@ -21,20 +21,16 @@ from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
 from mpls.formats.wrapper_state import WRAPPER
 from mpls.keras.base import LossScaleOptimizer
-from mpls.keras.files.contents import ModelFile, opened_model
-from mpls.keras.files.graph_ops import refuse_graph_ops
-from mpls.keras.files.model_limits import limited
 from mpls.keras.files.native_wrappers import native_wrappers_loadable
-from mpls.keras.files.network_sizes import refuse_too_many_layers
 from mpls.keras.files.optimizer_state import restore_optimizer
-from mpls.keras.files.safety import refuse_unsafe_configs
 from mpls.keras.files.saving import breaks_on_some_pythons, pack_weights
 from mpls.keras.own_files import reading_all_as_ours
 from mpls.keras.state_in_files import wrapped_optimizer_follows
 from mpls.saved.errors import broken
 from mpls.saved.hdf5 import H5Model
+from mpls.saved.model_files import ModelFile, opened_model
 from mpls.upstream.keras_packages import native_keras_wrappers
-from mpls.upstream.model_loaders import OwnObjects, h5_loader_of_keras, has_class
+from mpls.upstream.model_loaders import ObjectsOfUser, h5_loader_of_keras
 
 # The settings in a Keras 3 H5 file that `compile` gets as they are. Such files do not hold the state of metrics.
 _PASSED_ON = ("loss_weights", "run_eagerly", "steps_per_execution", "jit_compile")
@@ -67,7 +63,7 @@ def load_model(
         compile: whether to compile the model, if it was compiled. If not, the optimizer is not read.
         safe_mode: whether to refuse a file that names a class, a function or a graph op that is neither known to be
             harmless nor yours (in `custom_objects` or registered). This holds in every format, also where the framework
-            itself would run such code. SECURITY.md says what else is refused.
+            itself would run such code. `mpls docs security` says more.
         keras: the Keras that loads it: `'tf_keras'`, `'keras'`, or the module itself; by default the one that wrote it.
         **kwargs: other arguments of the framework's loader, such as `options` for a SavedModel.
 
@@ -120,23 +116,16 @@ class _Request:
 
 def _load(file: ModelFile, request: _Request) -> Any:
     """Check the whole file, have the framework load the model, and restore the optimizer."""
-    framework, safe_mode = request.framework, request.safe_mode
-    names_own = False
-    if safe_mode:
-        own = OwnObjects(import_module(framework), request.custom_objects)
-        names_own = refuse_unsafe_configs(file, own, has_class, request.with_compile)
-        refuse_too_many_layers(file)
-        if file.format == "SavedModel":
-            refuse_graph_ops(file.path, file.arrays)
+    framework = request.framework
+    if request.safe_mode:
+        own = ObjectsOfUser(import_module(framework), request.custom_objects)
+        file.refuse_unsafe(own, with_compile=request.with_compile)
     # Read the record before the model is made, so that invalid state is refused first.
     record: FileRecord | None = file.record() if request.with_compile else None
     with warnings.catch_warnings():
         # `restore_optimizer` restores the state that this warning is about.
         warnings.filterwarnings("ignore", "Skipping variable loading for optimizer", UserWarning)
-        with (
-            _any_error_as_ours(file, "the model", framework),
-            limited(file, with_own=names_own) if safe_mode else nullcontext(),
-        ):
+        with _any_error_as_ours(file, "the model", framework):
             model = _load_natively(file, request)
     if file.format != "SavedModel" and not isinstance(model, import_module(framework).Model):
         raise broken(file.path, "the file", "hold a model", model)

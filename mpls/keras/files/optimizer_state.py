@@ -17,9 +17,9 @@ from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
 from mpls.formats.wrapper_state import inner_key, is_of_keras_3
 from mpls.keras.base import LossScaleOptimizer
-from mpls.keras.files.contents import ModelFile
 from mpls.saved.arrays import in_order
 from mpls.saved.errors import reading_foreign_bytes
+from mpls.saved.model_files import ModelFile
 from mpls.transfer.load import load_record
 from mpls.transfer.scales import plan_scale, set_scale
 from mpls.transfer.transfer_report import Plan

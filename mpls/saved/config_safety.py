@@ -3,29 +3,44 @@
 A config can name classes and functions of any module, also those that a module of the framework has merely imported,
 and functions of TensorFlow that write files. How a loader looks a name up depends on its place in the config, the
 release and the format. So the check does not imitate loaders: each object, function and value at any place of a config
-must be in the lists of `allowed_names.py`, `allowed_functions.py` or `op_types.py`, or the user's own.
+must be in the lists of `allowed.py`, or the user's own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from mpls.errors import SavedStateError, error_text
-from mpls.formats.file_kinds import COMPILE_CONFIG, MODEL_CONFIG, TRAINING_CONFIG
+from mpls.formats.file_kinds import COMPILE_CONFIG, MODEL_CONFIG, TRAINING_CONFIG, Format
 from mpls.formats.validity import ANCHOR
-from mpls.keras.files.allowed_names import CLASSES, FUNCTIONS, TYPE_SPECS, VALUES
-from mpls.keras.files.contents import COMPILE_CONFIGS, ModelFile
-from mpls.keras.files.costly_settings import MOST_TOGETHER, costly_setting, length_of_lists
-from mpls.keras.files.op_layers import OP_LAYERS, has_symbolic_input, is_shape, refusal_of
+from mpls.saved.allowed import (
+    CLASSES,
+    FUNCTIONS,
+    INSTANCE_ATTRIBUTES,
+    OPS,
+    RAGGED_CLASS_METHODS,
+    TYPE_SPECS,
+    VALUES,
+    is_arithmetic,
+)
 from mpls.saved.errors import IF_TRUSTED
-from mpls.upstream.model_loaders import OwnObjects, is_to_be_imported
 
-__all__ = ["IsKnown", "refuse_unsafe_configs"]
+__all__ = ["COMPILE_CONFIGS", "NothingOwn", "OwnObjects", "refuse_unsafe_configs"]
 
-IsKnown = Callable[[str], bool]
-
+# The entries of a file's configs that hold the arguments of `compile`.
+COMPILE_CONFIGS = (COMPILE_CONFIG, TRAINING_CONFIG)
+# Layers of tf_keras that call a function, op or method of TensorFlow. tf_keras makes one when TensorFlow is called on a
+# symbolic tensor of a functional model. TF 2.2 and 2.3 wrote the last where later releases write the first.
+_OP_LAYERS = (
+    "TFOpLambda",
+    "SlicingOpLambda",
+    "InstanceProperty",
+    "InstanceMethod",
+    "ClassMethod",
+    "TensorFlowOpLayer",
+)
 _YOURS = f"If it is your own, pass it in custom_objects. {IF_TRUSTED}"
 
 # Modules in which an allowed name is the object that the lists mean. Their other names are not on the lists. The last
@@ -34,7 +49,6 @@ _MODULES = re.compile(
     r"builtins|(tf_)?keras(\.\w+)*|mpls(\.keras|\.experimental)?|tensorflow\.python\.ops\.init_ops_v2", re.ASCII
 )
 _MODULES_OF_TYPE_SPECS = re.compile(r"tensorflow\.python\.(framework|ops)(\.\w+)*", re.ASCII)
-_DTYPES = re.compile(r"[a-z]{3,10}[0-9]{0,3}", re.ASCII)
 # Keys whose value, if it is a string, the frameworks look up as the name of a class or a function.
 _NAMING_KEYS = re.compile(
     r"(\w+_)?(activation|initializer|regularizer|constraint|optimizer|metric|quantizer|loss)s?(_fn)?"
@@ -57,66 +71,87 @@ class _Place(NamedTuple):
     is_naming: bool
 
 
-def refuse_unsafe_configs(file: ModelFile, own: OwnObjects, is_known: IsKnown, with_compile: bool) -> bool:
+class OwnObjects(Protocol):
+    """The objects of the user, passed in `custom_objects` or registered."""
+
+    def find(self, name: str) -> Any:
+        """Return the object that the framework finds by a name; None if there is none."""
+
+    def is_registered_somewhere(self, name: str) -> bool:
+        """Return whether an object is registered by a name, for whatever package."""
+
+    def is_known(self, name: str) -> bool:
+        """Return whether the framework has a class of this name, from whose config it makes an object."""
+
+
+class NothingOwn:
+    """No objects of a user, and no framework."""
+
+    def find(self, _: str) -> None:
+        """Return None."""
+
+    def is_registered_somewhere(self, _: str) -> bool:
+        """Return False."""
+        return False
+
+    def is_known(self, name: str) -> bool:
+        """Return whether a Keras has a class of this name, as far as the lists tell."""
+        return name in CLASSES or name in _OP_LAYERS or name == "Lambda"
+
+
+def refuse_unsafe_configs(
+    path: str, kind: Format, configs: Mapping[str, Any], own: OwnObjects, *, with_compile: bool = True
+) -> None:
     """Refuse a model whose configs name an object that is neither allowed nor the user's own.
 
     Args:
-        file: the file.
-        own: the user's own objects, passed in `custom_objects` or registered.
-        is_known: tells whether the framework has a class of a name. tf_keras restores objects of other classes from a
-            SavedModel's graph, and does not use their configs.
+        path: the file, for errors.
+        kind: its format.
+        configs: the decoded JSON texts in it, by their places.
+        own: the user's own objects.
         with_compile: whether the model is compiled with the file's settings.
-
-    Returns:
-        Whether the configs name objects of the user.
 
     Raises:
         SavedStateError: the model is refused.
     """
-    vetting = _Vetting(file.path, own)
-    for source, config in file.configs.items():
+    check = _Check(path, own)
+    for source, config in configs.items():
         if source in COMPILE_CONFIGS and not with_compile:
             continue
-        if file.format == "SavedModel" and isinstance(config, dict):
-            config = _used_metadata(config, own, is_known)
+        if kind == "SavedModel" and isinstance(config, dict):
+            config = _used_metadata(config, own)
         elif isinstance(config, dict) and not with_compile:
             config = {key: value for key, value in config.items() if key != COMPILE_CONFIG}
-        vetting.check(source, config)
-    return vetting.names_own
+        check.check(source, config)
 
 
-def _used_metadata(metadata: dict[str, Any], own: OwnObjects, is_known: IsKnown) -> dict[str, Any]:
-    """Return the part of an object's metadata in a SavedModel from which tf_keras makes objects."""
+def _used_metadata(metadata: dict[str, Any], own: OwnObjects) -> dict[str, Any]:
+    """Return the part of an object's metadata in a SavedModel from which tf_keras makes objects.
+
+    tf_keras restores objects of classes that it does not know from the graph, and does not use their configs.
+    """
     name = metadata.get("class_name")
-    # `file.configs` has the training config as an entry of its own. Loaders do not read `model_config`.
+    # The training config is an entry of its own among the configs. Loaders do not read `model_config`.
     rest = {key: value for key, value in metadata.items() if key not in (TRAINING_CONFIG, MODEL_CONFIG)}
-    if "config" in rest and isinstance(name, str) and not is_known(name) and own.find(name) is None:
+    if "config" in rest and isinstance(name, str) and not own.is_known(name) and own.find(name) is None:
         del rest["config"], rest["class_name"]
     return rest
 
 
-class _Vetting:
+class _Check:
     """The check of one file's configs.
 
     Args:
         path: the file, for errors.
         own: the user's own objects.
-
-    Attributes:
-        names_own: whether the configs checked so far name objects of the user.
     """
 
     def __init__(self, path: str, own: OwnObjects) -> None:
         self._path = path
         self._own = own
-        self.names_own = False
-        self._listed = 0.0
 
     def _is_trusted(self, name: str) -> bool:
-        if self._own.find(name) is None:
-            return False
-        self.names_own |= self._own.is_of_a_user(name)
-        return True
+        return self._own.find(name) is not None
 
     def check(self, source: str, config: Any) -> None:
         """Check a config.
@@ -166,16 +201,8 @@ class _Vetting:
         for kind in config:
             if config[kind] == "lambda" and kind.endswith("_type"):
                 self._refuse_code(place, config.get("class_name", "lambda"))
-        refusal = costly_setting(config)
-        if refusal is not None:
-            self._refuse(f"{place}/{refusal.key}", refusal.constraint, refusal.got)
-        self._listed += length_of_lists(config)
-        if self._listed > MOST_TOGETHER:
-            self._refuse(place, f"make lists of at most {MOST_TOGETHER} numbers with all before it", self._listed)
         if "class_name" in config:
             self._check_object(place, config)
-        if "inbound_nodes" in config:
-            self._check_nodes(f"{place}/inbound_nodes", config["inbound_nodes"])
 
     def _refuse_code(self, place: str, got: object) -> None:
         self._refuse(place, "hold no Python code, as that of a Lambda layer", got)
@@ -192,16 +219,14 @@ class _Vetting:
             spec = str(config.get("type_spec")).removeprefix("tf.")
             self._require(f"{place}/type_spec", spec, TYPE_SPECS, IF_TRUSTED)
         elif name in VALUES:
-            self._check_value(place, settings)
+            pass
         elif name == "function":
             self._check_function(place, config)
         elif name.rpartition(">")[2] == "Lambda" and not self._is_trusted(name):
             self._check_lambda(place, config)
-        elif name in OP_LAYERS:
+        elif name in _OP_LAYERS:
             self._check_module(place, config, name)
-            refusal = refusal_of(name, settings if isinstance(settings, dict) else {})
-            if refusal is not None:
-                self._refuse(f"{place}/config/{refusal.key}", refusal.constraint, refusal.got)
+            self._check_op_layer(f"{place}/config", name, settings if isinstance(settings, dict) else {})
         else:
             self._check_class(place, config)
 
@@ -225,8 +250,6 @@ class _Vetting:
     def _check_module_name(self, place: str, module: Any) -> None:
         if module is not None and not (isinstance(module, str) and _MODULES.fullmatch(module)):
             self._refuse(f"{place}/module", "be a module of Keras", module, _YOURS)
-        if module is not None and is_to_be_imported(module):
-            self._refuse(f"{place}/module", "be one that the framework has imported by itself", module)
 
     def _check_module(self, place: str, config: dict[str, Any], name: str) -> None:
         module, registered = config.get("module"), config.get("registered_name")
@@ -259,11 +282,25 @@ class _Vetting:
         if config.get("registered_name") is not None:
             self._refuse(f"{place}/registered_name", "be null", config["registered_name"])
 
-    def _check_value(self, place: str, settings: Any) -> None:
-        dtype = settings.get("dtype") if isinstance(settings, dict) else None
-        if dtype is not None and not (isinstance(dtype, str) and _DTYPES.fullmatch(dtype)):
-            # For NumPy, 'S1000000000' is a dtype too.
-            self._refuse(f"{place}/config/dtype", "be the name of a dtype", dtype)
+    def _check_op_layer(self, place: str, name: str, settings: dict[str, Any]) -> None:
+        if name == "TensorFlowOpLayer":
+            node = settings.get("node_def")
+            got = node.get("op") if isinstance(node, dict) else node
+            key, constraint = "node_def/op", "be an op that is known to stay within the model"
+            is_allowed = isinstance(got, str) and got in OPS
+        elif name in ("InstanceProperty", "InstanceMethod"):
+            key, constraint, got = "attr_name", "be an attribute of ragged or sparse tensors", settings.get("attr_name")
+            is_allowed = isinstance(got, str) and got in INSTANCE_ATTRIBUTES
+        elif name == "ClassMethod":
+            owner, got = settings.get("cls_symbol"), settings.get("method_name")
+            key, constraint = "method_name", "be one that makes a RaggedTensor"
+            is_allowed = owner == "RaggedTensor" and isinstance(got, str) and got in RAGGED_CLASS_METHODS
+        else:
+            got = settings.get("function")
+            key, constraint = "function", "be a function of TensorFlow that does arithmetic on tensors"
+            is_allowed = isinstance(got, str) and is_arithmetic(got)
+        if not is_allowed:
+            self._refuse(f"{place}/{key}", constraint, got)
 
     def _check_lambda(self, place: str, config: dict[str, Any]) -> None:
         """Refuse a Lambda layer, unless its functions are the user's own."""
@@ -277,15 +314,14 @@ class _Vetting:
             if isinstance(function, dict) and function.get("class_name") == "function":
                 # `check` comes to it, as to each function.
                 continue
-            has_shape = key == "output_shape" and not isinstance(function, str) and is_shape(function)
+            has_shape = key == "output_shape" and not isinstance(function, str) and _is_shape(function)
             if function is not None and not has_shape and not self._is_allowed(function, frozenset()):
                 self._refuse_code(f"{place}/config/{key}", config["class_name"])
 
-    def _check_nodes(self, place: str, nodes: Any) -> None:
-        """Refuse calls without a symbolic tensor as input, which are computed while the model is loaded."""
-        for number, node in enumerate(nodes if isinstance(nodes, list) else ()):
-            if not has_symbolic_input(node):
-                self._refuse(f"{place}/{number}", "have a tensor of another layer among its inputs", node)
+
+def _is_shape(value: Any) -> bool:
+    """Return whether the output shape of a Lambda layer is one, and no function."""
+    return isinstance(value, list) and all(each is None or isinstance(each, (int, list)) for each in value)
 
 
 def _children(place: _Place) -> Iterator[_Place]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import FileIO
 from typing import Any
 
 from mpls.errors import MissingFileError, SavedStateError, error_text
@@ -23,16 +26,77 @@ from mpls.formats.file_kinds import (
 )
 from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
-from mpls.keras.files.opened_file import OpenedFile
 from mpls.saved.archives import KerasArchive
+from mpls.saved.config_safety import OwnObjects, refuse_unsafe_configs
 from mpls.saved.errors import broken
 from mpls.saved.files import open_file
+from mpls.saved.graph_safety import refuse_unsafe_graph
 from mpls.saved.hdf5 import H5Model
 from mpls.saved.saved_models import SavedModel
-from mpls.saved.texts import parse_jsons
+from mpls.saved.texts import parse_json
 
-# The entries of `ModelFile.configs` that hold the arguments of `compile`.
-COMPILE_CONFIGS = (COMPILE_CONFIG, TRAINING_CONFIG)
+# On Linux, a folder of links to the open files of the process. A link stays valid if the file's path changes.
+_OPEN_FILES = "/proc/self/fd"
+# In bytes. Some systems hold temporary files in memory, and may have no room for more.
+_LARGE = 1 << 29
+_ADVICE = "Load it once it has been written; mpls.keras.save_model writes such that others never see a part"
+
+
+class OpenedFile:
+    """An open file.
+
+    Args:
+        path: the path, for errors.
+        file: the file.
+    """
+
+    def __init__(self, path: str, file: FileIO) -> None:
+        self._path, self._file = path, file
+        self._before = self._state()
+
+    def _state(self) -> tuple[int, int]:
+        status = os.fstat(self._file.fileno())
+        return status.st_size, status.st_mtime_ns
+
+    @contextmanager
+    def at_a_path(self) -> Iterator[str]:
+        """Return a path that leads to the open file in a block, even if another file is moved to the original path.
+
+        Systems without `/proc/self/fd` have no such paths. The block gets the original path there.
+
+        Raises:
+            SavedStateError: the block has got the original path, and another file is there at its end.
+        """
+        if os.path.isdir(_OPEN_FILES):
+            with tempfile.TemporaryDirectory(prefix=".mpls-", dir=self._folder()) as folder:
+                # Frameworks tell the format by the suffix.
+                link = os.path.join(folder, f"model{os.path.splitext(self._path)[1]}")
+                os.symlink(f"{_OPEN_FILES}/{self._file.fileno()}", link)
+                yield link
+            return
+        yield self._path
+        if not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
+            raise self._refusal("another one at its place")
+
+    def _folder(self) -> str | None:
+        """Return the folder in which to make the link, beside which Keras 3 may unpack weights.
+
+        It is the file's own folder if the file is large; else None, for the system's temporary folder.
+        """
+        folder = os.path.dirname(os.path.abspath(self._path))
+        return folder if self._before[0] > _LARGE and os.access(folder, os.W_OK) else None
+
+    def require_unchanged(self) -> None:
+        """Refuse a file that was written to since it was opened.
+
+        Raises:
+            SavedStateError: its size or its modification time has changed.
+        """
+        if self._state() != self._before:
+            raise self._refusal("another content")
+
+    def _refusal(self, got: str) -> SavedStateError:
+        return broken(self._path, "the file", "stay as it is while it is loaded", got, _ADVICE)
 
 
 @dataclass(frozen=True)
@@ -56,15 +120,6 @@ class ModelFile:
     opened: OpenedFile | None = None
 
     @property
-    def arrays(self) -> int:
-        """The number of arrays in it.
-
-        Raises:
-            SavedStateError: it is a SavedModel whose checkpoint is broken.
-        """
-        return self.content.arrays
-
-    @property
     def legacy_weights(self) -> dict[str, Any] | None:
         """The weights of a legacy optimizer that `mpls.keras.save_model` has added, by name; None if it has not."""
         return self.content.legacy_weights if isinstance(self.content, KerasArchive) else None
@@ -73,6 +128,20 @@ class ModelFile:
     def has_wrapped_optimizer(self) -> bool:
         """Whether it holds the variables of a wrapped optimizer apart from those of the wrapper."""
         return isinstance(self.content, KerasArchive) and self.content.has_wrapped
+
+    def refuse_unsafe(self, own: OwnObjects, *, with_compile: bool = True) -> None:
+        """Refuse a file that may run code, or reach out of itself, where `load_model` loads it.
+
+        Args:
+            own: the user's own objects, which the file may name.
+            with_compile: whether the model is compiled with the file's settings.
+
+        Raises:
+            SavedStateError: the file is refused.
+        """
+        refuse_unsafe_configs(self.path, self.format, self.configs, own, with_compile=with_compile)
+        if self.format == "SavedModel":
+            refuse_unsafe_graph(self.path)
 
     def record(self) -> FileRecord:
         """Return a record of its optimizers; the arrays can be read while the file is open.
@@ -140,7 +209,7 @@ def _no_model(path: str, got: object) -> SavedStateError:
 def _archive(path: str, archive: KerasArchive, opened: OpenedFile) -> ModelFile:
     for name in archive.names:
         # Frameworks unpack the members into a folder.
-        if name.startswith("/") or ".." in name.split("/"):
+        if name.startswith("/") or ".." in re.split(r"[/\\]", name):
             raise broken(path, name, "be a place in the archive", "one outside")
     config = _require_dict(path, ARCHIVE_CONFIG, archive.config)
     _require_dict(path, ARCHIVE_METADATA, archive.metadata)
@@ -175,7 +244,7 @@ def _require_dict(path: str, key: str, found: Any) -> dict[str, Any]:
 
 def _saved_model(path: str) -> ModelFile:
     model = SavedModel(path, lazily=True)
-    configs = parse_jsons(path, {key: text for key, text in model.texts().items() if text})
+    configs = {key: parse_json(path, key, text) for key, text in model.texts().items() if text}
     if not configs:
         raise SavedStateError(
             error_text(

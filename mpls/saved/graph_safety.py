@@ -1,0 +1,267 @@
+"""The check of the graph in a SavedModel under `safe_mode`, before TensorFlow loads it.
+
+TensorFlow's loader runs functions of the file: those that create and fill a lookup table, and that save and restore an
+object. Calls of the model run other functions, and so does saving it again. So all functions are checked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from mpls.errors import SavedStateError
+from mpls.formats.file_kinds import KERAS_METADATA, SAVED_MODEL, VARIABLES
+from mpls.saved.allowed import OPS, SAVERS, TABLE_FROM_FILE
+from mpls.saved.errors import IF_TRUSTED, broken, reading_foreign_bytes
+from mpls.saved.files import read_bytes, size_of
+from mpls.saved.messages import parse
+
+# The files that TensorFlow reads besides assets and the checkpoint. It reads saved_model.pbtxt only if there is no
+# saved_model.pb, and a graph that is split into several files.
+_FILES = (SAVED_MODEL, KERAS_METADATA, "fingerprint.pb", os.path.join("debug", "saved_model_debug_info.pb"))
+_SPLIT = "saved_model.cpb"
+# The names of ops. A node may have the name of a function as its op, so the names of functions must differ from them.
+_NAME_OF_OP = re.compile(r"_?[A-Z][A-Za-z0-9_]*(>\w+)*", re.ASCII)
+# Children of an object whose functions TensorFlow runs while it loads a file, or deletes the object.
+_CALLED_AT_LOAD = ("_create_resource", "_initialize", "_destroy_resource")
+# The most characters of a name in an error.
+_SHOWN = 100
+
+
+def refuse_unsafe_graph(path: str) -> None:
+    """Refuse a SavedModel with ops that may use files, the network, Python or another machine.
+
+    Args:
+        path: the SavedModel's folder.
+
+    Raises:
+        SavedStateError: it has such an op or an unknown op; it is broken; or a file that TensorFlow's loader reads is
+            outside the folder.
+    """
+    _check_files(path)
+    graph = _only_graph(path)
+    calls, assets = _Calls(path, graph), _Assets(path, graph)
+    _check_nodes(path, "the main graph", graph.graph_def.node, OPS)
+    allowed = OPS | SAVERS | {TABLE_FROM_FILE} | calls.functions
+    for function in graph.graph_def.library.function:
+        _check_nodes(path, f"function {_shown(function.signature.name)}", function.node_def, allowed)
+        _check_files_of(path, function, calls, assets)
+    assets.check_all()
+
+
+def _refused(path: str, key: str, constraint: str, got: object) -> SavedStateError:
+    return broken(path, key, constraint, got, IF_TRUSTED)
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}...")
+
+
+def _check_files(path: str) -> None:
+    """Refuse links out of the folder, files that are not regular, and a graph that is split."""
+    if os.path.lexists(os.path.join(path, _SPLIT)):
+        raise _refused(path, _SPLIT, "not be there, since mpls does not read it", _SPLIT)
+    names = [name for name in _FILES if os.path.lexists(os.path.join(path, name))]
+    folder = os.path.join(path, VARIABLES)
+    if os.path.isdir(folder):
+        # TensorFlow reads the files of the checkpoint only.
+        names += [os.path.join(VARIABLES, name) for name in os.listdir(folder) if name.startswith(VARIABLES)]
+    for name in names:
+        size_of(os.path.join(path, name), path)
+
+
+def _only_graph(path: str) -> Any:
+    with reading_foreign_bytes(path, SAVED_MODEL, "be whole"):
+        graphs = parse("SavedModel", read_bytes(os.path.join(path, SAVED_MODEL), path)).meta_graphs
+    # Without an object graph, or with several graphs, TensorFlow loads it as a file of TF 1, and runs ops of its main
+    # graph.
+    if len(graphs) != 1 or not graphs[0].HasField("object_graph_def"):
+        raise _refused(path, SAVED_MODEL, "hold one graph with the objects in it", f"{len(graphs)} graphs")
+    return graphs[0]
+
+
+def _check_nodes(path: str, place: str, nodes: Iterable[Any], allowed: frozenset[str]) -> None:
+    for node in nodes:
+        if node.op not in allowed:
+            key = f"{place}, node {_shown(node.name)}"
+            raise _refused(path, key, "have an op that is known to stay within the model", node.op)
+
+
+def _check_files_of(path: str, function: Any, calls: _Calls, assets: _Assets) -> None:
+    """Refuse ops that open files in functions that can be called, except one that fills a table from an asset."""
+    name = function.signature.name
+    opening = [node for node in function.node_def if node.op in SAVERS or node.op == TABLE_FROM_FILE]
+    for number, node in enumerate(opening):
+        key = f"function {_shown(name)}, node {_shown(node.name)}"
+        # TensorFlow may replace a function with this attribute by another one with it.
+        if name in calls.from_functions or "api_implements" in function.attr:
+            raise _refused(path, key, "not open files in a function that others call", node.op)
+        if node.op == TABLE_FROM_FILE and not number:
+            assets.require(key, function, node)
+        elif node.op == TABLE_FROM_FILE:
+            raise _refused(path, key, "be the only one in its function that opens a file", node.op)
+        elif name in calls.from_objects:
+            raise _refused(path, key, "not open files in a function that an object has", node.op)
+
+
+class _Calls:
+    """The functions of a SavedModel, by name, and who calls them.
+
+    In a file that TensorFlow has written, the two functions that save and restore all variables are neither in
+    `from_functions` nor in `from_objects`. The main graph calls them, which TensorFlow imports for files of TF 1 only.
+
+    Args:
+        path: the SavedModel's folder.
+        graph: its only graph.
+
+    Attributes:
+        functions: all functions.
+        from_functions: the functions that functions call, and gradient functions.
+        from_objects: the functions that objects have, which the loader and calls of the model run.
+
+    Raises:
+        SavedStateError: two functions have the same name, a function has a name as ops have, or a function is called in
+            a way that no release has written.
+    """
+
+    def __init__(self, path: str, graph: Any) -> None:
+        self._path = path
+        library, objects = graph.graph_def.library, graph.object_graph_def
+        known: set[str] = set()
+        for function in library.function:
+            name = function.signature.name
+            if not name or name in known or _NAME_OF_OP.fullmatch(name):
+                raise _refused(path, f"function {_shown(name)}", "have a name of its own", name)
+            known.add(name)
+        self.functions = frozenset(known)
+        called = {name for each in library.gradient for name in (each.function_name, each.gradient_func)}
+        called.update(each.gradient_func for each in library.registered_gradients)
+        at_load = frozenset(_named_at_load(objects))
+        for function in library.function:
+            names = set(self._called_by(function))
+            if names and function.signature.name in at_load:
+                key = f"function {_shown(function.signature.name)}"
+                # Two functions that call each other would never end.
+                raise _refused(path, key, "call no functions, as it runs when the model is loaded", min(names))
+            called |= names
+        self.from_functions = frozenset(called)
+        # The loader makes all of these callable, and also those that only a node names.
+        named = {*objects.concrete_functions, *graph.meta_info_def.function_aliases}
+        named.update(name for node in objects.nodes for name in _functions_of(node))
+        self.from_objects = frozenset(named)
+
+    def _called_by(self, function: Any) -> Iterator[str]:
+        for node in function.node_def:
+            if node.op in self.functions:
+                yield node.op
+            for value in node.attr.values():
+                kind = value.WhichOneof("value")
+                for each in value.list.func if kind == "list" else [value.func] if kind == "func" else ():
+                    key = f"function {_shown(function.signature.name)}, node {_shown(node.name)}"
+                    # TensorFlow's loader renames functions, but not in the attributes of a function attribute. Such a
+                    # name could be that of a function in this process.
+                    if any(inner.WhichOneof("value") in ("func", "list") for inner in each.attr.values()):
+                        raise _refused(self._path, key, "pass no functions to functions", each.name)
+                    if each.name not in self.functions:
+                        raise _refused(self._path, key, "call functions of the file", each.name)
+                    yield each.name
+
+
+def _named_at_load(objects: Any) -> Iterator[str]:
+    for node in objects.nodes:
+        called = [child.node_id for child in node.children if child.local_name in _CALLED_AT_LOAD]
+        for saver in node.saveable_objects.values():
+            called += [saver.save_function, saver.restore_function]
+        for number in called:
+            if 0 <= number < len(objects.nodes):
+                yield from _functions_of(objects.nodes[number])
+
+
+def _functions_of(node: Any) -> Iterator[str]:
+    kind = node.WhichOneof("kind")
+    if kind == "function":
+        yield from node.function.concrete_functions
+    elif kind == "bare_concrete_function":
+        yield node.bare_concrete_function.concrete_function_name
+    elif kind == "captured_tensor":
+        yield node.captured_tensor.concrete_function
+
+
+class _Assets:
+    """The assets of a SavedModel.
+
+    A function that fills a lookup table from an asset gets the asset's path as an argument. The loader binds an object
+    of the kind "asset" to this argument.
+
+    Args:
+        path: the SavedModel's folder.
+        graph: its only graph.
+    """
+
+    def __init__(self, path: str, graph: Any) -> None:
+        self._path, self._files, self._objects = path, graph.asset_file_def, graph.object_graph_def
+        slots = (slot.slot_variable_node_id for node in self._objects.nodes for slot in node.slot_variables)
+        self._slots = frozenset(slots)
+        self._checked: set[int] = set()
+
+    def require(self, key: str, function: Any, node: Any) -> None:
+        """Check that a table is filled from an asset in the folder.
+
+        Args:
+            key: the place of the node, for the error.
+            function: the function that fills the table; no other function may call it.
+            node: the only node of the function that reads a file.
+
+        Raises:
+            SavedStateError: the file is not certainly an asset, or not in the folder.
+        """
+        number = self._bound_object(function, node)
+        if number is None or not self._is_plain_asset(number):
+            raise _refused(self._path, key, "read an asset of the folder, and no other file", node.op)
+        self._check_asset(key, number)
+
+    def check_all(self) -> None:
+        """Check that all assets are in the folder. TensorFlow copies them if the model is saved again.
+
+        Raises:
+            SavedStateError: one is not.
+        """
+        for number, node in enumerate(self._objects.nodes):
+            if node.WhichOneof("kind") == "asset":
+                self._check_asset(f"{SAVED_MODEL}: object {number}", number)
+
+    def _check_asset(self, key: str, number: int) -> None:
+        index = self._objects.nodes[number].asset.asset_file_def_index
+        if not 0 <= index < len(self._files):
+            raise _refused(self._path, key, f"read one of {len(self._files)} assets", index)
+        if index not in self._checked:
+            self._check_file(self._files[index].filename)
+            self._checked.add(index)
+
+    def _check_file(self, name: str) -> None:
+        parts = name.split("/")
+        if "\\" in name or os.path.splitdrive(name)[0] or any(each in ("", ".", "..") for each in parts):
+            raise _refused(self._path, f"asset {_shown(name)}", "be the path of a file below assets", name)
+        size_of(os.path.join(self._path, "assets", *parts), self._path)
+
+    def _bound_object(self, function: Any, node: Any) -> int | None:
+        """Return the number of the object that the loader binds to the argument with the path, or None."""
+        if len(node.input) < 2 or not node.input[1].isidentifier():
+            return None
+        arguments = [each.name for each in function.signature.input_arg]
+        name = function.signature.name
+        if arguments.count(node.input[1]) != 1 or name not in self._objects.concrete_functions:
+            return None
+        # The loader binds the last arguments.
+        bound = self._objects.concrete_functions[name].bound_inputs
+        position = arguments.index(node.input[1]) - (len(arguments) - len(bound))
+        return int(bound[position]) if 0 <= position < len(bound) else None
+
+    def _is_plain_asset(self, number: int) -> bool:
+        """Return whether the loader makes an asset of an object: it has no registered class, children or slots."""
+        if not 0 <= number < len(self._objects.nodes) or number in self._slots:
+            return False
+        node = self._objects.nodes[number]
+        return node.WhichOneof("kind") == "asset" and not node.registered_name and not node.children
