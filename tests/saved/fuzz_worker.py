@@ -1,65 +1,99 @@
-"""A process that reads mutated files, one after the other, and says what Python did meanwhile.
+"""The process that makes mutated files, reads them one after the other, and says what happened meanwhile.
 
-Started by `fuzz_driver`, which sends a JSON object per line: what to do, with which file. The answer is a JSON object
-per line: what came of it. `python -m tests.saved.fuzz_worker inspect` never imports a framework,
-`python -m tests.saved.fuzz_worker frameworks` does at once.
+`fuzz_driver` starts it in a folder of its own, and sends a kind, a seed and the folder for today's files per line, as
+JSON. The answers are two JSON values, each in a line: what was made, and what came of it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import functools
-import importlib
 import json
 import math
 import os
 import pathlib
 import resource
+import shutil
 import signal
+import struct
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
+import h5py
+
 from mpls.errors import MplsError, SavedStateError
-from mpls.formats.record import FileRecord
 from mpls.inspect import inspect, text_of
 from mpls.saved.reading import read
-from tests.saved.auditing import Audit
+from tests.saved.fuzz_cases import make
+from tests.saved.fuzz_payloads import Canary
+from tests.untrusted.payloads import SPY
 
-# Beyond it nothing is allocated, so that a bomb does no harm to others on the machine.
-_ADDRESSES = 24 << 30
-_LONGEST_MESSAGE = 20_000
-
-Answer = dict[str, Any]
-
-
-class Odd(Exception):
-    """A file was read, and what came out should not have."""
-
-
-def problems_of(record: FileRecord) -> Iterator[str]:
-    """Yield what in a record no optimizer can have."""
-    for optimizer in record.optimizers:
-        if optimizer.iterations is not None and optimizer.iterations < 0:
-            yield f"iterations {optimizer.iterations}"
-        loss_scale = optimizer.loss_scale
-        if loss_scale is None:
-            continue
-        for name in ("scale", "initial_scale", "multiplier"):
-            value = getattr(loss_scale, name)
-            if value is not None and not 0 < value < math.inf:
-                yield f"{name} {value}"
-        steps, period = loss_scale.good_steps, loss_scale.growth_steps
-        if steps is not None and (steps < 0 or (period is not None and steps > max(period, 1))):
-            yield f"good_steps {steps}"
+IS_WATCHED = sys.platform == "linux"
+# A file that asks for more gets an error, and the machine goes on.
+_ADDRESSES = 12 << 30
+_STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "subprocess.Popen", "pty.spawn")
+_STARTS += ("socket.connect", "socket.getaddrinfo", "urllib.Request", "webbrowser.open")
+_EVENTS = {0x1: "read", 0x2: "changed", 0x20: "opened", 0x100: "made", 0x200: "deleted", 0xC0: "moved"}
 
 
-def _require(holds: bool, what: str) -> None:
-    if not holds:
-        raise Odd(what)
+class Watch:
+    """Sees who opens, reads or changes what is in a folder, native code included; on Linux only."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._folder = folder
+        if IS_WATCHED:
+            self._library = ctypes.CDLL(None, use_errno=True)
+            self._descriptor = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.renew()
+
+    def renew(self) -> None:
+        """Watch the folder that is there now, and forget what has happened."""
+        for path in (self._folder, self._folder / "saved_model") if IS_WATCHED else ():
+            if self._library.inotify_add_watch(self._descriptor, os.fsencode(path), sum(_EVENTS)) < 0:
+                raise OSError(ctypes.get_errno(), "inotify_add_watch failed", str(path))
+        self.seen()
+
+    def seen(self) -> list[str]:
+        """Return what has happened since the last call, each once."""
+        found: dict[str, None] = {}
+        while IS_WATCHED:
+            try:
+                content = os.read(self._descriptor, 1 << 16)
+            except BlockingIOError:
+                break
+            position = 0
+            while position < len(content):
+                _, mask, _, length = struct.unpack_from("iIII", content, position)
+                name = content[position + 16 : position + 16 + length].rstrip(b"\x00").decode("utf-8", "replace")
+                position += 16 + length
+                found |= {f"{name} {word}": None for bit, word in _EVENTS.items() if mask & bit}
+        return list(found)
+
+
+class Audit:
+    """Hears from Python of processes that are started, and of whatever is done with the canary's folder."""
+
+    def __init__(self, canary: Canary) -> None:
+        self.events: list[str] = []
+        self.listens = False
+        self._folder = str(canary.folder)
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.listens and (event.startswith(_STARTS) or (event != "compile" and self._is_outside(arguments))):
+            self.listens = False
+            self.events.append(f"{event} {arguments!r:.200}")
+            self.listens = True
+
+    def _is_outside(self, arguments: tuple[Any, ...]) -> bool:
+        # Names of modules and texts of code are no paths.
+        paths = [os.fsdecode(each) for each in arguments[:2] if isinstance(each, str | bytes | os.PathLike)]
+        return any(path.startswith(self._folder) for path in paths)
 
 
 def _inspect(path: str, honest: str) -> None:
@@ -68,23 +102,18 @@ def _inspect(path: str, honest: str) -> None:
     try:
         record = read(path)
     except SavedStateError as error:
-        _require(str(error).startswith(str(pathlib.Path(path).parent)), f"a message without the path: {error!s:.300}")
         refused = error
     else:
-        problems = list(problems_of(record))
-        _require(not problems, f"impossible state: {problems}")
-    status, text = inspect(path, as_json=True)
+        scales = [each.loss_scale.scale for each in record.optimizers if each.loss_scale is not None]
+        assert all(scale is None or 0 < scale < math.inf for scale in scales), f"scales {scales}"
+    _, text = inspect(path, as_json=True)
     description = json.loads(text)
-    shown = text_of(description)
-    # They are printed.
-    (text + shown).encode("utf-8")
-    _require(bool(shown), "no text")
-    frameworks = [name for name in ("tensorflow", "tf_keras", "keras", "jax", "torch") if name in sys.modules]
-    _require(not frameworks, f"imported {frameworks}")
+    # Both are printed.
+    (text + text_of(description)).encode("utf-8")
+    # Messages of HDF5 have times and addresses in them.
+    assert (description["status"] == "ok") == (refused is None), "inspect says else than read"
     if refused is not None:
-        _require(description["reason"] == str(refused) and status in (1, 2), "inspect says else than read")
         raise refused
-    _require(description["status"] == "ok" and status == 0, f"inspect says {description['status']}, read does not")
 
 
 def _load_model(path: str, honest: str) -> None:
@@ -92,35 +121,12 @@ def _load_model(path: str, honest: str) -> None:
 
     model = load_model(path)
     scale = float(getattr(model.optimizer, "loss_scale", 1.0))
-    _require(0 < scale < math.inf, f"a scale of {scale}")
-    _require_no_secrets(model)
-
-
-def _unsafe(path: str, honest: str) -> None:
-    """As a user who trusts the file; for tests of the harness."""
-    from mpls.keras import load_model
-
-    load_model(path, safe_mode=False)
-
-
-def _require_no_secrets(model: Any) -> None:
-    import numpy as np
-
-    from tests.saved.mutations.canary import MARK, WORD
-
-    of_optimizer = getattr(getattr(model, "optimizer", None), "variables", [])
-    of_optimizer = of_optimizer() if callable(of_optimizer) else of_optimizer
-    for variable in [*model.weights, *of_optimizer] if model.built else []:
-        value = np.asarray(variable)
-        found = value.dtype.kind == "f" and bool((value == MARK).any())
-        _require(not found, f"values from outside the file in {getattr(variable, 'name', variable)!r}")
-    for layer in getattr(model, "layers", []):
-        if hasattr(layer, "get_vocabulary"):
-            _require(WORD not in list(map(str, layer.get_vocabulary())), f"words from outside the file in {layer.name}")
+    assert 0 < scale < math.inf, f"a scale of {scale}"
 
 
 def _convert_state(path: str, honest: str) -> None:
     import keras
+    import tensorflow as tf
     import tf_keras
 
     import mpls
@@ -128,17 +134,16 @@ def _convert_state(path: str, honest: str) -> None:
 
     wanted = _unchanged(honest)
     # Either, and always the same for a file.
-    k = keras if sum(map(ord, pathlib.Path(honest).parent.name)) % 2 else tf_keras
+    k: Any = keras if sum(map(ord, wanted.algorithm or "")) % 2 else tf_keras
     inner = getattr(k.optimizers, wanted.algorithm or "SGD", k.optimizers.SGD)(0.5)
     optimizer = mpls.keras.LossScaleOptimizer(inner)
     shapes = [next(iter(each.slots.values())).shape if each.slots else () for each in wanted.variables]
-    make = keras.Variable if k is keras else _tf_variable
-    variables = [make(_zeros(shape)) for shape in shapes]
+    variables = [(keras.Variable if k is keras else tf.Variable)(tf.zeros(shape)) for shape in shapes]
     names = [each.key or each.name for each in wanted.variables]
     target: Any = dict(zip(names, variables, strict=True)) if all(names) else variables
     mpls.convert_state(path, optimizer, target, key=wanted.key)
     scale = float(optimizer.loss_scale)
-    _require(0 < scale < math.inf, f"a scale of {scale}")
+    assert 0 < scale < math.inf, f"a scale of {scale}"
 
 
 @functools.cache
@@ -147,133 +152,113 @@ def _unchanged(path: str) -> Any:
     return read(path).optimizers[0]
 
 
-def _zeros(shape: tuple[int, ...]) -> Any:
-    import numpy as np
-
-    return np.zeros(shape, np.float32)
-
-
-def _tf_variable(value: Any) -> Any:
-    import tensorflow as tf
-
-    return tf.Variable(value)
-
-
-def _from_config(path: str, honest: str) -> None:
-    from mpls.keras import LossScaleOptimizer
-
-    config = json.loads(pathlib.Path(path).read_text())
-    try:
-        optimizer = LossScaleOptimizer.from_config(config)
-    except (TypeError, ValueError) as error:
-        # The frameworks' own are about the settings of their optimizers.
-        raise SavedStateError(repr(error)) from error
-    _require(0 < optimizer.initial_scale < math.inf, f"a scale of {optimizer.initial_scale}")
-    steps = optimizer.dynamic_growth_steps
-    _require(isinstance(steps, int if optimizer.dynamic else type(None)), f"growth steps {steps!r}")
-
-
-def _build(path: str, honest: str) -> None:
-    from tests.saved.mutations import fresh
-
-    fresh.build(pathlib.Path(path), few=honest == "few")
-
-
 def _hole(path: str, honest: str) -> None:
     """What the harness is to see; for its own tests."""
     holes: dict[str, Callable[[], Any]] = {
         "nothing": lambda: None,
-        "spin": lambda: _spin(float(honest)),
-        "memory": lambda: bytearray(b"x") * int(honest),
+        "hang": lambda: time.sleep(60),
         "crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
-        "open": lambda: pathlib.Path(honest).read_bytes(),
-        "command": lambda: os.system(honest),
-        "import": lambda: importlib.import_module(honest),
-        "raise": lambda: {}[honest],
-        "leave": lambda: (pathlib.Path(honest) / "left").write_text(""),
+        "raise": lambda: {}["x"],
+        "open": lambda: pathlib.Path("../outside/secret.txt").resolve().read_bytes(),
+        "natively": lambda: h5py.File("../outside/secret.h5").close(),
+        "write": lambda: pathlib.Path("left").write_text(""),
+        "process": lambda: os.system("true"),
+        "import": lambda: __import__(SPY),
     }
     holes[path]()
 
 
-def _spin(seconds: float) -> None:
-    end = time.process_time() + seconds
-    while time.process_time() < end:
-        pass
+_ACTIONS = {"inspect": _inspect, "load_model": _load_model, "convert_state": _convert_state, "hole": _hole}
 
 
-def _natively(path: str, honest: str) -> None:
-    """Open a file such that Python does not hear of it; for tests of the harness."""
-    import tensorflow as tf
-
-    tf.io.read_file(path).numpy()
-
-
-_ACTIONS = {
-    "inspect": _inspect,
-    "load_model": _load_model,
-    "unsafe": _unsafe,
-    "convert_state": _convert_state,
-    "from_config": _from_config,
-    "build": _build,
-    "hole": _hole,
-    "sleep": lambda path, honest: time.sleep(60),
-    "natively": _natively,
-}
-
-
-def _run(request: Answer, audit: Audit) -> Answer:
-    action = _ACTIONS[request["action"]]
-    trace = ""
-    if request["action"] == "convert_state":
-        # Nothing to listen to.
-        _unchanged(request["honest"])
-    with warnings.catch_warnings():
+def _outcome(action: Callable[[str, str], None], path: str, honest: str) -> tuple[str, str, str]:
+    """Do something, and return what came of it, and the message and traceback of an error."""
+    try:
         # Settings that are changed may be ones that the frameworks warn about.
-        warnings.simplefilter("ignore")
-        audit.start(request["folder"], learns=request.get("honest_file", False))
-        try:
-            action(request["path"], request.get("honest", ""))
-            outcome, detail = "read", ""
-        except MplsError as error:
-            outcome, detail = "refused", str(error)
-        except Odd as error:
-            outcome, detail = "odd", str(error)
-        except Exception as error:
-            outcome, detail = "raised", f"{type(error).__name__}: {error!s:.1000}"
-            trace = traceback.format_exc(limit=-12)
-        except SystemExit as error:
-            outcome, detail = "raised", f"SystemExit {error}"
-        finally:
-            events = audit.stop()
-    if outcome == "refused" and len(detail) > _LONGEST_MESSAGE:
-        outcome, detail = "odd", f"a message of {len(detail)} characters: {detail:.300}"
-    return {"outcome": outcome, "detail": detail[:3000], "trace": trace[-6000:], "events": events}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            action(path, honest)
+    except MplsError as error:
+        return "refused", str(error), ""
+    except MemoryError:
+        # What a file may cost is not limited.
+        return "cost", "", ""
+    except (Exception, SystemExit) as error:
+        return "raised", f"{type(error).__name__}: {error!s:.1000}", traceback.format_exc(limit=-12)
+    return "read", "", ""
 
 
-def main(sort: str) -> None:
-    answers = os.fdopen(os.dup(1), "w")
+class Worker:
+    """Runs cases in a folder: `case` in it has the case's file, and nothing else in it but `temporary` may change."""
+
+    def __init__(self, base: pathlib.Path) -> None:
+        self._base = base
+        self._canary = Canary(base)
+        sys.path.append(str(self._canary.modules))
+        self._watch = Watch(self._canary.folder)
+        self._audit = Audit(self._canary)
+
+    def make(self, kind: str, seed: int, of_today: str) -> tuple[str, str, str]:
+        """Write a case, and return what it is."""
+        folder = self._base / "case"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        if kind.startswith("hole/"):
+            return kind, kind.partition("/")[2], ""
+        if not kind.startswith("inspect/"):
+            # What they start as they are imported is not the file's doing.
+            import keras  # noqa: F401
+            import tf_keras  # noqa: F401
+        return make(kind, seed, folder, self._canary, pathlib.Path(of_today))
+
+    def run(self, kind: str, made: tuple[str, str, str]) -> dict[str, Any]:
+        """Do what a kind says, and return what came of it."""
+        action, (_, path, honest) = kind.partition("/")[0], made
+        if action == "convert_state":
+            _unchanged(honest)
+        before = self._files()
+        self._watch.seen()
+        self._audit.events, self._audit.listens = [], True
+        outcome, detail, trace = _outcome(_ACTIONS[action], path, honest)
+        self._audit.listens = False
+        causes = [f"raised: {detail}"] if outcome == "raised" else []
+        causes += [f"heard: {event}" for event in self._audit.events[:20]]
+        if touched := self._watch.seen():
+            causes.append(f"outside the file: {', '.join(touched)}")
+        if sys.modules.pop(SPY, None) is not None:
+            causes.append(f"imported {SPY}")
+        if changed := before ^ self._files():
+            causes.append(f"changed files: {sorted(name for name, _, _ in changed)}")
+        if causes:
+            self._canary.fill()
+            self._watch.renew()
+            for left in self._base.glob("working/*"):
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        return {"outcome": outcome, "detail": detail[:3000], "causes": causes, "trace": trace[-6000:]}
+
+    def _files(self) -> set[tuple[str, int, int]]:
+        """Return all that is there, where temporary files are not."""
+        found = set()
+        for folder, folders, files in os.walk(self._base):
+            folders[:] = [name for name in folders if name not in ("temporary", "__pycache__")]
+            found |= {(os.path.join(folder, name), 0, 0) for name in folders}
+            for path in (os.path.join(folder, name) for name in files):
+                found.add((path, os.lstat(path).st_size, os.lstat(path).st_mtime_ns))
+        return found
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
     # What frameworks print goes where errors go.
     os.dup2(2, 1)
     faulthandler.enable()
     _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(
-        resource.RLIMIT_AS, (_ADDRESSES if most == resource.RLIM_INFINITY else min(most, _ADDRESSES), most)
-    )
+    limit = _ADDRESSES if most == resource.RLIM_INFINITY else min(most, _ADDRESSES)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sort == "frameworks":
-        import keras  # noqa: F401
-        import tf_keras  # noqa: F401
-
-        # Registers what its files name.
-        from tests.saved.mutations import fresh  # noqa: F401
-    audit = Audit()
-    answers.write("{}\n")
-    answers.flush()
+    worker = Worker(pathlib.Path.cwd().parent)
     for line in sys.stdin:
-        request = json.loads(line)
-        answers.write(json.dumps(_run(request, audit)) + "\n")
-        answers.flush()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+        kind, seed, of_today = json.loads(line)
+        made = worker.make(kind, seed, of_today)
+        answers.write(json.dumps(made[0]) + "\n")
+        answers.write(json.dumps(worker.run(kind, made)) + "\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 SPY = "spy_that_configs_name"
-_CODE = "4wEAAAAAAAAAAAAAAAA="
+CODE = "4wEAAAAAAAAAAAAAAAA="
 
 
 def _named(module: str | None, name: str, registered: str | None = "function") -> dict[str, Any]:
@@ -34,9 +34,9 @@ PAYLOADS: dict[str, Any] = {
     "registered name alone": _object(None, "Anything", registered=f"{SPY}>Anything"),
     "class by path": _object("keras.layers", "Layer.from_config"),
     "no name": {"class_name": ["Dense"], "config": {}, "module": "keras.layers"},
-    "bytecode": {"class_name": "__lambda__", "config": {"value": [_CODE, None, None], "code": _CODE}},
-    "Lambda of bytecode": _legacy("Lambda", function=[_CODE, None, None], function_type="lambda"),
-    "Lambda of bytecode in a package": _legacy("keras>Lambda", function=[_CODE, None, None], function_type="lambda"),
+    "bytecode": {"class_name": "__lambda__", "config": {"value": [CODE, None, None], "code": CODE}},
+    "Lambda of bytecode": _legacy("Lambda", function=[CODE, None, None], function_type="lambda"),
+    "Lambda of bytecode in a package": _legacy("keras>Lambda", function=[CODE, None, None], function_type="lambda"),
     "Lambda of a named function": _object(
         "keras.layers", "Lambda", {"function": _named("os", "system"), "function_type": "function"}
     ),
@@ -50,7 +50,7 @@ PAYLOADS: dict[str, Any] = {
     "method of a class": _legacy("ClassMethod", cls_symbol="io.gfile.GFile", method_name="write"),
     "method of a tensor": _legacy("InstanceMethod", attr_name="numpy"),
     "attribute of a tensor": _legacy("InstanceProperty", attr_name="__class__"),
-    "wrapper of a cell": _legacy("ResidualWrapper", residual_fn=[_CODE], residual_fn_type="lambda"),
+    "wrapper of a cell": _legacy("ResidualWrapper", residual_fn=[CODE], residual_fn_type="lambda"),
     "another saved model": _object("keras.layers", "TFSMLayer", {"filepath": "elsewhere"}),
     "module of Torch": _object("keras.layers", "TorchModuleWrapper", {"module": "gASVAAAAAAAAAAA="}),
     "function of JAX": _object("keras.layers", "JaxLayer", {"call_fn": _named(SPY, "call")}),
