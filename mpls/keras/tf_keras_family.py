@@ -19,6 +19,7 @@ from mpls.core.persistence.restoring import RestorableWithSlots
 from mpls.core.persistence.savers import StepNames, hook_user_savers
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import in_replica_context
+from mpls.core.scaled_loss import StepScale
 from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
 from mpls.core.weights import Stateful
@@ -42,6 +43,10 @@ class _GraphTracked(Stateful):
 
 class _GraphTrackedLossScale(_GraphTracked, DynamicLossScale):
     """A `DynamicLossScale` for optimizers of tf_keras."""
+
+
+class _GraphTrackedStepScale(_GraphTracked, StepScale):
+    """A `StepScale` for optimizers of tf_keras."""
 
 
 class _GraphTrackedRecord(_GraphTracked, StepRecord):
@@ -120,6 +125,10 @@ class TfKerasMembers(RestorableWithSlots):
     @staticmethod
     def _shared(other: Any) -> Any:
         return other._loss_scale
+
+    @staticmethod
+    def _make_step_scale(loss_scale: Any) -> StepScale:
+        return _GraphTrackedStepScale(loss_scale)
 
     def _track_inner(self) -> None:
         # Checkpoints hold the wrapped optimizer in the wrapper's place, with the loss scale as one of its parts.

@@ -39,6 +39,7 @@ class Wrapping(Members):
         def _track_record(self) -> None: ...
         def _held(self, loss_scale: Any) -> Any: ...
         def _shared(self, other: Any) -> Any: ...
+        def _make_step_scale(self, loss_scale: Any) -> StepScale: ...
         def _track_inner(self) -> None: ...
         def _track_loss_scale(self) -> None: ...
         def _scale(self, loss: Any) -> Any: ...
@@ -84,17 +85,16 @@ class Wrapping(Members):
         loss_scale = self._shared(other)
         for wrapper in (self, other):
             if wrapper._step_scale is None:
-                vars(wrapper)["_step_scale"] = StepScale()
+                vars(wrapper)["_step_scale"] = wrapper._make_step_scale(loss_scale)
         return loss_scale
 
     def _scale_of_step(self) -> Any:
         """Return the loss scale that multiplies a loss and divides its gradients."""
-        return self._loss_scale() if self._step_scale is None else self._step_scale.of(self._loss_scale)
+        return self._loss_scale() if self._step_scale is None else self._step_scale()
 
     def _scaled_step(self, pairs: list[tuple[Any, Any]], hooks: StepHooks) -> Any:
-        if self._step_scale is not None:
-            self._step_scale.end_step()
-        return scaled_step(pairs, self._acting_scale, hooks, self._record)
+        done = scaled_step(pairs, self._acting_scale, hooks, self._record)
+        return done if self._step_scale is None else self._step_scale.after(done)
 
     def _begin_with(self, loss_scale: Any) -> None:
         vars(self)["_loss_scale"] = loss_scale
@@ -113,3 +113,5 @@ class Wrapping(Members):
             self._loss_scale._created_weight(CURRENT_SCALE)
         if self._record is not None:
             self._record.create()
+        if self._step_scale is not None:
+            self._step_scale.create()

@@ -22,7 +22,7 @@ _FILTERS = (1, 2, 3, 4, 5, 6, 32000)
 
 # The start of a heap with texts; the index and the size of an object in it. Free space has the index 0.
 _HEAP, _OBJECT = b"GCOL\1\0\0\0", struct.Struct("<H6xQ")
-_PIECE = 1 << 24
+_PIECE = 1 << 20
 
 
 def _h5py() -> Any:

@@ -68,6 +68,7 @@ OF_MPLS: dict[str, tuple[str, set[str]]] = {
         {"wrapper._shows_loss_scale_object", "_aggregate_gradients"},
     ),
     "mpls.keras.tf_keras_family": (_WRAPPER, {"wrapper._acting_scale"}),
+    "mpls.keras.wrapping": (_WRAPPER, {"wrapper._make_step_scale"}),
     "mpls.monitor.scale_readings": ("the optimizer of mpls.contrib", {"_loss_scale_manager"}),
     "mpls.transfer.scales": ("the optimizer of mpls.contrib, which is below no other", {"_loss_scale_manager"}),
     "mpls.transfer.unwrapping": ("the same", {"_loss_scale_manager"}),

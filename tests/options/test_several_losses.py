@@ -45,11 +45,11 @@ def built(step: Callable[..., Any], way: str) -> Callable[..., Any]:
     return step if way == "eager" else tf.function(step, jit_compile=True if way == "xla" else None)
 
 
-def sharing(family: str, *variables: list[Any]) -> list[Any]:
+def sharing(family: str, *variables: list[Any], growth_steps: int = 3) -> list[Any]:
     """Return two wrappers with one scale."""
     made: list[Any] = []
     for each in variables:
-        scale = {"share_scale_with": made[0]} if made else {"initial_scale": 8, "dynamic_growth_steps": 3}
+        scale = {"share_scale_with": made[0]} if made else {"initial_scale": 8, "dynamic_growth_steps": growth_steps}
         made.append(mpls.keras.LossScaleOptimizer(MAKE[family](RATE), count_steps=True, **scale))
         if family == "keras3" and each:
             made[-1].build(each)
@@ -243,6 +243,50 @@ class SharedScaleTest(unittest.TestCase):
         kept = "dynamic_scale" if family == "keras3" else "loss_scale/current_loss_scale"
         self.assertEqual([key for key in keys if kept in key], [f"one/{kept}/.ATTRIBUTES/VARIABLE_VALUE"])
         self.assertEqual([each.state_dict()["scale"] for each in restored], [32.0, 32.0])
+
+    @parameterized.expand(itertools.product(MAKE, ("scaled", "applied", "both", "accumulated"), (False, True)))
+    @pytest.mark.default_run("each pair")
+    def test_scaled_and_applied_in_different_functions(self, family: str, in_function: str, overflows: bool) -> None:
+        variables = [tf.Variable(1.0), tf.Variable(1.0)]
+        one, other = sharing(family, *([each] for each in variables), growth_steps=1)
+
+        def scaled(opt: Any, variable: Any, x: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = opt.get_scaled_loss(variable * x)
+            return tape.gradient(loss, variable)
+
+        def apply(opt: Any, variable: Any, grad: Any) -> None:
+            opt.apply_gradients([(opt.get_unscaled_gradients([grad])[0], variable)])
+
+        def in_tf(fn: Any, is_wanted: bool) -> list[Any]:
+            each = [functools.partial(fn, opt, variable) for opt, variable in zip((one, other), variables, strict=True)]
+            return [tf.function(one_of) for one_of in each] if is_wanted else each
+
+        scale_each = in_tf(scaled, in_function in ("scaled", "both", "accumulated"))
+        apply_each = in_tf(apply, in_function in ("applied", "both", "accumulated"))
+        # The second overflows in some steps, after which the scale has changed for the first too.
+        for step in range(4):
+            first, second = tf.constant(1.0), tf.constant(INF if overflows and step % 2 else 1.0)
+            grads = [scale_each[0](first)]
+            if in_function == "accumulated":
+                apply_each[1](scale_each[1](second))
+                grads[0] += scale_each[0](first)
+                apply_each[0](grads[0] / 2.0)
+            else:
+                grads.append(scale_each[1](second))
+                apply_each[1](grads[1])
+                apply_each[0](grads[0])
+        self.assertAlmostEqual(float(variables[0]), 1.0 - 4 * RATE, places=6)
+        self.assertAlmostEqual(float(variables[1]), 1.0 - (2 if overflows else 4) * RATE, places=6)
+
+    @parameterized.expand(MAKE)
+    def test_a_scale_that_is_set_acts_on_both_at_once(self, family: str) -> None:
+        one, other = sharing(family, [], [])
+        for opt in (one, other):
+            self.assertEqual(float(opt.get_scaled_loss(1.0)), 8.0)
+        one.set_scale(32)
+        for opt in (one, other):
+            self.assertEqual(float(opt.get_scaled_loss(1.0)), 32.0)
 
     @parameterized.expand(MAKE)
     def test_state_and_settings_are_those_of_both(self, family: str) -> None:

@@ -12,6 +12,7 @@ from mpls.core.persistence.object_checkpoints import SavedObject, check_when_att
 from mpls.core.persistence.restoring import Restorable
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
 from mpls.core.replicas import in_replica_context
+from mpls.core.scaled_loss import StepScale
 from mpls.core.searching import start_of
 from mpls.core.step_options import StepOptions
 from mpls.core.step_record import StepRecord
@@ -135,6 +136,10 @@ class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
             table.OWN_VARIABLES.needed_of(self).extend([loss_scale.counter, loss_scale.scale])
             self.__dict__.update(step_counter=loss_scale.counter, dynamic_scale=loss_scale.scale)
         return loss_scale
+
+    @staticmethod
+    def _make_step_scale(loss_scale: Any) -> StepScale:
+        return StepScale(loss_scale)
 
     def _track_inner(self) -> None:
         if keras.backend.backend() != "tensorflow":
