@@ -18,13 +18,16 @@ __all__ = ["RECENT", "Cause", "Facts", "Stuck", "asserted", "cause_of", "give_up
 # How many of the last scales are kept.
 RECENT = 8
 _SEE = "See MIGRATION.md#giving-up"
-Cause = Literal["loss", "model", "scale"]
+Cause = Literal["loss", "model", "unknown", "scale"]
 _ADVICE: dict[Cause, str] = {
     "loss": "No loss scale can mend that: look for the op, the input or the learning rate that makes the loss infinite "
     "or NaN.",
-    "model": "The model is broken, as its gradients are not finite at the lowest scale, or are NaN at several scales "
-    "and never infinite: look for an op whose gradient is not finite, such as a square root, a logarithm or a norm at "
-    "0.",
+    "model": "The model is broken, as its gradients are not finite at the lowest scale: look for an op whose gradient "
+    "is not finite, such as a square root, a logarithm or a norm at 0.",
+    "unknown": "The gradients are NaN and never infinite. Either the model is broken: look for an op whose gradient is "
+    "not finite, such as a square root, a logarithm or a norm at 0. Or, where the model computes in float16, the scale "
+    "is still too high: infinities that cancel are NaN. Allow more skipped steps, max_consecutive_skips=50, or start "
+    "with a lower scale, initial_scale=1024. If it goes on at the lowest scale, the model is broken.",
     "scale": "The gradients overflow, as the scale is too high: start with a lower one, initial_scale=1024, or let it "
     "fall for longer, max_consecutive_skips=50.",
 }
@@ -88,8 +91,10 @@ def cause_of(facts: Facts) -> dict[Cause, Any]:
     at_floor = facts.at_floor > 0
     is_at_lowest = at_floor & (facts.highest_of_loss > 0) & (facts.lowest_of_loss <= facts.lowest)
     of_loss = (facts.highest_of_loss > facts.lowest_of_loss) | is_at_lowest
-    of_model = (at_floor | ((facts.highest > facts.lowest) & (facts.may_overflow <= 0))) & ~of_loss
-    return {"loss": of_loss, "model": of_model, "scale": ~(of_loss | of_model)}
+    of_model = at_floor & ~of_loss
+    # NaN alone proves no broken model: in float16, inf - inf and inf * 0 in the backward pass make it too.
+    is_unknown = (facts.may_overflow <= 0) & ~(of_loss | of_model)
+    return {"loss": of_loss, "model": of_model, "unknown": is_unknown, "scale": ~(of_loss | of_model | is_unknown)}
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,8 @@ class Stuck:
         recent_scales: the scales of the last skipped steps, the latest last.
         variables: the names of the variables whose gradients were not finite in the last of them.
         cause: `'loss'`, if the loss itself is broken; `'model'`, if its gradients are; `'scale'`, if the scale is too
-            high.
+            high; `'unknown'`, if the gradients are NaN and never infinite above the lowest scale, so that the model
+            may be broken, or the scale too high for one that computes in float16.
         at_floor: whether the scale cannot fall any more.
 
     Example:

@@ -378,6 +378,17 @@ class RefusedTest(unittest.TestCase):
             loss_scale.configure(growth_steps=7, **given)
         self.assertEqual(loss_scale.state_dict(), before)
 
+    @parameterized.expand(FAMILIES)
+    @pytest.mark.default_run("one case")
+    def test_the_bound_that_was_given_is_named(self, family: str) -> None:
+        opt = FAMILIES[family](8.0, 2, min_scale=2.0, max_scale=1024.0)
+        with self.assertRaisesRegex(
+            ValueError, r"configure: min_scale must be at most max_scale, 1024; got 1048576.0 .*min_scale=1024.0\."
+        ):
+            opt.min_scale = 2.0**20
+        with self.assertRaisesRegex(ValueError, "configure: max_scale must be at least min_scale, 2; got 1.0 "):
+            opt.max_scale = 1.0
+
     @parameterized.expand([(1.5,), (True,), ("5",)])
     def test_growth_steps_that_are_no_whole_number(self, value: Any) -> None:
         loss_scale = mpls.v1.DynamicLossScale(8.0, 2)

@@ -284,7 +284,8 @@ def _penalised(plant: Plant, raw: Any) -> Any:
 CAUSES: dict[str, tuple[float, Callable[[Any, Any], Any], str]] = {
     "broken_loss": (8.0, lambda _, raw: raw * NAN, "loss"),
     "infinite_loss_at_the_floor": (1.0, lambda _, raw: raw * INF, "loss"),
-    "nan_gradient": (8.0, lambda _, raw: tf.sqrt(raw * 0.0), "model"),
+    "nan_gradient": (8.0, lambda _, raw: tf.sqrt(raw * 0.0), "unknown"),
+    "nan_gradient_at_the_floor": (1.0, lambda _, raw: tf.sqrt(raw * 0.0), "model"),
     "infinite_gradient_at_the_floor": (1.0, lambda _, raw: _sqrt_at_zero(raw), "model"),
     "infinite_gradient_above_it": (8.0, lambda _, raw: _sqrt_at_zero(raw), "scale"),
     "overflow": (2.0**15, lambda _, raw: _overflowing(raw), "scale"),
@@ -388,8 +389,44 @@ class CauseTest(unittest.TestCase):
             self._give_up(plant)
             self.assertEqual({stuck.cause for stuck in called}, {expected})
             text = str(called[0])
-        advice = {"loss": "No loss scale can mend that", "model": "The model is broken", "scale": "scale is too high"}
+        advice = {
+            "loss": "No loss scale can mend that",
+            "model": "The model is broken",
+            "unknown": "Either the model is broken",
+            "scale": "scale is too high",
+        }
         self.assertEqual([each for each, words in advice.items() if words in text], [expected], text)
+
+    @parameterized.expand(
+        [
+            ("legacy", tf_keras, tf_keras.optimizers.legacy.SGD),
+            ("new", tf_keras, tf_keras.optimizers.SGD),
+            ("keras3", keras, keras.optimizers.SGD),
+        ]
+    )
+    @pytest.mark.default_run("one case")
+    def test_nan_in_float16_may_come_from_the_scale(self, name: str, framework: Any, make: Any) -> None:
+        data = np.random.default_rng(0).normal(size=[128, 8]).astype(np.float32)
+
+        def trained(most: int) -> Any:
+            framework.utils.set_random_seed(1)
+            opt = mpls.keras.LossScaleOptimizer(make(0.01), initial_scale=2.0**24, max_consecutive_skips=most)
+            layers = [
+                framework.layers.Dense(units, act, dtype="mixed_float16") for units, act in ((16, "relu"), (1, None))
+            ]
+            model = framework.Sequential([framework.layers.Input([8]), *layers])
+            model.compile(opt, "mse")
+            model.fit(data, data.sum(1, keepdims=True), batch_size=8, verbose=0)
+            return opt
+
+        with self.assertRaisesRegex(
+            tf.errors.InvalidArgumentError, "never infinite. Either the model is broken.*the scale is still too high"
+        ):
+            trained(3)
+        state = trained(50).state_dict()
+        self.assertGreater(state["skipped_steps"], 4)
+        self.assertEqual(state["skipped_steps"] + state["applied_steps"], 16)
+        self.assertEqual(state["consecutive_skips"], 0)
 
     @parameterized.expand([(mode,) for mode in ALL_MODES if mode != "xla"])
     @pytest.mark.default_run("one case")

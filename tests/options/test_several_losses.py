@@ -20,8 +20,12 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
+import mpls.contrib
 import mpls.keras
 import mpls.v1
+
+from .trainers import FAMILIES, MODES
+from .trainers import RATE as OF_TRAINERS
 
 v1 = tf.compat.v1
 INF = float("inf")
@@ -56,6 +60,13 @@ def sharing(family: str, *variables: list[Any], growth_steps: int = 3) -> list[A
     return made
 
 
+# Of one optimizer; some gradients are applied one step late.
+IN_TURN = [
+    (f"{family}_{way}{'_late' * is_late}", family, way, is_late)
+    for family, way in itertools.product((*FAMILIES, "contrib"), ("eager", "function", "xla", "session"))
+    if way in MODES.get(family, MODES["v1"])
+    for is_late in ((False, True) if way == "eager" else (False,))
+]
 ORDERS = ("one after the other", "together", "unscaled first")
 
 
@@ -79,6 +90,39 @@ def step_in_order(pairs: list[tuple[Any, Any]], order: str, replicas: int) -> Ca
                 opt.apply_gradients(zip(unscaled, [variable], strict=True))
 
     return step
+
+
+FACTORS = (1.0, 2.0)
+
+
+def contrib(initial: float) -> Any:
+    manager = mpls.contrib.ExponentialUpdateLossScaleManager(initial, 1, incr_ratio=2.0)
+    return mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(OF_TRAINERS), manager)
+
+
+def unscaled_gradients(opt: Any, variables: list[Any]) -> list[list[Any]]:
+    """Return the gradients, with the variables, of a loss for each variable; all losses are scaled before."""
+    pairs = list(zip(variables, FACTORS, strict=True))
+    if not hasattr(opt, "get_scaled_loss"):
+        losses = [lambda pair=pair: pair[0] * pair[1] for pair in pairs]
+        is_eager = tf.executing_eagerly() or tf.inside_function()
+        return [
+            opt.compute_gradients(loss if is_eager else loss(), [variable])
+            for loss, variable in zip(losses, variables, strict=True)
+        ]
+    with tf.GradientTape(persistent=True) as tape:
+        scaled = [opt.get_scaled_loss(variable * factor) for variable, factor in pairs]
+    grads = [tape.gradient(loss, [variable]) for loss, variable in zip(scaled, variables, strict=True)]
+    grads = [opt.get_unscaled_gradients(each) for each in grads]
+    return [list(zip(each, [variable], strict=True)) for each, variable in zip(grads, variables, strict=True)]
+
+
+def apply_in_turn(opt: Any, groups: list[list[Any]]) -> list[Any]:
+    done: list[Any] = []
+    for each in groups:
+        with tf.control_dependencies(None if tf.executing_eagerly() or tf.inside_function() else done):
+            done.append(opt.apply_gradients(each))
+    return done
 
 
 class SeveralTest(unittest.TestCase):
@@ -133,6 +177,35 @@ class SeveralTest(unittest.TestCase):
         self.assertEqual((float(first), float(shared)), (0.0, 0.0))
         run(tf.constant(1.0), tf.constant(INF))
         self.assertEqual((float(first), float(shared), *self.counts(opt)), (0.0, 0.0, 1, 1, 4.0))
+
+    @parameterized.expand(IN_TURN)
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
+    def test_all_are_unscaled_and_then_all_are_applied(self, name: str, family: str, way: str, is_late: bool) -> None:
+        with tf.Graph().as_default() if way == "session" else contextlib.nullcontext():
+            # Each application doubles the scale.
+            opt = contrib(8.0) if family == "contrib" else FAMILIES[family](8.0, 1)
+            variables = [v1.Variable(1.0, use_resource=True) for _ in FACTORS]
+            if family in ("new", "keras3"):
+                opt.build(variables)
+            unscaled = lambda: unscaled_gradients(opt, variables)  # noqa: E731
+            if way == "session":
+                ops = apply_in_turn(opt, unscaled())
+                with v1.Session() as session:
+                    session.run(v1.global_variables_initializer())
+                    for _ in range(2):
+                        session.run(ops)
+                    found = session.run(variables)
+            else:
+                waiting = [unscaled()] if is_late else []
+
+                def step() -> None:
+                    waiting.append(unscaled())
+                    apply_in_turn(opt, waiting.pop(0))
+
+                found, run = variables, built(step, way)
+                for _ in range(2):
+                    run()
+        self.assertEqual([float(each) for each in found], [1 - 2 * OF_TRAINERS * factor for factor in FACTORS])
 
     @parameterized.expand(CELLS)
     @pytest.mark.default_run("one case", by=lambda name, *values: values)
