@@ -82,7 +82,7 @@ def _target(out: str, *, force: bool) -> pathlib.Path:
     if target.suffix.lower() not in _SUFFIXES:
         raise CannotPlotError(f"{printable(out)} must end in {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}")
     if not force and os.path.lexists(target):
-        raise CannotPlotError(f"{printable(out)} exists already; choose another with -o, or replace it with --force")
+        raise CannotPlotError(f"{printable(out)} exists already; choose another name, or replace it with --force")
     return target
 
 

@@ -11,6 +11,7 @@ __all__ = [
     "FUNCTIONS",
     "INSTANCE_ATTRIBUTES",
     "OPS",
+    "OPTIMIZERS",
     "RAGGED_CLASS_METHODS",
     "SAVERS",
     "TABLE_FROM_FILE",
@@ -123,7 +124,7 @@ _WEIGHTS = _names(
 )
 
 # Optimizers, in lower case as `compile` takes them too, wrappers, schedules and loss scales.
-_OPTIMIZERS = _names(
+OPTIMIZERS = _names(
     """
     Adadelta adadelta Adafactor adafactor Adagrad adagrad Adam adam Adamax adamax AdamW adamw CosineDecay
     CosineDecayRestarts DynamicLossScale ExponentialDecay FixedLossScale Ftrl ftrl InverseTimeDecay Lamb lamb
@@ -150,7 +151,7 @@ _FEATURE_COLUMNS = _names(
     """
 )
 
-CLASSES = _LAYERS | _MODELS | _OPERATIONS | _LOSSES_AND_METRICS | _WEIGHTS | _OPTIMIZERS | _POLICIES | _FEATURE_COLUMNS
+CLASSES = _LAYERS | _MODELS | _OPERATIONS | _LOSSES_AND_METRICS | _WEIGHTS | OPTIMIZERS | _POLICIES | _FEATURE_COLUMNS
 
 # Activations, losses, metrics, and merging layers as functions.
 FUNCTIONS = _names(

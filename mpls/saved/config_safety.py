@@ -20,6 +20,7 @@ from mpls.saved.allowed import (
     FUNCTIONS,
     INSTANCE_ATTRIBUTES,
     OPS,
+    OPTIMIZERS,
     RAGGED_CLASS_METHODS,
     TYPE_SPECS,
     VALUES,
@@ -85,10 +86,12 @@ class OwnObjects(Protocol):
 
 
 class NothingOwn:
-    """No objects of a user, and no framework."""
+    """No objects of a user, and no framework: `mpls inspect` has loaded none."""
 
-    def find(self, _: str) -> None:
-        """Return None."""
+    def find(self, name: str) -> str | None:
+        """Return the name if tf_keras itself registers an optimizer by it, as `'Custom>Adam'`; else None."""
+        package, _, rest = name.partition(">")
+        return name if package == "Custom" and rest in OPTIMIZERS else None
 
     def is_registered_somewhere(self, _: str) -> bool:
         """Return False."""
@@ -203,6 +206,10 @@ class _Check:
                 self._refuse_code(place, config.get("class_name", "lambda"))
         if "class_name" in config:
             self._check_object(place, config)
+        nodes = config.get("inbound_nodes", [])
+        if not isinstance(nodes, list):
+            # tf_keras would look for ever for what such a layer is connected to.
+            self._refuse(f"{place}/inbound_nodes", "be a list", nodes)
 
     def _refuse_code(self, place: str, got: object) -> None:
         self._refuse(place, "hold no Python code, as that of a Lambda layer", got)

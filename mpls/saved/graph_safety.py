@@ -242,7 +242,12 @@ class _Assets:
 
     def _check_file(self, name: str) -> None:
         parts = name.split("/")
-        if "\\" in name or os.path.splitdrive(name)[0] or any(each in ("", ".", "..") for each in parts):
+        if (
+            "\\" in name
+            or "\0" in name
+            or os.path.splitdrive(name)[0]
+            or any(each in ("", ".", "..") for each in parts)
+        ):
             raise _refused(self._path, f"asset {_shown(name)}", "be the path of a file below assets", name)
         size_of(os.path.join(self._path, "assets", *parts), self._path)
 

@@ -74,7 +74,7 @@ class TestAssets(Folders):
         self.refused(TABLE)
 
     @parameterized.expand(
-        [("../outside/secret.txt",), ("a/../../x",), ("/etc/hosts",), ("ram://x",), ("",), (".",), ("a\\b",)]
+        [("../outside/secret.txt",), ("a/../../x",), ("/etc/hosts",), ("ram://x",), ("",), (".",), ("a\\b",), ("a\0b",)]
     )
     def test_paths_out_of_the_folder(self, name: str) -> None:
         self.graph.meta.asset_file_def[0].filename = name

@@ -201,6 +201,15 @@ class InspectTest(unittest.TestCase):
         self.assertEqual((status, err), (0, ""))
         self.assertIn(f"mpls.keras.load_model refuses it: {refused.exception}", out)
 
+    def test_what_load_model_loads(self) -> None:
+        paths = [path_of(folder) for folder in ARTEFACTS]
+        found = {path: describe(path) for path in paths}
+        models = {
+            path: each["refusal"] for path, each in found.items() if each["format"] in ("SavedModel", "H5", ".keras")
+        }
+        self.assertGreater(len(models), 25)
+        self.assertEqual({path: refusal for path, refusal in models.items() if refusal is not None}, {})
+
     def test_ops_that_load_model_refuses(self) -> None:
         source = DATA / "artefacts" / "keras_tf.momentum" / "tf215.lso2" / "saved_model"
         graph = Graph(source, self.folder / "model")

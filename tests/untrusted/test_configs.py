@@ -27,6 +27,7 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 from mpls.errors import ArgumentTypeError, ArgumentValueError, SavedStateError
+from mpls.inspect import describe
 from mpls.keras.files import loading
 from mpls.saved.config_safety import refuse_unsafe_configs
 from mpls.saved.model_files import opened_model
@@ -294,6 +295,7 @@ class VersionTest(_Base):
 class AllowedTest(_Base):
     @parameterized.expand(KINDS)
     def test_the_templates(self, framework: str, suffix: str) -> None:
+        self.assertIsNone(describe(self.templates.path(framework, suffix))["refusal"])
         model = mpls.keras.load_model(self.templates.path(framework, suffix))
         self.assertEqual(model.predict(np.ones([1, 3, 2]), verbose=0).shape, (1, 1))
         self.assertIsInstance(model.optimizer, mpls.keras.LossScaleOptimizer)
