@@ -16,7 +16,7 @@ from mpls.core.persistence.state_dict import (
     write_values,
 )
 from mpls.core.scale_settings import ScaleSettings
-from mpls.core.step_options import refuse_assignment
+from mpls.core.step_options import read_only
 from mpls.formats.state_dicts import (
     DYNAMIC,
     GOOD_STEPS,
@@ -34,11 +34,7 @@ __all__ = ["ManagedState"]
 
 
 def _bound(name: str, doc: str) -> Any:
-    return property(
-        lambda manager: getattr(manager._bounds, name),
-        lambda manager, value: refuse_assignment(manager, name, value),
-        doc=doc,
-    )
+    return read_only(name, lambda manager: getattr(manager._bounds, name), doc)
 
 
 class ManagedState:

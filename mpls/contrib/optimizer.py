@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsInt
 import tensorflow as tf
 
 from mpls.contrib.managers import ExponentialUpdateLossScaleManager, FixedLossScaleManager
+from mpls.core.adjusting import SettingMembers
 from mpls.core.counted import Counted
 from mpls.core.giving_up import Stuck
 from mpls.core.gradients import unscale_gradients
@@ -15,7 +16,7 @@ from mpls.core.loss_scale import LossScale
 from mpls.core.persistence.state_dict import in_graph_of
 from mpls.core.replicas import decide_together
 from mpls.core.scale_settings import telling_places
-from mpls.core.step_options import checked_options
+from mpls.core.step_options import checked_options, read_only
 from mpls.core.step_record import load_with_counts, with_counts
 from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
 from mpls.formats.wrapper_state import STEP_RECORD
@@ -53,6 +54,7 @@ _ARGUMENTS = {
     "hysteresis": "decr_every_n_nan_or_inf",
     "initial_scale": "init_loss_scale",
     "initial_loss_scale": "init_loss_scale",
+    "growth_steps": "incr_every_n_steps",
     "dynamic_growth_steps": "incr_every_n_steps",
     "increment_period": "incr_every_n_steps",
 }
@@ -66,7 +68,7 @@ _PLACES = {
 }
 
 
-class LossScaleOptimizer(Counted, CheckedMinimize, _Base):
+class LossScaleOptimizer(SettingMembers, Counted, CheckedMinimize, _Base):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss as a manager says.
 
     A step with a non-finite gradient is skipped, with a fixed scale too: variables, slots and `global_step` stay as
@@ -113,6 +115,8 @@ class LossScaleOptimizer(Counted, CheckedMinimize, _Base):
         0.5
     """
 
+    skip_nonfinite = read_only("skip_nonfinite", lambda _: True, "Always True: each manager skips such steps.")
+
     @telling_places("LossScaleOptimizer", _PLACES, "contrib")
     def __init__(
         self,
@@ -154,6 +158,18 @@ class LossScaleOptimizer(Counted, CheckedMinimize, _Base):
         self._options, self._record = options, self._scaled._record
         if self._record is not None:
             track(self, self._record, STEP_RECORD)
+
+    def _setting(self, name: str) -> Any:
+        manager = self._loss_scale_manager
+        if not isinstance(manager, ExponentialUpdateLossScaleManager):
+            return None
+        own = {
+            "growth_steps": manager._incr_every_n_steps,
+            "growth_factor": manager._incr_ratio,
+            "backoff_factor": manager._decr_ratio,
+            "hysteresis": manager._decr_every_n_nan_or_inf,
+        }
+        return {**vars(manager._bounds), **own}[name]
 
     def compute_gradients(
         self,

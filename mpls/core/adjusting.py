@@ -42,7 +42,7 @@ def _setting(name: str, doc: str) -> Any:
     """
 
     def write(owner: Any, value: Any) -> None:
-        if name not in NUMBERS:
+        if name not in NUMBERS or not hasattr(owner, "configure"):
             refuse_assignment(owner, name, value)
         if value is None:
             subject = f"{type(owner).__name__}: {name}"

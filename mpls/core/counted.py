@@ -6,10 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpls.core.loss_scale import never_skips
 from mpls.core.overflows import OverflowReport
 from mpls.core.persistence.state_dict import in_graph_of
 from mpls.core.program_calls import begin_step
-from mpls.core.step_options import StepOptions, refuse_assignment
+from mpls.core.step_options import StepOptions, read_only
 from mpls.core.step_record import StepRecord
 from mpls.core.weights import require_used_here
 from mpls.errors import CallOrderError, MissingAttributeError
@@ -34,11 +35,7 @@ def _option(name: str, doc: str) -> Any:
         name: that of the option.
         doc: the property's docstring.
     """
-    return property(
-        lambda owner: getattr(owner._options, name),
-        lambda owner, value: refuse_assignment(owner, name, value),
-        doc=doc,
-    )
+    return read_only(name, lambda owner: getattr(owner._options, name), doc)
 
 
 class Counted:
@@ -56,6 +53,12 @@ class Counted:
     max_consecutive_skips = _option("max_consecutive_skips", "How many steps in a row may be skipped, or None.")
     on_give_up = _option("on_give_up", "What happens when more are: `'raise'`, `'warn'`, or a function.")
     check_unscaled = _option("check_unscaled", "Whether gradients decide about a step as they were unscaled.")
+    enabled = _option("enabled", "Whether the loss is scaled, a Python bool, as the argument `enabled` says.")
+    skip_nonfinite = read_only(
+        "skip_nonfinite",
+        lambda owner: not never_skips(owner._loss_scale),
+        "Whether steps with non-finite gradients are skipped, a Python bool; of a fixed scale, as the argument says.",
+    )
 
     def _count_with(self, options: StepOptions) -> None:
         """Keep the options of an optimizer of TF 1, and make the record of its steps if they ask for it."""
@@ -68,11 +71,6 @@ class Counted:
             if not tf.executing_eagerly():
                 # An initializer op or a Saver that the user makes before the first step has to include the counters.
                 self._record.create()
-
-    @property
-    def enabled(self) -> bool:
-        """Whether the loss is scaled, a Python bool, as the argument `enabled` says."""
-        return self._options.enabled
 
     @property
     def _acting_scale(self) -> Any:

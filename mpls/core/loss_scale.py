@@ -15,6 +15,7 @@ from mpls.core.numbers import require_usable, to_bool, to_float
 from mpls.core.persistence.state_dict import check_fixed, checked_weights, write_values
 from mpls.core.program_calls import note_read
 from mpls.core.replicas import decide_together, finite_when_summed
+from mpls.core.step_options import read_only
 from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
 from mpls.formats.state_dicts import WEIGHTS, fixed_state
 from mpls.formats.validity import is_number
@@ -25,6 +26,7 @@ __all__ = [
     "DynamicLossScale",
     "FixedLossScale",
     "LossScale",
+    "changes_nothing",
     "decide_step",
     "deserialize",
     "floor_of",
@@ -112,10 +114,11 @@ class FixedLossScale(LossScale, _Base):
         loss_scale._skip_nonfinite = skip_nonfinite
         return loss_scale
 
-    @property
-    def skip_nonfinite(self) -> bool:
-        """Whether steps with non-finite gradients are to be skipped."""
-        return self._skip_nonfinite
+    skip_nonfinite = read_only(
+        "skip_nonfinite",
+        lambda loss_scale: loss_scale._skip_nonfinite,
+        "Whether steps with non-finite gradients are to be skipped, a Python bool.",
+    )
 
     @as_written
     def __call__(self) -> tf.Tensor:
@@ -199,6 +202,11 @@ def never_skips(loss_scale: Any) -> bool:
         return loss_scale._never_skips()
     # TensorFlow's own class says it by its type only; a user's subclass of it may decide by its `update`.
     return is_fixed(loss_scale) and type(loss_scale).update is _NativeFixedLossScale.update
+
+
+def changes_nothing(loss_scale: Any) -> bool:
+    """Return whether a loss scale is always 1 and applies all steps, so that a program may leave it out."""
+    return never_skips(loss_scale) and fixed_value_of(loss_scale) == 1
 
 
 def floor_of(loss_scale: Any) -> Any:

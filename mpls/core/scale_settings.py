@@ -182,6 +182,8 @@ def telling_places(subject: str, places: Mapping[str, str] | None = None, see: s
 
         # Tools that do not follow wrappers show it too.
         checked.__signature__ = inspect.signature(constructor)  # type: ignore[attr-defined]
+        # For assignments to the object.
+        checked.places = known  # type: ignore[attr-defined]
         return cast(_F, checked)
 
     return decorate

@@ -75,7 +75,8 @@ def scaled_step(
     warn_if_updated(loss_scale)
     if never_skips(loss_scale):
         return group(hooks.apply(pairs), None if record is None else record.applied_by_all())
-    notes = None if record is None else record.of_step([variable for grad, variable in pairs if grad is not None])
+    with_gradient = [variable for grad, variable in pairs if grad is not None]
+    notes = None if record is None else record.of_step(with_gradient)
     grads = [grad for grad, _ in pairs]
     sealed = _Sealed([variable for _, variable in pairs])
     # What is known of the step is passed through `merge_call` with the gradients.
@@ -85,7 +86,8 @@ def scaled_step(
         losses, unscaled = notes.losses()
         # Those that are applied as they were unscaled are known already.
         applied = {id(values_of(grad)) for grad in given}
-        known = (losses, [grad for grad in unscaled if id(grad) not in applied], notes.flags(given))
+        flags = notes.flags(given, with_gradient)
+        known = (losses, [grad for grad in unscaled if id(grad) not in applied], flags)
     if merges_in_replica_context() or not tf.distribute.has_strategy():
         return _update_and_apply(grads, sealed, known, loss_scale, hooks, notes, _call)
 

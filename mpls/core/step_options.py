@@ -12,7 +12,7 @@ from mpls.errors import ArgumentValueError, MissingAttributeError, MplsWarning, 
 from mpls.formats.wrapper_options import without_effect
 from mpls.formats.wrapper_state import ON_GIVE_UP
 
-__all__ = ["NO_OPTIONS", "StepOptions", "checked_options", "refuse_assignment", "without_idle"]
+__all__ = ["NO_OPTIONS", "StepOptions", "checked_options", "read_only", "refuse_assignment", "without_idle"]
 
 _ANCHOR = "counted-steps"
 
@@ -78,9 +78,23 @@ def refuse_assignment(owner: Any, name: str, value: Any) -> NoReturn:
         MissingAttributeError: always; it is an AttributeError.
     """
     cls = type(owner).__name__
-    raise MissingAttributeError(
-        error_text(f"{cls}: {name}", "be given to the constructor", value, f"{cls}(..., {name}=...)", _ANCHOR)
-    )
+    constraint, advice = "be given to the constructor", f"{cls}(..., {name}=...)"
+    # Of what another object's constructor takes, `telling_places` knows where it belongs.
+    place = getattr(type(owner).__init__, "places", {}).get(name)
+    if place is not None:
+        constraint, advice = "not be set here", place.format(value)
+    raise MissingAttributeError(error_text(f"{cls}: {name}", constraint, value, advice, "bounds-and-dynamics"))
+
+
+def read_only(name: str, read: Callable[[Any], Any] | None, doc: str) -> Any:
+    """Return a property for what only a constructor takes.
+
+    Args:
+        name: that of the argument.
+        read: returns its value; None if it cannot be read.
+        doc: the property's docstring.
+    """
+    return property(read, lambda owner, value: refuse_assignment(owner, name, value), doc=doc)
 
 
 def checked_options(

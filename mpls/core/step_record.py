@@ -305,10 +305,10 @@ class StepNotes:
             self._record.raise_around_xla(self._names, bool(losses))
         return losses, grads
 
-    def flags(self, grads: list[Any]) -> list[Any]:
-        """Return what `UnscaledGradients.taken` says of gradients without None; an empty list without the option."""
+    def flags(self, grads: list[Any], variables: list[Any]) -> list[Any]:
+        """Return what `UnscaledGradients.flags` says of gradients without None; an empty list without the option."""
         unscaled = self._record.unscaled
-        found = [] if unscaled is None else unscaled.taken(grads)
+        found = [] if unscaled is None else unscaled.flags(grads, variables)
         if unscaled is not None and not found:
             self._record.tell_of_unknown_gradients()
         return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -33,6 +34,36 @@ class _Note:
     values: list[Any]
 
 
+@dataclass
+class _Here:
+    """What one replica has unscaled in a graph or, in eager mode, in a thread.
+
+    Attributes:
+        notes: of a graph, all notes; in eager mode, those of the step that goes on.
+        norm: the global norm of the gradients unscaled last.
+        unscaled: how many losses' gradients the step has unscaled.
+        applied: in eager mode, how often the step has applied gradients to each variable, by its `id`.
+    """
+
+    notes: list[_Note] = field(default_factory=list)
+    norm: Any = None
+    unscaled: int = 0
+    applied: Counter[int] = field(default_factory=Counter)
+
+    def add(self, note: _Note, norm: Any) -> None:
+        """Add the note of a call, which begins a step if gradients were applied since the last one."""
+        if self.applied:
+            # A program may apply the gradients of one loss in several calls, each to other variables.
+            self.begin_step()
+        self.notes.append(note)
+        self.unscaled += 1
+        self.norm = norm
+
+    def begin_step(self) -> None:
+        """Drop the notes."""
+        self.notes, self.unscaled, self.applied = [], 0, Counter()
+
+
 class UnscaledGradients(GraphLocal):
     """Remembers unscaled gradients in each graph and, in eager mode, in each thread; for each replica."""
 
@@ -54,48 +85,51 @@ class UnscaledGradients(GraphLocal):
             lambda: tf.where(tf.stack([all_finite(value) for value in values]), 0.0, float("nan")),
             "unscaled_check",
         )
-        notes, norms = self._stores()
+        here = self._here()
         note = _Note(tf.unstack(flags, num=len(values)), [] if tf.executing_eagerly() else values)
-        here = notes.setdefault(replica_here(), [])
-        here.append(note)
-        if tf.executing_eagerly() and len(here) == _MOST:
+        here.add(note, tf.sqrt(total))
+        if tf.executing_eagerly() and len(notes := here.notes) == _MOST:
             # Gradients may never be applied.
-            here[:] = [_Note(_combined(here) or [tf.add_n([flag for each in here for flag in each.flags])], [])]
-        norms[replica_here()] = tf.sqrt(total)
+            notes[:] = [_Note(_combined(notes) or [tf.add_n([flag for each in notes for flag in each.flags])], [])]
 
-    def taken(self, grads: list[Any]) -> list[Any]:
+    def flags(self, grads: list[Any], variables: list[Any]) -> list[Any]:
         """Return the flags of the gradients of a step, which `note` has made in the same graph or thread.
 
-        In eager mode these are all flags since the last call. In a graph they are the flags of those unscaled gradients
-        that these gradients are computed from, so that several steps can be built in any order.
+        In eager mode these are all flags of the step: it ends when the next gradients are unscaled, or when gradients
+        are applied to a variable more often than gradients were unscaled. In a graph they are the flags of those
+        unscaled gradients that these gradients are computed from, so that several steps can be built in any order.
 
         Args:
             grads: the gradients that are applied, without None.
+            variables: those that they are applied to.
 
         Returns:
             A flag for each gradient, a scalar float32: 0 if all unscaled gradients that it combines were finite, else
             NaN. If the numbers differ, a flag for each unscaled gradient. An empty list if nothing is known.
         """
-        notes, _ = self._stores()
+        here = self._here()
         if tf.executing_eagerly():
-            found = notes.pop(replica_here(), [])
+            here.applied.update(map(id, variables))
+            if max(here.applied.values(), default=0) > here.unscaled:
+                here.begin_step()
+            found = here.notes
         else:
-            found = _reached([values_of(grad) for grad in grads], notes.get(replica_here(), []))
+            found = _reached([values_of(grad) for grad in grads], here.notes)
         if any(len(note.flags) != len(grads) for note in found):
             return [flag for note in found for flag in note.flags]
         return _combined(found)
 
     def forget(self) -> None:
         """Drop the flags of a step that is applied whatever its gradients."""
-        self._stores()[0].pop(replica_here(), None)
+        self._here().begin_step()
 
     def norm(self) -> Any:
         """Return the global norm of the gradients unscaled last in this graph or thread; None if there were none."""
-        return self._stores()[1].get(replica_here())
+        return self._here().norm
 
-    def _stores(self) -> tuple[dict[Any, list[_Note]], dict[Any, Any]]:
-        stores = self._store()
-        return stores.setdefault("notes", {}), stores.setdefault("norms", {})
+    def _here(self) -> _Here:
+        replicas: dict[Any, _Here] = self._store().setdefault("replicas", {})
+        return replicas.setdefault(replica_here(), _Here())
 
 
 def _combined(notes: list[_Note]) -> list[Any]:

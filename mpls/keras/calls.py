@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from mpls.core import scaling_calls
 from mpls.core.autograph import as_written
+from mpls.core.loss_scale import changes_nothing
 from mpls.errors import ArgumentValueError, CallOrderError, error_text
 from mpls.optimizer_members import SCALING_METHODS
 
@@ -91,14 +92,15 @@ class ScalingCalls(scaling_calls.ScalingCalls):
     def _open_losses(self) -> int:
         return self.count(*self.scaling) - self.count(GET_UNSCALED_GRADIENTS)
 
-    def warn_if_forgotten(self, variables: Iterable[Any]) -> None:
+    def warn_if_forgotten(self, loss_scale: Any, variables: Iterable[Any]) -> None:
         """Begin a new step, and warn if the step that ends has not called both methods of Keras 2.
 
         Args:
+            loss_scale: that of the optimizer.
             variables: those that gradients are applied to.
         """
         step = self.end_step(variables)
-        if step.is_scaled and GET_UNSCALED_GRADIENTS in step.made:
+        if (step.is_scaled and GET_UNSCALED_GRADIENTS in step.made) or changes_nothing(loss_scale):
             return
         elsewhere = step.elsewhere()
         is_repeated = not step.calls and not step.is_scaled
@@ -119,10 +121,13 @@ class ScalingCalls(scaling_calls.ScalingCalls):
             "See MIGRATION.md#forgotten-scaling"
         )
 
-    def require_unscaled_once(self, applying: str, variables: Iterable[Any], *, hides_calls: bool) -> bool:
+    def require_unscaled_once(
+        self, loss_scale: Any, applying: str, variables: Iterable[Any], *, hides_calls: bool
+    ) -> bool:
         """Return whether the gradients that are applied now still have to be unscaled, and begin a new step.
 
         Args:
+            loss_scale: that of the optimizer.
             applying: the method that applies them: `apply_gradients`, which either style ends with, or one that only
                 the style of Keras 3 has.
             variables: those that they are applied to.
@@ -152,7 +157,8 @@ class ScalingCalls(scaling_calls.ScalingCalls):
             knows_one_style = SCALE_LOSS not in self.ever and GET_UNSCALED_GRADIENTS in self.ever
             is_unscaled = any(GET_UNSCALED_GRADIENTS in each for each in (step.made, step.elsewhere()))
             is_scaled = not (is_unscaled or knows_one_style)
-        if not step.is_scaled and self.scaling.isdisjoint(step.elsewhere()):
+        is_forgotten = not step.is_scaled and self.scaling.isdisjoint(step.elsewhere())
+        if is_forgotten and not changes_nothing(loss_scale):
             unscaled = "divided by a loss scale that the loss was not multiplied by"
             if not is_scaled and not calls:
                 unscaled = "not scaled"

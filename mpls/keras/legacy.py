@@ -102,7 +102,7 @@ class LegacyAdapter(TfKerasMembers, _Native):
         require_replica_context()
         require_supported_strategy(type(self))
         pairs = drop_missing_gradients(grads_and_vars)
-        self._calls.warn_if_forgotten(variable for _, variable in pairs)
+        self._calls.warn_if_forgotten(self._loss_scale, (variable for _, variable in pairs))
         inner = self._optimizer
         if not tf.executing_eagerly() or tf.distribute.has_strategy():
             # Create variables outside of the conditional, or they would belong to its branch. Eager mode has no branch.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpls.core.counted import Counted
 from mpls.core.loss_scale import is_dynamic
+from mpls.core.step_options import read_only
 from mpls.errors import MplsWarning, advise_user
 from mpls.keras.arguments import as_loss_scale, growth_steps_of, initial_scale_of
 from mpls.keras.calls import SCALING, ScalingCalls, noted_function
@@ -146,6 +147,8 @@ class Members(Counted, Declared):
             if name in self._hyperparameters():
                 return getattr(self._optimizer, name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    share_scale_with = read_only("share_scale_with", None, "The wrapper that shares its scale; it cannot be read.")
 
     @property
     def inner_optimizer(self) -> Any:

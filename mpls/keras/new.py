@@ -101,7 +101,7 @@ class NewAdapter(TfKerasMembers, _Native):
         pairs = some_pairs(grads_and_vars)
         present = drop_missing_gradients(pairs)
         _refuse_v1_graph()
-        self._calls.warn_if_forgotten(variable for _, variable in present)
+        self._calls.warn_if_forgotten(self._loss_scale, (variable for _, variable in present))
         with tf.init_scope():
             self.build([variable for _, variable in pairs])
         if self._behavior.second_argument_is_name and not isinstance(skip_gradients_aggregation, str):

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.core.fast.branches import control_flow_v1, group
+from mpls.core.loss_scale import changes_nothing
 from mpls.core.program_calls import is_known_unread
 from mpls.core.scaling_calls import ScalingCalls
 from mpls.core.step_record import StepRecord
@@ -57,7 +58,9 @@ def warn_if_forgotten(calls: ScalingCalls, loss_scale: Any, variables: Iterable[
         variables: those that have a gradient.
     """
     step = calls.end_step(variables)
-    if step.is_scaled or not is_known_unread(loss_scale) or not calls.scaling.isdisjoint(step.elsewhere()):
+    if step.is_scaled or changes_nothing(loss_scale) or not is_known_unread(loss_scale):
+        return
+    if not calls.scaling.isdisjoint(step.elsewhere()):
         return
     calls.warn_once(
         "LossScaleOptimizer: apply_gradients() was called, but compute_gradients() never was in this step, so the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import itertools
 import tempfile
 import unittest
@@ -17,6 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from parameterized import parameterized
 
 import mpls.contrib
+import mpls.experimental
+import mpls.keras
 import mpls.v1
 
 from .model import MAX, Model
@@ -310,14 +313,66 @@ class AttributesTest(unittest.TestCase):
                     ("max_scale", None, TypeError, "max_scale must be a number; got None"),
                     ("max_scale", "4096", ValueError, "configure: max_scale must be a number"),
                     ("hysteresis", 2, RuntimeError, "nothing counts for"),
-                    ("adjustable", True, AttributeError, "adjustable must be given to the constructor"),
-                    ("consecutive_hysteresis", True, AttributeError, "must be given to the constructor"),
+                    ("adjustable", True, AttributeError, "adjustable must be given to|be set here.*able=True"),
+                    ("consecutive_hysteresis", True, AttributeError, "must be given to|be set here.*Dynamic"),
                 ):
                     with self.subTest(setting), self.assertRaisesRegex(error, message):
                         setattr(owner, setting, value)
             for option in ("count_steps", "skip_counts_step", "track_overflows", "max_consecutive_skips"):
                 with self.subTest(option), self.assertRaisesRegex(AttributeError, "be given to the constructor"):
                     setattr(training.opt, option, 1)
+
+    @parameterized.expand([*FAMILIES, "contrib"])
+    def test_no_argument_of_a_constructor_is_set_without_effect(self, family: str) -> None:
+        manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 100, incr_ratio=4.0)
+        inner = tf.compat.v1.train.GradientDescentOptimizer(0.1)
+        opt = mpls.contrib.LossScaleOptimizer(inner, manager) if family == "contrib" else FAMILIES[family](8.0, 100)
+        classes = (
+            mpls.keras.LossScaleOptimizer,
+            mpls.experimental.LossScaleOptimizer,
+            mpls.contrib.LossScaleOptimizer,
+            mpls.v1.MixedPrecisionLossScaleOptimizer,
+            mpls.v1.DynamicLossScale,
+        )
+        parameters = [each for cls in classes for each in inspect.signature(cls).parameters.values()]
+        names = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+        # A name can be set on each optimizer of Keras, and only these share their scale.
+        names -= {"name", "share_scale_with"} if family in ("v1", "contrib") else {"name"}
+        changed = {"min_scale": 0.5, "max_scale": 64.0, "growth_factor": 3.0, "backoff_factor": 0.25}
+        for name in sorted(names):
+            with self.subTest(name):
+                before = getattr(opt, name, None)
+                value = changed.get(name, 3)
+                if name in changed and family != "contrib":
+                    setattr(opt, name, value)
+                    self.assertEqual(getattr(opt, name), value)
+                    continue
+                if name == "hysteresis" and family != "contrib":
+                    with self.assertRaisesRegex(RuntimeError, "nothing counts for"):
+                        setattr(opt, name, value)
+                    continue
+                with self.assertRaisesRegex(AttributeError, f"{name} must (be given to the constructor|not be set)"):
+                    setattr(opt, name, value)
+                self.assertEqual(hasattr(opt, name), name != "share_scale_with")
+                self.assertEqual(getattr(opt, name, None), before)
+        self.assertEqual((opt.skip_nonfinite, opt.enabled), (True, True))
+        self.assertEqual(opt.growth_factor, 4.0 if family == "contrib" else 3.0)
+
+    @parameterized.expand(["legacy", "new", "keras3", "v1"])
+    def test_whether_a_fixed_scale_skips_can_be_read(self, family: str) -> None:
+        inner = FAMILIES[family](8.0, 100)._optimizer
+        for skips in (False, True):
+            if family == "v1":
+                scale = mpls.v1.FixedLossScale(8, skip_nonfinite=skips)
+                opt: Any = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale)
+            else:
+                again = type(inner).from_config(inner.get_config())
+                opt = mpls.keras.LossScaleOptimizer(again, dynamic=False, initial_scale=8, skip_nonfinite=skips)
+            self.assertIs(opt.skip_nonfinite, skips)
+            for owner in (opt, opt._loss_scale):
+                with self.assertRaisesRegex(AttributeError, "skip_nonfinite must .*skip_nonfinite="):
+                    owner.skip_nonfinite = not skips
+            self.assertIs(opt.skip_nonfinite, skips)
 
     def test_a_fixed_scale_has_none(self) -> None:
         opt = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.1), 8)

@@ -179,6 +179,68 @@ class SeveralTest(unittest.TestCase):
         told = [each for each in caught if "unscaled elsewhere" in str(each.message)]
         self.assertEqual((int(opt.applied_steps), len(told)), (inside, inside))
 
+    @parameterized.expand([(f"{family}_{mode}", family, mode) for family in FAMILIES for mode in ("eager", "function")])
+    @pytest.mark.default_run("one case", by=lambda name, *values: values)
+    def test_gradients_that_are_applied_to_one_group_after_the_other(self, name: str, family: str, mode: str) -> None:
+        opt = FAMILIES[family](8.0, 100, check_unscaled=True)
+        variables = [(keras.Variable if family == "keras3" else tf.Variable)(2.0) for _ in range(3)]
+        raw = [each.value for each in variables] if family == "keras3" else variables
+        opt.build(variables) if family in ("new", "keras3") else None
+
+        def step(factors: Any) -> None:
+            def loss() -> Any:
+                return tf.add_n([each * factors[place] for place, each in enumerate(raw)])
+
+            if family == "v1":
+                grads = [grad for grad, _ in opt.compute_gradients(loss, raw)]
+            else:
+                with tf.GradientTape() as tape:
+                    scaled = opt.get_scaled_loss(loss())
+                grads = opt.get_unscaled_gradients(tape.gradient(scaled, raw))
+            pairs = [(clipped(grad), variable) for grad, variable in zip(grads, variables, strict=True)]
+            opt.apply_gradients(pairs[:1])
+            opt.apply_gradients(pairs[1:])
+
+        run = tf.function(step) if mode == "function" else step
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", MplsWarning)
+            for factors, applied in (
+                ((1.0, 1.0, 1.0), 2),
+                ((INF, 1.0, 1.0), 2),
+                ((1.0, NAN, 1.0), 2),
+                ((1.0, 1.0, 1.0), 4),
+            ):
+                run(tf.constant(factors))
+                self.assertEqual(int(opt.applied_steps), applied, factors)
+        self.assertEqual(int(opt.skipped_steps), 4)
+        np.testing.assert_allclose([float(each.numpy()) for each in raw], [2.0 - 2 * RATE * 0.5] * 3)
+
+    def test_an_overflow_decides_about_its_own_step_only(self) -> None:
+        opt, weight = legacy(), tf.Variable(1.0)
+        opt.get_scaled_loss(tf.constant(1.0))
+        (bad,) = opt.get_unscaled_gradients([tf.constant(INF)])
+        opt.apply_gradients([(clipped(bad), weight)])
+        with self.assertWarnsRegex(MplsWarning, "unscaled elsewhere"):
+            opt.apply_gradients([(tf.constant(1.0), weight)])
+        self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (1, 1))
+
+    @parameterized.expand([(False,), (True,)])
+    def test_losses_are_applied_one_after_the_other(self, in_function: bool) -> None:
+        opt, weight = legacy(), tf.Variable(1.0)
+
+        def step(first: Any, second: Any) -> None:
+            scaled = [opt.get_scaled_loss(value) for value in (first, second)]
+            for (grad,) in [opt.get_unscaled_gradients([each]) for each in scaled]:
+                opt.apply_gradients([(clipped(grad), weight)])
+
+        run = tf.function(step) if in_function else step
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", MplsWarning)
+            run(tf.constant(1.0), tf.constant(INF))
+            run(tf.constant(1.0), tf.constant(1.0))
+        # In a graph it is known from which loss a gradient was computed.
+        self.assertEqual(int(opt.skipped_steps), 1 if in_function else 2)
+
     @parameterized.expand([(False,), (True,)])
     def test_gradients_that_are_never_applied_take_no_more_memory(self, of_other_numbers: bool) -> None:
         opt, weight = legacy(), tf.Variable(1.0)

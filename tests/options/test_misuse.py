@@ -24,6 +24,7 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.contrib
+import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.errors import CallOrderError, MplsWarning
@@ -374,6 +375,38 @@ class ForgottenTest(unittest.TestCase):
         expected = FORGOTTEN[form] if family != "keras3" else "but neither scale_loss() nor get_scaled_loss() was in"
         self.assertEqual([expected in text for text in texts], [True], texts)
         self.assertIn("See MIGRATION.md#forgotten-scaling", texts[0])
+
+    @parameterized.expand(
+        [(f"{family}_{run}", family, run) for family in PROGRAMS if family != "contrib" for run in WAYS]
+    )
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
+    def test_a_fixed_scale_of_1_may_be_forgotten(self, name: str, family: str, run: str) -> None:
+        def wrap(scale: float) -> Any:
+            if family == "v1":
+                inner = v1.train.GradientDescentOptimizer(0.5)
+                return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, mpls.v1.FixedLossScale(scale))
+            if family == "experimental":
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    return mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.5), scale)
+            return mpls.keras.LossScaleOptimizer(KERAS_OPTIMIZERS[family](0.5), dynamic=False, initial_scale=scale)
+
+        def check(scale: float) -> None:
+            opt = wrap(scale)
+            weight = (keras.Variable if family == "keras3" else tf.Variable)(2.0)
+            opt.build([weight]) if family in ("new", "keras3") else None
+
+            def step() -> None:
+                opt.apply_gradients([(tf.constant(1.0), weight)])
+
+            with warned() as texts:
+                WAYS[run](step)()
+            self.assertEqual(len(texts), int(scale > 1), texts)
+            if scale == 1:
+                self.assertEqual(float(weight.numpy()), 1.5)
+
+        check(1.0)
+        check(2.0)
 
     @parameterized.expand([(run, number) for run in RUNS for number in (1, 2)])
     @pytest.mark.default_run("one case")

@@ -265,7 +265,7 @@ class Applying:
     def _begin_step(self, method: str, variables: Iterable[Any] = ()) -> bool:
         """Check the scaling calls of the step, and return whether the gradients are still scaled."""
         hides_calls = keras.backend.backend() != "tensorflow"
-        is_scaled = self._calls.require_unscaled_once(method, variables, hides_calls=hides_calls)
+        is_scaled = self._calls.require_unscaled_once(self._loss_scale, method, variables, hides_calls=hides_calls)
         refuse_settings(self._optimizer, self._options)
         return is_scaled
 
