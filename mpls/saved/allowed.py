@@ -70,29 +70,30 @@ _OPERATIONS = _names(
     """
     Abs Absolute AdaptiveAveragePool AdaptiveMaxPool Add AffineTransform All AllClose Amax Amin Angle Any Append
     Arange Arccos Arccosh Arcsin Arcsinh Arctan Arctan2 Arctanh Argmax Argmin Argpartition Argsort Array ArraySplit
-    Average AveragePool BatchNorm BinaryCrossentropy Bincount BitwiseAnd BitwiseInvert BitwiseLeftShift BitwiseNot
-    BitwiseOr BitwiseRightShift BitwiseXor BroadcastTo Cast CategoricalCrossentropy Cbrt CDist Ceil Celu Cholesky
-    CholeskyInverse Clip Concatenate Conj Conjugate Conv ConvertToTensor ConvTranspose Copy Corrcoef Correlate Cos
-    Cosh CountNonzero CropImages Cross CTCDecode CTCLoss Cumprod Cumsum Deg2rad DepthToSpace DepthwiseConv Det Diag
-    Diagflat Diagonal Diff Digitize Divide DivideNoNan Dot DotProductAttention Dsplit Dstack Eig Eigh Einsum
-    ElasticTransform Elu EmptyLike Equal Erf Erfc Erfinv Exp Exp2 ExpandDims Expm1 ExtractPatches ExtractSequences
-    Fabs FFT FFT2 Flip Fliplr Flipud Floor FloorDivide Fmax Fmin Fmod Fold Full FullLike GaussianBlur Gcd Gelu
-    Geomspace GetItem Glu Greater GreaterEqual HardShrink HardSigmoid HardSilu HardTanh Heaviside Histogram Hsplit
-    Hstack HSVToRGB Hypot I0 IFFT2 Imag Inner InTopK Inv IRFFT Isclose Isfinite IsIn Isinf Isnan Isneginf Isposinf
-    Isreal ISTFT Kron LayerNorm Lcm Ldexp LeakyRelu LeftShift Less LessEqual Linspace Log Log10 Log1p Log2 Logaddexp
-    Logaddexp2 Logdet LogicalAnd LogicalNot LogicalOr LogicalXor LogSigmoid LogSoftmax Logspace Logsumexp Lstsq
-    LuFactor MapCoordinates Matmul MatrixRank Max Maximum MaxPool Mean Median Meshgrid Min Minimum Mod Moments
-    Moveaxis MultiHot Multiply Nanargmax Nanargmin Nancumprod Nancumsum Nanmax Nanmean Nanmedian Nanmin
-    Nanpercentile Nanprod Nanquantile Nanstd Nansum NanToNum Nanvar Ndim Negative Nextafter Nonzero Norm Normalize
-    NotEqual OneHot OnesLike Outer Pad PadImages Percentile PerspectiveTransform Pinv Polar Power Prod PSNR Ptp Qr
-    Quantile Rad2deg Ravel Real Rearrange Reciprocal Relu Relu6 Repeat Reshape Resize RFFT RGBToGrayscale RGBToHSV
-    RightShift RMSNorm Roll Rot90 Round Rsqrt SaturateCast ScaleAndTranslate Scatter ScatterUpdate SearchSorted
-    SegmentMax SegmentMin SegmentProd SegmentReduction SegmentSum Select Selu SeparableConv Sigmoid Sign Signbit
-    Silu Sin Sinc Sinh Size Slice SliceUpdate Slogdet SobelEdges Softmax Softplus SoftShrink Softsign Solve
-    SolveTriangular Sort SpaceToDepth SparseCategoricalCrossentropy Sparsemax SparsePlus SparseSigmoid Split Sqrt
-    Square Squareplus Squeeze SSIM Stack Std STFT StopGradient Subtract Sum SVD Swapaxes Take TakeAlongAxis Tan Tanh
-    TanhShrink Tensordot Threshold Tile TopK Trace Transpose Trapezoid Tril Triu TrueDivide Trunc Unfold Unique
-    UnravelIndex Unstack Vander Var Vdot View ViewAsComplex ViewAsReal Vsplit Vstack Where ZerosLike
+    Average AveragePool Bartlett BatchNorm BinaryCrossentropy Bincount BitwiseAnd BitwiseInvert BitwiseLeftShift
+    BitwiseNot BitwiseOr BitwiseRightShift BitwiseXor Blackman BroadcastTo Cast CategoricalCrossentropy Cbrt CDist
+    Ceil Celu Cholesky CholeskyInverse Clip Concatenate Conj Conjugate Conv ConvertToTensor ConvTranspose Copy
+    Corrcoef Correlate Cos Cosh CountNonzero CropImages Cross CTCDecode CTCLoss Cumprod Cumsum Deg2rad DepthToSpace
+    DepthwiseConv Det Diag Diagflat Diagonal Diff Digitize Divide DivideNoNan Dot DotProductAttention Dsplit Dstack
+    Eig Eigh Einsum ElasticTransform Elu EmptyLike Equal Erf Erfc Erfinv Exp Exp2 ExpandDims Expm1 ExtractPatches
+    ExtractPatches3D ExtractSequences Fabs FFT FFT2 Flip Fliplr Flipud Floor FloorDivide Fmax Fmin Fmod Fold Full
+    FullLike GaussianBlur Gcd Gelu Geomspace GetItem Glu Greater GreaterEqual Hamming Hanning HardShrink HardSigmoid
+    HardSilu HardTanh Heaviside Histogram Hsplit Hstack HSVToRGB Hypot I0 IFFT2 Imag Inner InTopK Inv IRFFT Isclose
+    Isfinite IsIn Isinf Isnan Isneginf Isposinf Isreal ISTFT Kaiser Kron LayerNorm Lcm Ldexp LeakyRelu LeftShift
+    Less LessEqual Linspace Log Log10 Log1p Log2 Logaddexp Logaddexp2 Logdet LogicalAnd LogicalNot LogicalOr
+    LogicalXor LogSigmoid LogSoftmax Logspace Logsumexp Lstsq LuFactor MapCoordinates Matmul MatrixRank Max Maximum
+    MaxPool Mean Median Meshgrid Min Minimum Mod Moments Moveaxis MultiHot Multiply Nanargmax Nanargmin Nancumprod
+    Nancumsum Nanmax Nanmean Nanmedian Nanmin Nanpercentile Nanprod Nanquantile Nanstd Nansum NanToNum Nanvar Ndim
+    Negative Nextafter Nonzero Norm Normalize NotEqual OneHot OnesLike Outer Pad PadImages Percentile
+    PerspectiveTransform Pinv Polar Power Prod PSNR Ptp Qr Quantile Rad2deg Ravel Real Rearrange Reciprocal Relu
+    Relu6 Repeat Reshape Resize RFFT RGBToGrayscale RGBToHSV RightShift RMSNorm Roll Rot90 Round Rsqrt SaturateCast
+    ScaleAndTranslate Scatter ScatterUpdate SearchSorted SegmentMax SegmentMin SegmentProd SegmentReduction
+    SegmentSum Select Selu SeparableConv Sigmoid Sign Signbit Silu Sin Sinc Sinh Size Slice SliceUpdate Slogdet
+    SobelEdges Softmax Softplus SoftShrink Softsign Solve SolveTriangular Sort SpaceToDepth
+    SparseCategoricalCrossentropy Sparsemax SparsePlus SparseSigmoid Split Sqrt Square Squareplus Squeeze SSIM Stack
+    Std STFT StopGradient Subtract Sum SVD Swapaxes Take TakeAlongAxis Tan Tanh TanhShrink Tensordot Threshold Tile
+    TopK Trace Transpose Trapezoid Tril Triu TrueDivide Trunc Unfold Unique UnravelIndex Unstack Vander Var Vdot
+    View ViewAsComplex ViewAsReal Vsplit Vstack Where ZerosLike
     """
 )
 

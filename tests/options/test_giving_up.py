@@ -284,8 +284,8 @@ def _penalised(plant: Plant, raw: Any) -> Any:
 CAUSES: dict[str, tuple[float, Callable[[Any, Any], Any], str]] = {
     "broken_loss": (8.0, lambda _, raw: raw * NAN, "loss"),
     "infinite_loss_at_the_floor": (1.0, lambda _, raw: raw * INF, "loss"),
-    "nan_gradient": (8.0, lambda _, raw: tf.sqrt(raw * 0.0), "unknown"),
-    "nan_gradient_at_the_floor": (1.0, lambda _, raw: tf.sqrt(raw * 0.0), "model"),
+    "nan_gradient": (8.0, lambda _, raw: tf.sqrt(tf.square(raw - 1.0)), "unknown"),
+    "nan_gradient_at_the_floor": (1.0, lambda _, raw: tf.sqrt(tf.square(raw - 1.0)), "model"),
     "infinite_gradient_at_the_floor": (1.0, lambda _, raw: _sqrt_at_zero(raw), "model"),
     "infinite_gradient_above_it": (8.0, lambda _, raw: _sqrt_at_zero(raw), "scale"),
     "overflow": (2.0**15, lambda _, raw: _overflowing(raw), "scale"),
