@@ -339,7 +339,7 @@ def keras_graph(*, with_state: bool = True) -> None:
     with tf.Graph().as_default():
         optimizer = mpls.keras.LossScaleOptimizer(legacy.SGD(0.5))
         weight = v1.get_variable("weight", initializer=[1.0])
-        optimizer.get_updates(optimizer.get_scaled_loss(weight**2), [weight])
+        optimizer.get_updates(weight**2, [weight])
         if with_state:
             optimizer.state_dict()
 
