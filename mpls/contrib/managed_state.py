@@ -16,7 +16,7 @@ from mpls.core.persistence.state_dict import (
     write_values,
 )
 from mpls.core.scale_settings import ScaleSettings
-from mpls.core.step_options import read_only
+from mpls.core.step_options import ReadOnly, read_only
 from mpls.formats.state_dicts import (
     DYNAMIC,
     GOOD_STEPS,
@@ -33,7 +33,7 @@ from mpls.formats.wrapper_state import BAD_STEPS
 __all__ = ["ManagedState"]
 
 
-def _bound(name: str, doc: str) -> Any:
+def _bound(name: str, doc: str) -> ReadOnly:
     return read_only(name, lambda manager: getattr(manager._bounds, name), doc)
 
 

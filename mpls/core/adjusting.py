@@ -12,7 +12,7 @@ from mpls.core.numbers import to_whole
 from mpls.core.persistence.state_dict import in_graph_of, plain, read_values, require_no_replica, write_values
 from mpls.core.rule import SEARCH_OVER, UpdateRule
 from mpls.core.scale_settings import DEFAULTS, NUMBERS, ScaleSettings, checked_settings, to_number
-from mpls.core.step_options import refuse_assignment
+from mpls.core.step_options import ReadOnly, refuse_assignment
 from mpls.core.weights import Stateful, require_used_here
 from mpls.errors import (
     ArgumentTypeError,
@@ -64,8 +64,8 @@ class SettingMembers:
     min_scale = _setting("min_scale", "The floor of a shrinking scale, a Python float.")
     max_scale = _setting("max_scale", "The ceiling of a growing scale, a Python float.")
     hysteresis = _setting("hysteresis", "Non-finite steps after which the scale shrinks, a Python int.")
-    consecutive_hysteresis = _setting("consecutive_hysteresis", "Whether these must be in a row; read-only.")
-    adjustable = _setting("adjustable", "Whether `configure` reaches what is built already; read-only.")
+    consecutive_hysteresis: ReadOnly = _setting("consecutive_hysteresis", "Whether these must be in a row; read-only.")
+    adjustable: ReadOnly = _setting("adjustable", "Whether `configure` reaches what is built already; read-only.")
 
 
 class Adjusting(SettingMembers, Stateful):

@@ -10,7 +10,7 @@ from mpls.core.loss_scale import never_skips
 from mpls.core.overflows import OverflowReport
 from mpls.core.persistence.state_dict import in_graph_of
 from mpls.core.program_calls import begin_step
-from mpls.core.step_options import StepOptions, read_only
+from mpls.core.step_options import ReadOnly, StepOptions, read_only
 from mpls.core.step_record import StepRecord
 from mpls.core.weights import require_used_here
 from mpls.errors import CallOrderError, MissingAttributeError
@@ -28,7 +28,7 @@ _NEEDS = {
 }
 
 
-def _option(name: str, doc: str) -> Any:
+def _option(name: str, doc: str) -> ReadOnly:
     """Return a property of an optimizer that shows an option, which is given to the constructor only.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt, TypeVar
 
 import tensorflow as tf
 
@@ -19,6 +19,8 @@ from mpls.core.scale_settings import checked_settings, require_effect, require_m
 from mpls.core.searching import is_auto, start_between
 from mpls.core.step_options import without_idle
 from mpls.formats.wrapper_state import AUTO, CURRENT_SCALE, DYNAMIC_CONFIG, GOOD_STEPS
+
+_Self = TypeVar("_Self", bound="DynamicLossScale")
 
 NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
 
@@ -253,7 +255,7 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
         return {**dict(zip(DYNAMIC_CONFIG, values, strict=True)), **now.settings.changed()}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls: type[_Self], config: dict[str, Any]) -> _Self:
         """Create a loss scale from its config.
 
         Args:

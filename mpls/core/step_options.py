@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mpls.core.numbers import to_bool, to_count
 from mpls.errors import ArgumentValueError, MissingAttributeError, MplsWarning, error_text, warn_user
 from mpls.formats.wrapper_options import without_effect
 from mpls.formats.wrapper_state import ON_GIVE_UP
 
-__all__ = ["NO_OPTIONS", "StepOptions", "checked_options", "read_only", "refuse_assignment", "without_idle"]
+__all__ = ["NO_OPTIONS", "ReadOnly", "StepOptions", "checked_options", "read_only", "refuse_assignment", "without_idle"]
 
 _ANCHOR = "counted-steps"
 
@@ -86,7 +86,20 @@ def refuse_assignment(owner: Any, name: str, value: Any) -> NoReturn:
     raise MissingAttributeError(error_text(f"{cls}: {name}", constraint, value, advice, "bounds-and-dynamics"))
 
 
-def read_only(name: str, read: Callable[[Any], Any] | None, doc: str) -> Any:
+if TYPE_CHECKING:
+
+    class ReadOnly:
+        """A property whose setter refuses: type checkers refuse any assignment."""
+
+        def __init__(self, fget: Any, fset: Any, *, doc: str) -> None: ...
+        def __get__(self, owner: Any, cls: Any = None) -> Any: ...
+        def __set__(self, owner: Any, value: NoReturn) -> None: ...
+
+else:
+    ReadOnly = property
+
+
+def read_only(name: str, read: Callable[[Any], Any] | None, doc: str) -> ReadOnly:
     """Return a property for what only a constructor takes.
 
     Args:
@@ -94,7 +107,7 @@ def read_only(name: str, read: Callable[[Any], Any] | None, doc: str) -> Any:
         read: returns its value; None if it cannot be read.
         doc: the property's docstring.
     """
-    return property(read, lambda owner, value: refuse_assignment(owner, name, value), doc=doc)
+    return ReadOnly(read, lambda owner, value: refuse_assignment(owner, name, value), doc=doc)
 
 
 def checked_options(

@@ -29,6 +29,7 @@ bounded = mpls.keras.LossScaleOptimizer(
 bounded.minimize(lambda: weight**2, [weight])
 bounded.set_scale(8)
 bounded.configure(growth_steps=500, growth_factor=2, backoff_factor=0.5, min_scale=1, max_scale=2**16, hysteresis=1)
+bounded.max_scale = 2.0**15
 assert float(bounded.loss_scale) == 8.0
 
 how: Literal["raise", "warn"] = "raise"
@@ -145,7 +146,7 @@ assert found.initial_loss_scale == 512.0
 silent = mpls.v1.FixedLossScale(8, skip_nonfinite=True)
 manager = mpls.contrib.ExponentialUpdateLossScaleManager(16, 3)
 old = mpls.contrib.LossScaleOptimizer(
-    inner, manager, count_steps=True, on_give_up=end, check_unscaled=True, enabled=False
+    inner, manager, count_steps=True, max_consecutive_skips=5, on_give_up=end, check_unscaled=True, enabled=False
 )
 older = mpls.experimental.LossScaleOptimizer(
     tf_keras.optimizers.legacy.SGD(),

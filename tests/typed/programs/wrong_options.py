@@ -32,7 +32,9 @@ mpls.keras.LossScaleOptimizer(sgd, enabled=None)  # error: arg-type | reportArgu
 mpls.keras.LossScaleOptimizer(sgd, count_step=True)  # error: call-arg | reportCallIssue
 
 opt = mpls.keras.LossScaleOptimizer(sgd, adjustable=True, track_overflows=True)
-opt.enabled = False  # error: misc | reportAttributeAccessIssue
+opt.enabled = False  # error: assignment | reportAttributeAccessIssue
+opt.skip_nonfinite = True  # error: assignment | reportAttributeAccessIssue
+opt.adjustable = False  # error: assignment | reportAttributeAccessIssue
 opt.set_scale()  # error: call-arg | reportCallIssue
 opt.set_scale("8")  # error: arg-type | reportArgumentType
 opt.configure(500)  # error: call-arg | reportCallIssue
@@ -58,7 +60,7 @@ mpls.experimental.LossScaleOptimizer(sgd, 8, check_unscaled="yes")  # error: arg
 
 callback = mpls.monitor.LossScaleCallback(every="2")  # error: arg-type | reportArgumentType
 mpls.monitor.LossScaleCallback(messages=None)  # error: arg-type | reportArgumentType
-mpls.monitor.LossScaleCallback(optimizer=opt)  # error: call-arg | reportCallIssue
+mpls.monitor.LossScaleCallback(optimizers=opt)  # error: call-arg | reportCallIssue
 callback.save()  # error: call-arg | reportCallIssue
 callback.save(3)  # error: arg-type | reportArgumentType
 callback.history = []  # error: misc | reportAttributeAccessIssue
