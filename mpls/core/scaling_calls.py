@@ -69,6 +69,8 @@ class ScalingCalls:
 
     def __init__(self, scaling: Iterable[str], *, warns: bool = True) -> None:
         self.ever: set[str] = set()
+        # Those of `ever` that belong to steps which were not refused.
+        self._settled: set[str] = set()
         self.scaling = frozenset(scaling)
         self._warns = warns
         self._told: set[str] = set()
@@ -83,6 +85,7 @@ class ScalingCalls:
     def __setstate__(self, state: dict[str, Any]) -> None:
         ScalingCalls.__init__(self, state["scaling"], warns=state["warns"])
         self.ever, self._told = state["ever"], state["told"]
+        self._settled = set(self.ever)
 
     def note(self, call: str) -> None:
         """Record a call."""
@@ -129,11 +132,17 @@ class ScalingCalls:
             is_in_order = not isinstance(here, tf.Graph) or hasattr(here, "outer_graph")
             times = max(place.applied.values(), default=1) if is_in_order and not hides_calls else 1
             is_scaled = sum(place.step[call] for call in self.scaling) >= times
-            return Step(calls, place.step, is_scaled, lambda: self.ever if hides_calls else self._elsewhere())
+            return Step(calls, place.step, is_scaled, lambda: self._elsewhere(with_settled=hides_calls))
 
-    def _elsewhere(self) -> set[str]:
+    def settle(self, step: Step) -> None:
+        """Note that a step is not refused, so that its calls tell what those hide that run without them."""
         with self._lock:
-            return self._gone.union(*(place.unapplied for place in self._places.values()))
+            self._settled.update(step.calls)
+
+    def _elsewhere(self, *, with_settled: bool) -> set[str]:
+        with self._lock:
+            settled = self._settled if with_settled else set()
+            return self._gone.union(settled, *(place.unapplied for place in self._places.values()))
 
     def warn_once(self, message: str) -> None:
         """Warn, but not twice of the same."""

@@ -157,6 +157,7 @@ class ScalingCalls(scaling_calls.ScalingCalls):
             knows_one_style = SCALE_LOSS not in self.ever and GET_UNSCALED_GRADIENTS in self.ever
             is_unscaled = any(GET_UNSCALED_GRADIENTS in each for each in (step.made, step.elsewhere()))
             is_scaled = not (is_unscaled or knows_one_style)
+        self.settle(step)
         is_forgotten = not step.is_scaled and self.scaling.isdisjoint(step.elsewhere())
         if is_forgotten and not changes_nothing(loss_scale):
             unscaled = "divided by a loss scale that the loss was not multiplied by"
