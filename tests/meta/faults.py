@@ -238,7 +238,7 @@ def _keras_3_counts_skips() -> list[Patch]:
 
 def _keras_3_unscales(always: bool) -> Callable[[], list[Patch]]:
     def patches() -> list[Patch]:
-        return [(mpls.keras.keras3.applying.Applying, "_begin_step", lambda optimizer, method: always)]
+        return [(mpls.keras.keras3.applying.Applying, "_begin_step", lambda optimizer, method, variables=(): always)]
 
     return patches
 

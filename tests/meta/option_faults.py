@@ -83,7 +83,7 @@ OPTION_FAULTS = tuple(
         ),
         (
             "clipping hides overflows",
-            _replaced(mpls.core.step_record.StepNotes, "flags", lambda self, grads: []),
+            _replaced(mpls.core.step_record.StepNotes, "flags", lambda self, grads, variables: []),
             ("unscaled_is_checked_hidden",),
         ),
     )
