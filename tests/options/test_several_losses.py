@@ -118,7 +118,8 @@ def unscaled_gradients(opt: Any, variables: list[Any]) -> list[list[Any]]:
 
 
 def apply_in_turn(opt: Any, groups: list[list[Any]]) -> list[Any]:
-    done: list[Any] = []
+    # In a session, only dependencies have all gradients unscaled before the first are applied.
+    done: list[Any] = [grad for pairs in groups for grad, _ in pairs]
     for each in groups:
         with tf.control_dependencies(None if tf.executing_eagerly() or tf.inside_function() else done):
             done.append(opt.apply_gradients(each))
