@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Protocol
 
-from mpls.migrate.meaning import Meaning, Meanings, Others
-from mpls.migrate.survey import Survey
-from mpls.migrate.syntax import Binding, Region
+from mpls.program.meaning import Meaning, Meanings, Others
+from mpls.program.scopes import Binding, Region, Survey
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis

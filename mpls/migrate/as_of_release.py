@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from mpls.migrate.meaning import are_optimizers_of_tf_1
 from mpls.migrate.ruling import Decision, Use
-from mpls.migrate.syntax import Role
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_fixed
+from mpls.program.meaning import are_optimizers_of_tf_1
+from mpls.program.scopes import Role
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from mpls.migrate.syntax import Function, Region
+from mpls.program.scopes import Function, Region
 
 __all__ = ["Places"]
 

@@ -11,8 +11,8 @@ from mpls.core.releases import behavior_of
 from mpls.migrate.class_places import Places
 from mpls.migrate.replacements import home_of
 from mpls.migrate.ruling import Use
-from mpls.migrate.syntax import Chain, Role
 from mpls.names import namespaces
+from mpls.program.scopes import Chain, Role
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from mpls.reading.programs import files
+from mpls.program.files import files
 
 __all__ = ["ENDINGS", "Found", "collected"]
 

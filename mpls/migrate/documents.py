@@ -13,7 +13,7 @@ from mpls.migrate.rewriting import Rewritten, rewritten
 from mpls.migrate.rules import names_in_strings
 from mpls.migrate.ruling import Finding, Kind
 from mpls.migrate.source_text import Encoded, SourceText, UnreadableError
-from mpls.reading.notebooks import MAX_NOTEBOOK_BYTES
+from mpls.program.notebooks import MAX_NOTEBOOK_BYTES
 
 __all__ = ["Message", "Part", "Result", "migrate_content", "migrate_file"]
 

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from mpls.migrate.syntax import Function, Region
 from mpls.migrate.wrapper_calls import is_experimental, is_public
 from mpls.names import named
 from mpls.optimizer_members import SCALING_METHODS
+from mpls.program.scopes import Function, Region
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis

@@ -13,8 +13,8 @@ from mpls.migrate.replacements import Replacement, alternatives
 from mpls.migrate.ruling import Finding, Kind
 from mpls.migrate.source_text import Edit
 from mpls.migrate.spelling import Spelling, standing_alone
-from mpls.migrate.syntax import Statement
 from mpls.names import module_of, named
+from mpls.program.scopes import Statement
 
 __all__ = ["edits_of_imports"]
 

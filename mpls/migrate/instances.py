@@ -8,9 +8,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mpls.migrate.evidence import Evidence, is_wrapper_class
-from mpls.migrate.meaning import NOTHING
-from mpls.migrate.syntax import Binding, Read, Region
-from mpls.reading.objects import LEGACY_OPTIMIZER, OPTIMIZER, POLICY, kind_of
+from mpls.program.meaning import NOTHING
+from mpls.program.objects import LEGACY_OPTIMIZER, OPTIMIZER, POLICY, kind_of
+from mpls.program.scopes import Binding, Read, Region
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis

@@ -13,10 +13,10 @@ from mpls.migrate.replacements import is_gone
 from mpls.migrate.ruling import Use
 from mpls.migrate.scale_reads import calls_of_read_scales
 from mpls.migrate.scale_values import KEPT, Unknown, scale_arguments
-from mpls.migrate.syntax import Read, Role, Statement
 from mpls.migrate.wrapper_calls import is_experimental, is_public, scale_argument
 from mpls.names import RELEASES, SCALE_CLASSES, Name
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
+from mpls.program.scopes import Read, Role, Statement
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis

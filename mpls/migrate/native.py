@@ -8,11 +8,11 @@ import re
 from typing import TYPE_CHECKING
 
 from mpls.migrate.instances import Instance
-from mpls.migrate.meaning import are_optimizers_of_tf_1
 from mpls.migrate.ruling import Decision, Use
-from mpls.migrate.syntax import Region, Role
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_experimental
 from mpls.names import GRAPH_REWRITES, GRAPH_WRAPPER, SCALE_CLASSES
+from mpls.program.meaning import are_optimizers_of_tf_1
+from mpls.program.scopes import Region, Role
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis

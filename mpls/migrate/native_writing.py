@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from mpls.migrate.replacements import home_of
-from mpls.migrate.syntax import Chain
+from mpls.program.scopes import Chain
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis

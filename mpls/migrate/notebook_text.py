@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpls.migrate.source_text import Edit, SourceText, UnreadableError
-from mpls.reading.notebooks import notebook
+from mpls.program.notebooks import notebook
 
 __all__ = ["NotebookText"]
 
@@ -155,7 +155,7 @@ def _replaced(text: str, edits: list[tuple[int, int, str]]) -> str:
 
 
 def _code_cells(whole: Any) -> Iterator[list[_String]]:
-    """Yield the strings of each code cell's source, as `mpls.reading.notebooks` reads them."""
+    """Yield the strings of each code cell's source, as `mpls.program.notebooks` reads them."""
     for sheet in whole.get("worksheets", [whole]):
         for cell in sheet["cells"]:
             kind = cell.get("cell_type") if isinstance(cell, dict) else None

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 from mpls.migrate.analysis import Analysis
-from mpls.migrate.meaning import Meanings
-from mpls.migrate.neighbours import Neighbours
 from mpls.migrate.rules import RULES
 from mpls.migrate.ruling import Settings
 from mpls.migrate.source_text import Encoded, SourceText, UnreadableError
 from mpls.migrate.tree_facts import API_WORDS, NO_FACTS, Facts, facts_of
+from mpls.program.meaning import Meanings, Neighbours
 
 __all__ = ["MAX_BYTES", "Reader"]
 

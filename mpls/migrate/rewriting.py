@@ -17,8 +17,8 @@ from mpls.migrate.replacements import is_gone
 from mpls.migrate.ruling import Decision, Finding, Kind, Use
 from mpls.migrate.source_text import Edit
 from mpls.migrate.spelling import Spelling
-from mpls.migrate.syntax import Chain, Statement
-from mpls.reading.sources import BROKEN, parse
+from mpls.program.files import BROKEN, parse
+from mpls.program.scopes import Chain, Statement
 
 __all__ = ["Rewritten", "rewritten"]
 

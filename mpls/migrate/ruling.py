@@ -8,8 +8,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from mpls.migrate.source_text import Edit
-from mpls.migrate.syntax import Chain, Role
 from mpls.names import Name
+from mpls.program.scopes import Chain, Role
 
 if TYPE_CHECKING:
     import ast

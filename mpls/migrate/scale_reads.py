@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from mpls.migrate.instances import Instance
-from mpls.migrate.syntax import Binding, Region
+from mpls.program.scopes import Binding, Region
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis

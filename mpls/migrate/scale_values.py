@@ -19,8 +19,8 @@ from mpls.formats.wrapper_state import (
     MULTIPLIER,
     OLD_NAMES,
 )
-from mpls.migrate.syntax import Region
 from mpls.names import named
+from mpls.program.scopes import Region
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis

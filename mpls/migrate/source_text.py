@@ -10,7 +10,7 @@ from bisect import bisect
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mpls.reading.sources import BROKEN, parse
+from mpls.program.files import BROKEN, parse
 
 __all__ = ["Edit", "Encoded", "SourceText", "UnreadableError"]
 

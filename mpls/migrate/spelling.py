@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mpls.migrate.analysis import Analysis
 from mpls.migrate.source_text import Edit, SourceText
-from mpls.migrate.syntax import Region, Statement
+from mpls.program.scopes import Region, Statement
 
 __all__ = ["Spelling", "standing_alone"]
 

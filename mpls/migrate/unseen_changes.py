@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mpls.migrate.meaning import Meanings
-from mpls.migrate.survey import Survey
+from mpls.program.meaning import Meanings
+from mpls.program.scopes import Survey
 
 __all__ = ["has_unseen_changes"]
 

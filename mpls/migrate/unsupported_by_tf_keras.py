@@ -6,8 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from mpls.migrate.instances import Instance
-from mpls.migrate.syntax import Role
 from mpls.migrate.wrapper_calls import is_public
+from mpls.program.scopes import Role
 from mpls.reading.wrappers import NOT_OF_THE_LAST
 
 if TYPE_CHECKING:

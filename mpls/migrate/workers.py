@@ -16,7 +16,7 @@ from mpls.migrate.documents import Result, migrate_file
 from mpls.migrate.reader import MAX_BYTES, Reader
 from mpls.migrate.ruling import Settings
 from mpls.migrate.tree_facts import Facts, facts_of, together, wanted_words
-from mpls.reading.sources import without_collector
+from mpls.program.files import without_collector
 
 __all__ = ["default_jobs", "results_of"]
 

@@ -12,8 +12,8 @@ from mpls.migrate.class_uses import is_of_loaded
 from mpls.migrate.ruling import Decision, Kind, Use
 from mpls.migrate.scale_values import Unknown, scale_arguments
 from mpls.migrate.source_text import Edit, SourceText
-from mpls.migrate.syntax import Role
 from mpls.names import Name
+from mpls.program.scopes import Role
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis

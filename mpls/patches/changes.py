@@ -146,7 +146,7 @@ CHANGES = (
     Change("what Ctrl-C does", ("migrate.workers",), "a process that `mpls migrate` starts", "never: it is mpls' own"),
     Change(
         "the filters of warnings",
-        ("keras.files.loading", "plotting.drawing", "reading.sources"),
+        ("keras.files.loading", "plotting.drawing", "program.files"),
         "`mpls.keras.load_model`; `mpls plot`; a program is read",
         "the call ends",
     ),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from mpls.program.files import MAX_BYTES_OF_RUN, without_collector
 from mpls.reading.deciding import Choice, Decision, Disagreement, decide
 from mpls.reading.pins import pins_of
 from mpls.reading.programs import code, module, script
 from mpls.reading.signs import old_policy, signs_of
-from mpls.reading.sources import MAX_BYTES_OF_RUN, Program, without_collector
+from mpls.reading.sources import Program
 from mpls.reading.targets import Found, Unread, found_at
 from mpls.reading.uses import Sign, Use, Uses, Where
 from mpls.reading.walking import uses_of

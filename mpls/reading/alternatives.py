@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from mpls.reading.objects import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, kind_of
+from mpls.program.objects import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, kind_of
 
 __all__ = ["Branch", "PossiblePath", "merged", "of_today", "on_branch"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mpls.names import named
-from mpls.reading.objects import EXPERIMENTAL_WRAPPER, keras_path, kind_of
+from mpls.program.objects import EXPERIMENTAL_WRAPPER, keras_path, kind_of
 from mpls.reading.signs import (
     FIRST,
     LAST_WITH_KERAS_2,

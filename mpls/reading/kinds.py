@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from mpls.program.objects import LEGACY_OPTIMIZER, MODEL, NEW_WRAPPER, OPTIMIZER, POLICY, kind_of
 from mpls.reading.alternatives import PossiblePath
-from mpls.reading.objects import LEGACY_OPTIMIZER, MODEL, NEW_WRAPPER, OPTIMIZER, POLICY, kind_of
 from mpls.reading.resolving import chain_of
 from mpls.reading.uses import Member, Uses
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from mpls.reading.sources import MAX_BYTES, Folder, Program, ZipFolder
+from mpls.program.files import MAX_BYTES, Folder, ZipFolder, files
+from mpls.reading.sources import Program
 
-__all__ = ["beside", "code", "files", "module", "script", "scripts"]
+__all__ = ["beside", "code", "module", "script", "scripts"]
 
 _MAIN = "__main__.py"
 _RUNS_AS_MAIN = re.compile(rb"^if\b.*__name__", re.MULTILINE)
-_NOT_THE_USERS = ("__pycache__", "node_modules", "site-packages", "dist-packages")
 
 
 def script(path: str, *, max_bytes: int = MAX_BYTES) -> Program:
@@ -95,25 +95,6 @@ def scripts(folder: str) -> Iterator[tuple[str, Program]]:
     for shown, (path, program) in sorted(found.items()):
         if shown not in imported or path in mains:
             yield path, program
-
-
-def files(folder: str, ending: str | tuple[str, ...], unread: Callable[[OSError], None] | None = None) -> Iterator[str]:
-    """Yield the files in a folder and its subfolders, except hidden folders, installed packages and environments.
-
-    Args:
-        folder: a path.
-        ending: the end of the files' names, or some ends.
-        unread: gets the error for each folder that cannot be read; by default those are left out.
-    """
-    for where, folders, names in os.walk(folder, onerror=unread):
-        folders[:] = [
-            name
-            for name in folders
-            if not name.startswith(".")
-            and name not in _NOT_THE_USERS
-            and not os.path.exists(os.path.join(where, name, "pyvenv.cfg"))
-        ]
-        yield from (os.path.join(where, name) for name in names if name.endswith(ending))
 
 
 def _is_main(path: str) -> bool:

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from mpls.names import named
+from mpls.program.objects import NEW_WRAPPER, kind_of
 from mpls.reading.alternatives import Branch, PossiblePath, merged, of_today, on_branch
 from mpls.reading.gates import is_gate, is_tried
-from mpls.reading.objects import NEW_WRAPPER, kind_of
 from mpls.reading.scopes import Binding, Import, Scope
 from mpls.reading.sources import Source
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from mpls.names import named, numbers_of
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES, LEGACY_METHODS, LEGACY_USES, WEIGHTS
-from mpls.reading.kinds import Kinds
-from mpls.reading.objects import EXPERIMENTAL_WRAPPER, LEGACY_OPTIMIZER, MODEL, OPTIMIZER, keras_path, kind_of
-from mpls.reading.tables import (
+from mpls.program.objects import EXPERIMENTAL_WRAPPER, LEGACY_OPTIMIZER, MODEL, OPTIMIZER, keras_path, kind_of
+from mpls.program.tables import (
     KERAS_2,
     KERAS_2_OF_TF_1,
     KERAS_2_PRIVATE,
@@ -19,6 +18,7 @@ from mpls.reading.tables import (
     TF_2,
     is_in,
 )
+from mpls.reading.kinds import Kinds
 from mpls.reading.uses import Member, Release, Sign, Use, Uses, keywords_of
 from mpls.reading.wrappers import of_wrappers
 

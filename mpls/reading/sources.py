@@ -3,80 +3,18 @@
 from __future__ import annotations
 
 import ast
-import contextlib
-import gc
 import os
-import warnings
-import zipfile
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mpls.errors import printable
+from mpls.program.files import MAX_BYTES, MAX_FILE_BYTES, MAX_FILES, UNREADABLE, Folder, folders_added, parse
 from mpls.reading.scopes import Import, Scopes
-from mpls.reading.search_path import folders_added
 
-__all__ = [
-    "BROKEN",
-    "MAX_BYTES",
-    "MAX_BYTES_OF_RUN",
-    "MAX_FILES",
-    "Folder",
-    "Program",
-    "Source",
-    "ZipFolder",
-    "parse",
-    "without_collector",
-]
-
-# Limits for a program and for one file: counts rather than time, so that the result is always the same.
-MAX_FILES = 400
-MAX_BYTES = 1_500_000
-MAX_FILE_BYTES = 1_000_000
-# `mpls run` reads this much before a program runs, which takes at most 0.3 seconds.
-MAX_BYTES_OF_RUN = 500_000
+__all__ = ["Program", "Source"]
 
 _LIBRARIES = ("site-packages", "dist-packages")
-# What the parser raises for what is not Python 3, and decoding beside that.
-BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
-_UNREADABLE = (*BROKEN, UnicodeError, LookupError)
-
-
-class Folder:
-    """A folder in which modules are looked for."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def read(self, relative: str) -> bytes | None:
-        """Return up to MAX_FILE_BYTES + 1 bytes of a file; None if there is no such regular file."""
-        path = os.path.join(self.path, relative)
-        # Reading a pipe would consume the data that the program wants to read.
-        if not os.path.isfile(path):
-            return None
-        try:
-            with open(path, "rb") as file:
-                return file.read(MAX_FILE_BYTES + 1)
-        except OSError:
-            return None
-
-    def shown(self, relative: str) -> str:
-        """Return the path of a file to show to users: relative to the current directory, if it is inside it."""
-        path = os.path.join(self.path, relative)
-        here = os.path.join(os.getcwd(), "")
-        return printable(os.path.abspath(path).removeprefix(here))
-
-
-class ZipFolder(Folder):
-    """A zip file in which modules are looked for."""
-
-    def read(self, relative: str) -> bytes | None:
-        """Return up to MAX_FILE_BYTES + 1 bytes of a file in the archive; None if it cannot be read."""
-        try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(relative) as file:
-                return file.read(MAX_FILE_BYTES + 1)
-        except (KeyError, OSError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile):
-            return None
 
 
 @dataclass
@@ -111,29 +49,6 @@ class Source:
             return module
         package = self.package.split(".")[: len(self.package.split(".")) - level + 1]
         return ".".join(filter(None, [*package, module[level:]]))
-
-
-def parse(content: bytes | str) -> ast.Module:
-    """Parse a file, without the warnings of Python's parser.
-
-    Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: it is not valid Python.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(content)
-
-
-@contextlib.contextmanager
-def without_collector() -> Iterator[None]:
-    """Turn the garbage collector off for a block; traversing the syntax trees would take time and free nothing."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @dataclass
@@ -188,7 +103,7 @@ class Program:
         self.bytes_read += len(content)
         try:
             source = Source(shown, content, parse(content), package, roots, is_certain)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             self.unread.append((shown, f"is no Python 3: {printable(str(error))}"))
             return None
         if folder:

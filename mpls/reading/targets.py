@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mpls.reading.notebooks import MAX_NOTEBOOK_BYTES, Notebook, notebook
-from mpls.reading.programs import beside, files, script, scripts
+from mpls.program.files import files
+from mpls.program.notebooks import MAX_NOTEBOOK_BYTES, Notebook, notebook
+from mpls.reading.programs import beside, script, scripts
 from mpls.reading.sources import Program
 from mpls.reading.uses import Where
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from mpls.program.objects import NEW_WRAPPER, kind_of
 from mpls.reading.alternatives import PossiblePath
 from mpls.reading.data_flow import passed
 from mpls.reading.gates import catches_missing_names, catches_refusals, ends_block, expects_error, version_of_2
-from mpls.reading.objects import NEW_WRAPPER, kind_of
 from mpls.reading.paths import is_without_extension
 from mpls.reading.reachability import Reachability
 from mpls.reading.resolving import Resolver, attribute_of, chain_of, expressions_in, maker_of

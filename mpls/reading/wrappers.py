@@ -11,8 +11,8 @@ from mpls.optimizer_members import (
     WEIGHTS,
     WRAPPER_ATTRIBUTES,
 )
+from mpls.program.objects import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, kind_of
 from mpls.reading.kinds import Kinds
-from mpls.reading.objects import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, kind_of
 from mpls.reading.uses import Member, Sign, Uses, keywords_of
 
 __all__ = ["NOT_OF_THE_LAST", "of_wrappers"]

@@ -49,7 +49,7 @@ OF_OBJECTS = {
     "mpls.keras.keras3.ops": "a loss scale of mpls",
     "mpls.keras.tf_keras_family": "a copy of a wrapper",
     "mpls.migrate.analysis": "what a class of its own has noted",
-    "mpls.migrate.binding": "the same",
+    "mpls.program.scopes": "the same",
     "mpls.monitor.summaries": "a proto that it has made",
     "mpls.reading.walking": "what a class of its own has noted",
     "mpls.tracebacks": "the traceback of an error before it is shown",

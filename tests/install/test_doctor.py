@@ -19,7 +19,7 @@ from parameterized import parameterized
 from mpls.cli import main
 from mpls.cli.choosing import choose
 from mpls.cli.options import parser, split
-from mpls.reading.sources import MAX_BYTES_OF_RUN, MAX_FILES
+from mpls.program.files import MAX_BYTES_OF_RUN, MAX_FILES
 from tests.clients.corpus import PROGRAMS
 from tests.clients.record import path_of
 from tests.processes import process_environment

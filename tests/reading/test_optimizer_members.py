@@ -13,7 +13,7 @@ import tf_keras
 
 import mpls.keras
 from mpls import optimizer_members
-from mpls.reading.tables import OPTIMIZERS
+from mpls.program.tables import OPTIMIZERS
 
 ALGORITHMS = [name for name in OPTIMIZERS if name[0].isupper() and name != "Optimizer"]
 GENERATIONS = {

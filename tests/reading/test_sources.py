@@ -11,6 +11,7 @@ import zipfile
 
 from parameterized import parameterized
 
+from mpls.program import files
 from mpls.reading import Program, Reading, code, module, script, sources
 
 from .programs import TF, flags, program, read
@@ -193,7 +194,7 @@ BROKEN = [
     ("a long chain", b"x" + b".y" * 3000),
     ("a long sum", b"x = 1" + b" + 1" * 5000),
     ("a long path", b"x = y" + b".parent" * 5000),
-    ("too large", b"x = 1\n" * (sources.MAX_FILE_BYTES // 6 + 1)),
+    ("too large", b"x = 1\n" * (files.MAX_FILE_BYTES // 6 + 1)),
 ]
 
 
@@ -245,7 +246,7 @@ class BoundsTest(unittest.TestCase):
         self.assertFalse(reading.program.is_whole)
 
     def test_no_more_bytes_than_the_limit(self) -> None:
-        size = sources.MAX_BYTES // 2
+        size = files.MAX_BYTES // 2
         reading = read("import a, b", a="#" * size, b="#" * size)
         self.assertEqual(names(reading.program), ["main.py", "a.py"])
         self.assertFalse(reading.program.is_whole)
@@ -257,12 +258,12 @@ class BoundsTest(unittest.TestCase):
 
     def test_every_file_is_read_once(self) -> None:
         opened: list[str] = []
-        read_file = sources.Folder.read
+        read_file = files.Folder.read
 
-        def counted(folder: sources.Folder, relative: str) -> bytes | None:
+        def counted(folder: files.Folder, relative: str) -> bytes | None:
             opened.append(str(pathlib.Path(folder.path) / relative))
             return read_file(folder, relative)
 
-        with unittest.mock.patch.object(sources.Folder, "read", counted):
+        with unittest.mock.patch.object(files.Folder, "read", counted):
             read("import a, b, numpy\n" * 20, a="import b, c, numpy", b="import a, c", c="import main")
         self.assertEqual(len(opened), len(set(opened)))

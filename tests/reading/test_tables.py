@@ -17,7 +17,8 @@ from parameterized import parameterized
 
 import mpls
 from mpls.names import NAMES
-from mpls.reading import tables, wrappers
+from mpls.program import tables
+from mpls.reading import wrappers
 
 
 def is_there(root: Any, path: str) -> bool:

@@ -20,8 +20,8 @@ from mpls.migrate.analysis import Analysis
 from mpls.migrate.class_uses import is_through_unsure
 from mpls.migrate.ruling import Finding, Kind, Rule
 from mpls.migrate.source_text import Edit
-from mpls.migrate.syntax import Role
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, is_experimental, replace_wrapper
+from mpls.program.scopes import Role
 
 __all__ = ["RULE"]
 

@@ -23,7 +23,7 @@ from mpls.migrate.kept_objects import attributes_of_scales, imported_paths
 from mpls.migrate.ruling import Finding, Kind, Rule
 from mpls.migrate.scale_reads import calls_of_read_scales
 from mpls.migrate.source_text import Edit
-from mpls.migrate.syntax import Read
+from mpls.program.scopes import Read
 
 __all__ = ["RULE"]
 

@@ -13,8 +13,8 @@ from mpls.migrate.analysis import Analysis
 from mpls.migrate.kept_objects import is_scale_class
 from mpls.migrate.ruling import Finding, Kind, Rule
 from mpls.migrate.source_text import Edit
-from mpls.migrate.syntax import Role
 from mpls.migrate.wrapper_calls import is_experimental
+from mpls.program.scopes import Role
 
 __all__ = ["RULE"]
 

@@ -14,8 +14,8 @@ from mpls.migrate.analysis import Analysis
 from mpls.migrate.replacements import is_gone, replacement_of
 from mpls.migrate.ruling import Finding, Kind, Rule
 from mpls.migrate.source_text import Edit
-from mpls.migrate.syntax import Chain, Statement
 from mpls.names import named
+from mpls.program.scopes import Chain, Statement
 
 __all__ = ["RULE"]
 

@@ -15,8 +15,8 @@ from typing import Any
 from mpls.migrate.analysis import Analysis
 from mpls.migrate.ruling import Finding, Kind, Rule
 from mpls.migrate.source_text import Edit
-from mpls.migrate.syntax import Region
 from mpls.names import RELEASES
+from mpls.program.scopes import Region
 
 __all__ = ["RULE"]
 

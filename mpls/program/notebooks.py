@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpls.errors import printable
-from mpls.reading.sources import BROKEN, parse
+from mpls.program.files import BROKEN, parse
 
 __all__ = ["MAX_NOTEBOOK_BYTES", "Notebook", "notebook"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from mpls.names import named
-from mpls.reading.tables import OPTIMIZERS, is_in
+from mpls.program.tables import OPTIMIZERS, is_in
 
 __all__ = [
     "EXPERIMENTAL_WRAPPER",

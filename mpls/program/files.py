@@ -1,19 +1,128 @@
-"""Finds the folders that a program adds to `sys.path`, from its source."""
+"""Files on disk: which there are, what is in them, and the folders that they add to the search path."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
+import gc
 import os
-from collections.abc import Iterable, Iterator
+import warnings
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["folders_added"]
+from mpls.errors import printable
 
+__all__ = [
+    "BROKEN",
+    "MAX_BYTES",
+    "MAX_BYTES_OF_RUN",
+    "MAX_FILES",
+    "MAX_FILE_BYTES",
+    "UNREADABLE",
+    "Folder",
+    "ZipFolder",
+    "files",
+    "folders_added",
+    "parse",
+    "without_collector",
+]
+
+# Limits for a program and for one file: counts rather than time, so that the result is always the same.
+MAX_FILES = 400
+MAX_BYTES = 1_500_000
+MAX_FILE_BYTES = 1_000_000
+# `mpls run` reads this much before a program runs, which takes at most 0.3 seconds.
+MAX_BYTES_OF_RUN = 500_000
+
+# What the parser raises for what is not Python 3, and decoding beside that.
+BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
+UNREADABLE = (*BROKEN, UnicodeError, LookupError)
+_NOT_THE_USERS = ("__pycache__", "node_modules", "site-packages", "dist-packages")
 _PARENT = {"pardir": os.pardir, "curdir": os.curdir}
 # Functions and methods that keep a path or make it absolute; all paths are made absolute in the end.
 _SAME = ("abspath", "realpath", "normpath", "str", "Path", "PosixPath", "PurePath", "fspath", "expanduser")
 _SAME_METHODS = ("resolve", "absolute", "as_posix", "expanduser", "__str__")
 # The most operations of an expression whose value is looked for. Generated code has sums of thousands of terms.
 _MOST_STEPS = 50
+
+
+class Folder:
+    """A folder in which modules are looked for."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def read(self, relative: str) -> bytes | None:
+        """Return up to MAX_FILE_BYTES + 1 bytes of a file; None if there is no such regular file."""
+        path = os.path.join(self.path, relative)
+        # Reading a pipe would consume the data that the program wants to read.
+        if not os.path.isfile(path):
+            return None
+        try:
+            with open(path, "rb") as file:
+                return file.read(MAX_FILE_BYTES + 1)
+        except OSError:
+            return None
+
+    def shown(self, relative: str) -> str:
+        """Return the path of a file to show to users: relative to the current directory, if it is inside it."""
+        path = os.path.join(self.path, relative)
+        here = os.path.join(os.getcwd(), "")
+        return printable(os.path.abspath(path).removeprefix(here))
+
+
+class ZipFolder(Folder):
+    """A zip file in which modules are looked for."""
+
+    def read(self, relative: str) -> bytes | None:
+        """Return up to MAX_FILE_BYTES + 1 bytes of a file in the archive; None if it cannot be read."""
+        try:
+            with zipfile.ZipFile(self.path) as archive, archive.open(relative) as file:
+                return file.read(MAX_FILE_BYTES + 1)
+        except (KeyError, OSError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile):
+            return None
+
+
+def parse(content: bytes | str) -> ast.Module:
+    """Parse a file, without the warnings of Python's parser.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: it is not valid Python.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(content)
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """Turn the garbage collector off for a block; traversing the syntax trees would take time and free nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def files(folder: str, ending: str | tuple[str, ...], unread: Callable[[OSError], None] | None = None) -> Iterator[str]:
+    """Yield the files in a folder and its subfolders, except hidden folders, installed packages and environments.
+
+    Args:
+        folder: a path.
+        ending: the end of the files' names, or some ends.
+        unread: gets the error for each folder that cannot be read; by default those are left out.
+    """
+    for where, folders, names in os.walk(folder, onerror=unread):
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _NOT_THE_USERS
+            and not os.path.exists(os.path.join(where, name, "pyvenv.cfg"))
+        ]
+        yield from (os.path.join(where, name) for name in names if name.endswith(ending))
 
 
 def folders_added(tree: ast.Module, file: str) -> list[str]:

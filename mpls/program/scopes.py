@@ -1,0 +1,586 @@
+"""A file's scopes: what binds each name in them, where names are used, and the places that questions are about."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from mpls.optimizer_members import SCALING_METHODS
+
+__all__ = ["Binding", "Chain", "Function", "Read", "Region", "Role", "Statement", "Survey", "chain_parts"]
+
+# Members of wrappers that were something else in some releases, and those that only wrappers have.
+_READ = frozenset(("loss_scale", "get_config", *SCALING_METHODS))
+_PATH = re.compile(r"mixed_precision\.\w|\.mixed_precision\b|train\.experimental\.\w")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Role(Enum):
+    """What a use of a name is for."""
+
+    CALL = "is called"
+    TYPE_TEST = "is asked for by isinstance, issubclass or a case"
+    ANNOTATION = "annotates"
+    BASE = "is a base class"
+    VALUE = "anything else"
+
+
+@dataclass(eq=False, slots=True)
+class Statement:
+    """A statement, and the block that it is in."""
+
+    node: ast.stmt
+    block: list[ast.stmt]
+    parent: Statement | None
+
+
+@dataclass(eq=False, slots=True)
+class Binding:
+    """What binds a name or an attribute.
+
+    Attributes:
+        value: the imported alias, the expression, the class or the function; None for anything else.
+        region: the scope in which the value is evaluated.
+        statement: the statement that binds it.
+    """
+
+    value: ast.alias | ast.expr | ast.ClassDef | Function | None
+    region: Region
+    statement: Statement
+
+
+@dataclass(eq=False, slots=True)
+class Region:
+    """A scope: a module, a class, a function or a comprehension.
+
+    Attributes:
+        parent: the scope around it; None for a module.
+        owner: the class or function; None for a module and others.
+        is_comprehension: whether it is that of a comprehension.
+        names: what binds each name.
+        outer: names that `global` and `nonlocal` declare, with the scope that has them.
+        attributes: what binds each attribute of `self`, for a class.
+        self_name: the name of the instance, for a method.
+    """
+
+    parent: Region | None
+    owner: ast.ClassDef | Function | None = None
+    is_comprehension: bool = False
+    names: dict[str, list[Binding]] = field(default_factory=dict)
+    outer: dict[str, Region] = field(default_factory=dict)
+    attributes: dict[str, list[Binding]] = field(default_factory=dict)
+    self_name: str = ""
+
+    @property
+    def is_class(self) -> bool:
+        """Whether it is a class, whose names its methods do not see."""
+        return isinstance(self.owner, ast.ClassDef)
+
+    def holder(self, name: str) -> Region | None:
+        """Return the scope whose binding of a name code in this one sees; None if there is none."""
+        if name in self.outer:
+            return self.outer[name]
+        region: Region | None = self
+        while region is not None:
+            if name in region.names and (region is self or not region.is_class):
+                return region
+            region = region.parent
+        return None
+
+    def find(self, name: str) -> list[Binding]:
+        """Return what binds a name that code in this scope sees."""
+        region = self.holder(name)
+        return [] if region is None else region.names.get(name, [])
+
+    def method(self) -> Region | None:
+        """Return the scope of the method that this one is in."""
+        region: Region | None = self
+        while region is not None and not region.self_name:
+            region = region.parent
+        return region
+
+    def is_in(self, other: Region) -> bool:
+        """Return whether it is another scope or inside it."""
+        region: Region | None = self
+        while region is not None and region is not other:
+            region = region.parent
+        return region is not None
+
+
+@dataclass(eq=False, slots=True)
+class Chain:
+    """A use of a name with the attributes that are read from it: `tf.keras.Model`.
+
+    Attributes:
+        parts: the nodes from the name to the whole.
+        names: the name, and the attributes.
+        region: the scope that it is in.
+        role: what the whole is used for.
+        call: the call, if the whole is called.
+        statement: the statement that it is in.
+        string: the f-string that it is in.
+    """
+
+    parts: list[ast.expr]
+    names: tuple[str, ...]
+    region: Region
+    role: Role
+    call: ast.Call | None
+    statement: Statement
+    string: ast.JoinedStr | None
+
+
+@dataclass(eq=False, slots=True)
+class Read:
+    """A read of an attribute of any object.
+
+    Attributes:
+        node: the expression.
+        call: the call, if it is called.
+        region: the scope that it is in.
+        statement: the statement that it is in.
+        string: the f-string that it is in.
+    """
+
+    node: ast.Attribute
+    call: ast.Call | None
+    region: Region
+    statement: Statement
+    string: ast.JoinedStr | None
+
+
+def chain_parts(node: ast.expr) -> tuple[list[ast.expr], tuple[str, ...]] | None:
+    """Return the nodes of a chain of attributes from its name on, and the names; None if it begins with no name."""
+    parts: list[ast.expr] = []
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node)
+        names.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return [node, *parts[::-1]], (node.id, *names[::-1])
+
+
+class _Walker:
+    """Goes through a syntax tree once, statement by statement.
+
+    Attributes:
+        module: the scope of the whole file.
+        bound: all names that are bound anywhere.
+        imports: the import statements, with their scopes.
+        stars: imports of all names of a module.
+        exported: the names in `__all__`.
+        returns: what each function returns.
+        functions: the names of all functions and methods.
+        classes: the scopes of classes.
+        bodies: the scopes of functions.
+    """
+
+    def __init__(self) -> None:
+        self._regions: list[Region] = []
+        self.module = self._new_region(None)
+        self.bound: set[str] = set()
+        self.imports: list[tuple[Statement, Region]] = []
+        self.stars: list[ast.ImportFrom] = []
+        self.exported: set[str] = set()
+        self.returns: dict[ast.AST, list[tuple[ast.expr | None, Region]]] = {}
+        self.functions: set[str] = set()
+        self.classes: dict[ast.ClassDef, Region] = {}
+        self.bodies: dict[Function, Region] = {}
+        self._region = self.module
+        self._statement: Statement | None = None
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            ast.Import: self._import,
+            ast.ImportFrom: self._import,
+            ast.Global: self._global,
+            ast.Nonlocal: self._nonlocal,
+            ast.ClassDef: self._class,
+            ast.FunctionDef: self._function,
+            ast.AsyncFunctionDef: self._function,
+            ast.Return: self._return,
+            ast.Assign: self._assign,
+            ast.AnnAssign: self._annotated,
+            ast.AugAssign: self._augmented,
+            ast.For: self._for,
+            ast.AsyncFor: self._for,
+            ast.withitem: self._with_item,
+            ast.ExceptHandler: self._handler,
+            ast.Delete: self._delete,
+            ast.MatchAs: self._captured,
+            ast.MatchStar: self._captured,
+            ast.MatchMapping: self._captured,
+        }
+
+    def forget(self) -> None:
+        """Forget what binds names: a binding knows its scope, which knows its bindings; nothing can be asked then."""
+        for region in self._regions:
+            region.names.clear()
+            region.attributes.clear()
+            region.outer.clear()
+        self._handlers.clear()
+
+    def _new_region(
+        self, parent: Region | None, owner: ast.ClassDef | Function | None = None, is_comprehension: bool = False
+    ) -> Region:
+        region = Region(parent, owner, is_comprehension)
+        self._regions.append(region)
+        return region
+
+    @property
+    def _here(self) -> Statement:
+        assert self._statement is not None
+        return self._statement
+
+    def _block(self, body: list[ast.stmt]) -> None:
+        outer = self._statement
+        for node in body:
+            self._statement = Statement(node, body, outer)
+            # Not a docstring, or a string in place of a comment.
+            if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+                self._visit(node)
+        self._statement = outer
+
+    def _visit(self, node: ast.AST) -> None:
+        handler = self._handlers.get(type(node))
+        if handler is not None:
+            handler(node)
+            return
+        for _, value in ast.iter_fields(node):
+            if isinstance(value, ast.AST):
+                self._visit(value)
+            elif isinstance(value, list) and value:
+                if isinstance(value[0], ast.stmt):
+                    self._block(value)
+                else:
+                    self._all(value)
+
+    def _all(self, nodes: Sequence[ast.AST | str | None]) -> None:
+        for node in nodes:
+            if isinstance(node, ast.AST):
+                self._visit(node)
+
+    def _in_role(self, node: ast.expr, role: Role) -> None:
+        """Visit an expression that is used for something."""
+        raise NotImplementedError
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        self.imports.append((self._here, self._region))
+        for alias in node.names:
+            if alias.name == "*":
+                assert isinstance(node, ast.ImportFrom)
+                self.stars.append(node)
+            else:
+                top = alias.name.partition(".")[0] if isinstance(node, ast.Import) else alias.name
+                self._bind(alias.asname or top, alias)
+
+    def _global(self, node: ast.Global) -> None:
+        for name in node.names:
+            self._region.outer[name] = self.module
+
+    def _nonlocal(self, node: ast.Nonlocal) -> None:
+        for name in node.names:
+            region = self._region.parent
+            while region is not None and (region.is_class or name not in region.names):
+                region = region.parent
+            if region is not None:
+                self._region.outer[name] = region
+
+    def _class(self, node: ast.ClassDef) -> None:
+        self._all(node.decorator_list)
+        for base in node.bases:
+            self._in_role(base, Role.BASE)
+        self._all([each.value for each in node.keywords])
+        self._bind(node.name, node)
+        self.classes[node] = self._new_region(self._region, node)
+        self._within(self.classes[node], node.body)
+
+    def _function(self, node: Function) -> None:
+        self._all(node.decorator_list)
+        self._signature(node.args)
+        if node.returns is not None:
+            self._in_role(node.returns, Role.ANNOTATION)
+        self._bind(node.name, node)
+        self.functions.add(node.name)
+        self.bodies[node] = region = self._new_region(self._region, node)
+        first = [*node.args.posonlyargs, *node.args.args][:1]
+        decorators = {each.id for each in node.decorator_list if isinstance(each, ast.Name)}
+        if self._region.is_class and first and not decorators & {"staticmethod", "classmethod"}:
+            region.self_name = first[0].arg
+        outer, self._region = self._region, region
+        self._parameters(node.args)
+        self._region = outer
+        self._within(region, node.body)
+
+    def _within(self, region: Region, body: list[ast.stmt]) -> None:
+        outer, self._region = self._region, region
+        self._block(body)
+        self._region = outer
+
+    def _signature(self, arguments: ast.arguments) -> None:
+        for each in _all_arguments(arguments):
+            if each.annotation is not None:
+                self._in_role(each.annotation, Role.ANNOTATION)
+        self._all([*arguments.defaults, *arguments.kw_defaults])
+
+    def _parameters(self, arguments: ast.arguments) -> None:
+        for each in _all_arguments(arguments):
+            self._bind(each.arg, None)
+
+    def _return(self, node: ast.Return) -> None:
+        if self._region.owner is not None:
+            self.returns.setdefault(self._region.owner, []).append((node.value, self._region))
+        self._all([node.value])
+
+    def _assign(self, node: ast.Assign) -> None:
+        self._visit(node.value)
+        for target in node.targets:
+            self._target(target, node.value)
+        if any(isinstance(each, ast.Name) and each.id == "__all__" for each in node.targets):
+            self.exported |= {str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
+
+    def _annotated(self, node: ast.AnnAssign) -> None:
+        self._in_role(node.annotation, Role.ANNOTATION)
+        self._all([node.value])
+        self._target(node.target, node.value)
+
+    def _augmented(self, node: ast.AugAssign) -> None:
+        self._visit(node.value)
+        self._target(node.target, None)
+
+    def _for(self, node: ast.For | ast.AsyncFor) -> None:
+        self._visit(node.iter)
+        self._target(node.target, None)
+        self._block(node.body)
+        self._block(node.orelse)
+
+    def _with_item(self, node: ast.withitem) -> None:
+        self._visit(node.context_expr)
+        if node.optional_vars is not None:
+            self._target(node.optional_vars, None)
+
+    def _handler(self, node: ast.ExceptHandler) -> None:
+        self._all([node.type])
+        if node.name is not None:
+            self._bind(node.name, None)
+        self._block(node.body)
+
+    def _delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            self._target(target, None)
+
+    def _captured(self, node: ast.MatchAs | ast.MatchStar | ast.MatchMapping) -> None:
+        name = node.rest if isinstance(node, ast.MatchMapping) else node.name
+        if name is not None:
+            self._bind(name, None)
+        self._all([getattr(node, "pattern", None), *getattr(node, "keys", ()), *getattr(node, "patterns", ())])
+
+    def _bind(self, name: str, value: Any, region: Region | None = None) -> None:
+        region = region or self._region
+        region = region.outer.get(name, region)
+        self.bound.add(name)
+        region.names.setdefault(name, []).append(Binding(value, self._region, self._here))
+
+    def _target(self, target: ast.expr, value: ast.expr | None) -> None:
+        if isinstance(target, ast.Name):
+            self._bind(target.id, value)
+        elif isinstance(target, ast.Tuple | ast.List):
+            values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+            is_plain = len(values) == len(target.elts) and not any(
+                isinstance(each, ast.Starred) for each in (*values, *target.elts)
+            )
+            for number, each in enumerate(target.elts):
+                self._target(each, values[number] if is_plain else None)
+        elif isinstance(target, ast.Starred):
+            self._target(target.value, None)
+        else:
+            if isinstance(target, ast.Attribute):
+                self._bind_attribute(target, value)
+            self._visit(target)
+
+    def _bind_attribute(self, target: ast.Attribute, value: ast.expr | None) -> None:
+        method = self._region.method()
+        if method is not None and isinstance(target.value, ast.Name) and target.value.id == method.self_name:
+            assert method.parent is not None
+            method.parent.attributes.setdefault(target.attr, []).append(Binding(value, self._region, self._here))
+
+
+class Survey(_Walker):
+    """The scopes of a file, and the places in it that rules look at.
+
+    Args:
+        tree: the parsed file.
+
+    Attributes:
+        chains: uses of names with the attributes that are read from them, in the order of the file.
+        reads: reads of `loss_scale` and `get_config`, and of methods that only wrappers of Keras 2 have.
+        type_tests: calls of `isinstance`, with their scopes.
+        calls: calls of what has a plain name, with their scopes.
+        probes: calls of `getattr` and `hasattr`, with their scopes.
+        called_probes: calls of `getattr` for a `loss_scale` that is called itself, with their scopes.
+        comparisons: comparisons with a string, with their scopes.
+        identities: comparisons by `is` and `is not`, with their scopes.
+        compared: what is compared, or in a tuple, list or set that is, and the keys and values of dictionaries.
+        strings: strings that may name a path of the API; docstrings are not among them.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        super().__init__()
+        self.chains: list[Chain] = []
+        self.reads: list[Read] = []
+        self.type_tests: list[tuple[ast.Call, Region]] = []
+        self.calls: dict[str, list[tuple[ast.Call, Region]]] = {}
+        self.probes: list[tuple[ast.Call, Region]] = []
+        self.called_probes: list[tuple[ast.Call, Region]] = []
+        self.comparisons: list[tuple[ast.Compare, Region]] = []
+        self.identities: list[tuple[ast.Compare, Region]] = []
+        self.compared: list[ast.expr | None] = []
+        self.strings: list[ast.Constant] = []
+        self._string: ast.JoinedStr | None = None
+        self._handlers |= {
+            ast.Name: self._chain,
+            ast.Attribute: self._chain,
+            ast.Call: self._call,
+            ast.Compare: self._compare,
+            ast.Constant: self._constant,
+            ast.Dict: self._dictionary,
+            ast.NamedExpr: self._walrus,
+            ast.Lambda: self._lambda,
+            ast.MatchClass: self._case,
+            ast.ListComp: self._comprehend,
+            ast.SetComp: self._comprehend,
+            ast.GeneratorExp: self._comprehend,
+            ast.DictComp: self._comprehend,
+            ast.JoinedStr: self._f_string,
+        }
+        self._block(tree.body)
+
+    def _in_role(self, node: ast.expr, role: Role) -> None:
+        """Visit an expression that is used for something, or a tuple, list, union or subscript of such."""
+        if isinstance(node, ast.Name | ast.Attribute):
+            self._chain(node, role)
+        elif isinstance(node, ast.Tuple | ast.List):
+            for each in node.elts:
+                self._in_role(each, role)
+        elif isinstance(node, ast.BinOp):
+            self._in_role(node.left, role)
+            self._in_role(node.right, role)
+        elif isinstance(node, ast.Subscript) and role is Role.ANNOTATION:
+            self._in_role(node.value, role)
+            self._in_role(node.slice, role)
+        else:
+            self._visit(node)
+
+    def _chain(self, node: ast.Name | ast.Attribute, role: Role = Role.VALUE, call: ast.Call | None = None) -> None:
+        found = chain_parts(node)
+        parts, names = found or ([node], (node.attr if isinstance(node, ast.Attribute) else node.id,))
+        if not _READ.isdisjoint(names):
+            for part in parts:
+                if isinstance(part, ast.Attribute) and part.attr in _READ:
+                    called = call if part is node else None
+                    self.reads.append(Read(part, called, self._region, self._here, self._string))
+        if found is not None:
+            self.chains.append(Chain(parts, names, self._region, role, call, self._here, self._string))
+        elif isinstance(node, ast.Attribute):
+            self._visit_below(node)
+
+    def _visit_below(self, node: ast.Attribute) -> None:
+        value = node.value
+        while isinstance(value, ast.Attribute):
+            if value.attr in _READ:
+                self.reads.append(Read(value, None, self._region, self._here, self._string))
+            value = value.value
+        self._visit(value)
+
+    def _call(self, node: ast.Call) -> None:
+        function = node.func
+        if isinstance(function, ast.Name | ast.Attribute):
+            self._chain(function, Role.CALL, node)
+        else:
+            self._visit(function)
+        if isinstance(function, ast.Call) and _is_probe_of_scale(function):
+            self.called_probes.append((function, self._region))
+        name = function.id if isinstance(function, ast.Name) else ""
+        if name:
+            self.calls.setdefault(name, []).append((node, self._region))
+        if name in ("getattr", "hasattr") and len(node.args) >= 2:
+            self.probes.append((node, self._region))
+        arguments = node.args
+        if name in ("isinstance", "issubclass") and len(arguments) == 2:
+            self.type_tests.append((node, self._region))
+            self._visit(arguments[0])
+            self._in_role(arguments[1], Role.TYPE_TEST)
+        else:
+            self._all(arguments)
+        self._all([each.value for each in node.keywords])
+
+    def _compare(self, node: ast.Compare) -> None:
+        sides = (node.left, *node.comparators)
+        if any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in sides):
+            self.comparisons.append((node, self._region))
+        if isinstance(node.ops[0], ast.Is | ast.IsNot):
+            self.identities.append((node, self._region))
+        for each in sides:
+            self.compared += each.elts if isinstance(each, ast.Tuple | ast.List | ast.Set) else [each]
+        self._all(sides)
+
+    def _dictionary(self, node: ast.Dict) -> None:
+        self.compared += [*node.keys, *node.values]
+        self._all([*node.keys, *node.values])
+
+    def _constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str) and _PATH.search(node.value):
+            self.strings.append(node)
+
+    def _walrus(self, node: ast.NamedExpr) -> None:
+        self._visit(node.value)
+        region = self._region
+        # The name belongs to the function around a comprehension.
+        while region.is_comprehension and region.parent is not None:
+            region = region.parent
+        self._bind(node.target.id, node.value, region)
+
+    def _case(self, node: ast.MatchClass) -> None:
+        self._in_role(node.cls, Role.TYPE_TEST)
+        self._all([*node.patterns, *node.kwd_patterns])
+
+    def _lambda(self, node: ast.Lambda) -> None:
+        self._signature(node.args)
+        outer, self._region = self._region, self._new_region(self._region)
+        self._parameters(node.args)
+        self._visit(node.body)
+        self._region = outer
+
+    def _comprehend(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
+        self._visit(node.generators[0].iter)
+        outer, self._region = self._region, self._new_region(self._region, is_comprehension=True)
+        for number, each in enumerate(node.generators):
+            if number:
+                self._visit(each.iter)
+            self._target(each.target, None)
+            self._all(each.ifs)
+        self._all([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])
+        self._region = outer
+
+    def _f_string(self, node: ast.JoinedStr) -> None:
+        outer, self._string = self._string, self._string or node
+        for each in node.values:
+            if not isinstance(each, ast.Constant):
+                self._visit(each)
+        self._string = outer
+
+
+def _all_arguments(arguments: ast.arguments) -> list[ast.arg]:
+    others = [arguments.vararg, arguments.kwarg]
+    found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *others]
+    return [each for each in found if each is not None]
+
+
+def _is_probe_of_scale(call: ast.Call) -> bool:
+    name = call.args[1] if len(call.args) >= 2 else None
+    is_asked = isinstance(call.func, ast.Name) and call.func.id == "getattr"
+    return is_asked and isinstance(name, ast.Constant) and name.value == "loss_scale"
