@@ -21,6 +21,12 @@ class Pair:
     def is_unchanged(self) -> bool:
         return self.before == self.after
 
+    @property
+    def options(self) -> list[str]:
+        """The options of `mpls migrate`."""
+        as_of = [] if self.as_of is None else ["--as-of", self.as_of]
+        return [*as_of, "--keras", str(self.keras), *(["--to", "native"] if self.is_native else [])]
+
 
 def becomes(before: str, after: str, *left: str, as_of: str | None = None, keras: int = 3) -> Pair:
     """A program that changes."""

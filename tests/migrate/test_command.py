@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from mpls.cli import main
-from mpls.migrate import atomic_writing
-from mpls.migrate.rules import RULES
+
+from .migrating import command, migrated
 
 OLD = "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, 'dynamic')\n"
 NEW = "import tensorflow as tf\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n"
@@ -192,10 +192,13 @@ def test_only_and_skip(folder: pathlib.Path, capsys: pytest.CaptureFixture[str])
 def test_rules_are_listed_with_what_they_change(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "--list-rules")
     assert status == 0
-    for rule in RULES:
-        first = re.escape(rule.text.strip().splitlines()[0])
-        assert re.search(rf"^{rule.name}\n    {first}$", out, re.MULTILINE)
-        assert len(rule.text.split()) > 20
+    rules = re.split(r"\n\n(?=\S)", out)
+    assert len(rules) > 10
+    for rule in rules:
+        name, text = rule.split("\n", 1)
+        assert re.fullmatch(r"[a-z-]+", name)
+        assert all(line.startswith("    ") or not line for line in text.splitlines())
+        assert len(text.split()) > 20
 
 
 def test_as_of(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -257,34 +260,22 @@ def test_html(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "2 of 5 files would change" in text
 
 
-class _Input(io.BytesIO):
-    @property
-    def buffer(self) -> io.BytesIO:
-        return self
-
-
-def test_standard_input(
-    folder: pathlib.Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def migrate(content: bytes, *arguments: str) -> tuple[int, bytes]:
-        monkeypatch.setattr(sys, "stdin", _Input(content))
-        return main(["migrate", "-", *arguments]), capsysbinary.readouterr().out
-
+def test_standard_input() -> None:
     crlf = OLD.replace("\n", "\r\n").encode()
-    assert migrate(crlf, "--write") == (0, NEW.replace("\n", "\r\n").encode())
-    assert migrate(NEW.encode(), "--write") == (0, NEW.encode())
-    assert migrate(OLD.encode(), "--check")[0] == 1
-    assert migrate(OLD.encode())[1].startswith(b"--- <stdin>\n+++ <stdin>\n@@")
+    assert migrated(crlf)[:2] == (0, NEW.replace("\n", "\r\n").encode())
+    assert migrated(NEW)[:2] == (0, NEW.encode())
+    assert command("-", "--check", stdin=OLD.encode())[0] == 1
+    assert command("-", stdin=OLD.encode())[1].startswith(b"--- <stdin>\n+++ <stdin>\n@@")
     code = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
     cells = [code | {"source": OLD.splitlines(keepends=True)}]
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
     for start in (b"", b"\xef\xbb\xbf", b"\n"):
-        status, new = migrate(start + json.dumps(notebook).encode(), "--write")
+        status, new, _ = migrated(start + json.dumps(notebook).encode())
         assert status == 0
         assert new.startswith(start)
         assert "".join(json.loads(new.decode("utf-8-sig"))["cells"][0]["source"]) == NEW
     # What cannot be read goes through as it came.
-    assert migrate(b"print 'mixed_precision'", "--write") == (2, b"print 'mixed_precision'")
+    assert migrated("print 'mixed_precision'")[:2] == (2, b"print 'mixed_precision'")
 
 
 def test_modes_and_links_stay(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -312,17 +303,14 @@ def test_names_of_one_file_stay_names_of_one_file(folder: pathlib.Path, capsys: 
 def test_a_file_that_changes_meanwhile_is_left(
     folder: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = atomic_writing.write_atomically
-
-    def changed(path: str, *others: Any) -> None:
-        pathlib.Path(path).write_text("# of somebody else\n")
-        original(path, *others)
-
-    monkeypatch.setattr("mpls.cli.migrating.write_atomically", changed)
-    status, _, err = run(capsys, "old.py", "--write")
+    (folder / "second.py").write_text(OLD)
+    # While the first is written.
+    monkeypatch.setattr(os, "fsync", lambda _: (folder / "second.py").write_text("# of somebody else\n"))
+    status, _, err = run(capsys, "old.py", "second.py", "--write")
     assert status == 2
-    assert "old.py has changed while it was migrated" in err
-    assert (folder / "old.py").read_text() == "# of somebody else\n"
+    assert "second.py has changed while it was migrated" in err
+    assert (folder / "old.py").read_text() == NEW
+    assert (folder / "second.py").read_text() == "# of somebody else\n"
 
 
 @pytest.mark.parametrize("call", ["fsync", "chmod", "replace"])
@@ -339,7 +327,7 @@ def test_an_interrupted_write_leaves_the_old_file(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(atomic_writing.os, call, fail)
+    monkeypatch.setattr(os, call, fail)
     if isinstance(error, OSError):
         status, _, err = run(capsys, "old.py", "--write")
         assert status == 2
@@ -352,17 +340,13 @@ def test_an_interrupted_write_leaves_the_old_file(
     assert sorted(os.listdir(folder)) == ["left.py", "new.py", "old.py", "other.py"]
 
 
-def command(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload, no-any-return]
-
-
 def test_no_framework_is_loaded_and_nothing_of_the_program_runs(folder: pathlib.Path) -> None:
     (folder / "old.py").write_text(f"{OLD}open('ran', 'w')\n")
     code = (
         "import sys; from mpls.cli import main; main(['migrate', '.', '--write', '--report', 'html'])\n"
         "print(sorted({'tensorflow', 'keras', 'tf_keras', 'numpy', 'old'} & set(sys.modules)), file=sys.stderr)"
     )
-    done = command("-c", code)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr == "[]\n"
     assert not (folder / "ran").exists()
 
@@ -392,26 +376,18 @@ def test_a_file_without_a_word_of_the_api_is_not_parsed(
     assert run(capsys, "python2.py") == (0, "", "mpls migrate: 0 of 1 file would change\n")
 
 
-_SLOW = """
-import os, time
-from mpls.migrate import workers
-from mpls.migrate.ruling import Settings
-
-def slow(*arguments):
-    os.write(1, f"{os.getpid()}\\n".encode())
-    time.sleep(100)
-
-workers._results = slow
-list(workers.results_of({f"{number}.py": "" for number in range(100)}, Settings(frozenset()), 2))
-"""
-
-
-@pytest.mark.skipif(multiprocessing.get_start_method() != "fork", reason="other processes get no slow function")
+@pytest.mark.skipif(multiprocessing.get_start_method() != "fork", reason="workers are children of another process")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_no_worker_outlives_a_killed_command(number: signal.Signals) -> None:
-    with subprocess.Popen([sys.executable, "-c", _SLOW], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        workers = [int(process.stdout.readline()) for _ in range(2)]
+def test_no_worker_outlives_a_killed_command(folder: pathlib.Path, number: signal.Signals) -> None:
+    (folder / "old.py").write_text(OLD * 200)
+    for place in range(300):
+        os.link("old.py", f"{place}.py")
+    program = [sys.executable, "-m", "mpls", "migrate", ".", "--jobs", "2"]
+    with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while len(workers := list(map(int, children.read_text().split()))) < 2:
+            assert process.poll() is None
+            time.sleep(0.02)
         process.send_signal(number)
         process.wait()
         end = time.monotonic() + 5

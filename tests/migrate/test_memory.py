@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
+import pathlib
 
 import pytest
 
-from mpls.migrate.documents import migrate_content
-from mpls.migrate.reader import Reader
-from mpls.migrate.rules import RULES
-from mpls.migrate.ruling import Settings
+from .migrating import command
 
 PROGRAM = """
 import tensorflow as tf
@@ -24,19 +22,25 @@ class Trainer:
 
 
 @pytest.mark.default_run("each value")
-@pytest.mark.parametrize("as_of", [None, "2.3"])
+@pytest.mark.parametrize("options", [(), ("--as-of", "2.3")])
 @pytest.mark.parametrize("end", ["", "print(Trainer().opt.get_config())\n"])
-def test_no_circle_is_left(as_of: str | None, end: str) -> None:
-    reader = Reader(Settings(frozenset(rule.name for rule in RULES), as_of))
-    content = (PROGRAM + end).encode()
-    migrate_content(content, "program.py", reader, has_folder=False)
+def test_no_circle_is_left(tmp_path: pathlib.Path, options: tuple[str, ...], end: str) -> None:
+    for name, number in (("few", 1), ("many", 30)):
+        (tmp_path / name).mkdir()
+        for place in range(number):
+            (tmp_path / name / f"{place}.py").write_text(PROGRAM + end)
+    found = []
     # What other tests have left is not looked at.
+    gc.collect()
     gc.freeze()
     gc.disable()
     try:
-        result = migrate_content(content, "program.py", reader, has_folder=False)
-        assert result.is_changed
-        assert gc.collect() == 0
+        for name in ("few", "few", "many"):
+            status, out, _ = command(str(tmp_path / name), "--jobs", "1", *options)
+            assert (status, "mpls" in out.decode()) == (0, True)
+            found.append(gc.collect())
     finally:
         gc.enable()
         gc.unfreeze()
+    # Those of the command line itself.
+    assert found[1] == found[2]

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from mpls.migrate.documents import Result, migrate_content
-from mpls.migrate.reader import Reader
-from mpls.migrate.rules import RULES
-from mpls.migrate.ruling import Kind, Settings
+from .migrating import command, migrated_notebook
 
 CELLS = [
     "%matplotlib inline\nimport tensorflow as tf\n!pip install x\nprint('Größe')",
@@ -49,11 +46,6 @@ def notebook(cells: list[str], *, as_lines: bool = True, **metadata: Any) -> dic
     }
 
 
-def migrated(content: bytes) -> Result:
-    settings = Settings(frozenset(rule.name for rule in RULES))
-    return migrate_content(content, "old.ipynb", Reader(settings), has_folder=False)
-
-
 LAYOUTS = {
     "as Jupyter writes it": {"indent": 1, "ensure_ascii": False},
     "escaped": {"indent": 1, "ensure_ascii": True},
@@ -71,16 +63,15 @@ def test_all_but_the_changed_lines_stays(as_lines: bool, layout: dict[str, Any],
         text = json.dumps(notebook(cells, as_lines=as_lines, spaced="  {}  "), **layout) + ending
         return text.replace("\n", "\r\n").encode() if ending == "\r\n" else text.encode()
 
-    result = migrated(content(CELLS))
-    assert result.unread == ()
+    result = migrated_notebook(content(CELLS))
+    assert result.unread == []
     assert result.after == content(CHANGED)
 
 
 def test_numbers_and_unknown_escapes_stay() -> None:
     code = r'"tf.keras.mixed_precision.experimental.set_policy(p)\u0020# \/"'
     text = r'{"cells": [{"cell_type": "code", "outputs": [1e400, 1.10, "\/"], "source": ["import tensorflow as tf\n", %s]}]}'
-    result = migrated((text % code).encode())
-    assert result.after is not None
+    result = migrated_notebook((text % code).encode())
     assert result.after.decode() == (
         text.replace(r"tf\n", r'tf\n", "import mpls.experimental\n') % '"mpls.experimental.set_policy(p) # /"'
     )
@@ -88,14 +79,13 @@ def test_numbers_and_unknown_escapes_stay() -> None:
 
 def test_a_bom_stays() -> None:
     text = json.dumps(notebook(CELLS))
-    result = migrated(b"\xef\xbb\xbf" + text.encode())
-    assert (result.after or b"").startswith(b"\xef\xbb\xbf{")
+    result = migrated_notebook(b"\xef\xbb\xbf" + text.encode())
+    assert result.after == b"\xef\xbb\xbf" + json.dumps(notebook(CHANGED)).encode()
 
 
 def test_old_versions_of_the_format() -> None:
     old = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["import tensorflow as tf\n", CELLS[4]]}]}]}
-    result = migrated(json.dumps(old).encode())
-    assert result.after is not None
+    result = migrated_notebook(json.dumps(old).encode())
     assert json.loads(result.after)["worksheets"][0]["cells"][0]["input"] == [
         "import tensorflow as tf\n",
         "import mpls.experimental\n",
@@ -104,9 +94,11 @@ def test_old_versions_of_the_format() -> None:
 
 
 def test_messages_name_the_cell_and_its_line() -> None:
-    result = migrated(json.dumps(notebook(CELLS)).encode())
-    assert [(each.cell, each.line) for each in result.messages] == [(3, 2), (4, 2), (5, 1)]
-    assert [part.shown for part in result.parts] == [f"old.ipynb:cell {number}" for number in (1, 3, 5)]
+    content = json.dumps(notebook(CELLS)).encode()
+    (file,) = json.loads(command("-", "--report", "json", stdin=content)[1])["files"]
+    assert [(each["cell"], each["line"]) for each in file["messages"]] == [(3, 2), (4, 2), (5, 1)]
+    shown = [line for line in command("-", stdin=content)[1].decode().splitlines() if line.startswith("+++")]
+    assert shown == [f"+++ <stdin>.ipynb:cell {number}" for number in (1, 3, 5)]
 
 
 UNREAD = {
@@ -120,18 +112,18 @@ UNREAD = {
 
 @pytest.mark.parametrize("source", UNREAD.values(), ids=UNREAD)
 def test_names_in_what_is_not_read_are_reported_and_left(source: str) -> None:
-    result = migrated(json.dumps(notebook(["import tensorflow as tf", source])).encode())
-    assert result.after is None
-    assert [(each.cell, each.line, each.rule, each.kind) for each in result.messages] == [
-        (2, 1 + source.count("\n"), "names-in-strings", Kind.LEFT)
-    ]
+    content = json.dumps(notebook(["import tensorflow as tf", source])).encode()
+    result = migrated_notebook(content)
+    assert result.after == content
+    assert [each[:3] for each in result.left] == [(2, 1 + source.count("\n"), "names-in-strings")]
 
 
 def test_a_cell_that_is_not_python_is_named_and_the_others_are_done() -> None:
-    result = migrated(json.dumps(notebook([*CELLS, "print 'mixed_precision'"])).encode())
+    broken = "print 'mixed_precision'"
+    result = migrated_notebook(json.dumps(notebook([*CELLS, broken])).encode())
     assert len(result.unread) == 1
     assert result.unread[0].startswith("cell 6 is no Python 3")
-    assert result.after is not None
+    assert result.after == json.dumps(notebook([*CHANGED, broken])).encode()
 
 
 @pytest.mark.parametrize(
@@ -147,10 +139,11 @@ def test_a_cell_that_is_not_python_is_named_and_the_others_are_done() -> None:
     ],
 )
 def test_what_is_no_notebook(content: bytes, reason: str) -> None:
-    result = migrated(content)
-    assert result.after is None
+    result = migrated_notebook(content)
+    assert result.after == content
     assert reason in result.unread[0]
 
 
 def test_a_second_run_changes_nothing() -> None:
-    assert migrated(json.dumps(notebook(CHANGED)).encode()).after is None
+    content = json.dumps(notebook(CHANGED)).encode()
+    assert migrated_notebook(content).after == content

@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import pathlib
 
 import pytest
 
-from mpls.migrate.collecting import collected
-from mpls.migrate.rules import RULES
-from mpls.migrate.ruling import Kind, Settings
-from mpls.migrate.workers import results_of
+from .migrating import command, migrated_tree
 
-SETTINGS = Settings(frozenset(rule.name for rule in RULES))
 OLD = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
 
 
-def migrated(
-    folder: pathlib.Path, files: dict[str, str], jobs: int = 1, settings: Settings = SETTINGS
-) -> dict[str, str]:
-    """Write files, and return those that change."""
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    found = collected([str(folder)])
-    results = [*results_of(found.files, settings, jobs)]
-    assert [result.unread for result in results] == [()] * len(results)
-    return {
-        pathlib.Path(result.path).relative_to(folder).as_posix(): result.after.decode()
-        for result in results
-        if result.after is not None
-    }
-
-
 def test_a_module_that_is_passed_on(tmp_path: pathlib.Path) -> None:
-    changed = migrated(
+    changed = migrated_tree(
         tmp_path,
         {
             "compat.py": "import tensorflow.compat.v2 as tf\nfrom tensorflow.keras.mixed_precision import experimental as mp\n",
             "train.py": f"from compat import tf, mp\nopt = {OLD}(opt, 'dynamic')\nmp.set_policy('float32')\n"
             "other = mp.LossScaleOptimizer(opt, scale)\nlast = mp.LossScaleOptimizer(opt, 8)\n",
         },
-    )
+    ).changed
     assert changed == {
         "compat.py": "import tensorflow.compat.v2 as tf\nfrom mpls import experimental as mp\n",
         "train.py": "from compat import tf, mp\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n"
@@ -53,7 +31,7 @@ def test_a_module_that_is_passed_on(tmp_path: pathlib.Path) -> None:
 
 def test_a_class_that_is_passed_on(tmp_path: pathlib.Path) -> None:
     source = "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer\n"
-    changed = migrated(
+    changed = migrated_tree(
         tmp_path,
         {
             "pkg/__init__.py": "",
@@ -62,7 +40,7 @@ def test_a_class_that_is_passed_on(tmp_path: pathlib.Path) -> None:
             "pkg/train.py": "from .tools import Wrapper\nopt = Wrapper(opt, loss_scale=scale)\n",
             "main.py": "import pkg.tools\nopt = pkg.tools.Wrapper(opt, 'dynamic')\nisinstance(opt, pkg.tools.Wrapper)\n",
         },
-    )
+    ).changed
     new = "from mpls.keras import LossScaleOptimizer\n"
     assert changed == {
         # What a file of its own makes of the name is right there; others write what they need.
@@ -81,21 +59,21 @@ def test_a_class_that_is_a_value_where_no_wrapper_is_made(tmp_path: pathlib.Path
         "kinds.py": f"{source}{value}\n",
         "names.py": f"{source}Wrapper = LSO\n",
     }
-    changed = migrated(tmp_path, files)
+    changed, left = migrated_tree(tmp_path, files)
     assert "opt = LSO(inner, dynamic=True)\n" in changed["train.py"]
     assert changed["kinds.py"] == f"from mpls.experimental import LossScaleOptimizer as LSO\n{value}\n"
     # Another name of it is followed to where it is imported.
-    assert left(tmp_path) == [("kinds.py", "experimental-wrapper")]
+    assert left == [("kinds.py", "experimental-wrapper")]
 
 
 def test_a_class_that_is_a_value_where_other_files_make_wrappers_too(tmp_path: pathlib.Path) -> None:
     source = "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer as LSO\n"
     makes = f"{source}opt = LSO(inner, 'dynamic')\n"
     files = {"other.py": makes, "train.py": f"import other\n{makes}KINDS = (LSO,)\nisinstance(other.opt, KINDS)\n"}
-    changed = migrated(tmp_path, files)
+    changed, left = migrated_tree(tmp_path, files)
     assert "opt = LSO(inner, dynamic=True)\n" in changed["other.py"]
     assert "opt = LSO(inner, 'dynamic')\n" in changed["train.py"]
-    assert left(tmp_path) == [("train.py", "experimental-wrapper")]
+    assert left == [("train.py", "experimental-wrapper")]
 
 
 @pytest.mark.parametrize(
@@ -107,9 +85,9 @@ def test_a_class_that_is_a_value_where_other_files_make_wrappers_too(tmp_path: p
 )
 def test_a_module_that_has_the_module_of_the_class_as_a_value(tmp_path: pathlib.Path, uses: str) -> None:
     made = f"import tensorflow as tf\nopt = {OLD}(inner, 'dynamic')\n"
-    found = migrated(tmp_path, {"train.py": made + uses})["train.py"]
-    assert found.endswith(f"opt = mpls.experimental.LossScaleOptimizer(inner, 'dynamic')\n{uses}")
-    assert left(tmp_path) == []
+    changed, left = migrated_tree(tmp_path, {"train.py": made + uses})
+    assert changed["train.py"].endswith(f"opt = mpls.experimental.LossScaleOptimizer(inner, 'dynamic')\n{uses}")
+    assert left == []
 
 
 OWN = "class Own:\n    def loss_scale(self):\n        return 3\n"
@@ -127,17 +105,16 @@ PARTS = {
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("other", ["", f"{OWN}import a\na.f(Own())\na.opt = Own()\n"])
 def test_objects_that_another_module_may_put_there(tmp_path: pathlib.Path, part: str, other: str) -> None:
-    changed = migrated(tmp_path, {"a.py": f"import tensorflow as tf\n{PARTS[part]}", "b.py": other})
+    changed, left = migrated_tree(tmp_path, {"a.py": f"import tensorflow as tf\n{PARTS[part]}", "b.py": other})
     assert (".loss_scale()" in changed.get("a.py", ".loss_scale()")) is bool(other)
-    messages = left(tmp_path)
-    assert messages == ([("a.py", "loss-scale-calls")] if other else [])
+    assert left == ([("a.py", "loss-scale-calls")] if other else [])
 
 
 def test_a_variable_that_another_module_sets(tmp_path: pathlib.Path) -> None:
     program = f"import tensorflow as tf\nscale = 128\nopt = {OLD}(opt, scale)\n"
-    alone = migrated(tmp_path, {"a.py": program, "b.py": "import a\nprint(a.scale == 8)\n"})
+    alone = migrated_tree(tmp_path, {"a.py": program, "b.py": "import a\nprint(a.scale == 8)\n"}).changed
     assert "initial_scale=scale" in alone["a.py"]
-    changed = migrated(tmp_path, {"b.py": "import a\na.scale = 8\n"})
+    changed = migrated_tree(tmp_path, {"a.py": program, "b.py": "import a\na.scale = 8\n"}).changed
     assert "mpls.experimental.LossScaleOptimizer(opt, scale)" in changed["a.py"]
 
 
@@ -148,26 +125,20 @@ def test_calls_in_files_that_import_no_framework(tmp_path: pathlib.Path) -> None
         "train.py": "from compat import LSO\nopt = LSO(inner, 'dynamic')\nopt.loss_scale()\n",
         "log.py": "def log(opt):\n    print(opt.loss_scale())\n",
     }
-    assert migrated(tmp_path, files)["train.py"].endswith("opt.loss_scale\n")
-    assert left(tmp_path) == [("log.py", "loss-scale-calls")]
-
-
-def left(folder: pathlib.Path) -> list[tuple[str, str]]:
-    """Return the files and rules of what is left in a folder."""
-    results = results_of(collected([str(folder)]).files, SETTINGS, 1)
-    kind = Kind.LEFT
-    return [(pathlib.Path(each.path).name, one.rule) for each in results for one in each.messages if one.kind is kind]
+    changed, left = migrated_tree(tmp_path, files)
+    assert changed["train.py"].endswith("opt.loss_scale\n")
+    assert left == [("log.py", "loss-scale-calls")]
 
 
 def test_modules_import_each_other(tmp_path: pathlib.Path) -> None:
-    changed = migrated(
+    changed = migrated_tree(
         tmp_path,
         {
             "a.py": "from b import tf\nfrom b import nothing\nfrom b import x\n",
             "b.py": "from a import tf\nfrom a import x\nx = x\nimport tensorflow as tf\n",
             "c.py": f"from a import tf, x\nopt = {OLD}(opt, 1)\nopt = x.keras.mixed_precision.experimental.Policy\n",
         },
-    )
+    ).changed
     # In b, tf may be that of a, which is not known without knowing that of b.
     assert changed == {}
 
@@ -175,25 +146,25 @@ def test_modules_import_each_other(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("shadow", ["tensorflow.py", "tensorflow/__init__.py", "sub/tensorflow.py"])
 def test_a_module_that_hides_tensorflow(tmp_path: pathlib.Path, shadow: str) -> None:
     program = f"import tensorflow as tf\nopt = {OLD}(opt, 1)\n"
-    changed = migrated(tmp_path, {shadow: "keras = None\n", "sub/train.py": program, "other.py": program})
+    changed = migrated_tree(tmp_path, {shadow: "keras = None\n", "sub/train.py": program, "other.py": program}).changed
     assert set(changed) == ({"other.py"} if shadow.startswith("sub/") else set())
 
 
-AS_OF = dataclasses.replace(SETTINGS, as_of="2.3")
+AS_OF = ("--as-of", "2.3")
 INSTALL = 'mpls.install(as_of="2.3")\n'
 MADE = f"import tensorflow as tf\nopt = {OLD}(opt, scale)\n"
 
 
 def test_a_module_whose_wrappers_have_objects(tmp_path: pathlib.Path) -> None:
     """Who imports it gets such wrappers too, and goes on to call their loss scales."""
-    changed = migrated(
+    changed = migrated_tree(
         tmp_path,
         {
             "wrappers.py": f"{MADE}print(opt.get_config())\n",
             "train.py": f"import wrappers\n{MADE}loss = opt.get_scaled_loss(loss)\nprint(opt.loss_scale())\n",
         },
-        settings=AS_OF,
-    )
+        *AS_OF,
+    ).changed
     made = f"import tensorflow as tf\nimport mpls.experimental\n{{}}opt = mpls.experimental.{OLD.rpartition('.')[2]}(opt, scale)\n"
     assert changed == {
         "wrappers.py": f"{made.format(INSTALL)}print(opt.get_config())\n",
@@ -205,16 +176,16 @@ def test_a_module_whose_wrappers_have_objects(tmp_path: pathlib.Path) -> None:
 def test_a_module_that_knows_no_objects(tmp_path: pathlib.Path, other: str) -> None:
     """What imports it gets no such wrappers, which it would take for those of today."""
     files = {"other.py": other, "train.py": f"import other\n{MADE}print(opt.get_config())\n"}
-    assert "install" not in migrated(tmp_path, files, settings=AS_OF)["train.py"]
+    assert "install" not in migrated_tree(tmp_path, files, *AS_OF).changed["train.py"]
 
 
 def test_a_module_that_has_nothing_to_do_with_wrappers(tmp_path: pathlib.Path) -> None:
     files = {"other.py": "import tensorflow as tf\n", "train.py": f"import other\n{MADE}print(opt.get_config())\n"}
-    assert INSTALL in migrated(tmp_path, files, settings=AS_OF)["train.py"]
+    assert INSTALL in migrated_tree(tmp_path, files, *AS_OF).changed["train.py"]
 
 
 def test_a_package_called_keras(tmp_path: pathlib.Path) -> None:
-    changed = migrated(
+    changed = migrated_tree(
         tmp_path,
         {
             "keras/__init__.py": "",
@@ -222,14 +193,16 @@ def test_a_package_called_keras(tmp_path: pathlib.Path) -> None:
             "train.py": "from keras.mixed_precision import LossScaleOptimizer\nimport keras\nimport tensorflow as tf\n"
             f"a = LossScaleOptimizer(1)\nb = keras.mixed_precision.LossScaleOptimizer(2)\nc = {OLD}(opt, 1)\n",
         },
-    )
+    ).changed
     assert list(changed) == ["train.py"]
     assert changed["train.py"].count("mpls") == 2
 
 
 def test_a_folder_that_is_no_package_hides_nothing(tmp_path: pathlib.Path) -> None:
     program = "import tensorflow as tf\ntf.keras.mixed_precision.experimental.set_policy('float32')\n"
-    changed = migrated(tmp_path, {"tensorflow/data.txt": "", "tensorflow/train.py": program, "train.py": program})
+    changed = migrated_tree(
+        tmp_path, {"tensorflow/data.txt": "", "tensorflow/train.py": program, "train.py": program}
+    ).changed
     assert set(changed) == {"tensorflow/train.py", "train.py"}
 
 
@@ -241,23 +214,25 @@ def test_any_number_of_workers_gives_the_same(tmp_path: pathlib.Path) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    found = collected([str(tmp_path)])
-    one, two, five = ([*results_of(found.files, SETTINGS, jobs)] for jobs in (1, 2, 5))
+    one, two, five = (command(str(tmp_path), "--jobs", jobs, "--report", "json") for jobs in "125")
     assert one == two == five
-    assert sum(result.is_changed for result in one) == 100
+    assert sum(each["is_changed"] for each in json.loads(one[1])["files"]) == 100
 
 
 def test_what_is_collected(tmp_path: pathlib.Path) -> None:
+    program = f"import tensorflow as tf\nopt = {OLD}(opt, 1)\n"
+    notebook = json.dumps({"nbformat": 4, "metadata": {}, "cells": [{"cell_type": "code", "source": program}]})
     names = ["b.py", "a.ipynb", "c.pyi", "sub/a.py", "d.txt", ".hidden/x.py", "site-packages/x.py", "env/x.py"]
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("")
+        (tmp_path / name).write_text(notebook if name.endswith(".ipynb") else program)
     (tmp_path / "env/pyvenv.cfg").write_text("")
     (tmp_path / "link.py").symlink_to(tmp_path / "b.py")
     (tmp_path / "empty").mkdir()
-    found = collected(
-        [str(tmp_path), str(tmp_path / "b.py"), str(tmp_path / "d.txt"), "nowhere", str(tmp_path / "empty")]
-    )
-    relative = [pathlib.Path(file).relative_to(tmp_path).as_posix() for file in found.files]
-    assert relative == ["a.ipynb", "b.py", "c.pyi", "sub/a.py", "d.txt"]
-    assert [reason for _, reason in found.missing] == ["is not there", "has no Python source in it"]
+    paths = [str(tmp_path), str(tmp_path / "b.py"), str(tmp_path / "d.txt"), "nowhere", str(tmp_path / "empty")]
+    status, out, _ = command(*paths, "--report", "json")
+    found = json.loads(out)["files"]
+    assert status == 2
+    assert [each["unread"] for each in found if each["unread"]] == [["is not there"], ["has no Python source in it"]]
+    read = [pathlib.Path(each["path"]).relative_to(tmp_path).as_posix() for each in found if not each["unread"]]
+    assert read == ["a.ipynb", "b.py", "c.pyi", "sub/a.py", "d.txt"]
