@@ -1,16 +1,23 @@
-"""What `mpls run --report` prints, and tables for the terminal."""
+"""What `mpls run --report` prints; tables and progress bars for the terminal."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO, TypeVar
 
 from mpls.names import Name
 
-__all__ = ["HISTORICAL_NAMES", "Report", "columns"]
+__all__ = ["HISTORICAL_NAMES", "Report", "columns", "with_progress"]
 
 # The header of tables of historical names.
 HISTORICAL_NAMES = ("where", "historical name", "releases", "today")
+_T = TypeVar("_T")
+# Fewer are done before one could read it.
+_FEW = 200
+_WIDTH = 30
+_SECONDS = 0.1
 
 
 class Report:
@@ -41,3 +48,19 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [header, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines]
+
+
+def with_progress(items: Iterable[_T], number: int, stream: TextIO) -> Iterator[_T]:
+    """Yield items, and show on a terminal how many of them are done."""
+    if number < _FEW or not stream.isatty():
+        yield from items
+        return
+    shown = 0.0
+    for done, item in enumerate(items, 1):
+        yield item
+        if time.monotonic() - shown > _SECONDS:
+            shown = time.monotonic()
+            filled = _WIDTH * done // number
+            print(f"\r[{'#' * filled}{'.' * (_WIDTH - filled)}] {done}/{number}", end="", file=stream, flush=True)
+    # Erase the line.
+    print("\r\x1b[K", end="", file=stream, flush=True)

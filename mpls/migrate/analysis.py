@@ -10,15 +10,18 @@ from mpls.migrate.afterwards import Afterwards, Files
 from mpls.migrate.class_uses import class_values
 from mpls.migrate.instances import Instances
 from mpls.migrate.kept_objects import Kept, kept_in
-from mpls.migrate.native import Native, checkpoint_names
-from mpls.migrate.native_writing import leave_what_cannot_be_written
+from mpls.migrate.native import (
+    Native,
+    checkpoint_names,
+    is_unsupported_by_tf_keras,
+    leave_what_cannot_be_written,
+)
 from mpls.migrate.replacements import alternatives, home_of, replacement_of
 from mpls.migrate.ruling import Decision, Rule, Settings, Use
 from mpls.migrate.source_text import SourceText
 from mpls.migrate.star_names import names_of_star
 from mpls.migrate.tree_facts import Facts
 from mpls.migrate.unseen_changes import has_unseen_changes
-from mpls.migrate.unsupported_by_tf_keras import is_unsupported_by_tf_keras
 from mpls.names import Name, named, namespaces
 from mpls.program.meaning import Meaning, Meanings, Neighbours
 from mpls.program.scopes import Binding, Chain, Region, Role, Survey

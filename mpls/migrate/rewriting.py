@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from bisect import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mpls.migrate.analysis import Analysis
-from mpls.migrate.as_of_release import missing_release
 from mpls.migrate.class_uses import is_through_unsure
-from mpls.migrate.import_edits import edits_of_imports
-from mpls.migrate.native_writing import written
-from mpls.migrate.replacements import is_gone
+from mpls.migrate.native import written
+from mpls.migrate.replacements import Replacement, alternatives, is_gone
 from mpls.migrate.ruling import Decision, Finding, Kind, Use
-from mpls.migrate.source_text import Edit
-from mpls.migrate.spelling import Spelling
+from mpls.migrate.source_text import Edit, SourceText
+from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_fixed
+from mpls.names import module_of, named
 from mpls.program.files import BROKEN, parse
-from mpls.program.scopes import Chain, Statement
+from mpls.program.meaning import are_optimizers_of_tf_1
+from mpls.program.scopes import Chain, Region, Role, Statement
 
 __all__ = ["Rewritten", "rewritten"]
 
 _SPACE = re.compile(r"[\s\\]+|#[^\n]*")
+_FROM = re.compile(rb"from\s+([.\w]+)\s+import\b")
+_INSTALL = ("mpls", "install")
+_REWRITE = "mpls.v1.enable_mixed_precision_graph_rewrite"
+_SET_POLICY = "mpls.experimental.set_policy"
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class _Rewriting:
     def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis
         self._text = analysis.text
-        self._spelling = Spelling(analysis)
+        self._spelling = _Spelling(analysis)
 
     def found(self) -> Iterator[Edit | Finding]:
         taken = self._objects_taken()
@@ -83,15 +89,22 @@ class _Rewriting:
                 yield from self._replaced(chain, node, home, "", ".".join(chain.names), "", native)
         self._install()
         replaced: set[Statement] = set()
-        for found in edits_of_imports(self._analysis, self._spelling):
+        for found in _edits_of_imports(self._analysis, self._spelling):
             if isinstance(found, Statement):
                 replaced.add(found)
             else:
                 yield found
-        for rule in self._analysis.rules:
-            if rule.look is not None:
-                yield from rule.look(self._analysis)
+        yield from self._looked()
         yield from self._spelling.insertions(replaced)
+
+    def _looked(self) -> Iterator[Edit | Finding]:
+        """Yield what rules find beside the uses of names."""
+        for rule in self._analysis.rules:
+            for found in () if rule.look is None else rule.look(self._analysis):
+                if isinstance(found, Edit):
+                    yield found
+                else:
+                    yield Finding(self._text.span(found.node)[0], rule.name, found.text, found.kind)
 
     def _install(self) -> None:
         kept = self._analysis.kept
@@ -118,7 +131,7 @@ class _Rewriting:
         is_named = analysis.after(use.node, use.chain.region) == {decision.path}
         if decision.note:
             yield Finding(offset, rule.name, decision.note, decision.kind)
-        missing = missing_release(use, decision, analysis)
+        missing = _missing_release(use, decision, analysis)
         if missing:
             yield Finding(offset, rule.name, missing, Kind.LEFT)
         if is_named and not decision.edits:
@@ -179,3 +192,373 @@ def _without_nested(edits: list[Edit]) -> tuple[Edit, ...]:
             continue
         kept.append(edit)
     return tuple(kept)
+
+
+# What names are written, and the imports that they need.
+
+
+class _Spelling:
+    """Writes paths of mpls, and collects the imports that they need.
+
+    Args:
+        analysis: the file.
+    """
+
+    def __init__(self, analysis: Analysis) -> None:
+        self._text = analysis.text
+        self._survey = analysis.survey
+        self._present = set(_imported(analysis))
+        # Another thing of the file's may have this name.
+        own = [alias for alias in _aliases(analysis) if (alias.asname or alias.name).partition(".")[0] == "mpls"]
+        is_ours = all(alias.name.partition(".")[0] == "mpls" and alias.asname is None for alias in own)
+        self._is_taken = "mpls" in analysis.survey.bound and not (own and is_ours)
+        self._needed: dict[Statement | None, set[str]] = {}
+        self._calls: dict[Statement | None, str] = {}
+        self._known: set[tuple[str, str, int]] = set()
+
+    def spell(self, home: str, name: str, region: Region, root: str) -> str:
+        """Return the expression for a member of a module of mpls, or for the module.
+
+        Args:
+            home: the module.
+            name: the member; "" for the module itself.
+            region: the scope in which it is written.
+            root: the name that the expression in its place begins with: its import is the place for the import.
+        """
+        key = (home, root, id(region))
+        if home not in self._present and key not in self._known:
+            self._known.add(key)
+            places: list[Statement | None] = [*self._places(root, region)]
+            for place in places or [None]:
+                self._needed.setdefault(place, set()).add(home)
+        module = home.replace(".", "_") if self._is_taken else home
+        return f"{module}.{name}" if name else module
+
+    def call(self, name: str, arguments: str, place: Statement) -> None:
+        """Have a function of the package called behind a statement at the top of the file."""
+        self._needed.setdefault(place, set())
+        if not self._present:
+            self._needed[place].add("mpls")
+        self._calls[place] = f"mpls.{name}({arguments})"
+
+    def insertions(self, replaced: set[Statement]) -> Iterator[Edit]:
+        """Yield the edits that insert the imports.
+
+        Args:
+            replaced: import statements that nothing is left of; the imports take their places.
+        """
+        for place, homes in self._places_needed().items():
+            lines = self._lines(place, homes)
+            if lines and place not in replaced:
+                yield self._inserted(place, lines)
+
+    def _places_needed(self) -> dict[Statement | None, set[str]]:
+        """Return the modules to import at each place: of several places at the top level, the first is enough."""
+        top = sorted((place for place in self._needed if _is_top(place)), key=_position)
+        at_top: set[str] = set()
+        found: dict[Statement | None, set[str]] = {}
+        for place in top:
+            found[place] = self._needed[place] - at_top
+            at_top |= self._needed[place]
+            if len(at_top) > 1:
+                # Each of its modules binds the name of the package too.
+                found[place].discard("mpls")
+        return found | {place: homes - at_top for place, homes in self._needed.items() if place not in found}
+
+    def in_place_of(self, place: Statement) -> str:
+        """Return the imports that take the place of a statement that nothing is left of; "pass" if there are none."""
+        lines = self._lines(place, self._places_needed().get(place, set()))
+        return self.joined(place.node, lines) if lines else "pass"
+
+    def joined(self, node: ast.stmt, statements: list[str]) -> str:
+        """Return statements in the place of one: on lines of their own if it has its own, else after semicolons."""
+        indent = _standing_alone(self._text, node)
+        return "; ".join(statements) if indent is None else f"{self._text.newline}{indent}".join(statements)
+
+    def _statement(self, home: str) -> str:
+        return f"import {home} as {home.replace('.', '_')}" if self._is_taken else f"import {home}"
+
+    def _places(self, root: str, region: Region) -> list[Statement]:
+        """Return the import statements that a name comes from, as far as code in a scope follows them."""
+        if region.holder(root) is None:
+            # It comes from an import of all names.
+            stars = self._survey.stars
+            return [statement for statement, _ in self._survey.imports if statement.node in stars]
+        places, seen = [], set()
+        waiting = [(root, region)]
+        while waiting:
+            name, within = waiting.pop()
+            for binding in within.find(name):
+                value = binding.value
+                if isinstance(value, ast.alias):
+                    holder = within.holder(name)
+                    if holder is not None and region.is_in(holder):
+                        places.append(binding.statement)
+                elif isinstance(value, ast.expr) and id(value) not in seen:
+                    seen.add(id(value))
+                    waiting += [(each.id, binding.region) for each in ast.walk(value) if isinstance(each, ast.Name)]
+        return places
+
+    def _lines(self, place: Statement | None, homes: set[str]) -> list[str]:
+        calls = [self._calls[place]] if place in self._calls else []
+        return [*(self._statement(home) for home in sorted(homes)), *calls]
+
+    def _inserted(self, place: Statement | None, lines: list[str]) -> Edit:
+        newline = self._text.newline
+        if place is None:
+            return self._at_top(lines)
+        _, end = self._text.span(place.node)
+        indent = _standing_alone(self._text, place.node)
+        if indent is None:
+            return Edit(end, end, "".join(f"; {line}" for line in lines))
+        _, end = self._text.line_span(self._text.line_of(end))
+        return Edit(end, end, "".join(f"{newline}{indent}{line}" for line in lines))
+
+    def _at_top(self, lines: list[str]) -> Edit:
+        newline = self._text.newline
+        body = self._text.tree.body
+        before: list[ast.stmt] = [
+            node for node in body[:1] if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        ]
+        before += [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+        if before:
+            _, end = self._text.line_span(before[-1].end_lineno or 1)
+            return Edit(end, end, "".join(f"{newline}{line}" for line in lines))
+        first = min([body[0].lineno, *(each.lineno for each in getattr(body[0], "decorator_list", ()))])
+        start, _ = self._text.line_span(first)
+        return Edit(start, start, "".join(f"{line}{newline}" for line in lines))
+
+
+def _standing_alone(text: SourceText, node: ast.stmt) -> str | None:
+    """Return the indentation of a statement that has its lines for itself, but for a comment; None for others."""
+    start, end = text.span(node)
+    line_start, _ = text.line_span(node.lineno)
+    _, line_end = text.line_span(text.line_of(end))
+    indent, rest = text.between(line_start, start), text.between(end, line_end).strip()
+    return indent if not indent.strip() and (not rest or rest.startswith("#")) else None
+
+
+def _is_top(place: Statement | None) -> bool:
+    return place is None or place.parent is None
+
+
+def _position(place: Statement | None) -> int:
+    return 0 if place is None else place.node.lineno
+
+
+def _aliases(analysis: Analysis) -> Iterator[ast.alias]:
+    for statement, _ in analysis.survey.imports:
+        assert isinstance(statement.node, ast.Import | ast.ImportFrom)
+        yield from statement.node.names
+
+
+def _imported(analysis: Analysis) -> Iterator[str]:
+    """Yield the modules of mpls that the file imports at its top level."""
+    for statement, region in analysis.survey.imports:
+        if isinstance(statement.node, ast.Import) and statement.parent is None and region is analysis.survey.module:
+            yield from (alias.name for alias in statement.node.names if alias.asname is None)
+
+
+# Import statements, name by name.
+
+
+def _edits_of_imports(analysis: Analysis, spelling: _Spelling) -> Iterator[Edit | Finding | Statement]:
+    """Yield the edits of a file's imports and what they do; and statements that are replaced as a whole.
+
+    Args:
+        analysis: the file.
+        spelling: what other edits of the file need to import.
+    """
+    for statement, _ in analysis.survey.imports:
+        node = statement.node
+        assert isinstance(node, ast.Import | ast.ImportFrom)
+        replaced = [alias for alias in node.names if alias in analysis.aliases]
+        if not replaced:
+            continue
+        yield from _imports_said(analysis, replaced)
+        if isinstance(node, ast.Import):
+            for alias in replaced:
+                start, end = analysis.text.span(alias)
+                yield Edit(start, end, _module(alias, analysis.aliases[alias]))
+        else:
+            yield from _ImportFrom(analysis, spelling, statement, node).edits()
+
+
+def _imports_said(analysis: Analysis, replaced: list[ast.alias]) -> Iterator[Finding]:
+    for alias in replaced:
+        path, new = analysis.meanings.path_of(alias), analysis.aliases[alias]
+        row = named(path)
+        assert row is not None
+        rule = analysis.rule_of(row) if not row.is_namespace else analysis.rule_within(row)
+        if rule is not None:
+            text = f"imports {new} in place of {row.path}" if new else f"no longer imports {row.path}"
+            yield Finding(analysis.text.span(alias)[0], rule.name, text, Kind.CHANGED)
+
+
+def _module(alias: ast.alias, home: str) -> str:
+    if alias.asname is not None:
+        return f"{module_of(home) or 'mpls'} as {alias.asname}"
+    # The name of the package is what the statement binds; what is used of the module is spelled out.
+    return alias.name.partition(".")[0]
+
+
+class _ImportFrom:
+    """Rewrites a `from … import …`."""
+
+    def __init__(self, analysis: Analysis, spelling: _Spelling, statement: Statement, node: ast.ImportFrom) -> None:
+        self._text = analysis.text
+        self._aliases = analysis.aliases
+        self._spelling = spelling
+        self._statement = statement
+        self._node = node
+        self._start, self._end = self._text.span(node)
+
+    def edits(self) -> Iterator[Edit | Statement]:
+        """Yield its edits; the statement too if all of it is replaced."""
+        stays = [alias for alias in self._node.names if alias not in self._aliases]
+        by_home = self._by_home()
+        match = _FROM.match(self._text.utf8, self._start, self._end)
+        if not stays and len(by_home) == 1 and "" not in by_home and match is not None:
+            (home, members) = by_home.popitem()
+            yield Edit(*match.span(1), module_of(home))
+            for alias, member in members:
+                if member != alias.name:
+                    yield Edit(*self._text.span(alias), _as(alias, member))
+            return
+        above, of_names = self._comments() if _standing_alone(self._text, self._node) is not None else ([], {})
+        names = [(alias, self._text.between(*self._text.span(alias))) for alias in stays]
+        lines = self._lines(self._module(), names, of_names) if names else []
+        for home, members in by_home.items():
+            if home:
+                lines += self._lines(
+                    module_of(home) or home, [(alias, _as(alias, member)) for alias, member in members], of_names
+                )
+            else:
+                above += [of_names[alias] for alias, _ in members if alias in of_names]
+        lines = [*above, *lines]
+        if lines:
+            yield Edit(self._start, self._end, self._spelling.joined(self._node, lines))
+        else:
+            yield self._statement
+            yield Edit(self._start, self._end, self._spelling.in_place_of(self._statement))
+
+    def _by_home(self) -> dict[str, list[tuple[ast.alias, str]]]:
+        """Return the names to import from each module; from one module, if it has all."""
+        options: dict[ast.alias, list[Replacement]] = {}
+        for alias in self._node.names:
+            path = self._aliases.get(alias)
+            if path is not None:
+                home, _, name = path.rpartition(".")
+                options[alias] = alternatives(Replacement(home, name))
+        homes = {each.home for found in options.values() for each in found}
+        one = [
+            home
+            for home in sorted(homes)
+            if all(any(each.home == home for each in found) for found in options.values())
+        ]
+        found: dict[str, list[tuple[ast.alias, str]]] = {}
+        for alias, replacements in options.items():
+            if self._aliases[alias] == "":
+                found.setdefault("", []).append((alias, ""))
+                continue
+            preferred = [each for each in replacements if each.home in one] or replacements
+            found.setdefault(preferred[0].home, []).append((alias, preferred[0].name))
+        return found
+
+    def _module(self) -> str:
+        """Return the module as it is written."""
+        match = _FROM.match(self._text.utf8, self._start, self._end)
+        return match[1].decode() if match else "." * self._node.level + (self._node.module or "")
+
+    def _comments(self) -> tuple[list[str], dict[ast.alias, str]]:
+        """Return the comments on lines of their own inside the statement, and those behind names."""
+        source = self._text.between(self._start, self._end)
+        above: list[str] = []
+        of_names: dict[ast.alias, str] = {}
+        for token in tokenize.generate_tokens(io.StringIO(source, newline=None).readline):
+            if token.type == tokenize.COMMENT:
+                line = self._node.lineno + token.start[0] - 1
+                before = [alias for alias in self._node.names if alias.end_lineno == line]
+                if before:
+                    of_names[before[-1]] = token.string
+                else:
+                    above.append(token.string)
+        return above, of_names
+
+    def _lines(self, module: str, names: list[tuple[ast.alias, str]], comments: dict[ast.alias, str]) -> list[str]:
+        """Return the lines of an import of names; each has a line of its own if one of several has a comment."""
+        if not any(alias in comments for alias, _ in names):
+            return [f"from {module} import {', '.join(name for _, name in names)}"]
+        if len(names) == 1:
+            ((alias, name),) = names
+            return [f"from {module} import {name}  {comments[alias]}"]
+        inner = [f"{self._indent}{name},  {comments.get(alias, '')}".rstrip() for alias, name in names]
+        return [f"from {module} import (", *inner, ")"]
+
+    @property
+    def _indent(self) -> str:
+        """The indentation of names on lines of their own."""
+        start, _ = self._text.line_span(self._node.lineno)
+        outer = self._text.between(start, self._start)
+        for alias in self._node.names:
+            offset, _ = self._text.span(alias)
+            start, _ = self._text.line_span(alias.lineno)
+            indent = self._text.between(start, offset)
+            if not indent.strip() and indent.startswith(outer) and indent != outer:
+                return indent.removeprefix(outer)
+        return "    "
+
+
+def _as(alias: ast.alias, member: str) -> str:
+    name = alias.asname or alias.name
+    return member if member == name else f"{member} as {name}"
+
+
+# What `--as-of` asks for: what a skipped step counts for.
+
+
+def _missing_release(use: Use, decision: Decision, analysis: Analysis) -> str:
+    """Return what to do where a use makes wrappers that are not told the release of `--as-of`; "" if none are.
+
+    Args:
+        use: the use.
+        decision: what becomes of it.
+        analysis: the file.
+    """
+    settings = arguments_of_release(analysis)
+    if not settings or analysis.kept is not None or any(each.names == _INSTALL for each in analysis.survey.chains):
+        return ""
+    what = _maker(use, decision, analysis)
+    if not what:
+        return ""
+    advice = f"give it {settings[0]}" if decision.path in (EXPERIMENTAL, PUBLIC) else f"it would be {settings[0]}"
+    install = f"call mpls.install(as_of={analysis.settings.as_of!r}) before it is made"
+    return f"{what} is not told what a skipped step counts for as of {analysis.settings.as_of}: {advice}, or {install}"
+
+
+def _maker(use: Use, decision: Decision, analysis: Analysis) -> str:
+    """Return what makes wrappers that are not told the release; "" if nothing does."""
+    if decision.path in (EXPERIMENTAL, PUBLIC):
+        if use.role is Role.BASE:
+            return "a wrapper of this class"
+        if use.role is Role.VALUE:
+            # What is called by another name is a use of its own.
+            is_assigned = isinstance(use.chain.statement.node, ast.Assign | ast.AnnAssign)
+            return "" if is_assigned or use.node in analysis.survey.compared else "a wrapper of this class"
+        names = () if use.call is None else [each.arg for each in use.call.keywords]
+        is_told = "skip_counts_step" in names or any("skip_counts_step" in each.new for each in decision.edits)
+        return "" if use.call is None or is_told or is_fixed(use.call, decision.edits) else "this wrapper"
+    if decision.path == _REWRITE and use.call is not None:
+        return "" if _is_of_graphs(use, use.call, analysis) else "the wrapper that this makes of an optimizer of Keras"
+    return "the wrapper that compile makes under this policy" if decision.path == _SET_POLICY else ""
+
+
+def _is_of_graphs(use: Use, call: ast.Call, analysis: Analysis) -> bool:
+    """Return whether the graph rewrite gets an optimizer of TF 1, over which a skipped step never counts."""
+    value = call.args[0] if call.args else None
+    bindings = use.chain.region.find(value.id) if isinstance(value, ast.Name) else []
+    if bindings:
+        value = bindings[0].value if isinstance(bindings[0].value, ast.expr) else None
+    if not isinstance(value, ast.Call):
+        return False
+    return are_optimizers_of_tf_1(analysis.meanings.of(value.func, use.chain.region).paths)

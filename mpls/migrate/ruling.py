@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mpls.migrate.analysis import Analysis
 
-__all__ = ["Decision", "Finding", "Kind", "Rule", "Settings", "Use"]
+__all__ = ["Decision", "Finding", "Kind", "Note", "Rule", "Settings", "Use"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,14 @@ class Finding(NamedTuple):
     kind: Kind
 
 
+class Note(NamedTuple):
+    """What a rule says about a part of a file: a text, as those of findings, and what it is about."""
+
+    node: ast.expr | ast.stmt | ast.alias
+    text: str
+    kind: Kind = Kind.LEFT
+
+
 @dataclass(eq=False, slots=True)
 class Use:
     """A use of a historical name.
@@ -104,7 +112,7 @@ class Decision:
 
 
 Replace = Callable[["Use", "Analysis"], "Decision | None"]
-Look = Callable[["Analysis"], Iterable["Edit | Finding"]]
+Look = Callable[["Analysis"], Iterable["Edit | Note"]]
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,29 @@
-"""The text of a source file as bytes that can be edited: what no edit touches is written back as it was."""
+"""The texts of programs and notebooks, which can be edited: what no edit touches is written back as it was."""
 
 from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 import tokenize
 from bisect import bisect
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from mpls.program.files import BROKEN, parse
+from mpls.program.notebooks import notebook
 
-__all__ = ["Edit", "Encoded", "SourceText", "UnreadableError"]
+__all__ = ["Edit", "Encoded", "NotebookText", "SourceText", "UnreadableError"]
 
 # The line ends of Python's tokenizer; `str.splitlines` knows more.
 _LINE_END = re.compile(rb"\r\n|\r|\n")
+# Notebooks.
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\n\r]*")
+_OTHER = re.compile(r"[^,\]}\s]+")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$")
 
 
 class UnreadableError(Exception):
@@ -134,3 +142,195 @@ class SourceText:
             parts += [self.utf8[position : edit.start], edit.new.encode()]
             position = edit.end
         return b"".join([*parts, self.utf8[position:]]).decode("utf-8", "surrogatepass")
+
+
+@dataclass(frozen=True)
+class _String:
+    """A string of a JSON text: where its quotes are, and its value."""
+
+    start: int
+    end: int
+    value: str
+
+
+class NotebookText:
+    """The code cells of a notebook.
+
+    Args:
+        content: the bytes of the file.
+
+    Attributes:
+        source: the code of all cells, with no-ops in place of magics.
+        unread: the numbers of cells that are not Python, with the reasons.
+
+    Raises:
+        UnreadableError: it is no notebook, or not one in Python.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        try:
+            self._cells = notebook(content, has_apart=False)
+            self._bom = content[:3] if content.startswith(b"\xef\xbb\xbf") else b""
+            self._json = content.decode("utf-8-sig")
+            whole, _ = _value(self._json, 0)
+        except (ValueError, RecursionError) as error:
+            raise UnreadableError(str(error)) from None
+        if self._encoded(self._json) != content:
+            raise UnreadableError("cannot be written back as it was")
+        self.source = SourceText(self._cells.text)
+        self.unread = self._cells.unread
+        self._pieces = [*_code_cells(whole)]
+        # The lines of the original cells: magics are in them as they were.
+        self._lines = [_LINE.findall("".join(piece.value for piece in pieces)) for pieces in self._pieces]
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Return the number of the code cell that an offset is in, and the line in it, both from 1."""
+        return self._cells.place(self.source.line_of(offset))
+
+    def cell(self, number: int) -> str:
+        """Return the source of a code cell, counted from 1."""
+        return "".join(self._lines[number - 1])
+
+    def unread_lines(self) -> Iterator[tuple[int, int, str]]:
+        """Yield the lines that are not read as Python, such as magics, each with its cell and place in it, from 1.
+
+        Cells that are no Python at all, although they should be, are left out.
+        """
+        lines = self._cells.text.split("\n")
+        broken = {number for number, _ in self.unread}
+        for number, start in enumerate(self._cells.starts, 1):
+            for place, line in enumerate(self._lines[number - 1] if number not in broken else [], 1):
+                if line.rstrip("\r\n") != lines[start + place - 2]:
+                    yield number, place, line
+
+    def edited(self, edits: Iterable[Edit]) -> tuple[bytes, dict[int, str]]:
+        """Return the contents of the file with edits, and the new sources of the cells that they change."""
+        of_cell: dict[int, list[tuple[int, int, str]]] = {}
+        for edit in edits:
+            number, start = self._in_cell(edit.start)
+            end = self._in_cell(edit.end)[1] if edit.end > edit.start else start
+            of_cell.setdefault(number, []).append((start, end, edit.new))
+        parts, position, changed = [], 0, {}
+        is_ascii = self._json.isascii()
+        for number in sorted(of_cell):
+            changed[number] = _replaced(self.cell(number), of_cell[number])
+            for start, end, text in self._changes(number, of_cell[number], is_ascii):
+                parts += [self._json[position:start], text]
+                position = end
+        return self._encoded("".join([*parts, self._json[position:]])), changed
+
+    def _encoded(self, text: str) -> bytes:
+        return self._bom + text.encode("utf-8", "surrogatepass")
+
+    def _in_cell(self, offset: int) -> tuple[int, int]:
+        """Return the number of the cell that an offset is in, and the offset in its source, in characters."""
+        line = self.source.line_of(offset)
+        number, within = self._cells.place(line)
+        start, _ = self.source.line_span(line)
+        column = len(self.source.between(start, offset))
+        return number, sum(map(len, self._lines[number - 1][: within - 1])) + column
+
+    def _changes(
+        self, number: int, edits: list[tuple[int, int, str]], is_ascii: bool
+    ) -> Iterator[tuple[int, int, str]]:
+        """Yield what changes in the JSON text for one cell."""
+        pieces = self._pieces[number - 1]
+        starts = [0]
+        for piece in pieces:
+            starts.append(starts[-1] + len(piece.value))
+        groups: list[tuple[int, int, list[tuple[int, int, str]]]] = []
+        for start, end, new in sorted(edits):
+            first = min(bisect(starts, start) - 1, len(pieces) - 1)
+            # Where one piece ends and the next begins, an insertion belongs to the first.
+            if first and start == starts[first] and start == end:
+                first -= 1
+            last = max(first, min(bisect(starts, end - 1) - 1, len(pieces) - 1)) if end > start else first
+            if groups and first <= groups[-1][1]:
+                before = groups.pop()
+                groups.append((before[0], max(before[1], last), [*before[2], (start, end, new)]))
+            else:
+                groups.append((first, last, [(start, end, new)]))
+        for first, last, within in groups:
+            text = "".join(piece.value for piece in pieces[first : last + 1])
+            shifted = [(start - starts[first], end - starts[first], new) for start, end, new in within]
+            lines = _LINE.findall(_replaced(text, shifted)) if self._is_list(pieces[0]) else [_replaced(text, shifted)]
+            encoded = [json.dumps(line, ensure_ascii=is_ascii) for line in lines or [""]]
+            yield pieces[first].start, pieces[last].end, self._separator(pieces, first).join(encoded)
+
+    def _is_list(self, piece: _String) -> bool:
+        return self._json[: piece.start].rstrip().endswith(("[", ","))
+
+    def _separator(self, pieces: list[_String], first: int) -> str:
+        """Return what is between the lines of a cell."""
+        if len(pieces) > 1:
+            one = min(first, len(pieces) - 2)
+            return self._json[pieces[one].end : pieces[one + 1].start]
+        before = self._json[: pieces[0].start]
+        space = before[len(before.rstrip()) :]
+        return f",{space or ' '}"
+
+
+def _replaced(text: str, edits: list[tuple[int, int, str]]) -> str:
+    parts, position = [], 0
+    for start, end, new in sorted(edits, key=lambda each: each[:2]):
+        parts += [text[position:start], new]
+        position = end
+    return "".join([*parts, text[position:]])
+
+
+def _code_cells(whole: Any) -> Iterator[list[_String]]:
+    """Yield the strings of each code cell's source, as `mpls.program.notebooks` reads them."""
+    for sheet in whole.get("worksheets", [whole]):
+        for cell in sheet["cells"]:
+            kind = cell.get("cell_type") if isinstance(cell, dict) else None
+            if isinstance(kind, _String) and kind.value == "code":
+                source = cell.get("source", cell.get("input"))
+                lines = source if isinstance(source, list) else [source]
+                yield [line for line in lines if isinstance(line, _String)]
+
+
+def _value(text: str, position: int) -> tuple[Any, int]:
+    """Return a value of a JSON text, with its strings' places, and where it ends; the text is known to be valid."""
+    position = _skip(text, position)
+    opening = text[position]
+    if opening == '"':
+        value, end = _DECODER.raw_decode(text, position)
+        return _String(position, end, value), end
+    if opening == "[":
+        return _items(text, position)
+    if opening == "{":
+        return _members(text, position)
+    match = _OTHER.match(text, position)
+    assert match is not None
+    return None, match.end()
+
+
+def _items(text: str, position: int) -> tuple[list[Any], int]:
+    items = []
+    position = _skip(text, position + 1)
+    while text[position] != "]":
+        item, position = _value(text, position)
+        items.append(item)
+        position = _skip(text, position)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+    return items, position + 1
+
+
+def _members(text: str, position: int) -> tuple[dict[str, Any], int]:
+    members = {}
+    position = _skip(text, position + 1)
+    while text[position] != "}":
+        key, position = _DECODER.raw_decode(text, position)
+        # After the colon.
+        members[key], position = _value(text, _skip(text, position) + 1)
+        position = _skip(text, position)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+    return members, position + 1
+
+
+def _skip(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    assert match is not None
+    return match.end()

@@ -139,11 +139,11 @@ CHANGES = (
     Change("standard output", ("cli.standard_output",), "whoever reads what a command prints stops", _ENDS),
     Change(
         "whether Python collects garbage",
-        ("cli.choosing", "migrate.workers"),
+        ("cli.choosing", "migrate.files"),
         "`mpls run` reads a program; `mpls migrate` reads files",
         "they are read",
     ),
-    Change("what Ctrl-C does", ("migrate.workers",), "a process that `mpls migrate` starts", "never: it is mpls' own"),
+    Change("what Ctrl-C does", ("migrate.files",), "a process that `mpls migrate` starts", "never: it is mpls' own"),
     Change(
         "the filters of warnings",
         ("keras.files.loading", "plotting.drawing", "program.files"),

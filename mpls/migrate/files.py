@@ -1,0 +1,432 @@
+"""Migrates files, in several processes: finds them, reads each once, and writes each at once."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import re
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import connection
+
+from mpls.errors import printable
+from mpls.migrate.analysis import Analysis
+from mpls.migrate.rewriting import Rewritten, rewritten
+from mpls.migrate.rules import NAMES_IN_STRINGS, RULES, names_in_notebook
+from mpls.migrate.ruling import Finding, Kind, Settings
+from mpls.migrate.source_text import Encoded, NotebookText, SourceText, UnreadableError
+from mpls.migrate.tree_facts import API_WORDS, NO_FACTS, Facts, facts_of, together, wanted_words
+from mpls.program.files import files, without_collector
+from mpls.program.meaning import Meanings, Neighbours
+from mpls.program.notebooks import MAX_NOTEBOOK_BYTES
+
+__all__ = [
+    "ChangedMeanwhileError",
+    "Found",
+    "Message",
+    "Names",
+    "Part",
+    "Reader",
+    "Result",
+    "collected",
+    "default_jobs",
+    "migrate_content",
+    "results_of",
+    "write_atomically",
+]
+
+_MAX_BYTES = 1_000_000
+_ENDINGS = (".py", ".pyi", ".pyw", ".ipynb")
+_NOTEBOOK = ".ipynb"
+# Fewer files take less time than a process needs to start.
+_FEW = 64
+_CHUNK = 16
+
+
+# Which files.
+
+
+class Found:
+    """What is at the paths that were given.
+
+    Attributes:
+        files: the files, each once and in a fixed order, with the folder that it was found in, or "".
+        missing: paths that are not there, cannot be read, or have nothing in them, with the reasons.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+        self.missing: list[tuple[str, str]] = []
+
+
+def collected(paths: Sequence[str]) -> Found:
+    """Return the files at some paths: of folders, all programs and notebooks in them and their subfolders.
+
+    Hidden folders, installed packages and environments are left out, unless they are given themselves.
+    """
+    found = Found()
+    known: set[str] = set()
+    for path in paths:
+        if os.path.isdir(path):
+            known_missing = len(found.missing)
+            inner = sorted(_in_folder(path, found))
+            if not inner and len(found.missing) == known_missing:
+                found.missing.append((path, "has no Python source in it"))
+            candidates = [(each, path) for each in inner]
+        elif os.path.exists(path):
+            candidates = [(path, "")]
+        else:
+            found.missing.append((path, "is not there"))
+            continue
+        for each, top in candidates:
+            # One file may be given twice, also by links.
+            real = os.path.realpath(each)
+            if real not in known:
+                known.add(real)
+                found.files[each] = top
+    return found
+
+
+def _in_folder(folder: str, found: Found) -> Iterator[str]:
+    def note(error: OSError) -> None:
+        found.missing.append((error.filename or folder, f"cannot be read: {error.strerror}"))
+
+    for path in files(folder, _ENDINGS, note):
+        # A link may lead out of the folder.
+        if os.path.isfile(path) and not os.path.islink(path):
+            yield path
+
+
+# One file.
+
+
+class Reader:
+    """The user's files, as far as they are needed.
+
+    Args:
+        settings: what the user has chosen.
+        top: the folder that is migrated, or "".
+        facts: what all files that are migrated say.
+    """
+
+    def __init__(self, settings: Settings, top: str = "", facts: Facts = NO_FACTS) -> None:
+        self.settings = settings
+        self._top = top
+        self._facts = facts
+        names = facts.passed_on
+        self._words = re.compile(b"|".join([API_WORDS, *(rb"\b%s\b" % name for name in sorted(names))]))
+        self._known: dict[str, Analysis | None] = {}
+
+    def concerns(self, content: bytes) -> bool:
+        """Return whether a file may have something that a rule looks at."""
+        return self._words.search(content) is not None
+
+    def analyse(self, text: SourceText, file: str | None) -> Analysis:
+        """Return the analysis of a text that is in a file, or beside one."""
+        # Those of standard input, and of a module outside, are not among all.
+        facts = self._facts | facts_of(text.utf8)._replace(has_wrappers=False)
+        return Analysis(text, Neighbours(file, self._top), self, RULES, self.settings, facts)
+
+    def analysis(self, file: str) -> Analysis | None:
+        """Return what is known of a module of the user's, with what becomes of it; None if it cannot be read."""
+        found = self._found(file)
+        return None if found is None else found.decide()
+
+    def meanings(self, file: str) -> Meanings | None:
+        """Return what the names in a module of the user's stand for; None if it cannot be read."""
+        found = self._found(file)
+        return None if found is None else found.meanings
+
+    def _found(self, file: str) -> Analysis | None:
+        if file not in self._known:
+            self._known[file] = None
+            try:
+                with open(file, "rb") as opened:
+                    content = opened.read(_MAX_BYTES + 1)
+                if len(content) <= _MAX_BYTES:
+                    self._known[file] = self.analyse(SourceText(Encoded(content).text), file)
+            except (OSError, UnreadableError):
+                # The error is reported when this file is migrated; here its names are just unknown.
+                pass
+        return self._known[file]
+
+
+@dataclass(frozen=True)
+class Message:
+    """What was done or is left at a place.
+
+    Attributes:
+        cell: the number of the code cell, from 1; None outside notebooks.
+        line: the number of the line, in the cell if there is one, from 1.
+        rule: the rule that says so.
+        text: the message.
+        kind: whether it was done, is only to be known, or is left to the user.
+    """
+
+    cell: int | None
+    line: int
+    rule: str
+    text: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Part:
+    """A changed text, for a diff: a file, or a cell of a notebook."""
+
+    shown: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a file.
+
+    Attributes:
+        path: the path, as it was given.
+        before: its contents, if they change.
+        after: its new contents; None if they stay.
+        parts: what changes, as text.
+        messages: what was done and what is left, in the order of the file.
+        unread: why it, or a cell of it, could not be read.
+    """
+
+    path: str
+    before: bytes = b""
+    after: bytes | None = None
+    parts: tuple[Part, ...] = ()
+    messages: tuple[Message, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it changes."""
+        return self.after is not None
+
+
+def migrate_file(path: str, reader: Reader) -> Result:
+    """Return what becomes of a file; nothing is written.
+
+    Args:
+        path: a Python file, or a notebook.
+        reader: reads it, and the modules that it imports.
+    """
+    limit = MAX_NOTEBOOK_BYTES if path.endswith(_NOTEBOOK) else _MAX_BYTES
+    try:
+        if not os.path.isfile(path):
+            return Result(path, unread=("is no file",))
+        with open(path, "rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        return Result(path, unread=(f"cannot be read: {error.strerror}",))
+    if len(content) > limit:
+        return Result(path, unread=(f"is larger than {limit} bytes",)) if reader.concerns(content) else Result(path)
+    return migrate_content(content, path, reader)
+
+
+def migrate_content(content: bytes, path: str, reader: Reader, *, has_folder: bool = True) -> Result:
+    """Return what becomes of the contents of a file.
+
+    Args:
+        content: the bytes.
+        path: where they are from; if it ends in `.ipynb`, they are a notebook.
+        reader: reads the modules that it imports.
+        has_folder: whether there are modules beside it.
+    """
+    if not reader.concerns(content):
+        return Result(path)
+    try:
+        file = path if has_folder else None
+        if path.endswith(_NOTEBOOK):
+            return _notebook(content, path, reader, file)
+        return _program(content, path, reader, file)
+    except UnreadableError as error:
+        return Result(path, unread=(printable(str(error)),))
+    except RecursionError:
+        return Result(path, unread=("is nested too deeply to be read to the end",))
+
+
+def _rewritten(reader: Reader, text: SourceText, file: str | None) -> Rewritten:
+    analysis = reader.analyse(text, file)
+    try:
+        return rewritten(analysis)
+    finally:
+        analysis.forget()
+
+
+def _program(content: bytes, path: str, reader: Reader, file: str | None) -> Result:
+    encoded = Encoded(content)
+    text = SourceText(encoded.text)
+    new = _rewritten(reader, text, file)
+    messages = _messages(new.findings, lambda offset: (None, text.line_of(offset)))
+    after = text.edited(new.edits)
+    if after == encoded.text:
+        return Result(path, messages=messages)
+    return Result(path, content, encoded.encode(after), (Part(path, encoded.text, after),), messages)
+
+
+def _notebook(content: bytes, path: str, reader: Reader, file: str | None) -> Result:
+    text = NotebookText(content)
+    new = _rewritten(reader, text.source, file)
+    unread = tuple(f"cell {number} {reason}" for number, reason in text.unread)
+    messages = (*_messages(new.findings, text.place), *_of_unread_lines(text, reader))
+    messages = tuple(sorted(messages, key=lambda each: (each.cell or 0, each.line)))
+    after, changed = text.edited(new.edits)
+    if not changed:
+        return Result(path, messages=messages, unread=unread)
+    parts = tuple(Part(f"{path}:cell {number}", text.cell(number), cell) for number, cell in changed.items())
+    return Result(path, content, after, parts, messages, unread)
+
+
+def _of_unread_lines(text: NotebookText, reader: Reader) -> Iterator[Message]:
+    rule = NAMES_IN_STRINGS.name
+    for number, place, line in text.unread_lines() if rule in reader.settings.rules else ():
+        for what in names_in_notebook(line):
+            yield Message(number, place, rule, what, Kind.LEFT)
+
+
+def _messages(findings: Iterable[Finding], place: Callable[[int], tuple[int | None, int]]) -> tuple[Message, ...]:
+    messages = []
+    for each in findings:
+        cell, line = place(each.offset)
+        messages.append(Message(cell, line, each.rule, each.text, each.kind))
+    return tuple(messages)
+
+
+# Many files, in several processes: the results come in the order of the files, however many there are.
+
+
+def default_jobs() -> int:
+    """Return how many processes are used: as many as there are cores for this one."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def results_of(files: dict[str, str], settings: Settings, jobs: int) -> Iterator[Result]:
+    """Yield what becomes of each file, in their order; nothing is written.
+
+    Args:
+        files: the files, each with the folder that is migrated, or "".
+        settings: what the user has chosen.
+        jobs: how many processes may be used.
+    """
+    facts = _facts(files)
+    chunks = [*_chunks([*files.items()])]
+    if jobs == 1 or len(files) <= _FEW:
+        readers: dict[str, Reader] = {}
+        for chunk in chunks:
+            yield from _results(chunk, settings, facts, readers)
+        return
+    with ProcessPoolExecutor(min(jobs, len(chunks)), initializer=_end_with_parent) as pool:
+        for results in pool.map(_chunk_results, chunks, itertools.repeat(settings), itertools.repeat(facts)):
+            yield from results
+
+
+def _end_with_parent() -> None:
+    """Have this process end when the one that started it does, which a signal may end before it can tell.
+
+    Ctrl-C goes to all of them; only the one that started it says so.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
+
+
+def _wait_and_end(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+def _facts(files: dict[str, str]) -> Facts:
+    found: set[Facts] = set()
+    wanted: set[bytes] = set()
+    # Reading a pipe would take its data away.
+    for file in filter(os.path.isfile, files):
+        with contextlib.suppress(OSError), open(file, "rb") as opened:
+            content = opened.read(_MAX_BYTES)
+            found.add(facts_of(content))
+            wanted |= wanted_words(content)
+    facts = together(found)
+    return facts._replace(is_set=facts.is_set & wanted)
+
+
+def _chunks(files: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
+    for start in range(0, len(files), _CHUNK):
+        yield files[start : start + _CHUNK]
+
+
+# What a process has read; chunks beside each other import the same modules.
+_readers: dict[str, Reader] = {}
+
+
+def _chunk_results(chunk: Sequence[tuple[str, str]], settings: Settings, facts: Facts) -> list[Result]:
+    return _results(chunk, settings, facts, _readers)
+
+
+def _results(
+    chunk: Sequence[tuple[str, str]], settings: Settings, facts: Facts, readers: dict[str, Reader]
+) -> list[Result]:
+    for _, top in chunk:
+        if top not in readers:
+            readers[top] = Reader(settings, top, facts)
+    with without_collector():
+        return [migrate_file(file, readers[top]) for file, top in chunk]
+
+
+# Writing, such that a file has its old or its new contents at any moment.
+
+# The files with several names that were written, by device and number of the old file: one of these names, and the
+# contents that it has now.
+Names = dict[tuple[int, int], tuple[str, bytes]]
+
+
+class ChangedMeanwhileError(Exception):
+    """A file has other contents than those that were read."""
+
+
+def write_atomically(path: str, before: bytes, after: bytes, names: Names) -> None:
+    """Replace the contents of a file; of a link, those of the file that it points to.
+
+    Args:
+        path: the file.
+        before: the contents that it has.
+        after: those that it gets.
+        names: the names that have new contents; if one was a name of the same file, it is so again.
+
+    Raises:
+        ChangedMeanwhileError: it has other contents by now.
+        OSError: it cannot be written; it is as it was.
+    """
+    path = os.path.realpath(path)
+    with open(path, "rb") as file:
+        if file.read(len(before) + 1) != before:
+            raise ChangedMeanwhileError("has changed while it was migrated")
+    status = os.stat(path)
+    file_number = (status.st_dev, status.st_ino)
+    twin, its_contents = names.get(file_number, ("", b""))
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)}.", suffix=".tmp")
+    try:
+        with open(handle, "wb") as file:
+            file.write(after)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, status.st_mode & 0o7777)
+        if twin and its_contents == after:
+            os.unlink(temporary)
+            os.link(twin, temporary)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    if status.st_nlink > 1:
+        names[file_number] = path, after

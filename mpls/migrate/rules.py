@@ -1,0 +1,560 @@
+"""The rules of the rewriter: what each changes or reports, and why, as `mpls migrate --list-rules` says it."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mpls.migrate.analysis import Analysis
+from mpls.migrate.class_uses import is_through_unsure
+from mpls.migrate.instances import Instance
+from mpls.migrate.kept_objects import RULE_NAME, attributes_of_scales, imported_paths, is_scale_class
+from mpls.migrate.native import checkpoint_names
+from mpls.migrate.replacements import home_of, is_gone, replacement_of
+from mpls.migrate.ruling import Kind, Note, Rule, Use
+from mpls.migrate.scale_reads import calls_of_read_scales
+from mpls.migrate.source_text import Edit
+from mpls.migrate.star_names import STAR_RULE, names_of_star
+from mpls.migrate.wrapper_calls import (
+    EXPERIMENTAL,
+    PUBLIC,
+    arguments_of_release,
+    is_experimental,
+    is_public,
+    replace_wrapper,
+)
+from mpls.names import GRAPH_REWRITES, GRAPH_WRAPPER, RELEASES, REMOVED_POLICIES, Name, named
+from mpls.program.scopes import Chain, Read, Region, Role, Statement
+
+__all__ = ["NAMES_IN_STRINGS", "RULES", "names_in_notebook"]
+
+Found = Iterator[Edit | Note]
+
+_OF_OTHERS = (
+    f"those of other files may be of {PUBLIC}, its base class: check what asks for the class, and write {PUBLIC} there"
+)
+_MAKES_NONE = f"{EXPERIMENTAL} is used as a value, and this file makes no wrapper; {_OF_OTHERS}"
+_MAKES_SOME = f"{EXPERIMENTAL} is used as a value, which only wrappers that this file makes are of; {_OF_OTHERS}"
+
+
+def _class_values(analysis: Analysis) -> Found:
+    uses = [use for use, _ in analysis.uses if any(map(is_experimental, use.rows))]
+    makes = any(use.role in (Role.CALL, Role.BASE) for use in uses)
+    if analysis.kept is not None or (makes and len(analysis.facts.makers) < 2):
+        return
+    # Annotations get the public class, and what is reached through a name that may be something else is reported.
+    said = {use.node for use in uses if use.role is Role.ANNOTATION or is_through_unsure(use, analysis)}
+    for node in analysis.class_values:
+        if isinstance(node, ast.alias) or node not in said:
+            yield Note(node, _MAKES_SOME if makes else _MAKES_NONE)
+
+
+EXPERIMENTAL_WRAPPER = Rule(
+    "experimental-wrapper",
+    """The experimental wrapper becomes the public one of mpls, with the same loss scale.
+
+`tf.keras.mixed_precision.experimental.LossScaleOptimizer` took the loss scale as one argument. It was removed in TF
+2.9. Where the value is in the source, the call becomes one of `mpls.keras.LossScaleOptimizer`: `'dynamic'` is
+`dynamic=True`, a number or a `FixedLossScale` is `dynamic=False, initial_scale=…`, and a `DynamicLossScale` gives
+`initial_scale`, `dynamic_growth_steps` and factors for another multiplier. Where it is not, the call goes to
+`mpls.experimental.LossScaleOptimizer`, which takes it as it is. So do base classes, and what passes the class on.
+`isinstance` and annotations get the public class, which the experimental one of mpls derives from. Where the class, or
+the module that has it, is a value that may get to another test, as in `type(opt) is C`, in a tuple, or as an argument,
+all wrappers of the file are made by `mpls.experimental.LossScaleOptimizer`. If the file makes none,
+or other files make some too, this is reported.
+""",
+    owns=is_experimental,
+    replace=replace_wrapper,
+    look=_class_values,
+)
+
+_POLICY_HOMES = ("mpls.experimental.policy:", "mpls.experimental.loss_scales:")
+_POLICIES = ("Policy", "global_policy", "set_policy", "get_layer_policy", "set_global_policy")
+
+
+def _is_policy(row: Name) -> bool:
+    home, _, name = row.target.partition(":")
+    return row.target.startswith(_POLICY_HOMES) or (home in ("mpls.experimental", "mpls.keras") and name in _POLICIES)
+
+
+EXPERIMENTAL_POLICIES = Rule(
+    "experimental-policies",
+    """Policies with a loss scale, and the functions for them, come from mpls.experimental.
+
+`Policy`, `set_policy`, `global_policy` and `get_layer_policy` of `tf.keras.mixed_precision.experimental` were removed
+in TF 2.9. Those of `mpls.experimental` take the same arguments, `loss_scale` among them, and `compile` wraps the
+optimizer as it did. Private modules with these names and with `policy_scope`, `get`, `serialize` and the like are
+replaced too. Public names of policies, such as `tf.keras.mixed_precision.set_global_policy`, stay: they mean today what
+they have always meant.
+""",
+    owns=_is_policy,
+)
+
+
+def _own_scale_classes(analysis: Analysis) -> Found:
+    """Yield classes of the program's own, whose objects wrappers of Keras take only as of TF 2.3."""
+    if analysis.kept is not None or not any(is_experimental(row) for use, _ in analysis.uses for row in use.rows):
+        return
+    for use, _ in analysis.uses:
+        if use.role is Role.BASE and all(map(is_scale_class, use.rows)):
+            what = "wrappers of Keras take objects of a class of the program's own as of TF 2.3 only"
+            yield Note(use.node, f"{what}: call mpls.install(as_of='2.3') before they are made")
+
+
+LOSS_SCALE_CLASSES = Rule(
+    "loss-scale-classes",
+    """`LossScale`, `FixedLossScale` and `DynamicLossScale` come from mpls.
+
+They were removed from `tf.train.experimental` and `tf.mixed_precision.experimental` in TF 2.9, and are still in
+`tf.compat.v1`, with their defects. The classes of mpls have the same arguments, methods and private members, for
+subclasses too, and every wrapper of mpls takes them; so does TensorFlow's own in `tf.compat.v1`.
+""",
+    owns=is_scale_class,
+    look=_own_scale_classes,
+)
+
+_TODAY = "the optimizer's loss_scale or dynamic_counter, or keep the setting yourself"
+
+
+def _calls_of_scales(analysis: Analysis) -> Found:
+    survey, text = analysis.survey, analysis.text
+    if analysis.kept is not None or not _uses_frameworks(analysis):
+        return
+    for read in survey.reads:
+        is_call = read.call is not None and not read.call.args and not read.call.keywords
+        if read.node.attr == "loss_scale" and is_call:
+            yield from _called(read, analysis)
+    for node in attributes_of_scales(analysis):
+        yield Note(node, f".loss_scale of a wrapper is a tensor, without .{node.attr}: read {_TODAY}")
+    for call in calls_of_read_scales(analysis):
+        if call.kind in (Instance.WRAPPER, Instance.UNKNOWN):
+            owner = " ".join(text.source(call.owner).split())
+            what = f"the loss_scale of {owner} is called here: of a wrapper of Keras, it is a tensor"
+            yield Note(call.node, f"{what}, so take the parentheses away")
+
+
+def _called(read: Read, analysis: Analysis) -> Found:
+    text = analysis.text
+    assert read.call is not None
+    start, end = text.span(read.node)[1], text.span(read.call)[1]
+    source = " ".join(text.source(read.node).split())
+    kind = analysis.instances.kind(read)
+    if kind in (Instance.POLICY, Instance.OWN) or _is_of_module(read, analysis):
+        return
+    if kind is not Instance.WRAPPER:
+        what = f"{source}() is left, as it is not certain what it is called on"
+        yield Note(read.node, f"{what}: of a wrapper of Keras, take the parentheses away")
+    elif "".join(text.between(start, end).split()) != "()" or not source.endswith("loss_scale"):
+        yield Note(read.node, f"{source}() is left: take the parentheses away by hand")
+    else:
+        yield Edit(start, end, "")
+        yield Note(read.node, f"{source}() becomes {source}", Kind.CHANGED)
+
+
+def _is_of_module(read: Read, analysis: Analysis) -> bool:
+    """Return whether a function of a module is called."""
+    paths = analysis.meanings.of(read.node.value, read.region).paths
+    return bool(paths) and all(path.startswith("@") for path in paths)
+
+
+def _uses_frameworks(analysis: Analysis) -> bool:
+    """Return whether a file, or another one that is migrated with it and has wrappers, imports TensorFlow or Keras."""
+    return analysis.facts.has_wrappers or any(
+        not path.startswith("@")
+        for statement, _ in analysis.survey.imports
+        if isinstance(statement.node, ast.Import | ast.ImportFrom)
+        for alias in statement.node.names
+        for path in imported_paths(analysis, alias, statement.node)
+    )
+
+
+LOSS_SCALE_CALLS = Rule(
+    "loss-scale-calls",
+    """`opt.loss_scale()` becomes `opt.loss_scale`.
+
+Up to TF 2.3, the attribute of the experimental wrapper was a `LossScale` object, and calling it gave the scale; since
+TF 2.4 it is the scale itself, a tensor, and so it is in mpls. Only objects that are wrappers of Keras are changed:
+variables and attributes that are assigned nothing else, what a function of the file returns, `self` in a class that
+derives from a wrapper, what `isinstance` takes with the class of a wrapper, what `get_scaled_loss` or
+`get_unscaled_gradients` is called on, parameters of the file's own functions that get such objects only, and
+`model.optimizer` after `model.compile` with such an object. If a class of any file that is migrated has a method
+`loss_scale`, attributes, parameters and variables that another module sets may be its objects, and are left. What is
+left is reported; so are `scale()` after `scale = opt.loss_scale`, `getattr(opt, "loss_scale")()`, and `update` and
+`get_config` of `opt.loss_scale`. A loss scale that is returned or passed to a function is not followed. Where
+`mpls.install(as_of=…)` with a release up to 2.3 is called, the attribute is an object, and all stays.
+""",
+    look=_calls_of_scales,
+)
+
+
+def _kept(analysis: Analysis) -> Found:
+    kept = analysis.kept
+    if kept is not None and kept.node is not None:
+        what = f"mpls.install(as_of={analysis.settings.as_of!r}) is called behind the imports"
+        yield Note(kept.node, f"{what}: {kept.why}", Kind.CHANGED)
+
+
+LOSS_SCALE_OBJECTS = Rule(
+    RULE_NAME,
+    """With `--as-of 2.3` or older, a program that needs wrappers with `LossScale` objects gets `mpls.install(as_of=…)`.
+
+Up to TF 2.3 a wrapper kept the object that it was given, of any class; its attribute `loss_scale` was that object, and
+its config had it. Today the attribute is a tensor. A program that has the object in a variable, derives a class from
+`LossScale` or from the wrapper, asks for the class or attributes of the object, or for the class or config of the
+wrapper, is given what it had: wrappers go to `mpls.experimental.LossScaleOptimizer` with the arguments that they have,
+`opt.loss_scale()` stays, and behind the imports `mpls.install` is called with the release. Left as without this rule
+are programs that ask for the release, that use the wrapper of TF 2.4 too, or that import modules of their own which
+make wrappers and have no such need.
+""",
+    look=_kept,
+)
+
+_OF_GRAPHS = (GRAPH_WRAPPER, *GRAPH_REWRITES, "register_loss_scale_wrapper")
+
+
+def _is_of_graphs(row: Name) -> bool:
+    home, _, name = row.target.partition(":")
+    return home == "mpls.v1" and name in _OF_GRAPHS
+
+
+def _names_in_checkpoints(analysis: Analysis) -> Found:
+    node = None if analysis.settings.is_native else checkpoint_names(analysis)
+    if node is not None:
+        what = f"{analysis.text.source(node)} tells names, of which Savers write more with mpls.v1"
+        advice = "TensorFlow's own wrapper stays; write mpls.v1 if more names do no harm"
+        yield Note(node, f"{what}: {advice}", Kind.NOTED)
+    if not any(_is_of_graphs(row) for use, _ in analysis.uses for row in use.rows):
+        return
+    for chain in analysis.survey.chains:
+        if chain.names[-1] == "initialized_value" and chain.call is not None:
+            what = "TensorFlow's variables have no initialized_value() any more: write .initial_value"
+            yield Note(chain.parts[-1], what)
+
+
+GRAPH_MODE = Rule(
+    "graph-mode",
+    """The wrapper of graph mode and the graph rewrite come from mpls.v1.
+
+`MixedPrecisionLossScaleOptimizer` and `enable_mixed_precision_graph_rewrite` were removed from `tf.train.experimental`;
+those in `tf.compat.v1` are still there, with their defects, and refuse optimizers of Keras. Those of `mpls.v1` take the
+same arguments, and optimizers of both Kerases. The functions register under the same flag and option of TensorFlow.
+A program that asks for the names in a checkpoint, as by `tf.train.list_variables`, gets those in `tf.compat.v1`, since
+Savers write some variables under a second name if the wrapper is that of mpls. `initialized_value()` of variables,
+which TensorFlow has no more, is reported.
+""",
+    owns=_is_of_graphs,
+    look=_names_in_checkpoints,
+)
+
+_SET_POLICY = "tf.keras.mixed_precision.set_global_policy"
+
+
+def _wrappers_of_compile(analysis: Analysis) -> Found:
+    if analysis.settings.keras != 3 or analysis.facts.makers:
+        return
+    settings = arguments_of_release(analysis)
+    if analysis.facts.reads_compiled:
+        lack = "has no get_scaled_loss(), get_unscaled_gradients() or loss_scale"
+    elif settings:
+        lack = f"is not told what a skipped step counts for as of {analysis.settings.as_of}"
+    else:
+        return
+    advice = f"give compile {PUBLIC}({', '.join(['optimizer', *settings])})"
+    for use, _ in analysis.uses:
+        if any(row.path == _SET_POLICY for row in use.rows) and _is_of_float16(use):
+            what = f"the wrapper that compile makes under this policy is that of Keras 3, which {lack}: {advice}"
+            yield Note(use.node, what)
+
+
+def _is_of_float16(use: Use) -> bool:
+    """Return whether a policy is set that may be one with a loss scale."""
+    name = use.call.args[0] if use.call is not None and use.call.args else None
+    return use.call is not None and (not isinstance(name, ast.Constant) or name.value == "mixed_float16")
+
+
+PUBLIC_WRAPPER = Rule(
+    "public-wrapper",
+    """The public wrapper of TF 2.4 to 2.15 becomes that of mpls.
+
+`tf.keras.mixed_precision.LossScaleOptimizer` is another class since Keras 3, without `get_scaled_loss`, `loss_scale` or
+fixed scales. `mpls.keras.LossScaleOptimizer` has the arguments and members of the old one, over the optimizers of both
+Kerases, and those of Keras 3. `tf_keras.mixed_precision.LossScaleOptimizer` and `keras.optimizers.LossScaleOptimizer`
+stay: they are names of today, and whoever writes them means these classes. A policy under which `compile` makes the
+wrapper, of that other class, is reported if the program needs what that class lacks.
+""",
+    owns=is_public,
+    replace=replace_wrapper,
+    look=_wrappers_of_compile,
+)
+
+CONTRIB = Rule(
+    "contrib",
+    """The loss scaling of `tf.contrib` comes from mpls.contrib.
+
+`tf.contrib` ended with TF 1.15. `mpls.contrib` has `LossScaleOptimizer` and the managers of
+`tf.contrib.mixed_precision`, with the same arguments. Other parts of `tf.contrib` stay as they are: see `mpls doctor`.
+""",
+    owns=lambda row: row.target.startswith("mpls.contrib:"),
+)
+
+
+def _stars(analysis: Analysis) -> Found:
+    for node in analysis.survey.stars:
+        home, names = names_of_star(node, analysis)
+        if names:
+            yield Edit(*analysis.text.span(node), f"from {home} import {', '.join(names)}")
+            yield Note(node, f"imports the names of {home} one by one", Kind.CHANGED)
+            continue
+        for path in sorted(analysis.meanings.module_of(node)):
+            if is_gone(path):
+                other = home_of(path)
+                advice = f"import those that are used from {other}" if other else "import the names that are used"
+                yield Note(node, f"imports all names of {path}, which is gone: {advice}")
+
+
+STAR_IMPORTS = Rule(
+    STAR_RULE,
+    """Imports of all names of a removed module become imports of its names.
+
+`from tensorflow.keras.mixed_precision.experimental import *` fails today. It becomes `from mpls.experimental import
+LossScaleOptimizer, Policy, …`, with each public name that the module had, so that other files which import all names of
+this one find them too. Those of modules of which mpls has a part only, and of private modules, are reported.
+""",
+    look=_stars,
+)
+
+_FROM = re.compile(r"\bfrom\s+([\w.]+)\s+import\s+(\w+)")
+_DOTTED = re.compile(r"[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)+")
+
+
+def _strings(analysis: Analysis) -> Found:
+    for node in analysis.survey.strings:
+        for path in filter(None, map(_path_of, _DOTTED.findall(str(node.value)))):
+            yield Note(node, f"names {path} in a string: {_advice(path)}")
+    for call, region in analysis.survey.probes:
+        name = call.args[1]
+        if not isinstance(name, ast.Constant) or not isinstance(name.value, str) or not isinstance(call.func, ast.Name):
+            continue
+        for path in sorted(analysis.meanings.member(analysis.meanings.of(call.args[0], region), name.value).paths):
+            if is_gone(path):
+                what = f"{call.func.id} asks for {path}, which is gone"
+                if call.func.id == "hasattr":
+                    yield Note(call, f"{what}: it is False today, and the other branch runs", Kind.NOTED)
+                else:
+                    yield Note(call, f"{what}: {_advice(path)}")
+
+
+def names_in_notebook(line: str) -> Iterator[str]:
+    """Yield what to say of the historical names in a line of a notebook that is not read as Python."""
+    imported = [".".join(match) for match in _FROM.findall(line)]
+    for path in filter(None, map(_path_of, dict.fromkeys([*imported, *_DOTTED.findall(line)]))):
+        yield f"names {path} in a line that is not read as Python: {_advice(path)}"
+
+
+def _path_of(dotted: str) -> str:
+    """Return the path of a removed name that a string has in it, maybe without its beginning; "" for others."""
+    path = dotted.replace("tensorflow.", "tf.", 1) if dotted.startswith("tensorflow.") else dotted
+    is_whole = path.startswith(("tf.", "keras."))
+    for each in (path, f"tf.{path}"):
+        if is_gone(each):
+            return each
+        if is_whole and is_gone(each.rpartition(".")[0]):
+            return each.rpartition(".")[0]
+    return ""
+
+
+def _advice(path: str) -> str:
+    replacement = replacement_of(path)
+    home = home_of(path) if replacement is None else replacement.path
+    return f"{home} has it" if home else "see mpls docs which-import-replaces-which"
+
+
+NAMES_IN_STRINGS = Rule(
+    "names-in-strings",
+    """Historical names in strings, in `getattr` and in `hasattr` are reported, and those in magics of notebooks.
+
+They are never changed: what becomes of a string is not known. `hasattr(tf.keras.mixed_precision, "experimental")` is
+False today, and the branch for newer releases runs. In a notebook, they are reported too where the code is not read:
+in magics, shell commands, and cells that another process runs or that are written to a file.
+""",
+    look=_strings,
+)
+
+
+def _removed_policies(analysis: Analysis) -> Found:
+    for use, _ in analysis.uses:
+        call = use.call
+        is_policy = {row.attribute for row in use.rows} <= {"Policy", "set_policy"}
+        first = call.args[0] if call is not None and call.args and is_policy else None
+        name = first.value if isinstance(first, ast.Constant) else None
+        if first is not None and isinstance(name, str) and (name in REMOVED_POLICIES or name.endswith("_float32_vars")):
+            today = REMOVED_POLICIES.get(name, REMOVED_POLICIES["infer"])
+            yield Note(first, f"the policy {name!r} was removed: write {today}")
+
+
+REMOVED_POLICY_NAMES = Rule(
+    "removed-policies",
+    """Names of policies that were removed before the API was are reported.
+
+`Policy("infer_float32_vars")`, `Policy("float16_with_float32_vars")` and the like were names of TF 1.14 to 2.2. What
+replaces them depends on what the program wants.
+""",
+    look=_removed_policies,
+)
+
+_VERSIONS = frozenset(("tf.__version__", "tf.version.VERSION", "tf.compat.v1.__version__", "keras.__version__"))
+_ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
+
+
+def _comparisons(analysis: Analysis) -> Found:
+    for node, region in analysis.survey.comparisons:
+        sides = [node.left, *node.comparators]
+        for left, order, right in zip(sides, node.ops, sides[1:], strict=False):
+            wrong = _wrong(left, order, right, region, analysis)
+            if wrong is not None:
+                source = " ".join(analysis.text.source(node).split())
+                advice = "compare numbers: tuple(map(int, tf.__version__.split('.')[:2]))"
+                yield Note(node, f"{source} compares text, and is {wrong[1]} for {wrong[0]}: {advice}")
+
+
+def _wrong(
+    left: ast.expr, order: ast.cmpop, right: ast.expr, region: Region, analysis: Analysis
+) -> tuple[str, bool] | None:
+    """Return the newest release for which a comparison is wrong, and its result; None if it is right for all."""
+    compare = _ORDERS.get(type(order))
+    if compare is None:
+        return None
+    is_left = _is_version(left, region, analysis)
+    text = right if is_left else left
+    if not (is_left or _is_version(right, region, analysis)) or not isinstance(text, ast.Constant):
+        return None
+    if not isinstance(text.value, str) or _NUMBERS.fullmatch(text.value) is None:
+        return None
+    for release in reversed(RELEASES):
+        version = f"{release}.0"
+        ordered = (version, text.value) if is_left else (text.value, version)
+        as_text = compare(*ordered)
+        if as_text != compare(*map(_numbers, ordered)):
+            return version, as_text
+    return None
+
+
+def _is_version(node: ast.expr, region: Region, analysis: Analysis) -> bool:
+    meaning = analysis.meanings.of(node, region)
+    return bool(meaning.paths) and meaning.is_whole and meaning.paths <= _VERSIONS
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    numbers = [int(each) for each in version.split(".")]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+VERSION_STRINGS = Rule(
+    "version-strings",
+    """Comparisons of TensorFlow's version as text are reported, where they are wrong.
+
+As text, `"2.21.0" < "2.4.0"` is true, so that a program takes the branch for old releases on new ones. Reported are
+comparisons whose result for any release since TF 1.13 is another than that of the numbers.
+""",
+    look=_comparisons,
+)
+
+_CONTRIB_MODULE = "tf.contrib"
+_OF_CONTRIB = "tf.contrib is gone: mpls.contrib has tf.contrib.mixed_precision, and nothing has the rest"
+
+
+def _unknown_modules(analysis: Analysis) -> Found:
+    for chain in analysis.survey.chains:
+        is_known = bool(analysis.meanings.name(chain.names[0], chain.region).paths)
+        what = _uncertain(chain, analysis) if is_known else _unknown(chain, analysis)
+        if what:
+            yield Note(chain.parts[-1], what)
+    for statement, _ in analysis.survey.imports:
+        assert isinstance(statement.node, ast.Import | ast.ImportFrom)
+        for alias in statement.node.names:
+            is_contrib = alias.name != "*" and analysis.meanings.path_of(alias) == _CONTRIB_MODULE
+            if is_contrib and not _is_tried(statement):
+                yield Note(alias, f"{_OF_CONTRIB}; take the import away if it is not needed")
+
+
+def _is_tried(statement: Statement) -> bool:
+    """Return whether the program goes on if a statement fails."""
+    outer: Statement | None = statement
+    while outer is not None:
+        parent = outer.parent
+        if parent is not None and isinstance(parent.node, ast.Try) and outer.block is parent.node.body:
+            return True
+        outer = parent
+    return False
+
+
+def _unknown(chain: Chain, analysis: Analysis) -> str:
+    """Return what to say of a historical name of something unknown; "" if it is none."""
+    if len(chain.names) < 3:
+        # Nothing of the API is that short.
+        return ""
+    bindings = chain.region.find(chain.names[0])
+    if bindings and all(isinstance(each.value, ast.alias) for each in bindings):
+        # Other packages have such names too.
+        return ""
+    for end in range(3, len(chain.names) + 1):
+        path = ".".join(("tf", *chain.names[1:end]))
+        row = named(path)
+        if row is None or row.is_namespace or analysis.rule_of(row) is None:
+            continue
+        found = replacement_of(path)
+        advice = "" if found is None else f": if it is TensorFlow, write {found.path}"
+        return f"{'.'.join(chain.names[:end])} is left, as it is not certain what {chain.names[0]} is{advice}"
+    return ""
+
+
+def _uncertain(chain: Chain, analysis: Analysis) -> str:
+    """Return what to say of a removed namespace of what may be something else, and of one without a replacement."""
+    meaning = analysis.meanings.of(chain.parts[-1], chain.region)
+    if _CONTRIB_MODULE in meaning.paths:
+        return _OF_CONTRIB
+    rows = [named(path) for path in meaning.paths if is_gone(path)]
+    if meaning.is_whole or not any(row is not None and row.is_namespace for row in rows):
+        return ""
+    name = chain.names[0]
+    return f"{'.'.join(chain.names)} is left, as {name} may be something else here too: write the names that are used"
+
+
+UNKNOWN_MODULES = Rule(
+    "unknown-modules",
+    """Historical names of what may be TensorFlow or something else are reported.
+
+They are never changed. Such are names read from what a call returned, as `importlib.import_module("tensorflow")` or
+`__import__`, from a parameter, or from a name that may be something else too; and `tf.contrib` as a whole, of which
+mpls has a part only.
+""",
+    look=_unknown_modules,
+)
+
+# Those that change something come first.
+RULES: tuple[Rule, ...] = (
+    EXPERIMENTAL_WRAPPER,
+    EXPERIMENTAL_POLICIES,
+    LOSS_SCALE_CLASSES,
+    LOSS_SCALE_CALLS,
+    LOSS_SCALE_OBJECTS,
+    GRAPH_MODE,
+    PUBLIC_WRAPPER,
+    CONTRIB,
+    STAR_IMPORTS,
+    NAMES_IN_STRINGS,
+    REMOVED_POLICY_NAMES,
+    VERSION_STRINGS,
+    UNKNOWN_MODULES,
+)
