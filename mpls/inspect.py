@@ -11,11 +11,11 @@ from mpls.errors import SavedStateError, printable
 from mpls.formats.algorithms import state_of
 from mpls.formats.families import FAMILY_MODULES, Family
 from mpls.formats.file_kinds import Format
-from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
+from mpls.formats.record import LossScaleRecord, OptimizerRecord
 from mpls.saved.config_safety import NothingOwn
-from mpls.saved.errors import NotAnArtefactError
-from mpls.saved.model_files import opened_model
-from mpls.saved.reading import read
+from mpls.saved.files import NotAnArtefactError
+from mpls.saved.model_files import H5Model, ModelFile
+from mpls.saved.reading import in_memory, opened_model, read
 
 __all__ = ["describe", "inspect", "text_of"]
 
@@ -83,7 +83,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
           * `overflows`: a list of `{"variable": str or null, "count": int, "last_step": int}`, the worst first; null
             where the file does not hold the variable.
           * `restores_into`: a list of `{"family": str, "by": str, "state": bool}`: the family of optimizers that it can
-            be restored into, the call that does it, and whether that restores steps and slots or only settings.
+            be restored into, the call that does it, as `'mpls.convert_state'`, and whether that restores steps and
+            slots or only settings.
 
     Example:
         >>> import json, pathlib, tempfile
@@ -104,28 +105,33 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         "refusal": None,
         "optimizers": [],
     }
+    refusal: str | None = None
+    by = None
     try:
-        record = read(path)
+        with opened_model(os.fspath(path)) as model:
+            record = read(path) if model is None else in_memory(model.record())
+            if model is not None:
+                refusal = _refusal(model)
+                by = "model.load_weights" if isinstance(model, H5Model) and model.is_of_weights else None
     except SavedStateError as error:
         status = "unknown" if isinstance(error, NotAnArtefactError) else "broken"
         return {**result, "status": status, "reason": str(error)}
-    optimizers = [_optimizer(record, each) for each in record.optimizers]
+    optimizers = [_optimizer(each, by or _READERS[record.format]) for each in record.optimizers]
     found = {"format": record.format, "written_by": record.written_by, "optimizers": optimizers}
-    return {**result, **found, "refusal": _refusal(record)}
+    return {**result, **found, "refusal": refusal}
 
 
-def _refusal(record: FileRecord) -> str | None:
-    if _READERS[record.format] != "mpls.keras.load_model":
-        return None
+def _refusal(model: ModelFile) -> str | None:
     try:
-        with opened_model(record.path) as file:
-            file.refuse_unsafe(NothingOwn())
+        model.require_whole()
+        _ = model.framework
+        model.refuse_unsafe(NothingOwn())
     except SavedStateError as error:
         return str(error)
     return None
 
 
-def _optimizer(record: FileRecord, optimizer: OptimizerRecord) -> dict[str, Any]:
+def _optimizer(optimizer: OptimizerRecord, by: str) -> dict[str, Any]:
     slots = [slot for variable in optimizer.variables for slot in variable.slots]
     return {
         "key": optimizer.key,
@@ -143,7 +149,7 @@ def _optimizer(record: FileRecord, optimizer: OptimizerRecord) -> dict[str, Any]
         "options": _plain(dict(optimizer.options)),
         "counts": dict(optimizer.counts),
         "overflows": [vars(each) for each in optimizer.overflows],
-        "restores_into": _targets(record, optimizer),
+        "restores_into": _targets(optimizer, by),
     }
 
 
@@ -153,12 +159,14 @@ def _loss_scale(loss_scale: LossScaleRecord) -> dict[str, Any]:
     return {**values, "options": _plain(dict(loss_scale.options))}
 
 
-def _targets(record: FileRecord, optimizer: OptimizerRecord) -> list[dict[str, Any]]:
+def _targets(optimizer: OptimizerRecord, by: str) -> list[dict[str, Any]]:
     has_state = optimizer.iterations is not None or bool(optimizer.variables)
-    if record.format == "config" and optimizer.loss_scale is None:
+    if by == _READERS["config"] and optimizer.loss_scale is None:
         return []
-    own = {"family": optimizer.family, "by": _READERS[record.format], "state": has_state}
-    if not has_state or state_of(optimizer.algorithm) is None:
+    own = {"family": optimizer.family, "by": by, "state": has_state}
+    # A file of weights does not say which slots its arrays are, so only the same Keras can restore them.
+    are_slots_unknown = bool(optimizer.others) and not optimizer.variables and by == "model.load_weights"
+    if not has_state or are_slots_unknown or state_of(optimizer.algorithm) is None:
         return [own]
     others: list[Family] = ["legacy", "new", "keras3"]
     lacking = {"AdamW": "legacy", "Lion": "legacy"}.get(optimizer.algorithm or "")

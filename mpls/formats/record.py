@@ -57,7 +57,7 @@ class VariableRecord:
         key: the variable's key in the file, as `'model/layer_with_weights-0/kernel'`; None if the file has none.
         name: the variable's name when it was saved, as `'dense/kernel'`; None if the file does not say.
         slots: arrays of the variable's shape, by the names that the family gives to slots: NumPy arrays, or what NumPy
-            reads as one (`mpls.saved.arrays.StoredArray`).
+            reads as one (`mpls.saved.containers.StoredArray`).
     """
 
     key: str | None

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from mpls.errors import printable
 from mpls.formats.training_history import SCALE, SKIPPED
 from mpls.plotting.course import SHOWN, Course, UnreadableCourseError, course_of_columns
-from mpls.saved.checksums import masked_crc32c
+from mpls.saved.bundles import masked_crc32c
 from mpls.saved.messages import parse
 
 __all__ = ["course_of_events", "scalars"]

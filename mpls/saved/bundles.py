@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from mpls.formats.file_kinds import INDEX, data_file
-from mpls.saved.arrays import StoredArray
-from mpls.saved.checksums import masked_crc32c
-from mpls.saved.errors import broken, reading_foreign_bytes
-from mpls.saved.files import read_bytes, read_range, size_of
+from mpls.saved.containers import stored
+from mpls.saved.files import broken, read_bytes, reading_foreign_bytes, size_of
 from mpls.saved.messages import parse
 
 # Dtypes by their numbers in TensorFlow's DataType; NumPy's names.
@@ -74,11 +72,6 @@ class Entry:
     crc: int
     slices: Sequence[Extents]
 
-    @property
-    def is_sliced(self) -> bool:
-        """Whether the tensor is saved in slices."""
-        return len(self.slices) > 0
-
 
 class Bundle:
     """A checkpoint: its index is read at once, its tensors on request.
@@ -86,16 +79,13 @@ class Bundle:
     Args:
         prefix: the path of the checkpoint, without `.index`.
         inside: the folder that must hold its files, links resolved; by default the folder of the prefix.
-        lazily: whether tensors other than scalars are `StoredArray`s, which read the file and check the checksum each
-            time that their numbers are needed.
 
     Raises:
         SavedStateError: the index is broken, a file is missing, or tensors are outside their data file or overlap.
     """
 
-    def __init__(self, prefix: str, inside: str | None = None, *, lazily: bool = False) -> None:
+    def __init__(self, prefix: str, inside: str | None = None) -> None:
         self.path = prefix
-        self._lazily = lazily
         self._folder = inside or os.path.dirname(prefix) or "."
         content = read_bytes(prefix + INDEX, self._folder)
         with reading_foreign_bytes(prefix + INDEX, "the table", "be a whole index of a TensorFlow checkpoint"):
@@ -105,14 +95,13 @@ class Bundle:
             self._slices = {key: each for key, each in found.items() if key.startswith(b"\0")}
             self.entries = {key.decode("utf-8"): each for key, each in found.items() if key not in self._slices}
         self._sizes: dict[int, int] = {}
-        self._tensors: dict[str, Any] = {}
         self._check_places(found)
 
     def _check_places(self, entries: Mapping[bytes, Entry]) -> None:
         """Refuse tensors that end after their data file, or that are together larger than it."""
         used: dict[int, int] = {}
         for raw, entry in entries.items():
-            if entry.is_sliced:
+            if entry.slices:
                 continue
             key = raw.decode("utf-8", "backslashreplace")
             path = self._require_place(key, entry)
@@ -137,11 +126,7 @@ class Bundle:
         return self.entries[key].shape
 
     def text(self, key: str) -> bytes:
-        """Return the bytes of a scalar string tensor.
-
-        Raises:
-            SavedStateError: it is missing, of another dtype or shape, or broken.
-        """
+        """Return the bytes of a scalar string tensor."""
         entry = self._require(key)
         if entry.dtype != _STRING or entry.shape != ():
             raise broken(self.path, key, "be a scalar string", f"dtype {entry.dtype} and shape {entry.shape}")
@@ -157,26 +142,18 @@ class Bundle:
         return text
 
     def tensor(self, key: str) -> Any:
-        """Return a tensor as a NumPy array or a `StoredArray`; the same object at each call.
+        """Return a tensor of a numeric or bool dtype as a `StoredArray`; a scalar as a NumPy array.
 
-        Raises:
-            SavedStateError: it is missing, not of a numeric or bool dtype, or broken. Reading the numbers of a
-                `StoredArray` raises it too.
+        A `StoredArray` reads the file, and checks the checksum, each time that its numbers are needed.
         """
-        if key not in self._tensors:
-            self._tensors[key] = self._tensor(key)
-        return self._tensors[key]
-
-    def _tensor(self, key: str) -> Any:
         entry = self._require(key)
-        if entry.is_sliced:
-            return self._sliced(key)
         dtype = self._dtype(key, entry)
+        if entry.slices:
+            return self._sliced(key, entry, dtype)
         if math.prod(entry.shape) * dtype.itemsize != entry.size:
             declared = f"{entry.size} bytes for shape {entry.shape} of dtype {dtype}"
             raise broken(self.path, key, "have as many bytes as its shape needs", declared)
-        read = functools.partial(self._read, key, entry, dtype)
-        return StoredArray(entry.shape, dtype, read) if self._lazily and entry.shape else read()
+        return stored(entry.shape, dtype, functools.partial(self._read, key, entry, dtype))
 
     def _read(self, key: str, entry: Entry, dtype: Any) -> Any:
         content = self._content(key, entry)
@@ -198,15 +175,15 @@ class Bundle:
         return np.dtype(_DTYPES[entry.dtype])
 
     def _content(self, key: str, entry: Entry) -> bytes:
-        return read_range(self._require_place(key, entry), entry.offset, entry.size)
+        with open(self._require_place(key, entry), "rb") as file:
+            file.seek(entry.offset)
+            return file.read(entry.size)
 
     def _check_crc(self, key: str, entry: Entry, *chunks: bytes) -> None:
         if masked_crc32c(*chunks) != entry.crc:
             raise broken(self.path, key, f"have the checksum {entry.crc:#010x}", f"{masked_crc32c(*chunks):#010x}")
 
-    def _sliced(self, key: str) -> Any:
-        entry = self.entries[key]
-        dtype = self._dtype(key, entry)
+    def _sliced(self, key: str, entry: Entry, dtype: Any) -> Any:
         available = sum(self._sizes.values())
         if math.prod(entry.shape) * dtype.itemsize > available:
             raise broken(self.path, key, f"fit into the {available} bytes of the data files", f"shape {entry.shape}")
@@ -365,3 +342,91 @@ def _block(data: memoryview, handle: memoryview) -> Iterator[tuple[bytes, memory
         position += own
         yield key, block[position : position + length]
         position += length
+
+
+# CRC-32C, the checksum in TensorFlow's files, computed with NumPy: Python has no function for it.
+# The polynomial of CRC-32C, bits reversed.
+_POLYNOMIAL = 0x82F63B78
+_ALL_ONES = 0xFFFFFFFF
+# Words of four bytes that are processed at once. Less data than one such row is processed byte by byte.
+_LANES = 1 << 12
+_SMALL = 4 * _LANES
+_HALF, _HALF_BITS = np.uint32(0xFFFF), np.uint32(16)
+
+
+def _make_table() -> list[int]:
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+_TABLE = _make_table()
+_TABLE_ARRAY = np.array(_TABLE, np.uint32)
+
+
+def masked_crc32c(*chunks: bytes) -> int:
+    """Return the CRC-32C of the concatenated chunks, masked as LevelDB's formats store it: rotated, plus a constant."""
+    state = _ALL_ONES
+    for chunk in chunks:
+        state = _advance(state, chunk)
+    crc = state ^ _ALL_ONES
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & _ALL_ONES
+
+
+def _advance(state: int, data: bytes) -> int:
+    if len(data) >= _SMALL:
+        rows = len(data) // (4 * _LANES)
+        state = _advance_rows(state, np.frombuffer(data, "<u4", rows * _LANES).reshape(rows, _LANES))
+        data = data[4 * rows * _LANES :]
+    for byte in data:
+        state = _TABLE[(state ^ byte) & 0xFF] ^ state >> 8
+    return state
+
+
+def _advance_rows(state: int, rows: Any) -> int:
+    """Return the state after whole rows of 32-bit words, given the state before them.
+
+    A CRC is linear in the bits of state and data. So each column of words is reduced to one word first, all columns at
+    once, and the columns are combined pairwise afterwards. The step from one row to the next is a table lookup for each
+    half of a word.
+    """
+    low, high = _row_tables()
+    columns = rows[0].copy()
+    columns[0] ^= np.uint32(state)
+    for row in rows[1:]:
+        columns = low[columns & _HALF] ^ high[columns >> _HALF_BITS] ^ row
+    shift = word = _shift_by(4)
+    while len(columns) > 1:
+        columns = _apply(shift, columns[0::2]) ^ columns[1::2]
+        shift = _apply(shift, shift)
+    return int(_apply(word, columns)[0])
+
+
+@functools.cache
+def _row_tables() -> tuple[Any, Any]:
+    """Return, for each lower and each upper half of a state, the state after a row of zero bytes."""
+    halves, shift = np.arange(1 << 16, dtype=np.uint32), _shift_by(4 * _LANES)
+    return _apply(shift, halves), _apply(shift, halves << _HALF_BITS)
+
+
+def _shift_by(length: int) -> Any:
+    """Return the matrix of `length` zero bytes: for each bit of a state, the state after them. 32 uint32 numbers."""
+    bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
+    power = _TABLE_ARRAY[bits & np.uint32(0xFF)] ^ bits >> np.uint32(8)
+    result = bits
+    while length:
+        if length & 1:
+            result = _apply(power, result)
+        power = _apply(power, power)
+        length >>= 1
+    return result
+
+
+def _apply(matrix: Any, states: Any) -> Any:
+    result = np.zeros_like(states)
+    for bit in range(32):
+        result ^= (states >> np.uint32(bit) & np.uint32(1)) * matrix[bit]
+    return result

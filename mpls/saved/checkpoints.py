@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from mpls.formats.algorithm_names import (
     algorithm_named,
@@ -15,43 +17,69 @@ from mpls.formats.algorithm_names import (
 )
 from mpls.formats.algorithms import MOMENTUM_PRODUCTS
 from mpls.formats.families import Family
-from mpls.formats.object_graph import BOOKKEEPING, ITERATIONS, LEARNING_RATES, TRAINABLE_VARIABLES, VARIABLES
-from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
-from mpls.formats.wrapper_state import LOSS_SCALE, STATE_OF_KERAS_3, WRAPPED
+from mpls.formats.object_graph import (
+    BOOKKEEPING,
+    GRAPH_KEY,
+    ITERATIONS,
+    LEARNING_RATES,
+    TRAINABLE_VARIABLES,
+    VALUE,
+    VALUE_SUFFIX,
+    VARIABLES,
+    Node,
+    ObjectGraph,
+    SlotVariable,
+)
+from mpls.formats.record import LossScaleRecord, OptimizerRecord, OverflowRecord, VariableRecord
+from mpls.formats.wrapper_options import constraint_on_number
+from mpls.formats.wrapper_state import (
+    COUNTS,
+    FLOAT_EXTRAS,
+    LOSS_SCALE,
+    OVERFLOW_KINDS,
+    OVERFLOWS,
+    STATE_OF_KERAS_3,
+    STEP_RECORD,
+    WHOLE_EXTRAS,
+    WRAPPED,
+    marks_of,
+)
 from mpls.saved.bundles import Bundle
-from mpls.saved.graphs import StoredGraph
-from mpls.saved.own_state import StateInGraph
+from mpls.saved.files import FROM_WRITER, broken, reading_foreign_bytes
+from mpls.saved.messages import parse
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
+
+__all__ = ["ObjectCheckpoint", "overflows_of"]
 
 # Variables of legacy optimizers that are neither slots nor hyperparameters.
 _LEGACY_STATE = (ITERATIONS["legacy"], MOMENTUM_PRODUCTS["legacy"])
 _WRAPPING = (LOSS_SCALE, *WRAPPED)
+# Variables of new and Keras 3 optimizers that are no slots, and the state of a wrapper.
+_NO_SLOTS = (*BOOKKEEPING, ITERATIONS["new"], *LEARNING_RATES, *STATE_OF_KERAS_3)
 
 
-class ObjectCheckpoint:
-    """The optimizers in a checkpoint with an object graph.
-
-    Args:
-        bundle: the checkpoint.
-
-    Raises:
-        SavedStateError: its object graph is broken.
-    """
+class ObjectCheckpoint(ObjectGraph):
+    """The objects of a checkpoint, whose object graph the constructor parses, and the optimizers among them."""
 
     def __init__(self, bundle: Bundle) -> None:
-        self.bundle = bundle
-        self.graph = StoredGraph(bundle)
-        self._own = StateInGraph(bundle, self.graph)
-        self._numbers = {path: number for number, path in self.graph.paths.items()}
+        self._bundle, self._path = bundle, bundle.path
+        with reading_foreign_bytes(bundle.path, GRAPH_KEY, "be a whole object graph"):
+            super().__init__([_node(each) for each in parse("ObjectGraph", bundle.text(GRAPH_KEY)).nodes])
+            numbers = {number for node in self.nodes for number in node.children.values()}
+            numbers |= {number for node in self.nodes for slot in node.slots for number in (slot.variable, slot.slot)}
+            if not all(0 <= number < len(self.nodes) for number in numbers):
+                raise ValueError("it names objects that are not there")
+        # Of each object that can be reached from the root, by its number.
+        self._paths = self.shortest_paths()
+        self._named: dict[str | None, list[int]] = {}
+        for number in sorted(self._paths):
+            self._named.setdefault(self.nodes[number].full_name, []).append(number)
 
     def optimizers(self) -> list[OptimizerRecord]:
-        """Return the optimizers, in the order of the object graph; one record for a wrapper and its optimizer.
-
-        Raises:
-            SavedStateError: the state of one is broken or not valid.
-        """
-        wrapped = {inner for number in self._reachable() if (inner := self.graph.wrapped_by(number)) is not None}
-        found = [self._read(number) for number in self._reachable() if number not in wrapped]
+        """Return the optimizers, in the order of the object graph; one record for a wrapper and its optimizer."""
+        reachable = sorted(self._paths)
+        wrapped = {inner for number in reachable if (inner := self.wrapped_by(number)) is not None}
+        found = [self._read(number) for number in reachable if number not in wrapped]
         return [record for record in found if record is not None]
 
     def is_old_layout(self, key: str) -> bool:
@@ -60,209 +88,235 @@ class ObjectCheckpoint:
         Args:
             key: the key of a record of a legacy optimizer. In later releases, its wrapper tracks the state.
         """
-        number = self._numbers.get(key)
-        return number is not None and self.graph.holder_of_state(number) != number
+        number = next(each for each, path in self._paths.items() if path == key)
+        return self.holder_of_state(number) != number
 
-    def _reachable(self) -> Iterator[int]:
-        yield from sorted(self.graph.paths)
+    def _is_variable(self, number: int) -> bool:
+        return self.nodes[number].checkpoint_key is not None
+
+    def _value(self, number: int) -> Any:
+        return self._bundle.tensor(self._key(number))
+
+    def _key(self, number: int) -> str:
+        key = self.nodes[number].checkpoint_key
+        if key is None:
+            place = self._paths.get(number, str(number))
+            raise broken(self._path, place, "be a variable with a value", "an object without one")
+        return key
+
+    def _number(self, check: Callable[[str, str, Any], Any], number: int) -> Any:
+        """Return the value of a variable as a check of numbers returns it."""
+        return check(self._path, self._key(number), self._value(number))
+
+    def _members(self, number: int) -> dict[int, int]:
+        """Return the objects of a tracked list by their positions."""
+        children = self.nodes[number].children
+        return {int(name): child for name, child in children.items() if name.isdecimal() and len(name) < 10}
+
+    def _variable_record(self, number: int | None, name: str | None, slots: Mapping[str, Any]) -> VariableRecord:
+        key = None if number is None else self.nodes[number].checkpoint_key
+        return VariableRecord(None if key is None else key.removesuffix(VALUE_SUFFIX), name, slots)
 
     def _read(self, number: int) -> OptimizerRecord | None:
-        state = self.graph.holder_of_state(number)
-        key = self.graph.paths[number]
-        family = self.graph.own_family_at(state)
+        state = self.holder_of_state(number)
+        key = self._paths[number]
+        family = self.own_family_at(state)
+        is_wrapper = self.wrapped_by(number) is not None
         if family == "new" or family == "keras3":
-            record = read_new(self.bundle, self.graph, state, key, family)
+            record = self._read_new(state, key, family)
         elif family == "legacy":
             record = self._read_legacy(state, key)
-        elif self.graph.nodes[state].slots or self._is_wrapper(number):
+        elif self.nodes[state].slots or (is_wrapper and self.child(number, LOSS_SCALE) is not None):
             record = self._read_v1(state, key)
         else:
             return None
-        options, counts, overflows = self._own.of(number, [each.name for each in record.variables])
-        loss_scale = self._loss_scale(number)
-        if loss_scale is not None:
-            loss_scale = replace(loss_scale, options=options)
-        return replace(record, loss_scale=loss_scale, counts=counts, overflows=overflows)
-
-    def _is_wrapper(self, number: int) -> bool:
-        return self.graph.child(number, LOSS_SCALE) is not None and self.graph.wrapped_by(number) is not None
-
-    def _value(self, number: int) -> Any:
-        return self.bundle.tensor(self.graph.require(number, self.graph.paths.get(number, str(number))))
+        counts, overflows = self._counts(number, [each.name for each in record.variables])
+        return replace(record, loss_scale=self._loss_scale(number), counts=counts, overflows=overflows)
 
     def _read_legacy(self, number: int, key: str) -> OptimizerRecord:
-        node = self.graph.nodes[number]
+        children = self.nodes[number].children
         hyperparameters: dict[str, Any] = {}
         others: dict[str, Any] = {}
-        for name, child in node.children.items():
-            if name in _WRAPPING or self.graph.value_key(child) is None:
+        for name, child in children.items():
+            if name in _WRAPPING or not self._is_variable(child):
                 continue
-            if name not in _LEGACY_STATE and self.bundle.shape(place := self._known(child)) == ():
-                hyperparameters[name] = number_of_variable(self.bundle.path, place, self._value(child))
+            if name not in _LEGACY_STATE and self._value(child).shape == ():
+                hyperparameters[name] = self._number(number_of_variable, child)
             elif name != ITERATIONS["legacy"]:
                 others[name] = self._value(child)
         variables = self._slots(number)
-        iteration = node.children[ITERATIONS["legacy"]]
-        full_name = self.graph.nodes[iteration].full_name or ""
+        iteration = children[ITERATIONS["legacy"]]
+        full_name = self.nodes[iteration].full_name or ""
         kinds = {slot for variable in variables for slot in variable.slots}
         return OptimizerRecord(
             key=key,
             family="legacy",
             algorithm=algorithm_named(full_name.split("/")[-2] if "/" in full_name else None)
             or algorithm_of_legacy(hyperparameters, kinds, others),
-            iterations=count_of_variable(self.bundle.path, self._known(iteration), self._value(iteration)),
+            iterations=self._number(count_of_variable, iteration),
             hyperparameters=hyperparameters,
             variables=variables,
             others=others,
         )
 
-    def _known(self, number: int) -> str:
-        key = self.graph.require(number, self.graph.paths.get(number, str(number)))
-        if key not in self.bundle:
-            self.bundle.tensor(key)
-        return key
-
     def _slots(self, number: int) -> list[VariableRecord]:
         slots: dict[int, dict[str, Any]] = {}
-        for slot in self.graph.nodes[number].slots:
+        for slot in self.nodes[number].slots:
             slots.setdefault(slot.variable, {})[slot.name] = self._value(slot.slot)
-        return [
-            VariableRecord(self.graph.variable_key(variable), self.graph.nodes[variable].full_name, values)
-            for variable, values in slots.items()
-        ]
+        return [self._variable_record(each, self.nodes[each].full_name, values) for each, values in slots.items()]
 
     def _read_v1(self, number: int, key: str) -> OptimizerRecord:
-        node = self.graph.nodes[number]
-        names = [self.graph.nodes[slot.slot].full_name or "" for slot in node.slots]
-        kinds = {slot.name for slot in node.slots}
-        others = {
-            name: self._value(child)
-            for name, child in node.children.items()
-            if name not in _WRAPPING and self.graph.value_key(child) is not None
-        }
-        steps = self.graph.named("global_step")
-        iterations = None
-        if len(steps) == 1:
-            iterations = count_of_variable(self.bundle.path, self._known(steps[0]), self._value(steps[0]))
+        node = self.nodes[number]
+        names = [self.nodes[slot.slot].full_name or "" for slot in node.slots]
+        steps = self._named.get("global_step", [])
         return OptimizerRecord(
             key=key,
             family="v1",
-            algorithm=algorithm_of_v1(names, kinds),
-            iterations=iterations,
+            algorithm=algorithm_of_v1(names, {slot.name for slot in node.slots}),
+            iterations=self._number(count_of_variable, steps[0]) if len(steps) == 1 else None,
             variables=self._slots(number),
-            others=others,
+            others={
+                name: self._value(child)
+                for name, child in node.children.items()
+                if name not in _WRAPPING and self._is_variable(child)
+            },
         )
 
-    def _loss_scale(self, number: int) -> LossScaleRecord | None:
-        scale, good_steps = self.graph.scale_and_counter(number)
-        if scale is None or good_steps is None:
-            is_wrapper = self.graph.child(number, LOSS_SCALE) is not None or self.graph.wrapped_by(number) is not None
-            return LossScaleRecord(dynamic=False) if is_wrapper else None
-        path = self.bundle.path
-        return LossScaleRecord(
-            dynamic=True,
-            scale=scale_of_variable(path, self._known(scale), self._value(scale)),
-            good_steps=good_steps_of_variable(path, self._known(good_steps), self._value(good_steps), None),
-        )
-
-
-# Variables of new and Keras 3 optimizers that are no slots, and the state of a wrapper.
-_NO_SLOTS = (ITERATIONS["new"], *LEARNING_RATES, *STATE_OF_KERAS_3)
-
-
-def read_new(bundle: Bundle, graph: StoredGraph, number: int, key: str, family: Family) -> OptimizerRecord:
-    """Return the record of a new or Keras 3 optimizer, without its loss scale.
-
-    Args:
-        bundle: the checkpoint.
-        graph: its object graph.
-        number: the number of the optimizer in the graph.
-        key: the key of the record.
-        family: the family of the optimizer, `'new'` or `'keras3'`.
-
-    Raises:
-        SavedStateError: its state is broken.
-    """
-    return _NewOptimizer(bundle, graph, number, family).record(key)
-
-
-class _NewOptimizer:
-    def __init__(self, bundle: Bundle, graph: StoredGraph, number: int, family: Family) -> None:
-        self.bundle = bundle
-        self.graph = graph
-        self.children = graph.nodes[number].children
-        self.family = family
-        self.lists = {
-            name: graph.members(child)
-            for name, child in self.children.items()
-            if name not in BOOKKEEPING and graph.value_key(child) is None
-        }
-
-    def record(self, key: str) -> OptimizerRecord:
-        iterations = self.children[ITERATIONS[self.family]]
-        rate = self.children.get(LEARNING_RATES[0])
-        scalars = {
-            name: self._value(child)
-            for name, child in self.children.items()
-            if name not in (*BOOKKEEPING, *_NO_SLOTS) and self.graph.value_key(child) is not None
-        }
-        hyperparameters: dict[str, Any] = {}
-        if rate is not None:
-            number = number_of_variable(self.bundle.path, self._key(rate), self._value(rate))
-            hyperparameters = {"learning_rate": number}
+    def _read_new(self, number: int, key: str, family: Family) -> OptimizerRecord:
+        """Return the record of a new or Keras 3 optimizer, which tracks its slots as lists."""
+        children = self.nodes[number].children
+        rate = children.get(LEARNING_RATES[0])
+        members = self._members(children[VARIABLES])
+        scopes = {(self.nodes[each].full_name or "").split("/")[0] for each in members.values()}
+        named = {algorithm_named(scope) for scope in scopes} - {None}
         return OptimizerRecord(
             key=key,
-            family=self.family,
-            algorithm=self._algorithm(),
-            iterations=count_of_variable(self.bundle.path, self._key(iterations), self._value(iterations)),
-            hyperparameters=hyperparameters,
-            variables=self._variables(),
-            others=scalars,
+            family=family,
+            algorithm=named.pop() if len(named) == 1 else algorithm_of_lists([*children]),
+            iterations=self._number(count_of_variable, children[ITERATIONS[family]]),
+            hyperparameters={} if rate is None else {"learning_rate": self._number(number_of_variable, rate)},
+            variables=self._listed(children, members, family),
+            others={
+                name: self._value(child)
+                for name, child in children.items()
+                if name not in _NO_SLOTS and self._is_variable(child)
+            },
         )
 
-    def _key(self, number: int) -> str:
-        return self.graph.require(number, self.graph.paths.get(number, str(number)))
-
-    def _value(self, number: int) -> Any:
-        return self.bundle.tensor(self._key(number))
-
-    def _full_name(self, number: int) -> str:
-        return self.graph.nodes[number].full_name or ""
-
-    def _algorithm(self) -> str | None:
-        slots = list(self.graph.members(self.children[VARIABLES]).values())
-        scopes = {self._full_name(number).split("/")[0] for number in slots}
-        named = {algorithm_named(scope) for scope in scopes} - {None}
-        return named.pop() if len(named) == 1 else algorithm_of_lists([*self.children])
-
-    def _variables(self) -> list[VariableRecord]:
+    def _listed(self, children: Mapping[str, int], members: Mapping[int, int], family: Family) -> list[VariableRecord]:
+        """Return the slots among the variables of an optimizer that tracks them as lists."""
         places: dict[int, tuple[str, int]] = {}
-        for name, members in self.lists.items():
-            for position, member in members.items():
-                places.setdefault(member, (name, position))
-        known = {self.children[name] for name in (ITERATIONS[self.family], LEARNING_RATES[0]) if name in self.children}
-        known |= {child for child in self.children.values() if self.graph.value_key(child) is not None}
+        for local_name, child in children.items():
+            if local_name not in BOOKKEEPING and not self._is_variable(child):
+                for position, member in self._members(child).items():
+                    places.setdefault(member, (local_name, position))
+        no_slots = {children[name] for name in (ITERATIONS[family], LEARNING_RATES[0]) if name in children}
+        no_slots |= {child for child in children.values() if self._is_variable(child)}
         slots: dict[Any, dict[str, Any]] = {}
         names: dict[Any, str | None] = {}
-        for _, member in sorted(self.graph.members(self.children[VARIABLES]).items()):
-            if member in known:
+        for _, member in sorted(members.items()):
+            if member in no_slots:
                 continue
-            slot, variable = slot_and_variable(self.family, self._full_name(member))
+            full_name = self.nodes[member].full_name or ""
+            slot, variable = slot_and_variable(family, full_name)
             place = places.get(member)
             group = variable if place is None else place[1]
-            slot = slot or (self._full_name(member) if place is None else place[0]).lstrip("_")
+            slot = slot or (full_name if place is None else place[0]).lstrip("_")
             taken = slots.setdefault(group, {})
             # In Keras 3, two slot variables of an Adafactor have the same name.
             taken[slot if slot not in taken else f"{slot}_{len(taken)}"] = self._value(member)
             names.setdefault(group, variable)
-        return [self._variable(group, names[group], values) for group, values in slots.items()]
-
-    def _variable(self, group: Any, name: str | None, slots: dict[str, Any]) -> VariableRecord:
-        if self.family == "keras3":
-            trained = self.graph.members(self.children[TRAINABLE_VARIABLES])
-            if isinstance(group, int) and group in trained:
+        trained = self._members(children[TRAINABLE_VARIABLES]) if family == "keras3" else {}
+        found = []
+        for group, values in slots.items():
+            name: str | None = names[group]
+            node: int | None = None
+            if family == "keras3" and isinstance(group, int) and group in trained:
                 node = trained[group]
-                return VariableRecord(self.graph.variable_key(node), self.graph.nodes[node].full_name, slots)
-            return VariableRecord(None, name, slots)
-        nodes = self.graph.named(name)
-        return VariableRecord(self.graph.variable_key(nodes[0]) if len(nodes) == 1 else None, name, slots)
+                name = self.nodes[node].full_name
+            elif family != "keras3" and len(same := self._named.get(name, [])) == 1:
+                node = same[0]
+            found.append(self._variable_record(node, name, values))
+        return found
+
+    def _loss_scale(self, number: int) -> LossScaleRecord | None:
+        options = self._numbers(self.child(number, LOSS_SCALE), (*WHOLE_EXTRAS, *FLOAT_EXTRAS))
+        scale, good_steps = self.scale_and_counter(number)
+        if scale is None or good_steps is None:
+            is_wrapper = self.child(number, LOSS_SCALE) is not None or self.wrapped_by(number) is not None
+            return LossScaleRecord(dynamic=False, options=options) if is_wrapper else None
+        return LossScaleRecord(
+            dynamic=True,
+            scale=self._number(scale_of_variable, scale),
+            good_steps=self._number(good_steps_of_variable, good_steps),
+            options=options,
+        )
+
+    def _counts(self, number: int, names: Iterable[str | None]) -> tuple[dict[str, int], list[OverflowRecord]]:
+        """Return the counters of a wrapper's steps, and the overflows of the variables.
+
+        Args:
+            number: the wrapper.
+            names: names that the variables may have, besides those in the graph.
+        """
+        record = self.child(number, STEP_RECORD)
+        held = None if record is None else self.child(record, OVERFLOWS)
+        arrays = {}
+        if held is not None:
+            children = self.nodes[held].children
+            arrays = {name: self._value(child) for name, child in children.items() if self._is_variable(child)}
+        known = [each for each in names if each] + [node.full_name for node in self.nodes if node.full_name]
+        return self._numbers(record, COUNTS), overflows_of(self._path, arrays, known)
+
+    def _numbers(self, number: int | None, names: Iterable[str]) -> dict[str, Any]:
+        """Return the numbers that only mpls has, among the children of an object."""
+        found: dict[str, Any] = {}
+        for name in names if number is not None else ():
+            child = self.nodes[number or 0].children.get(name)
+            if child is None or not self._is_variable(child):
+                continue
+            is_float = name in FLOAT_EXTRAS
+            found[name] = self._number(scale_of_variable if is_float else count_of_variable, child)
+            if is_float and (constraint := constraint_on_number(name, found[name])):
+                raise broken(self._path, self._key(child), constraint, found[name], FROM_WRITER)
+        return found
+
+
+def _node(message: Any) -> Node:
+    values = [each for each in message.attributes if each.name == VALUE]
+    return Node(
+        {each.local_name: each.node_id for each in message.children},
+        values[-1].full_name if values else None,
+        values[-1].checkpoint_key if values else None,
+        [
+            SlotVariable(each.original_variable_node_id, each.slot_name, each.slot_variable_node_id)
+            for each in message.slot_variables
+        ],
+    )
+
+
+def overflows_of(path: str, arrays: Mapping[str, Any], names: Sequence[str]) -> list[OverflowRecord]:
+    """Return the overflows in arrays of an optimizer, the worst first.
+
+    Args:
+        path: the file, for errors.
+        arrays: by the names of the variables that hold them.
+        names: the names of variables that may be meant.
+    """
+    called: dict[int, str] = {}
+    found = []
+    for name in arrays:
+        if not name.startswith(OVERFLOW_KINDS[0]):
+            continue
+        called = called or dict(zip(marks_of(names), names, strict=True))
+        end = name.removeprefix(OVERFLOW_KINDS[0])
+        columns = [np.asarray(arrays.get(kind + end, ())) for kind in OVERFLOW_KINDS]
+        shapes = {column.shape for column in columns}
+        if len(shapes) > 1 or columns[0].ndim != 1 or any(column.dtype.kind not in "iu" for column in columns):
+            raise broken(path, name, "be a list of whole numbers, as long as those beside it", shapes, FROM_WRITER)
+        counts, steps, marks = (column.tolist() for column in columns)
+        if min((*counts, *steps), default=0) < 0:
+            raise broken(path, name, "be at least 0", min(*counts, *steps), FROM_WRITER)
+        rows = zip(counts, steps, marks, strict=True)
+        found += [OverflowRecord(called.get(mark), count, step) for count, step, mark in rows if count]
+    return sorted(found, key=lambda each: (-each.count, each.variable or ""))

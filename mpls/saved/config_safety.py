@@ -26,7 +26,7 @@ from mpls.saved.allowed import (
     VALUES,
     is_arithmetic,
 )
-from mpls.saved.errors import IF_TRUSTED
+from mpls.saved.files import IF_TRUSTED
 
 __all__ = ["COMPILE_CONFIGS", "NothingOwn", "OwnObjects", "refuse_unsafe_configs"]
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from mpls.errors import SavedStateError
 from mpls.formats.file_kinds import KERAS_METADATA, SAVED_MODEL, VARIABLES
 from mpls.saved.allowed import OPS, SAVERS, TABLE_FROM_FILE
-from mpls.saved.errors import IF_TRUSTED, broken, reading_foreign_bytes
-from mpls.saved.files import read_bytes, size_of
-from mpls.saved.messages import parse
+from mpls.saved.files import IF_TRUSTED, broken, size_of
 
 # The files that TensorFlow reads besides assets and the checkpoint. It reads saved_model.pbtxt only if there is no
 # saved_model.pb, and a graph that is split into several files.
@@ -30,18 +27,23 @@ _CALLED_AT_LOAD = ("_create_resource", "_initialize", "_destroy_resource")
 _SHOWN = 100
 
 
-def refuse_unsafe_graph(path: str) -> None:
+def refuse_unsafe_graph(path: str, graphs: Sequence[Any]) -> None:
     """Refuse a SavedModel with ops that may use files, the network, Python or another machine.
 
     Args:
         path: the SavedModel's folder.
+        graphs: the graphs in it.
 
     Raises:
-        SavedStateError: it has such an op or an unknown op; it is broken; or a file that TensorFlow's loader reads is
-            outside the folder.
+        SavedStateError: it has such an op or an unknown op, or a file that TensorFlow's loader reads is outside the
+            folder.
     """
     _check_files(path)
-    graph = _only_graph(path)
+    # Without an object graph, or with several graphs, TensorFlow loads it as a file of TF 1, and runs ops of its main
+    # graph.
+    if len(graphs) != 1 or not graphs[0].HasField("object_graph_def"):
+        raise _refused(path, SAVED_MODEL, "hold one graph with the objects in it", f"{len(graphs)} graphs")
+    (graph,) = graphs
     calls, assets = _Calls(path, graph), _Assets(path, graph)
     _check_nodes(path, "the main graph", graph.graph_def.node, OPS)
     allowed = OPS | SAVERS | {TABLE_FROM_FILE} | calls.functions
@@ -51,7 +53,7 @@ def refuse_unsafe_graph(path: str) -> None:
     assets.check_all()
 
 
-def _refused(path: str, key: str, constraint: str, got: object) -> SavedStateError:
+def _refused(path: str, key: str, constraint: str, got: object) -> Exception:
     return broken(path, key, constraint, got, IF_TRUSTED)
 
 
@@ -70,16 +72,6 @@ def _check_files(path: str) -> None:
         names += [os.path.join(VARIABLES, name) for name in os.listdir(folder) if name.startswith(VARIABLES)]
     for name in names:
         size_of(os.path.join(path, name), path)
-
-
-def _only_graph(path: str) -> Any:
-    with reading_foreign_bytes(path, SAVED_MODEL, "be whole"):
-        graphs = parse("SavedModel", read_bytes(os.path.join(path, SAVED_MODEL), path)).meta_graphs
-    # Without an object graph, or with several graphs, TensorFlow loads it as a file of TF 1, and runs ops of its main
-    # graph.
-    if len(graphs) != 1 or not graphs[0].HasField("object_graph_def"):
-        raise _refused(path, SAVED_MODEL, "hold one graph with the objects in it", f"{len(graphs)} graphs")
-    return graphs[0]
 
 
 def _check_nodes(path: str, place: str, nodes: Iterable[Any], allowed: frozenset[str]) -> None:

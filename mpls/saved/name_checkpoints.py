@@ -8,14 +8,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from mpls.formats.algorithm_names import ALGORITHMS
 from mpls.formats.algorithms import BETA_POWERS, MOMENTUM_PRODUCTS, V1_OPTIMIZERS, v1_slots
 from mpls.formats.object_graph import ITERATIONS
-from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
-from mpls.formats.wrapper_state import BAD_STEPS, STATE, STATE_OF_MANAGERS
+from mpls.formats.record import LossScaleRecord, OptimizerRecord, OverflowRecord, VariableRecord
+from mpls.formats.wrapper_state import (
+    BAD_STEPS,
+    COUNTS,
+    FLOAT_EXTRAS,
+    OVERFLOW_KINDS,
+    STATE,
+    STATE_OF_MANAGERS,
+    WHOLE_EXTRAS,
+)
 from mpls.saved.bundles import Bundle
-from mpls.saved.errors import broken
-from mpls.saved.own_state import named_state
+from mpls.saved.checkpoints import overflows_of
+from mpls.saved.files import broken
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
 
 _ITERATIONS = ITERATIONS["legacy"]
@@ -46,7 +56,7 @@ def read_names(bundle: Bundle) -> list[OptimizerRecord]:
     belongs = len(scales) == 1 and len(slots) + len(records) < 2
     own: dict[str, Any] = {}
     if len(scales) < 2 and len(slots) + len(records) < 2:
-        options, own["counts"], own["overflows"] = named_state(bundle, bundle.__contains__, list(bundle.entries))
+        options, own["counts"], own["overflows"] = _own_state(bundle)
         scales = {name: replace(each, options=options) for name, each in scales.items()}
     if belongs:
         records = [replace(record, loss_scale=next(iter(scales.values()))) for record in records]
@@ -70,6 +80,24 @@ def read_names(bundle: Bundle) -> list[OptimizerRecord]:
             OptimizerRecord(name, "v1", iterations=iterations, loss_scale=each, **own) for name, each in scales.items()
         ]
     return records
+
+
+def _own_state(bundle: Bundle) -> tuple[dict[str, Any], dict[str, int], list[OverflowRecord]]:
+    """Return the options, counters and overflows that only mpls writes, if one optimizer has them.
+
+    A variable of the program may have such a name too, so what is none of these numbers is left out.
+    """
+    numbers: dict[str, Any] = {}
+    for name in (*WHOLE_EXTRAS, *FLOAT_EXTRAS, *COUNTS):
+        value = bundle.tensor(name) if name in bundle else None
+        kinds = "f" if name in FLOAT_EXTRAS else "iu"
+        if value is not None and value.shape == () and value.dtype.kind in kinds and value >= 0:
+            numbers[name] = value.item()
+    counts = {name: numbers.pop(name) for name in COUNTS if name in numbers}
+    if len(counts) < len(COUNTS):
+        return numbers, {}, []
+    arrays = {name: bundle.tensor(name) for name in bundle.entries if name.startswith(OVERFLOW_KINDS)}
+    return numbers, counts, overflows_of(bundle.path, arrays, list(bundle.entries))
 
 
 def _split(name: str) -> tuple[str, str, int]:
@@ -220,7 +248,9 @@ def _numbered(bundle: Bundle, name: str, number: int) -> str:
 
 
 def _is_same_in(bundle: Bundle) -> Callable[[str, str], bool]:
-    return lambda name, other: name in bundle and bundle.tensor(name).tobytes() == bundle.tensor(other).tobytes()
+    return lambda name, other: (
+        name in bundle and np.asarray(bundle.tensor(name)).tobytes() == np.asarray(bundle.tensor(other)).tobytes()
+    )
 
 
 def _legacy_optimizer(

@@ -10,12 +10,27 @@ from typing import Any
 from mpls.formats.algorithm_names import algorithm_named
 from mpls.formats.families import FAMILY_MARKS, FAMILY_WRITERS, Family, family_of_config
 from mpls.formats.record import LossScaleRecord, OptimizerRecord
-from mpls.formats.validity import LARGEST_COUNT, is_count
+from mpls.formats.validity import LARGEST_COUNT, constraint_on_bounds, is_count, is_initial_scale
+from mpls.formats.wrapper_options import (
+    OF_SETTINGS,
+    OF_STATE,
+    OPTION_VARIABLES,
+    OPTIONS,
+    SETTINGS_OF_ENTRY,
+    constraint_on_kind,
+    constraint_on_number,
+    constraint_on_setting,
+    is_options_entry,
+    options_entry,
+)
 from mpls.formats.wrapper_state import (
     AUTO,
     BASE_ARGUMENTS,
+    COUNTS,
     DEFAULT_GROWTH_STEPS,
     DEFAULT_INITIAL_SCALE,
+    DEFAULT_MAX_SCALE,
+    DEFAULT_MIN_SCALE,
     DEFAULT_MULTIPLIER,
     DYNAMIC_CONFIG,
     FIXED_CONFIG,
@@ -43,8 +58,7 @@ from mpls.formats.wrapper_state import (
     is_fixed_over_keras_3,
     is_of_keras_3,
 )
-from mpls.saved.errors import FROM_WRITER, broken
-from mpls.saved.own_state import options_of_config
+from mpls.saved.files import FROM_WRITER, broken
 from mpls.saved.plain_numbers import good_steps_of_variable, growth_steps_of_config, number_of_config
 
 _ROOT = "the config"
@@ -131,7 +145,7 @@ def _read_wrapper(
         loss_scale = _with_state(path, f"{inner_place}/{STATE_KEY}", inner[STATE_KEY], loss_scale)
     held = settings[LOSS_SCALE]["config"] if LOSS_SCALE in settings else {}
     entry = inner.get(OPTIONS_KEY)
-    of_scale, of_steps, counts = options_of_config(
+    of_scale, of_steps, counts = _options(
         path, f"{inner_place}/{OPTIONS_KEY}", {**held, **settings}, entry, dynamic=loss_scale.dynamic
     )
     if bare.family in ("keras3", "new"):
@@ -229,6 +243,66 @@ def with_state(settings: LossScaleRecord, scale: float | None, good_steps: int |
         scale=scale if scale is not None else settings.scale,
         good_steps=good_steps if settings.dynamic else None,
     )
+
+
+def _options(
+    path: str, place: str, settings: Mapping[str, Any], entry: Any, *, dynamic: bool
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+    """Return the options in a wrapper's config: of the loss scale, of the steps, and the counters.
+
+    Args:
+        path: the file, for errors.
+        place: where the entry is in the file.
+        settings: the wrapper's settings, or those of its loss scale, which have the options in configs for users.
+        entry: the value of `OPTIONS_KEY`, which has them in configs for Keras; or None.
+        dynamic: whether the loss scale is a dynamic one.
+
+    Raises:
+        SavedStateError: the entry is of another form, or a value is none that an option of such a scale can have.
+    """
+    own, state = _parts(path, place, entry)
+    given = {**{name: settings[name] for name in OPTIONS if name in settings}, **own}
+    for name, value in given.items():
+        if constraint := constraint_on_setting(name, value) or constraint_on_kind(name, value, dynamic=dynamic):
+            raise broken(path, f"{place}/{OF_SETTINGS}/{name}", constraint, value, FROM_WRITER)
+    for name, value in state.items():
+        if constraint := constraint_on_number(name, value):
+            raise broken(path, f"{place}/{OF_STATE}/{name}", constraint, value, FROM_WRITER)
+    both = {**settings, **own}
+    initial = both.get("initial_scale", both.get(INITIAL_LOSS_SCALE))
+    of_scale = {name: given[name] for name in OWN_SCALE_SETTINGS if given.get(name) is not None}
+    if initial == AUTO and not dynamic:
+        raise broken(path, f"{place}/{OF_SETTINGS}/initial_scale", "be a number for a fixed scale", AUTO, FROM_WRITER)
+    _check_bounds(path, f"{place}/{OF_SETTINGS}", of_scale, initial)
+    _check_bounds(path, f"{place}/{OF_STATE}", {**of_scale, **state}, None)
+    if initial == AUTO:
+        of_scale = {"initial_scale": AUTO, **of_scale}
+    of_steps = {name: given[name] for name in OWN_STEP_SETTINGS if given.get(name) is not None}
+    counts = {name: state[name] for name in COUNTS if name in state}
+    variables = {name: value for name, value in state.items() if name not in counts}
+    return {**of_scale, **variables}, of_steps, counts
+
+
+def _parts(path: str, place: str, entry: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the settings and the state in the entry for options."""
+    entry = options_entry({}, {}) if entry is None else entry
+    if not is_options_entry(entry):
+        constraint = f"be an object with '{OF_SETTINGS}' and '{OF_STATE}'"
+        raise broken(path, place, constraint, entry, FROM_WRITER)
+    for part, known in ((OF_SETTINGS, SETTINGS_OF_ENTRY), (OF_STATE, OPTION_VARIABLES)):
+        for name in entry[part]:
+            if name not in known:
+                raise broken(path, f"{place}/{part}/{name}", f"be one of {', '.join(known)}", name, FROM_WRITER)
+    return entry[OF_SETTINGS], entry[OF_STATE]
+
+
+def _check_bounds(path: str, place: str, of_scale: Mapping[str, Any], initial: Any) -> None:
+    defaults = {"min_scale": DEFAULT_MIN_SCALE, "max_scale": DEFAULT_MAX_SCALE}
+    bounds = [of_scale.get(name, default) for name, default in defaults.items()]
+    if constraint := constraint_on_bounds(*bounds):
+        raise broken(path, f"{place}/max_scale", constraint, bounds[1], FROM_WRITER)
+    if isinstance(initial, int | float) and not is_initial_scale(initial, *bounds):
+        raise broken(path, place, f"have bounds around the initial scale, {initial}", bounds, FROM_WRITER)
 
 
 def _at(place: str, key: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpls.formats.validity import LARGEST_COUNT, constraint_on_scale, is_count, most_good_steps
-from mpls.saved.errors import FROM_WRITER, broken
+from mpls.saved.files import FROM_WRITER, broken
 
 __all__ = [
     "count_of_variable",
@@ -84,7 +84,7 @@ def growth_steps_of_config(path: str, key: str, value: Any) -> int:
     return max(-LARGEST_COUNT - 1, min(value, LARGEST_COUNT))
 
 
-def good_steps_of_variable(path: str, key: str, value: Any, growth_steps: int | None) -> int:
+def good_steps_of_variable(path: str, key: str, value: Any, growth_steps: int | None = None) -> int:
     """Return the number of finite steps since the scale last changed, from a variable.
 
     Args:

@@ -1,4 +1,4 @@
-"""`read`: the optimizers in a checkpoint, model or config of any release.
+"""`read`: the optimizers in a checkpoint, model or config of any release; `opened_model`: a model file itself.
 
 It imports neither TensorFlow nor Keras, runs no code from the file, opens no file outside the path, and raises
 `mpls.errors.SavedStateError` if the file is broken.
@@ -7,9 +7,13 @@ It imports neither TensorFlow nor Keras, runs no code from the file, opens no fi
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from io import FileIO
 from typing import Any
+
+import numpy as np
 
 from mpls.errors import error_text
 from mpls.formats.families import FAMILY_WRITERS
@@ -26,18 +30,15 @@ from mpls.formats.file_kinds import (
 from mpls.formats.object_graph import GRAPH_KEY, WRITERS_OF_LAYOUT, WRITERS_OF_OLD_LAYOUT
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
-from mpls.saved.archives import KerasArchive
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
-from mpls.saved.errors import FROM_WRITER, NotAnArtefactError, broken
-from mpls.saved.files import open_file, read_bytes
-from mpls.saved.hdf5 import H5Model
+from mpls.saved.files import FROM_WRITER, NotAnArtefactError, broken, parse_json, read_bytes, size_of
+from mpls.saved.model_files import H5Model, KerasArchive, ModelFile
 from mpls.saved.name_checkpoints import read_names
 from mpls.saved.optimizer_configs import read_optimizer, value_at
 from mpls.saved.saved_models import SavedModel
-from mpls.saved.texts import parse_json
 
-__all__ = ["read"]
+__all__ = ["in_memory", "opened_model", "read"]
 
 _KINDS = (
     "be a checkpoint's prefix, a folder with a checkpoint, a SavedModel folder, an H5 file, a .keras file or a config "
@@ -64,7 +65,7 @@ def read(path: str | os.PathLike[str]) -> FileRecord:
 
     Raises:
         SavedStateError: the file is broken, or the state of an optimizer in it is not valid. The subclass
-            `mpls.saved.errors.NotAnArtefactError` if the path does not exist, or leads to none of these formats.
+            `mpls.saved.files.NotAnArtefactError` if the path does not exist, or leads to none of these formats.
 
     Example:
         >>> import json, pathlib, tempfile
@@ -77,27 +78,63 @@ def read(path: str | os.PathLike[str]) -> FileRecord:
         ('SGD', 64.0)
     """
     text = os.fspath(path)
+    with opened_model(text) as model:
+        if model is not None:
+            return in_memory(model.record())
     if os.path.isdir(text):
-        return _read_folder(text)
+        return in_memory(replace(_read_checkpoint(_prefix_in(text)), path=text))
     for prefix in checkpoint_prefixes(text):
         if os.path.lexists(prefix + INDEX):
-            return replace(_read_checkpoint(prefix), path=text)
+            return in_memory(replace(_read_checkpoint(prefix), path=text))
     if not os.path.exists(text):
         raise _not_one(text, "nothing")
-    with open_file(text) as file:
+    size_of(text)
+    with open(text, "rb") as file:
         start = file.read(512)
-        kind = kind_of_bytes(start)
-        if kind == "H5":
-            with H5Model(text, file) as model:
-                return model.record()
-        if kind == ".keras":
-            with KerasArchive(text, file) as archive:
-                return archive.record()
-    if kind == "config":
-        return _read_json(text)
+    kind = kind_of_bytes(start)
     if kind == "list of checkpoints":
-        return _read_folder(os.path.dirname(text) or ".")
-    raise _not_one(text, f"a file that starts with {start[:16]!r}")
+        return read(os.path.dirname(text) or ".")
+    if kind != "config":
+        raise _not_one(text, f"a file that starts with {start[:16]!r}")
+    return _read_json(text)
+
+
+@contextmanager
+def opened_model(path: str) -> Iterator[ModelFile | None]:
+    """Open a model file in a block, once, so that all is read from the same file; None if the path leads to no model.
+
+    Raises:
+        SavedStateError: it is broken, or no regular file.
+    """
+    if os.path.isdir(path):
+        yield SavedModel(path) if os.path.lexists(os.path.join(path, SAVED_MODEL)) else None
+    elif not os.path.exists(path) or any(os.path.lexists(each + INDEX) for each in checkpoint_prefixes(path)[1:]):
+        yield None
+    else:
+        size_of(path)
+        with FileIO(path) as file, ExitStack() as stack:
+            kind = kind_of_bytes(file.read(512)) or ("H5" if _has_user_block(file) else None)
+            reader = {"H5": H5Model, ".keras": KerasArchive}.get(kind or "")
+            yield None if reader is None else stack.enter_context(reader(path, file))
+
+
+def in_memory(record: FileRecord) -> FileRecord:
+    """Return a record whose arrays need no open file."""
+    if not record.optimizers:
+        return record
+    optimizers = [
+        replace(
+            each,
+            variables=[replace(variable, slots=_arrays(variable.slots)) for variable in each.variables],
+            others=_arrays(each.others),
+        )
+        for each in record.optimizers
+    ]
+    return replace(record, optimizers=optimizers)
+
+
+def _arrays(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: np.asarray(value) for name, value in values.items()}
 
 
 def _not_one(path: str, got: str) -> NotAnArtefactError:
@@ -105,24 +142,34 @@ def _not_one(path: str, got: str) -> NotAnArtefactError:
     return error
 
 
-def _read_folder(path: str) -> FileRecord:
-    if os.path.lexists(os.path.join(path, SAVED_MODEL)):
-        return SavedModel(path).record()
-    if os.path.lexists(os.path.join(path, LATEST)):
-        return replace(_read_checkpoint(_latest(path)), path=path)
-    found = sorted(name.removesuffix(INDEX) for name in os.listdir(path) if name.endswith(INDEX))
-    if len(found) == 1:
-        return replace(_read_checkpoint(os.path.join(path, found[0])), path=path)
-    if found:
-        got = f"{len(found)} checkpoints, {', '.join(found[:10])}"
-        raise NotAnArtefactError(error_text(path, "hold one checkpoint", got, "Name one of them", ANCHOR))
-    raise _not_one(path, "a folder without one")
+def _has_user_block(file: FileIO) -> bool:
+    """Return whether an H5 file starts after a block of the user's, whose size is a power of 2."""
+    size, start = file.seek(0, os.SEEK_END), 512
+    while start < size:
+        file.seek(start)
+        if kind_of_bytes(file.read(8)) == "H5":
+            return True
+        start *= 2
+    return False
+
+
+def _prefix_in(folder: str) -> str:
+    """Return the prefix of the checkpoint in a folder: the latest, or the only one."""
+    if os.path.lexists(os.path.join(folder, LATEST)):
+        return _latest(folder)
+    names = sorted(name.removesuffix(INDEX) for name in os.listdir(folder) if name.endswith(INDEX))
+    if len(names) > 1:
+        got = f"{len(names)} checkpoints, {', '.join(names[:10])}"
+        raise NotAnArtefactError(error_text(folder, "hold one checkpoint", got, "Name one of them", ANCHOR))
+    if not names:
+        raise _not_one(folder, "a folder without one")
+    return os.path.join(folder, names[0])
 
 
 def _latest(folder: str) -> str:
     """Return the prefix that a folder's `checkpoint` file names. Of its path, only the name counts: folders move."""
     path = os.path.join(folder, LATEST)
-    for line in read_bytes(path, folder, 1 << 22).decode("utf-8", "replace").splitlines():
+    for line in read_bytes(path, folder).decode("utf-8", "replace").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == LATEST_KEY:
             prefix = os.path.join(folder, os.path.basename(value.strip().strip('"')))

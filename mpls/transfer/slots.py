@@ -14,7 +14,7 @@ from mpls.formats import algorithms
 from mpls.formats.algorithms import ACCUMULATOR, AVERAGE
 from mpls.formats.record import OptimizerRecord, VariableRecord
 from mpls.formats.validity import SEE_MIGRATION
-from mpls.saved.arrays import StoredArray
+from mpls.saved.containers import StoredArray
 from mpls.transfer.hosts import Described
 from mpls.transfer.matching import is_ordered, match, match_keys
 from mpls.transfer.transfer_report import Plan

@@ -32,7 +32,7 @@ BY_NAME = {
     "mpls.keras.own_files": "the Kerases, when the program loads them",
     "mpls.modes": "whether a Keras is installed",
     "mpls.run": "the program",
-    "mpls.saved.h5_content": "h5py, which TensorFlow brings",
+    "mpls.saved.containers": "h5py, which TensorFlow brings",
     "mpls.tracing.standalone": "the program, where it is a module",
     "mpls.upstream.keras_packages": "the private modules in its table",
     "mpls.upstream.private": "the private modules in its table",

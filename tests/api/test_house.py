@@ -15,7 +15,6 @@ from .source_tree import ROOT, functions_around, modules, parsed
 # Names that several modules have, and what they mean in each.
 SHARED_NAMES = {
     "applying": "how the steps of a family of optimizers are applied",
-    "errors": "exceptions, and how they are made",
     "graph_rewrite": "the mixed-precision graph rewrite",
     "optimizer": "the optimizer that a package is for",
     "policy": "dtype policies",

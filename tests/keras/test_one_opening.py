@@ -22,9 +22,9 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import SavedStateError
+from mpls.keras.files import loading
 from mpls.keras.state_in_files import wrapped_optimizer_follows
-from mpls.saved import model_files
-from mpls.saved.model_files import ModelFile
+from mpls.saved.model_files import H5Model, KerasArchive, ModelFile
 
 OPTIMIZERS = {
     "legacy": (tf_keras, tf_keras.optimizers.legacy),
@@ -65,14 +65,15 @@ class OneOpeningTest(unittest.TestCase):
 
     def load_while(self, path: pathlib.Path, action: Callable[[], Any]) -> Any:
         """Load a file, and act when it has been looked at, just before the framework loads it."""
-        record = ModelFile.record
+        cls: type[ModelFile] = KerasArchive if path.suffix == ".keras" else H5Model
+        record = cls.record
 
         def record_and_act(file: ModelFile) -> Any:
             found = record(file)
             action()
             return found
 
-        with mock.patch.object(ModelFile, "record", record_and_act):
+        with mock.patch.object(cls, "record", record_and_act):
             return mpls.keras.load_model(path)
 
     def files(self, family: str, suffix: str) -> tuple[pathlib.Path, pathlib.Path]:
@@ -100,7 +101,7 @@ class OneOpeningTest(unittest.TestCase):
 
     def test_where_open_files_have_no_paths_one_that_is_replaced_is_refused(self) -> None:
         first, second = self.files("keras3", ".keras")
-        with mock.patch.object(model_files, "_OPEN_FILES", str(self.folder / "none")):
+        with mock.patch.object(loading, "_OPEN_FILES", str(self.folder / "none")):
             self.assertEqual(state_of_model(mpls.keras.load_model(first))[:3], (1.0, 1, 1))
             with self.assertRaisesRegex(SavedStateError, "must stay as it is while it is loaded; got 'another one"):
                 self.load_while(first, lambda: os.replace(second, first))
@@ -118,7 +119,7 @@ class OneOpeningTest(unittest.TestCase):
             return keras_loader(link, *args, **kwargs)
 
         keras_loader = keras.models.load_model
-        with mock.patch.object(model_files, "_LARGE", limit), mock.patch.object(keras.models, "load_model", load):
+        with mock.patch.object(loading, "_LARGE", limit), mock.patch.object(keras.models, "load_model", load):
             mpls.keras.load_model(path)
         self.assertEqual(seen, [expected])
         self.assertEqual([each.name for each in self.folder.iterdir()], ["model.keras"])

@@ -92,7 +92,7 @@ class PackageTest(unittest.TestCase):
         bounds = {re.split(r"[<>=]", each)[0].replace("-", "_"): each for each in needed}
         # The package protobuf brings google.protobuf, and mpls imports h5py by its name, where it reads an H5 file.
         bounds["google"] = bounds.pop("protobuf")
-        self.assertIn('import_module("h5py")', (ROOT / "mpls" / "saved" / "h5_content.py").read_text())
+        self.assertIn('import_module("h5py")', (ROOT / "mpls" / "saved" / "containers.py").read_text())
         del bounds["h5py"]
         imported = {name for path in (ROOT / "mpls").rglob("*.py") for name in imports(path)}
         # Those that a program has, if it has them: nobody needs them for mpls.

@@ -24,7 +24,7 @@ import numpy as np
 
 from mpls.formats.object_graph import GRAPH_KEY
 from mpls.formats.wrapper_state import COUNTS, STATE, STATE_OF_KERAS_3
-from mpls.saved.checksums import masked_crc32c
+from mpls.saved.bundles import masked_crc32c
 from tests.saved.artefacts import ARTEFACTS, CONFIGS, expected, name_of
 from tests.saved.fuzz_changes import changed_array, changed_bytes, changed_json, changed_message
 from tests.saved.fuzz_payloads import Canary

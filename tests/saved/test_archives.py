@@ -19,10 +19,8 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.formats.record import FileRecord
-from mpls.saved.archives import KerasArchive
-from mpls.saved.arrays import StoredArray
-from mpls.saved.files import open_file
-from mpls.saved.reading import read
+from mpls.saved.containers import StoredArray
+from mpls.saved.reading import opened_model, read
 from tests.saved.artefacts import DATA
 
 MODEL = DATA / "artefacts" / "keras_v3.momentum" / "tf21.k3" / "model.keras"
@@ -108,7 +106,8 @@ class ArchivesTest(unittest.TestCase):
             (optimizer,) = record.optimizers
             return [value for variable in optimizer.variables for value in variable.slots.values()]
 
-        with open_file(str(path)) as file, KerasArchive(str(path), file, lazily=True) as archive:
+        with opened_model(str(path)) as archive:
+            assert archive is not None
             stored = slots(archive.record())
             self.assertTrue(all(isinstance(each, StoredArray) for each in stored))
             read_now = [np.asarray(each) for each in stored]

@@ -86,11 +86,11 @@ class BrokenFilesTest(unittest.TestCase):
 
     def test_arrays_that_claim_much(self) -> None:
         path = self._archive_with_legacy_weights((1 << 40,))
-        self._assert_refused_in_little_memory(path, "arr_1.npy must be a plain array of numbers")
+        self._assert_refused_in_little_memory(path, "arr_1.npy must be a whole array; got .*it is no plain array")
 
     def test_pickled_arrays(self) -> None:
         path = self._archive_with_legacy_weights((1,), "'|O'")
-        self._assert_refused_in_little_memory(path, "arr_1.npy must be a plain array of numbers")
+        self._assert_refused_in_little_memory(path, "arr_1.npy must be a whole array; got .*it is no plain array")
 
     def test_arrays_of_legacy_optimizers(self) -> None:
         (optimizer,) = read(self._archive_with_legacy_weights((2,))).optimizers

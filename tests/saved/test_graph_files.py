@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
-from mpls.errors import SavedStateError
-from mpls.saved.graph_safety import refuse_unsafe_graph
-from tests.saved.graph_folders import Folders, load_natively
+from tests.saved.graph_folders import Folders, load_natively, refusal_of
 from tests.saved.graphs import add_text
 
 TABLE = "InitializeTableFromTextFileV2"
@@ -107,7 +106,7 @@ class TestAssets(Folders):
         (assets / "deep").mkdir()
         (assets / "vocabulary.txt").rename(assets / "deep" / "words.txt")
         self.graph.meta.asset_file_def[0].filename = "deep/words.txt"
-        refuse_unsafe_graph(str(self.graph.save()))
+        assert refusal_of(self.graph.save()) is None
 
 
 class TestFolder(Folders):
@@ -130,26 +129,24 @@ class TestFolder(Folders):
         else:
             path.rename(target)
         path.symlink_to(target)
-        with pytest.raises(SavedStateError, match=r"the file must be inside .*, not a link to elsewhere"):
-            refuse_unsafe_graph(str(self.graph.folder))
+        assert re.search(r"the file must be inside .*, not a link to elsewhere", refusal_of(self.graph.folder) or "")
 
     def test_links_within_it(self) -> None:
         path = self.graph.folder / "fingerprint.pb"
         path.rename(self.graph.folder / "other.pb")
         path.symlink_to("other.pb")
-        refuse_unsafe_graph(str(self.graph.folder))
+        assert refusal_of(self.graph.folder) is None
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
     def test_pipes_are_not_waited_for(self) -> None:
         (self.graph.folder / "fingerprint.pb").unlink()
         os.mkfifo(self.graph.folder / "fingerprint.pb")
-        with pytest.raises(SavedStateError, match=r"fingerprint.pb: the file must be a regular file"):
-            refuse_unsafe_graph(str(self.graph.folder))
+        assert re.search(r"fingerprint.pb: the file must be a regular file", refusal_of(self.graph.folder) or "")
 
     def test_graphs_in_other_files(self) -> None:
         # The text is not read where there is the other; of chunks, mpls does not know what TensorFlow makes of them.
         (self.graph.folder / "saved_model.pbtxt").write_text("no graph")
-        refuse_unsafe_graph(str(self.graph.folder))
+        assert refusal_of(self.graph.folder) is None
         assert tf.io.gfile.exists(str(self.graph.folder / "saved_model.pbtxt"))
         load_natively(self.graph.folder)
         (self.graph.folder / "saved_model.cpb").write_bytes(b"")
@@ -160,5 +157,4 @@ class TestFolder(Folders):
         path = self.graph.folder / "saved_model.pb"
         content = path.read_bytes()
         path.write_bytes(content[: len(content) * parts // 4])
-        with pytest.raises(SavedStateError, match=r"saved_model.pb must (be whole|hold one graph)"):
-            refuse_unsafe_graph(str(self.graph.folder))
+        assert re.search(r"saved_model.pb: the graph must be a whole", refusal_of(self.graph.folder) or "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,9 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
-from mpls.errors import SavedStateError
-from mpls.saved.graph_safety import refuse_unsafe_graph
 from tests.saved import honest_models
 from tests.saved.artefacts import DATA
-from tests.saved.graph_folders import Folders, load_natively, save
+from tests.saved.graph_folders import Folders, load_natively, refusal_of, save
 from tests.saved.graphs import add, add_call, add_text, add_write
 from tests.saved.op_registry import (
     ALL_ALLOWED,
@@ -42,20 +41,20 @@ FAMILIES = [
 class TestHonest:
     @parameterized.expand(RECORDED)
     def test_recorded(self, name: str, path: pathlib.Path) -> None:
-        refuse_unsafe_graph(str(path))
+        assert refusal_of(path) is None
 
     @pytest.mark.programs
     def test_small(self, tmp_path: pathlib.Path) -> None:
         for name, model in honest_models.small(tmp_path):
             save(model, tmp_path / name)
-            refuse_unsafe_graph(str(tmp_path / name))
+            assert refusal_of(tmp_path / name) is None
 
     @pytest.mark.full
     @pytest.mark.parametrize("family", FAMILIES, ids=lambda each: each.__name__)
     def test_families(self, family: Any, tmp_path: pathlib.Path) -> None:
         for name, model in family(tmp_path):
             save(model, tmp_path / name)
-            refuse_unsafe_graph(str(tmp_path / name))
+            assert refusal_of(tmp_path / name) is None
 
     def test_discretization_that_was_adapted_is_not_among_them(self, tmp_path: pathlib.Path) -> None:
         """Its `adapt` calls Python, and is saved with it."""
@@ -63,14 +62,13 @@ class TestHonest:
         layer.adapt(np.arange(12.0).reshape(4, 3))
         inputs = tf_keras.Input((3,))
         save(tf_keras.Model(inputs, layer(inputs)), tmp_path / "model")
-        with pytest.raises(SavedStateError, match=r"adapt_step.*got 'PyFunc'"):
-            refuse_unsafe_graph(str(tmp_path / "model"))
+        assert re.search(r"adapt_step.*got 'PyFunc'", refusal_of(tmp_path / "model") or "")
 
 
 class TestFunctions(Folders):
     def test_the_honest_one(self) -> None:
         assert os.listdir(self.graph.folder / "assets") == ["vocabulary.txt"]
-        refuse_unsafe_graph(str(self.graph.folder))
+        assert refusal_of(self.graph.folder) is None
 
     @parameterized.expand([(each,) for each in AT_LOAD + LATER])
     def test_ops_in_functions_of_objects(self, role: str) -> None:
@@ -128,7 +126,7 @@ class TestFunctions(Folders):
             del graphs[:]
         else:
             self.graph.meta.ClearField("object_graph_def")
-        self.refused("must hold one graph with the objects in it; got")
+        self.refused("must hold one graph with the objects in it; got|it has no graph")
 
     @parameterized.expand(
         [("MapDataset",), ("ReadFile",), ("PrintV2",), ("EagerPyFunc",), ("RemoteCall",), ("Unheard",)]

@@ -6,16 +6,24 @@ import contextlib
 import io
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
+import zipfile
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import h5py
+import keras
 import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
 from parameterized import parameterized
 
 import mpls
@@ -219,6 +227,79 @@ class InspectTest(unittest.TestCase):
             mpls.keras.load_model(path)
         self.assertEqual(describe(path)["refusal"], str(refused.exception))
         self.assertIsNone(describe(source)["refusal"])
+
+    @parameterized.expand(["keras", "tf_keras"])
+    @pytest.mark.default_run("one case")
+    def test_inspect_and_load_model_agree(self, name: str) -> None:
+        """On a file that was changed, each knows whether it can be loaded, and says the same."""
+        k = {"keras": keras, "tf_keras": tf_keras}[name]
+        model = k.Sequential([k.layers.Input([2]), k.layers.Dense(1)])
+        model.compile(mpls.keras.LossScaleOptimizer(k.optimizers.SGD(0.5)), "mse")
+        whole = {}
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+            for suffix in (".keras", ".h5"):
+                mpls.keras.save_model(model, self.folder / f"model{suffix}")
+                whole[suffix] = (self.folder / f"model{suffix}").read_bytes()
+
+        def archive(change: Callable[[str, bytes], bytes | None]) -> bytes:
+            stream = io.BytesIO()
+            with zipfile.ZipFile(io.BytesIO(whole[".keras"])) as source, zipfile.ZipFile(stream, "w") as target:
+                for each in source.namelist():
+                    if (content := change(each, source.read(each))) is not None:
+                        target.writestr(each, content)
+            return stream.getvalue()
+
+        stream = io.BytesIO(whole[".h5"])
+        with h5py.File(stream, "r+") as file:
+            file.attrs["keras_version"] = "another"
+        metadata = b'{"keras_version": "another"}'
+        for title, suffix, content, refused in (
+            ("another suffix", ".zip", whole[".keras"], None),
+            ("another suffix of H5", ".model", whole[".h5"], None),
+            ("a user block", ".h5", bytes(1024) + whole[".h5"], None),
+            ("no weights", ".keras", archive(lambda key, value: None if key.endswith(".h5") else value),
+             "model.weights.h5 must be in the file"),
+            ("another version", ".keras", archive(lambda key, value: metadata if key == "metadata.json" else value),
+             "keras_version must be that of a Keras.*got 'another'"),
+            ("another version of H5", ".h5", stream.getvalue(), "keras_version must be that of a Keras.*got 'another'"),
+        ):  # fmt: skip
+            with self.subTest(title):
+                path = self.folder / f"changed{suffix}"
+                path.write_bytes(content)
+                found = describe(path)
+                self.assertEqual(found["status"], "ok")
+                if refused is None:
+                    self.assertIsNone(found["refusal"])
+                    self.assertTrue(mpls.keras.load_model(path).optimizer)
+                else:
+                    self.assertRegex(found["refusal"], refused)
+                    with self.assertRaisesRegex(SavedStateError, re.escape(found["refusal"])):
+                        mpls.keras.load_model(path)
+                path.unlink()
+
+    @parameterized.expand([("adam", True), ("momentum", True), ("sgd", False), ("wrapped", True)])
+    def test_weights_alone(self, name: str, has_slots: bool) -> None:
+        """A conversion is offered where there is one: the file does not say which slots it holds."""
+        optimizer = {
+            "adam": keras.optimizers.Adam(0.5),
+            "momentum": keras.optimizers.SGD(0.5, 0.5),
+            "sgd": keras.optimizers.SGD(0.5),
+            "wrapped": mpls.keras.LossScaleOptimizer(keras.optimizers.Adam(0.5)),
+        }[name]
+        model = keras.Sequential([keras.layers.Input([2]), keras.layers.Dense(1)])
+        model.compile(optimizer, "mse")
+        model.fit(np.ones([1, 2]), np.ones([1, 1]), verbose=0)
+        path = str(self.folder / "model.weights.h5")
+        model.save_weights(path)
+        (found,) = describe(path)["optimizers"]
+        own, *others = found["restores_into"]
+        self.assertEqual(own, {"family": "keras3", "by": "model.load_weights", "state": True})
+        self.assertEqual(bool(others), not has_slots)
+        target = tf_keras.optimizers.SGD(0.5) if name == "sgd" else tf_keras.optimizers.Adam(0.5)
+        refused = self.assertRaises(SavedStateError) if has_slots else contextlib.nullcontext()
+        with refused:
+            mpls.convert_state(path, target, [tf.Variable(np.ones([2, 1])), tf.Variable(np.ones([1]))])
 
     def test_model_without_optimizer(self) -> None:
         path = self.folder / "config.json"

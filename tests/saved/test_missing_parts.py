@@ -10,22 +10,17 @@ import unittest
 
 import tensorflow as tf
 import tf_keras
+from tf_keras.protobuf.saved_metadata_pb2 import SavedMetadata as KerasMetadata
 
 import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.inspect import describe
 from mpls.saved.reading import read
-from mpls.saved.saved_models import SavedModel
 from tests.saved import rewriting
 from tests.saved.artefacts import DATA
 
 MODEL = DATA / "artefacts" / "keras_tf.momentum" / "tf215.lso2" / "saved_model"
 OLD_MODEL = next((DATA / "artefacts" / "keras_tf.momentum").glob("tf2[1-4]*/saved_model"))
-
-
-def message(number: int, content: bytes) -> bytes:
-    """Return a short field of a protocol buffer."""
-    return bytes([number << 3 | 2, len(content)]) + content
 
 
 class MissingPartsTest(unittest.TestCase):
@@ -98,14 +93,26 @@ class MissingPartsTest(unittest.TestCase):
         with self.assertRaisesRegex(SavedStateError, "end at byte|have bytes of its own"):
             read(source)
 
-    def test_two_descriptions_of_one_object(self) -> None:
-        shutil.copytree(MODEL, self.path)
+    def test_descriptions_that_hide_each_other(self) -> None:
         code = {"class_name": "Lambda", "config": {"function": {"class_name": "__lambda__", "config": {}}}}
+        shutil.copytree(MODEL, self.path)
         metadata = self.path / "keras_metadata.pb"
-        benign = message(1, message(3, b"root.layer-9") + message(4, b"_tf_keras_layer") + message(5, b"{}"))
-        hidden = message(3, b"root.layer-9") + message(4, b"_tf_keras_layer")
-        hidden = message(1, hidden + message(5, json.dumps(code).encode()))
-        metadata.write_bytes(metadata.read_bytes() + hidden + benign)
-        self.assertEqual(sum(key.startswith("root.layer-9") for key in SavedModel(str(self.path)).texts()), 2)
-        with self.assertRaisesRegex(SavedStateError, "hold no Python code"):
-            mpls.keras.load_model(str(self.path), compile=False)
+        whole = metadata.read_bytes()
+        number = len(KerasMetadata.FromString(whole).nodes)
+        # Two of one place; one of the place that the second of another place gets; and one of another part's name.
+        for hidden, others in (
+            ("root.layer-9", ["root.layer-9"]),
+            (f"root.layer-9 ({number + 2})", ["root.layer-9", "root.layer-9"]),
+            ("training_config", []),
+        ):
+            changed = KerasMetadata.FromString(whole)
+            changed.nodes.add(node_path=hidden, identifier="_tf_keras_layer", metadata=json.dumps(code))
+            for other in others:
+                changed.nodes.add(node_path=other, identifier="_tf_keras_layer", metadata="{}")
+            metadata.write_bytes(changed.SerializeToString())
+            for with_compile in (True, False):
+                with (
+                    self.subTest(hidden, with_compile=with_compile),
+                    self.assertRaisesRegex(SavedStateError, "hold no Python code"),
+                ):
+                    mpls.keras.load_model(str(self.path), compile=with_compile)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import pathlib
@@ -10,8 +9,7 @@ import shutil
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import h5py
@@ -20,7 +18,6 @@ import tf_keras
 from tf_keras.protobuf import saved_metadata_pb2
 
 import mpls.keras
-from mpls.saved.model_files import ModelFile
 
 # Each as `(Keras, format)`.
 KINDS = [("tf_keras", ".keras"), ("tf_keras", ".h5"), ("tf_keras", ""), ("keras", ".keras"), ("keras", ".h5")]
@@ -126,15 +123,14 @@ def _change_saved_model(path: str, change: Change) -> None:
     pathlib.Path(path).write_bytes(metadata.SerializeToString())
 
 
-def parts_of(file: ModelFile) -> tuple[ModelFile, dict[str, Any]]:
-    """Return a copy of what was read of a file, and the configs in it as changes get them."""
-    file = replace(file, configs=copy.deepcopy(dict(file.configs)))
-    model = file.configs[{".keras": "config.json", "H5": "model_config", "SavedModel": "root"}[file.format]]
-    if file.format == ".keras":
-        return file, {"model": model, "compile": model["compile_config"]}
-    training = file.configs["training_config"]
+def parts_of(kind: str, configs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configs that were read of a file of a format as changes get them."""
+    model = configs[{".keras": "config.json", "H5": "model_config", "SavedModel": "root"}[kind]]
     # A view: what is set in it is set in the config.
-    return file, {"model": model, "compile": _Renamed(training)}
+    return {
+        "model": model,
+        "compile": model["compile_config"] if kind == ".keras" else _Renamed(configs["training_config"]),
+    }
 
 
 class _Renamed(dict[str, Any]):

@@ -7,6 +7,7 @@ import copy
 import functools
 import json
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -26,11 +27,11 @@ from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
-from mpls.errors import ArgumentTypeError, ArgumentValueError, SavedStateError
+from mpls.errors import ArgumentTypeError, SavedStateError
 from mpls.inspect import describe
 from mpls.keras.files import loading
 from mpls.saved.config_safety import refuse_unsafe_configs
-from mpls.saved.model_files import opened_model
+from mpls.saved.reading import opened_model
 from mpls.upstream.model_loaders import ObjectsOfUser
 from tests.untrusted.models import KINDS, Change, Templates, layer, parts_of, save
 from tests.untrusted.payloads import NAMES, PAYLOADS, SPY
@@ -173,14 +174,15 @@ class RefusalTest(_Base):
         self._assert_all_refused(framework, suffix, place, {name: name for name in NAMES})
 
     def _assert_all_refused(self, framework: str, suffix: str, place: str, payloads: dict[str, Any]) -> None:
-        with opened_model(self.templates.path(framework, suffix)) as opened:
-            file = opened
+        with opened_model(self.templates.path(framework, suffix)) as file:
+            assert file is not None
+            kind, found = file.format, file.configs
         own = ObjectsOfUser({"tf_keras": tf_keras, "keras": keras}[framework], {})
         for name, payload in payloads.items():
-            changed, parts = parts_of(file)
-            PLACES[place](parts, payload)
+            configs = copy.deepcopy(found)
+            PLACES[place](parts_of(kind, configs), payload)
             with self.subTest(name), self.assertRaisesRegex(SavedStateError, "safe_mode=False"):
-                changed.refuse_unsafe(own)
+                refuse_unsafe_configs("file", kind, configs, own)
 
     @parameterized.expand(KINDS)
     def test_files(self, framework: str, suffix: str) -> None:
@@ -287,8 +289,10 @@ class VersionTest(_Base):
         with zipfile.ZipFile(path, "w") as target:
             for name, value in content.items():
                 target.writestr(name, value)
-        with self.assertRaisesRegex(ArgumentValueError, "the file does not say which wrote it"):
+        text = f"{path}: keras_version must be that of a Keras"
+        with self.assertRaisesRegex(SavedStateError, re.escape(text)):
             mpls.keras.load_model(path)
+        self.assertIn(text, describe(path)["refusal"])
         mpls.keras.load_model(path, keras="keras")
 
 

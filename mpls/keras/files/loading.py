@@ -14,7 +14,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal
 
-from mpls.errors import ArgumentTypeError, ArgumentValueError, SavedStateError, error_text
+from mpls.errors import ArgumentTypeError, ArgumentValueError, MissingFileError, SavedStateError, error_text
 from mpls.formats.families import Framework
 from mpls.formats.file_kinds import TRAINING_CONFIG, TRAINING_OPTIMIZER
 from mpls.formats.record import FileRecord
@@ -26,14 +26,18 @@ from mpls.keras.files.optimizer_state import restore_optimizer
 from mpls.keras.files.saving import breaks_on_some_pythons, pack_weights
 from mpls.keras.own_files import reading_all_as_ours
 from mpls.keras.state_in_files import wrapped_optimizer_follows
-from mpls.saved.errors import broken
-from mpls.saved.hdf5 import H5Model
-from mpls.saved.model_files import ModelFile, opened_model
+from mpls.saved.files import broken
+from mpls.saved.model_files import H5Model, ModelFile
+from mpls.saved.reading import opened_model
 from mpls.upstream.keras_packages import native_keras_wrappers
 from mpls.upstream.model_loaders import ObjectsOfUser, h5_loader_of_keras
 
 # The settings in a Keras 3 H5 file that `compile` gets as they are. Such files do not hold the state of metrics.
 _PASSED_ON = ("loss_weights", "run_eagerly", "steps_per_execution", "jit_compile")
+# On Linux, a folder of links to the open files of the process. A link stays valid if the file's path changes.
+_OPEN_FILES = "/proc/self/fd"
+# In bytes. Some systems hold temporary files in memory, and may have no room for more.
+_LARGE = 1 << 29
 
 
 def load_model(
@@ -96,11 +100,28 @@ def load_model(
     """
     objects = _own_objects(custom_objects)
     _require_bool("safe_mode", safe_mode)
-    with opened_model(os.fspath(path)) as file:
+    path = _existing(os.fspath(path))
+    with opened_model(path) as file:
+        if file is None:
+            constraint = "be a model: a SavedModel folder, an H5 file or a .keras file"
+            advice = "Checkpoints are restored by tf.train.Checkpoint(model=model, optimizer=optimizer).restore(path)"
+            got = "another folder" if os.path.isdir(path) else "another file"
+            raise broken(path, "", constraint, got, advice)
+        file.require_whole()
         model = _load(file, _Request(_framework(file, keras), objects, compile, safe_mode, kwargs))
-        if file.opened is not None:
-            file.opened.require_unchanged()
+        file.require_unchanged()
     return model
+
+
+def _existing(path: str) -> str:
+    # `save_model` may have been killed between the two renames with which it replaces a folder.
+    for each in (path, f"{path}.old"):
+        if os.path.exists(each):
+            return each
+    advice = f"See what is in {os.path.dirname(os.path.abspath(path))!r}"
+    raise MissingFileError(
+        error_text("mpls.keras.load_model: path", "be that of a file or folder", path, advice, ANCHOR)
+    )
 
 
 @dataclass(frozen=True)
@@ -163,23 +184,16 @@ def _require_bool(name: str, value: Any) -> None:
 
 
 def _framework(file: ModelFile, asked: Any) -> Framework:
-    framework: Any = getattr(asked, "__name__", asked) or file.framework
-    subject = "mpls.keras.load_model: keras"
+    if asked is None:
+        return file.framework
+    framework: Any = getattr(asked, "__name__", asked)
+    subject, advice = "mpls.keras.load_model: keras", f"mpls.keras.load_model({file.path!r}, keras='tf_keras')"
     if framework not in ("tf_keras", "keras"):
-        constraint = "be 'tf_keras' or 'keras'" + ("" if asked else ", as the file does not say which wrote it")
-        raise ArgumentValueError(
-            error_text(subject, constraint, asked, f"mpls.keras.load_model({file.path!r}, keras='tf_keras')", ANCHOR)
-        )
+        raise ArgumentValueError(error_text(subject, "be 'tf_keras' or 'keras'", asked, advice, ANCHOR))
     if framework == "keras" and file.format == "SavedModel":
-        raise ArgumentValueError(
-            error_text(
-                subject,
-                "be 'tf_keras' for a SavedModel, which Keras 3 does not read",
-                asked,
-                "Load it with tf_keras, and convert the optimizer's state with mpls.convert_state",
-                ANCHOR,
-            )
-        )
+        advice = "Load it with tf_keras, and convert the optimizer's state with mpls.convert_state"
+        constraint = "be 'tf_keras' for a SavedModel, which Keras 3 does not read"
+        raise ArgumentValueError(error_text(subject, constraint, asked, advice, ANCHOR))
     known: Framework = framework
     return known
 
@@ -221,12 +235,12 @@ def _as_it_was(file: ModelFile, framework: Framework, *, takes_h5: bool) -> Iter
         framework: the framework.
         takes_h5: whether the loader takes an open `h5py.File`.
     """
-    if takes_h5 and isinstance(file.content, H5Model):
+    if takes_h5 and isinstance(file, H5Model):
         yield file.content.file
-    elif file.opened is None:
+    elif file.file is None:
         yield file.path
     else:
-        with file.opened.at_a_path() as path, tempfile.TemporaryDirectory(prefix=".mpls-") as folder:
+        with _path_of_open_file(file) as path, tempfile.TemporaryDirectory(prefix=".mpls-") as folder:
             if (
                 file.format == ".keras"
                 and framework == "tf_keras"
@@ -237,6 +251,27 @@ def _as_it_was(file: ModelFile, framework: Framework, *, takes_h5: bool) -> Iter
                 pack_weights(path, packed)
                 path = packed
             yield path
+
+
+@contextmanager
+def _path_of_open_file(file: ModelFile) -> Iterator[str]:
+    """Yield a path that leads to an open file, even if another file is moved to the original path.
+
+    Systems without `/proc/self/fd` have no such paths. They get the original path, which must lead there at the end.
+    """
+    if file.file is None or not os.path.isdir(_OPEN_FILES):
+        yield file.path
+        if file.file is not None and not os.path.samestat(os.stat(file.path), os.fstat(file.file.fileno())):
+            raise file.changed("another one at its place")
+        return
+    # Keras 3 may unpack weights beside the link. So a large file gets it in its own folder.
+    folder = os.path.dirname(os.path.abspath(file.path))
+    is_large = os.fstat(file.file.fileno()).st_size > _LARGE and os.access(folder, os.W_OK)
+    with tempfile.TemporaryDirectory(prefix=".mpls-", dir=folder if is_large else None) as made:
+        # Frameworks tell the format by the suffix.
+        link = os.path.join(made, "model.keras" if file.format == ".keras" else "model.h5")
+        os.symlink(f"{_OPEN_FILES}/{file.file.fileno()}", link)
+        yield link
 
 
 def _compile_from_h5(model: Any, file: ModelFile, custom_objects: dict[str, Any]) -> None:

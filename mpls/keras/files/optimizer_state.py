@@ -17,8 +17,7 @@ from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
 from mpls.formats.wrapper_state import inner_key, is_of_keras_3
 from mpls.keras.base import LossScaleOptimizer
-from mpls.saved.arrays import in_order
-from mpls.saved.errors import reading_foreign_bytes
+from mpls.saved.containers import in_order
 from mpls.saved.model_files import ModelFile
 from mpls.transfer.load import load_record
 from mpls.transfer.scales import plan_scale, set_scale
@@ -154,8 +153,7 @@ def _set_legacy_weights(optimizer: Any, file: ModelFile, variables: list[Any]) -
     """
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     arrays = file.legacy_weights or {}
-    with reading_foreign_bytes(file.path, LEGACY_WEIGHTS, "hold numbered arrays"):
-        weights = list(in_order(arrays).values())
+    weights = list(in_order(f"{file.path}/{LEGACY_WEIGHTS}", arrays).values())
     if not weights:
         return
     create_weights(inner, variables)

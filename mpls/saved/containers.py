@@ -1,0 +1,322 @@
+"""What holds arrays: H5 files, zip archives and `.npz` files, read by h5py, `zipfile` and NumPy.
+
+What refers to other files, claims bytes that it does not have, or would unpack to far more than its size, is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+import os
+import struct
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from mpls.saved.files import IF_TRUSTED, Window, broken, reading_foreign_bytes
+
+# What a file may unpack to, in bytes: this much in any case, and so many times its size.
+_ALWAYS, _TIMES = 256 << 20, 100
+_LOCAL_HEADER = struct.Struct("<26x2H")
+_PIECE = 1 << 20
+# HDF5's own filters, from gzip to scale-offset, and LZF, which h5py brings. HDF5 loads others from the system.
+_FILTERS = (1, 2, 3, 4, 5, 6, 32000)
+# The start of a heap with texts; the index and the size of an object in it. Free space has the index 0.
+_HEAP, _OBJECT = b"GCOL\1\0\0\0", struct.Struct("<H6xQ")
+
+
+class StoredArray:
+    """An array in an open file. `np.asarray` reads the numbers from the file, each time anew.
+
+    Args:
+        shape: its shape.
+        dtype: its NumPy dtype.
+        read: reads and returns the array.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, read: Callable[[], Any]) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self._read = read
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return the numbers in a new array."""
+        array = self._read()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+
+def stored(shape: tuple[int, ...], dtype: Any, read: Callable[[], Any]) -> Any:
+    """Return a `StoredArray`; or the array itself if it is a scalar."""
+    return StoredArray(shape, dtype, read) if shape else read()
+
+
+def unpacked_limit(source: Any) -> int:
+    """Return the most bytes that the compressed parts of an open file may have unpacked."""
+    return max(_ALWAYS, _TIMES * int(source.seek(0, os.SEEK_END)))
+
+
+class Archive:
+    """A zip file without two members of one name.
+
+    Args:
+        path: the path, for errors.
+        source: the file, open: unbuffered or in memory. It stays open.
+        limit: the most bytes that all members may have together, unpacked; by default what the file's size allows.
+
+    Attributes:
+        names: the names of the members, without folders.
+        left: how many bytes more the limit would allow.
+    """
+
+    def __init__(self, path: str, source: io.RawIOBase, limit: int | None = None) -> None:
+        self.path = path
+        self._file = source
+        with reading_foreign_bytes(path, "the archive", "be a whole zip file"):
+            limit = unpacked_limit(source) if limit is None else limit
+            self._zip = zipfile.ZipFile(source)
+            members = self._zip.infolist()
+            self._members = {info.filename: info for info in members}
+            if len(self._members) != len(members):
+                raise ValueError("two members have the same name")
+        self.left = limit - sum(info.file_size for info in members)
+        if self.left < 0:
+            got = f"{limit - self.left} bytes"
+            raise broken(path, "the archive", f"unpack to at most {limit} bytes", got, IF_TRUSTED)
+        self.names = tuple(name for name in self._members if not name.endswith("/"))
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a member, after checking its size and checksum."""
+        content = io.BytesIO()
+        self.check(name, content)
+        return content.getvalue()
+
+    def open(self, name: str) -> Window:
+        """Return a member as a file, after checking it. A compressed member is unpacked into memory."""
+        info = self._members[name]
+        if info.compress_type != zipfile.ZIP_STORED:
+            return Window(io.BytesIO(self.read(name)), 0, info.file_size)
+        self.check(name)
+        self._file.seek(info.header_offset)
+        name_size, extra_size = _LOCAL_HEADER.unpack(self._file.read(_LOCAL_HEADER.size))
+        return Window(self._file, info.header_offset + _LOCAL_HEADER.size + name_size + extra_size, info.file_size)
+
+    def check(self, name: str, target: io.BytesIO | None = None) -> None:
+        """Check the size and the checksum of a member, and write its content to a target."""
+        info = self._members[name]
+        missing = info.file_size
+        with reading_foreign_bytes(self.path, name, "be whole"), self._zip.open(info) as file:
+            if info.compress_type == zipfile.ZIP_STORED and info.compress_size != info.file_size:
+                raise ValueError("it has another size than it says")
+            # zipfile compares the checksum at the end only.
+            while piece := file.read(_PIECE):
+                missing -= len(piece)
+                if target is not None:
+                    target.write(piece)
+            if missing:
+                raise ValueError(f"{missing} bytes are missing")
+
+
+def read_arrays(path: str, source: Window, limit: int) -> dict[str, Any]:
+    """Return the arrays of an `.npz` file by name, which must be plain numbers or bools in C order.
+
+    Args:
+        path: the path, for errors.
+        source: the file; arrays other than scalars need it to stay open.
+        limit: the most bytes that the arrays may have together.
+    """
+    archive = Archive(path, source, limit)
+    return {name.removesuffix(".npy"): _array(path, name, archive.open(name)) for name in archive.names}
+
+
+def in_order(path: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arrays that `np.savez` has named `arr_0`, `arr_1` and so on, in this order."""
+    with reading_foreign_bytes(path, "the arrays", "be numbered"):
+        return {name: arrays[name] for name in (f"arr_{number}" for number in range(len(arrays)))}
+
+
+def _array(path: str, name: str, source: Window) -> Any:
+    with reading_foreign_bytes(path, name, "be a whole array"):
+        if np.lib.format.read_magic(source) != (1, 0):
+            raise ValueError("it is not of NumPy's format 1.0")
+        shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(source)
+        start = source.tell()
+        size = math.prod(shape) * dtype.itemsize
+        if dtype.kind not in "iufb" or is_fortran or size != source.size - start:
+            raise ValueError(f"it is no plain array of numbers, but of dtype {dtype} and shape {shape}")
+    return stored(shape, dtype, functools.partial(_array_at, path, name, source, start, shape, dtype))
+
+
+def _array_at(path: str, name: str, source: Window, start: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    array = np.empty(shape, dtype)
+    source.seek(start)
+    with reading_foreign_bytes(path, name, "be a whole array"):
+        if source.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:
+            raise ValueError("the file has become shorter")
+    return array
+
+
+class H5Content:
+    """Datasets and attributes of an open H5 file.
+
+    Args:
+        path: the path, for errors.
+        file: the open `h5py.File`; arrays other than scalars need it to stay open.
+        limit: the most bytes that its chunked datasets may have together.
+
+    Attributes:
+        file: the open `h5py.File`.
+        datasets: the datasets by name. An object with several names has only the one found first.
+        groups: the names of the groups.
+    """
+
+    def __init__(self, path: str, file: Any, limit: int) -> None:
+        self._path = path
+        self.file = file
+        self._left = limit
+        self.groups: set[str] = set()
+        self.datasets: dict[str, Any] = {}
+        self._walk()
+
+    def _walk(self) -> None:
+        h5py = _h5py()
+        seen: set[Any] = set()
+        stack = [("", self.file)]
+        while stack:
+            name, item = stack.pop()
+            with self._guard(name or "the root"):
+                if not name:
+                    seen.add(h5py.h5o.get_info(item.id).addr)
+                if isinstance(item, h5py.Dataset):
+                    self._check_dataset(name, item)
+                    self.datasets[name] = item
+                    continue
+                if not isinstance(item, h5py.Group):
+                    raise ValueError("it is neither a group nor a dataset")
+                self.groups.add(name)
+                for key in item:
+                    path = f"{name}/{key}".lstrip("/")
+                    if not isinstance(item.get(key, getlink=True), h5py.HardLink):
+                        raise broken(self._path, path, "be a dataset in the file, or a group in it", "a link")
+                    child = item[key]
+                    if (address := h5py.h5o.get_info(child.id).addr) not in seen:
+                        seen.add(address)
+                        stack.append((path, child))
+
+    def _check_dataset(self, name: str, dataset: Any) -> None:
+        if dataset.external or dataset.is_virtual:
+            raise broken(self._path, name, "have its values in the file itself", "a reference to another file")
+        settings = dataset.id.get_create_plist()
+        filters = [settings.get_filter(number)[0] for number in range(settings.get_nfilters())]
+        if not set(filters) <= set(_FILTERS):
+            raise broken(self._path, name, "be packed by HDF5's own filters", f"filters {filters}")
+        if dataset.dtype.hasobject:
+            raise broken(self._path, name, "hold numbers", f"dtype {dataset.dtype}")
+        claimed = math.prod(dataset.shape or ()) * dataset.dtype.itemsize
+        if dataset.chunks is None:
+            held = dataset.id.get_storage_size()
+            if claimed > held and dataset.shape is not None:
+                raise broken(self._path, name, f"have the {claimed} bytes that it claims", f"{held} bytes")
+        else:
+            self._left -= claimed
+            if self._left < 0:
+                raise broken(self._path, name, "be of a size in proportion to the file", f"{claimed} bytes", IF_TRUSTED)
+
+    def _guard(self, key: str) -> Any:
+        return reading_foreign_bytes(self._path, key, "be whole")
+
+    def array(self, name: str) -> Any:
+        """Return a dataset of a numeric or bool dtype as a `StoredArray`; a scalar as a NumPy array."""
+        if name not in self.datasets:
+            raise broken(self._path, name, "be a dataset in the file", "nothing")
+        dataset = self.datasets[name]
+        with self._guard(name):
+            dtype, shape = dataset.dtype, dataset.shape
+            if shape is None:
+                raise ValueError("it holds nothing")
+            if dtype.kind not in "iufb":
+                raise broken(self._path, name, "be of a numeric dtype", str(dtype))
+        return stored(shape, dtype, functools.partial(self._read, name, dataset))
+
+    def _read(self, name: str, dataset: Any) -> Any:
+        with self._guard(name):
+            return np.asarray(dataset[()])
+
+    def has(self, attribute: str, group: str = "/") -> bool:
+        """Return whether there is an attribute of a group."""
+        with self._guard(attribute):
+            return group in self.file and attribute in self.file[group].attrs
+
+    def text(self, attribute: str, group: str = "/") -> str | None:
+        """Return an attribute of a group that is a text; None if the group or the attribute is missing."""
+        if not self.has(attribute, group):
+            return None
+        with self._guard(attribute):
+            value = self.file[group].attrs[attribute]
+            value = value.decode("utf-8") if isinstance(value, bytes) else value
+            if not isinstance(value, str):
+                raise broken(self._path, attribute, "be text", value)
+            return value
+
+    def names(self, group: str, attribute: str) -> list[str]:
+        """Return an attribute of a group that is a list of names; Keras saves a long list in several attributes."""
+        with self._guard(f"{group}/{attribute}"):
+            held = self.file[group].attrs
+            found = [attribute] if attribute in held else []
+            while found != [attribute] and (chunk := f"{attribute}{len(found)}") in held:
+                found.append(chunk)
+            values = [value for name in found for value in np.asarray(held[name]).ravel().tolist()]
+            names = [value.decode("utf-8") if isinstance(value, bytes) else str(value) for value in values]
+            if len(set(names)) != len(names):
+                raise ValueError("a name is in it twice")
+            return names
+
+
+def _h5py() -> Any:
+    return import_module("h5py")
+
+
+def _refuse_endless_heaps(source: Any) -> None:
+    """Refuse a file with free space of no bytes in a heap: HDF5 would read it for ever, and no signal ends that."""
+    position = 0
+    while piece := _read_at(source, position, _PIECE):
+        start = -1
+        while (start := piece.find(_HEAP, start + 1)) >= 0:
+            end = int.from_bytes(_read_at(source, position + start + 8, 8), "little")
+            heap = _read_at(source, position + start, min(end, _PIECE))
+            place = 16
+            while place + _OBJECT.size <= len(heap):
+                index, size = _OBJECT.unpack_from(heap, place)
+                if not index and not size:
+                    raise ValueError(f"the heap at byte {position + start} has free space of no bytes")
+                place += -(-size // 8) * 8 + (_OBJECT.size if index else 0)
+        position += max(len(piece) - len(_HEAP), 1)
+
+
+def _read_at(source: Any, position: int, size: int) -> bytes:
+    source.seek(position)
+    return bytes(source.read(size))
+
+
+@contextmanager
+def h5_content(path: str, source: Any, limit: int | None = None) -> Iterator[H5Content]:
+    """Open an H5 file for reading in a block.
+
+    Args:
+        path: the path, for errors.
+        source: the file, open, or a part of one.
+        limit: the most bytes that its chunked datasets may have together; by default what its size allows.
+    """
+    with reading_foreign_bytes(path, "the file", "be a whole H5 file"):
+        _refuse_endless_heaps(source)
+        file = _h5py().File(source, "r")
+        limit = unpacked_limit(source) if limit is None else limit
+    try:
+        yield H5Content(path, file, limit)
+    finally:
+        with reading_foreign_bytes(path, "the file", "be a whole H5 file"):
+            file.close()
