@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import sys
+import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from mpls.errors import printable
 from mpls.hints.removed_names import removal_of
 from mpls.names import REMOVED_POLICIES, Name, named
 from mpls.reading import (
     MAX_BYTES_OF_RUN,
-    Choice,
-    Disagreement,
     Found,
     Reading,
     Sign,
@@ -22,7 +24,7 @@ from mpls.reading import (
     found_at,
     old_policy,
 )
-from mpls.report import HISTORICAL_NAMES, columns
+from mpls.report import with_progress
 
 __all__ = ["describe", "doctor", "text_of"]
 
@@ -30,14 +32,18 @@ WHOLE, GONE, UNREAD = 0, 1, 2
 
 # The most lines that the text shows for one name; JSON has all.
 _MANY = 4
+_WIDTH = 100
+# Fewer programs are read before one could look at a progress bar.
+_FEW = 20
 
 
-def doctor(paths: Sequence[str], *, as_json: bool = False) -> tuple[int, str, list[str]]:
+def doctor(paths: Sequence[str], *, as_json: bool = False, has_all: bool = False) -> tuple[int, str, list[str]]:
     """Report what programs show that they need to run today. Their source is only read: no code in them runs.
 
     Args:
         paths: scripts, notebooks and folders of them.
         as_json: whether to return the result of `describe` as JSON instead of text for people.
+        has_all: whether the text has all programs, also those that need nothing.
 
     Returns:
         The exit status, the text, and a list of messages about paths that could not be read; the list is empty with
@@ -45,18 +51,19 @@ def doctor(paths: Sequence[str], *, as_json: bool = False) -> tuple[int, str, li
         2 if a path does not exist, cannot be read, is no Python 3, or is a file of more than 1 MB or a notebook of more
         than 100 MB.
     """
-    description = describe(paths)
+    description = describe(paths, sys.stderr)
     if as_json:
         return description["status"], json.dumps(description, indent=2, allow_nan=False), []
     unread = [printable(f"{each['path']} {each['reason']}") for each in description["unread"]]
-    return description["status"], text_of(description), unread
+    return description["status"], text_of(description, has_all=has_all), unread
 
 
-def describe(paths: Sequence[str]) -> dict[str, Any]:
+def describe(paths: Sequence[str], progress: TextIO | None = None) -> dict[str, Any]:
     """Return what programs need as a JSON-able dict.
 
     Args:
         paths: as with `doctor`.
+        progress: where a progress bar is shown, if it is a terminal; by default nowhere.
 
     Returns:
         These keys, always all of them. Paths of files are relative to the current directory if they are inside it, and
@@ -80,7 +87,7 @@ def describe(paths: Sequence[str]) -> dict[str, Any]:
           * `disagreements`: options that it may need, a list of `{"option": str, "flag": str, "because": [...]}` with
             two lines that contradict each other.
           * `names`: historical names that it uses, a list of `{"name": str, "releases": str, "today": str,
-            "places": [...]}`; `today` is the replacement to write, null if mpls has nothing better.
+            "places": [...]}`; `today` is what `mpls migrate` writes, null if the name stays or mpls has nothing better.
           * `gone`: names that no option brings back, a list of `{"name": str, "today": str, "places": [...]}`.
           * `unread`: parts of it that could not be read, as above.
 
@@ -94,12 +101,12 @@ def describe(paths: Sequence[str]) -> dict[str, Any]:
     """
     programs: list[dict[str, Any]] = []
     unread: list[dict[str, str]] = []
-    for path in dict.fromkeys(paths):
-        for found in found_at(path):
-            if isinstance(found, Unread):
-                unread.append(found._asdict())
-            else:
-                programs.append(_described(found))
+    every = [found for path in dict.fromkeys(paths) for found in found_at(path)]
+    for found in every if progress is None else with_progress(every, len(every), progress, few=_FEW):
+        if isinstance(found, Unread):
+            unread.append(found._asdict())
+        else:
+            programs.append(_described(found))
     status = UNREAD if unread else GONE if any(program["gone"] for program in programs) else WHOLE
     return {"status": status, "unread": unread, "programs": programs}
 
@@ -116,26 +123,19 @@ def _described(found: Found) -> dict[str, Any]:
         "path": program.sources[0].shown,
         "kind": "script" if is_script else "notebook",
         "is_whole": program.is_whole,
-        "options": [_option(found, choice) for choice in decision.choices],
+        "options": [
+            {"option": each.option, "value": each.value, "flag": each.flag, "because": _because(found, each.sign)}
+            for each in decision.choices
+        ],
         "is_chosen": is_script and program.is_whole and program.bytes_read <= MAX_BYTES_OF_RUN,
-        "disagreements": [_disagreement(found, each) for each in decision.disagreements],
+        "disagreements": [
+            {"option": each.option, "flag": each.flag, "because": [_because(found, sign) for sign in each.signs]}
+            for each in decision.disagreements
+        ],
         "names": _names(found, reading.uses.uses),
         "gone": _gone(found, reading.uses.uses),
         "unread": [Unread(*each)._asdict() for each in unread],
     }
-
-
-def _option(found: Found, choice: Choice) -> dict[str, Any]:
-    return {
-        "option": choice.option,
-        "value": choice.value,
-        "flag": choice.flag,
-        "because": _because(found, choice.sign),
-    }
-
-
-def _disagreement(found: Found, each: Disagreement) -> dict[str, Any]:
-    return {"option": each.option, "flag": each.flag, "because": [_because(found, sign) for sign in each.signs]}
 
 
 def _because(found: Found, sign: Sign) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _names(found: Found, uses: Sequence[Use]) -> list[dict[str, Any]]:
         if not row.is_namespace or (row.last is not None and not any(path.startswith(f"{row.path}.") for path in used))
     ]
     return [
-        {"name": row.path, "releases": row.releases, "today": row.replacement or None, "places": places}
+        {"name": row.path, "releases": row.releases, "today": row.today or None, "places": places}
         for row, places in _by_line(found, kept).items()
     ]
 
@@ -207,61 +207,81 @@ def _by_line(found: Found, read: Sequence[tuple[Use, Any]]) -> dict[Any, list[di
     return places
 
 
-def text_of(description: dict[str, Any]) -> str:
-    """Return the result of `describe` as text for people; control characters are escaped."""
-    return "\n\n".join("\n".join(map(printable, _lines(program))) for program in description["programs"])
+def text_of(description: dict[str, Any], *, has_all: bool = False) -> str:
+    """Return the result of `describe` as text for people; control characters are escaped.
+
+    Args:
+        description: the result.
+        has_all: whether it has all programs; by default, of several programs those that need something.
+    """
+    programs = description["programs"]
+    shown = [each for each in programs if has_all or len(programs) == 1 or _needs_something(each)]
+    parts = [_summary(programs)] if len(programs) > 1 else []
+    return "\n\n".join("\n".join(map(printable, lines)) for lines in [*parts, *map(_lines, shown)])
+
+
+def _needs_something(program: dict[str, Any]) -> bool:
+    found = [program[key] for key in ("options", "disagreements", "gone", "unread")]
+    return not program["is_whole"] or any(found) or any(each["today"] for each in program["names"])
+
+
+def _summary(programs: Sequence[dict[str, Any]]) -> Iterator[str]:
+    flags = Counter(filter(None, map(_flags, programs)))
+    gone, idle = sum(bool(each["gone"]) for each in programs), sum(not _needs_something(each) for each in programs)
+    parts = ((flags.total(), "options"), (gone, "what no option brings back"), (idle, "nothing that was found"))
+    yield f"{len(programs)} programs: {', '.join(f'{number} in need of {what}' for number, what in parts if number)}"
+    for each, number in flags.most_common():
+        yield f"  {number:{len(str(flags.total()))}}  mpls run {each}"
+
+
+def _flags(program: dict[str, Any]) -> str:
+    return " ".join(option["flag"] for option in program["options"])
 
 
 def _lines(program: dict[str, Any]) -> Iterator[str]:
-    flags = " ".join(option["flag"] for option in program["options"])
-    needs = f"needs {flags}" if flags else _nothing_found(program)
-    yield f"{program['path']}: {needs if program['is_whole'] else 'too large to say which options it needs'}"
+    flags, path = _flags(program), program["path"]
+    nothing = "its lines disagree about options" if program["disagreements"] else "nothing found that needs an option"
+    needs = f"needs {flags}" if flags else nothing
+    yield from _wrapped(f"{path}: {needs if program['is_whole'] else 'too large to say which options it needs'}", 0)
     if flags and program["kind"] == "notebook":
         yield f"  mpls run --children {flags} -m jupyter execute NOTEBOOK"
     elif flags and not program["is_chosen"]:
         yield f"  mpls run reads at most {MAX_BYTES_OF_RUN // 1000} kB, and chooses none of them: give them to it"
-    tables: list[tuple[Sequence[str], list[tuple[str, ...]]]] = [
-        (("option", "because"), [(option["flag"], _reason(option["because"])) for option in program["options"]]),
-        (
-            ("left to you", "as its lines disagree"),
-            [(each["flag"], ", but ".join(map(_reason, each["because"]))) for each in program["disagreements"]],
-        ),
-        (
-            HISTORICAL_NAMES,
-            [(_places(each), each["name"], each["releases"], each["today"] or "") for each in program["names"]],
-        ),
-        (
-            ("where", "gone for good", "today"),
-            [(_places(each), each["name"], each["today"]) for each in program["gone"]],
-        ),
-        (("not read", "because it"), [(each["path"], each["reason"]) for each in program["unread"]]),
-    ]
-    for header, rows in tables:
-        if rows:
-            yield ""
-            yield from (f"  {line}" for line in columns(header, rows))
+    width = max([len(each["flag"]) for each in program["options"]], default=0)
+    for each in program["options"]:
+        yield from _wrapped(f"{each['flag']:{width}}  {_reason(each['because'], path)}", 2)
+    for each in program["disagreements"]:
+        first, second = (_reason(one, path) for one in each["because"])
+        yield from _wrapped(f"{each['flag']} is left to you, as its lines disagree: {first}, but {second}", 2)
+    if program["names"]:
+        yield "  historical names, and what to write today"
+    for each in program["names"]:
+        yield from _wrapped(f"{_shown(each['places'], path)}: {each['name']} ({each['releases']})", 4)
+        if each["today"]:
+            yield f"        {each['today']}"
+    for each in program["gone"]:
+        yield from _wrapped(f"{_shown(each['places'], path)}: {each['name']} is gone for good: {each['today']}", 2)
+    for each in program["unread"]:
+        yield from _wrapped(f"not read: {each['path']} {each['reason']}", 2)
 
 
-def _nothing_found(program: dict[str, Any]) -> str:
-    return "its lines disagree about options" if program["disagreements"] else "nothing found that needs an option"
+def _wrapped(text: str, indent: int) -> list[str]:
+    """Return the lines of a text; those after the first are indented more."""
+    first = " " * indent
+    wrapper = textwrap.TextWrapper(_WIDTH, first, f"{first}    ", break_long_words=False, break_on_hyphens=False)
+    return wrapper.wrap(text)
 
 
-def _reason(because: dict[str, Any]) -> str:
-    return f"{_shown([because['place']])} {because['what']}"
+def _reason(because: dict[str, Any], main: str) -> str:
+    return f"{_shown([because['place']], main)} {because['what']}"
 
 
-def _places(each: dict[str, Any]) -> str:
-    more = len(each["places"]) - _MANY
-    shown = _shown(each["places"][:_MANY])
-    return f"{shown} and {more} more" if more > 0 else shown
-
-
-def _shown(places: Sequence[dict[str, Any]]) -> str:
-    """Return the addresses of lines; only the line number if the file and cell are the same as for the one before."""
-    parts, before = [], ""
-    for place in places:
-        cell = "" if place["cell"] is None else f"cell {place['cell']}:"
-        address = f"{place['file']}:{cell}"
-        parts.append(str(place["line"]) if address == before else f"{address}{place['line']}")
-        before = address
-    return ", ".join(parts)
+def _shown(places: Sequence[dict[str, Any]], main: str) -> str:
+    """Return where lines are: without the file if it is the main one, once for lines that are in one file and cell."""
+    parts = []
+    for (file, cell), found in itertools.groupby(places[:_MANY], lambda each: (each["file"], each["cell"])):
+        lines = [str(each["line"]) for each in found]
+        where = ("" if file == main else f"{file}:") + ("" if cell is None else f"cell {cell}:")
+        parts.append((where or ("line " if len(lines) == 1 else "lines ")) + ", ".join(lines))
+    more = len(places) - _MANY
+    return ", ".join(parts) + (f" and {more} more" if more > 0 else "")

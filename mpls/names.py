@@ -33,6 +33,7 @@ RELEASES = (
 SCALE_CLASSES = ("LossScale", "FixedLossScale", "DynamicLossScale")
 GRAPH_REWRITES = ("enable_mixed_precision_graph_rewrite", "disable_mixed_precision_graph_rewrite")
 GRAPH_WRAPPER = "MixedPrecisionLossScaleOptimizer"
+_OPTIMIZER = "LossScaleOptimizer"
 # Names of policies of TF 1.14 to 2.2, and their replacements.
 REMOVED_POLICIES = {
     "infer": "Policy('float32'), or leave the policy out",
@@ -88,6 +89,20 @@ class Name:
         return self.target.replace(":", ".") if self.target.startswith("mpls.") else ""
 
     @property
+    def stays(self) -> bool:
+        """Whether it means the same today as ever, whichever Keras there is."""
+        is_policy = self.target.startswith("mpls.keras:") and _OPTIMIZER not in self.target
+        return self.path.startswith("tf_keras.") or (is_policy and self.last is None and not self.is_private)
+
+    @property
+    def today(self) -> str:
+        """What `mpls migrate` writes in its place where it is called; empty if it stays, or mpls has none."""
+        if self.stays or self.needs_keras_3:
+            return ""
+        is_wrapper = self.target.startswith(("mpls.keras:", "mpls.experimental:")) and _OPTIMIZER in self.target
+        return f"mpls.keras.{_OPTIMIZER}" if is_wrapper else self.replacement
+
+    @property
     def releases(self) -> str:
         """The releases that had it, `"1.14 to 2.8"`."""
         return self.first if self.first == self.last else f"{self.first} to {self.last or RELEASES[-1]}"
@@ -125,7 +140,6 @@ def namespaces() -> dict[str, tuple[Name, ...]]:
     return {path: tuple(rows) for path, rows in members.items()}
 
 
-_OPTIMIZER = "LossScaleOptimizer"
 _BY_IDENTIFIER = "mpls.experimental.loss_scales"
 _POLICIES = "mpls.experimental.policy"
 

@@ -1,4 +1,4 @@
-"""What `mpls run --report` prints; tables and progress bars for the terminal."""
+"""What `mpls run --report` prints; progress bars for the terminal."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from typing import TextIO, TypeVar
 
 from mpls.names import Name
 
-__all__ = ["HISTORICAL_NAMES", "Report", "columns", "with_progress"]
+__all__ = ["Report", "with_progress"]
 
-# The header of tables of historical names.
-HISTORICAL_NAMES = ("where", "historical name", "releases", "today")
+_HEADER = ("where", "historical name", "releases", "today")
 _T = TypeVar("_T")
-# Fewer are done before one could read it.
-_FEW = 200
 _WIDTH = 30
 _SECONDS = 0.1
 
@@ -37,22 +34,29 @@ class Report:
         if not self._touched:
             return ["mpls run: no historical name was read"]
         rows = [
-            (f"{file}:{line}", path, name.releases, name.replacement)
+            (f"{file}:{line}", path, name.releases, name.today)
             for (file, line, path), name in sorted(self._touched.items())
         ]
-        return columns(HISTORICAL_NAMES, rows)
+        return _columns(_HEADER, rows)
 
 
-def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def _columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the lines of a table, its columns two spaces apart."""
     lines = [header, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines]
 
 
-def with_progress(items: Iterable[_T], number: int, stream: TextIO) -> Iterator[_T]:
-    """Yield items, and show on a terminal how many of them are done."""
-    if number < _FEW or not stream.isatty():
+def with_progress(items: Iterable[_T], number: int, stream: TextIO, *, few: int) -> Iterator[_T]:
+    """Yield items, and show on a terminal how many of them are done.
+
+    Args:
+        items: what is done.
+        number: how many there are.
+        stream: where the bar is shown, if it is a terminal.
+        few: fewer are done before one could read it.
+    """
+    if number < few or not stream.isatty():
         yield from items
         return
     shown = 0.0

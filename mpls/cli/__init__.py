@@ -71,7 +71,7 @@ def _inspect(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from mpls.doctor import doctor
 
-    status, text, unread = doctor(options.paths, as_json=options.json)
+    status, text, unread = doctor(options.paths, as_json=options.json, has_all=options.all)
     if text:
         show(text)
     for each in unread:

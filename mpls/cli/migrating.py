@@ -35,6 +35,8 @@ from mpls.report import with_progress
 __all__ = ["migrate"]
 
 _WOULD_CHANGE = 1
+# Fewer files are done before one could look at a progress bar.
+_FEW = 200
 _STANDARD_INPUT = "-"
 _SHOWN_AS = "<stdin>"
 # A notebook is a JSON object with this key.
@@ -60,7 +62,7 @@ def migrate(options: argparse.Namespace) -> int:
     found = collected(options.paths)
     kept: list[Result] = [Result(path, unread=(reason,)) for path, reason in found.missing]
     results = results_of(found.files, settings, options.jobs or default_jobs())
-    for result in with_progress(results, len(found.files), sys.stderr):
+    for result in with_progress(results, len(found.files), sys.stderr, few=_FEW):
         if result.is_changed or result.messages or result.unread:
             kept.append(result)
             if not (options.report or options.write):

@@ -198,6 +198,7 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     doctor.set_defaults(parser=doctor)
     doctor.add_argument("paths", nargs="+", metavar="PATH", help="a script, a notebook, or a folder of them")
+    doctor.add_argument("--all", action="store_true", help="show programs that need nothing too")
     doctor.add_argument("--json", action="store_true", help="print one JSON object, for machines")
 
 

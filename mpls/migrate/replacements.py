@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-from mpls.names import SCALE_CLASSES, Name, named, namespaces
+from mpls.names import SCALE_CLASSES, named, namespaces
 
-__all__ = ["Replacement", "alternatives", "home_of", "is_gone", "replacement_of", "still_the_same"]
+__all__ = ["Replacement", "alternatives", "home_of", "is_gone", "replacement_of"]
 
 # Modules that have the same objects, for names that are imported from one statement.
 _ALSO_IN = {"mpls.experimental": "mpls.v1", "mpls.v1": "mpls.experimental"}
@@ -39,16 +39,10 @@ def replacement_of(path: str) -> Replacement | None:
     policies that mean today what they have always meant.
     """
     row = named(path)
-    if row is None or not row.replacement or row.needs_keras_3 or still_the_same(row):
+    if row is None or not row.replacement or row.needs_keras_3 or row.stays:
         return None
     home, _, name = row.target.partition(":")
     return Replacement(home, "LossScaleOptimizer" if name == "LossScaleOptimizerV3" else name)
-
-
-def still_the_same(row: Name) -> bool:
-    """Return whether a name means the same today as ever, whichever Keras there is."""
-    is_policy = row.target.startswith("mpls.keras:") and "LossScaleOptimizer" not in row.target
-    return row.path.startswith("tf_keras.") or (is_policy and row.last is None and not row.is_private)
 
 
 def is_gone(path: str) -> bool:

@@ -94,14 +94,13 @@ class ScriptTest(_InFolder):
         self.assertEqual(
             out,
             "train.py: needs --keras 2 --legacy-optimizers --as-of 2.3\n"
-            "\n"
-            "  option               because\n"
-            "  --keras 2            train.py:3 calls .loss_scale()\n"
-            "  --legacy-optimizers  train.py:3 calls .loss_scale()\n"
-            "  --as-of 2.3          train.py:3 calls .loss_scale()\n"
-            "\n"
-            f"  where       historical name{' ' * (len(name) - 15)}  releases     today\n"
-            f"  train.py:2  {name}  1.14 to 2.8  mpls.experimental.LossScaleOptimizer\n",
+            "  --keras 2            line 3 calls .loss_scale()\n"
+            "  --legacy-optimizers  line 3 calls .loss_scale()\n"
+            "  --as-of 2.3          line 3 calls .loss_scale()\n"
+            "  historical names, and what to write today\n"
+            f"    line 2: {name} (1.14 to 2.8)\n"
+            # Not the class that warns when it is made.
+            "        mpls.keras.LossScaleOptimizer\n",
         )
 
     def test_json(self) -> None:
@@ -121,7 +120,7 @@ class ScriptTest(_InFolder):
         )
         (name,) = program["names"]
         self.assertEqual(name["name"], "tf.keras.mixed_precision.experimental.LossScaleOptimizer")
-        self.assertEqual((name["releases"], name["today"]), ("1.14 to 2.8", "mpls.experimental.LossScaleOptimizer"))
+        self.assertEqual((name["releases"], name["today"]), ("1.14 to 2.8", "mpls.keras.LossScaleOptimizer"))
         self.assertEqual(name["places"], [{**place, "line": 2}])
         self.assertEqual([program[key] for key in ("kind", "disagreements", "gone", "unread")], ["script", [], [], []])
 
@@ -132,7 +131,7 @@ class ScriptTest(_InFolder):
         status, out, _ = run(self.write(DISAGREEING))
         self.assertEqual(status, 0)
         self.assertIn("train.py: its lines disagree about options\n", out)
-        self.assertIn("--v1         train.py:2 uses tf.placeholder, but train.py:3 uses tf.GradientTape\n", out)
+        self.assertIn("--v1 is left to you, as its lines disagree: line 2 uses tf.placeholder, but line 3 uses", out)
         (found,) = read("train.py")["programs"][0]["disagreements"]
         self.assertEqual((found["option"], found["flag"]), ("v1", "--v1"))
         self.assertEqual([each["place"]["line"] for each in found["because"]], [2, 3])
@@ -166,7 +165,7 @@ class ScriptTest(_InFolder):
         self.assertEqual(program["path"], "train.py")
         self.assertEqual(program["options"][0]["because"]["place"]["file"], "precision.py")
         self.assertEqual([each["path"] for each in program["unread"]], ["helper.py"])
-        self.assertIn("helper.py  is no Python 3: ", run("train.py")[1])
+        self.assertIn("  not read: helper.py is no Python 3: ", run("train.py")[1])
 
     def test_too_large(self) -> None:
         names = [f"part{number}" for number in range(MAX_FILES)]
@@ -175,7 +174,7 @@ class ScriptTest(_InFolder):
         self.write(f"{OBJECTS}import {', '.join(names)}\n")
         status, out, _ = run("train.py")
         self.assertEqual(status, 0)
-        self.assertTrue(out.startswith("train.py: too large to say which options it needs\n\n  where"), out)
+        self.assertTrue(out.startswith("train.py: too large to say which options it needs\n  historical names"), out)
         (program,) = read("train.py")["programs"]
         self.assertEqual((program["is_whole"], program["options"]), (False, []))
 
@@ -192,7 +191,7 @@ class ScriptTest(_InFolder):
 
     def test_many_lines_of_one_name(self) -> None:
         self.write("from tensorflow.contrib import slim\n" + "slim.conv2d\n" * 6)
-        self.assertIn("train.py:1, 2, 3, 4 and 3 more  tf.contrib.slim", run("train.py")[1])
+        self.assertIn("  lines 1, 2, 3, 4 and 3 more: tf.contrib.slim is gone", run("train.py")[1])
         self.assertEqual(len(read("train.py")["programs"][0]["gone"][0]["places"]), 7)
 
 
@@ -206,9 +205,7 @@ class GoneTest(_InFolder):
         status, out, _ = run(self.write(SLIM))
         self.assertEqual(status, 1)
         self.assertIn("train.py: needs --v1 --contrib\n", out)
-        self.assertRegex(
-            out, r"train\.py:2, 4 +tf\.contrib\.slim +tf\.contrib ended with TF 1\.15; the package tf-slim"
-        )
+        self.assertIn("  lines 2, 4: tf.contrib.slim is gone for good: tf.contrib ended with TF 1.15; the", out)
 
     @parameterized.expand(
         [
@@ -272,8 +269,8 @@ class NotebookTest(_InFolder):
         self.assertEqual(status, 0)
         self.assertIn("old.ipynb: needs --keras 2 --legacy-optimizers --as-of 2.3\n", out)
         self.assertIn("  mpls run --children --keras 2 --legacy-optimizers --as-of 2.3 -m jupyter execute", out)
-        self.assertIn("  --as-of 2.3          old.ipynb:cell 3:4 calls .loss_scale()\n", out)
-        self.assertIn("  old.ipynb:cell 3:3  tf.keras.mixed_precision.experimental.LossScaleOptimizer", out)
+        self.assertIn("  --as-of 2.3          cell 3:4 calls .loss_scale()\n", out)
+        self.assertIn("    cell 3:3: tf.keras.mixed_precision.experimental.LossScaleOptimizer", out)
         (program,) = read("old.ipynb")["programs"]
         self.assertEqual((program["kind"], program["unread"]), ("notebook", []))
         place = {"file": "old.ipynb", "cell": 3, "line": 4, "certain": True}
@@ -398,9 +395,46 @@ class PathsTest(_InFolder):
         status, out, err = run("train.py", "slim.py", "train.py")
         self.assertEqual((status, err), (1, ""))
         heads = [line for line in out.splitlines() if line and not line.startswith(" ")]
-        self.assertEqual(
-            heads, ["train.py: needs --keras 2 --legacy-optimizers --as-of 2.3", "slim.py: needs --v1 --contrib"]
+        summary = "2 programs: 2 in need of options, 1 in need of what no option brings back"
+        needs = ["train.py: needs --keras 2 --legacy-optimizers --as-of 2.3", "slim.py: needs --v1 --contrib"]
+        self.assertEqual(heads, [summary, *needs])
+        counts = ["  1  mpls run --keras 2 --legacy-optimizers --as-of 2.3", "  1  mpls run --v1 --contrib"]
+        self.assertEqual(out.splitlines()[1:3], counts)
+
+    def test_those_that_need_nothing_are_counted(self) -> None:
+        self.write(OBJECTS, "work/train.py")
+        self.write("import tensorflow as tf\ntf.keras.mixed_precision.set_global_policy('float32')\n", "work/policy.py")
+        self.write(NEW, "work/new.py")
+        out = run("work")[1]
+        self.assertTrue(out.startswith("3 programs: 1 in need of options, 2 in need of nothing that was found\n"), out)
+        self.assertNotIn("new.py", out)
+        self.assertNotIn("policy.py", out)
+        shown = run("work", "--all")[1]
+        self.assertIn("work/new.py: nothing found that needs an option\n", shown)
+        self.assertIn("    line 2: tf.keras.mixed_precision.set_global_policy (2.4 to 2.21)\n", shown)
+
+    def test_lines_are_short_and_have_the_path_once(self) -> None:
+        self.write(f"{OBJECTS}import {'b' * 40}\n", f"work/{'a' * 40}.py")
+        self.write(
+            f"{SLIM}tf.contrib.seq2seq.x\ntf.keras.mixed_precision.experimental.Policy('infer')", f"work/{'b' * 40}.py"
         )
+        out = run("work")[1]
+        self.assertLessEqual(max(map(len, out.splitlines())), 100)
+        self.assertEqual(out.count("a" * 40), 1)
+
+    def test_a_progress_bar_is_for_a_terminal(self) -> None:
+        for number in range(20):
+            self.write(NEW, f"work/{number}.py")
+        self.assertEqual(run("work")[2], "")
+
+        class Terminal(io.StringIO):
+            def isatty(self) -> bool:
+                return True
+
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(Terminal()) as err:
+            main(["doctor", "work"])
+        self.assertIn("/20", err.getvalue())
+        self.assertTrue(err.getvalue().endswith("\r\x1b[K"))
 
     def test_one_is_missing(self) -> None:
         self.write(SLIM)
@@ -440,7 +474,7 @@ class PathsTest(_InFolder):
         for text in (out, err):
             self.assertTrue(all(line.isprintable() for line in text.splitlines()), text)
         self.assertIn("a\\x1b[2J\\nb.py: needs", out)
-        self.assertIn("  tf.contrib.a\\x1b[2J  ", out)
+        self.assertIn(": tf.contrib.a\\x1b[2J is gone", out)
         self.assertEqual(err, "mpls doctor: c\\x1b[2J\\n\\u202e.py is not there\n")
         self.assertEqual(read(name, missing)["unread"][0]["path"], missing)
 
