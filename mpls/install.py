@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from mpls.errors import ArgumentTypeError, error_text
-from mpls.hints.exception_hooks import Announcer, note, say
+from mpls.hints import Announcer, note, say
 from mpls.modes import Modes, StateBefore
 from mpls.names import NAMES, Name
 

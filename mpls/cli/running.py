@@ -13,7 +13,7 @@ from mpls.cli.choosing import choose
 from mpls.cli.options import USAGE_ERROR, options_of_mpls
 from mpls.ending import OnFailure
 from mpls.errors import MplsError, printable
-from mpls.hints.exception_hooks import say
+from mpls.hints import say
 from mpls.importing.user_code import may_mention
 from mpls.install import is_run
 from mpls.report import Report

@@ -1,121 +1,413 @@
-"""The known causes of errors in programs for earlier TensorFlow releases, a row for each, and the hint for an error.
+"""The table of known causes of errors in programs for earlier releases, with the options that avoid them.
 
 Imported only after an error, since its own imports take time.
 """
 
 from __future__ import annotations
 
+import ast
+import difflib
 import inspect
+import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-import mpls.hints.keras as keras
-import mpls.hints.missing_members as missing_members
-from mpls.hints.callees import makers_of, mentions_class
-from mpls.hints.failures import Failure
+import mpls.optimizer_members as members
+from mpls.errors import FRAMEWORKS
+from mpls.formats.file_kinds import SAVED_MODEL
+from mpls.formats.wrapper_state import WRAPPER, WRAPPER_V3
+from mpls.hints.place import Place, SourceOfProgram, frames_of, package_of
 from mpls.hints.removed_names import removal_of
-from mpls.hints.sites import original, site_of
-from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 
-__all__ = ["ROWS", "Row", "hint_of"]
+__all__ = ["CAUSES", "Cause", "hint_of"]
 
+Options = Mapping[str, bool | int | str]
+
+AS_OF_2_3: Options = {"as_of": "2.3"}
+KERAS_2: Options = {"keras": 2}
+LEGACY: Options = {"keras": 2, "legacy_optimizers": True}
+KERAS_2_REPLACED: Options = {"keras": 2, "replace_existing": True}
+REPLACED: Options = {"replace_existing": True}
+V1: Options = {"v1": True}
+V1_KERAS_2: Options = {"v1": True, "keras": 2}
+
+# In the order in which hints name them.
+_ORDER = ("v1", "contrib", "keras", "legacy_optimizers", "as_of", "replace_existing")
+
+# The classes of both Kerases' own wrappers, and the base of those of Keras 2.
+_WRAPPERS = (WRAPPER, WRAPPER_V3, "BaseLossScaleOptimizer")
+# Members that both wrappers of Keras 2 have, and the one of Keras 3 lacks; there, `variables` is no method.
+_OF_WRAPPERS = {*members.SCALING_METHODS, *members.WRAPPER_ATTRIBUTES, *members.OF_KERAS_2, "variables"}
+_OF_WRAPPERS |= {members.AGGREGATION_OF_LEGACY, members.AGGREGATION_OF_NEW}
+# Members of the wrapped optimizer that only wrappers over legacy optimizers pass on, and those of mpls.
+_PASSED_ON = {*members.HYPERPARAMETERS, *members.HYPERPARAMETERS_OF_FTRL, *members.CLIPPING}
+_WEIGHTS = {*members.WEIGHTS, "_create_all_weights"}
+_OF_LEGACY = {*members.LEGACY_USES, *members.LEGACY_INTERNALS, *_WEIGHTS, *members.HYPERPARAMETER_SERIALIZERS}
+# Wrappers over legacy optimizers inherit these, but they fail on them.
+_OF_LEGACY_WRAPPERS = _OF_LEGACY - {*members.HYPERPARAMETER_METHODS, *members.HYPERPARAMETER_SERIALIZERS}
 # Up to TF 2.3, `opt.loss_scale` was a LossScale object with these attributes; no tensor has them.
-_OF_LOSS_SCALES = {*ATTRIBUTES_OF_LOSS_SCALES, "update", "get_config"}
+_OF_LOSS_SCALES = {*members.ATTRIBUTES_OF_LOSS_SCALES, "update", "get_config"}
+# Arguments that only legacy optimizers take. Keras 3 refuses `lr` too, and ignores `decay`.
+_LEGACY_ARGUMENTS = {"decay", "gradient_aggregator", "gradient_transformers", "schedule_decay"}
+# Arguments that methods of Keras 2 take although their signatures do not name them.
+_UNNAMED_ARGUMENTS = {members.AGGREGATION_OF_LEGACY, "experimental_run_tf_function", "period"}
+# Where Keras has public classes, beside the package itself.
+_SPACES = ("layers", "callbacks", "metrics", "losses", "utils")
+# Names in modules of Keras 3; the end is the same in Keras 2.
+_KERAS_3 = r"(?:keras\._tf_keras\.keras|keras\.api|keras|tensorflow(?:\.compat\.v1)?\.keras)\.(.+)"
+_KERAS_2_OF_V1 = "tf_keras.api._v1.keras"
+
+# How Keras 3 refuses what Keras 2 takes.
+_NOT_IN_KERAS_3 = (
+    r".* is not available with Keras 3\.|.* is not supported in Keras 3\.|The `save_format` argument is deprecated in"
+    r"|Layer `add_metric\(\)` method is deprecated|A KerasTensor cannot be used as input to a TensorFlow function"
+    r"|Unrecognized keyword arguments passed to \w+: \{'(dynamic|fused|weights)':"
+    r"|Only one of `clipnorm`, `clipvalue` and `global_clipnorm` can be set\. .* global_clipnorm=None"
+    r"|Invalid value for argument `reduction`\. .* reduction=auto"
+)
+_REFUSED_PATHS = (
+    r"Invalid filepath extension for saving\.|The filename must end in `\.weights\.h5`"
+    r"|.*the filepath provided must end in `\.weights\.h5`|The filepath provided must end in `\.keras`"
+)
 
 
 @dataclass(frozen=True)
-class Row:
-    """A known cause of errors.
+class Failure:
+    """An error and its circumstances.
 
     Attributes:
-        applies: returns whether it caused a failure; or a text, which replaces `says`.
-        says: the explanation, in a sentence.
-        option: the option of `mpls run` that helps; empty if none does.
-        anchor: the heading of MIGRATION.md that says more.
+        error: the error; for one inside a `tf.function`, the original that TensorFlow rewrote.
+        place: where in the user's code it arose.
+        settings: the arguments of `install` that apply.
     """
 
-    applies: Callable[[Failure], bool | str]
-    says: str
-    option: str = ""
-    anchor: str = "programs-as-they-are"
+    error: BaseException
+    place: Place
+    settings: Mapping[str, Any]
+
+    @cached_property
+    def program(self) -> SourceOfProgram:
+        """What the source of the program says."""
+        return SourceOfProgram(self.place)
+
+    @property
+    def missing(self) -> tuple[Any, str]:
+        """The object that lacks an attribute, and the attribute's name; None and "" for any other error."""
+        is_missing = isinstance(self.error, AttributeError) and isinstance(self.error.name, str)
+        return (self.error.obj, self.error.name) if is_missing else (None, "")  # type: ignore[attr-defined]
+
+    @cached_property
+    def member(self) -> tuple[Any, str]:
+        """The object that lacks a member, and its name: an attribute, a method that is a list now, or an argument."""
+        text = str(self.error)
+        if not isinstance(self.error, TypeError):
+            return self.missing
+        if "object is not callable" in text:
+            return next(
+                (self.place.value(each) for each in self.place.owners("variables", with_arguments=False)), None
+            ), "variables"
+        found = re.match(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '(\w+)'", text)
+        name, method, argument = ("", "", "") if found is None else found.groups()
+        owners = [self.place.value(each) for each in self.place.owners(method, with_arguments=True)]
+        if self.says("", "keras"):
+            owners.append(sys.modules["keras"].Model)
+        for owner in owners:
+            named = [each for each in _mro(owner) if each.__name__ == name and method in vars(each)]
+            if named and all(_package(each) == "keras" for each in named):
+                return owner, f"{method}({argument})"
+        return None, ""
+
+    def says(self, pattern: str, *packages: str) -> re.Match[str] | None:
+        """Return the match of a pattern with the message of an error that one of some packages has raised."""
+        is_theirs = package_of(frames_of(self.error)[-1]) in packages
+        return re.match(pattern, str(self.error), re.DOTALL) if is_theirs else None
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The dotted names of modules' attributes, or of modules, that were not found.
+
+        They go on with the rest of the expression or import: `tensorflow.contrib.slim.nets`.
+        """
+        holder, attribute = self.missing
+        if isinstance(self.error, ImportError):
+            module = self.error.name or ""
+            name = getattr(self.error, "name_from", None) or _match(r"cannot import name '(\w+)'", str(self.error))
+            if name:
+                return () if _binds(sys.modules.get(module), name) else (f"{module}.{name}",)
+            wanted = [f"{each.module}.{one.name}" for each in self.place.nodes(ast.ImportFrom) for one in each.names]
+            wanted += [one.name for each in self.place.nodes(ast.Import) for one in each.names]
+            return tuple(each for each in wanted if f"{each}.".startswith(f"{module}.")) or (module,)
+        if not isinstance(holder, ModuleType) or _binds(holder, attribute):
+            return ()
+        chains = [
+            ast.unparse(each).partition(f".{attribute}.")[2]
+            for each in self.place.nodes(ast.Attribute)
+            if f".{attribute}." in ast.unparse(each)
+        ]
+        rest = max(chains, key=len, default="")
+        return (".".join(filter(None, (holder.__name__, attribute, rest))),)
+
+    @property
+    def short_paths(self) -> tuple[str, ...]:
+        """Those of them that are in TensorFlow, as `tf.contrib.slim.nets`."""
+        found = (re.fullmatch(r"tensorflow(\._api\.v2)?(\.compat\.v[12])?((\..*)?)", each) for each in self.paths)
+        return tuple(f"tf{each[3]}" for each in found if each)
+
+    @property
+    def is_through_v1(self) -> bool:
+        """Whether `tensorflow.compat.v1` is in the expression or the import."""
+        values = [self.place.value(each.value) for each in self.place.nodes(ast.Attribute)]
+        names = [value.__name__ for value in values if isinstance(value, ModuleType)]
+        names += [str(each.module) for each in self.place.nodes(ast.ImportFrom)]
+        return bool(self.settings.get("v1")) or any("compat.v1" in each for each in names)
 
 
-def _tensors() -> tuple[type, ...]:
-    tf = sys.modules.get("tensorflow")
-    return () if tf is None else (tf.Tensor,)
+# What objects are.
+
+
+def _mro(value: Any) -> tuple[type, ...]:
+    return value.__mro__ if isinstance(value, type) else type(value).__mro__
+
+
+def _package(value: type) -> str:
+    return value.__module__.partition(".")[0]
+
+
+def _is_own(value: type) -> bool:
+    return _package(value) not in (*FRAMEWORKS, "mpls")
+
+
+def _optimizer_of(value: Any) -> str:
+    """Return the Keras package whose optimizer a value is; "" for any other value."""
+    homes = {_package(each) for each in _mro(value) if each.__name__ == "Optimizer"}
+    return next(iter(homes & {"keras", "tf_keras"}), "")
+
+
+def _wrapper_of(value: Any) -> str:
+    """Return the Keras package whose own wrapper a value is; "mpls" for wrappers of mpls, "" for any other value."""
+    homes = {_package(each) for each in _mro(value) if each.__name__ in _WRAPPERS}
+    return next((each for each in ("mpls", "keras", "tf_keras") if each in homes), "")
 
 
 def _is_experimental_wrapper(value: Any) -> bool:
-    wrapper = _experimental_wrapper()
-    return wrapper is not None and isinstance(value, wrapper)
-
-
-def _experimental_wrapper() -> Any:
-    """Return the class of experimental wrappers; None if the program has not loaded it: then there is no instance."""
+    # Without this module, there is no instance.
     if "mpls.experimental" not in sys.modules:
-        return None
+        return False
     from mpls.experimental import LossScaleOptimizer
 
-    return LossScaleOptimizer
+    return isinstance(value, LossScaleOptimizer)
+
+
+def _binds(module: Any, name: str) -> bool:
+    """Return whether a module's source imports a name into it: then the program itself has deleted it."""
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (TypeError, OSError, SyntaxError):
+        return False
+    imports = [each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
+    return any(name == (each.asname or each.name) for statement in imports for each in statement.names)
+
+
+def _match(pattern: str, text: str) -> str:
+    found = re.match(pattern, text)
+    return found[1] if found else ""
+
+
+def _followed(value: Any, names: list[str]) -> Any:
+    for each in names:
+        value = getattr(value, each, None)
+    return value
+
+
+# As of TF 2.3.
+
+
+def _is_experimental(failure: Failure, objects: list[ast.expr]) -> bool:
+    """Return whether expressions are experimental wrappers; the program's source tells of those without a name."""
+    place, told = failure.place, failure.program.lines_about("loss_scale", failure.place.file)
+    return bool(objects) and all(
+        _is_experimental_wrapper(place.value(each))
+        or (place.value(each) is None and not told.isdisjoint(range(each.lineno, place.line + 1)))
+        for each in objects
+    )
 
 
 def _calls_a_loss_scale(failure: Failure) -> bool:
-    if failure.settings.get("as_of") is not None or not isinstance(failure.error, TypeError):
-        return False
-    if "object is not callable" not in str(failure.error):
-        return False
-    site = failure.site
-    is_called = site.is_call and site.reads[-1:] == ("loss_scale",)
-    return is_called and (_is_experimental_wrapper(site.owner("loss_scale")) or _is_of_new_wrapper(failure))
-
-
-def _is_of_new_wrapper(failure: Failure) -> bool:
-    """Return whether `loss_scale` is read from the result of a call that makes an experimental wrapper."""
-    wrapper = _experimental_wrapper()
-    if wrapper is None or failure.site.base is not None:
-        return False
-    makers = list(makers_of(failure.site, "loss_scale"))
-    return bool(makers) and all(mentions_class(each, wrapper) for each in makers)
+    is_called = isinstance(failure.error, TypeError) and "object is not callable" in str(failure.error)
+    return is_called and _is_experimental(failure, failure.place.owners("loss_scale", with_arguments=False))
 
 
 def _reads_of_a_loss_scale(failure: Failure) -> bool:
     holder, name = failure.missing
-    if failure.settings.get("as_of") is not None or name not in _OF_LOSS_SCALES:
+    tf = sys.modules.get("tensorflow")
+    if tf is None or not isinstance(holder, tf.Tensor) or name not in _OF_LOSS_SCALES:
         return False
+    reads = [each.value for each in failure.place.nodes(ast.Attribute) if each.attr == name]
     # Only LossScale objects had the private ones, but `loss_scale` in the expression may be the program's own.
-    is_private = name.startswith("_") and "loss_scale" not in failure.site.reads
-    is_certain = is_private or _is_experimental_wrapper(failure.site.owner("loss_scale"))
-    return isinstance(holder, _tensors()) and (is_certain or _is_of_new_wrapper(failure))
+    scales = [each.value for each in reads if isinstance(each, ast.Attribute) and each.attr == "loss_scale"]
+    return _is_experimental(failure, scales) if scales else name.startswith("_")
 
 
 def _reads_loss_scale_of_a_config(failure: Failure) -> bool:
-    is_missing = isinstance(failure.error, KeyError) and failure.error.args == ("loss_scale",)
-    if failure.settings.get("as_of") is not None or not is_missing:
+    if not isinstance(failure.error, KeyError) or failure.error.args != ("loss_scale",):
         return False
-    wrapper = failure.site.owner_of_call("get_config")
-    config = failure.site.key_is_read_of("loss_scale", "get_config")
-    is_of_wrapper = config is True or (isinstance(config, dict) and config.keys() == wrapper.get_config().keys())
-    return _is_experimental_wrapper(wrapper) and is_of_wrapper
+    reads = [each.value for each in failure.place.nodes(ast.Subscript) if "'loss_scale'" in ast.unparse(each.slice)]
+    names = {each.id for each in reads if isinstance(each, ast.Name)}
+    assigned = [each for each in ast.walk(failure.place.tree) if isinstance(each, ast.Assign)]
+    reads = [each for each in reads if not isinstance(each, ast.Name)]
+    reads += [each.value for each in assigned if names & {ast.unparse(target) for target in each.targets}]
+    configs = [each.func for each in reads if isinstance(each, ast.Call)]
+    owners = [each.value for each in configs if isinstance(each, ast.Attribute) and each.attr == "get_config"]
+    return len(owners) == len(reads) and _is_experimental(failure, owners)
 
 
-def _needs_contrib(failure: Failure) -> bool:
-    if failure.settings.get("contrib"):
+# Members that only some generations of Keras have.
+
+
+def _unlike_keras_2(failure: Failure) -> bool:
+    """Return whether Keras 3's own wrapper lacks what both wrappers of Keras 2 have, or refuses it."""
+    holder, name = failure.member
+    if failure.says("LossScaleOptimizer no longer supports `dynamic=False`", "keras"):
+        return True
+    return _wrapper_of(holder) == "keras" and (_match(r"apply_gradients\((\w+)\)", name) or name) in _OF_WRAPPERS
+
+
+def _unlike_keras_2_in_subclass(failure: Failure) -> bool:
+    holder = failure.place.this if failure.member[0] is None else failure.member[0]
+    return _unlike_keras_2(failure) and _wrapper_of(holder) == "keras" and _is_own(_mro(holder)[0])
+
+
+def _unlike_keras_2_in_keras_3(failure: Failure) -> bool:
+    """Return whether the program makes the wrapper itself, and has chosen Keras 3."""
+    is_chosen = failure.settings.get("keras") == 3 or failure.program.has("tf_keras")
+    return _unlike_keras_2(failure) and is_chosen and failure.program.has("replace_existing")
+
+
+def _passes_nothing_on(failure: Failure) -> bool:
+    """Return whether a Keras' own wrapper lacks the weights or a hyperparameter of the wrapped optimizer."""
+    holder, name = failure.missing
+    is_passed_on = name in _PASSED_ON and hasattr(getattr(holder, "inner_optimizer", None), name)
+    return _wrapper_of(holder) in ("keras", "tf_keras") and (is_passed_on or name in _WEIGHTS)
+
+
+def _passes_nothing_on_by_program(failure: Failure) -> bool:
+    is_one = _passes_nothing_on(failure)
+    return is_one and ("replace_existing" in failure.program.choices(None) or _is_own(_mro(failure.missing[0])[0]))
+
+
+def _extends_wrapper_of_keras_2(failure: Failure) -> bool:
+    """Return whether a subclass of Keras 2's public LossScaleOptimizer is given arguments, or passes them on.
+
+    The public class makes objects of other classes, and its own constructor takes no arguments.
+    """
+    if not isinstance(failure.error, TypeError):
         return False
-    return any(f"{path}.".startswith("tf.contrib.mixed_precision.") for path in failure.missing_paths)
+    if str(failure.error).startswith("object.__init__() takes exactly one argument"):
+        return _wrapper_of(failure.place.this) == "tf_keras"
+    name = _match(r"(\w+)\(\) takes no arguments", str(failure.error))
+    made = [failure.place.value(each.func) for each in failure.place.nodes(ast.Call)]
+    return any(isinstance(each, type) and each.__name__ == name and _wrapper_of(each) == "tf_keras" for each in made)
 
 
-def _needs_v1(failure: Failure) -> bool:
-    if failure.settings.get("v1"):
+def _had_keras_2(failure: Failure, *spaces: str) -> bool:
+    """Return whether an object of Keras 3 lacks a member, or a method an argument, that Keras 2 has.
+
+    Args:
+        failure: the failure.
+        spaces: where Keras 2 has public classes of the same name.
+    """
+    holder, name = failure.member
+    method, _, argument = name.removesuffix(")").partition("(")
+    keras = [import_module("tf_keras"), *(getattr(import_module("tf_keras"), each) for each in spaces or _SPACES)]
+    names = [each.__name__ for each in _mro(holder) if _package(each) == "keras"]
+    classes = [
+        getattr(space, each) for each in names for space in keras if isinstance(getattr(space, each, None), type)
+    ]
+    if not name or _wrapper_of(holder):
         return False
+    if not argument:
+        return any(hasattr(each, name) for each in classes)
+    methods = [getattr(each, method) for each in classes if hasattr(each, method)]
+    taken = [each for one in methods for each in inspect.signature(one).parameters.values()]
+    is_unnamed = argument in _UNNAMED_ARGUMENTS
+    return any(each.name == argument or (is_unnamed and each.kind is each.VAR_KEYWORD) for each in taken)
+
+
+def _had_optimizers_of_keras_2(failure: Failure) -> bool:
+    return bool(_optimizer_of(failure.member[0])) and _had_keras_2(failure, "optimizers")
+
+
+def _had_legacy_optimizers(failure: Failure) -> bool:
+    """Return whether an optimizer, or a wrapper, lacks a member that optimizers had up to TF 2.10."""
+    holder, name = failure.missing
+    return name in (_OF_LEGACY_WRAPPERS if _wrapper_of(holder) else _OF_LEGACY) and bool(_optimizer_of(holder))
+
+
+def _subclasses_legacy_optimizer(failure: Failure) -> bool:
+    """Return whether Keras refuses a subclass that overrides methods which only legacy optimizers call."""
+    this = frames_of(failure.error)[-1].f_locals.get("self", failure.place.this)
+    own = {name for each in _mro(this) if _is_own(each) for name in vars(each)}
+    is_refused = failure.says("", "keras", "tf_keras") or "__init__() missing 1 required pos" in str(failure.error)
+    return bool(is_refused) and bool(_optimizer_of(this)) and not own.isdisjoint(members.LEGACY_METHODS)
+
+
+# What frameworks refuse by a message.
+
+
+def _refused_arguments(failure: Failure) -> set[str]:
+    """Return the arguments of an optimizer that Keras 3 refuses and Keras 2 takes, with the others of the same call."""
+    found = failure.says(r"Argument\(s\) not recognized: (.*)", "keras")
+    refused = set(re.findall(r"'(\w+)':", found[1])) if found else set()
+    given = {str(one.arg) for each in failure.place.nodes(ast.Call) for one in each.keywords}
+    return refused | given if refused and refused <= {"lr", *_LEGACY_ARGUMENTS} else set()
+
+
+def _gives_legacy_arguments(failure: Failure) -> bool:
+    is_refused = failure.says(rf"({'|'.join(_LEGACY_ARGUMENTS)}) is (deprecated in|not a valid arg)", "tf_keras")
+    return is_refused is not None or not _LEGACY_ARGUMENTS.isdisjoint(_refused_arguments(failure))
+
+
+def _saves_as_keras_2(failure: Failure) -> bool:
+    """Return whether Keras 3 refuses the ending of a file for a model or weights, unless it is a slip in its own."""
+    ending = os.path.splitext(str(failure.error).rpartition("filepath=")[2].removesuffix("."))[1]
+    return failure.says(_REFUSED_PATHS, "keras") is not None and not difflib.get_close_matches(ending, [".keras"])
+
+
+def _loads_as_keras_2(failure: Failure) -> bool:
+    found = failure.says(r"File format not supported: filepath=(.*?)\. Keras 3 only", "keras")
+    return found is not None and any(map(os.path.exists, (os.path.join(found[1], SAVED_MODEL), f"{found[1]}.index")))
+
+
+def _rewrites_for_keras(failure: Failure) -> bool:
+    """Return whether TensorFlow's graph rewrite refuses an optimizer of Keras 3, or a new one of Keras 2."""
+    refused = failure.says(r'"opt" must be an instance of a tf\.train\.Optimizer', "tensorflow")
+    return refused is not None and bool(_optimizer_of(frames_of(failure.error)[-1].f_locals.get("opt")))
+
+
+# Names that modules lack.
+
+
+def _is_name_of(failure: Failure, keras_2: str) -> bool:
+    """Return whether Keras 3 lacks a name that a module of Keras 2 has."""
+    rest = (_match(_KERAS_3, each) for each in failure.paths)
+    return any(each and _followed(import_module(keras_2), each.split(".")) is not None for each in rest)
+
+
+def _is_name_of_keras_2(failure: Failure) -> bool:
+    return _is_name_of(failure, "tf_keras") or (failure.is_through_v1 and _is_name_of(failure, _KERAS_2_OF_V1))
+
+
+def _is_name_of_v1(failure: Failure) -> bool:
     tf = sys.modules.get("tensorflow")
-    v1 = None if tf is None else getattr(tf.compat, "v1", None)
-    paths = failure.missing_paths
     # With `--v1`, `tf.python` is an attribute, as in TF 1.
-    is_private = isinstance(failure.error, AttributeError) and failure.missing == (tf, "python")
-    return is_private or any(v1 is not None and _is_in(v1, path.split(".")[1:]) for path in paths)
+    is_private = tf is not None and failure.missing == (tf, "python")
+    return is_private or any(_is_in(tf and tf.compat.v1, path.split(".")[1:]) for path in failure.short_paths)
 
 
 def _is_in(v1: Any, parts: list[str]) -> bool:
@@ -130,88 +422,70 @@ def _is_in(v1: Any, parts: list[str]) -> bool:
     return True
 
 
-def _makes_placeholders(failure: Failure) -> bool:
-    is_refused = isinstance(failure.error, RuntimeError) and str(failure.error).startswith(
-        ("tf.placeholder() is not compatible with eager execution", "tf.sparse_placeholder() is not compatible")
-    )
-    return is_refused and not failure.settings.get("v1")
+def _is_contrib(failure: Failure) -> bool:
+    return any(f"{path}.".startswith("tf.contrib.mixed_precision.") for path in failure.short_paths)
 
 
-def _is_gone(failure: Failure) -> bool | str:
-    found = next(filter(None, map(removal_of, failure.missing_paths)), None)
-    return found is not None and found[1]
+def _removal(failure: Failure) -> str:
+    return next((found[1] for path in failure.short_paths if (found := removal_of(path))), "")
 
 
-ROWS = (
-    Row(
-        _calls_a_loss_scale,
-        "opt.loss_scale is a tensor since TF 2.4; before, it was an object to call",
-        "--as-of 2.3",
-        "as-of",
-    ),
-    Row(
-        _reads_of_a_loss_scale,
-        "opt.loss_scale is a tensor since TF 2.4; before, it was an object that had this attribute",
-        "--as-of 2.3",
-        "as-of",
-    ),
-    Row(
-        _reads_loss_scale_of_a_config,
-        "the config of a wrapper has initial_scale and dynamic_growth_steps since TF 2.4; before, it had loss_scale",
-        "--as-of 2.3",
-        "as-of",
-    ),
-    Row(
-        missing_members.needs_wrapper_of_mpls,
-        "the LossScaleOptimizer of this Keras is another class than the one of TF 2.4, and has no such thing",
-        "--replace-existing",
-    ),
-    Row(
-        missing_members.subclasses_wrapper_of_keras_2,
-        "the LossScaleOptimizer of this Keras is a class that cannot be derived from",
-        "--replace-existing",
-    ),
-    Row(
-        missing_members.scales_with_wrapper_of_compile,
-        "compile of Keras 3 has wrapped this optimizer, by a class that has no such thing",
-        "--keras 2",
-        "keras-2",
-    ),
-    Row(
-        missing_members.needs_keras_2_for_optimizers,
-        "optimizers of Keras 3 have no such thing, those of Keras 2 had",
-        "--keras 2",
-        "keras-2",
-    ),
-    Row(_needs_contrib, "tf.contrib.mixed_precision is put back if it is asked for", "--contrib", "contrib"),
-    Row(_is_gone, "", anchor="removed-with-tf-1"),
-    Row(
-        missing_members.needs_legacy_optimizers_of_keras_2,
-        "optimizers have had this up to TF 2.10",
-        "--legacy-optimizers",
-        "keras-2",
-    ),
-    Row(
-        missing_members.needs_legacy_optimizers,
-        "optimizers have had this up to TF 2.10",
-        "--keras 2 --legacy-optimizers",
-        "keras-2",
-    ),
-    Row(
-        keras.loads_a_folder,
-        "Keras 3 does not load SavedModels, Keras 2 does",
-        "--keras 2",
-        "keras-2",
-    ),
-    Row(
-        keras.saves_to_a_folder,
-        "Keras 3 saves to files with an extension, Keras 2 to folders and checkpoints too",
-        "--keras 2",
-        "keras-2",
-    ),
-    Row(keras.needs_keras_2, "Keras 3 has no such thing, Keras 2 had", "--keras 2", "keras-2"),
-    Row(_needs_v1, "this is a name of TF 1", "--v1"),
-    Row(_makes_placeholders, "this is a program of TF 1, whose graphs TF 2 does not build by itself", "--v1"),
+def _says(pattern: str, *packages: str) -> Callable[[Failure], bool]:
+    return lambda failure: failure.says(pattern, *packages) is not None
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A known cause of errors.
+
+    Attributes:
+        applies: returns whether it caused a failure; or a text, which is then said.
+        options: the options of `mpls run` that avoid it; none where nothing does.
+        says: the explanation.
+        anchor: the heading of MIGRATION.md that says more.
+    """
+
+    applies: Callable[[Failure], bool | str]
+    options: Options
+    says: str
+    anchor: str = "programs-as-they-are"
+
+
+_OBJECT = "opt.loss_scale is a tensor since TF 2.4; before, it was an object "
+_CONFIG = "the config of a wrapper has initial_scale and dynamic_growth_steps since TF 2.4; before, it had loss_scale"
+_WRAPPER = "Keras 3's LossScaleOptimizer, which compile makes too, has no such thing; that of TF 2.4 to 2.15 had"
+_PASSES = "wrappers have passed this on from the wrapped optimizer up to TF 2.10"
+_NONE = "Keras 3 has no such thing, Keras 2 had"
+_FILES = "Keras 3 refuses this path for a model or weights, Keras 2 saves to it"
+_GRAPHS = "this is a program of TF 1, whose graphs TF 2 does not build by itself"
+
+# The first that applies, and has an option that is not on, gives the hint.
+CAUSES = (
+    Cause(_calls_a_loss_scale, AS_OF_2_3, f"{_OBJECT}to call", "as-of"),
+    Cause(_reads_of_a_loss_scale, AS_OF_2_3, f"{_OBJECT}that had this attribute", "as-of"),
+    Cause(_reads_loss_scale_of_a_config, AS_OF_2_3, _CONFIG, "as-of"),
+    Cause(_unlike_keras_2_in_keras_3, REPLACED, _WRAPPER),
+    Cause(_unlike_keras_2_in_subclass, KERAS_2_REPLACED, _WRAPPER, "keras-2"),
+    Cause(_unlike_keras_2, KERAS_2, _WRAPPER, "keras-2"),
+    Cause(_passes_nothing_on_by_program, KERAS_2_REPLACED, _PASSES, "keras-2"),
+    Cause(_passes_nothing_on, LEGACY, _PASSES, "keras-2"),
+    Cause(_extends_wrapper_of_keras_2, KERAS_2_REPLACED, "Keras 2's LossScaleOptimizer cannot be derived from"),
+    Cause(_subclasses_legacy_optimizer, LEGACY, "optimizers have called this method up to TF 2.10", "keras-2"),
+    Cause(_gives_legacy_arguments, LEGACY, "optimizers have taken this argument up to TF 2.10", "keras-2"),
+    Cause(_rewrites_for_keras, LEGACY, "the graph rewrite takes Keras optimizers of up to TF 2.10", "keras-2"),
+    Cause(lambda failure: bool(_refused_arguments(failure)), KERAS_2, _NONE, "keras-2"),
+    Cause(_had_optimizers_of_keras_2, KERAS_2, _NONE, "keras-2"),
+    Cause(_had_legacy_optimizers, LEGACY, "optimizers have had this up to TF 2.10", "keras-2"),
+    Cause(_had_keras_2, KERAS_2, _NONE, "keras-2"),
+    Cause(_is_contrib, {"contrib": True}, "tf.contrib.mixed_precision is put back if it is asked for", "contrib"),
+    Cause(_removal, {}, "", "removed-with-tf-1"),
+    Cause(_loads_as_keras_2, KERAS_2, "Keras 3 loads neither SavedModels nor checkpoints, Keras 2 does", "keras-2"),
+    Cause(_saves_as_keras_2, KERAS_2, _FILES, "keras-2"),
+    Cause(_says(_NOT_IN_KERAS_3, "keras", "tensorflow"), KERAS_2, _NONE, "keras-2"),
+    Cause(_is_name_of_keras_2, KERAS_2, _NONE, "keras-2"),
+    Cause(lambda failure: _is_name_of(failure, _KERAS_2_OF_V1), V1_KERAS_2, "this is a name of Keras 2 in TF 1"),
+    Cause(_is_name_of_v1, V1, "this is a name of TF 1"),
+    Cause(_says(r"tf\.(sparse_)?placeholder\(\) is not compatible with eager", "tensorflow"), V1, _GRAPHS),
 )
 
 
@@ -219,39 +493,51 @@ def hint_of(error: BaseException, settings: Mapping[str, Any], function: Any = N
     """Return a line about the cause of an error; None if the cause is not certain.
 
     Args:
-        error: the error that ended a program.
+        error: the error that ended a program. If it was raised `from` another one, that one counts first.
         settings: the arguments of `install` that apply.
         function: `install`, for programs that call it; None for `mpls run`.
     """
+    chain: list[BaseException] = []
+    while error not in chain:
+        chain.append(error)
+        error = error.__cause__ or error
     # A failure while looking for the hint must not hide the program's own error.
     try:
-        first = original(error)
-        site = site_of(first)
-        if site is None:
-            return None
-        failure = Failure(first, error, site, settings)
-        if failure.is_of_the_program:
-            return None
-        return next((_line(row, says, function) for row in ROWS if (says := row.applies(failure))), None)
+        return next(filter(None, (_hint(each, settings, function) for each in reversed(chain))), None)
     except Exception:
         return None
 
 
-def _line(row: Row, says: bool | str, function: Any) -> str:
-    text = says if isinstance(says, str) else row.says
-    if row.option:
-        text = f"{text}. {_advice(row.option, function)}"
-    return f"{'mpls' if function is not None else 'mpls run'}: {text}. See mpls docs {row.anchor}"
+def _hint(error: BaseException, settings: Mapping[str, Any], function: Any) -> str | None:
+    is_rewritten = hasattr(error, "ag_error_metadata") or str(error).startswith("in user code:")
+    first = error.__context__ if is_rewritten and error.__context__ is not None else error
+    place = Place.of(first, error)
+    if place is None:
+        return None
+    failure = Failure(first, place, settings)
+    on = {name: value for name, value in settings.items() if value not in (None, False)}
+    for cause in CAUSES:
+        needed = {name: value for name, value in cause.options.items() if on.get(name) != value}
+        # Of two releases, the one that was asked for stays.
+        if (cause.options and not needed) or ("as_of" in needed and "as_of" in on):
+            continue
+        says = cause.applies(failure)
+        is_for_keras_3 = needed.keys() & {"keras", "replace_existing"} and failure.program.has("keras", 3)
+        if not says or is_for_keras_3:
+            continue
+        text = says if isinstance(says, str) else cause.says
+        if needed:
+            given = settings.get("keras")
+            chosen = {**failure.program.choices(2 if "keras" in needed else given), **failure.program.choices(given)}
+            text = f"{text}. {_advice({**chosen, **on, **needed}, function)}"
+        return f"{'mpls' if function is not None else 'mpls run'}: {text}. See mpls docs {cause.anchor}"
+    return None
 
 
-def _advice(option: str, function: Any) -> str:
-    options = [each.partition(" ") for each in option.removeprefix("--").split(" --")]
-    arguments = {name.replace("-", "_"): value for name, _, value in options}
-    if function is not None and arguments.keys() <= inspect.signature(function).parameters.keys():
-        shown = (f"{name}={_argument(value)}" for name, value in arguments.items())
-        return f"Call mpls.install({', '.join(shown)})"
-    return f"Run it with {'' if function is None else 'mpls run '}{option}"
-
-
-def _argument(value: str) -> str:
-    return (value if value.isdigit() else repr(value)) if value else "True"
+def _advice(options: Options, function: Any) -> str:
+    """Return how to have all of some options."""
+    given = {name: options[name] for name in _ORDER if name in options}
+    if function is not None:
+        return f"Call mpls.install({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+    flags = (f"--{name.replace('_', '-')}{'' if value is True else f' {value}'}" for name, value in given.items())
+    return f"Run it with {' '.join(flags)}"

@@ -9,7 +9,7 @@ import re
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from types import CodeType, FrameType
 
@@ -35,15 +35,11 @@ def is_users_file(file: str) -> bool:
     return not os.path.abspath(file).startswith(_library_directories())
 
 
-def may_mention(
-    words: Iterable[str], *, where_unknown: bool = True, also_in: Sequence[str] = (), source: str | None = None
-) -> bool:
-    """Return whether any of some words is in the source of a module of the program.
+def may_mention(words: Iterable[str], *, source: str | None = None) -> bool:
+    """Return whether any of some words is in the source of a module of the program, or the main module has no source.
 
     Args:
         words: the words.
-        where_unknown: the answer if the source of the main module is not available.
-        also_in: further files to look in.
         source: the source of the main module, if it is in no file.
     """
     pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b")
@@ -52,9 +48,9 @@ def may_mention(
         return True
     modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
     loaded = [file for name, file in modules if file and _is_users(name) and is_users_file(file)]
-    if any(pattern.search(line) for file in (*loaded, *also_in) for line in linecache.getlines(file)):
+    if any(pattern.search(line) for file in loaded for line in linecache.getlines(file)):
         return True
-    return where_unknown and source is None and (main is None or not linecache.getlines(main))
+    return source is None and (main is None or not linecache.getlines(main))
 
 
 def _is_users(module: str) -> bool:

@@ -61,7 +61,7 @@ CHANGES = (
     Change("the behaviour of TF 2", ("importing.tf1",), "`install(v1)`, and a program imports TensorFlow", "never"),
     Change(
         "`sys.excepthook`, `threading.excepthook`, events of IPython",
-        ("hints.exception_hooks",),
+        ("hints",),
         "`install`",
         "`uninstall`",
     ),

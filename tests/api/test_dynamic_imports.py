@@ -21,7 +21,7 @@ BY_NAME = {
     "mpls.children": "modules of multiprocessing and joblib, when the program loads them",
     "mpls.children.site.worker_start": "mpls itself, in a process that has not found it yet",
     "mpls.children.site.sitecustomize": "the module that it stands before",
-    "mpls.hints.keras": "tf_keras, to look for what Keras 3 lacks, after an error",
+    "mpls.hints.causes": "tf_keras, to look for what Keras 3 lacks, after an error",
     "mpls.importing.post_import": "the modules that programs import",
     "mpls.importing.hooks": "the modules that programs import, and the rows of mpls.names",
     "mpls.importing.keras2": "the modules of tf_keras, for a program that imports keras",
@@ -49,7 +49,6 @@ RUN_CODE = {"mpls.run": "the program", "mpls.tracing.standalone": "the program"}
 LOOK_AT_FRAMES = {
     "mpls.children": "whether the fork server asks, which has no main module",
     "mpls.errors": "the line of the user that a warning is for",
-    "mpls.hints.mentions": "what runs when an error is shown",
     "mpls.importing.user_code": "whether a program reads a name, or a framework",
     "mpls.importing.redirecting": "whether a program imports, or an installed package",
     "mpls.keras.caller": "whether Keras asks, or a user",

@@ -182,7 +182,6 @@ class ImportTest(unittest.TestCase):
             "errors",
             "flags",
             "hints",
-            "hints.exception_hooks",
             "importing",
             "importing.keras2",
             "importing.namespaces",

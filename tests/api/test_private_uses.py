@@ -87,7 +87,7 @@ NO_MEMBERS: dict[str, tuple[str, set[str]]] = {
         "methods that upstream finds, and this module replaces",
         {"table.TF_KERAS_COMPILE.name", "table.TF_KERAS_COMPILE_V1.name"},
     ),
-    "mpls.hints.missing_members": ("what an error says is missing", {"_create_all_weights"}),
+    "mpls.hints.causes": ("what an error says is missing", {"_create_all_weights"}),
     "mpls.keras.ignored_rules": (
         "methods of users' subclasses",
         {"_resource_apply_dense", "_resource_apply_sparse", "_apply_dense", "_apply_sparse"},
@@ -128,7 +128,7 @@ PRIVATE_PART = re.compile(r"[}.](src|__internal__|_tf_keras|tensorflow\.(python|
 # program of the user imports.
 NAMES_OF_OLD = {
     "mpls.hints.removed_names": "where names of private modules have gone",
-    "mpls.hints.keras": "the names that Keras 3 has for its own modules",
+    "mpls.hints.causes": "the names that Keras 3 has for its own modules",
     "mpls.importing.keras2": "the package `keras` of Keras 2 had its sources and its API in one",
     "mpls.importing.namespaces": "the modules that `tf.keras` is",
     "mpls.names": "the historical paths",

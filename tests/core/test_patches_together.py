@@ -28,7 +28,7 @@ import mpls.v1
 from mpls.core.persistence import object_checkpoints as arrival
 from mpls.errors import MplsWarning
 from mpls.experimental import compiling
-from mpls.hints.exception_hooks import Announcer
+from mpls.hints import Announcer
 from mpls.importing.legacy_optimizers import legacy_compile
 from mpls.importing.overlays import Overlay
 from mpls.importing.redirecting import Redirection

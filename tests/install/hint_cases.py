@@ -71,35 +71,49 @@ finally:
 """
 
 
+# compile has wrapped the optimizer; the programs do not name the class, or only to test for it.
+COMPILED = """
+import tensorflow as tf
+tf.keras.mixed_precision.set_global_policy("mixed_float16")
+model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+model.compile(tf.keras.optimizers.Adam(0.1), "mse")
+tf.keras.mixed_precision.set_global_policy("float32")
+model.fit(tf.ones([1, 1]), tf.ones([1, 1]), verbose=0)
+opt = model.optimizer
+kernel = model.trainable_variables[0]
+"""
+NAMED = COMPILED + "assert isinstance(opt, tf.keras.mixed_precision.LossScaleOptimizer)\n"
+
+
 class Case(NamedTuple):
     """A program that ends in an error.
 
     Attributes:
         source: the program.
-        hint: what is in the line after its error; empty for none.
-        cure: the option with which it runs; empty where there is none.
+        options: the options of `mpls run` that the line after its error names, with which it runs; empty for none.
+        says: what the line says beside; empty for any explanation, or for no line if there are no options.
+        is_cured: whether the program runs with these options, and does not fail for another reason.
     """
 
     source: str
-    hint: str = ""
-    cure: str = ""
+    options: str = ""
+    says: str = ""
+    is_cured: bool = True
 
 
 CASES = {
     # Each cause, in the forms in which programs meet it.
-    "called": Case(OPT + "opt.loss_scale()", "--as-of 2.3", "--as-of"),
+    "called": Case(OPT + "opt.loss_scale()", "--as-of 2.3"),
     "called_of_new": Case(
         OPT + "W = tf.keras.mixed_precision.experimental.LossScaleOptimizer\n"
         "W(tf_keras.optimizers.legacy.SGD(), 'dynamic').loss_scale()",
         "--as-of 2.3",
-        "--as-of",
     ),
     "called_of_new_in_function": Case(
         OPT + "from tensorflow.keras.mixed_precision import experimental as prec\n"
         "def make():\n    return prec.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(), 'dynamic')\n"
         "def f():\n    return (\n        make()\n        .loss_scale()\n    )\nf()",
         "--as-of 2.3",
-        "--as-of",
     ),
     "called_of_new_by_method": Case(
         OPT + "class T:\n    def make(self):\n"
@@ -107,105 +121,85 @@ CASES = {
         "        return tf.keras.mixed_precision.experimental.LossScaleOptimizer(sgd, 'dynamic')\n"
         "    def run(self):\n        self.make().loss_scale()\nT().run()",
         "--as-of 2.3",
-        "--as-of",
     ),
     "current_of_new": Case(
         OPT + "prec = tf.keras.mixed_precision.experimental\n"
         "prec.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(), 'dynamic').loss_scale._current_loss_scale",
         "--as-of 2.3",
-        "--as-of",
     ),
     "called_of_self": Case(
         OPT + "class Trainer:\n    def step(self):\n        return 2 * self.opt.loss_scale()\n"
         "trainer = Trainer()\ntrainer.opt = opt\ntrainer.step()",
         "--as-of 2.3",
-        "--as-of",
     ),
-    "current": Case(OPT + "float(opt.loss_scale._current_loss_scale)", "--as-of 2.3", "--as-of"),
-    "current_of_variable": Case(OPT + "scale = opt.loss_scale\nscale._num_good_steps", "--as-of 2.3", "--as-of"),
-    "period": Case(OPT + "print(opt.loss_scale.increment_period)", "--as-of 2.3", "--as-of"),
+    "current": Case(OPT + "float(opt.loss_scale._current_loss_scale)", "--as-of 2.3"),
+    "current_of_variable": Case(OPT + "scale = opt.loss_scale\nscale._num_good_steps", "--as-of 2.3"),
+    "period": Case(OPT + "print(opt.loss_scale.increment_period)", "--as-of 2.3"),
     "current_in_function": Case(
         OPT + "@tf.function\ndef step():\n    return opt.loss_scale._current_loss_scale\nstep()",
         "--as-of 2.3",
-        "--as-of",
     ),
     "called_in_function": Case(
-        OPT + "@tf.function\ndef step():\n    return 2 * opt.loss_scale()\nstep()", "--as-of 2.3", "--as-of"
+        OPT + "@tf.function\ndef step():\n    return 2 * opt.loss_scale()\nstep()", "--as-of 2.3"
     ),
     "called_in_method": Case(
         OPT + "class Trainer:\n    @tf.function\n    def step(self):\n        return self.opt.loss_scale() * 2\n"
         "trainer = Trainer()\ntrainer.opt = opt\ntrainer.step()",
         "--as-of 2.3",
-        "--as-of",
     ),
     "scaled": Case(
         "import tensorflow as tf\nopt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD())\n"
         "opt.get_scaled_loss(tf.constant(1.0))",
-        "--replace-existing",
-        "--replace-existing",
+        "--keras 2",
     ),
-    "contrib": Case(
-        "import tensorflow as tf\ntf.contrib.mixed_precision.FixedLossScaleManager(8)", "--contrib", "--contrib"
-    ),
-    "contrib_module": Case(
-        "import tensorflow.contrib.mixed_precision as mp\nmp.LossScaleManager", "--contrib", "--contrib"
-    ),
-    "contrib_from": Case("from tensorflow.contrib import mixed_precision", "--contrib", "--contrib"),
-    "slim": Case("from tensorflow.contrib import slim", "the package tf-slim has tf.contrib.slim"),
-    "slim_module": Case("import tensorflow.contrib.slim as slim", "the package tf-slim has tf.contrib.slim"),
-    "rnn": Case("import tensorflow as tf\ntf.contrib.rnn.LSTMCell(4)", "tf.compat.v1.nn.rnn_cell"),
+    "contrib": Case("import tensorflow as tf\ntf.contrib.mixed_precision.FixedLossScaleManager(8)", "--contrib"),
+    "contrib_module": Case("import tensorflow.contrib.mixed_precision as mp\nmp.LossScaleManager", "--contrib"),
+    "contrib_from": Case("from tensorflow.contrib import mixed_precision", "--contrib"),
+    "slim": Case("from tensorflow.contrib import slim", says="the package tf-slim has tf.contrib.slim"),
+    "slim_module": Case("import tensorflow.contrib.slim as slim", says="the package tf-slim has tf.contrib.slim"),
+    "rnn": Case("import tensorflow as tf\ntf.contrib.rnn.LSTMCell(4)", says="tf.compat.v1.nn.rnn_cell"),
     "all_of_contrib": Case(
-        "import tensorflow as tf\ncontrib = tf.contrib", "mpls has tf.contrib.mixed_precision of it"
+        "import tensorflow as tf\ncontrib = tf.contrib", says="mpls has tf.contrib.mixed_precision of it"
     ),
-    "placeholder": Case(
-        "import tensorflow as tf\ntf.placeholder(tf.float32)", "name of TF 1. Run it with --v1", "--v1"
-    ),
-    "session": Case("from tensorflow import Session", "--v1", "--v1"),
-    "adam": Case("import tensorflow as tf\ntf.train.AdamOptimizer(0.1)", "--v1", "--v1"),
-    "adam_from": Case("from tensorflow.train import AdamOptimizer", "--v1", "--v1"),
-    "flags": Case("import tensorflow as tf\ntf.app.flags.DEFINE_integer('x_of_hints', 1, '')", "--v1", "--v1"),
-    "log": Case("import tensorflow as tf\ntf.logging.set_verbosity(tf.logging.INFO)", "--v1", "--v1"),
-    "eager_placeholder": Case(
-        "import tensorflow.compat.v1 as tf\ntf.placeholder(tf.float32)", "graphs TF 2 does not build", "--v1"
-    ),
-    "estimator": Case("import tensorflow as tf\ntf.estimator.RunConfig()", "removed in TF 2.16"),
-    "estimator_v1": Case("import tensorflow.compat.v1 as tf\ntf.estimator.Estimator", "removed in TF 2.16"),
-    "tracking": Case("from tensorflow.python.training.tracking import base", "tensorflow.python.trackable"),
+    "placeholder": Case("import tensorflow as tf\ntf.placeholder(tf.float32)", "--v1"),
+    "session": Case("from tensorflow import Session", "--v1"),
+    "adam": Case("import tensorflow as tf\ntf.train.AdamOptimizer(0.1)", "--v1"),
+    "adam_from": Case("from tensorflow.train import AdamOptimizer", "--v1"),
+    "flags": Case("import tensorflow as tf\ntf.app.flags.DEFINE_integer('x_of_hints', 1, '')", "--v1"),
+    "log": Case("import tensorflow as tf\ntf.logging.set_verbosity(tf.logging.INFO)", "--v1"),
+    "eager_placeholder": Case("import tensorflow.compat.v1 as tf\ntf.placeholder(tf.float32)", "--v1"),
+    "estimator": Case("import tensorflow as tf\ntf.estimator.RunConfig()", says="removed in TF 2.16"),
+    "estimator_v1": Case("import tensorflow.compat.v1 as tf\ntf.estimator.Estimator", says="removed in TF 2.16"),
+    "tracking": Case("from tensorflow.python.training.tracking import base", says="tensorflow.python.trackable"),
     "context": Case(
-        "from tensorflow.python.distribute import distribution_strategy_context", "distribute_lib; tf.distribute"
+        "from tensorflow.python.distribute import distribution_strategy_context",
+        says="distribute_lib; tf.distribute",
     ),
-    "mnist": Case("from tensorflow.examples.tutorials.mnist import input_data", "tf.keras.datasets"),
-    "scikit": Case("from tensorflow.keras.wrappers.scikit_learn import KerasClassifier", "scikeras"),
-    "decayed": Case(SGD + "opt._decayed_lr(tf.float32)", "--keras 2 --legacy-optimizers", "--legacy-optimizers"),
-    "updates": Case(SGD + "opt.get_updates", "--keras 2 --legacy-optimizers", "--legacy-optimizers"),
-    "weights": Case(SGD + "opt.get_weights()", "--keras 2 --legacy-optimizers", "--legacy-optimizers"),
+    "mnist": Case("from tensorflow.examples.tutorials.mnist import input_data", says="tf.keras.datasets"),
+    "scikit": Case("from tensorflow.keras.wrappers.scikit_learn import KerasClassifier", says="scikeras"),
+    "decayed": Case(SGD + "opt._decayed_lr(tf.float32)", "--keras 2 --legacy-optimizers"),
+    "updates": Case(SGD + "opt.get_updates", "--keras 2 --legacy-optimizers"),
+    "weights": Case(SGD + "opt.get_weights()", "--keras 2 --legacy-optimizers"),
     "hyper": Case(
         "import tensorflow as tf\nclass Own(tf.keras.optimizers.SGD):\n    pass\nOwn(0.1)._get_hyper('learning_rate')",
         "--keras 2 --legacy-optimizers",
-        "--legacy-optimizers",
     ),
     "decayed_of_tf_keras": Case(
-        "import tf_keras\ntf_keras.optimizers.SGD(0.1)._decayed_lr('float32')", "with --legacy-optimizers"
+        "import tf_keras\ntf_keras.optimizers.SGD(0.1)._decayed_lr('float32')", "--keras 2 --legacy-optimizers"
     ),
-    "lr": Case("import tensorflow as tf\ntf.keras.optimizers.Adam(lr=0.1)", "with --keras 2", "--keras"),
-    "legacy": Case("import tensorflow as tf\ntf.keras.optimizers.legacy.SGD(0.1)", "with --keras 2", "--keras"),
-    "layers": Case(
-        "import tensorflow as tf\ntf.compat.v1.layers.dense(tf.ones([1, 1]), 1)", "with --keras 2", "--keras"
-    ),
-    "phase": Case("import tensorflow as tf\ntf.keras.backend.learning_phase()", "with --keras 2", "--keras"),
-    "experimental_layers": Case(
-        "from tensorflow.keras.layers.experimental import preprocessing", "with --keras 2", "--keras"
-    ),
+    "lr": Case("import tensorflow as tf\ntf.keras.optimizers.Adam(lr=0.1)", "--keras 2 --legacy-optimizers"),
+    "legacy": Case("import tensorflow as tf\ntf.keras.optimizers.legacy.SGD(0.1)", "--keras 2"),
+    "layers": Case("import tensorflow as tf\ntf.compat.v1.layers.dense(tf.ones([1, 1]), 1)", "--keras 2"),
+    "phase": Case("import tensorflow as tf\ntf.keras.backend.learning_phase()", "--keras 2"),
+    "experimental_layers": Case("from tensorflow.keras.layers.experimental import preprocessing", "--keras 2"),
     # Members of the wrapper of TF 2.4 to 2.15, on that of Keras 3.
     **{
-        f"of_wrapper_{name}": Case(WRAPPED + code, "--replace-existing", "--replace-existing")
+        f"of_wrapper_{name}": Case(WRAPPED + code, "--keras 2")
         for name, code in {
             "loss_scale": "float(opt.loss_scale)",
             "lr": "float(opt.lr)",
             "dynamic": "opt.dynamic",
             "counter": "opt.dynamic_counter",
-            "weights": "opt.weights",
-            "momentum": "float(opt.momentum)",
             "optimizer": "opt._optimizer",
             "minimize": "opt.minimize(lambda: v * v, [v])",
             "variables": "opt.variables()",
@@ -222,56 +216,206 @@ CASES = {
             "model.fit(tf.ones([1, 1]), tf.ones([1, 1]), verbose=0, callbacks=[Log()])",
         }.items()
     },
-    "of_wrapper_beta_1": Case(ADAM + "float(opt.beta_1)", "--replace-existing", "--replace-existing"),
-    "of_wrapper_given_loss_scale": Case(
-        GIVEN + "model.optimizer.loss_scale", "--replace-existing", "--replace-existing"
-    ),
-    "of_wrapper_given_momentum": Case(GIVEN + "model.optimizer.momentum", "--replace-existing", "--replace-existing"),
+    "of_wrapper_beta_1": Case(ADAM + "float(opt.beta_1)", "--keras 2 --replace-existing", "passed this on"),
+    "of_wrapper_weights": Case(WRAPPED + "opt.weights", "--keras 2 --replace-existing"),
+    "of_wrapper_momentum": Case(WRAPPED + "float(opt.momentum)", "--keras 2 --replace-existing"),
+    "of_wrapper_given_loss_scale": Case(GIVEN + "model.optimizer.loss_scale", "--keras 2"),
+    "of_wrapper_given_momentum": Case(GIVEN + "model.optimizer.momentum", "--keras 2 --legacy-optimizers"),
     "of_derived": Case(
         DERIVED + "    def scale(self):\n        return self.loss_scale\nOwn(tf.keras.optimizers.SGD()).scale()",
-        "--replace-existing",
-        "--replace-existing",
+        "--keras 2 --replace-existing",
     ),
     "of_derived_super": Case(
         DERIVED + "    def apply_gradients(self, pairs):\n        return super().apply_gradients(pairs, "
         "experimental_aggregate_gradients=True)\n"
         "Own(tf.keras.optimizers.SGD()).apply_gradients([(tf.constant(0.0), tf.Variable(1.0))])",
-        "--replace-existing",
-        "--replace-existing",
+        "--keras 2 --replace-existing",
     ),
-    "of_wrapper_decay": Case(WRAPPED + "opt.decay", "--keras 2 --legacy-optimizers", "--legacy-optimizers"),
-    "of_wrapper_slot": Case(
-        WRAPPED + "opt.get_slot(v, 'momentum')", "--keras 2 --legacy-optimizers", "--legacy-optimizers"
-    ),
+    "of_wrapper_decay": Case(WRAPPED + "opt.decay", "--keras 2 --legacy-optimizers --replace-existing"),
+    "of_wrapper_slot": Case(WRAPPED + "opt.get_slot(v, 'momentum')", "--keras 2 --legacy-optimizers"),
     # Members of optimizers.
-    "of_optimizer_lr": Case(SGD + "opt.lr", "with --keras 2", "--keras"),
-    "of_inner_lr": Case(WRAPPED + "opt.inner_optimizer.lr", "with --keras 2", "--keras"),
-    "of_inner_decay": Case(WRAPPED + "opt.inner_optimizer.decay", "--keras 2 --legacy", "--legacy-optimizers"),
-    "of_optimizer_decay": Case(SGD + "opt.decay", "--keras 2 --legacy-optimizers", "--legacy-optimizers"),
-    "of_optimizer_weights": Case(SGD + "opt.weights", "--keras 2 --legacy-optimizers", "--legacy-optimizers"),
-    "of_optimizer_variables": Case(SGD + "opt.variables()", "with --keras 2", "--keras"),
-    "of_optimizer_minimize": Case(
-        SGD + "v = tf.Variable(1.0)\nopt.minimize(lambda: v * v, [v])", "with --keras 2", "--keras"
-    ),
+    "of_optimizer_lr": Case(SGD + "opt.lr", "--keras 2"),
+    "of_inner_lr": Case(WRAPPED + "opt.inner_optimizer.lr", "--keras 2"),
+    "of_inner_decay": Case(WRAPPED + "opt.inner_optimizer.decay", "--keras 2 --legacy-optimizers"),
+    "of_optimizer_decay": Case(SGD + "opt.decay", "--keras 2 --legacy-optimizers"),
+    "of_optimizer_weights": Case(SGD + "opt.weights", "--keras 2 --legacy-optimizers"),
+    "of_optimizer_variables": Case(SGD + "opt.variables()", "--keras 2"),
+    "of_optimizer_minimize": Case(SGD + "v = tf.Variable(1.0)\nopt.minimize(lambda: v * v, [v])", "--keras 2"),
     "of_optimizer_aggregate": Case(
         SGD + "v = tf.Variable(1.0)\nopt.apply_gradients([(v * 1.0, v)], experimental_aggregate_gradients=False)",
-        "with --keras 2",
-        "--keras",
+        "--keras 2",
     ),
     "of_model": Case(
         MODEL + "model.compile('sgd', 'mse')\ntf.keras.backend.get_value(model.optimizer.lr)",
-        "with --keras 2",
-        "--keras",
+        "--keras 2",
     ),
-    "config": Case(EXPERIMENTAL + "opt.get_config()['loss_scale']", "--as-of 2.3", "--as-of"),
+    "config": Case(EXPERIMENTAL + "opt.get_config()['loss_scale']", "--keras 2 --legacy-optimizers --as-of 2.3"),
     "config_of_variable": Case(
-        EXPERIMENTAL + "config = opt.get_config()\nprint(config['loss_scale'])", "--as-of 2.3", "--as-of"
+        EXPERIMENTAL + "config = opt.get_config()\nprint(config['loss_scale'])",
+        "--keras 2 --legacy-optimizers --as-of 2.3",
     ),
     "config_of_self": Case(
         EXPERIMENTAL + "class T:\n    def f(self):\n        return self.opt.get_config()['loss_scale']['class_name']\n"
         "t = T()\nt.opt = opt\nt.f()",
-        "--as-of 2.3",
-        "--as-of",
+        "--keras 2 --legacy-optimizers --as-of 2.3",
+    ),
+    # Wrappers that `compile` has made.
+    "compiled_loss_scale": Case(COMPILED + "opt.loss_scale", "--keras 2"),
+    "compiled_model": Case(COMPILED + "print(float(model.optimizer.loss_scale))", "--keras 2"),
+    "compiled_named": Case(NAMED + "opt.loss_scale", "--keras 2"),
+    "compiled_scaled": Case(NAMED + "opt.get_scaled_loss(tf.constant(1.0))", "--keras 2"),
+    "compiled_lr": Case(COMPILED + "opt.lr", "--keras 2"),
+    "compiled_variables": Case(COMPILED + "opt.variables()", "--keras 2"),
+    "compiled_minimize": Case(
+        COMPILED + "opt.minimize(lambda: tf.reduce_sum(kernel**2), model.trainable_variables[:1])",
+        "--keras 2",
+    ),
+    "compiled_aggregate": Case(
+        COMPILED + "opt.apply_gradients([(tf.zeros_like(kernel), kernel)], experimental_aggregate_gradients=False)",
+        "--keras 2",
+    ),
+    "compiled_weights": Case(COMPILED + "opt.weights", "--keras 2 --legacy-optimizers"),
+    "compiled_beta_1": Case(COMPILED + "opt.beta_1", "--keras 2 --legacy-optimizers"),
+    "compiled_beta_1_named": Case(NAMED + "opt.beta_1", "--keras 2 --legacy-optimizers"),
+    "compiled_nothing": Case(COMPILED + "opt.nothing"),
+    "compiled_momentum": Case(COMPILED + "opt.momentum"),
+    # How frameworks refuse what others took.
+    "reset_states": Case("import tensorflow as tf\ntf.keras.metrics.Mean().reset_states()", "--keras 2"),
+    "reset_states_of_own": Case(
+        "import tensorflow as tf\nclass Own(tf.keras.metrics.Metric):\n    def update_state(self): pass\n"
+        "    def result(self): return 0\n[each.reset_states() for each in (Own(),)]",
+        "--keras 2",
+    ),
+    "reset_states_of_model": Case(MODEL + "model.reset_states()", "--keras 2"),
+    "generator": Case(MODEL + "tf.keras.Model.fit_generator", "--keras 2"),
+    "workers": Case(
+        MODEL + "model.compile('sgd', 'mse')\nmodel.fit(tf.ones([1, 1]), tf.ones([1, 1]), workers=2, verbose=0)",
+        "--keras 2",
+    ),
+    "save_format": Case(MODEL + "model.save_weights('w', save_format='tf')", "--keras 2"),
+    "save_format_of_new": Case(
+        MODEL + "def make(): return model\nmake().save_weights('w', save_format='tf')", "--keras 2"
+    ),
+    "epochs_between": Case(
+        "import tensorflow as tf\ntf.keras.callbacks.ModelCheckpoint('x.h5', period=3)", "--keras 2"
+    ),
+    "run_function": Case(MODEL + "model.compile('sgd', 'mse', experimental_run_tf_function=False)", "--keras 2"),
+    "weights_h5": Case(MODEL + "model.save_weights('model.h5')", "--keras 2", "refuses this path"),
+    "weights_hdf5": Case(MODEL + "model.save_weights('model.hdf5')", "--keras 2"),
+    "weights_checkpoint": Case(MODEL + "model.save_weights('model.ckpt')", "--keras 2"),
+    "weights_by_callback": Case(
+        MODEL + "tf.keras.callbacks.ModelCheckpoint('m.h5', save_weights_only=True)", "--keras 2"
+    ),
+    "saved_by_callback_hdf5": Case(MODEL + "tf.keras.callbacks.ModelCheckpoint('m.hdf5')", "--keras 2"),
+    "loaded_checkpoint": Case(
+        MODEL + "import pathlib, tempfile\npath = tempfile.mkdtemp() + '/m'\n"
+        "pathlib.Path(path + '.index').write_bytes(b'')\nmodel.load_weights(path)",
+        "--keras 2",
+        is_cured=False,
+    ),
+    "fixed": Case(
+        SGD + "tf.keras.mixed_precision.LossScaleOptimizer(opt, dynamic=False, initial_scale=8)", "--keras 2"
+    ),
+    "fixed_in_subclass": Case(
+        DERIVED + "Own(tf.keras.optimizers.SGD(), dynamic=False, initial_scale=8)", "--keras 2 --replace-existing"
+    ),
+    "dynamic_layer": Case("import tensorflow as tf\ntf.keras.layers.Dense(1, dynamic=True)", "--keras 2"),
+    "dynamic_model": Case(
+        "import tensorflow as tf\nclass Own(tf.keras.Model):\n    def __init__(self):\n"
+        "        super().__init__(dynamic=True)\nOwn()",
+        "--keras 2",
+    ),
+    "transformers": Case(
+        "import tensorflow as tf\ntf.keras.optimizers.SGD(0.1, gradient_transformers=[lambda pairs: pairs])",
+        "--keras 2 --legacy-optimizers",
+        "taken this argument",
+    ),
+    "aggregator": Case(
+        "import tensorflow as tf\ntf.keras.optimizers.Adam(gradient_aggregator=None)", "--keras 2 --legacy-optimizers"
+    ),
+    "schedule_decay": Case(
+        "import tensorflow as tf\ntf.keras.optimizers.Nadam(schedule_decay=0.004)", "--keras 2 --legacy-optimizers"
+    ),
+    "lr_and_decay": Case(
+        "import tensorflow as tf\nsettings = {'lr': 0.1}\ntf.keras.optimizers.SGD(**settings, decay=0.1)",
+        "--keras 2 --legacy-optimizers",
+    ),
+    "lr_alone": Case(
+        "import tensorflow as tf\nsettings = {'lr': 0.1}\ntf.keras.optimizers.SGD(**settings)", "--keras 2"
+    ),
+    "two_clippings": Case("import tensorflow as tf\ntf.keras.optimizers.SGD(clipnorm=1.0, clipvalue=1.0)", "--keras 2"),
+    "own_rule": Case(
+        "import tensorflow as tf\nclass Own(tf.keras.optimizers.Optimizer):\n"
+        "    def _resource_apply_dense(self, grad, var): return var.assign_sub(grad)\n"
+        "    def get_config(self): return {}\n"
+        "v = tf.Variable(1.0)\nOwn(name='own').apply_gradients([(v * 1.0, v)])",
+        "--keras 2 --legacy-optimizers",
+        "called this method",
+    ),
+    "own_rule_named": Case(
+        "import tensorflow as tf\nclass Own(tf.keras.optimizers.Optimizer):\n"
+        "    def __init__(self):\n        super().__init__('Own')\n"
+        "    def _resource_apply_dense(self, grad, var): return var.assign_sub(grad)\n"
+        "    def get_config(self): return {}\nOwn()",
+        "--keras 2 --legacy-optimizers",
+    ),
+    "reduction": Case("import tensorflow as tf\ntf.keras.losses.MeanSquaredError(reduction='auto')", "--keras 2"),
+    "metric_of_layer": Case(MODEL + "model.add_metric(tf.constant(1.0), name='x')", "--keras 2", is_cured=False),
+    "op_on_input": Case("import tensorflow as tf\ntf.reduce_sum(tf.keras.Input((1,)))", "--keras 2"),
+    # Names that only Keras 2 in TF 1 has.
+    "dtype_behavior": Case(
+        "import tensorflow as tf\ntf.keras.layers.enable_v2_dtype_behavior()", "--v1 --keras 2", "Keras 2 in TF 1"
+    ),
+    "dtype_behavior_from": Case(
+        "from tensorflow.keras.layers import enable_v2_dtype_behavior", "--v1 --keras 2", "Keras 2 in TF 1"
+    ),
+    "dtype_behavior_of_v1": Case(
+        "import tensorflow as tf\ntf.compat.v1.keras.layers.enable_v2_dtype_behavior()", "--keras 2"
+    ),
+    "dtype_behavior_of_v1_module": Case(
+        "import tensorflow.compat.v1 as tf\ntf.keras.layers.enable_v2_dtype_behavior()", "--keras 2"
+    ),
+    "cudnn": Case("import tensorflow as tf\ntf.keras.layers.CuDNNLSTM(2)", "--v1 --keras 2"),
+    # All options that the program needs, not those for the first error alone.
+    "contrib_and_layers": Case(
+        "import tensorflow.compat.v1 as tf\ntf.contrib.mixed_precision.FixedLossScaleManager(8)\n"
+        "tf.layers.dense(tf.ones([1, 1]), 1)",
+        "--contrib --keras 2",
+    ),
+    "contrib_in_tf_1": Case(
+        "import tensorflow as tf\ntf.contrib.mixed_precision.FixedLossScaleManager(8)\n"
+        "tf.layers.dense(tf.placeholder(tf.float32, [1, 1]), 1)",
+        "--v1 --contrib --keras 2",
+    ),
+    "old_wrapper_and_legacy": Case(
+        EXPERIMENTAL + "opt.loss_scale()\nopt.get_weights()", "--keras 2 --legacy-optimizers --as-of 2.3"
+    ),
+    "lr_and_slots": Case(SGD + "opt.lr\nopt.get_slot", "--keras 2 --legacy-optimizers"),
+    # Raised from another error.
+    "from_another": Case(
+        "import tensorflow as tf\ntry:\n    tf.placeholder\nexcept AttributeError as error:\n"
+        "    raise RuntimeError('old') from error",
+        "--v1",
+    ),
+    "from_another_of_two": Case(
+        "try:\n    try:\n        from tensorflow import Session\n    except ImportError as error:\n"
+        "        raise ValueError('no session') from error\nexcept ValueError as error:\n"
+        "    raise RuntimeError('old') from error",
+        "--v1",
+    ),
+    "during_another": Case(
+        "import tensorflow as tf\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    tf.placeholder", "--v1"
+    ),
+    # Last, as a graph rewrite that is enabled stays so.
+    "rewrite": Case(
+        SGD + "tf.compat.v1.mixed_precision.enable_mixed_precision_graph_rewrite(opt)",
+        "--keras 2 --legacy-optimizers",
+        "the graph rewrite takes",
+    ),
+    "rewrite_of_train": Case(
+        SGD + "class Own(tf.keras.optimizers.SGD): pass\n"
+        "tf.compat.v1.train.experimental.enable_mixed_precision_graph_rewrite(Own(0.1))",
+        "--keras 2 --legacy-optimizers",
     ),
     # What looks alike, and has another cause.
     "typo_of_wrapper": Case(WRAPPED + "opt.loss_scal"),
@@ -306,16 +450,17 @@ CASES = {
     "typo_of_keras": Case("import tensorflow as tf\ntf.keras.backend.learning_fase()"),
     "own_lr": Case("raise ValueError(\"Argument(s) not recognized: {'lr': 1}\")"),
     "other_argument": Case("import tensorflow as tf\ntf.keras.optimizers.Adam(rl=0.1)"),
-    "saved": Case(MODEL + "model.save('saved')", "--keras 2", "--keras"),
-    "saved_weights": Case(MODEL + "model.save_weights('epoch_1')", "--keras 2", "--keras"),
-    "saved_by_callback": Case(MODEL + "tf.keras.callbacks.ModelCheckpoint('best')", "--keras 2", "--keras"),
+    "saved": Case(MODEL + "model.save('saved')", "--keras 2"),
+    "saved_weights": Case(MODEL + "model.save_weights('epoch_1')", "--keras 2"),
+    "saved_by_callback": Case(MODEL + "tf.keras.callbacks.ModelCheckpoint('best')", "--keras 2"),
     "saved_weights_by_callback": Case(
-        MODEL + "tf.keras.callbacks.ModelCheckpoint('best', save_weights_only=True)", "--keras 2", "--keras"
+        MODEL + "tf.keras.callbacks.ModelCheckpoint('best', save_weights_only=True)", "--keras 2"
     ),
     "loaded": Case(
         "import tensorflow as tf, pathlib, tempfile\nfolder = tempfile.mkdtemp()\n"
         "(pathlib.Path(folder) / 'saved_model.pb').write_bytes(b'')\ntf.keras.models.load_model(folder)",
         "--keras 2",
+        is_cured=False,
     ),
     "loaded_from_elsewhere": Case("import tensorflow as tf\ntf.keras.models.load_model('nowhere')"),
     "own_loaded": Case(
@@ -323,11 +468,10 @@ CASES = {
         "(pathlib.Path(folder) / 'saved_model.pb').write_bytes(b'')\n"
         "raise ValueError(f'File format not supported: filepath={folder}. Keras 3 only supports')"
     ),
-    "private": Case("import tensorflow as tf\ntf.python.framework", "--v1", "--v1"),
+    "private": Case("import tensorflow as tf\ntf.python.framework", "--v1"),
     "private_module": Case("import tensorflow.python.none_such"),
     # A slip in the name of a file that Keras 3 has.
     "saved_with_an_extension": Case(MODEL + "model.save('model.kears')"),
-    "weights_with_an_extension": Case(MODEL + "model.save_weights('model.h5')"),
     "own_saved": Case("raise ValueError('Invalid filepath extension for saving. Received: filepath=model.')"),
     "own_decayed": Case("class Optimizer: pass\nOptimizer()._decayed_lr"),
     "typo_of_optimizer": Case(SGD + "opt._decayed_lrs"),
@@ -362,63 +506,89 @@ CASES = {
     "own_type_error": Case("raise TypeError(\"'EagerTensor' object is not callable\")"),
     "own_runtime_error": Case("raise RuntimeError('tf.gradients is not supported')"),
     "raised_without_name": Case("raise AttributeError('contrib')"),
-}
-
-# compile has wrapped the optimizer; the programs do not name the class, or only to test for it.
-COMPILED = """
-import tensorflow as tf
-tf.keras.mixed_precision.set_global_policy("mixed_float16")
-model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
-model.compile(tf.keras.optimizers.Adam(0.1), "mse")
-tf.keras.mixed_precision.set_global_policy("float32")
-model.fit(tf.ones([1, 1]), tf.ones([1, 1]), verbose=0)
-opt = model.optimizer
-kernel = model.trainable_variables[0]
-"""
-NAMED = COMPILED + "assert isinstance(opt, tf.keras.mixed_precision.LossScaleOptimizer)\n"
-
-CASES_OF_COMPILE = {
-    "compiled_loss_scale": Case(COMPILED + "opt.loss_scale", "compile of Keras 3 has wrapped", "--keras"),
-    "compiled_model": Case(COMPILED + "print(float(model.optimizer.loss_scale))", "with --keras 2", "--keras"),
-    "compiled_named": Case(NAMED + "opt.loss_scale", "with --keras 2", "--keras"),
-    "compiled_scaled": Case(NAMED + "opt.get_scaled_loss(tf.constant(1.0))", "with --keras 2", "--keras"),
-    "compiled_lr": Case(COMPILED + "opt.lr", "with --keras 2", "--keras"),
-    "compiled_variables": Case(COMPILED + "opt.variables()", "with --keras 2", "--keras"),
-    "compiled_minimize": Case(
-        COMPILED + "opt.minimize(lambda: tf.reduce_sum(kernel**2), model.trainable_variables[:1])",
-        "with --keras 2",
-        "--keras",
+    # Messages of frameworks, raised by the program itself.
+    **{
+        f"own_message_{number}": Case(f"raise {error}")
+        for number, error in enumerate(
+            (
+                "ValueError('The filename must end in `.weights.h5`. Received: filepath=x.h5')",
+                "ValueError('\"opt\" must be an instance of a tf.train.Optimizer or a tf.keras.optimizers.Optimizer')",
+                "ValueError('LossScaleOptimizer no longer supports `dynamic=False`.')",
+                "ValueError(\"Argument(s) not recognized: {'gradient_transformers': 1}\")",
+                "AttributeError('`dense` is not available with Keras 3.')",
+                "ValueError(\"Unrecognized keyword arguments passed to Dense: {'dynamic': True}\")",
+                "TypeError(\"TensorFlowTrainer.fit() got an unexpected keyword argument 'workers'\")",
+                "TypeError('LossScaleOptimizer() takes no arguments')",
+                "RuntimeError('tf.placeholder() is not compatible with eager execution.')",
+                "KeyError('loss_scale')",
+                "ImportError('cannot import name \\'Session\\' from \\'tensorflow\\'')",
+                "ModuleNotFoundError(\"No module named 'tensorflow.contrib'\")",
+            )
+        )
+    },
+    # Classes of the program that have the names of others.
+    "own_reset": Case("class Mean: pass\nMean().reset_states()"),
+    "own_fit": Case("class Trainer:\n    def fit(self, x): pass\nTrainer().fit(1, workers=2)"),
+    "own_fit_of_model": Case(
+        "import tensorflow as tf\nclass Own(tf.keras.Model):\n    def fit(self, x): pass\nOwn().fit(1, workers=2)"
     ),
-    "compiled_aggregate": Case(
-        COMPILED + "opt.apply_gradients([(tf.zeros_like(kernel), kernel)], experimental_aggregate_gradients=False)",
-        "with --keras 2",
-        "--keras",
+    "own_save": Case("class Model:\n    def save_weights(self, x): pass\nModel().save_weights(1, save_format='tf')"),
+    "own_checkpoint": Case("class ModelCheckpoint:\n    def __init__(self, x): pass\nModelCheckpoint('x', period=3)"),
+    "own_layers": Case("class tf:\n    class keras: pass\ntf.keras.layers.enable_v2_dtype_behavior()"),
+    "own_no_arguments": Case("class LossScaleOptimizer: pass\nLossScaleOptimizer(1)"),
+    "own_rule_missing": Case(
+        "import tensorflow as tf\nclass Own(tf.keras.optimizers.Optimizer): pass\n"
+        "v = tf.Variable(1.0)\nOwn(0.1).apply_gradients([(v * 1.0, v)])"
     ),
-    "compiled_weights": Case(COMPILED + "opt.weights", "--keras 2 --legacy-optimizers", "--legacy-optimizers"),
-    "compiled_beta_1": Case(COMPILED + "opt.beta_1", "--keras 2 --legacy-optimizers", "--legacy-optimizers"),
-    "compiled_beta_1_named": Case(NAMED + "opt.beta_1", "--keras 2 --legacy-optimizers", "--legacy-optimizers"),
-    "compiled_nothing": Case(COMPILED + "opt.nothing"),
-    "compiled_momentum": Case(COMPILED + "opt.momentum"),
+    "own_rule_error": Case(
+        "import tensorflow as tf\nclass Own(tf.keras.optimizers.SGD):\n"
+        "    def _resource_apply_dense(self, grad, var): pass\n"
+        "    def apply_gradients(self, pairs): raise ValueError('own')\nOwn(0.1).apply_gradients([])"
+    ),
+    # Mistakes that every release refuses.
+    "typo_of_metric": Case("import tensorflow as tf\ntf.keras.metrics.Mean().reset_stats()"),
+    "typo_of_dtype_behavior": Case("import tensorflow as tf\ntf.keras.layers.enable_v2_dtype_behaviour()"),
+    "typo_of_argument": Case(MODEL + "model.compile('sgd', 'mse', experimental_run_function=False)"),
+    "typo_of_import": Case("from tensorflow import float32, placeholdr"),
+    "lr_and_typo": Case("import tensorflow as tf\ntf.keras.optimizers.SGD(lr=0.1, momentun=0.9)"),
+    "rewrite_of_nothing": Case(
+        "import tensorflow as tf\ntf.compat.v1.mixed_precision.enable_mixed_precision_graph_rewrite(5)"
+    ),
+    "three_clippings": Case("import tensorflow as tf\ntf.keras.optimizers.SGD(clipnorm=1.0, global_clipnorm=1.0)"),
+    "loaded_nothing": Case(MODEL + "model.load_weights('/nowhere/m')"),
+    # The program is for Keras 3 elsewhere, which Keras 2 would break.
+    "for_keras_3": Case(SGD + "tf.keras.ops.add(1, 1)\nopt.lr"),
+    "for_keras_3_name": Case("import tensorflow as tf\ntf.keras.ops.add(1, 1)\ntf.keras.backend.learning_phase()"),
+    # The program has dealt with the first error.
+    "dealt_with": Case(
+        "import tensorflow as tf\ntry:\n    tf.placeholder\nexcept AttributeError:\n    raise RuntimeError('own')"
+    ),
+    "dealt_with_from_none": Case(
+        "try:\n    from tensorflow import Session\nexcept ImportError:\n    raise RuntimeError('own') from None"
+    ),
+    "dealt_with_later": Case(
+        "try:\n    from tensorflow.contrib import mixed_precision\nexcept ImportError:\n    mixed_precision = None\n"
+        "mixed_precision.LossScaleManager"
+    ),
 }
 
 # Programs that run with --keras 2, where the wrapper is that of tf_keras over new optimizers.
 CASES_OF_KERAS_2 = {
-    "keras_2_beta_1": Case(ADAM + "float(opt.beta_1)", "with --replace-existing", "--replace-existing"),
-    "keras_2_momentum": Case(WRAPPED + "opt.momentum", "with --replace-existing", "--replace-existing"),
-    "keras_2_clipnorm": Case(WRAPPED + "opt.clipnorm", "with --replace-existing", "--replace-existing"),
-    "keras_2_weights": Case(WRAPPED + "opt.weights", "with --replace-existing", "--replace-existing"),
-    "keras_2_given": Case(GIVEN + "model.optimizer.momentum", "with --replace-existing", "--replace-existing"),
+    "keras_2_beta_1": Case(ADAM + "float(opt.beta_1)", "--keras 2 --replace-existing"),
+    "keras_2_momentum": Case(WRAPPED + "opt.momentum", "--keras 2 --replace-existing"),
+    "keras_2_clipnorm": Case(WRAPPED + "opt.clipnorm", "--keras 2 --legacy-optimizers"),
+    "keras_2_weights": Case(WRAPPED + "opt.weights", "--keras 2 --replace-existing"),
+    "keras_2_given": Case(GIVEN + "model.optimizer.momentum", "--keras 2 --legacy-optimizers"),
     "keras_2_derived": Case(
-        DERIVED + "Own(tf.keras.optimizers.SGD(), initial_scale=4.0)", "with --replace-existing", "--replace-existing"
+        DERIVED + "Own(tf.keras.optimizers.SGD(), initial_scale=4.0)", "--keras 2 --replace-existing"
     ),
     "keras_2_derived_plainly": Case(
         DERIVED + "class Plain(mixed_precision.LossScaleOptimizer): pass\nclass S(Plain): pass\n"
         "S(tf.keras.optimizers.SGD())",
-        "with --replace-existing",
-        "--replace-existing",
+        "--keras 2 --replace-existing",
     ),
-    "keras_2_decay": Case(WRAPPED + "opt.decay", "with --legacy-optimizers", "--legacy-optimizers"),
-    "keras_2_compiled_beta_1": Case(NAMED + "opt.beta_1", "with --legacy-optimizers", "--legacy-optimizers"),
+    "keras_2_decay": Case(WRAPPED + "opt.decay", "--keras 2 --legacy-optimizers"),
+    "keras_2_compiled_beta_1": Case(NAMED + "opt.beta_1", "--keras 2 --legacy-optimizers"),
     "keras_2_rho": Case(WRAPPED + "opt.rho"),
     "keras_2_epsilon": Case(ADAM + "opt.epsilon"),
     "keras_2_nothing": Case(WRAPPED + "opt.nothing"),

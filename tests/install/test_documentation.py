@@ -16,7 +16,7 @@ from parameterized import parameterized
 
 from mpls.cli import main
 from mpls.documentation import sections
-from mpls.hints.causes import ROWS
+from mpls.hints.causes import CAUSES
 from tests.processes import process_environment
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -63,7 +63,7 @@ class DocsTest(unittest.TestCase):
 
     def test_every_message_points_at_a_section(self) -> None:
         names = {each.anchor for each in sections()}
-        found = {row.anchor for row in ROWS}
+        found = {row.anchor for row in CAUSES}
         for path in (ROOT / "mpls").rglob("*.py"):
             found |= set(re.findall(r"(?:MIGRATION\.md#|See mpls docs )([a-z][\w-]+)", path.read_text()))
         self.assertGreater(len(found), 15)

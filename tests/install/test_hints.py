@@ -1,36 +1,48 @@
-"""After an error that an option would have cured, a line says which; after any other, none does."""
+"""After an error that options would have avoided, a line says which; after any other, none does."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import io
 import json
+import pathlib
 import re
+import sys
 import unittest
+from collections.abc import Iterator
+from unittest import mock
 
 import pytest
+import tensorflow as tf
+from parameterized import parameterized
 
-from .hint_cases import CASES, CASES_OF_COMPILE, CASES_OF_KERAS_2, Case
-from .test_run import Programs
-
-DRIVER = """
-import importlib, json, sys
-import pytest
-import mpls.hints.causes
 import mpls
 
-now = mpls.installed()
-settings = now.settings
+from .hint_cases import CASES, CASES_OF_KERAS_2, Case
+from .test_run import Programs
+
+# Runs cases as modules, and shows each error as Python does at the end of a program.
+DRIVER = """
+import contextlib, importlib, io, json, sys
+
 results = {}
 for name in sys.argv[1:]:
     try:
         importlib.import_module(name)
         results[name] = None
     except Exception as error:
-        results[name] = [f"{type(error).__name__}: {error}", mpls.hints.causes.hint_of(error, settings)]
+        with contextlib.redirect_stderr(io.StringIO()) as shown:
+            sys.excepthook(type(error), error, error.__traceback__)
+        last = shown.getvalue().rstrip().rpartition("\\n")[2]
+        results[name] = [f"{type(error).__name__}: {error}", last if last.startswith("mpls run: ") else ""]
 print(json.dumps(results))
 """
+OPTIONS = sorted({case.options for case in CASES.values() if case.is_cured} - {""})
 
 
 def outcomes(cases: dict[str, Case], *options: str) -> dict[str, list[str] | None]:
+    """Return the error of each case and the line after it, by `mpls run`; None for one that runs."""
     with Programs(driver=DRIVER, **{f"case_{name}": case.source for name, case in cases.items()}) as programs:
         process = programs.run("-m", "mpls", "run", *options, "driver.py", *(f"case_{name}" for name in cases))
     assert process.returncode == 0, process.stderr
@@ -38,72 +50,117 @@ def outcomes(cases: dict[str, Case], *options: str) -> dict[str, list[str] | Non
     return {name: results[f"case_{name}"] for name in cases}
 
 
-KERAS_2 = ["--keras", "2", "--legacy-optimizers"]
+def arguments_of(options: str) -> str:
+    """Return the arguments of `install` for options of `mpls run`."""
+    given = dict(each.partition(" ")[::2] for each in options.removeprefix("--").split(" --"))
+    values = {"": "True", "2": "2", "2.3": "'2.3'"}
+    return ", ".join(f"{name.replace('-', '_')}={values[value]}" for name, value in given.items())
 
 
-class HintsTest(unittest.TestCase):
+@pytest.fixture
+def _installed() -> Iterator[None]:
+    with mock.patch.object(sys, "excepthook"), mpls.install():
+        yield
+    tf.keras.mixed_precision.set_global_policy("float32")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.default_run(
+    "each value", by=lambda name: (CASES[name].options, CASES[name].says, name.partition("_")[0]), rest="matrix"
+)
+def test_each_cause_and_what_looks_alike(name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `mpls.install` in this process."""
+    case, path = CASES[name], tmp_path / "case.py"
+    path.write_text(case.source)
+    monkeypatch.chdir(tmp_path)
+    spec = importlib.util.spec_from_file_location("case", path)
+    assert spec is not None
+    assert spec.loader is not None
+    shown = io.StringIO()
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    with contextlib.redirect_stderr(shown):
+        sys.excepthook(caught.type, caught.value, caught.tb)
+    hint = shown.getvalue()
+    assert bool(hint) is bool(case.options or case.says), hint
+    assert case.says in hint
+    if case.options:
+        assert f"Call mpls.install({arguments_of(case.options)}). See mpls docs" in hint
+
+
+@pytest.mark.programs
+class RunTest(unittest.TestCase):
+    """By `mpls run`."""
+
     def assert_hints(self, cases: dict[str, Case], *options: str) -> None:
         for name, found in outcomes(cases, *options).items():
             with self.subTest(name):
                 assert found is not None, "it did not fail"
                 error, hint = found
-                if cases[name].hint:
-                    assert hint is not None, error
-                    self.assertIn(cases[name].hint, hint)
-                    self.assertTrue(hint.startswith("mpls run: "))
-                else:
-                    self.assertIsNone(hint, error)
+                self.assertEqual(bool(hint), bool(cases[name].options or cases[name].says), error)
+                self.assertIn(cases[name].says, hint)
+                if cases[name].options:
+                    self.assertIn(f"Run it with {cases[name].options}. See mpls docs", hint)
 
-    def assert_cured(self, cases: dict[str, Case], options: list[str], at_least: int) -> None:
-        cured = {name: case for name, case in cases.items() if case.cure in options}
-        self.assertGreaterEqual(len(cured), at_least)
-        for name, found in outcomes(cured, *options).items():
+    def assert_cured(self, cases: dict[str, Case], options: str) -> None:
+        cured = {name: case for name, case in cases.items() if case.options == options and case.is_cured}
+        self.assertTrue(cured)
+        for name, found in outcomes(cured, *options.split()).items():
             with self.subTest(name):
                 self.assertIsNone(found)
 
-    @pytest.mark.programs
     def test_each_cause_and_what_looks_alike(self) -> None:
         self.assert_hints(CASES)
 
-    @pytest.mark.programs
-    def test_options_cure_what_they_are_named_for(self) -> None:
-        for options in (["--as-of", "2.3", "--contrib", "--replace-existing"], ["--v1"], KERAS_2):
-            self.assert_cured(CASES, options, 7)
-        # Without the optimizers of TF 2.10 too.
-        self.assert_cured(CASES, ["--keras", "2"], 7)
+    @parameterized.expand([(options.replace("--", ""), options) for options in OPTIONS])
+    def test_options_cure_what_they_are_named_for(self, name: str, options: str) -> None:
+        self.assert_cured(CASES, options)
 
-    @pytest.mark.programs
-    def test_wrappers_that_compile_has_made(self) -> None:
-        self.assert_hints(CASES_OF_COMPILE)
-        self.assert_cured(CASES_OF_COMPILE, ["--keras", "2"], 8)
-        self.assert_cured(CASES_OF_COMPILE, KERAS_2, 11)
-
-    @pytest.mark.programs
-    def test_wrappers_of_keras_2(self) -> None:
+    def test_in_keras_2(self) -> None:
         self.assert_hints(CASES_OF_KERAS_2, "--keras", "2")
-        self.assert_cured(CASES_OF_KERAS_2, ["--keras", "2", "--replace-existing"], 6)
-        self.assert_cured(CASES_OF_KERAS_2, KERAS_2, 2)
+        for options in ("--keras 2 --replace-existing", "--keras 2 --legacy-optimizers"):
+            self.assert_cured(CASES_OF_KERAS_2, options)
 
-    @pytest.mark.programs
+    def test_options_that_are_on_are_named_too(self) -> None:
+        """So the line is the whole command, also where `mpls run` has chosen some of them."""
+        for on, name, options in (
+            ("--contrib", "placeholder", "--v1 --contrib"),
+            ("--as-of 2.2", "scaled", "--keras 2 --as-of 2.2"),
+            ("--v1", "contrib", "--v1 --contrib"),
+            ("--replace-existing", "decayed", "--keras 2 --legacy-optimizers --replace-existing"),
+        ):
+            self.assert_hints({name: CASES[name]._replace(options=options, says="")}, *on.split())
+
     def test_no_option_is_named_that_was_given(self) -> None:
-        names = ["call_with_arguments", "typo", "estimator"]
-        found = outcomes({name: CASES[name] for name in names}, "--v1")
-        assert found["typo"] is not None
-        assert found["estimator"] is not None
-        self.assertIsNone(found["typo"][1])
-        self.assertIn("removed in TF 2.16", found["estimator"][1])
+        for on, names in (
+            ("--v1", ["call_with_arguments", "typo"]),
+            ("--as-of 2.2", ["other_key_of_config"]),
+            ("--keras 2 --legacy-optimizers", ["typo_of_optimizer", "of_no_wrapper", "lr_and_typo"]),
+        ):
+            self.assert_hints({name: CASES[name] for name in names}, *on.split())
+        self.assert_hints({"estimator": CASES["estimator"]}, "--v1")
+
+    def test_a_program_that_has_chosen_keras_3(self) -> None:
+        """Its own wrappers can be replaced; those that `compile` makes cannot."""
+        made = CASES["scaled"]._replace(options="--keras 3 --replace-existing")
+        self.assert_hints({"scaled": made}, "--keras", "3")
+        self.assert_cured({"scaled": made}, "--keras 3 --replace-existing")
 
 
-ENDS = """
-import sys
+SCALES = """
 import tensorflow as tf
-if sys.argv[1] == "wrapped by compile":
-    tf.keras.mixed_precision.set_global_policy("mixed_float16")
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    model.optimizer.get_scaled_loss(tf.constant(1.0))
-else:
-    tf.contrib.mixed_precision.LossScaleManager
+opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
+opt.weights
+"""
+INSTALLS = "import mpls\nmpls.install()\n"
+# Starts a command with a file as its standard input.
+WITH_INPUT = """
+import subprocess, sys
+file, *command = sys.argv[1:]
+with open(file) as source:
+    sys.exit(subprocess.call([sys.executable, *command], stdin=source))
 """
 
 
@@ -112,19 +169,45 @@ def said(stderr: str) -> list[str]:
     return [line for line in stderr.splitlines() if not re.match(r"WARNING: All log messages|[IWEF]\d{4} ", line)]
 
 
-class ShownTest(unittest.TestCase):
-    """At the end of whole programs."""
+@pytest.mark.programs
+class WaysTest(unittest.TestCase):
+    """At the end of whole programs, however they are started."""
 
-    @pytest.mark.programs
-    def test_under_mpls_run(self) -> None:
-        with Programs(program=ENDS) as programs:
-            process = programs.run("-m", "mpls", "run", "--no-auto", "program.py", "x")
-            wrapped = programs.run("-m", "mpls", "run", "program.py", "wrapped by compile")
-            cured = programs.run("-m", "mpls", "run", "--keras", "2", "program.py", "wrapped by compile")
-        *_, error, hint = said(process.stderr)
-        self.assertEqual(error, "AttributeError: module 'tensorflow' has no attribute 'contrib'")
-        self.assertIn("Run it with --contrib", hint)
-        *_, error, hint = said(wrapped.stderr)
+    def test_with_the_source(self) -> None:
+        """Which of two sets of options it is, the source decides."""
+        run = ("-m", "mpls", "run", "--no-auto")
+        with Programs(program=SCALES, installs=INSTALLS + SCALES, imports="import program") as programs:
+            for command in (
+                [*run, "program.py"],
+                [*run, "-m", "program"],
+                [*run, "-c", SCALES],
+                [*run, "imports.py"],
+                ["installs.py"],
+                ["-c", INSTALLS + SCALES],
+            ):
+                *_, error, hint = said(programs.run(*command).stderr)
+                self.assertEqual(error, "AttributeError: 'LossScaleOptimizer' object has no attribute 'weights'")
+                expected = "--keras 2 --replace-existing" if run[2] in command else "(keras=2, replace_existing=True)"
+                self.assertIn(expected, hint)
+
+    def test_without_the_source(self) -> None:
+        """What the error itself tells is enough for all but the choice between them."""
+        source = SCALES.replace("opt.weights", "opt.get_scaled_loss(tf.constant(1.0))")
+        with Programs(program=source, installs=INSTALLS + source, starts=WITH_INPUT) as programs:
+            for command in (["program.py", "-m", "mpls", "run", "-"], ["installs.py", "-"]):
+                *_, hint = said(programs.run("starts.py", *command).stderr)
+                self.assertIn("--keras 2." if "run" in command else "Call mpls.install(keras=2).", hint)
+
+    def test_the_hint_is_last_and_is_followed(self) -> None:
+        with Programs(program=CASES["compiled_scaled"].source) as programs:
+            failed = programs.run("-m", "mpls", "run", "--no-auto", "program.py")
+            cured = programs.run("-m", "mpls", "run", "--no-auto", "--keras", "2", "program.py")
+        *_, error, hint = said(failed.stderr)
         self.assertEqual(error, "AttributeError: 'LossScaleOptimizer' object has no attribute 'get_scaled_loss'")
-        self.assertIn("compile of Keras 3 has wrapped this optimizer", hint)
+        self.assertIn("which compile makes too", hint)
+        self.assertEqual(failed.returncode, 1)
         self.assertEqual(cured.returncode, 0, cured.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
