@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import itertools
 import multiprocessing
@@ -17,6 +18,7 @@ from multiprocessing import connection
 
 from mpls.errors import printable
 from mpls.migrate.analysis import Analysis
+from mpls.migrate.kept_objects import imported_paths
 from mpls.migrate.rewriting import Rewritten, rewritten
 from mpls.migrate.rules import NAMES_IN_STRINGS, RULES, names_in_notebook
 from mpls.migrate.ruling import Finding, Kind, Settings
@@ -106,6 +108,16 @@ def _in_folder(folder: str, found: Found) -> Iterator[str]:
 # One file.
 
 
+def _imports_own_modules(analysis: Analysis) -> bool:
+    return any(
+        path.startswith("@")
+        for statement, _ in analysis.survey.imports
+        if isinstance(statement.node, ast.Import | ast.ImportFrom)
+        for alias in statement.node.names
+        for path in imported_paths(analysis, alias, statement.node)
+    )
+
+
 class Reader:
     """The user's files, as far as they are needed.
 
@@ -131,7 +143,11 @@ class Reader:
         """Return the analysis of a text that is in a file, or beside one."""
         # Those of standard input, and of a module outside, are not among all.
         facts = self._facts | facts_of(text.utf8)._replace(has_wrappers=False)
-        return Analysis(text, Neighbours(file, self._top), self, RULES, self.settings, facts)
+        analysis = Analysis(text, Neighbours(file, self._top), self, RULES, self.settings, facts)
+        if not self._top and self.settings.as_of is not None:
+            # A module that is not migrated may call `compile`.
+            analysis.facts = facts._replace(compiles=facts.compiles or _imports_own_modules(analysis))
+        return analysis
 
     def analysis(self, file: str) -> Analysis | None:
         """Return what is known of a module of the user's, with what becomes of it; None if it cannot be read."""

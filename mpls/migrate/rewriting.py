@@ -550,7 +550,8 @@ def _maker(use: Use, decision: Decision, analysis: Analysis) -> str:
         return "" if use.call is None or is_told or is_fixed(use.call, decision.edits) else "this wrapper"
     if decision.path == _REWRITE and use.call is not None:
         return "" if _is_of_graphs(use, use.call, analysis) else "the wrapper that this makes of an optimizer of Keras"
-    return "the wrapper that compile makes under this policy" if decision.path == _SET_POLICY else ""
+    is_compiled = decision.path == _SET_POLICY and analysis.facts.compiles
+    return "the wrapper that compile makes under this policy" if is_compiled else ""
 
 
 def _is_of_graphs(use: Use, call: ast.Call, analysis: Analysis) -> bool:

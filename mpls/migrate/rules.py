@@ -258,7 +258,7 @@ def _wrappers_of_compile(analysis: Analysis) -> Found:
     settings = arguments_of_release(analysis)
     if analysis.facts.reads_compiled:
         lack = "has no get_scaled_loss(), get_unscaled_gradients() or loss_scale"
-    elif settings:
+    elif settings and analysis.facts.compiles:
         lack = f"is not told what a skipped step counts for as of {analysis.settings.as_of}"
     else:
         return

@@ -27,6 +27,7 @@ _MAKES = re.compile(
 )
 # Members of the wrappers that Keras 2's `compile` made.
 _OF_COMPILED = (b".optimizer.get_scaled_loss", b".optimizer.get_unscaled_gradients", b".optimizer.loss_scale")
+_COMPILE = re.compile(rb"(?<!\bre)\.compile\b")
 _WORD = re.compile(rb"\w+")
 
 
@@ -40,6 +41,7 @@ class Facts(NamedTuple):
         has_wrappers: whether a file that imports a framework names a wrapper's class.
         makers: checksums of the files that may make a wrapper, as one file may be looked at twice.
         reads_compiled: whether a file reads what only wrappers have from the optimizer of a model.
+        compiles: whether a file may call `compile` of a model.
     """
 
     passed_on: frozenset[bytes] = frozenset()
@@ -48,6 +50,7 @@ class Facts(NamedTuple):
     has_wrappers: bool = False
     makers: frozenset[int] = frozenset()
     reads_compiled: bool = False
+    compiles: bool = False
 
     def __or__(self, other: Facts) -> Facts:
         return together((self, other))
@@ -62,15 +65,16 @@ def facts_of(content: bytes) -> Facts:
     is_set = frozenset((*_SET.findall(content), *patched))
     has_own = b"loss_scale" in content and _OWN_MEMBER.search(content) is not None
     reads_compiled = b".optimizer." in content and any(each in content for each in _OF_COMPILED)
+    compiles = b".compile" in content and _COMPILE.search(content) is not None
     if b"LossScaleOptimizer" not in content:
         # Nearly all files, of which a look is enough.
-        return Facts(frozenset(), is_set, has_own, reads_compiled=reads_compiled)
+        return Facts(frozenset(), is_set, has_own, reads_compiled=reads_compiled, compiles=compiles)
     lines = [line for line in content.splitlines() if b"LossScaleOptimizer" in line]
     found = {*_RENAMED.findall(content), *(name for line in lines for name in _ASSIGNED.findall(line))}
     passed_on = frozenset(name for name in found if not re.search(API_WORDS, name))
     has_wrappers, makes = (each.search(content) is not None for each in (_FRAMEWORK, _MAKES))
     makers = frozenset((zlib.crc32(content),) if makes else ())
-    return Facts(passed_on, is_set, has_own, has_wrappers, makers, reads_compiled)
+    return Facts(passed_on, is_set, has_own, has_wrappers, makers, reads_compiled, compiles)
 
 
 def wanted_words(content: bytes) -> frozenset[bytes]:
@@ -88,4 +92,5 @@ def together(facts: Iterable[Facts]) -> Facts:
         any(each.has_wrappers for each in every),
         frozenset().union(*(each.makers for each in every)),
         any(each.reads_compiled for each in every),
+        any(each.compiles for each in every),
     )

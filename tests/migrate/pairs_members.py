@@ -341,7 +341,7 @@ PAIRS = {
     ),
     "a public policy under which compile makes the wrapper, as of 2.4": stays(
         "import tensorflow as tf\ntf.keras.mixed_precision.set_global_policy('mixed_float16')\n"
-        "tf.keras.mixed_precision.set_global_policy('mixed_bfloat16')\n",
+        "tf.keras.mixed_precision.set_global_policy('mixed_bfloat16')\nmodel.compile('adam')\n",
         "public-wrapper",
         as_of="2.4",
     ),

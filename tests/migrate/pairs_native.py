@@ -63,8 +63,8 @@ PAIRS = {
         f"{TF_AND_KERAS}class Mine(mpls.keras.LossScaleOptimizer):\n    pass\n",
     ),
     "a policy under which compile makes the wrapper, as of 2.4": becomes_native(
-        f"{TF}{OLD}.set_policy('mixed_float16')\n",
-        f"{TF_AND_EXPERIMENTAL}mpls.experimental.set_policy('mixed_float16')\n",
+        f"{TF}{OLD}.set_policy('mixed_float16')\nmodel.compile('adam')\n",
+        f"{TF_AND_EXPERIMENTAL}mpls.experimental.set_policy('mixed_float16')\nmodel.compile('adam')\n",
         "experimental-policies",
         as_of="2.4",
         keras=3,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import pathlib
 import re
 
 import pytest
@@ -143,6 +144,28 @@ def test_wrappers_that_are_not_told_the_release(maker: str) -> None:
     assert f"mpls.install(as_of='{as_of}')" in text
     assert told(program, "--as-of", "2.16") == told(program) == []
     assert told(f"import mpls\nmpls.install(as_of='{as_of}')\n{program}", "--as-of", as_of) == []
+
+
+POLICIES = ["tf.keras.mixed_precision.set_global_policy(p)\n", "tf.keras.mixed_precision.experimental.set_policy(p)\n"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_compile_is_mentioned_only_where_a_program_may_call_it(tmp_path: pathlib.Path, policy: str) -> None:
+    def said(*files: str) -> bool:
+        paths = [str(tmp_path / each) for each in files]
+        return "the wrapper that compile makes" in command(*paths, "--as-of", "2.2")[2]
+
+    (tmp_path / "train.py").write_text(f"import tensorflow as tf\nimport re\nre.compile('x')\n{policy}")
+    assert not said("train.py")
+    (tmp_path / "models.py").write_text("def make():\n    return 1\n")
+    assert not said("")
+    (tmp_path / "train.py").write_text(f"import tensorflow as tf\nimport models\n{policy}")
+    assert not said("")
+    # What is in a module that is not migrated is not known.
+    assert said("train.py")
+    (tmp_path / "models.py").write_text("def make():\n    model.compile('sgd')\n")
+    assert said("")
+    assert told(f"{policy}model.compile('sgd')\n", "--as-of", "2.2")
 
 
 @pytest.mark.parametrize("as_of", ["2.2", "2.4"])
