@@ -13,7 +13,7 @@ from mpls.formats.families import FAMILY_MODULES, Family
 from mpls.formats.file_kinds import Format
 from mpls.formats.record import LossScaleRecord, OptimizerRecord
 from mpls.saved.config_safety import NothingOwn
-from mpls.saved.files import NotAnArtefactError
+from mpls.saved.foreign_files import NotAnArtefactError
 from mpls.saved.model_files import H5Model, ModelFile
 from mpls.saved.reading import in_memory, opened_model, read
 

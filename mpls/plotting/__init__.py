@@ -6,12 +6,12 @@ import io
 import os
 import pathlib
 
+from mpls.comparing import Trace
 from mpls.errors import MissingFileError, MplsError, printable
 from mpls.plotting.course import Course, UnreadableCourseError
 from mpls.plotting.event_files import course_of_events
 from mpls.plotting.recorded_steps import course_of_trace
 from mpls.plotting.text_files import course_of_csv, course_of_json
-from mpls.saved.traces import Trace
 
 __all__ = ["CannotPlotError", "plot", "plot_traces", "read_course"]
 

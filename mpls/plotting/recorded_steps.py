@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pathlib
 
+from mpls.comparing import Trace
 from mpls.errors import printable
 from mpls.formats.training_history import LOSS, SCALE, SKIPPED, STEP
 from mpls.plotting.course import Course, course_of_columns
-from mpls.saved.traces import Trace
 
 __all__ = ["course_of_trace"]
 

@@ -8,11 +8,11 @@ import json
 import pathlib
 from typing import Any
 
+from mpls.comparing import is_trace, read_trace
 from mpls.errors import printable
 from mpls.formats.training_history import SCALE, STEP
 from mpls.plotting.course import Course, UnreadableCourseError, course_of_columns
 from mpls.plotting.recorded_steps import course_of_trace
-from mpls.saved.traces import is_trace, read_trace
 
 __all__ = ["course_of_csv", "course_of_json"]
 

@@ -10,14 +10,13 @@ import functools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mpls.formats.file_kinds import INDEX, data_file
 from mpls.saved.containers import stored
-from mpls.saved.files import broken, read_bytes, reading_foreign_bytes, size_of
+from mpls.saved.foreign_files import broken, read_bytes, reading_foreign_bytes, size_of
 from mpls.saved.messages import parse
 
 # Dtypes by their numbers in TensorFlow's DataType; NumPy's names.
@@ -50,18 +49,10 @@ _TRAILER = 5
 Extents = Sequence[tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class Entry:
-    """The index entry of a tensor.
+class Entry(NamedTuple):
+    """The index entry of a tensor; `crc` is the masked CRC-32C of its bytes.
 
-    Attributes:
-        dtype: the number of its dtype in TensorFlow.
-        shape: its shape.
-        shard: the number of the data file that holds it.
-        offset: the position of its first byte in the data file.
-        size: the number of its bytes.
-        crc: the masked CRC-32C of its bytes.
-        slices: the slices of a partitioned variable, each saved under a key of its own; empty for other tensors.
+    A partitioned variable has no bytes of its own, but slices, each of which is saved under a key of its own.
     """
 
     dtype: int
@@ -79,9 +70,6 @@ class Bundle:
     Args:
         prefix: the path of the checkpoint, without `.index`.
         inside: the folder that must hold its files, links resolved; by default the folder of the prefix.
-
-    Raises:
-        SavedStateError: the index is broken, a file is missing, or tensors are outside their data file or overlap.
     """
 
     def __init__(self, prefix: str, inside: str | None = None) -> None:

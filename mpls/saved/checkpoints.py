@@ -45,7 +45,7 @@ from mpls.formats.wrapper_state import (
     marks_of,
 )
 from mpls.saved.bundles import Bundle
-from mpls.saved.files import FROM_WRITER, broken, reading_foreign_bytes
+from mpls.saved.foreign_files import FROM_WRITER, broken, reading_foreign_bytes
 from mpls.saved.messages import parse
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
 

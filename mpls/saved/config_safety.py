@@ -26,7 +26,7 @@ from mpls.saved.allowed import (
     VALUES,
     is_arithmetic,
 )
-from mpls.saved.files import IF_TRUSTED
+from mpls.saved.foreign_files import IF_TRUSTED
 
 __all__ = ["COMPILE_CONFIGS", "NothingOwn", "OwnObjects", "refuse_unsafe_configs"]
 
@@ -113,9 +113,6 @@ def refuse_unsafe_configs(
         configs: the decoded JSON texts in it, by their places.
         own: the user's own objects.
         with_compile: whether the model is compiled with the file's settings.
-
-    Raises:
-        SavedStateError: the model is refused.
     """
     check = _Check(path, own)
     for source, config in configs.items():
@@ -162,9 +159,6 @@ class _Check:
         Args:
             source: its place in the file.
             config: the config, decoded.
-
-        Raises:
-            SavedStateError: it is refused.
         """
         # A stack, because a hostile config may be nested too deeply for recursion.
         stack = [_Place(source, source, config, source in _NESTED_KEYS)]

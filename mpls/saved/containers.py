@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from mpls.saved.files import IF_TRUSTED, Window, broken, reading_foreign_bytes
+from mpls.saved.foreign_files import IF_TRUSTED, Window, broken, reading_foreign_bytes
 
 # What a file may unpack to, in bytes: this much in any case, and so many times its size.
 _ALWAYS, _TIMES = 256 << 20, 100

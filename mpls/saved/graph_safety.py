@@ -13,7 +13,7 @@ from typing import Any
 
 from mpls.formats.file_kinds import KERAS_METADATA, SAVED_MODEL, VARIABLES
 from mpls.saved.allowed import OPS, SAVERS, TABLE_FROM_FILE
-from mpls.saved.files import IF_TRUSTED, broken, size_of
+from mpls.saved.foreign_files import IF_TRUSTED, broken, size_of
 
 # The files that TensorFlow reads besides assets and the checkpoint. It reads saved_model.pbtxt only if there is no
 # saved_model.pb, and a graph that is split into several files.
@@ -33,10 +33,6 @@ def refuse_unsafe_graph(path: str, graphs: Sequence[Any]) -> None:
     Args:
         path: the SavedModel's folder.
         graphs: the graphs in it.
-
-    Raises:
-        SavedStateError: it has such an op or an unknown op, or a file that TensorFlow's loader reads is outside the
-            folder.
     """
     _check_files(path)
     # Without an object graph, or with several graphs, TensorFlow loads it as a file of TF 1, and runs ops of its main
@@ -112,10 +108,6 @@ class _Calls:
         functions: all functions.
         from_functions: the functions that functions call, and gradient functions.
         from_objects: the functions that objects have, which the loader and calls of the model run.
-
-    Raises:
-        SavedStateError: two functions have the same name, a function has a name as ops have, or a function is called in
-            a way that no release has written.
     """
 
     def __init__(self, path: str, graph: Any) -> None:
@@ -205,9 +197,6 @@ class _Assets:
             key: the place of the node, for the error.
             function: the function that fills the table; no other function may call it.
             node: the only node of the function that reads a file.
-
-        Raises:
-            SavedStateError: the file is not certainly an asset, or not in the folder.
         """
         number = self._bound_object(function, node)
         if number is None or not self._is_plain_asset(number):
@@ -215,11 +204,7 @@ class _Assets:
         self._check_asset(key, number)
 
     def check_all(self) -> None:
-        """Check that all assets are in the folder. TensorFlow copies them if the model is saved again.
-
-        Raises:
-            SavedStateError: one is not.
-        """
+        """Check that all assets are in the folder. TensorFlow copies them if the model is saved again."""
         for number, node in enumerate(self._objects.nodes):
             if node.WhichOneof("kind") == "asset":
                 self._check_asset(f"{SAVED_MODEL}: object {number}", number)

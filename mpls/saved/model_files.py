@@ -39,7 +39,7 @@ from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord, Va
 from mpls.formats.wrapper_state import INNER_KEYS, STATE_OF_KERAS_3
 from mpls.saved.config_safety import OwnObjects, refuse_unsafe_configs
 from mpls.saved.containers import Archive, H5Content, h5_content, in_order, read_arrays
-from mpls.saved.files import broken, parse_json
+from mpls.saved.foreign_files import broken, parse_json
 from mpls.saved.optimizer_configs import read_optimizer, value_at
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
 

@@ -25,7 +25,7 @@ from mpls.formats.wrapper_state import (
 )
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import overflows_of
-from mpls.saved.files import broken
+from mpls.saved.foreign_files import broken
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
 
 _ITERATIONS = ITERATIONS["legacy"]
@@ -44,9 +44,6 @@ def read_names(bundle: Bundle) -> list[OptimizerRecord]:
     The names do not say which loss scale belongs to which optimizer. If there is one of each, the record of the
     optimizer has the loss scale. Otherwise each loss scale gets a record of its own, whose key is the name of its
     variable.
-
-    Raises:
-        SavedStateError: the state of one is broken or not valid.
     """
     scales = {name: scale for name in bundle.entries if (scale := _loss_scale(bundle, name)) is not None}
     powers = {name: bundle.tensor(name) for name in bundle.entries if _split(name)[1] in BETA_POWERS}

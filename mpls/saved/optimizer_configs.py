@@ -58,7 +58,7 @@ from mpls.formats.wrapper_state import (
     is_fixed_over_keras_3,
     is_of_keras_3,
 )
-from mpls.saved.files import FROM_WRITER, broken
+from mpls.saved.foreign_files import FROM_WRITER, broken
 from mpls.saved.plain_numbers import good_steps_of_variable, growth_steps_of_config, number_of_config
 
 _ROOT = "the config"
@@ -94,9 +94,6 @@ def read_optimizer(path: str, key: str, config: Any, family: Family | None = Non
         key: the place of the config in the file, as `'training_config/optimizer_config'`; `''` if it is the whole file.
         config: the config.
         family: the family that wrote it; None to tell it from the config.
-
-    Raises:
-        SavedStateError: it is not the config of an optimizer, or a value in it is not valid.
     """
     if isinstance(config, str):
         # `.keras` files have the argument of `compile`, which may be a name.
@@ -256,9 +253,6 @@ def _options(
         settings: the wrapper's settings, or those of its loss scale, which have the options in configs for users.
         entry: the value of `OPTIONS_KEY`, which has them in configs for Keras; or None.
         dynamic: whether the loss scale is a dynamic one.
-
-    Raises:
-        SavedStateError: the entry is of another form, or a value is none that an option of such a scale can have.
     """
     own, state = _parts(path, place, entry)
     given = {**{name: settings[name] for name in OPTIONS if name in settings}, **own}

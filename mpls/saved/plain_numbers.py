@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpls.formats.validity import LARGEST_COUNT, constraint_on_scale, is_count, most_good_steps
-from mpls.saved.files import FROM_WRITER, broken
+from mpls.saved.foreign_files import FROM_WRITER, broken
 
 __all__ = [
     "count_of_variable",
@@ -20,11 +20,7 @@ __all__ = [
 
 
 def scale_of_variable(path: str, key: str, value: Any) -> float:
-    """Return the loss scale in a variable.
-
-    Raises:
-        SavedStateError: the variable is not a scalar of a float dtype, or not positive and finite in float32.
-    """
+    """Return the loss scale in a variable: a float scalar, positive and finite in float32."""
     array = np.asarray(value)
     if array.shape != () or array.dtype.kind != "f":
         raise broken(path, key, "be a scalar of a float dtype", _described(array), FROM_WRITER)
@@ -32,22 +28,14 @@ def scale_of_variable(path: str, key: str, value: Any) -> float:
 
 
 def number_of_config(path: str, key: str, value: Any) -> float:
-    """Return a scale or a multiplier in a config.
-
-    Raises:
-        SavedStateError: it is not a number, or not positive and finite in float32.
-    """
+    """Return a scale or a multiplier in a config: a number, positive and finite in float32."""
     if constraint := constraint_on_scale(value):
         raise broken(path, key, constraint, value, FROM_WRITER)
     return float(value)
 
 
 def number_of_variable(path: str, key: str, value: Any) -> float:
-    """Return the number in a variable of an optimizer.
-
-    Raises:
-        SavedStateError: the variable is not a scalar, or its dtype none of numbers.
-    """
+    """Return the number in a variable of an optimizer, a scalar."""
     array = np.asarray(value)
     if array.shape != () or (array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16"):
         raise broken(path, key, "be a scalar of a number's dtype", _described(array), FROM_WRITER)
@@ -55,11 +43,7 @@ def number_of_variable(path: str, key: str, value: Any) -> float:
 
 
 def count_of_variable(path: str, key: str, value: Any) -> int:
-    """Return the number of steps in a variable.
-
-    Raises:
-        SavedStateError: the variable is not a scalar of an integer dtype, negative, or above 2**63 - 1.
-    """
+    """Return the number of steps in a variable: an integer scalar from 0 to 2**63 - 1."""
     array = np.asarray(value)
     if array.shape != () or array.dtype.kind not in "iu":
         raise broken(path, key, "be a scalar of an integer dtype", _described(array), FROM_WRITER)
@@ -73,9 +57,6 @@ def growth_steps_of_config(path: str, key: str, value: Any) -> int:
     """Return the growth steps in a config: 0 and negative numbers are valid, and count as 1.
 
     No count reaches more than 64 bits hold, which constructors take too: it is the largest count then.
-
-    Raises:
-        SavedStateError: it is not a whole number.
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -92,9 +73,6 @@ def good_steps_of_variable(path: str, key: str, value: Any, growth_steps: int | 
         key: the place of the variable in the file.
         value: the variable's value.
         growth_steps: finite steps in a row after which the scale grows; None if not known.
-
-    Raises:
-        SavedStateError: the variable is not a scalar of an integer dtype, negative, or above the growth steps.
     """
     good_steps = count_of_variable(path, key, value)
     most = most_good_steps(growth_steps)

@@ -32,7 +32,7 @@ from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
-from mpls.saved.files import FROM_WRITER, NotAnArtefactError, broken, parse_json, read_bytes, size_of
+from mpls.saved.foreign_files import FROM_WRITER, NotAnArtefactError, broken, parse_json, read_bytes, size_of
 from mpls.saved.model_files import H5Model, KerasArchive, ModelFile
 from mpls.saved.name_checkpoints import read_names
 from mpls.saved.optimizer_configs import read_optimizer, value_at
@@ -65,7 +65,7 @@ def read(path: str | os.PathLike[str]) -> FileRecord:
 
     Raises:
         SavedStateError: the file is broken, or the state of an optimizer in it is not valid. The subclass
-            `mpls.saved.files.NotAnArtefactError` if the path does not exist, or leads to none of these formats.
+            `mpls.saved.foreign_files.NotAnArtefactError` if the path does not exist, or leads to none of these formats.
 
     Example:
         >>> import json, pathlib, tempfile

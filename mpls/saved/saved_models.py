@@ -23,7 +23,7 @@ from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
 from mpls.saved.config_safety import COMPILE_CONFIGS, OwnObjects
-from mpls.saved.files import broken, parse_json, read_bytes, reading_foreign_bytes
+from mpls.saved.foreign_files import broken, parse_json, read_bytes, reading_foreign_bytes
 from mpls.saved.graph_safety import refuse_unsafe_graph
 from mpls.saved.messages import parse
 from mpls.saved.model_files import ModelFile

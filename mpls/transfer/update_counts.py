@@ -13,7 +13,7 @@ from mpls.formats import algorithms
 from mpls.formats.algorithms import ACCUMULATOR
 from mpls.formats.record import OptimizerRecord
 from mpls.formats.validity import LARGEST_COUNT, SEE_MIGRATION
-from mpls.saved.files import broken
+from mpls.saved.foreign_files import broken
 from mpls.transfer import formulas
 
 _NUMBERS = (int, float, np.integer, np.floating)

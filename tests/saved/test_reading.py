@@ -16,7 +16,7 @@ from parameterized import parameterized
 
 from mpls.errors import SavedStateError
 from mpls.formats.record import FileRecord, OptimizerRecord
-from mpls.saved.files import NotAnArtefactError
+from mpls.saved.foreign_files import NotAnArtefactError
 from mpls.saved.reading import read
 from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, expected, family_of, name_of, path_of, slots_of
 

@@ -11,8 +11,7 @@ import tempfile
 
 import pytest
 
-from mpls.comparing import compare, text_of
-from mpls.saved.traces import read_trace
+from mpls.comparing import compare, read_trace, text_of
 from tests.processes import PACKAGE_ROOT, python_path
 
 from .record import RECORDED, data_of, environment

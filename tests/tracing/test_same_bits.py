@@ -19,7 +19,7 @@ import tf_keras
 import mpls.contrib
 import mpls.keras
 import mpls.v1
-from mpls.saved.traces import Trace, read_trace
+from mpls.comparing import Trace, read_trace
 from mpls.tracing.measures import LARGE, digest_of
 
 from .recording import recorded

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from mpls.saved.traces import read_trace
+from mpls.comparing import read_trace
 from tests.processes import PACKAGE_ROOT, python_path
 
 from .record import environment

@@ -14,7 +14,7 @@ import tf_keras
 
 import mpls.keras
 import mpls.v1
-from mpls.saved.traces import read_trace
+from mpls.comparing import read_trace
 
 from .recording import recorded
 

@@ -26,7 +26,7 @@ from mpls.keras.files.optimizer_state import restore_optimizer
 from mpls.keras.files.saving import breaks_on_some_pythons, pack_weights
 from mpls.keras.own_files import reading_all_as_ours
 from mpls.keras.state_in_files import wrapped_optimizer_follows
-from mpls.saved.files import broken
+from mpls.saved.foreign_files import broken
 from mpls.saved.model_files import H5Model, ModelFile
 from mpls.saved.reading import opened_model
 from mpls.upstream.keras_packages import native_keras_wrappers
