@@ -17,8 +17,7 @@ import tensorflow as tf
 from benchmarks.models import ModelStep
 from benchmarks.steps import MPLS
 from benchmarks.timing import Samples, measure, pooled
-from mpls.core import finite, gradients, updating
-from mpls.core.fast import choices, stacks
+from mpls.core import dynamic, fast, gradients
 
 FULL = "all ways"
 HEADER = ["", "without", "all ways, ms", "saved, %", "90 % of it", "saved CPU, %", "90 % of it"]
@@ -88,26 +87,24 @@ _EAGER = _cells("eager", _SMALL_MODELS)
 _GRAPHS = _cells("session function", _SMALL_MODELS)
 
 WAYS: dict[str, Way] = {
-    "stacks": Way(((stacks, "_FEWEST_TENSORS", 10**9),), _EAGER + _GRAPHS),
-    "counting in a branch": Way(((updating, "one_of", _second_branch),), _GRAPHS),
-    "one call in eager mode": Way(((choices, "runs_in_one_call", _never),), _EAGER),
+    "stacks": Way(((fast, "_FEWEST_TENSORS", 10**9),), _EAGER + _GRAPHS),
+    "counting in a branch": Way(((dynamic, "one_of", _second_branch),), _GRAPHS),
+    "one call in eager mode": Way(((fast, "runs_in_one_call", _never),), _EAGER),
     "half-precision reciprocals": Way(
-        ((choices, "is_unscaled_by_reciprocal", _never),),
+        ((fast, "is_unscaled_by_reciprocal", _never),),
         _cells("eager session function", "half_perceptron wide_half_perceptron", "legacy new keras3")
         + _cells("eager function", "half_perceptron wide_half_perceptron", "legacy new", is_dynamic=False),
     ),
-    "sums": Way(
-        ((choices, "is_read_by_sums", _never),), _cells("eager session function", "perceptron wide_perceptron")
-    ),
+    "sums": Way(((fast, "is_read_by_sums", _never),), _cells("eager session function", "perceptron wide_perceptron")),
     "squares": Way(
-        ((choices, "is_bounded_by_squares", _never),),
+        ((fast, "is_bounded_by_squares", _never),),
         _cells("eager function", "perceptron wide_perceptron", "v1 keras3", replicas=2),
     ),
     "products for XLA": Way(
-        ((choices, "is_read_by_products", _never),), _cells("xla", "perceptron wide_perceptron half_perceptron")
+        ((fast, "is_read_by_products", _never),), _cells("xla", "perceptron wide_perceptron half_perceptron")
     ),
     "barriers for XLA": Way(
-        ((choices, "needs_barriers", _never),), _cells("xla", "controller perceptron wide_perceptron")
+        ((fast, "needs_barriers", _never),), _cells("xla", "controller perceptron wide_perceptron")
     ),
 }
 
@@ -135,7 +132,7 @@ class Candidate:
             yield
 
 
-_ONE_CALLS = (finite._check, gradients._unscale_in_one_call)
+_ONE_CALLS = (gradients._check, gradients._unscale_in_one_call)
 
 
 def ways_in(names: Sequence[str], patterns: Sequence[str]) -> dict[ModelCell, list[str]]:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import mpls.v1
 from benchmarks.timing import Samples, measure
-from mpls.core import finite, gradients
+from mpls.core import gradients
 from mpls.core.step import scaled_step
 
 SIZES = ((300, 1_000), (60, 200_000), (4, 5_000_000))
@@ -110,7 +110,7 @@ def measure_costs(variables: int, elements: int, dtype: str, seconds: float, thr
         "nothing": reader(lambda _: tf.constant(True)),
         "read by sums": reader(lambda grads: tf.add_n([tf.reduce_sum(grad) for grad in grads])),
         "original check": reader(_original_check),
-        "mpls check": reader(finite.all_finite),
+        "mpls check": reader(gradients.all_finite),
         "none": step(lambda grads: grads),
         "read and write": step(lambda grads: [grad * tf.cast(scale.read_value(), dtype) for grad in grads]),
         "original unscale": step(lambda grads: _original_unscale(grads, scale.read_value())),

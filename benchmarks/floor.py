@@ -7,8 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.fast.branches import group, one_of
-from mpls.core.fast.stacks import Stacks
+from mpls.core.fast import Stacks, group, one_of
 from mpls.core.gradients import values_of, with_values
 from mpls.upstream.tensorflow import captured
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tf_keras
 
 from benchmarks.steps import build, minimize, momentum, scaled, two_replicas
-from mpls.core.fast.branches import group
+from mpls.core.fast import group
 
 v1 = tf.compat.v1
 

@@ -19,8 +19,8 @@ import mpls.keras
 import mpls.v1
 from benchmarks.cells import Cell
 from benchmarks.floor import Floor
-from mpls.core.fast.branches import group
-from mpls.core.scale_settings import DEFAULTS
+from mpls.core.dynamic import DEFAULTS
+from mpls.core.fast import group
 
 BARE, FLOOR, ORIGINAL, MPLS = "none", "floor", "original", "mpls"
 _SCALE = 2.0**10

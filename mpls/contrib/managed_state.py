@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mpls.core.persistence.state_dict import (
-    plain,
-    read_values,
-    require_dynamic,
-    require_keys,
-    require_same,
-    warn_of_surplus,
-    without_surplus,
-    write_values,
-)
-from mpls.core.scale_settings import ScaleSettings
+from mpls.core.dynamic import ScaleSettings
+from mpls.core.state_checks import require_dynamic, require_keys, require_same, warn_of_surplus, without_surplus
 from mpls.core.step_options import ReadOnly, read_only
+from mpls.core.weights import plain, read_values, write_values
 from mpls.formats.state_dicts import (
     DYNAMIC,
     GOOD_STEPS,

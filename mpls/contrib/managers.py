@@ -9,16 +9,13 @@ from typing import Any, SupportsFloat, SupportsInt
 import tensorflow as tf
 
 from mpls.contrib.managed_state import ManagedState
-from mpls.core.fast.branches import select
+from mpls.core.dynamic import checked_settings
+from mpls.core.fast import select
+from mpls.core.loss_scale import ProgramCalls, note_read, note_update
 from mpls.core.numbers import require_usable, to_float, to_int
-from mpls.core.persistence.state_dict import (
-    check_fixed,
-    in_graph_of,
-)
-from mpls.core.program_calls import ProgramCalls, note_read, note_update
 from mpls.core.rule import AccumulatingState, UpdateRule, next_state
-from mpls.core.scale_settings import checked_settings
-from mpls.core.weights import Lock
+from mpls.core.state_checks import check_fixed
+from mpls.core.weights import Lock, in_graph_of
 from mpls.errors import ArgumentTypeError, ArgumentValueError, UndefinedMethodError, error_text
 from mpls.formats.state_dicts import fixed_state
 from mpls.formats.validity import is_number

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsInt
 import tensorflow as tf
 
 from mpls.contrib.managers import ExponentialUpdateLossScaleManager, FixedLossScaleManager
-from mpls.core.adjusting import SettingMembers
-from mpls.core.counted import Counted
-from mpls.core.giving_up import Stuck
+from mpls.core.counters import Stuck, load_with_counts, with_counts
+from mpls.core.dynamic import SettingMembers
 from mpls.core.gradients import unscale_gradients
 from mpls.core.loss_scale import LossScale
-from mpls.core.persistence.state_dict import in_graph_of
 from mpls.core.replicas import decide_together
-from mpls.core.scale_settings import telling_places
-from mpls.core.step_options import checked_options, read_only
-from mpls.core.step_record import load_with_counts, with_counts
+from mpls.core.step_options import checked_options, read_only, telling_places
+from mpls.core.weights import in_graph_of
+from mpls.core.wrapper_members import Counted
 from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
 from mpls.formats.wrapper_state import STEP_RECORD
 from mpls.upstream.optimizers import uses_locking

@@ -1,53 +1,353 @@
-"""Loss scales, and the identifiers and configs that stand for them."""
+"""Loss scales: their base class, the fixed one, and a scale that is read once for a step."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, SupportsFloat
+import abc
+import functools
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypeVar
 
 import tensorflow as tf
 
-from mpls.core.abstract import LossScale, NativeLossScale, StepDecision, recognition_base
 from mpls.core.autograph import as_written
-from mpls.core.dynamic import DynamicLossScale, NativeDynamicLossScale
-from mpls.core.finite import all_finite
+from mpls.core.fast import group
+from mpls.core.gradients import all_finite, largest_scale, scale_loss
 from mpls.core.numbers import require_usable, to_bool, to_float
-from mpls.core.persistence.state_dict import check_fixed, checked_weights, write_values
-from mpls.core.program_calls import note_read
-from mpls.core.replicas import decide_together, finite_when_summed
+from mpls.core.replicas import (
+    call_in_cross_replica_context,
+    decide_together,
+    finite_when_summed,
+    merges_in_replica_context,
+)
+from mpls.core.state_checks import (
+    check_fixed,
+    check_when_attached,
+    checked_weights,
+    require_keys,
+    require_same,
+    warn_of_surplus,
+    without_surplus,
+)
 from mpls.core.step_options import read_only
-from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
-from mpls.formats.state_dicts import WEIGHTS, fixed_state
+from mpls.core.weights import GraphLocal, Lock, Stateful, Weights, in_graph_of, plain, write_values
+from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
+from mpls.formats.state_dicts import CLASS_NAME, WEIGHTS, fixed_state
 from mpls.formats.validity import is_number
 from mpls.formats.wrapper_state import DEFAULT_MIN_SCALE, LOSS_SCALE_VALUE
-from mpls.upstream.tensorflow import fixed_value_of
+from mpls.upstream.tensorflow import fixed_value_of, native_v1_class
+from mpls.upstream.trackables import Trackable
 
-__all__ = [
-    "DynamicLossScale",
-    "FixedLossScale",
-    "LossScale",
-    "changes_nothing",
-    "decide_step",
-    "deserialize",
-    "floor_of",
-    "get",
-    "growth_steps_for_files",
-    "is_dynamic",
-    "is_fixed",
-    "is_loss_scale",
-    "never_skips",
-    "serialize",
-]
+# Pickles that earlier versions wrote name these modules.
+sys.modules.update(dict.fromkeys(("mpls.core.abstract", "mpls.core.program_calls"), sys.modules[__name__]))
 
+_BEGUN = "has_begun"
+
+
+_UPDATED = "is_updated"
+
+
+class ProgramCalls(GraphLocal):
+    """Tells whether a program reads a loss scale, or updates it between the scaling and the applying of a step.
+
+    Attributes:
+        has_read: whether the program ever read the scale.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_read = False
+        self._has_warned = False
+
+    def begin_step(self) -> None:
+        """Note that an optimizer scales a loss in this graph or thread."""
+        store = self._store()
+        store[_BEGUN], store[_UPDATED] = True, False
+
+    def note_update(self) -> None:
+        """Note that the loss scale is updated in this graph or thread."""
+        store = self._store()
+        if store.get(_BEGUN):
+            store[_UPDATED] = True
+
+    def end_step(self) -> bool:
+        """Note that an optimizer is about to update the loss scale; return whether this is the second update."""
+        store = self._store()
+        store[_BEGUN] = False
+        is_second = store.pop(_UPDATED, False)
+        is_first_time, self._has_warned = not self._has_warned, self._has_warned or is_second
+        return is_second and is_first_time
+
+
+def note_read(loss_scale: Any) -> None:
+    """Note that a loss scale, or a manager of one, is read."""
+    calls = _of(loss_scale)
+    if calls is not None:
+        calls.has_read = True
+
+
+def read(loss_scale: Any) -> Any:
+    """Return the value of a loss scale for an optimizer, which is no read of the program."""
+    calls = _of(loss_scale)
+    has_read = calls is not None and calls.has_read
+    value = loss_scale()
+    if calls is not None:
+        calls.has_read = has_read
+    return value
+
+
+def note_update(loss_scale: Any) -> None:
+    """Note that a loss scale, or a manager of one, is updated."""
+    calls = _of(loss_scale)
+    if calls is not None:
+        calls.note_update()
+
+
+def begin_step(loss_scale: Any) -> None:
+    """Note that an optimizer scales a loss."""
+    calls = _of(loss_scale)
+    if calls is not None:
+        calls.begin_step()
+
+
+def is_known_unread(loss_scale: Any) -> bool:
+    """Return whether a program never read a loss scale; False if its reads are not recorded."""
+    calls = _of(loss_scale)
+    return calls is not None and not calls.has_read
+
+
+def warn_if_updated(loss_scale: Any) -> None:
+    """Warn, once, if a program has updated the loss scale in a step in which the optimizer is about to do so too."""
+    calls = _of(loss_scale)
+    if calls is None or not calls.end_step():
+        return
+    advise_user(
+        "LossScaleOptimizer: the program has updated the loss scale in this step, and apply_gradients() updates it too,"
+        " so the step counts twice. Leave out the call of update() or update_loss_scale(), or apply the gradients with "
+        "the wrapped optimizer. See MIGRATION.md#updated-twice",
+        MplsWarning,
+    )
+
+
+def _of(loss_scale: Any) -> ProgramCalls | None:
+    """Return the record of the calls of a loss scale; None for those of TensorFlow and users' own managers."""
+    calls: ProgramCalls | None = getattr(loss_scale, "_program_calls", None)
+    return calls
+
+
+def recognition_base(name: str) -> Any:
+    """Return TensorFlow's own class of that name, as a base class that is there for `isinstance` only.
+
+    Every method that it defines is overridden. Where TensorFlow no longer has the class, return an empty one.
+    """
+    return native_v1_class(name) or type(name, (Trackable,), {})
+
+
+NativeLossScale: Any = recognition_base("LossScale")
 _NativeFixedLossScale: Any = recognition_base("FixedLossScale")
+NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
+
 
 if TYPE_CHECKING:
-    _Base = object
+    from mpls.core.declared import Trackable as _Base
 else:
-    _Base = _NativeFixedLossScale
+    _Base = NativeLossScale
 
 
-class FixedLossScale(LossScale, _Base):
+_Self = TypeVar("_Self", bound="LossScale")
+
+
+def _do_nothing(is_applied: bool) -> None:
+    """Leave the state alone, whatever becomes of the step."""
+
+
+@dataclass(frozen=True)
+class StepDecision:
+    """What a loss scale says about a step.
+
+    Attributes:
+        should_apply: scalar boolean tensor, the same for all replicas, or Python bool: whether to apply the gradients.
+        advance: updates the state; called in the branch that applies with True and in the one that skips with False.
+            Returns an op, or None.
+        update_op: an op that updates the state in either case; None where there is nothing else to run.
+    """
+
+    should_apply: Any
+    advance: Callable[[bool], Any] = _do_nothing
+    update_op: Any = None
+
+
+class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
+    """Base class of loss scales; subclass it to write your own.
+
+    A subclass calls `super().__init__()`, creates its state with `_add_weight`, and defines `__call__`, `update` and
+    `get_config`. Optimizers of mpls call `update` once a step for every subclass, and obey what it returns.
+
+    Reproduces:
+        `tf.compat.v1.train.experimental.LossScale`, TF 1.14 to 2.21, and
+        `tf.mixed_precision.experimental.LossScale`, TF 2.1 to 2.8. There, optimizers called `update` only for
+        `DynamicLossScale` and silently ignored it for other subclasses.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import mpls.v1
+        >>> class Halving(mpls.v1.LossScale):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self._value = self._add_weight("value", 1024.0, tf.float32)
+        ...     def __call__(self):
+        ...         return tf.convert_to_tensor(self._value)
+        ...     def update(self, grads):
+        ...         self._value.assign(self._value / 2)
+        ...         return None, True
+        ...     def get_config(self):
+        ...         return {}
+        >>> scale = Halving()
+        >>> _ = scale.update([])
+        >>> float(scale())
+        512.0
+    """
+
+    def __init__(self) -> None:
+        check_when_attached(self)
+        self._variables = Weights()
+        self._lock = Lock()
+        self._program_calls: ProgramCalls | None = ProgramCalls()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Copies and unpickled objects do not run __init__.
+        check_when_attached(self)
+        self.__dict__.update(state)
+
+    @abc.abstractmethod
+    def __call__(self) -> tf.Tensor:
+        """Return the current loss scale.
+
+        Returns:
+            Scalar float32 tensor.
+        """
+
+    @abc.abstractmethod
+    def update(self, grads: Any) -> tuple[Any, tf.Tensor | bool]:
+        """Update the loss scale for a step that produced these gradients.
+
+        Args:
+            grads: nested structure of unscaled gradients, tensors or `tf.IndexedSlices` of any float dtype; None
+                entries are ignored.
+
+        Returns:
+            `(update_op, should_apply)`: the op that updates the state, or None in eager mode, where the state is
+            updated when the call returns; and a scalar boolean tensor or Python bool, False when the step must be
+            skipped.
+        """
+
+    def _never_skips(self) -> bool:
+        """Return whether every step is applied, so that the loss scale need not be asked about any."""
+        return False
+
+    def _floor(self) -> Any:
+        """Return the scale below which it does not fall, a number or a scalar tensor; that of the originals."""
+        return DEFAULT_MIN_SCALE
+
+    def _decide_step(self, grads: Any, *, when_summed: bool, are_same: bool) -> StepDecision:
+        """Return what `scaled_step` does with the gradients of a step: what `update` says.
+
+        Args:
+            grads: the gradients, None among them; those of the caller's replica, or per-replica values.
+            when_summed: whether the sums over replicas, which are computed later, have to be finite too.
+            are_same: whether all replicas are known to have the same gradients.
+        """
+        del when_summed, are_same
+        update_op, should_apply = self.update(grads)
+        return StepDecision(should_apply, update_op=update_op)
+
+    @abc.abstractmethod
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor arguments that recreate this loss scale, as plain numbers."""
+
+    @classmethod
+    def from_config(cls: type[_Self], config: dict[str, Any]) -> _Self:
+        """Create a loss scale from its config.
+
+        Args:
+            config: what `get_config` returned.
+
+        Returns:
+            The loss scale.
+        """
+        return cls(**config)
+
+    def state_dict(self, session: Any = None) -> dict[str, Any]:
+        """Return the state as a small dict that `json` can write, for people who keep their own checkpoints.
+
+        Args:
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Returns:
+            `{'dynamic': True, 'scale': float, 'good_steps': int}` with the settings `'initial_scale'`,
+            `'growth_steps'` and `'multiplier'` for a dynamic loss scale; `{'dynamic': False, 'scale': float}` for a
+            fixed one; `{'class_name': str, 'weights': dict}` for one of a user's own class, with the values of its
+            variables. Floats are exact.
+
+        Raises:
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import mpls.v1
+            >>> scale = mpls.v1.DynamicLossScale(8)
+            >>> scale.state_dict()["scale"], scale.state_dict()["good_steps"]
+            (8.0, 0)
+        """
+        with in_graph_of(session):
+            return self._read_state_dict(session)
+
+    def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
+        """Set the state to what `state_dict` returned; nothing changes unless all of it is right.
+
+        Settings that decide on the next steps, and the scale of a fixed loss scale, must be those of this one; a dict
+        without them is taken as it is.
+
+        Args:
+            state: what `state_dict` of the same kind of loss scale returned; it is not changed.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: it has other keys, belongs to another kind of loss scale, or holds numbers that none can have;
+                or the call is made in a replica context.
+            TypeError: it is no dict.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import mpls.v1
+            >>> scale = mpls.v1.DynamicLossScale()
+            >>> scale.load_state_dict({"dynamic": True, "scale": 1024.0, "good_steps": 7})
+            >>> float(scale())
+            1024.0
+        """
+        with in_graph_of(session):
+            self._write_state_dict(state, session)
+
+    def _read_state_dict(self, session: Any) -> dict[str, Any]:
+        return {CLASS_NAME: type(self).__name__, **self._read_weights(session, without=())}
+
+    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
+        state, surplus = without_surplus(state, ())
+        require_keys(state, {WEIGHTS}, {CLASS_NAME})
+        require_same(state, {CLASS_NAME: type(self).__name__})
+        weights = self._weights_here()
+        values = checked_weights(state, weights)
+        warn_of_surplus(surplus)
+        write_values(weights, values, session)
+
+
+if TYPE_CHECKING:
+    _FixedBase = object
+else:
+    _FixedBase = _NativeFixedLossScale
+
+
+class FixedLossScale(LossScale, _FixedBase):
     """A loss scale that never changes, and asks for no step to be skipped unless it is told to.
 
     Args:
@@ -189,13 +489,6 @@ def is_dynamic(loss_scale: Any) -> bool:
     return isinstance(loss_scale, NativeDynamicLossScale)
 
 
-def growth_steps_for_files(loss_scale: Any) -> int | None:
-    """Return the growth steps that a dynamic loss scale's saved count must not exceed, or None for any."""
-    if isinstance(loss_scale, DynamicLossScale):
-        return loss_scale._growth_steps_for_files
-    return int(loss_scale.increment_period)
-
-
 def never_skips(loss_scale: Any) -> bool:
     """Return whether a loss scale is fixed, applies all steps, and is of a class that does not override `update`."""
     if isinstance(loss_scale, LossScale):
@@ -223,97 +516,106 @@ def decide_step(loss_scale: Any, grads: Any, *, when_summed: bool, are_same: boo
     return cls._decide_step(loss_scale, grads, when_summed=when_summed, are_same=are_same)
 
 
-def get(identifier: Any, subject: str = "mpls.core.loss_scale.get: identifier") -> LossScale | None:
-    """Return the loss scale that an identifier stands for.
+if TYPE_CHECKING:
+    _StepBase = object
+else:
+    _StepBase = Trackable
+
+
+# The name of the variable.
+STEP_SCALE = "step_scale"
+
+
+class LossScaling:
+    """A loss scale read once, so that the gradients are divided by the number that multiplied the loss.
+
+    A fixed scale that is infinite in the loss's dtype would make every step overflow; it is lowered to the largest
+    power of two that the dtype holds. A dynamic scale is used as it is, since it shrinks by itself.
+
+    Attributes:
+        scale: scalar float32 tensor to divide the gradients by; final once the loss has been computed.
+    """
+
+    def __init__(self, loss_scale: LossScale) -> None:
+        self._loss_scale = loss_scale
+        self.scale = read(loss_scale)
+
+    def scale_loss(self, loss: Any) -> Any:
+        """Return the loss, or the callable that computes it, multiplied by the scale."""
+        return scale_loss(loss, self._scale_for)
+
+    def _scale_for(self, dtype: Any) -> Any:
+        if exceeds(self._loss_scale, dtype):
+            self.scale = tf.constant(largest_scale(dtype), tf.float32)
+        return self.scale
+
+
+class StepScale(Stateful, _StepBase):
+    """The value of a shared loss scale for one of the optimizers that share it, which changes with its own steps only.
+
+    So the number that multiplies a loss divides its gradients, whatever steps the other optimizers take in between, and
+    in whichever function, graph or thread the two happen.
 
     Args:
-        identifier: `'dynamic'` for a new `DynamicLossScale` with the default settings; a Python or NumPy number for
-            a new `FixedLossScale`; a loss scale, of mpls or of TensorFlow itself, for itself; or None for None.
-        subject: the public name that the user called and its argument, for errors.
-
-    Returns:
-        The loss scale, or None.
-
-    Raises:
-        ValueError: anything else, or a number that no fixed scale can have.
-        TypeError: a tensor.
-
-    Reproduces:
-        `tensorflow.python.training.experimental.loss_scale.get`, TF 1.14 to 2.21.
+        loss_scale: the shared loss scale.
     """
-    if identifier is None or is_loss_scale(identifier):
-        return identifier
-    if is_number(identifier):
-        return FixedLossScale(identifier)
-    if isinstance(identifier, str) and identifier == "dynamic":
-        return DynamicLossScale()
-    error = TensorArgumentError if tf.is_tensor(identifier) else ArgumentValueError
-    raise error(
-        error_text(
-            subject,
-            "be 'dynamic', a number or a LossScale",
-            identifier,
-            "Pass 'dynamic', 128.0 or DynamicLossScale(...)",
-            "loss-scale-arguments",
-        )
-    )
+
+    def __init__(self, loss_scale: Any) -> None:
+        super().__init__()
+        self._variables = Weights()
+        self._lock = Lock()
+        self._loss_scale = loss_scale
+        self._times_set = self._times_set_now()
+
+    def _initial_weights(self) -> dict[str, tuple[Any, Any]]:
+        # In a graph, the shared variable has no value before a session has run.
+        is_eager = tf.executing_eagerly()
+        initial = plain(self._loss_scale()) if is_eager else self._loss_scale.initial_loss_scale
+        return {STEP_SCALE: (initial, tf.float32)}
+
+    def _times_set_now(self) -> int:
+        # TensorFlow's own classes cannot be set.
+        return getattr(self._loss_scale, "_times_set", 0)
+
+    def __call__(self) -> Any:
+        """Return the value, a scalar float32 tensor."""
+        if is_fixed(self._loss_scale):
+            return self._loss_scale()
+        if tf.executing_eagerly() and self._times_set != self._times_set_now():
+            self._follow()
+        return tf.convert_to_tensor(self._created_weight(STEP_SCALE))
+
+    def create(self) -> None:
+        """Create the variable of the current graph, or of eager mode, if it does not exist yet."""
+        if not is_fixed(self._loss_scale):
+            self._created_weight(STEP_SCALE)
+
+    def after(self, step: Any) -> Any:
+        """Take over the shared value after a step of the optimizer.
+
+        Args:
+            step: the op of the step; None in eager mode.
+
+        Returns:
+            An op that does both; None in eager mode.
+        """
+        if is_fixed(self._loss_scale):
+            return step
+        with tf.control_dependencies([] if step is None else [step]):
+            follows = self._follow() if merges_in_replica_context() else call_in_cross_replica_context(self._follow)
+        return group(step, follows)
+
+    def _follow(self) -> Any:
+        self._times_set = self._times_set_now()
+        return self._created_weight(STEP_SCALE).assign(self._loss_scale())
 
 
-def serialize(loss_scale: LossScale | None) -> dict[str, Any] | None:
-    """Return a JSON-able description of a loss scale, as configs of TF 2.0 to 2.3 hold it.
-
-    Args:
-        loss_scale: a loss scale, or None.
-
-    Returns:
-        `{'class_name': ..., 'config': ...}`, or None for None.
-    """
-    if loss_scale is None:
-        return None
-    return {"class_name": type(loss_scale).__name__, "config": loss_scale.get_config()}
+def exceeds(loss_scale: Any, dtype: Any) -> bool:
+    """Return whether a loss scale is fixed at a value that is infinite in the loss's dtype."""
+    return is_fixed(loss_scale) and dtype.is_floating and fixed_value_of(loss_scale) > _max_of(dtype)
 
 
-def deserialize(config: Any, custom_objects: dict[str, type] | None = None) -> LossScale | None:
-    """Create the loss scale that a config describes.
-
-    Args:
-        config: `{'class_name': ..., 'config': ...}`, with or without the keys `module` and `registered_name` that
-            later formats added; or None.
-        custom_objects: classes of the user by class name; they go before those of mpls.
-
-    Returns:
-        The loss scale, or None for None.
-
-    Raises:
-        ValueError: the config is of another form, or names an unknown class.
-
-    Reproduces:
-        `deserialize` of `tensorflow.python.keras.mixed_precision.experimental.loss_scale`, TF 2.0 to 2.3.
-    """
-    if config is None:
-        return None
-    classes: dict[str, Any] = {"FixedLossScale": FixedLossScale, "DynamicLossScale": DynamicLossScale}
-    classes.update(custom_objects or {})
-    if not isinstance(config, dict) or "class_name" not in config or not isinstance(config.get("config"), dict):
-        raise ArgumentValueError(
-            error_text(
-                "deserialize: config",
-                "be a dict with 'class_name' and 'config'",
-                config,
-                "{'class_name': 'DynamicLossScale', 'config': {}}",
-                "configs",
-            )
-        )
-    name = config["class_name"]
-    if name not in classes:
-        raise ArgumentValueError(
-            error_text(
-                "deserialize: class_name",
-                f"be one of {sorted(classes)}",
-                name,
-                f"Pass custom_objects={{{name!r}: TheClass}}",
-                "configs",
-            )
-        )
-    loss_scale: LossScale = classes[name].from_config(dict(config["config"]))
-    return loss_scale
+# `dtype.max` takes longer than scaling a loss.
+@functools.cache
+def _max_of(dtype: Any) -> float:
+    return float(dtype.max)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.finite import all_finite
+from mpls.core.gradients import all_finite
 from mpls.upstream.tensorflow import strategy_needs_no_merge_call
 
 

@@ -7,14 +7,12 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from mpls.core.fast import choices
-from mpls.core.fast.branches import group, one_of
-from mpls.core.fast.stacks import Stacks
+from mpls.core import fast
+from mpls.core.counters import Known, StepNotes, StepRecord
+from mpls.core.fast import Stacks, group, one_of
 from mpls.core.gradients import values_of, with_values
-from mpls.core.loss_scale import LossScale, decide_step, floor_of, never_skips
-from mpls.core.program_calls import read, warn_if_updated
+from mpls.core.loss_scale import LossScale, decide_step, floor_of, never_skips, read, warn_if_updated
 from mpls.core.replicas import merges_in_replica_context
-from mpls.core.step_record import Known, StepNotes, StepRecord
 from mpls.upstream.tensorflow import captured, hidden_from_xla
 
 GradsAndVars = Iterable[tuple[Any, Any]]
@@ -155,7 +153,7 @@ def _pack(grads: list[Any]) -> Callable[[], list[Any]]:
 
     def unpack() -> list[Any]:
         tensors = captured(stacks.tensors)
-        if tensors and choices.needs_barriers():
+        if tensors and fast.needs_barriers():
             tensors[0] = hidden_from_xla(tensors[0])
         unstacked = iter(stacks.unstacked(tensors))
         return [None if grad is None else with_values(grad, next(unstacked)) for grad in grads]

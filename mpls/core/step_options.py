@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from mpls.core.numbers import to_bool, to_count
-from mpls.errors import ArgumentValueError, MissingAttributeError, MplsWarning, error_text, warn_user
+from mpls.errors import ArgumentTypeError, ArgumentValueError, MissingAttributeError, MplsWarning, error_text, warn_user
 from mpls.formats.wrapper_options import without_effect
-from mpls.formats.wrapper_state import ON_GIVE_UP
-
-__all__ = ["NO_OPTIONS", "ReadOnly", "StepOptions", "checked_options", "read_only", "refuse_assignment", "without_idle"]
+from mpls.formats.wrapper_state import (
+    DYNAMIC_CONFIG,
+    ON_GIVE_UP,
+    OWN_SCALE_SETTINGS,
+)
 
 _ANCHOR = "counted-steps"
 
@@ -211,3 +214,44 @@ def _switch(value: Any, subject: str) -> bool:
     constraint = "be a bool, since optimizers of TF 1 have no policy that says whether gradients are float16"
     advice = "Pass enabled=False where nothing is computed in float16"
     raise ArgumentValueError(error_text(subject, constraint, value, advice, "disabling"))
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+_OF_LOSS_SCALES = {
+    **{name: f"DynamicLossScale({name}={{!r}})" for name in (*OWN_SCALE_SETTINGS, *DYNAMIC_CONFIG)},
+    "skip_nonfinite": "FixedLossScale(128.0, skip_nonfinite={!r})",
+    "initial_scale": "DynamicLossScale({!r})",
+    "dynamic_growth_steps": "DynamicLossScale(increment_period={!r})",
+}
+
+
+def telling_places(
+    subject: str, places: Mapping[str, str] | None = None, see: str = "bounds-and-dynamics"
+) -> Callable[[_F], _F]:
+    """Return a decorator of a constructor that says where settings belong that it does not take.
+
+    Args:
+        subject: the public name of the class, for errors.
+        places: what to do, by the names of settings, with `{!r}` for the value; by default to pass a loss scale.
+        see: the section of MIGRATION.md.
+    """
+    of_scales = {name: f"Pass it to the loss scale: {subject}(opt, {code})" for name, code in _OF_LOSS_SCALES.items()}
+    known = of_scales if places is None else places
+
+    def decorate(constructor: _F) -> _F:
+        @functools.wraps(constructor)
+        def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+            for name in known.keys() & kwargs.keys():
+                advice = known[name].format(kwargs[name])
+                raise ArgumentTypeError(error_text(f"{subject}: {name}", "be left out here", kwargs[name], advice, see))
+            return constructor(self, *args, **kwargs)
+
+        # Tools that do not follow wrappers show it too.
+        checked.__signature__ = inspect.signature(constructor)  # type: ignore[attr-defined]
+        # For assignments to the object.
+        checked.places = known  # type: ignore[attr-defined]
+        return cast(_F, checked)
+
+    return decorate

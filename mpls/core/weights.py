@@ -1,27 +1,33 @@
-"""Objects that are used in eager mode and in several graphs, and have variables of their own in each."""
+"""Objects that are used in eager mode and in several graphs: their variables in each, and values of these."""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
-from mpls.core.persistence.state_dict import plain, read_values
-from mpls.core.replicas import call_in_cross_replica_context
-from mpls.errors import CallOrderError, GraphStateError, NameTakenError
+from mpls.core.replicas import call_in_cross_replica_context, in_replica_context
+from mpls.errors import (
+    CallOrderError,
+    GraphStateError,
+    NameTakenError,
+    ReplicaContextError,
+)
 from mpls.formats.state_dicts import WEIGHTS
+from mpls.formats.validity import ANCHOR
 from mpls.upstream.tensorflow import graph_key, key_of_graph
 from mpls.upstream.trackables import Trackable, restore_awaited
-
-__all__ = ["Lock", "Stateful", "Weights", "require_used_here"]
 
 if TYPE_CHECKING:
     from mpls.core.declared import Trackable as _Base
 else:
     _Base = object
+
 
 _ATTRIBUTE = "_mpls_weights"
 
@@ -206,3 +212,116 @@ def require_used_here(owner: Stateful, session: Any, call: str) -> None:
         f"{call}() must be called for the graph in which the optimizer or the loss scale is used; got {place}. Call "
         f"{call}(..., session=sess), with a session of that graph. See MIGRATION.md#my-checkpoints"
     )
+
+
+class GraphLocal:
+    """A dict of each graph, and of each thread in eager mode; copies begin with empty ones.
+
+    A graph's dict lives as long as the graph.
+    """
+
+    def __init__(self) -> None:
+        self._threads = threading.local()
+        self._graphs = Weights()
+
+    def __reduce__(self) -> Any:
+        return type(self), ()
+
+    def _store(self) -> dict[str, Any]:
+        """Return the dict of the graph that is being built, or of the running thread."""
+        if tf.executing_eagerly():
+            return vars(self._threads)
+        return self._graphs.of(tf.compat.v1.get_default_graph())
+
+
+_SUBJECT = "load_state_dict"
+
+
+def in_graph_of(session: Any) -> AbstractContextManager[Any]:
+    """Return the context in which an object's variables are those that a session has.
+
+    Each thread has a default graph of its own, so a caller that passes a session need not be in the session's graph.
+
+    Args:
+        session: what the user passed; for None, the caller's graph, or eager mode.
+    """
+    context: AbstractContextManager[Any] = nullcontext() if session is None else session.graph.as_default()
+    return context
+
+
+def require_no_replica(call: str) -> None:
+    """Refuse a change that a replica would make.
+
+    Raises:
+        ReplicaContextError: the caller is a replica.
+    """
+    if in_replica_context():
+        raise ReplicaContextError(
+            f"{call}() must be called outside of the function that strategy.run(step_fn) runs; got a replica "
+            f"context. Call it before. See MIGRATION.md#{ANCHOR}"
+        )
+
+
+def read_values(variables: Mapping[str, Any], session: Any, call: str = "state_dict") -> dict[str, Any]:
+    """Return the values of variables, NumPy arrays, by name.
+
+    Args:
+        variables: by name; under a strategy, mirrored ones.
+        session: in a v1 graph, the session; None for the default one.
+        call: the method that the user called, for errors.
+
+    Raises:
+        CallOrderError: there is no session, or the call is made inside of a `tf.function`.
+    """
+    first = {name: _components(variable)[0] for name, variable in variables.items()}
+    if not first:
+        return {}
+    if graph_key() is None:
+        _require_eager(call)
+        return {name: variable.numpy() for name, variable in first.items()}
+    values: dict[str, Any] = _run(session, call, first, {})
+    return values
+
+
+def write_values(variables: Mapping[str, Any], values: Mapping[str, Any], session: Any, call: str = _SUBJECT) -> None:
+    """Set variables on all replicas, in a finalized graph too; arguments and errors as with `read_values`."""
+    require_no_replica(call)
+    pairs = [(each, values[name]) for name, variable in variables.items() for each in _components(variable)]
+    if not pairs:
+        return
+    if graph_key() is None:
+        _require_eager(call)
+        for variable, value in pairs:
+            variable.assign(value)
+        return
+    initializers = [variable.initializer for variable, _ in pairs]
+    # As Variable.load does, but for all variables at once. No op is added.
+    feeds = {op.inputs[1]: value for op, (_, value) in zip(initializers, pairs, strict=True)}
+    _run(session, call, initializers, feeds)
+
+
+def _components(variable: Any) -> tuple[Any, ...]:
+    return tuple(getattr(variable, "values", (variable,)))
+
+
+def _require_eager(call: str) -> None:
+    if not tf.executing_eagerly():
+        raise CallOrderError(f"{call}() must be called outside of tf.function, where values are known.")
+
+
+def _run(session: Any, call: str, fetches: Any, feeds: dict[Any, Any]) -> Any:
+    session = tf.compat.v1.get_default_session() if session is None else session
+    if session is None:
+        raise CallOrderError(
+            f"{call}() needs a session in a v1 graph, where variables are. Call {call}(..., session=sess). "
+            f"See MIGRATION.md#{ANCHOR}"
+        )
+    if not hasattr(session, "run_step_fn"):
+        return session.run(fetches, feeds)
+    # A run of a monitored session would run its hooks too, which count steps.
+    return session.run_step_fn(lambda step_context: step_context.session.run(fetches, feeds))
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy value as Python numbers, which `json` can write; a Python float holds every float32 exactly."""
+    return np.asarray(value).tolist()

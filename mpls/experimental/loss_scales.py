@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpls.core.loss_scale import deserialize, get, serialize
+from mpls.core.identifiers import deserialize, get, serialize
 from mpls.upstream.tensorflow import weights_of
 
 __all__ = [

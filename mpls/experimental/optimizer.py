@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any, Literal, SupportsFloat, SupportsInt
 
 import mpls.keras
+from mpls.core import identifiers, releases
 from mpls.core import loss_scale as loss_scales
-from mpls.core import releases
-from mpls.core.giving_up import Stuck
+from mpls.core.counters import Stuck
+from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import LossScale
 from mpls.core.numbers import to_bool
-from mpls.core.scale_settings import telling_places
-from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options
+from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, telling_places
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
 from mpls.formats.wrapper_state import OLD_NAMES, OWN_SCALE_SETTINGS, OWN_STEP_SETTINGS, SETTINGS
 from mpls.keras.arguments import check_settings, is_translatable, may_skip, translate_loss_scale, translated
@@ -94,7 +94,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         check_unscaled: bool = False,
         enabled: bool | Literal["auto"] = True,
     ) -> None:
-        given: Any = loss_scales.deserialize(loss_scale) if isinstance(loss_scale, dict) else loss_scale
+        given: Any = identifiers.deserialize(loss_scale) if isinstance(loss_scale, dict) else loss_scale
         values = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
         steps: dict[str, Any] = dict(zip(OWN_STEP_SETTINGS, (*values, enabled), strict=True))
         if releases.current().has_loss_scale_objects:
@@ -182,7 +182,7 @@ def _object(loss_scale: Any) -> Any:
     """Return the loss scale for an argument of TF 2.0 to 2.3; `'dynamic'` is returned unchanged."""
     if isinstance(loss_scale, str) and loss_scale == "dynamic":
         return loss_scale
-    found = loss_scales.get(loss_scale, f"{_SUBJECT}: loss_scale")
+    found = identifiers.get(loss_scale, f"{_SUBJECT}: loss_scale")
     if found is None:
         raise ArgumentValueError(
             error_text(
@@ -205,7 +205,7 @@ def _loss_scale_of(settings: dict[str, Any]) -> Any:
         skips = settings.get("skip_nonfinite") is True
         return loss_scales.FixedLossScale._unbounded(float(scale), skip_nonfinite=True) if skips else scale
     given = {old: settings[new] for new, old in OLD_NAMES.items() if settings.get(new) is not None}
-    return loss_scales.DynamicLossScale(**given, **_own(settings))
+    return DynamicLossScale(**given, **_own(settings))
 
 
 def _own(settings: dict[str, Any]) -> dict[str, Any]:

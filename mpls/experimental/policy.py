@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, TypeVar
 import tensorflow as tf
 
 import mpls.keras
-from mpls.core import loss_scale as loss_scales
-from mpls.core import releases
+from mpls.core import identifiers, releases
 from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, error_text
 from mpls.experimental.compiling import patch_compile
@@ -84,7 +83,7 @@ class Policy(mpls.keras.Policy):
         self._is_default = isinstance(loss_scale, str) and loss_scale in _DEFAULTS
         if self._is_default:
             loss_scale = "dynamic" if name == "mixed_float16" else None
-        self._loss_scale = loss_scales.get(loss_scale, "Policy: loss_scale")
+        self._loss_scale = identifiers.get(loss_scale, "Policy: loss_scale")
         self._shown_as = "Policy" if releases.current().has_loss_scale_objects else "PolicyV1"
         if self._loss_scale is not None and self.compute_dtype not in (None, "float16"):
             tf.get_logger().warning(
@@ -113,7 +112,7 @@ class Policy(mpls.keras.Policy):
         config = super().get_config()
         # Keras 3 writes the config to files and loads it with its own class, which takes the name only.
         if not self._is_default and who_calls(self).package != "keras":
-            config["loss_scale"] = loss_scales.serialize(self.loss_scale)
+            config["loss_scale"] = identifiers.serialize(self.loss_scale)
         return config
 
     @classmethod
@@ -131,7 +130,7 @@ class Policy(mpls.keras.Policy):
             ValueError: its loss scale is of an unknown class.
         """
         if isinstance(config.get("loss_scale"), dict):
-            config = {**config, "loss_scale": loss_scales.deserialize(config["loss_scale"], custom_objects)}
+            config = {**config, "loss_scale": identifiers.deserialize(config["loss_scale"], custom_objects)}
         return cls(**config)
 
     def __repr__(self) -> str:

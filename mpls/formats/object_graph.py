@@ -1,7 +1,7 @@
 """The object graph of a checkpoint: which objects are optimizers, of which family, and where their loss scales are.
 
-`mpls/saved/checkpoints.py` makes the nodes from the bytes of a file, `mpls/core/persistence/object_checkpoints.py` from
-the proto that TensorFlow has parsed while it restores.
+`mpls/saved/checkpoints.py` makes the nodes from the bytes of a file, `mpls/core/state_checks.py` from the proto that
+TensorFlow has parsed while it restores.
 """
 
 from __future__ import annotations

@@ -8,11 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.current_settings import current_settings
-from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, is_dynamic, is_fixed, is_loss_scale, never_skips
+from mpls.core.dynamic import DynamicLossScale, checked_settings, current_settings, is_auto, require_effect
+from mpls.core.loss_scale import FixedLossScale, is_dynamic, is_fixed, is_loss_scale, never_skips
 from mpls.core.numbers import require_usable, to_bool, to_float, to_int
-from mpls.core.scale_settings import checked_settings, require_effect
-from mpls.core.searching import is_auto
 from mpls.errors import (
     ArgumentTypeError,
     ArgumentValueError,

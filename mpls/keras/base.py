@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, SupportsFloat, SupportsInt, TypeVar
 
 from mpls.core.autograph import as_written
-from mpls.core.giving_up import Stuck
-from mpls.core.loss_scale import never_skips
-from mpls.core.scaled_loss import exceeds
+from mpls.core.counters import Stuck
+from mpls.core.loss_scale import exceeds, never_skips
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, without_idle
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS, SETTINGS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from mpls.core.abstract import NativeLossScale
-from mpls.core.loss_scale import deserialize
+from mpls.core.identifiers import deserialize
+from mpls.core.loss_scale import NativeLossScale
 from mpls.errors import (
     ArgumentKeyError,
     ArgumentTypeError,

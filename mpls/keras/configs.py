@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpls.core.loss_scale import is_dynamic, is_fixed, serialize
+from mpls.core.identifiers import serialize
+from mpls.core.loss_scale import is_dynamic, is_fixed
 from mpls.errors import ArgumentKeyError, ArgumentTypeError, ArgumentValueError, MplsError, error_text
 from mpls.formats.wrapper_state import LOSS_SCALE, WRAPPERS, inner_family
 from mpls.keras.adapters import adapter_of_family, registered_class

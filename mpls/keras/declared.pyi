@@ -7,7 +7,7 @@ it with the families.
 from collections.abc import Iterable
 from typing import Any, Protocol, TypeAlias, overload
 
-from mpls.core.persistence.restoring import Restorable
+from mpls.core.wrapper_members import Restorable
 from mpls.keras.members import CallableList
 
 _Pairs: TypeAlias = Iterable[tuple[Any, Any]]

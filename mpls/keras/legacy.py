@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras
 
 from mpls.core.autograph import as_written
-from mpls.core.persistence.savers import hook_user_savers
+from mpls.core.savers import hook_user_savers
 from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import BASE_OPTIMIZER
 from mpls.keras.calls import drop_missing_gradients

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from mpls.core.counted import Counted
 from mpls.core.loss_scale import is_dynamic
 from mpls.core.step_options import read_only
+from mpls.core.wrapper_members import Counted
 from mpls.errors import MplsWarning, advise_user
 from mpls.keras.arguments import as_loss_scale, growth_steps_of, initial_scale_of
 from mpls.keras.calls import SCALING, ScalingCalls, noted_function

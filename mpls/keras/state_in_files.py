@@ -6,8 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.loss_scale import DynamicLossScale
-from mpls.core.persistence.state_dict import checked_extras, plain
+from mpls.core.dynamic import DynamicLossScale
+from mpls.core.state_checks import checked_extras
+from mpls.core.weights import plain
 from mpls.errors import SavedStateError, error_text
 from mpls.flags import Flag
 from mpls.formats.validity import ANCHOR, check_good_steps, check_scale

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tensorflow as tf
 import tf_keras
 
+from mpls.core.counters import Overflows, StepRecord
+from mpls.core.dynamic import DynamicLossScale
 from mpls.core.gradients import scale_loss, unscale_gradients
-from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale, is_dynamic, is_loss_scale, never_skips
-from mpls.core.overflows import Overflows
-from mpls.core.persistence.object_checkpoints import check_when_attached
-from mpls.core.persistence.restoring import RestorableWithSlots
-from mpls.core.persistence.savers import StepNames, hook_user_savers
+from mpls.core.loss_scale import FixedLossScale, LossScale, StepScale, is_dynamic, is_loss_scale, never_skips
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import in_replica_context
-from mpls.core.scaled_loss import StepScale
+from mpls.core.savers import StepNames, hook_user_savers
+from mpls.core.state_checks import check_when_attached
 from mpls.core.step_options import StepOptions
-from mpls.core.step_record import StepRecord
 from mpls.core.weights import Stateful
+from mpls.core.wrapper_members import RestorableWithSlots
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
 from mpls.formats.wrapper_state import LOSS_SCALE, STEP_RECORD
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from mpls.core import releases
-from mpls.core.loss_scale import DynamicLossScale, LossScale
+from mpls.core.counters import StepRecord
+from mpls.core.dynamic import DynamicLossScale
+from mpls.core.loss_scale import LossScale, StepScale
 from mpls.core.releases import ReleaseBehavior
-from mpls.core.scaled_loss import StepScale
 from mpls.core.step import StepHooks, scaled_step
 from mpls.core.step_options import StepOptions
-from mpls.core.step_record import StepRecord
 from mpls.formats.wrapper_state import CURRENT_SCALE
 from mpls.keras.arguments import refuse_wrapped
 from mpls.keras.calls import ScalingCalls

@@ -3,7 +3,7 @@
 An import of it loads no Keras.
 """
 
-from mpls.core.giving_up import Stuck
+from mpls.core.counters import Stuck
 from mpls.monitor.fit_callback import LossScaleCallback
 from mpls.monitor.session_hook import LossScaleHook
 from mpls.monitor.summaries import write_scalars

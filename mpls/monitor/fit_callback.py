@@ -8,7 +8,7 @@ from typing import Any, SupportsInt
 import tensorflow as tf
 
 from mpls.core.numbers import to_bool
-from mpls.core.persistence.state_dict import read_values
+from mpls.core.weights import read_values
 from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.formats.training_history import COUNTS, LOSS, SCALE, STEP
 from mpls.monitor.scale_history import KeepsHistory, reading

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mpls.core.counted import Counted, record_of
-from mpls.core.current_settings import current_settings
-from mpls.core.dynamic import DynamicLossScale
+from mpls.core.dynamic import DynamicLossScale, current_settings
 from mpls.core.numbers import to_int
-from mpls.core.persistence.state_dict import read_values
+from mpls.core.weights import read_values
+from mpls.core.wrapper_members import Counted, record_of
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.training_history import COUNTS, SCALE
 from mpls.formats.wrapper_state import STATE_OF_KERAS_3

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsInt
 import tensorflow as tf
 
 from mpls.core.numbers import to_bool
-from mpls.core.persistence.state_dict import read_values
+from mpls.core.weights import read_values
 from mpls.formats.training_history import COUNTS, LOSS, SCALE, STEP
 from mpls.monitor.scale_history import KeepsHistory, reading
 from mpls.monitor.scale_messages import ScaleMessages

@@ -67,7 +67,7 @@ CHANGES = (
     ),
     Change(
         "`restore` of `tf.train.Checkpoint`'s saver",
-        ("core.persistence.object_checkpoints",),
+        ("core.state_checks",),
         "a loss scale or a wrapper is made",
         "the last is gone",
     ),

@@ -42,7 +42,7 @@ def _of_all(recording: Recording, module: ModuleType) -> None:
 
 # What to do when a module of mpls is loaded.
 OWN_CLASSES = {
-    "mpls.core.counted": _of_all,
+    "mpls.core.wrapper_members": _of_all,
     "mpls.keras.keras3.applying": _of_keras_3,
     "mpls.keras.legacy": _of_legacy,
     "mpls.keras.new": _of_new,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mpls.core.counted import record_of
+from mpls.core.wrapper_members import record_of
 from mpls.formats.record import OptimizerRecord, OverflowRecord
 from mpls.transfer.transfer_report import Plan
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from mpls.core.current_settings import current_settings
-from mpls.core.loss_scale import DynamicLossScale, is_dynamic, is_fixed
-from mpls.core.scale_settings import DEFAULTS
+from mpls.core.dynamic import DEFAULTS, DynamicLossScale, current_settings
+from mpls.core.loss_scale import is_dynamic, is_fixed
 from mpls.formats.record import LossScaleRecord
 from mpls.formats.state_dicts import dynamic_state
 from mpls.formats.validity import check_good_steps, check_scale, usable_growth_steps

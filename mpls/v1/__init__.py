@@ -4,7 +4,8 @@ Import from here what legacy code imports from `tf.compat.v1.train.experimental`
 or `tf.train.experimental`.
 """
 
-from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
+from mpls.core.dynamic import DynamicLossScale
+from mpls.core.loss_scale import FixedLossScale, LossScale
 from mpls.v1.graph_rewrite import (
     disable_mixed_precision_graph_rewrite,
     enable_mixed_precision_graph_rewrite,

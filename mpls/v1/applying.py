@@ -9,11 +9,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.fast.branches import control_flow_v1, group
-from mpls.core.loss_scale import changes_nothing
-from mpls.core.program_calls import is_known_unread
+from mpls.core.counters import StepRecord
+from mpls.core.fast import control_flow_v1, group
+from mpls.core.loss_scale import changes_nothing, is_known_unread
 from mpls.core.scaling_calls import ScalingCalls
-from mpls.core.step_record import StepRecord
 
 
 class InnerStep:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from mpls.core.autograph import as_written
-from mpls.core.loss_scale import LossScale, get
+from mpls.core.identifiers import get
+from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
 
 __all__ = ["CheckedMinimize", "checked_loss_scale", "require_a_gradient", "require_optimizer"]

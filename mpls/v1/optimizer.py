@@ -8,19 +8,17 @@ from typing import Any, Literal, SupportsFloat, SupportsInt
 import tensorflow as tf
 
 from mpls.core.autograph import as_written
-from mpls.core.counted import Counted
-from mpls.core.fast.branches import group
-from mpls.core.giving_up import Stuck
+from mpls.core.counters import Stuck
+from mpls.core.fast import group
 from mpls.core.gradients import as_variables, unscale_gradients
-from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
-from mpls.core.persistence.object_checkpoints import check_when_attached
-from mpls.core.persistence.savers import StepNames, hook_user_savers
+from mpls.core.loss_scale import FixedLossScale, LossScale, LossScaling, never_skips
 from mpls.core.replicas import call_in_cross_replica_context
-from mpls.core.scale_settings import telling_places
-from mpls.core.scaled_loss import LossScaling
+from mpls.core.savers import StepNames, hook_user_savers
 from mpls.core.scaling_calls import ScalingCalls
+from mpls.core.state_checks import check_when_attached
 from mpls.core.step import scaled_step
-from mpls.core.step_options import checked_options
+from mpls.core.step_options import checked_options, telling_places
+from mpls.core.wrapper_members import Counted
 from mpls.errors import ReplicaContextError
 from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE
 from mpls.upstream.optimizers import add_slots, inner_of, uses_locking

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from mpls.core.persistence.object_checkpoints import is_bare
-from mpls.core.persistence.restoring import RestorableWithSlots
+from mpls.core.state_checks import is_bare
+from mpls.core.wrapper_members import RestorableWithSlots
 from mpls.formats.wrapper_state import BASE_OPTIMIZER
 from mpls.upstream.optimizers import inner_of, powers_of
 from mpls.upstream.tensorflow import native_v1_class

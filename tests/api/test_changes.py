@@ -28,7 +28,7 @@ ATTRIBUTE_SETTERS = {"setattr", "delattr"} | {
 OWN = ("self", "cls")
 # Modules in which an object is changed that a program hands over, or that mpls has made: nothing of a module or class.
 OF_OBJECTS = {
-    "mpls.core.persistence.savers.graph_state": "what belongs to a graph is kept by the graph, under a name of mpls",
+    "mpls.core.savers": "notes of mpls on a graph, and on a wrapper of mpls",
     "mpls.core.scaling_calls": "its own state",
     "mpls.core.weights": "the same",
     "mpls.v1.applying": "the collection of train ops of a graph",
@@ -40,8 +40,9 @@ OF_OBJECTS = {
     "mpls.keras.wrapping": "the class of a wrapper of mpls",
     "mpls.cli.choosing": "mpls' own options",
     "mpls.importing.keras2": "what a program sets on a module of Keras 2",
-    "mpls.core.loss_scale": "a loss scale that it has made",
-    "mpls.core.persistence.savers.user_savers": "a note on a wrapper of mpls",
+    "mpls.core.counters": "in sys.modules, names of modules that mpls had",
+    "mpls.core.dynamic": "the same",
+    "mpls.core.loss_scale": "the same; and a loss scale that it has made",
     "mpls.experimental.optimizer": "the name of a wrapper that it has made",
     "mpls.importing.module_getattr": "a module that it has made",
     "mpls.install": "its own state",

@@ -20,28 +20,17 @@ from .source_tree import around, called, functions_around, is_docstring, modules
 OF_PYTHON = {"_replace", "_asdict", "_fields", "_actions"}
 # Private members of objects of mpls, where no import tells of their class, and why.
 _WRAPPER = "the wrapper, whose class imports this module"
-_SCALE = "a loss scale of mpls, whose class imports this module"
 _ANY_OPTIMIZER = "an optimizer of mpls, of any family; others have none, and are asked whether they do"
 OF_MPLS: dict[str, tuple[str, set[str]]] = {
-    "mpls.core.counted": (_ANY_OPTIMIZER, {"_session_of_state"}),
     "mpls.core.loss_scale": ("made by the line before", {"loss_scale._loss_scale_value"}),
-    "mpls.core.persistence.object_checkpoints": (
+    "mpls.core.state_checks": (
         "what is attached to a root, and has such a method only if it is of mpls",
         {"trackable._check_saved_object", "_check_saved_object"},
     ),
-    "mpls.core.persistence.savers.scale_variables": (
+    "mpls.core.savers": (
         _ANY_OPTIMIZER,
-        {"_loss_scale", "_replaced_loss_scale", "_record", "_saved_numbers"},
-    ),
-    "mpls.core.persistence.savers.user_savers": (
-        "optimizers of mpls, which told of themselves",
-        {"each._loss_scale", "_has_told_of_missing_scale"},
-    ),
-    "mpls.core.program_calls": (_SCALE, {"_program_calls"}),
-    "mpls.core.current_settings": (
-        _SCALE,
-        {f"loss_scale.{name}" for name in ("_scale_settings", "_initial_loss_scale", "_increment_period")}
-        | {f"loss_scale.{name}" for name in ("_weights_here", "_numbers", "_read_numbers")},
+        {"_loss_scale", "_replaced_loss_scale", "_record", "_saved_numbers", "each._loss_scale"}
+        | {"_has_told_of_missing_scale"},
     ),
     "mpls.keras.calls": ("a method of a subclass of the wrapper", {"self._calls"}),
     "mpls.keras.classes": (
@@ -75,7 +64,7 @@ OF_MPLS: dict[str, tuple[str, set[str]]] = {
 }
 # Strings that look like private names and name no attribute that is read, by modules; the set where there are few.
 NO_MEMBERS: dict[str, tuple[str, set[str]]] = {
-    "mpls.core.overflows": ("ends of names", {"f'_{len(names)}'", "f'_{alike}'"}),
+    "mpls.core.counters": ("ends of names", {"f'_{len(names)}'", "f'_{alike}'"}),
     "mpls.core.releases": ("the name of a ContextVar", {"_blocks"}),
     "mpls.formats.algorithm_names": ("ends of words", {"f'_{word}'"}),
     "mpls.formats.file_kinds": (

@@ -25,7 +25,7 @@ import mpls.contrib
 import mpls.errors
 import mpls.experimental
 import mpls.v1
-from mpls.core.fast import choices
+from mpls.core import fast
 from tests.processes import python_path
 
 from .replay import Artefact, GraphTraining, artefacts, assert_state, control_flow, graph_training_of, numbers
@@ -189,7 +189,7 @@ class TestNamesOfPowers:
 
     def test_are_the_same_where_gradients_are_large(self) -> None:
         # Large ones of half precision, where unscaling has a conditional of its own.
-        with mock.patch.object(choices, "is_unscaled_by_reciprocal", return_value=True):
+        with mock.patch.object(fast, "is_unscaled_by_reciprocal", return_value=True):
             path, expected = saved_by(ours, self.folder, "", "", v2=False)
         with graph(v2=False), v1.Session() as session:
             train_adams(native, "", "")

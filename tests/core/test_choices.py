@@ -15,9 +15,8 @@ from parameterized import parameterized
 
 import mpls.keras
 import mpls.v1
-from mpls.core.fast import choices, stacks
-from mpls.core.finite import all_finite
-from mpls.core.gradients import unscale_gradients
+from mpls.core import fast
+from mpls.core.gradients import all_finite, unscale_gradients
 
 
 def op_types(fn: Callable[[list[Any]], Any], arrays: list[np.ndarray], *, xla: bool = False) -> list[str]:
@@ -51,16 +50,16 @@ def patched(*patches: Any) -> Iterator[None]:
 
 
 def forget_devices() -> None:
-    choices._device_kinds.cache_clear()
-    choices._is_default_cpu.cache_clear()
+    fast._device_kinds.cache_clear()
+    fast._is_default_cpu.cache_clear()
 
 
 def plain_ways() -> Any:
-    return mock.patch.object(choices, "uses_plain_ways", return_value=True)
+    return mock.patch.object(fast, "uses_plain_ways", return_value=True)
 
 
 def with_gpu() -> Any:
-    return mock.patch.object(choices, "_present_kinds", return_value=frozenset({"CPU", "GPU"}))
+    return mock.patch.object(fast, "_present_kinds", return_value=frozenset({"CPU", "GPU"}))
 
 
 class ChoicesTest(unittest.TestCase):
@@ -72,14 +71,14 @@ class ChoicesTest(unittest.TestCase):
 
     @parameterized.expand([("float32", 0, True), ("float64", 0, True), ("float32", -1, False), ("float16", 0, False)])
     def test_large_ones_are_summed(self, dtype: str, more: int, expected: bool) -> None:
-        arrays = [np.ones(choices._WORTH_A_SUM + more, dtype)] * 2
+        arrays = [np.ones(fast._WORTH_A_SUM + more, dtype)] * 2
         types = op_types(all_finite, arrays)
         self.assertEqual((types.count("Sum"), types.count("StatelessIf")), (2, 1) if expected else (0, 0))
         # Each element is looked at in the conditional only.
         self.assertEqual(types.count("IsFinite"), 1 if expected else 2)
 
     def test_but_not_those_that_xla_compiles_or_that_eager_mode_looks_at(self) -> None:
-        arrays = [np.ones(choices._WORTH_A_SUM, np.float32)]
+        arrays = [np.ones(fast._WORTH_A_SUM, np.float32)]
         self.assertNotIn("Sum", op_types(all_finite, arrays, xla=True))
         with patched(with_gpu()):
             self.assertIn("Sum", op_types(all_finite, arrays))
@@ -91,7 +90,7 @@ class ChoicesTest(unittest.TestCase):
     def test_those_whose_sum_is_not_finite_are_looked_at(
         self, name: str, value: float, last: float, expected: bool
     ) -> None:
-        array = np.full(choices._WORTH_A_SUM, value, np.float32)
+        array = np.full(fast._WORTH_A_SUM, value, np.float32)
         array[-1] = last
         check = tf.function(all_finite, autograph=False)
         for grads in ([array], [array, -array], [array, np.ones(3, np.float16)]):
@@ -134,7 +133,7 @@ class ChoicesTest(unittest.TestCase):
                 self.assertIn("RealDiv", op_types(lambda grads: unscale_gradients(grads[1:], grads[0]), arrays))
 
     def test_few_or_large_ones_are_not(self) -> None:
-        for arrays in (SMALL[:3], [np.ones(stacks.MOST_ELEMENTS + 1, np.float32)] * 6):
+        for arrays in (SMALL[:3], [np.ones(fast.MOST_ELEMENTS + 1, np.float32)] * 6):
             self.assertNotIn("Pack", op_types(all_finite, arrays))
             types = op_types(lambda grads: unscale_gradients(grads[1:], grads[0]), [SCALE, *arrays])
             self.assertNotIn("Pack", types)

@@ -17,10 +17,8 @@ from parameterized import parameterized
 
 import mpls.keras
 import mpls.v1
-from mpls.core import finite, gradients
-from mpls.core.fast import choices, one_call
-from mpls.core.finite import all_finite
-from mpls.core.gradients import unscale_gradients
+from mpls.core import fast, gradients
+from mpls.core.gradients import all_finite, unscale_gradients
 
 DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 # The sums and squares of the largest finite values are infinite, and the differences of infinities NaN.
@@ -82,7 +80,7 @@ def gradients_of(layout: str, arrays: list[Any]) -> list[Any]:
 
 
 def plain_ways() -> Any:
-    return mock.patch.object(choices, "uses_plain_ways", return_value=True)
+    return mock.patch.object(fast, "uses_plain_ways", return_value=True)
 
 
 class Ways(unittest.TestCase):
@@ -90,11 +88,11 @@ class Ways(unittest.TestCase):
 
     def setUp(self) -> None:
         for replaced in (
-            mock.patch.object(finite._check, "_functions", OrderedDict()),
+            mock.patch.object(gradients._check, "_functions", OrderedDict()),
             mock.patch.object(gradients._unscale_in_one_call, "_functions", OrderedDict()),
-            mock.patch.object(choices, "_WORTH_A_RECIPROCAL", LARGE),
-            mock.patch.object(choices, "_WORTH_SQUARES", LARGE),
-            mock.patch.object(choices, "_WORTH_A_SUM", LARGE),
+            mock.patch.object(fast, "_WORTH_A_RECIPROCAL", LARGE),
+            mock.patch.object(fast, "_WORTH_SQUARES", LARGE),
+            mock.patch.object(fast, "_WORTH_A_SUM", LARGE),
         ):
             replaced.start()
             self.addCleanup(replaced.stop)
@@ -120,8 +118,8 @@ class Ways(unittest.TestCase):
 
         def evaluate_again(arrays: list[np.ndarray]) -> list[np.ndarray]:
             # Until it runs as one op, as it does for many tensors.
-            with mock.patch.object(choices, "_MANY", 1):
-                for _ in range(one_call._CALLS_BEFORE):
+            with mock.patch.object(fast, "_MANY", 1):
+                for _ in range(fast._CALLS_BEFORE):
                     evaluate(arrays)
                 return evaluate(arrays)
 

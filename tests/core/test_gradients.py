@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parameterized import parameterized
 
-from mpls.core.finite import all_finite
-from mpls.core.gradients import largest_scale, scale_loss, unscale_gradients
+from mpls.core.gradients import all_finite, largest_scale, scale_loss, unscale_gradients
 
 FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 FLOATS_BY_NAME = [(dtype.name, dtype) for dtype in FLOATS]

@@ -18,18 +18,9 @@ import tensorflow as tf
 from parameterized import parameterized
 
 import mpls.v1
-from mpls.core.loss_scale import (
-    DynamicLossScale,
-    FixedLossScale,
-    LossScale,
-    deserialize,
-    get,
-    is_dynamic,
-    is_fixed,
-    is_loss_scale,
-    never_skips,
-    serialize,
-)
+from mpls.core.dynamic import DynamicLossScale
+from mpls.core.identifiers import deserialize, get, serialize
+from mpls.core.loss_scale import FixedLossScale, LossScale, is_dynamic, is_fixed, is_loss_scale, never_skips
 from mpls.errors import MplsError
 from mpls.formats.wrapper_state import (
     DEFAULT_GROWTH_STEPS,

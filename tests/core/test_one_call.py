@@ -12,17 +12,16 @@ import numpy as np
 import tensorflow as tf
 from parameterized import parameterized
 
-from mpls.core.fast import choices, one_call
-from mpls.core.fast.one_call import OneCall
-from mpls.core.finite import all_finite
-from mpls.core.gradients import unscale_gradients
+from mpls.core import fast
+from mpls.core.fast import OneCall
+from mpls.core.gradients import all_finite, unscale_gradients
 
 
 class FewAreEnough(unittest.TestCase):
     """Has single small tensors treated as many are."""
 
     def setUp(self) -> None:
-        self.few_are_enough = mock.patch.object(choices, "_MANY", 1)
+        self.few_are_enough = mock.patch.object(fast, "_MANY", 1)
         self.few_are_enough.start()
         self.addCleanup(self.few_are_enough.stop)
 
@@ -51,7 +50,7 @@ class OneCallTest(FewAreEnough):
             one, two = fn.call([tf.constant([1.0, 2.0]), tf.constant(3.0, tf.float64)])
             np.testing.assert_array_equal(one, [2.0, 4.0])
             self.assertEqual((two.dtype, two.numpy()), (tf.float64, 6.0))
-        self.assertEqual(fn.seen, ["eagerly"] * one_call._CALLS_BEFORE + ["traced"])
+        self.assertEqual(fn.seen, ["eagerly"] * fast._CALLS_BEFORE + ["traced"])
 
     def test_each_list_of_kinds_has_its_own(self) -> None:
         fn = Doubled()
@@ -75,10 +74,10 @@ class OneCallTest(FewAreEnough):
         fn = Doubled()
         used = tf.ones([1])
         fn.times(3, used)
-        for length in range(2, 2 * one_call._MOST_FUNCTIONS):
+        for length in range(2, 2 * fast._MOST_FUNCTIONS):
             fn.times(2, tf.ones([length]))
             fn.times(1, used)
-            self.assertLessEqual(len(fn.call._functions), one_call._MOST_FUNCTIONS)
+            self.assertLessEqual(len(fn.call._functions), fast._MOST_FUNCTIONS)
         self.assertEqual(fn.seen.count("traced"), 1)
         fn.times(2, tf.ones([2]))
         self.assertEqual(fn.seen.count("traced"), 1)
@@ -112,7 +111,7 @@ class OneCallTest(FewAreEnough):
         self.addCleanup(tf.config.run_functions_eagerly, False)
         fn = Doubled()
         np.testing.assert_array_equal(fn.times(5, tf.ones([2]))[0], [2.0, 2.0])
-        self.assertEqual(fn.seen.count("eagerly"), one_call._CALLS_BEFORE)
+        self.assertEqual(fn.seen.count("eagerly"), fast._CALLS_BEFORE)
 
 
 class OpByOpTest(FewAreEnough):
@@ -148,7 +147,7 @@ class OpByOpTest(FewAreEnough):
         tf.function(lambda: self.assert_op_by_op(tf.ones([2]), expected="traced"), autograph=False)()
 
     def test_where_plain_ways_are_asked_for(self) -> None:
-        with mock.patch.object(choices, "uses_plain_ways", return_value=True):
+        with mock.patch.object(fast, "uses_plain_ways", return_value=True):
             self.assert_op_by_op(tf.ones([2]))
 
     def test_under_a_strategy(self) -> None:
@@ -191,7 +190,7 @@ class OpByOpTest(FewAreEnough):
         ]
     )
     def test_by_device(self, name: str, device: str, expected: bool) -> None:
-        self.assertEqual(choices._is_default_cpu(device), expected)
+        self.assertEqual(fast._is_default_cpu(device), expected)
 
     def test_on_another_device_where_results_stay(self) -> None:
         with tf.device("CPU:1"):
@@ -201,9 +200,9 @@ class OpByOpTest(FewAreEnough):
 
     def test_where_there_is_a_gpu(self) -> None:
         # Which is where the op would be.
-        choices._is_default_cpu.cache_clear()
-        self.addCleanup(choices._is_default_cpu.cache_clear)
-        with mock.patch.object(choices, "_present_kinds", return_value=frozenset({"CPU", "GPU"})):
+        fast._is_default_cpu.cache_clear()
+        self.addCleanup(fast._is_default_cpu.cache_clear)
+        with mock.patch.object(fast, "_present_kinds", return_value=frozenset({"CPU", "GPU"})):
             self.assert_op_by_op(tf.ones([2]))
 
 

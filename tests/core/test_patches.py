@@ -25,7 +25,7 @@ from tensorflow.python.checkpoint.checkpoint import TrackableSaver
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.core.persistence import object_checkpoints
+from mpls.core import checkpoints
 from mpls.errors import SavedStateError
 from mpls.experimental import compiling
 from mpls.patches import ABSENT, Layer, WhileNeeded
@@ -269,7 +269,7 @@ class LifetimeTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         # What other tests have left behind counts no more.
-        for needed in (object_checkpoints._watch, compiling._while_needed, *name_savers._saver_hooks.values()):
+        for needed in (checkpoints._watch, compiling._while_needed, *name_savers._saver_hooks.values()):
             needed.undo()
         gc.collect()
         self.before = methods()
@@ -325,7 +325,7 @@ class LifetimeTest(unittest.TestCase):
         with (
             tf.Graph().as_default(),
             v1.Session() as session,
-            mock.patch("mpls.core.persistence.savers.user_savers._feeds_for") as asked,
+            mock.patch("mpls.core.savers._feeds_for") as asked,
         ):
             v1.get_variable("weight", initializer=1.0)
             session.run(v1.global_variables_initializer())
@@ -376,7 +376,7 @@ class LifetimeTest(unittest.TestCase):
             thread.join()
         self.assertEqual(wrong, [])
         self.assertEqual(self.patched(), set())
-        self.assertEqual(object_checkpoints._watch._count, 0)
+        self.assertEqual(checkpoints._watch._count, 0)
 
 
 if __name__ == "__main__":

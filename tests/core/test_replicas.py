@@ -17,7 +17,7 @@ from parameterized import parameterized
 import mpls.keras
 import mpls.v1
 from mpls.core import replicas
-from mpls.core.loss_scale import DynamicLossScale
+from mpls.core.dynamic import DynamicLossScale
 from mpls.upstream.tensorflow import strategy_needs_no_merge_call
 
 INF, NAN = float("inf"), float("nan")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from parameterized import parameterized
 
 from mpls.core import dynamic
-from mpls.core.fast.branches import select
+from mpls.core.fast import select
 from mpls.core.rule import FLOAT32_MAX, ScaleState, UpdateRule, next_state
 
 INF, NAN = math.inf, math.nan

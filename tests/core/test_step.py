@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 from parameterized import parameterized
 
-from mpls.core.fast.branches import group
-from mpls.core.loss_scale import DynamicLossScale, FixedLossScale, LossScale
-from mpls.core.scaled_loss import LossScaling, exceeds
+from mpls.core.dynamic import DynamicLossScale
+from mpls.core.fast import group
+from mpls.core.loss_scale import FixedLossScale, LossScale, LossScaling, exceeds
 from mpls.core.step import scaled_step
 
 v1 = tf.compat.v1

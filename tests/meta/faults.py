@@ -8,16 +8,12 @@ from typing import Any
 
 import tensorflow as tf
 
-import mpls.core.abstract
 import mpls.core.dynamic
-import mpls.core.finite
 import mpls.core.gradients
 import mpls.core.loss_scale
 import mpls.core.replicas
 import mpls.core.rule
-import mpls.core.scaled_loss
 import mpls.core.step
-import mpls.core.updating
 import mpls.keras.base
 import mpls.keras.keras3.applying
 import mpls.keras.keras3.state
@@ -65,7 +61,7 @@ class Fault:
 
 
 _next_state = mpls.core.rule.next_state
-_all_finite = mpls.core.finite.all_finite
+_all_finite = mpls.core.gradients.all_finite
 _unscale = mpls.core.gradients._unscale
 
 
@@ -81,7 +77,7 @@ def changed_rule(**changes: Callable[[Any], Any]) -> Callable[[], list[Patch]]:
             late_or_early = changes.get("growth_steps", lambda steps: steps)
             return good_steps < late_or_early(growth_steps) - 1
 
-        return [(mpls.core.updating, "next_state", next_state), (mpls.core.updating, "only_counts", only_counts)]
+        return [(mpls.core.dynamic, "next_state", next_state), (mpls.core.dynamic, "only_counts", only_counts)]
 
     return patches
 
@@ -93,7 +89,7 @@ def _state(change: Callable[[Any, Any, Any, Any, Any], Any]) -> Callable[[], lis
         def next_state(state: Any, grads_finite: Any, rule: Any, select: Any = select_python) -> Any:
             return change(state, _next_state(state, grads_finite, rule, select), grads_finite, rule, select)
 
-        return [(mpls.core.updating, "next_state", next_state)]
+        return [(mpls.core.dynamic, "next_state", next_state)]
 
     return patches
 
@@ -208,7 +204,7 @@ def _loss_is_not_scaled() -> list[Patch]:
         return loss
 
     return [
-        (mpls.core.scaled_loss, "scale_loss", scale_loss),
+        (mpls.core.loss_scale, "scale_loss", scale_loss),
         (mpls.keras.tf_keras_family, "scale_loss", scale_loss),
         (mpls.core.gradients, "scale_loss", scale_loss),
     ]
@@ -291,7 +287,7 @@ def _scales_share_their_state() -> list[Patch]:
     def share(loss_scale: Any) -> None:
         loss_scale._variables, loss_scale._lock = shared, Lock()
 
-    return [(mpls.core.abstract.LossScale, "__init__", share)]
+    return [(mpls.core.loss_scale.LossScale, "__init__", share)]
 
 
 FAULTS: tuple[Fault, ...] = (

@@ -7,17 +7,16 @@ from typing import Any
 
 import tensorflow as tf
 
-import mpls.core.overflows
+import mpls.core.counters
+import mpls.core.dynamic
 import mpls.core.rule
-import mpls.core.step_record
-import mpls.core.updating
 
 from .faults import KERAS, KERAS_3, V1, Fault, Patch, changed_rule
 
 SUITE = "test_options"
 CELLS = (V1, *KERAS, KERAS_3)
 
-_note = mpls.core.overflows.Overflows.note
+_note = mpls.core.counters.Overflows.note
 
 
 def _replaced(target: Any, name: str, replacement: Any) -> Callable[[], list[Patch]]:
@@ -29,7 +28,7 @@ def _forget_no_bad_step() -> list[Patch]:
         return good_steps.assign_add(1)
 
     rule = changed_rule(shrink_steps_in_a_row=lambda _: False)
-    return [*rule(), (mpls.core.updating.Updating, "_count", count)]
+    return [*rule(), (mpls.core.dynamic.Updating, "_count", count)]
 
 
 def _skip_silently(self: Any, grads: Any, losses: Any, flags: Any, scale: Any) -> Any:
@@ -63,27 +62,27 @@ OPTION_FAULTS = tuple(
         ),
         (
             "skipped steps are not counted",
-            _replaced(mpls.core.step_record.StepNotes, "skipped", _skip_silently),
+            _replaced(mpls.core.counters.StepNotes, "skipped", _skip_silently),
             ("counted_several_in_a_row", "tracked_one", "gives_up_too_many"),
         ),
         (
             "an applied step does not end a row of skipped ones",
-            _replaced(mpls.core.step_record.StepRecord, "applied", _count_on_in_a_row),
+            _replaced(mpls.core.counters.StepRecord, "applied", _count_on_in_a_row),
             ("counted_several_in_a_row",),
         ),
         (
             "each variable is blamed",
-            _replaced(mpls.core.overflows.Overflows, "note", _blame_all),
+            _replaced(mpls.core.counters.Overflows, "note", _blame_all),
             ("tracked_one",),
         ),
         (
             "nobody gives up",
-            _replaced(mpls.core.step_record.StepRecord, "check_skips", lambda self, session: None),
+            _replaced(mpls.core.counters.StepRecord, "check_skips", lambda self, session: None),
             ("gives_up_too_many",),
         ),
         (
             "clipping hides overflows",
-            _replaced(mpls.core.step_record.StepNotes, "flags", lambda self, grads, variables: []),
+            _replaced(mpls.core.counters.StepNotes, "flags", lambda self, grads, variables: []),
             ("unscaled_is_checked_hidden",),
         ),
     )

@@ -21,8 +21,7 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.keras
 import mpls.v1
-from mpls.core.giving_up import Stuck
-from mpls.core.step_record import StepRecord
+from mpls.core.counters import StepRecord, Stuck
 from mpls.errors import MplsWarning, TrainingStuckError
 
 from .trainers import CELLS, FAMILIES, MODES, RATE, Trainer, trainer

@@ -19,9 +19,8 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.keras
 import mpls.v1
-from mpls.core.counted import Counted
-from mpls.core.persistence.restoring import Restorable
 from mpls.core.weights import Stateful
+from mpls.core.wrapper_members import Counted, Restorable
 from mpls.keras.members import Members
 from mpls.keras.wrapping import Wrapping
 from mpls.v1.argument_checks import CheckedMinimize

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
-from mpls.core.persistence.object_checkpoints import SavedObject, check_when_attached, is_bare, require_valid_state
-from mpls.core.persistence.restoring import Restorable
+from mpls.core.counters import StepRecord
+from mpls.core.dynamic import start_of
+from mpls.core.loss_scale import FixedLossScale, LossScale, StepScale, never_skips
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
 from mpls.core.replicas import in_replica_context
-from mpls.core.scaled_loss import StepScale
-from mpls.core.searching import start_of
+from mpls.core.state_checks import SavedObject, check_when_attached, is_bare, require_valid_state
 from mpls.core.step_options import StepOptions
-from mpls.core.step_record import StepRecord
+from mpls.core.wrapper_members import Restorable
 from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import (
     DYNAMIC_SCALE,

@@ -9,11 +9,11 @@ import keras
 import tensorflow as tf
 
 from mpls.core.autograph import as_written
+from mpls.core.counters import StepRecord
 from mpls.core.gradients import as_variables
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.step_options import StepOptions
-from mpls.core.step_record import StepRecord
 from mpls.errors import ArgumentValueError, error_text
 from mpls.keras.calls import SCALE_LOSS, ScalingCalls, require_gradients, some_pairs
 from mpls.keras.keras3 import ops

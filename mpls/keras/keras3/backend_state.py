@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from mpls.core.counters import StepRecord
 from mpls.core.step_options import StepOptions
-from mpls.core.step_record import StepRecord
 from mpls.formats.wrapper_state import COUNTS
 
 __all__ = ["BackendRecord", "BackendVariable", "counters", "option_variables"]

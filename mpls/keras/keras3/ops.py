@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from mpls.core import finite, gradients
+from mpls.core import gradients
 from mpls.core.loss_scale import never_skips
 from mpls.core.rule import next_state
 from mpls.errors import ArgumentValueError
@@ -46,7 +46,7 @@ def _divide(grad: Any, scale: Any) -> Any:
 def all_finite(grads: list[Any]) -> Any:
     """Return whether every element of every gradient is finite; None is ignored."""
     if keras.backend.backend() == "tensorflow":
-        return finite.all_finite(grads)
+        return gradients.all_finite(grads)
     checks = [ops.all(ops.isfinite(grad)) for grad in grads if grad is not None]
     return ops.all(ops.stack(checks)) if checks else ops.convert_to_tensor(True)
 

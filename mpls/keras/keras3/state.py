@@ -11,14 +11,8 @@ import tensorflow as tf
 
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import FixedLossScale, LossScale, is_fixed
-from mpls.core.persistence.state_dict import plain
-from mpls.core.rule import (
-    AccumulatingState,
-    ScaleState,
-    SearchingAccumulatingState,
-    SearchingState,
-    UpdateRule,
-)
+from mpls.core.rule import AccumulatingState, ScaleState, SearchingAccumulatingState, SearchingState, UpdateRule
+from mpls.core.weights import plain
 from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import BAD_STEPS, DYNAMIC_SCALE, SEARCH_STEPS, STATE, STEP_COUNTER
 from mpls.keras.keras3.backend_state import BackendVariable, counters, option_variables

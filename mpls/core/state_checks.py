@@ -1,21 +1,33 @@
-"""Checks of object-based checkpoints that users restore with TensorFlow's own calls, before any value is loaded.
-
-While TensorFlow pairs objects with nodes of a checkpoint, each object of mpls looks at its node, and refuses an invalid
-state and the state of another kind of optimizer. Nothing has been restored at that time.
-"""
+"""Checks of saved state before any of it is loaded: object-based checkpoints, and dicts of `state_dict`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from mpls.errors import MplsWarning, SavedStateError, warn_user
+from mpls.errors import (
+    ArgumentTypeError,
+    MplsWarning,
+    SavedStateError,
+    error_text,
+    warn_user,
+)
 from mpls.formats.families import FAMILY_NAMES, Family
 from mpls.formats.object_graph import VALUE, Node, ObjectGraph, SlotVariable
-from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
+from mpls.formats.state_dicts import (
+    DYNAMIC,
+    GOOD_STEPS,
+    GROWTH_STEPS,
+    INITIAL_SCALE,
+    OPTIONS_OF_KEYS,
+    SCALE,
+    WEIGHTS,
+)
+from mpls.formats.validity import ANCHOR, check_count, check_good_steps, check_scale
 from mpls.formats.wrapper_state import STATE
 from mpls.patches import WhileNeeded
 from mpls.upstream.object_restores import (
@@ -26,19 +38,6 @@ from mpls.upstream.object_restores import (
     place_of_slot,
     restore_of_attached,
 )
-
-__all__ = [
-    "SavedObject",
-    "check_when_attached",
-    "examine",
-    "examine_place",
-    "examine_slot",
-    "is_bare",
-    "read_value",
-    "refuse_other_family",
-    "require_valid_state",
-    "warn_of_missing_scale",
-]
 
 
 class _Nodes(Sequence[Node]):
@@ -240,3 +239,156 @@ def warn_of_missing_scale(subject: str, what_happens: str) -> None:
         f"{what_happens}. See MIGRATION.md#{ANCHOR}",
         MplsWarning,
     )
+
+
+_SUBJECT = "load_state_dict"
+
+
+def without_surplus(state: Any, known: Iterable[str]) -> tuple[Any, dict[str, Any]]:
+    """Return a state without the keys that only options of mpls bring which are not used here; and these keys.
+
+    Args:
+        state: what the user passed.
+        known: the keys that are used here.
+    """
+    if not isinstance(state, Mapping):
+        return state, {}
+    surplus = {name: state[name] for name in OPTIONS_OF_KEYS if name in state and name not in known}
+    return {name: value for name, value in state.items() if name not in surplus}, surplus
+
+
+def warn_of_surplus(surplus: Mapping[str, Any]) -> None:
+    """Warn of keys that `without_surplus` has found, before the rest is loaded."""
+    if surplus:
+        found = ", ".join(f"{name}={value!r} (of {OPTIONS_OF_KEYS[name]})" for name, value in surplus.items())
+        warn_user(
+            f"{_SUBJECT}: the state was saved with other options; not used here is {found}. The rest is loaded. Pass "
+            f"these options to the constructor, or leave the keys out of the dict. See MIGRATION.md#{ANCHOR}",
+            MplsWarning,
+        )
+
+
+def require_keys(state: Any, required: set[str], optional: set[str]) -> None:
+    """Refuse a state that is no dict with these keys."""
+    if not isinstance(state, Mapping):
+        raise ArgumentTypeError(
+            error_text(f"{_SUBJECT}: state", "be a dict", state, "Pass what state_dict() returned", ANCHOR)
+        )
+    keys = set(state)
+    if required <= keys <= required | optional:
+        return
+    wanted = f"have the keys {sorted(required)}" + (f", and may have {sorted(optional)}" if optional else "")
+    advice = "Pass what state_dict() of the same kind of loss scale returned"
+    raise SavedStateError(error_text(f"{_SUBJECT}: state", wanted, sorted(map(str, keys)), advice, ANCHOR))
+
+
+def require_dynamic(state: Mapping[str, Any], dynamic: bool) -> None:
+    """Refuse the state of a fixed loss scale for a dynamic one, and the reverse."""
+    if isinstance(state, Mapping) and state.get(DYNAMIC, dynamic) is not dynamic:
+        advice = f"Load it into a {'fixed' if dynamic else 'dynamic'} loss scale, or leave the loss scale as it is"
+        constraint = f"be {dynamic}, as the loss scale is {'dynamic' if dynamic else 'fixed'}"
+        raise SavedStateError(error_text(f"{_SUBJECT}: {DYNAMIC}", constraint, state[DYNAMIC], advice, ANCHOR))
+
+
+def require_same(state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Refuse settings that differ from those of the loss scale: training would go on differently."""
+    for name, value in settings.items():
+        if name not in state:
+            continue
+        # True equals 1.
+        if isinstance(state[name], bool) is not isinstance(value, bool) or state[name] != value:
+            advice = f"Construct the loss scale with it, or leave {name!r} out of the dict"
+            constraint = f"be {value!r}, as the loss scale has it"
+            raise SavedStateError(error_text(f"{_SUBJECT}: {name}", constraint, state[name], advice, ANCHOR))
+
+
+def checked_dynamic(state: Any, settings: Mapping[str, float], optional: Iterable[str] = ()) -> tuple[float, int]:
+    """Return scale and good steps of a dynamic loss scale's state.
+
+    Args:
+        state: what the user passed.
+        settings: settings that must agree; the growth steps among them, unless the state brings them.
+        optional: further keys that it may have.
+
+    Raises:
+        SavedStateError: it is not the state of such a loss scale.
+        TypeError: it is no dict.
+    """
+    require_dynamic(state, True)
+    require_keys(state, {DYNAMIC, SCALE, GOOD_STEPS}, {INITIAL_SCALE, *settings, *optional})
+    scale = check_scale(state[SCALE], f"{_SUBJECT}: {SCALE}")
+    if INITIAL_SCALE in state:
+        check_scale(state[INITIAL_SCALE], f"{_SUBJECT}: {INITIAL_SCALE}")
+    require_same(state, settings)
+    growth_steps = int(settings[GROWTH_STEPS]) if GROWTH_STEPS in settings else None
+    return scale, check_good_steps(state[GOOD_STEPS], f"{_SUBJECT}: {GOOD_STEPS}", growth_steps)
+
+
+def check_fixed(state: Any, scale: float, optional: Iterable[str] = ()) -> None:
+    """Refuse a state that is not of a fixed loss scale with this scale, which never changes.
+
+    Args:
+        state: what the user passed.
+        scale: the loss scale's.
+        optional: further keys that it may have.
+    """
+    require_dynamic(state, False)
+    state, surplus = without_surplus(state, optional)
+    require_keys(state, {DYNAMIC, SCALE}, set(optional))
+    check_scale(state[SCALE], f"{_SUBJECT}: {SCALE}", is_fixed=True)
+    require_same(state, {SCALE: scale})
+    warn_of_surplus(surplus)
+
+
+def checked_weights(state: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values for the variables of a user's own loss scale.
+
+    Args:
+        state: a state with values by name, as `'weights'`; without variables, it needs none.
+        weights: the variables by name.
+
+    Raises:
+        SavedStateError: names, shapes or dtypes differ.
+    """
+    subject = f"{_SUBJECT}: {WEIGHTS}"
+    found = state.get(WEIGHTS, {})
+    names = sorted(found) if isinstance(found, Mapping) else found
+    if names != sorted(weights):
+        advice = "Pass what state_dict() of the same class returned"
+        raise SavedStateError(error_text(subject, f"have the keys {sorted(weights)}", names, advice, ANCHOR))
+    return {name: _as_value_of(weight, found[name], f"{subject}: {name}") for name, weight in weights.items()}
+
+
+def checked_extras(state: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that a state has for variables of settings that the originals had not; it may lack any.
+
+    Args:
+        state: what the user passed.
+        variables: by name.
+
+    Raises:
+        SavedStateError: a value is of another kind, not finite or negative; only a count may be 0.
+    """
+    found = {}
+    for name, variable in variables.items():
+        if name not in state:
+            continue
+        subject = f"{_SUBJECT}: {name}"
+        found[name] = _as_value_of(variable, state[name], subject)
+        if variable.dtype.base_dtype.is_floating:
+            check_scale(state[name], subject)
+        else:
+            check_count(state[name], subject)
+    return found
+
+
+def _as_value_of(weight: Any, value: Any, subject: str) -> Any:
+    dtype = weight.dtype.base_dtype
+    given = np.asarray(value)
+    if given.dtype.kind in "biuf" and given.shape == tuple(weight.shape):
+        with np.errstate(over="ignore", invalid="ignore"):
+            converted = given.astype(dtype.as_numpy_dtype)
+        if dtype.is_floating or np.array_equal(converted, given):
+            return converted
+    constraint = f"be {dtype.name} of shape {tuple(weight.shape)}"
+    raise SavedStateError(error_text(subject, constraint, value, "Pass what state_dict() returned", ANCHOR))

@@ -1,1 +1,0 @@
-"""Saving and restoring the state of loss scales: object-based checkpoints, savers of TF 1, dicts."""

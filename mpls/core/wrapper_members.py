@@ -1,0 +1,418 @@
+"""Members of wrappers of all families: their counters, and how users restore, read and change state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, SupportsFloat, SupportsInt
+
+import tensorflow as tf
+
+from mpls.core.counters import OverflowReport, StepRecord, load_with_counts, with_counts
+from mpls.core.dynamic import DynamicLossScale, SettingMembers, growth_steps_for_files
+from mpls.core.loss_scale import begin_step, is_dynamic, never_skips
+from mpls.core.state_checks import (
+    SavedObject,
+    examine,
+    examine_slot,
+    refuse_other_family,
+    require_valid_state,
+    warn_of_missing_scale,
+)
+from mpls.core.step_options import ReadOnly, StepOptions, read_only
+from mpls.core.weights import in_graph_of, require_used_here
+from mpls.errors import ArgumentTypeError, CallOrderError, MissingAttributeError
+from mpls.formats.families import Family
+from mpls.formats.wrapper_state import COUNTS, LOSS_SCALE, STATE, STEP_RECORD
+from mpls.upstream.optimizers import fill_slot
+from mpls.upstream.tensorflow import graph_key
+from mpls.upstream.trackables import track
+
+_APPLIED, _SKIPPED, _IN_A_ROW = COUNTS
+
+
+# For members that need an option other than `count_steps`: what that option makes an optimizer do, and the section.
+_NEEDS = {
+    "unscaled_global_norm": ("checks gradients as they are unscaled", "clipping"),
+    "overflow_report": ("tracks overflows", "overflows"),
+    "check_skips": ("gives up after too many skipped steps", "giving-up"),
+}
+
+
+def _option(name: str, doc: str) -> ReadOnly:
+    """Return a property of an optimizer that shows an option, which is given to the constructor only.
+
+    Args:
+        name: that of the option.
+        doc: the property's docstring.
+    """
+    return read_only(name, lambda owner: getattr(owner._options, name), doc)
+
+
+class Counted:
+    """Mixin for optimizers: properties that show their counters, and methods that look at them."""
+
+    _options: StepOptions
+    _record: StepRecord | None
+    _loss_scale: Any
+    # A fixed loss scale of 1 where the optimizer is disabled.
+    _no_scaling: Any
+
+    count_steps = _option("count_steps", "Whether applied and skipped steps are counted; read-only, as the next ones.")
+    skip_counts_step = _option("skip_counts_step", "Whether a skipped step advances the step counter; None by default.")
+    track_overflows = _option("track_overflows", "Whether the variables whose gradients are not finite are counted.")
+    max_consecutive_skips = _option("max_consecutive_skips", "How many steps in a row may be skipped, or None.")
+    on_give_up = _option("on_give_up", "What happens when more are: `'raise'`, `'warn'`, or a function.")
+    check_unscaled = _option("check_unscaled", "Whether gradients decide about a step as they were unscaled.")
+    enabled = _option("enabled", "Whether the loss is scaled, a Python bool, as the argument `enabled` says.")
+    skip_nonfinite = read_only(
+        "skip_nonfinite",
+        lambda owner: not never_skips(owner._loss_scale),
+        "Whether steps with non-finite gradients are skipped, a Python bool; of a fixed scale, as the argument says.",
+    )
+
+    def _count_with(self, options: StepOptions) -> None:
+        """Keep the options of an optimizer of TF 1, and make the record of its steps if they ask for it."""
+        self._options = options
+        self._record = StepRecord(options) if options.needs_record else None
+        if self._record is None:
+            return
+        track(self, self._record, STEP_RECORD)
+        with tf.init_scope():
+            if not tf.executing_eagerly():
+                # An initializer op or a Saver that the user makes before the first step has to include the counters.
+                self._record.create()
+
+    @property
+    def _acting_scale(self) -> Any:
+        """The loss scale that decides about steps: the optimizer's own, or where it is disabled one that is always 1.
+
+        The own one keeps its state then, for checkpoints.
+        """
+        return self._loss_scale if self._options.enabled else self._no_scaling
+
+    @property
+    def applied_steps(self) -> Any:
+        """The number of applied steps, a scalar int64 variable, with `count_steps=True`."""
+        return self._counter(_APPLIED)
+
+    @property
+    def skipped_steps(self) -> Any:
+        """The number of skipped steps, a scalar int64 variable, with `count_steps=True`."""
+        return self._counter(_SKIPPED)
+
+    @property
+    def consecutive_skips(self) -> Any:
+        """The number of skipped steps since the last applied one, a scalar int64 variable, with `count_steps=True`."""
+        return self._counter(_IN_A_ROW)
+
+    @property
+    def last_step_applied(self) -> Any:
+        """Whether the last step was applied, a scalar boolean tensor, with `count_steps=True`; false before any."""
+        return self._needed("last_step_applied", "count_steps=True").last_step_applied()
+
+    @property
+    def unscaled_global_norm(self) -> Any:
+        """The global norm of the gradients as they were unscaled last, a scalar float32, with `check_unscaled=True`.
+
+        It belongs to the graph, the `tf.function`, or in eager mode the thread, in which they were unscaled, and in a
+        replica context to the replica. It is infinite or NaN where a gradient is, or the square of one.
+
+        Raises:
+            AttributeError: the optimizer was made without `check_unscaled=True`.
+            RuntimeError: no gradients were unscaled here.
+        """
+        record = self._needed("unscaled_global_norm", "check_unscaled=True", has=lambda each: each.unscaled is not None)
+        assert record.unscaled is not None
+        norm = record.unscaled.norm()
+        if norm is None:
+            raise CallOrderError(
+                f"{type(self).__name__}.unscaled_global_norm must be read where gradients were unscaled; here none "
+                "were. Read it in the same graph, tf.function or thread, after compute_gradients() or "
+                "get_unscaled_gradients(). See MIGRATION.md#clipping"
+            )
+        return norm
+
+    def overflow_report(self, session: Any = None) -> OverflowReport:
+        """Return which variables had gradients that were not finite, the worst first, with `track_overflows=True`.
+
+        Args:
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Returns:
+            A tuple of `Overflow(variable, count, last_step)`, whose `str` is a table.
+
+        Raises:
+            AttributeError: the optimizer does not track them.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import mpls.v1
+            >>> good, bad = tf.Variable(1.0, name="good"), tf.Variable(1.0, name="bad")
+            >>> opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
+            ...     tf.compat.v1.train.GradientDescentOptimizer(0.25), "dynamic", track_overflows=True)
+            >>> opt.minimize(lambda: good + bad * float("inf"), var_list=[good, bad])
+            >>> print(opt.overflow_report())
+            variable  overflows  last in step
+            bad               1             1
+        """
+        record = self._needed("overflow_report", "track_overflows=True", has=lambda each: each.overflows is not None)
+        assert record.overflows is not None
+        session = _session_of(self, session)
+        with in_graph_of(session):
+            require_used_here(record, session, "overflow_report")
+            return record.overflows.report(session)
+
+    def check_skips(self, session: Any = None) -> None:
+        """Give up if more steps in a row were skipped than `max_consecutive_skips`; it reads device values.
+
+        In eager mode every step does it. Where steps run in a `tf.function` or a session, call it every so many steps.
+        With `on_give_up='warn'` it warns again only when the number of skipped steps in a row has doubled.
+
+        Args:
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            RuntimeError: a `TrainingStuckError`, if `on_give_up` is `'raise'`; or there is no session, or the call is
+                made inside of a `tf.function`.
+            AttributeError: the optimizer has no `max_consecutive_skips`.
+        """
+        needs = "max_consecutive_skips=50"
+        record = self._needed("check_skips", needs, has=lambda each: each.options.max_consecutive_skips is not None)
+        session = _session_of(self, session)
+        with in_graph_of(session):
+            require_used_here(record, session, "check_skips")
+            record.note_look()
+            record.check_skips(session)
+
+    def _noted_loss(self, loss: Any) -> Any:
+        """Return the loss; with `max_consecutive_skips`, also record it for the report."""
+        begin_step(self._loss_scale)
+        if self._record is None or self._options.max_consecutive_skips is None:
+            return loss
+        return self._record.losses.noted(loss)
+
+    def _noted_gradients(self, grads: list[Any]) -> list[Any]:
+        """Return the unscaled gradients; record them with `max_consecutive_skips` and with `check_unscaled`."""
+        record = self._record
+        if record is not None and record.options.max_consecutive_skips is not None:
+            record.losses.noted_gradients(grads)
+        if record is not None and record.unscaled is not None:
+            record.unscaled.note(grads)
+        return grads
+
+    def _counter(self, name: str) -> Any:
+        return self._needed(name, "count_steps=True").counter(name)
+
+    def _needed(self, name: str, option: str, has: Any = bool) -> StepRecord:
+        record = self._record
+        if record is None or (has is not bool and not has(record)):
+            does, anchor = _NEEDS.get(name, ("counts its steps", "counted-steps"))
+            raise MissingAttributeError(
+                f"{type(self).__name__}.{name} needs an optimizer that {does}; this one does not. Pass {option} to its "
+                f"constructor. See MIGRATION.md#{anchor}"
+            )
+        return record
+
+
+def _session_of(optimizer: Any, session: Any) -> Any:
+    """Return the session to use: a family may have one of its own in place of the default one."""
+    find = getattr(optimizer, "_session_of_state", None)
+    return session if find is None else find(session)
+
+
+def record_of(optimizer: Any) -> StepRecord | None:
+    """Return the record of an optimizer's steps; None if it counts nothing, or is not of mpls."""
+    return optimizer._record if isinstance(optimizer, Counted) else None
+
+
+class Restorable(SettingMembers):
+    """Checks of the checkpoints that users restore, `state_dict` and `load_state_dict`."""
+
+    _loss_scale: Any
+    _record: StepRecord | None
+
+    # The family whose state it can be restored from.
+    _restored_family: ClassVar[Family]
+
+    def state_dict(self, session: Any = None) -> dict[str, Any]:
+        """Return the state of the loss scale as a small dict that `json` can write.
+
+        It is for people who keep their own checkpoints. The wrapped optimizer's state is not in it.
+
+        Args:
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Returns:
+            `{'dynamic': True, 'scale': float, 'good_steps': int, 'initial_scale': float, 'growth_steps': int,
+            'multiplier': float}`, or `{'dynamic': False, 'scale': float}` for a fixed scale. Floats are exact. A loss
+            scale of a user's own class may return another dict. Settings and variables of arguments that the originals
+            had not are in it where they are used, counters of steps among them.
+
+        Raises:
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import mpls.v1
+            >>> opt = tf.compat.v1.train.GradientDescentOptimizer(0.25)
+            >>> opt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, "dynamic")
+            >>> state = opt.state_dict()
+            >>> state["scale"], state["good_steps"]
+            (32768.0, 0)
+            >>> opt.load_state_dict({**state, "scale": 1024.0})
+            >>> opt.state_dict()["scale"]
+            1024.0
+        """
+        session = self._session_of_state(session)
+        with in_graph_of(session):
+            return with_counts(self._state_keeper().state_dict(session), self._record, session)
+
+    def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
+        """Set the state of the loss scale to what `state_dict` returned; nothing changes unless all of it is right.
+
+        Under a strategy all replicas get it. Settings that decide on the next steps (`'growth_steps'`, `'multiplier'`,
+        the scale of a fixed one) must be those of this optimizer; a dict without the first two is taken as it is.
+        Of a state with options that this optimizer was made without, the rest is loaded, and a warning names them.
+
+        Args:
+            state: what `state_dict` returned, of an optimizer of any family; it is not changed.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: it has other keys, belongs to another kind of loss scale, or holds numbers that none can have;
+                or the call is made in a replica context.
+            TypeError: it is no dict.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+        """
+        session = self._session_of_state(session)
+        with in_graph_of(session):
+            load_with_counts(state, self._record, session, self._state_keeper().load_state_dict)
+
+    def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
+        """Set the current dynamic scale; see `DynamicLossScale.set_scale`.
+
+        Args:
+            scale: the scale, between the bounds.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: it is NaN, infinite or out of bounds; or the call is made in a replica context.
+            TypeError: it is no number, or the loss scale is not dynamic.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import tf_keras, mpls.keras
+            >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD())
+            >>> opt.set_scale(1024)
+            >>> float(opt.loss_scale)
+            1024.0
+        """
+        self._dynamic_scale_for("set_scale").set_scale(scale, self._session_of_state(session))
+
+    def configure(
+        self,
+        *,
+        growth_steps: SupportsInt | None = None,
+        growth_factor: SupportsFloat | None = None,
+        backoff_factor: SupportsFloat | None = None,
+        min_scale: SupportsFloat | None = None,
+        max_scale: SupportsFloat | None = None,
+        hysteresis: SupportsInt | None = None,
+        session: Any = None,
+    ) -> None:
+        """Change how the dynamic scale adapts from the next step on; see `DynamicLossScale.configure`.
+
+        Args:
+            growth_steps: finite steps in a row after which the scale grows.
+            growth_factor: the factor by which it grows, above 1.
+            backoff_factor: the factor by which it shrinks, between 0 and 1.
+            min_scale: the least scale.
+            max_scale: the largest scale.
+            hysteresis: non-finite steps after which the scale shrinks.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: a number is out of its range, or the bounds exclude each other; and then nothing has changed.
+            TypeError: an argument is no number, or the loss scale is not dynamic.
+            RuntimeError: the settings are constants in a graph or a function that is already built; there is no
+                session; or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import tf_keras, mpls.keras
+            >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), adjustable=True)
+            >>> opt.configure(growth_steps=100, max_scale=4096)
+            >>> float(opt.loss_scale)
+            4096.0
+        """
+        self._dynamic_scale_for("configure").configure(
+            growth_steps=growth_steps,
+            growth_factor=growth_factor,
+            backoff_factor=backoff_factor,
+            min_scale=min_scale,
+            max_scale=max_scale,
+            hysteresis=hysteresis,
+            session=self._session_of_state(session),
+        )
+
+    def _setting(self, name: str) -> Any:
+        loss_scale = self._loss_scale
+        return loss_scale._setting(name) if isinstance(loss_scale, DynamicLossScale) else None
+
+    def _dynamic_scale_for(self, method: str) -> Any:
+        if not isinstance(self._loss_scale, DynamicLossScale):
+            raise ArgumentTypeError(
+                f"{type(self).__name__}: {method}() needs a dynamic loss scale of mpls; got a "
+                f"{type(self._loss_scale).__name__}. Wrap the optimizer with a dynamic one. "
+                "See MIGRATION.md#bounds-and-dynamics"
+            )
+        return self._loss_scale
+
+    def _session_of_state(self, session: Any) -> Any:
+        """Return the session to use if the user passes this one; families with sessions of their own override it."""
+        return session
+
+    def _state_keeper(self) -> Any:
+        if not hasattr(self._loss_scale, "load_state_dict"):
+            raise ArgumentTypeError(
+                f"{type(self).__name__}: the loss scale must have state_dict and load_state_dict; got a "
+                f"{type(self._loss_scale).__name__}. Derive its class from mpls.v1.LossScale. "
+                "See MIGRATION.md#my-checkpoints"
+            )
+        return self._loss_scale
+
+    def _check_restore(self) -> None:
+        """Check the checkpoint from which TensorFlow is restoring this object; called by `_trackable_children`."""
+        examine(self, self._check_saved_object)
+
+    def _check_saved_object(self, node: SavedObject) -> None:
+        refuse_other_family(node, self._restored_family)
+        if not is_dynamic(self._loss_scale):
+            return
+        if self._require_valid_loss_scale(node, growth_steps_for_files(self._loss_scale)):
+            return
+        if not vars(self).get("_has_told_of_missing_scale"):
+            vars(self)["_has_told_of_missing_scale"] = True
+            warn_of_missing_scale(node.subject, f"stays at {self._scale_known_now()}")
+
+    def _require_valid_loss_scale(self, node: SavedObject, growth_steps: int | None) -> bool:
+        """Refuse an invalid state; return whether the checkpoint holds a loss scale."""
+        loss_scale = node.child(LOSS_SCALE)
+        require_valid_state(loss_scale, growth_steps)
+        return loss_scale is not None and loss_scale.child(STATE[0]) is not None
+
+    def _scale_known_now(self) -> float:
+        if graph_key() is not None:
+            return float(self._loss_scale.initial_loss_scale)
+        with tf.init_scope():
+            return float(self._loss_scale())
+
+
+class RestorableWithSlots(Restorable):
+    """The same for families whose optimizers restore slot variables of TensorFlow: all but Keras 3."""
+
+    _optimizer: Any
+
+    def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
+        examine_slot(self, slot_variable_position, self._check_saved_object)
+        return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)
