@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import sys
@@ -13,17 +14,10 @@ from typing import Any, TextIO
 from mpls.errors import printable
 from mpls.hints.removed_names import removal_of
 from mpls.names import REMOVED_POLICIES, Name, named
-from mpls.reading import (
-    MAX_BYTES_OF_RUN,
-    Found,
-    Reading,
-    Sign,
-    Unread,
-    Use,
-    Where,
-    found_at,
-    old_policy,
-)
+from mpls.program.files import MAX_BYTES_OF_RUN, without_collector
+from mpls.program.programs import Found, Reading, Tree, Unread
+from mpls.program.signs import old_policy
+from mpls.program.uses import Sign, Use, Where
 from mpls.report import with_progress
 
 __all__ = ["describe", "doctor", "text_of"]
@@ -101,12 +95,18 @@ def describe(paths: Sequence[str], progress: TextIO | None = None) -> dict[str, 
     """
     programs: list[dict[str, Any]] = []
     unread: list[dict[str, str]] = []
-    every = [found for path in dict.fromkeys(paths) for found in found_at(path)]
-    for found in every if progress is None else with_progress(every, len(every), progress, few=_FEW):
-        if isinstance(found, Unread):
-            unread.append(found._asdict())
-        else:
-            programs.append(_described(found))
+    tree = Tree()
+
+    def watched(files: list[str]) -> Iterator[str]:
+        return iter(files) if progress is None else with_progress(files, len(files), progress, few=_FEW)
+
+    with without_collector():
+        for path in dict.fromkeys(paths):
+            for found in tree.found_at(path, watched):
+                if isinstance(found, Unread):
+                    unread.append(found._asdict())
+                else:
+                    programs.append(_described(found))
     status = UNREAD if unread else GONE if any(program["gone"] for program in programs) else WHOLE
     return {"status": status, "unread": unread, "programs": programs}
 
@@ -114,13 +114,9 @@ def describe(paths: Sequence[str], progress: TextIO | None = None) -> dict[str, 
 def _described(found: Found) -> dict[str, Any]:
     program, reading = found.program, Reading(found.program)
     decision = reading.decide()
-    unread = [
-        *program.unread,
-        *((file, "is nested too deeply to be read to the end") for file in reading.uses.too_deep),
-    ]
     is_script = found.cells is None
     return {
-        "path": program.sources[0].shown,
+        "path": program.sources[0].file.shown,
         "kind": "script" if is_script else "notebook",
         "is_whole": program.is_whole,
         "options": [
@@ -134,7 +130,7 @@ def _described(found: Found) -> dict[str, Any]:
         ],
         "names": _names(found, reading.uses.uses),
         "gone": _gone(found, reading.uses.uses),
-        "unread": [Unread(*each)._asdict() for each in unread],
+        "unread": [Unread(*each)._asdict() for each in program.unread],
     }
 
 
@@ -162,6 +158,7 @@ def _names(found: Found, uses: Sequence[Use]) -> list[dict[str, Any]]:
     ]
 
 
+@functools.cache
 def _row(path: str) -> Name | None:
     """Return the row of a path, or of the nearest namespace that contains it."""
     while path:
@@ -182,7 +179,11 @@ def _what_is_gone(use: Use) -> tuple[str, str] | None:
     if policy:
         today = REMOVED_POLICIES.get(policy, REMOVED_POLICIES["float32_with_float32_vars"])
         return f"the policy {policy!r}", today
-    path = use.path
+    return _removal(use.path)
+
+
+@functools.cache
+def _removal(path: str) -> tuple[str, str] | None:
     for root, short in (
         ("tf.compat.v1.", "tf."),
         ("tf.compat.v2.", "tf."),

@@ -1,6 +1,6 @@
 """Members of optimizers, wrappers and loss scales that only some generations of Keras have.
 
-mpls.hints and mpls.reading recognise by these names for which generation a program was written. Legacy optimizers are
+mpls.hints and mpls.program recognise by these names for which generation a program was written. Legacy optimizers are
 those of TF 2.0 to 2.10, which tf_keras still has as `optimizers.legacy`; new ones are those of TF 2.11 to 2.15, which
 are `tf_keras.optimizers`. Both belong to Keras 2. Wrappers are the classes of `LossScaleOptimizer` in tf_keras and in
 Keras 3.

@@ -7,7 +7,9 @@ import os
 import sys
 
 from mpls.errors import printable
-from mpls.reading import MAX_BYTES_OF_RUN, Choice, Decision, Reading, code, module, script, without_collector
+from mpls.program.choices import Choice, Decision
+from mpls.program.files import MAX_BYTES_OF_RUN, without_collector
+from mpls.program.programs import Program, Reading, Tree
 from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2
 
 __all__ = ["choose"]
@@ -25,7 +27,7 @@ def choose(options: argparse.Namespace) -> None:
         return
     given = options.keras or _keras_of_environment()
     with without_collector():
-        reading = _reading(options)
+        reading = Reading(_program(options))
         decision = reading.decide(given)
     if not reading.program.is_whole:
         print(
@@ -41,12 +43,13 @@ def choose(options: argparse.Namespace) -> None:
         print(printable(f"mpls run: {line}"), file=sys.stderr)
 
 
-def _reading(options: argparse.Namespace) -> Reading:
+def _program(options: argparse.Namespace) -> Program:
+    tree = Tree()
     if options.module is not None:
-        return Reading(module(options.module, max_bytes=MAX_BYTES_OF_RUN))
+        return tree.module(options.module, max_bytes=MAX_BYTES_OF_RUN)
     if options.code is not None:
-        return Reading(code(options.code, "-c", max_bytes=MAX_BYTES_OF_RUN))
-    return Reading(script(options.script, max_bytes=MAX_BYTES_OF_RUN))
+        return tree.code(options.code, "-c", max_bytes=MAX_BYTES_OF_RUN)
+    return tree.script(options.script, max_bytes=MAX_BYTES_OF_RUN)
 
 
 def _is_given(options: argparse.Namespace, choice: Choice, keras: int | None) -> bool:

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from mpls.errors import NOT_THE_USERS
 from mpls.importing.user_code import is_users_file
-from mpls.reading import MAX_BYTES_OF_RUN, Reading, code, script
+from mpls.program.files import MAX_BYTES_OF_RUN
+from mpls.program.programs import Reading, Tree
 
 __all__ = ["Place", "SourceOfProgram", "frames_of", "package_of"]
 
@@ -112,9 +113,10 @@ class SourceOfProgram:
         # IPython and notebooks have the cells in `In`.
         cells = getattr(main, "In", ()) if hasattr(main, "get_ipython") else ()
         text = "\n".join(cells) or _code_of_command()
-        programs = [code(text, "code", max_bytes=MAX_BYTES_OF_RUN)] if text else []
+        tree = Tree()
+        programs = [tree.code(text, "code", max_bytes=MAX_BYTES_OF_RUN)] if text else []
         own = [each for each in files if is_users_file(each) and os.path.isfile(each)]
-        programs += [script(each, max_bytes=MAX_BYTES_OF_RUN) for each in own]
+        programs += [tree.script(each, max_bytes=MAX_BYTES_OF_RUN) for each in own]
         self._readings = [Reading(each) for each in programs]
         self._signs = [sign for reading in self._readings for sign in reading.signs]
 

@@ -25,7 +25,7 @@ from mpls.migrate.ruling import Finding, Kind, Settings
 from mpls.migrate.source_text import Encoded, NotebookText, SourceText, UnreadableError
 from mpls.migrate.tree_facts import API_WORDS, NO_FACTS, Facts, facts_of, together, wanted_words
 from mpls.program.files import files, without_collector
-from mpls.program.meaning import Meanings, Neighbours
+from mpls.program.meaning import NOTHING, Meaning, Neighbours
 from mpls.program.notebooks import MAX_NOTEBOOK_BYTES
 
 __all__ = [
@@ -154,10 +154,14 @@ class Reader:
         found = self._found(file)
         return None if found is None else found.decide()
 
-    def meanings(self, file: str) -> Meanings | None:
-        """Return what the names in a module of the user's stand for; None if it cannot be read."""
+    def exported(self, file: str, name: str, depth: int) -> Meaning:
+        """Return what a name at the top of a module of the user's stands for; NOTHING if it is unknown."""
         found = self._found(file)
-        return None if found is None else found.meanings
+        return NOTHING if found is None else found.meanings.name(name, found.survey.module, depth)
+
+    def submodule(self, file: str, name: str) -> str | None:
+        """Return the file of a module in the package that a file is; None or "" if there is none."""
+        return Neighbours(file).module(name, 1)
 
     def _found(self, file: str) -> Analysis | None:
         if file not in self._known:

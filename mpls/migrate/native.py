@@ -14,7 +14,7 @@ from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_releas
 from mpls.names import GRAPH_REWRITES, GRAPH_WRAPPER, SCALE_CLASSES
 from mpls.program.meaning import are_optimizers_of_tf_1
 from mpls.program.scopes import Chain, Region, Role
-from mpls.reading.wrappers import NOT_OF_THE_LAST
+from mpls.program.signs import NOT_OF_THE_LAST
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis

@@ -140,7 +140,7 @@ CHANGES = (
     Change(
         "whether Python collects garbage",
         ("cli.choosing", "migrate.files"),
-        "`mpls run` reads a program; `mpls migrate` reads files",
+        "`mpls run` and `mpls doctor` read programs; `mpls migrate` reads files",
         "they are read",
     ),
     Change("what Ctrl-C does", ("migrate.files",), "a process that `mpls migrate` starts", "never: it is mpls' own"),

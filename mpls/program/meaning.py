@@ -7,12 +7,26 @@ import functools
 import os
 import re
 from collections.abc import Collection
+from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from mpls.names import Name, named
 from mpls.program.scopes import Binding, Region, Survey, chain_parts
 
-__all__ = ["MOST_ALIASES", "NOTHING", "ROOTS", "Meaning", "Meanings", "Neighbours", "Others", "are_optimizers_of_tf_1"]
+__all__ = [
+    "MOST_ALIASES",
+    "NOTHING",
+    "ROOTS",
+    "Branch",
+    "Meaning",
+    "Meanings",
+    "Modules",
+    "Neighbours",
+    "Others",
+    "are_optimizers_of_tf_1",
+    "on_branch",
+    "union",
+]
 
 # The packages, and the roots of their paths.
 ROOTS = {"tensorflow": "tf", "keras": "keras", "tf_keras": "tf_keras"}
@@ -24,16 +38,38 @@ _OWN = "@"
 _OPTIMIZER_OF_TF_1 = re.compile(r"tf\.(?:compat\.v1\.)?train\.\w+Optimizer")
 
 
+class Branch(IntEnum):
+    """On which branch of a test for the release a name is bound, or code runs.
+
+    `TRIED` is the one that runs if something is there, such as the body of a `try`; `FALLBACK` runs if it is not, such
+    as its handlers. Under mpls all historical names are there. Of `GATED` ones, it is unknown which runs. `EVERY`: all
+    branches bind the name to the same.
+    """
+
+    NONE = 0
+    FALLBACK = 1
+    EVERY = 2
+    GATED = 3
+    TRIED = 4
+
+    def within(self, outer: Branch) -> Branch:
+        """Return the branch of something on this branch of a test that is itself on an outer branch."""
+        return outer if self is Branch.NONE or outer is Branch.FALLBACK else self
+
+
 class Meaning(NamedTuple):
     """What an expression may stand for.
 
     Attributes:
         paths: the paths.
         is_whole: whether it can stand for nothing else.
+        branches: paths that it stands for on a branch of a test for the release only, each with the branch. Only
+            `mpls.program.releases` looks for such tests.
     """
 
     paths: frozenset[str]
     is_whole: bool
+    branches: tuple[tuple[str, Branch], ...] = ()
 
 
 NOTHING = Meaning(frozenset(), False)
@@ -45,11 +81,26 @@ def are_optimizers_of_tf_1(paths: Collection[str]) -> bool:
     return bool(paths) and all(map(_OPTIMIZER_OF_TF_1.fullmatch, paths))
 
 
+class Modules(Protocol):
+    """The user's own modules that a file imports."""
+
+    def module(self, name: str, level: int) -> str | None:
+        """Return the file of a module; "" if a package of that name is here but the module is not; None if neither is.
+
+        Args:
+            name: its dotted name; "" for a package that is imported by dots alone.
+            level: the number of dots before it.
+        """
+
+
 class Others(Protocol):
     """The other files of the user's."""
 
-    def meanings(self, file: str) -> Meanings | None:
-        """Return what the names in a file stand for; None if it cannot be read."""
+    def exported(self, file: str, name: str, depth: int) -> Meaning:
+        """Return what a name at the top of a file stands for; NOTHING if it is unknown."""
+
+    def submodule(self, file: str, name: str) -> str | None:
+        """Return the file of a module in the package that a file is; None or "" if there is none."""
 
 
 class Meanings:
@@ -57,13 +108,13 @@ class Meanings:
 
     Args:
         survey: what was collected in it.
-        neighbours: the modules around it.
+        modules: the modules of the user's that it imports.
         others: the other files.
     """
 
-    def __init__(self, survey: Survey, neighbours: Neighbours, others: Others) -> None:
+    def __init__(self, survey: Survey, modules: Modules, others: Others) -> None:
         self.survey = survey
-        self._neighbours = neighbours
+        self._modules = modules
         self._others = others
         self._known: dict[tuple[int, str], Meaning] = {}
         # The import statement of each alias, which alone has the name of the module.
@@ -93,21 +144,24 @@ class Meanings:
         return meaning
 
     def _either(self, nodes: list[ast.expr], region: Region, depth: int) -> Meaning:
-        return _union([self.of(each, region, depth + 1) for each in nodes])
+        return union([self.of(each, region, depth + 1) for each in nodes])
 
     def name(self, name: str, region: Region, depth: int = 0) -> Meaning:
         """Return what a name in a scope stands for."""
         holder = region.holder(name)
         if holder is None:
-            return self._of_star(name)
+            return self._of_star(name, depth)
         key = (id(holder), name)
         if key not in self._known:
             # Set first, because names may be bound to each other in a circle.
             self._known[key] = NOTHING
-            self._known[key] = _union([self._bound(each, depth) for each in holder.names.get(name, [])])
+            self._known[key] = self._of_bindings(holder.names.get(name, []), depth)
         return self._known[key]
 
-    def _of_star(self, name: str) -> Meaning:
+    def _of_bindings(self, bindings: list[Binding], depth: int) -> Meaning:
+        return union([self._bound(each, depth) for each in bindings])
+
+    def _of_star(self, name: str, _depth: int) -> Meaning:
         """Return what a name stands for that nothing binds but the only import of all names of a module."""
         paths = self.module_of(self.survey.stars[0]) if len(self.survey.stars) == 1 else frozenset()
         found = [named(f"{path}.{name}") for path in paths if not name.startswith("_")]
@@ -117,9 +171,13 @@ class Meanings:
         """Return what an attribute of something stands for."""
         if not base.paths:
             return base
-        found = [self._within(path, attribute, depth) for path in base.paths]
-        both = _union(found)
-        return Meaning(both.paths, both.is_whole and base.is_whole)
+        if base.branches:
+            branch_of = dict(base.branches)
+            found = [on_branch(self._within(each, attribute, depth), branch_of.get(each)) for each in base.paths]
+        else:
+            found = [self._within(path, attribute, depth) for path in base.paths]
+        both = union(found)
+        return both if base.is_whole or not both.is_whole else both._replace(is_whole=False)
 
     def historical(self, meaning: Meaning, names: tuple[str, ...]) -> tuple[int, Meaning, list[Name]]:
         """Return the number of attributes after which all meanings are historical names, the meaning there, and them.
@@ -141,10 +199,9 @@ class Meanings:
         if not path.startswith(_OWN):
             return Meaning(frozenset((f"{path}.{attribute}",)), True)
         file = path[1:]
-        other = self._others.meanings(file) if depth < MOST_ALIASES else None
-        meaning = NOTHING if other is None else other.name(attribute, other.survey.module, depth + 1)
+        meaning = self._others.exported(file, attribute, depth + 1) if depth < MOST_ALIASES else NOTHING
         if meaning == NOTHING and file.endswith("__init__.py"):
-            inner = Neighbours(file).module(attribute, 1)
+            inner = self._others.submodule(file, attribute)
             return Meaning(frozenset((f"{_OWN}{inner}",)), True) if inner else NOTHING
         return meaning
 
@@ -191,7 +248,7 @@ class Meanings:
         return next((path for path in found.paths if not path.startswith(_OWN)), "") if found.is_whole else ""
 
     def _module(self, name: str, level: int) -> Meaning:
-        file = self._neighbours.module(name, level)
+        file = self._modules.module(name, level)
         if file:
             return Meaning(frozenset((f"{_OWN}{file}",)), True)
         top, _, rest = name.partition(".")
@@ -200,10 +257,27 @@ class Meanings:
         return NOTHING
 
 
-def _union(meanings: list[Meaning]) -> Meaning:
+def union(meanings: list[Meaning]) -> Meaning:
+    """Return what something stands for that may be any of several."""
     if not meanings:
         return NOTHING
-    return Meaning(frozenset().union(*(each.paths for each in meanings)), all(each.is_whole for each in meanings))
+    if len(meanings) == 1:
+        return meanings[0]
+    branches: dict[str, Branch] = {}
+    for each in meanings:
+        for path, branch in each.branches:
+            branches[path] = max(branch, branches.get(path, Branch.NONE))
+    is_whole = all(each.is_whole for each in meanings)
+    return Meaning(frozenset().union(*(each.paths for each in meanings)), is_whole, tuple(branches.items()))
+
+
+def on_branch(meaning: Meaning, branch: Branch | None) -> Meaning:
+    """Return what something stands for that is on a branch of a test for the release."""
+    if not branch or not meaning.paths:
+        return meaning
+    before = dict(meaning.branches)
+    branches = tuple((path, before.get(path, Branch.NONE).within(branch)) for path in sorted(meaning.paths))
+    return meaning._replace(branches=branches)
 
 
 class Neighbours:

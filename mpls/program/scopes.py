@@ -7,14 +7,45 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpls.optimizer_members import SCALING_METHODS
+from mpls.program.tables import MEMBERS
 
-__all__ = ["Binding", "Chain", "Function", "Read", "Region", "Role", "Statement", "Survey", "chain_parts"]
+__all__ = [
+    "Binding",
+    "Chain",
+    "Choice",
+    "Function",
+    "Member",
+    "Read",
+    "Region",
+    "Role",
+    "Statement",
+    "Survey",
+    "argument_names",
+    "attribute_of",
+    "chain_of",
+    "chain_parts",
+]
 
 # Members of wrappers that were something else in some releases, and those that only wrappers have.
 _READ = frozenset(("loss_scale", "get_config", *SCALING_METHODS))
+# What passes the name that it is assigned to on to its parts.
+_PASS_TARGET: tuple[type[ast.expr], ...] = (
+    ast.Name,
+    ast.Attribute,
+    ast.Call,
+    ast.IfExp,
+    ast.BoolOp,
+    ast.Dict,
+    ast.List,
+    ast.Tuple,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
 _PATH = re.compile(r"mixed_precision\.\w|\.mixed_precision\b|train\.experimental\.\w")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -111,6 +142,14 @@ class Region:
         return region is not None
 
 
+class Choice(NamedTuple):
+    """A part of `a if b else c`, `a or b` or `a and b`, or a default of `getattr`, and what that is a part of."""
+
+    node: ast.IfExp | ast.BoolOp | ast.Call
+    part: ast.expr
+    outer: Choice | None
+
+
 @dataclass(eq=False, slots=True)
 class Chain:
     """A use of a name with the attributes that are read from it: `tf.keras.Model`.
@@ -123,6 +162,8 @@ class Chain:
         call: the call, if the whole is called.
         statement: the statement that it is in.
         string: the f-string that it is in.
+        choice: the part of a conditional expression that it is in.
+        target: the last name of the variable or attribute that the whole, or the result of calling it, is assigned to.
     """
 
     parts: list[ast.expr]
@@ -132,6 +173,8 @@ class Chain:
     call: ast.Call | None
     statement: Statement
     string: ast.JoinedStr | None
+    choice: Choice | None = None
+    target: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -151,6 +194,64 @@ class Read:
     region: Region
     statement: Statement
     string: ast.JoinedStr | None
+
+
+@dataclass(eq=False, slots=True)
+class Member:
+    """An attribute that is read from an object, or set, by name or by `getattr`; or a function that is called.
+
+    Attributes:
+        node: the expression.
+        call: the call, if it is called.
+        region: the scope that it is in.
+        statement: the statement that it is in.
+        choice: the part of a conditional expression that it is in.
+        target: the last name of the variable or attribute that it, or the result of calling it, is assigned to.
+        is_set: whether it is assigned.
+    """
+
+    node: ast.expr
+    call: ast.Call | None
+    region: Region
+    statement: Statement
+    choice: Choice | None
+    target: str
+    is_set: bool
+
+
+def attribute_of(node: ast.AST) -> tuple[ast.expr | None, str]:
+    """Return the object and the attribute that an expression reads, also by `getattr` or `object.__getattribute__`.
+
+    None and "" for any other expression.
+    """
+    if isinstance(node, ast.Attribute):
+        return node.value, node.attr
+    if isinstance(node, ast.Call) and len(node.args) in (2, 3) and not node.keywords:
+        called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        name = node.args[1]
+        if called in ("getattr", "__getattribute__") and isinstance(name, ast.Constant) and isinstance(name.value, str):
+            return node.args[0], name.value
+    return None, ""
+
+
+def chain_of(node: ast.AST) -> tuple[str, ...]:
+    """Return the names in a chain of attribute reads: `("self", "opt")`; "" for a part that has no name."""
+    names: list[str] = []
+    while True:
+        value, attribute = attribute_of(node)
+        if value is not None:
+            names.append(attribute)
+            node = value
+        elif isinstance(node, ast.Subscript):
+            # An item of a container goes by the container's name.
+            node = node.value
+        else:
+            return (node.id if isinstance(node, ast.Name) else "", *names[::-1])
+
+
+def argument_names(arguments: ast.arguments) -> list[str]:
+    """Return the names of a function's arguments."""
+    return [each.arg for each in _all_arguments(arguments)]
 
 
 def chain_parts(node: ast.expr) -> tuple[list[ast.expr], tuple[str, ...]] | None:
@@ -185,6 +286,8 @@ class _Walker:
         self._regions: list[Region] = []
         self.module = self._new_region(None)
         self.bound: set[str] = set()
+        self.members: list[Member] = []
+        self.moves: list[tuple[ast.Assign, Region]] = []
         self.imports: list[tuple[Statement, Region]] = []
         self.stars: list[ast.ImportFrom] = []
         self.exported: set[str] = set()
@@ -194,6 +297,8 @@ class _Walker:
         self.bodies: dict[Function, Region] = {}
         self._region = self.module
         self._statement: Statement | None = None
+        self._target_name = ""
+        self._is_set = False
         self._handlers: dict[type, Callable[[Any], None]] = {
             ast.Import: self._import,
             ast.ImportFrom: self._import,
@@ -246,6 +351,11 @@ class _Walker:
         self._statement = outer
 
     def _visit(self, node: ast.AST) -> None:
+        if self._target_name and type(node) not in _PASS_TARGET:
+            target, self._target_name = self._target_name, ""
+            self._visit(node)
+            self._target_name = target
+            return
         handler = self._handlers.get(type(node))
         if handler is not None:
             handler(node)
@@ -336,17 +446,30 @@ class _Walker:
             self.returns.setdefault(self._region.owner, []).append((node.value, self._region))
         self._all([node.value])
 
+    def _assigned(self, value: ast.expr | None, targets: list[ast.expr]) -> None:
+        start = len(self.members)
+        if value is not None:
+            self._target_name = chain_of(targets[0])[-1] if len(targets) == 1 else ""
+            self._visit(value)
+            self._target_name = ""
+        of_value = self.members[start:]
+        del self.members[start:]
+        for target in targets:
+            self._is_set = isinstance(target, ast.Attribute)
+            self._target(target, value)
+        self._is_set = False
+        self.members += of_value
+
     def _assign(self, node: ast.Assign) -> None:
-        self._visit(node.value)
-        for target in node.targets:
-            self._target(target, node.value)
+        if isinstance(node.value, ast.Name | ast.Attribute):
+            self.moves.append((node, self._region))
+        self._assigned(node.value, node.targets)
         if any(isinstance(each, ast.Name) and each.id == "__all__" for each in node.targets):
             self.exported |= {str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         self._in_role(node.annotation, Role.ANNOTATION)
-        self._all([node.value])
-        self._target(node.target, node.value)
+        self._assigned(node.value, [node.target])
 
     def _augmented(self, node: ast.AugAssign) -> None:
         self._visit(node.value)
@@ -414,6 +537,7 @@ class Survey(_Walker):
 
     Args:
         tree: the parsed file.
+        may_be_cut: whether a file that is nested too deeply is read as far as that; else it raises RecursionError.
 
     Attributes:
         chains: uses of names with the attributes that are read from them, in the order of the file.
@@ -426,10 +550,21 @@ class Survey(_Walker):
         identities: comparisons by `is` and `is not`, with their scopes.
         compared: what is compared, or in a tuple, list or set that is, and the keys and values of dictionaries.
         strings: strings that may name a path of the API; docstrings are not among them.
+        members: reads of attributes that tell what an object is or what it needs, and calls whose result is assigned.
+        loose: reads of attributes from something else than a name, `f().x` and `getattr(tf, "x")`.
+        moves: assignments of names and attributes to others, with their scopes.
+        asserts: the tests of assertions, with their statements and scopes.
+        type_comparisons: comparisons with `type(…)`, with their statements and scopes.
+        is_cut: whether the file is nested too deeply to be read to the end.
     """
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, *, may_be_cut: bool = False) -> None:
         super().__init__()
+        self.loose: list[Member] = []
+        self.asserts: list[tuple[ast.expr, Statement, Region]] = []
+        self.type_comparisons: list[tuple[ast.Compare, Statement, Region]] = []
+        self.is_cut = False
+        self._choice: Choice | None = None
         self.chains: list[Chain] = []
         self.reads: list[Read] = []
         self.type_tests: list[tuple[ast.Call, Region]] = []
@@ -456,8 +591,16 @@ class Survey(_Walker):
             ast.GeneratorExp: self._comprehend,
             ast.DictComp: self._comprehend,
             ast.JoinedStr: self._f_string,
+            ast.IfExp: self._if_expression,
+            ast.BoolOp: self._choose,
+            ast.Assert: self._assert,
         }
-        self._block(tree.body)
+        try:
+            self._block(tree.body)
+        except RecursionError:
+            if not may_be_cut:
+                raise
+            self.is_cut = True
 
     def _in_role(self, node: ast.expr, role: Role) -> None:
         """Visit an expression that is used for something, or a tuple, list, union or subscript of such."""
@@ -484,9 +627,37 @@ class Survey(_Walker):
                     called = call if part is node else None
                     self.reads.append(Read(part, called, self._region, self._here, self._string))
         if found is not None:
-            self.chains.append(Chain(parts, names, self._region, role, call, self._here, self._string))
+            target = self._target_name
+            self.chains.append(
+                Chain(parts, names, self._region, role, call, self._here, self._string, self._choice, target)
+            )
+            if role is not Role.ANNOTATION and ((target and call is not None) or not MEMBERS.isdisjoint(names)):
+                self._note_members(node, call)
         elif isinstance(node, ast.Attribute):
+            self._note_loose(node, call)
             self._visit_below(node)
+
+    def _note_members(self, node: ast.expr, call: ast.Call | None) -> None:
+        """Note the attributes that an expression reads, from the last to the first."""
+        inner: ast.expr | None = node
+        while inner is not None:
+            is_whole = inner is node
+            value, name = attribute_of(inner)
+            if name in MEMBERS or (is_whole and call is not None and self._target_name):
+                self.members.append(self._member(inner, call, is_whole))
+            if is_whole and self._is_set:
+                break
+            inner = value
+
+    def _member(self, node: ast.expr, call: ast.Call | None, is_whole: bool) -> Member:
+        is_set = is_whole and self._is_set
+        target = self._target_name if is_whole else ""
+        called = call if is_whole else None
+        return Member(node, called, self._region, self._here, self._choice, target, is_set)
+
+    def _note_loose(self, node: ast.expr, call: ast.Call | None) -> None:
+        self.loose.append(self._member(node, call, True))
+        self._note_members(node, call)
 
     def _visit_below(self, node: ast.Attribute) -> None:
         value = node.value
@@ -494,14 +665,25 @@ class Survey(_Walker):
             if value.attr in _READ:
                 self.reads.append(Read(value, None, self._region, self._here, self._string))
             value = value.value
+        is_set, self._is_set = self._is_set, False
+        target, self._target_name = self._target_name, ""
         self._visit(value)
+        self._is_set, self._target_name = is_set, target
 
     def _call(self, node: ast.Call) -> None:
         function = node.func
         if isinstance(function, ast.Name | ast.Attribute):
             self._chain(function, Role.CALL, node)
         else:
+            if attribute_of(function)[0] is not None:
+                self._note_loose(function, node)
             self._visit(function)
+        target, self._target_name = self._target_name, ""
+        self._arguments(node, target)
+        self._target_name = target
+
+    def _arguments(self, node: ast.Call, target: str) -> None:
+        function = node.func
         if isinstance(function, ast.Call) and _is_probe_of_scale(function):
             self.called_probes.append((function, self._region))
         name = function.id if isinstance(function, ast.Name) else ""
@@ -509,11 +691,20 @@ class Survey(_Walker):
             self.calls.setdefault(name, []).append((node, self._region))
         if name in ("getattr", "hasattr") and len(node.args) >= 2:
             self.probes.append((node, self._region))
+        if attribute_of(node)[0] is not None:
+            self._target_name = target
+            self._note_loose(node, None)
+            self._target_name = ""
         arguments = node.args
         if name in ("isinstance", "issubclass") and len(arguments) == 2:
             self.type_tests.append((node, self._region))
             self._visit(arguments[0])
             self._in_role(arguments[1], Role.TYPE_TEST)
+        elif name == "getattr" and len(arguments) == 3:
+            self._all(arguments[:2])
+            self._choice = Choice(node, arguments[2], self._choice)
+            self._visit(arguments[2])
+            self._choice = self._choice.outer
         else:
             self._all(arguments)
         self._all([each.value for each in node.keywords])
@@ -524,6 +715,8 @@ class Survey(_Walker):
             self.comparisons.append((node, self._region))
         if isinstance(node.ops[0], ast.Is | ast.IsNot):
             self.identities.append((node, self._region))
+        if any(isinstance(each, ast.Call) and chain_of(each.func) == ("type",) for each in sides):
+            self.type_comparisons.append((node, self._here, self._region))
         for each in sides:
             self.compared += each.elts if isinstance(each, ast.Tuple | ast.List | ast.Set) else [each]
         self._all(sides)
@@ -565,6 +758,23 @@ class Survey(_Walker):
             self._all(each.ifs)
         self._all([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])
         self._region = outer
+
+    def _if_expression(self, node: ast.IfExp) -> None:
+        self._parts(node, [node.test, node.body, node.orelse])
+
+    def _choose(self, node: ast.BoolOp) -> None:
+        self._parts(node, node.values)
+
+    def _parts(self, node: ast.IfExp | ast.BoolOp, parts: list[ast.expr]) -> None:
+        outer = self._choice
+        for part in parts:
+            self._choice = Choice(node, part, outer)
+            self._visit(part)
+        self._choice = outer
+
+    def _assert(self, node: ast.Assert) -> None:
+        self.asserts.append((node.test, self._here, self._region))
+        self._all([node.test, node.msg])
 
     def _f_string(self, node: ast.JoinedStr) -> None:
         outer, self._string = self._string, self._string or node

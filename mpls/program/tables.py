@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from mpls.optimizer_members import (
+    ATTRIBUTES_OF_LOSS_SCALES,
+    HYPERPARAMETERS,
+    LEGACY_METHODS,
+    LEGACY_USES,
+    SCALING_METHODS,
+    WEIGHTS,
+    WRAPPER_ATTRIBUTES,
+)
+
 __all__ = [
     "KERAS_2",
     "KERAS_2_OF_TF_1",
     "KERAS_2_PRIVATE",
     "KERAS_3",
     "LATER_THAN_2_10",
+    "MEMBERS",
     "OPTIMIZERS",
     "TF_1",
     "TF_2",
@@ -153,3 +164,19 @@ OPTIMIZERS = (
 )
 # Optimizers that exist only since the new ones of TF 2.11, not among the legacy ones.
 LATER_THAN_2_10 = ("AdamW", "Adafactor", "Lion", "Lamb", "Muon", "experimental")
+
+# Attributes that tell what an object is, or what it needs.
+MEMBERS = frozenset(
+    (
+        *ATTRIBUTES_OF_LOSS_SCALES,
+        *HYPERPARAMETERS,
+        *LEGACY_METHODS,
+        *LEGACY_USES,
+        *SCALING_METHODS,
+        *WEIGHTS,
+        *WRAPPER_ATTRIBUTES,
+        *("loss_scale", "_loss_scale", "compile", "lr", "decay", "dynamic", "dynamic_counter", "optimizer"),
+        *("fit_generator", "evaluate_generator", "predict_generator", "save", "save_weights"),
+        *("minimize", "variables", "apply_gradients"),
+    )
+)

@@ -19,7 +19,7 @@ from parameterized import parameterized
 
 from mpls.cli.choosing import choose
 from mpls.cli.options import parser, split
-from mpls.reading import MAX_BYTES_OF_RUN
+from mpls.program.files import MAX_BYTES_OF_RUN
 
 EXPERIMENTAL = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
 OBJECTS = f"""import tensorflow as tf

@@ -6,9 +6,7 @@ import unittest
 
 from parameterized import parameterized
 
-from mpls.reading import Reading, module, script
-
-from .programs import TF, WRAPPED, program
+from .programs import TF, WRAPPED, chosen, described, needs, program
 
 PINS = [
     ("tensorflow==2.2.0", "2.2"),
@@ -39,7 +37,8 @@ def as_of(source: str, **files: str) -> object:
     with program(main=source) as path:
         for name, text in files.items():
             (path / name.replace("_", ".")).write_text(text)
-        return Reading(script("main.py")).decide().value("as_of")
+        options = described("main.py")["programs"][0]["options"]
+        return next((each["value"] for each in options if each["option"] == "as_of"), None)
 
 
 class PinsTest(unittest.TestCase):
@@ -61,29 +60,27 @@ class PinsTest(unittest.TestCase):
     def test_a_pin_says_which_keras_too(self) -> None:
         source = TF + "tf.keras.optimizers.Adam(0.1)"
         for text, expected in (
-            ("tensorflow==2.12", ["--keras 2"]),
-            ("tensorflow==2.10", ["--keras 2", "--legacy-optimizers"]),
-            ("tensorflow==2.16", []),
+            ("tensorflow==2.12", "--keras 2"),
+            ("tensorflow==2.10", "--keras 2 --legacy-optimizers"),
+            ("tensorflow==2.16", ""),
         ):
             with program(main=source) as path:
                 (path / "requirements.txt").write_text(text)
-                for found in (script("main.py"), module("main")):
-                    choices = Reading(found).decide().choices
-                    self.assertEqual([choice.flag for choice in choices], expected)
-            if choices:
-                self.assertEqual(str(choices[0].sign.where), "requirements.txt:1")
-                self.assertEqual(choices[0].sign.what, f"has {text}")
+                self.assertEqual(needs("main.py"), expected)
+                for words in (["main.py"], ["-m", "main"]):
+                    because = f"(requirements.txt:1 has {text}" if expected else ""
+                    self.assertIn(f"{expected} {because}".strip(), chosen(*words))
 
     def test_a_pin_that_the_source_contradicts(self) -> None:
         with program(main=WRAPPED + "opt.loss_scale()") as path:
             (path / "requirements.txt").write_text("tensorflow==2.5")
-            decision = Reading(script("main.py")).decide()
-        self.assertIsNone(decision.value("as_of"))
-        self.assertEqual([each.option for each in decision.disagreements], ["as_of"])
+            (found,) = described("main.py")["programs"]
+        self.assertNotIn("as_of", [each["option"] for each in found["options"]])
+        self.assertEqual([each["option"] for each in found["disagreements"]], ["as_of"])
 
     def test_pins_that_contradict_each_other_say_nothing(self) -> None:
         with program(main=WRAPPED) as path:
             (path / "requirements.txt").write_text("tensorflow==2.2\ntensorflow==2.3")
-            decision = Reading(script("main.py")).decide()
-        self.assertEqual([choice.flag for choice in decision.choices], ["--keras 2", "--legacy-optimizers"])
-        self.assertEqual(decision.disagreements, ())
+            (found,) = described("main.py")["programs"]
+        self.assertEqual([each["flag"] for each in found["options"]], ["--keras 2", "--legacy-optimizers"])
+        self.assertEqual(found["disagreements"], [])

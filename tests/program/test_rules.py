@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import unittest
 
 from parameterized import parameterized
 
-from .programs import EXPERIMENTAL, TF, WRAPPED, decided, flags
+from .programs import EXPERIMENTAL, TF, WRAPPED, described, flags, program, read
+from .rules_gates import GATES, NAMES, NO_GATES
 from .rules_keras import KERAS, LEGACY, SAVING
 from .rules_releases import AS_OF, REPLACING
 from .rules_tf1 import CONTRIB, V1
@@ -50,9 +52,52 @@ class RulesTest(unittest.TestCase):
     def test_wrappers_that_are_passed_on(self, label: str, source: str, expected: str) -> None:
         self.assertEqual(flags(source), expected)
 
+    @parameterized.expand(GATES)
+    def test_tests_for_the_release(self, label: str, source: str, expected: str) -> None:
+        self.assertEqual(flags(source), expected)
+
+    @parameterized.expand(NO_GATES)
+    def test_conditions_that_sound_like_tests_for_the_release(self, label: str, source: str, expected: str) -> None:
+        self.assertEqual(flags(source), expected)
+
+    @parameterized.expand(NAMES)
+    def test_names_with_several_bindings(self, label: str, source: str, expected: str) -> None:
+        self.assertEqual(flags(source), expected)
+
     def test_keras_that_the_user_asks_for(self) -> None:
         self.assertEqual(flags(WRAPPED, keras=3), "")
         self.assertEqual(flags(WRAPPED, keras=2), "--legacy-optimizers")
+
+
+class TreeTest(unittest.TestCase):
+    def test_many_programs_over_one_package_cost_little_more_than_one(self) -> None:
+        module = TF + "".join(f"def f{n}(x):\n    return tf.reshape(x.y.z, [x.a({n}), -1])\n" for n in range(60))
+        modules = {f"package__m{n}": module for n in range(15)}
+        scripts = {f"run{n}": "from package import " + ", ".join(f"m{k}" for k in range(15)) for n in range(20)}
+        with program(package__INIT="", **modules, **scripts):
+            spent = []
+            for path in ("run0.py", "."):
+                start = time.process_time()
+                count = len(described(path)["programs"])
+                spent.append(time.process_time() - start)
+        self.assertEqual(count, 20)
+        self.assertLess(spent[1], 5 * spent[0])
+
+    def test_programs_of_a_folder_find_their_own_modules_of_one_name(self) -> None:
+        sources = {f"{name}__main": "import tools\ntools.x.Session()\n" for name in "ab"}
+        sources |= {"a__tools": "import tensorflow as x", "b__tools": "import numpy as x"}
+        with program(**sources, shared="from tools import x\nx.Session()"):
+            for order in (("a", "b"), ("b", "a")):
+                found = {each["path"]: each["options"] for each in described(*order)["programs"]}
+                self.assertEqual([bool(found[f"{name}/main.py"]) for name in "ab"], [True, False])
+
+    def test_one_module_that_programs_link_differently(self) -> None:
+        sources = {f"{name}__main": "import sys\nsys.path.append('.')\nimport shared\n" for name in "ab"}
+        sources |= {"a__tools": "import tensorflow as x", "b__tools": "import numpy as x"}
+        with program(**sources, shared="from tools import x\nx.Session()"):
+            for order in (("a", "b"), ("b", "a")):
+                found = {each["path"]: each["options"] for each in described(*order)["programs"]}
+                self.assertEqual([bool(found[f"{name}/main.py"]) for name in "ab"], [True, False])
 
 
 class DisagreementTest(unittest.TestCase):
@@ -90,11 +135,11 @@ class DisagreementTest(unittest.TestCase):
     def test_nothing_is_chosen(
         self, label: str, source: str, option: str, lines: tuple[int, int], expected: str
     ) -> None:
-        decision = decided(source)
-        (disagreement,) = decision.disagreements
-        self.assertEqual(disagreement.option, option)
-        self.assertEqual(tuple(sign.where.line for sign in disagreement.signs), lines)
-        self.assertEqual(" ".join(choice.flag for choice in decision.choices), expected)
+        found = read(source)
+        (disagreement,) = found["disagreements"]
+        self.assertEqual(disagreement["option"], option)
+        self.assertEqual(tuple(each["place"]["line"] for each in disagreement["because"]), lines)
+        self.assertEqual(" ".join(each["flag"] for each in found["options"]), expected)
 
     def test_helpers_of_both_generations_do_not_outweigh_the_main_file(self) -> None:
         helper = TF + "def f():\n    with tf.GradientTape() as tape: pass"
@@ -102,7 +147,9 @@ class DisagreementTest(unittest.TestCase):
         self.assertEqual(flags(TF + "import helper\ntf.zeros([])", helper=helper + "\n    tf.Session()"), "")
 
     def test_a_choice_says_by_which_line(self) -> None:
-        (v1, *_) = decided(TF + "\n\nx = tf.placeholder(tf.float32)").choices
-        self.assertEqual((str(v1.sign.where), v1.sign.what), ("main.py:4", "uses tf.placeholder"))
-        last = decided(WRAPPED + "opt.loss_scale()").choices[-1]
-        self.assertEqual((str(last.sign.where), last.sign.what), ("main.py:4", "calls .loss_scale()"))
+        for source, line, what in (
+            (TF + "\n\nx = tf.placeholder(tf.float32)", 4, "uses tf.placeholder"),
+            (WRAPPED + "opt.loss_scale()", 4, "calls .loss_scale()"),
+        ):
+            because = read(source)["options"][-1]["because"]
+            self.assertEqual((because["place"]["line"], because["what"]), (line, what))

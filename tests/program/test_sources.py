@@ -2,66 +2,68 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import pathlib
 import unittest
 import unittest.mock
 import zipapp
 import zipfile
+from typing import Any
 
 from parameterized import parameterized
 
-from mpls.program import files
-from mpls.reading import Program, Reading, code, module, script, sources
-
-from .programs import TF, flags, program, read
+from .programs import TF, chosen, described, flags, needs, program, read
 
 USES_V1 = TF + "x = tf.placeholder(tf.float32)\n"
-
-
-def names(of: Program) -> list[str]:
-    return [source.shown for source in of.sources]
+MAX_FILES, MAX_BYTES, MAX_FILE_BYTES = 400, 1_500_000, 1_000_000
 
 
 class FollowingTest(unittest.TestCase):
-    def test_imports_are_followed_wherever_they_stand(self) -> None:
-        reading = read(
-            "import a\ndef f():\n    from b import x\n",
-            a="from c import *",
-            b="import os, numpy",
-            c="import a",
-            d="import tensorflow",
-        )
-        self.assertEqual(names(reading.program), ["main.py", "a.py", "b.py", "c.py"])
+    @parameterized.expand(
+        [
+            ("in a function", "import a\ndef f():\n    from b import x\n", {"b": USES_V1}),
+            ("by a star", "import a", {"a": "from c import *", "c": USES_V1}),
+            ("in a circle", "import a", {"a": "import main, c", "c": "import a\n" + USES_V1}),
+            ("a package", "import package.train", {"package__INIT": "", "package__train": USES_V1}),
+            ("its __init__", "import package.train", {"package__INIT": USES_V1, "package__train": ""}),
+            (
+                "relative",
+                "import package.train",
+                {"package__INIT": "", "package__train": "from . import model", "package__model": USES_V1},
+            ),
+            (
+                "relative and below",
+                "import package.train",
+                {
+                    "package__INIT": "",
+                    "package__train": "from .layers.dense import Dense\nfrom ..outside import x",
+                    "package__layers__INIT": "",
+                    "package__layers__dense": USES_V1,
+                },
+            ),
+            ("a folder that is no package", "from folder import net", {"folder__net": USES_V1}),
+        ]
+    )
+    def test_imports_are_followed(self, label: str, source: str, others: dict[str, str]) -> None:
+        self.assertEqual(flags(source, d=TF + "tf.contrib.mixed_precision", **others), "--v1")
 
-    def test_packages_and_relative_imports(self) -> None:
-        with program(
-            main="import package.train",
-            package__INIT="",
-            package__train="from . import model\nfrom .layers.dense import Dense\nfrom ..outside import x",
-            package__model="from .train import y",
-            package__layers__INIT="",
-            package__layers__dense=USES_V1,
-            other="",
-        ):
-            reading = Reading(script("main.py"))
-        expected = ["main", "package/__init__", "package/train", "package/model"]
-        expected += ["package/layers/__init__", "package/layers/dense"]
-        self.assertEqual(names(reading.program), [f"{name}.py" for name in expected])
-        self.assertEqual([choice.flag for choice in reading.decide().choices], ["--v1"])
+    def test_a_name_of_a_folder_that_is_no_package(self) -> None:
+        self.assertEqual(flags("from folder import net\nnet.tf.placeholder(1)", folder__net=TF), "--v1")
 
     def test_a_script_in_a_package_finds_what_is_beside_the_package(self) -> None:
         with program(
-            package__INIT="", package__main="from package.net import x", package__net="import outer", outer=""
+            package__INIT="", package__main="from package.net import x", package__net="import outer", outer=USES_V1
         ):
-            found = script("package/main.py")
-        self.assertEqual(names(found), ["package/main.py", "package/__init__.py", "package/net.py", "outer.py"])
+            self.assertEqual(needs("package/main.py"), "--v1")
 
     def test_a_module_and_its_package(self) -> None:
         with program(package__INIT="", package__MAIN="from .train import x", package__train=USES_V1):
-            self.assertEqual(names(module("package"))[::2], ["package/__main__.py", "package/train.py"])
-            self.assertEqual(names(module("package.train")), ["package/train.py", "package/__init__.py"])
-            self.assertEqual(names(module("nowhere.at.all")), [])
+            for name in ("package", "package.train"):
+                self.assertIn("chose --v1 (package/train.py:2 uses tf.placeholder)", chosen("-m", name))
+            self.assertEqual(chosen("-m", "nowhere.at.all"), "")
+        with program(package__INIT=USES_V1, package__train=""):
+            self.assertIn("package/__init__.py:2", chosen("-m", "package.train"))
 
     def test_a_folder_and_an_archive(self) -> None:
         with program(folder__MAIN="import tools", folder__tools=USES_V1) as path:
@@ -69,16 +71,12 @@ class FollowingTest(unittest.TestCase):
                 archive.write(path / "folder" / "__main__.py", "__main__.py")
                 archive.write(path / "folder" / "tools.py", "tools.py")
             for name in ("folder", "app.zip"):
-                reading = Reading(script(name))
-                self.assertEqual(names(reading.program), [f"{name}/__main__.py", f"{name}/tools.py"])
-                self.assertEqual([choice.flag for choice in reading.decide().choices], ["--v1"])
+                self.assertIn(f"chose --v1 ({name}/tools.py:2 uses tf.placeholder)", chosen(name))
 
     def test_an_archive_with_a_line_for_the_shell(self) -> None:
         with program(folder__MAIN=USES_V1) as path:
             zipapp.create_archive(path / "folder", path / "app.pyz", interpreter="/usr/bin/env python3")
-            reading = Reading(script("app.pyz"))
-            self.assertEqual(names(reading.program), ["app.pyz/__main__.py"])
-            self.assertEqual([choice.flag for choice in reading.decide().choices], ["--v1"])
+            self.assertIn("chose --v1 (app.pyz/__main__.py:2", chosen("app.pyz"))
 
     @parameterized.expand([("file",), ("folder",)])
     def test_links(self, kind: str) -> None:
@@ -87,8 +85,7 @@ class FollowingTest(unittest.TestCase):
                 (path / "elsewhere" / "link.py").symlink_to(path / "real" / "main.py")
             else:
                 (path / "link").symlink_to(path / "real")
-            found = script("elsewhere/link.py" if kind == "file" else "link/main.py")
-        self.assertEqual(names(found), ["real/main.py", "real/tools.py"])
+            self.assertEqual(needs("elsewhere/link.py" if kind == "file" else "link/main.py"), "--v1")
 
     @parameterized.expand(
         [
@@ -106,7 +103,7 @@ class FollowingTest(unittest.TestCase):
     )
     def test_folders_added_to_the_search_path(self, label: str, source: str) -> None:
         with program(scripts__run=f"{source}\nfrom tools import x", tools="import more", more=USES_V1):
-            self.assertEqual(names(script("scripts/run.py")), ["scripts/run.py", "tools.py", "more.py"])
+            self.assertEqual(needs("scripts/run.py"), "--v1")
 
     @parameterized.expand(
         [
@@ -121,24 +118,24 @@ class FollowingTest(unittest.TestCase):
     )
     def test_folders_that_are_not_added(self, label: str, source: str) -> None:
         with program(scripts__run=f"{source}\nimport tools", tools=USES_V1):
-            self.assertEqual(names(script("scripts/run.py")), ["scripts/run.py"])
+            self.assertEqual(needs("scripts/run.py"), "")
 
     def test_code(self) -> None:
         with program(tools=USES_V1):
-            self.assertEqual(names(code("import tools", "-c")), ["-c", "tools.py"])
+            self.assertIn("chose --v1 (tools.py:2", chosen("-c", "import tools"))
 
     def test_what_is_installed_is_not_read(self) -> None:
         with program(site_packages="") as path:
             (path / "site-packages").mkdir()
             (path / "site-packages" / "tool.py").write_text(USES_V1)
             (path / "site-packages" / "main.py").write_text("import tool, numpy")
-            self.assertEqual(names(script("site-packages/main.py")), ["site-packages/main.py"])
+            self.assertEqual(needs("site-packages/main.py"), "")
 
     def test_an_own_module_hides_a_framework(self) -> None:
         # A folder called keras beside the program is what `import keras` gives.
-        self.assertEqual(
-            flags("import keras\nkeras.ops.x\nkeras.backend.learning_phase()", keras="ops = backend = 1"), ""
-        )
+        with program(main="import keras\nkeras.ops.x\nkeras.backend.learning_phase()") as path:
+            (path / "keras.py").write_text("ops = backend = 1")
+            self.assertEqual(needs("main.py"), "")
 
 
 class AliasTest(unittest.TestCase):
@@ -194,7 +191,7 @@ BROKEN = [
     ("a long chain", b"x" + b".y" * 3000),
     ("a long sum", b"x = 1" + b" + 1" * 5000),
     ("a long path", b"x = y" + b".parent" * 5000),
-    ("too large", b"x = 1\n" * (files.MAX_FILE_BYTES // 6 + 1)),
+    ("too large", b"x = 1\n" * (MAX_FILE_BYTES // 6 + 1)),
 ]
 
 
@@ -203,29 +200,31 @@ class OddFilesTest(unittest.TestCase):
     def test_a_file_that_cannot_be_read_is_left_out(self, label: str, content: bytes) -> None:
         with program(main="import odd\n" + USES_V1) as path:
             (path / "odd.py").write_bytes(content)
-            reading = Reading(script("main.py"))
-            alone = Reading(script("odd.py"))
-        self.assertEqual([choice.flag for choice in reading.decide().choices], ["--v1"])
-        self.assertEqual(alone.decide().choices, ())
-        unread = [path for path, _ in reading.program.unread] + reading.uses.too_deep
-        self.assertEqual(unread, ["odd.py"])
+            found = described("main.py")["programs"][0]
+            alone = described("odd.py")
+        self.assertEqual([option["flag"] for option in found["options"]], ["--v1"])
+        self.assertEqual([option for each in alone["programs"] for option in each["options"]], [])
+        self.assertEqual([each["path"] for each in found["unread"]], ["odd.py"])
+
+    def test_what_is_read_before_a_file_is_too_deep_counts(self) -> None:
+        self.assertEqual(flags(USES_V1 + "x = 1" + " + 1" * 1500), "--v1")
 
     def test_other_encodings(self) -> None:
         with program() as path:
             (path / "main.py").write_bytes(b"# -*- coding: latin-1 -*-\n'\xe9'\n" + USES_V1.encode())
             (path / "bom.py").write_bytes(b"\xef\xbb\xbf" + USES_V1.encode())
             for name in ("main.py", "bom.py"):
-                self.assertEqual(len(Reading(script(name)).decide().choices), 1)
+                self.assertEqual(needs(name), "--v1")
 
     def test_what_is_not_there(self) -> None:
         with program():
-            self.assertEqual(Reading(script("nowhere.py")).decide().choices, ())
+            self.assertEqual(chosen("nowhere.py"), "")
 
     def test_a_pipe_is_left_to_the_program(self) -> None:
         with program() as path:
             os.mkfifo(path / "main.py")
             # To open it would wait for a writer for ever.
-            self.assertEqual(names(script("main.py")), [])
+            self.assertEqual(chosen("main.py"), "")
 
     def test_warnings_of_the_program_are_its_own(self) -> None:
         self.assertEqual(flags("x = '\\d'\nassert (1, 'always')\n"), "")
@@ -234,36 +233,33 @@ class OddFilesTest(unittest.TestCase):
         with program(main="import a.a.a.a.b") as path:
             (path / "a").mkdir()
             (path / "a" / "a").symlink_to(path / "a")
-            self.assertEqual(names(script("main.py")), ["main.py"])
+            self.assertEqual(needs("main.py"), "")
 
 
 class BoundsTest(unittest.TestCase):
     def test_no_more_files_than_the_limit(self) -> None:
-        others = {f"m{number}": f"import m{number + 1}" for number in range(30)}
-        with unittest.mock.patch.object(sources, "MAX_FILES", 10):
-            reading = read("import m0", **others)
-        self.assertEqual(len(reading.program.sources), 10)
-        self.assertFalse(reading.program.is_whole)
+        for count, is_whole in ((MAX_FILES - 1, True), (MAX_FILES, False)):
+            others = {f"m{number}": f"import m{number + 1}" for number in range(count)}
+            found = read(USES_V1 + "import m0", **others)
+            self.assertEqual((found["is_whole"], len(found["options"])), (is_whole, int(is_whole)))
 
     def test_no_more_bytes_than_the_limit(self) -> None:
-        size = files.MAX_BYTES // 2
-        reading = read("import a, b", a="#" * size, b="#" * size)
-        self.assertEqual(names(reading.program), ["main.py", "a.py"])
-        self.assertFalse(reading.program.is_whole)
+        size = MAX_BYTES // 2
+        found = read(USES_V1 + "import a, b", a="#" * size, b="#" * size)
+        self.assertEqual((found["is_whole"], found["options"]), (False, []))
 
-    def test_nothing_is_chosen_for_a_program_that_is_not_read_whole(self) -> None:
-        with unittest.mock.patch.object(sources, "MAX_FILES", 1):
-            reading = read(USES_V1 + "import a", a="")
-        self.assertEqual(reading.decide().choices, ())
+    def test_every_file_is_read_once_for_all_programs(self) -> None:
+        opened: list[Any] = []
+        before = builtins.open
 
-    def test_every_file_is_read_once(self) -> None:
-        opened: list[str] = []
-        read_file = files.Folder.read
+        def counted(file: Any, *arguments: Any, **settings: Any) -> Any:
+            opened.append(file)
+            return before(file, *arguments, **settings)
 
-        def counted(folder: files.Folder, relative: str) -> bytes | None:
-            opened.append(str(pathlib.Path(folder.path) / relative))
-            return read_file(folder, relative)
-
-        with unittest.mock.patch.object(files.Folder, "read", counted):
-            read("import a, b, numpy\n" * 20, a="import b, c, numpy", b="import a, c", c="import main")
-        self.assertEqual(len(opened), len(set(opened)))
+        sources = {"a": "import b, c, numpy", "b": "import a, c", "c": "import main"}
+        with program(main="import a, b, numpy\n" * 20, other="import a, c", **sources) as path:
+            with unittest.mock.patch.object(builtins, "open", counted):
+                described("main.py", "other.py")
+            inner = [pathlib.Path(file).name for file in opened if str(file).startswith(str(path))]
+        # Whether a main file is an archive is looked for too.
+        self.assertEqual(sorted(inner), ["a.py", "b.py", "c.py", *["main.py"] * 2, *["other.py"] * 2])

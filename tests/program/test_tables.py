@@ -17,8 +17,7 @@ from parameterized import parameterized
 
 import mpls
 from mpls.names import NAMES
-from mpls.program import tables
-from mpls.reading import wrappers
+from mpls.program import signs, tables
 
 
 def is_there(root: Any, path: str) -> bool:
@@ -103,7 +102,7 @@ class TablesTest(unittest.TestCase):
         variable = tf.Variable(1.0)
         opt.apply_gradients([(variable * 0.0, variable)])
         self.assertIsNot(type(opt), tf_keras.mixed_precision.LossScaleOptimizer)
-        for name in wrappers.NOT_OF_THE_LAST:
+        for name in signs.NOT_OF_THE_LAST:
             self.assertFalse(hasattr(opt, name), name)
         # It takes no notice of what is set.
         opt.beta_1 = 0.5
@@ -124,16 +123,16 @@ class TablesTest(unittest.TestCase):
 
 
 class ImportsTest(unittest.TestCase):
-    def test_reading_loads_no_framework_and_nothing_that_runs_programs(self) -> None:
+    def test_doctor_loads_no_framework_and_nothing_that_runs_programs(self) -> None:
         code = (
-            "import sys; import mpls.reading as r; r.Reading(r.code('import tensorflow as tf; tf.Session()', '-c'));"
+            "import sys, mpls.doctor; mpls.doctor.describe([mpls.doctor.__file__]);"
             "print([m for m in sys.modules if m.split('.')[0] in ('tensorflow', 'keras', 'tf_keras', 'numpy')])"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout.strip(), "[]")
 
     def test_no_module_of_it_executes_what_it_reads(self) -> None:
-        folder = pathlib.Path(mpls.__file__).parent / "reading"
+        folder = pathlib.Path(mpls.__file__).parent / "program"
         for path in folder.glob("*.py"):
             names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
             self.assertFalse(names & {"exec", "eval", "compile", "__import__", "import_module"}, path.name)

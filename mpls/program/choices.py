@@ -1,21 +1,25 @@
-"""Decides which options a program needs, where its signs leave no doubt."""
+"""Which options a program needs, where its signs leave no doubt: those in its source, and the files beside it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mpls.names import named
+from mpls.names import RELEASES, named
+from mpls.program.files import Folder
+from mpls.program.kinds import Uses
 from mpls.program.objects import EXPERIMENTAL_WRAPPER, keras_path, kind_of
-from mpls.reading.signs import (
+from mpls.program.signs import (
     FIRST,
+    LAST,
     LAST_WITH_KERAS_2,
     LAST_WITH_LEGACY,
     LAST_WITH_LOSS_SCALE_OBJECTS,
 )
-from mpls.reading.uses import Release, Sign, Uses
+from mpls.program.uses import Release, Sign, Where
 
-__all__ = ["Choice", "Decision", "Disagreement", "decide"]
+__all__ = ["Choice", "Decision", "Disagreement", "decide", "pins_of"]
 
 _LAST_OF_TF_1: Release = (1, 15)
 # Names that make wrappers, or have `compile` make them.
@@ -202,3 +206,60 @@ def _first(sign: Sign) -> Release:
 
 def _last(sign: Sign) -> Release:
     return sign.value[1] if isinstance(sign.value, tuple) else LAST_WITH_KERAS_2
+
+
+# Releases that the files beside a program ask for.
+
+_FILES = (
+    "requirements.txt",
+    "setup.py",
+    "setup.cfg",
+    "pyproject.toml",
+    "environment.yml",
+    "environment.yaml",
+    "Pipfile",
+)
+_SPEC = r"(?:===?|<=?|>=?|~=|=)\s*[\"']?\d[\d.]*(?:\.\*)?"
+# A requirement of TensorFlow, except one with an environment marker after a semicolon.
+_PIN = re.compile(
+    rf"(?<![\w./-])tensorflow(?:-gpu|-cpu)?(?:\[[\w,-]+\])?[\"']?\s*({_SPEC}(?:\s*,\s*{_SPEC})*)(?![^\"'\n]*;)", re.I
+)
+_EACH = re.compile(r"(===?|<=?|>=?|~=|=)\s*[\"']?(\d[\d.]*)(\.\*)?")
+_RELEASES: tuple[Release, ...] = tuple((int(a), int(b)) for a, b in (each.split(".") for each in RELEASES))
+
+
+def pins_of(folders: Iterable[Folder]) -> list[Sign]:
+    """Return signs of the releases that files beside a program pin; none if the pins contradict each other.
+
+    Args:
+        folders: where the program looks for modules.
+    """
+    signs = []
+    for folder in folders:
+        for name in _FILES:
+            text = (folder.read(name) or b"").decode("utf-8", "replace")
+            for number, line in enumerate(text.splitlines(), 1):
+                match = _PIN.search(line.partition("#")[0])
+                if match is not None:
+                    found = Where(folder.shown(name), number)
+                    signs.append(Sign("release", _releases(match[1]), found, f"has {' '.join(match[0].split())}"))
+    first = max((sign.value[0] for sign in signs if isinstance(sign.value, tuple)), default=FIRST)
+    last = min((sign.value[1] for sign in signs if isinstance(sign.value, tuple)), default=LAST)
+    return signs if first <= last else []
+
+
+def _releases(specs: str) -> tuple[Release, Release]:
+    first, last = FIRST, LAST
+    for comparison, version, _ in _EACH.findall(specs):
+        parts = [int(part) for part in version.split(".") if part]
+        release = (parts[0], parts[1] if len(parts) > 1 else 0)
+        if comparison in ("==", "===", "=", "~="):
+            is_minor = len(parts) > 1 and (comparison != "~=" or len(parts) > 2)
+            first, last = max(first, release), min(last, release if is_minor else (parts[0], 99))
+        elif comparison in (">", ">="):
+            first = max(first, release)
+        elif comparison == "<=" or any(parts[2:]):
+            last = min(last, release)
+        else:
+            last = min(last, max((each for each in _RELEASES if each < release), default=FIRST))
+    return first, last

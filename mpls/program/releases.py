@@ -1,0 +1,571 @@
+"""What names stand for on which release, and which code runs on every one: tests for the release, and dead code."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from mpls.names import named
+from mpls.optimizer_members import WEIGHTS
+from mpls.program.meaning import (
+    MOST_ALIASES,
+    NOTHING,
+    ROOTS,
+    Branch,
+    Meaning,
+    Meanings,
+    Modules,
+    Others,
+    on_branch,
+    union,
+)
+from mpls.program.objects import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, kind_of
+from mpls.program.scopes import Binding, Choice, Region, Statement, Survey, attribute_of, chain_parts
+from mpls.program.tables import MEMBERS
+
+__all__ = ["Gates", "Releases", "State", "arm_of_every_release", "version_of_2"]
+
+# Attributes that hold a version, and functions that probe whether something exists.
+_VERSIONS = ("__version__", "version_info", "__version_info__", "VERSION")
+_PROBES = ("hasattr", "callable", "dir", "vars", "getattr")
+_FINDS = ("find_spec", "find_loader")
+_MODES = ("executing_eagerly", "enabled")
+# Names that programs commonly give to the result of such a test, for results imported from modules that are not read.
+_ANSWERS = re.compile(
+    r"(tf|tensorflow|keras)_?v?[123]|version|^_?has_|^_?have_|available|installed|legacy|compat", re.I
+)
+_MISSING = (
+    "ImportError",
+    "ModuleNotFoundError",
+    "AttributeError",
+    "NameError",
+    "KeyError",
+    "Exception",
+    "BaseException",
+)
+_REFUSALS = ("ValueError", "AssertionError", "Exception", "BaseException")
+# The TensorFlow releases that mpls runs on; programs compare such versions as strings.
+_RELEASES = ("2.16.1", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
+_COMPARISONS: dict[type[ast.cmpop], Callable[[str, str], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+# Variables that are assigned other variables are followed this deep.
+_DEPTH = 5
+
+
+class Gates(Others, Protocol):
+    """The other files of the user's, with the results of tests for the release that they hold."""
+
+    def is_answer(self, file: str, name: str) -> bool:
+        """Return whether a name at the top of a file holds or returns the result of a test for the release."""
+
+
+class State(NamedTuple):
+    """Under which conditions code runs.
+
+    Attributes:
+        region: the scope that it is in.
+        branch: the branch of a test for the release that it is on.
+        is_dead: whether it never runs.
+        inside: the functions and classes that it is in which nothing but their names can lead to.
+        may_fail: whether the program goes on if a value is refused.
+    """
+
+    region: Region
+    branch: Branch = Branch.NONE
+    is_dead: bool = False
+    inside: tuple[str, ...] = ()
+    may_fail: bool = False
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it runs on every release, if its functions are called."""
+        return self.branch is Branch.NONE and not self.is_dead
+
+    def on(self, branch: Branch) -> State:
+        """Return the state of code on a branch within."""
+        return self._replace(branch=branch.within(self.branch))
+
+
+# Members of objects that only some releases have.
+_OF_RELEASES = MEMBERS - {"compile", "minimize", "optimizer", "save", "save_weights", "variables", *WEIGHTS}
+_ROOTS = frozenset(ROOTS.values())
+# An `if` after which code may not run, by the number of its line: whether it never does.
+_Exit = tuple[int, bool]
+
+
+class Releases(Meanings):
+    """What the names in a file stand for on which release.
+
+    Args:
+        survey: what was collected in it.
+        modules: the modules of the user's that it imports.
+        others: the other files.
+    """
+
+    def __init__(self, survey: Survey, modules: Modules, others: Gates) -> None:
+        super().__init__(survey, modules, others)
+        self._gates = others
+        self._blocks: dict[int, tuple[State, list[_Exit]]] = {}
+        self._starred: dict[str, Meaning] = {}
+        self._answers: dict[tuple[int, str], bool] = {}
+        self._tests: dict[ast.expr, bool] = {}
+
+    # Names.
+
+    def possible(self, node: ast.expr, region: Region) -> list[tuple[str, bool]]:
+        """Return the paths that an expression may stand for, each with whether it does on every release."""
+        return self.of_today(self.of(node, region))
+
+    def of_today(self, meaning: Meaning) -> list[tuple[str, bool]]:
+        """Return the paths of a meaning, each with whether it holds on every release.
+
+        Where a test for the release chooses between the public wrapper and the experimental one, it is the public one:
+        the releases of today have it, so a program takes it, unless it looks for the experimental one first, which
+        mpls has. Which of the two the program was written for does not matter: it uses what both have.
+        """
+        if not meaning.paths:
+            return []
+        branches = dict(meaning.branches)
+        paths = sorted(meaning.paths)
+        if len(paths) == 1:
+            branch = branches.get(paths[0], Branch.NONE)
+            is_every = branch is Branch.EVERY and kind_of(paths[0]) == NEW_WRAPPER
+            found = [(paths[0], meaning.is_whole and (not branch or is_every))]
+        else:
+            found = [(path, False) for path in paths]
+            kinds = {path: kind_of(path) for path in paths}
+            either = [path for path in paths if kinds[path] in (NEW_WRAPPER, EXPERIMENTAL_WRAPPER)]
+            public = [path for path in either if kinds[path] == NEW_WRAPPER]
+            if 0 < len(public) < len(either) and all(branches.get(path) for path in either):
+                first = [path for path in either if branches[path] is Branch.TRIED]
+                if not first or any(path in public for path in first):
+                    found = [(public[0], True)]
+        return [each for each in found if not each[0].startswith("@")]
+
+    def of(self, node: ast.expr, region: Region, depth: int = 0) -> Meaning:
+        """Return what an expression in a scope stands for, also if it is read by `getattr`."""
+        if depth > MOST_ALIASES:
+            return NOTHING
+        if isinstance(node, ast.IfExp) or (isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or)):
+            return self._one_of(node, region, depth)
+        if isinstance(node, ast.Call):
+            return self._read(node, region, depth)
+        if isinstance(node, ast.Attribute) and chain_parts(node) is None:
+            return self.member(self.of(node.value, region, depth + 1), node.attr, depth)
+        return super().of(node, region, depth)
+
+    def _read(self, node: ast.Call, region: Region, depth: int) -> Meaning:
+        value, attribute = attribute_of(node)
+        if value is None:
+            return NOTHING
+        found = self.member(self.of(value, region, depth + 1), attribute, depth)
+        if len(node.args) < 3:
+            return found
+        default = self.of(node.args[2], region, depth + 1)
+        return union([on_branch(found, Branch.TRIED), on_branch(default, Branch.GATED)])._replace(is_whole=False)
+
+    def _one_of(self, node: ast.IfExp | ast.BoolOp, region: Region, depth: int) -> Meaning:
+        """Return what an expression stands for that is one of its parts: `a if test else b`, `a or b`."""
+        first, *others = node.values if isinstance(node, ast.BoolOp) else (node.body, node.orelse)
+        test = first if isinstance(node, ast.BoolOp) else node.test
+        branches = [Branch.NONE] * (len(others) + 1)
+        if self.is_gate(test, region):
+            is_first = isinstance(node, ast.BoolOp) or _is_tried(test)
+            branches = [Branch.TRIED if is_first else Branch.GATED, *[Branch.GATED] * len(others)]
+            if _is_tried(test) is False:
+                branches[-1] = Branch.TRIED
+        parts = zip((first, *others), branches, strict=True)
+        return union([on_branch(self.of(part, region, depth + 1), branch) for part, branch in parts])
+
+    def alias(self, alias: ast.alias, depth: int = 0) -> Meaning:
+        """Return what an imported name stands for; a module may be in a folder that is no package."""
+        found = super().alias(alias, depth)
+        statement = self._module_of[alias]
+        if found == NOTHING and isinstance(statement, ast.ImportFrom) and statement.module and alias.name != "*":
+            return self._module(f"{statement.module}.{alias.name}", statement.level)
+        return found
+
+    def _of_bindings(self, bindings: list[Binding], depth: int) -> Meaning:
+        found = []
+        for each in bindings:
+            state = self.state(each.statement)
+            if not state.is_dead and not isinstance(each.statement.node, ast.Delete):
+                found.append(on_branch(self._bound(each, depth), state.branch))
+        paths = {path for each in found for path in each.paths}
+        if len(found) > 1 and len(paths) == 1 and all(each.branches for each in found):
+            # All branches of a test for the release bind it to the same.
+            return Meaning(frozenset(paths), True, tuple((path, Branch.EVERY) for path in paths))
+        return union(found)
+
+    def _of_star(self, name: str, _depth: int) -> Meaning:
+        if not self.survey.stars or _depth > MOST_ALIASES:
+            return NOTHING
+        if name not in self._starred:
+            # Set first, because modules may import all names of each other.
+            self._starred[name] = NOTHING
+            self._starred[name] = next((each for each in self._in_stars(name, _depth) if each.paths), NOTHING)
+        return self._starred[name]
+
+    def _in_stars(self, name: str, depth: int) -> Iterator[Meaning]:
+        for statement, region in self.survey.imports:
+            node = statement.node
+            if region is self.survey.module and isinstance(node, ast.ImportFrom) and node in self.survey.stars:
+                for path in self.module_of(node):
+                    if path.startswith("@"):
+                        found = self._others.exported(path[1:], name, depth + 1)
+                    else:
+                        # The only known exports of other packages are the historical names.
+                        is_known = named(f"{path}.{name}") is not None
+                        found = Meaning(frozenset((f"{path}.{name}",)), True) if is_known else NOTHING
+                    yield on_branch(found, self.state(statement).branch)
+
+    # Code.
+
+    def at(self, statement: Statement, choice: Choice | None = None) -> State:
+        """Return under which conditions an expression is evaluated.
+
+        Args:
+            statement: the statement that it is in.
+            choice: the part of a conditional expression that it is in.
+        """
+        state = self.state(statement)
+        while choice is not None:
+            node, part, choice = choice
+            if isinstance(node, ast.Call):
+                # The default of `getattr`.
+                state = state.on(Branch.GATED) if self._is_of_framework(node.args[0], state.region) else state
+            elif isinstance(node, ast.IfExp):
+                result = self.result_of(node.test, state.region)
+                if result is not None:
+                    is_taken = part is (node.body if result else node.orelse)
+                    state = state if is_taken else state._replace(is_dead=True)
+                elif self.is_gate(node.test, state.region):
+                    state = state.on(Branch.GATED)
+            elif any(self.is_gate(each, state.region) for each in node.values[:-1]):
+                state = state.on(Branch.GATED)
+        return state
+
+    def state(self, statement: Statement) -> State:
+        """Return under which conditions a statement runs."""
+        key = id(statement.block)
+        if key not in self._blocks:
+            outer = None if statement.parent is None else self.state(statement.parent)
+            inner = State(self.survey.module) if outer is None else self._within_statement(outer, statement)
+            exits: list[_Exit] = []
+            # Set first, because conditions may be about names that are bound in the block.
+            self._blocks[key] = inner, exits
+            exits += self._exits(statement.block, inner.region)
+        state, exits = self._blocks[key]
+        for line, is_dead in exits:
+            if statement.node.lineno > line:
+                state = state._replace(is_dead=True) if is_dead else state.on(Branch.GATED)
+        return state
+
+    def _exits(self, block: list[ast.stmt], region: Region) -> Iterator[_Exit]:
+        for node in block:
+            if isinstance(node, ast.If) and (_ends_block(node.body) or _ends_block(node.orelse)):
+                result = self.result_of(node.test, region)
+                if result is not None:
+                    if _ends_block(node.body if result else node.orelse):
+                        yield node.lineno, True
+                elif _ends_block(node.body) and self.is_gate(node.test, region):
+                    yield node.lineno, False
+
+    def _within_statement(self, state: State, statement: Statement) -> State:
+        """Return the state of a block in a statement.
+
+        Args:
+            state: that of the statement.
+            statement: a statement in the block.
+        """
+        assert statement.parent is not None
+        node, block = statement.parent.node, statement.block
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            # Frameworks may call methods, and decorators or base classes may register a function or class.
+            is_plain = not node.decorator_list and not getattr(node, "bases", ()) and not getattr(node, "keywords", ())
+            inside = (*state.inside, node.name) if is_plain and not state.region.is_class else state.inside
+            is_class = isinstance(node, ast.ClassDef)
+            region = self.survey.classes[node] if is_class else self.survey.bodies[node]  # type: ignore[index]
+            return state._replace(region=region, inside=inside)
+        if isinstance(node, ast.If):
+            result = self.result_of(node.test, state.region)
+            if result is not None:
+                return state if (block is node.body) is result else state._replace(is_dead=True)
+            if self.is_gate(node.test, state.region):
+                is_tried = _is_tried(node.test) is (block is node.body)
+                return state.on(Branch.TRIED if is_tried else Branch.GATED)
+        elif hasattr(node, "handlers") and block is not node.finalbody:  # type: ignore[attr-defined]
+            return _in_try(state, node, block)
+        elif isinstance(node, ast.With | ast.AsyncWith) and _expects_error(node):
+            return state._replace(may_fail=True)
+        return state
+
+    def result_of(self, test: ast.expr, region: Region, depth: int = 0) -> bool | None:
+        """Return the result of a condition that is the same on all releases that mpls runs on; None if unknown."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            result = self.result_of(test.operand, region, depth)
+            return None if result is None else not result
+        arm = arm_of_every_release(test)
+        if arm is not None:
+            return arm
+        if isinstance(test, ast.Name) and depth < _DEPTH:
+            bindings = region.find(test.id)
+            value = bindings[0].value if len(bindings) == 1 else None
+            return self.result_of(value, bindings[0].region, depth + 1) if isinstance(value, ast.expr) else None
+        if isinstance(test, ast.Compare) and self.is_version(test.left, region):
+            return _holds_for_every_release(test)
+        return None
+
+    def is_version(self, node: ast.expr, region: Region) -> bool:
+        """Return whether an expression is the version of TensorFlow."""
+        return chain_parts(node) is not None and self.of(node, region).paths in (
+            {"tf.__version__"},
+            {"tf.version.VERSION"},
+        )
+
+    # Tests for the release.
+
+    def is_gate(self, test: ast.expr, region: Region, depth: int = 0) -> bool:
+        """Return whether a condition tests the release, or whether the release has something."""
+        if test not in self._tests:
+            # Set first, because names may be bound to each other in a circle.
+            self._tests[test] = False
+            is_asked = any(self._asks(node, region, depth) for node in ast.walk(test))
+            self._tests[test] = is_asked or self._asks_for_module(test, region)
+        return self._tests[test]
+
+    def is_answer(self, name: str, region: Region, depth: int = 0) -> bool:
+        """Return whether a name holds or returns the result of a test for the release."""
+        holder = region.holder(name)
+        if holder is None:
+            is_imported = any(not path for path in map(self.module_of, self.survey.stars))
+            return is_imported and _ANSWERS.search(name) is not None
+        key = (id(holder), name)
+        if key not in self._answers:
+            self._answers[key] = False
+            self._answers[key] = any(self._binds_answer(each, depth) for each in holder.names.get(name, ()))
+        return self._answers[key]
+
+    def _asks(self, node: ast.AST, region: Region, depth: int) -> bool:
+        if isinstance(node, ast.Call):
+            called = _last_name(node.func)
+            if called in _PROBES and (called != "getattr" or len(node.args) == 3):
+                return self._probes(node, region)
+            return called in _FINDS or (called in _MODES and self._is_of_framework(node.func, region))
+        if isinstance(node, ast.Name):
+            return self.is_answer(node.id, region, depth)
+        if not isinstance(node, ast.Attribute):
+            return False
+        if node.attr in _VERSIONS:
+            return node.attr != "VERSION" or self._is_of_framework(node.value, region)
+        return (node.attr == "__dict__" and self._is_of_framework(node.value, region)) or self._is_answer_of(
+            node, region, depth
+        )
+
+    def _probes(self, call: ast.Call, region: Region) -> bool:
+        """Return whether a call asks what TensorFlow or Keras has, or an object that only some releases give it."""
+        name = call.args[1] if len(call.args) > 1 else None
+        asked = name.value if isinstance(name, ast.Constant) else attribute_of(call.args[0])[1] if call.args else ""
+        return asked in _OF_RELEASES or (bool(call.args) and self._is_of_framework(call.args[0], region))
+
+    def _asks_for_module(self, test: ast.expr, region: Region) -> bool:
+        """Return whether a condition is whether a module of TensorFlow or Keras is there: `tf_keras is not None`."""
+        while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test = test.operand
+        if isinstance(test, ast.BoolOp):
+            return any(self._asks_for_module(each, region) for each in test.values)
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is | ast.IsNot):
+            test = test.left
+        return isinstance(test, ast.Name) and self._is_module(test.id, region)
+
+    def _is_module(self, name: str, region: Region) -> bool:
+        """Return whether a name is that of TensorFlow or Keras, or of a module that is imported from them."""
+        aliases = [each.value for each in region.find(name) if isinstance(each.value, ast.alias)]
+        return any(path in _ROOTS or _is_namespace(path) for each in aliases for path in self._module_path(each))
+
+    def _module_path(self, alias: ast.alias) -> frozenset[str]:
+        base = self.base_of(alias)
+        paths = self.of_import(alias)
+        return paths if base is None else frozenset(f"{path}.{alias.name}" for path in paths)
+
+    def _is_of_framework(self, node: ast.expr, region: Region, depth: int = 0) -> bool:
+        """Return whether an expression may be a module, a class or a function of TensorFlow or Keras.
+
+        That of a name is told from its imports, as the branches of its bindings may depend on the condition.
+        """
+        value = attribute_of(node)[0]
+        while value is not None:
+            node, value = value, attribute_of(value)[0]
+        if not isinstance(node, ast.Name) or depth > _DEPTH:
+            return False
+        for each in region.find(node.id):
+            bound = each.value
+            if isinstance(bound, ast.alias):
+                if any(not path.startswith("@") for path in self.of_import(bound)):
+                    return True
+                if self.alias(bound).paths:
+                    return any(not path.startswith("@") for path in self.alias(bound).paths)
+            elif isinstance(bound, ast.expr) and self._is_of_framework(bound, each.region, depth + 1):
+                return True
+        return any(self.module_of(star) for star in self.survey.stars) if not region.find(node.id) else False
+
+    def _binds_answer(self, binding: Binding, depth: int) -> bool:
+        value, statement = binding.value, binding.statement
+        if isinstance(value, ast.alias):
+            return self._imports_answer(value)
+        if isinstance(value, ast.FunctionDef):
+            last = value.body[-1]
+            is_short = len(value.body) <= 3 and isinstance(last, ast.Return) and last.value is not None
+            return is_short and self.is_gate(last.value, self.survey.bodies[value], depth + 1)  # type: ignore[attr-defined]
+        if value is None and isinstance(statement.node, ast.Assign):
+            value = statement.node.value
+        if isinstance(value, ast.Constant):
+            outer = statement.parent
+            return outer is not None and any(map(_catches_missing, getattr(outer.node, "handlers", ())))
+        if not isinstance(value, ast.expr) or depth > _DEPTH or not _is_answer(value):
+            return False
+        return self.is_gate(value, binding.region, depth + 1)
+
+    def _imports_answer(self, alias: ast.alias) -> bool:
+        statement = self._module_of[alias]
+        if isinstance(statement, ast.Import):
+            return False
+        if alias.name in _VERSIONS:
+            return True
+        paths = self.module_of(statement)
+        if not paths:
+            return _ANSWERS.search(alias.asname or alias.name) is not None
+        return any(path.startswith("@") and self._gates.is_answer(path[1:], alias.name) for path in paths)
+
+    def _is_answer_of(self, node: ast.Attribute, region: Region, depth: int) -> bool:
+        """Return whether an attribute holds the result of a test: of a module of the user's, or of `self`."""
+        owner = node.value
+        if not isinstance(owner, ast.Name):
+            return False
+        method = region.method()
+        if method is not None and owner.id == method.self_name and method.parent is not None:
+            bindings = [*method.parent.attributes.get(node.attr, ()), *method.parent.names.get(node.attr, ())]
+            return any(self._binds_answer(each, depth) for each in bindings)
+        bindings = region.find(owner.id)
+        if not bindings or not all(isinstance(each.value, ast.alias) for each in bindings):
+            return False
+        paths = self.of(owner, region).paths
+        if not paths:
+            return _ANSWERS.search(node.attr) is not None
+        return any(path.startswith("@") and self._gates.is_answer(path[1:], node.attr) for path in paths)
+
+
+def _in_try(state: State, node: ast.stmt, block: list[ast.stmt]) -> State:
+    assert isinstance(node, ast.Try)
+    if block is not node.body and block is not node.orelse:
+        return state.on(Branch.FALLBACK)
+    if any(map(_catches_missing, node.handlers)):
+        state = state.on(Branch.TRIED)
+    may_fail = block is node.body and any(_catches(each, _REFUSALS) for each in node.handlers)
+    return state._replace(may_fail=True) if may_fail else state
+
+
+def _is_namespace(path: str) -> bool:
+    row = named(path)
+    return row is not None and row.is_namespace
+
+
+def _last_name(node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _is_answer(value: ast.expr) -> bool:
+    # A value that is selected by the result (`a if test else b`, `getattr` with a default) is not the result itself.
+    return not isinstance(value, ast.IfExp) and not (
+        isinstance(value, ast.Call) and _last_name(value.func) == "getattr"
+    )
+
+
+def _is_tried(test: ast.expr) -> bool | None:
+    """Return whether a condition is true, or false, if there is an `experimental` namespace; None for any other."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        answer = _is_tried(test.operand)
+        return None if answer is None else not answer
+    name = test.args[1] if isinstance(test, ast.Call) and len(test.args) == 2 else None
+    is_probe = isinstance(test, ast.Call) and _last_name(test.func) == "hasattr"
+    return True if is_probe and getattr(name, "value", None) == "experimental" else None
+
+
+def _catches_missing(handler: ast.ExceptHandler) -> bool:
+    """Return whether a handler catches the error for a missing module or attribute."""
+    return _catches(handler, _MISSING)
+
+
+def _catches(handler: ast.ExceptHandler, names: tuple[str, ...]) -> bool:
+    if handler.type is None:
+        return True
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(_last_name(each) in names for each in types)
+
+
+def _expects_error(node: ast.With | ast.AsyncWith) -> bool:
+    """Return whether a `with` statement expects its body to fail, such as `with pytest.raises(...)`."""
+    called = [item.context_expr.func for item in node.items if isinstance(item.context_expr, ast.Call)]
+    return any(_last_name(each).startswith(("raises", "assertRaises", "suppress")) for each in called)
+
+
+def _ends_block(body: list[ast.stmt]) -> bool:
+    """Return whether a body ends in `return`, `continue` or `break`, so that the statements after it are skipped."""
+    return bool(body) and isinstance(body[-1], ast.Return | ast.Continue | ast.Break)
+
+
+def arm_of_every_release(test: ast.expr) -> bool | None:
+    """Return the result of a condition that is the same on every release, as far as its text alone tells.
+
+    Known are constants, and comparisons of `tf.__version__` with a string.
+    """
+    constant = _constant(test)
+    left = test.left if isinstance(test, ast.Compare) else None
+    if constant is not None or not (isinstance(left, ast.Attribute) and left.attr == "__version__"):
+        return constant
+    is_of_tf = _last_name(left.value) in ("tf", "tensorflow", "tf1", "tf2")
+    return _holds_for_every_release(test) if is_of_tf and isinstance(test, ast.Compare) else None
+
+
+def _constant(test: ast.expr) -> bool | None:
+    """Return the result of a constant condition, such as `False` or `TYPE_CHECKING`; None for any other."""
+    if isinstance(test, ast.Constant):
+        return bool(test.value)
+    return False if _last_name(test) == "TYPE_CHECKING" else None
+
+
+def version_of_2(test: ast.expr) -> ast.expr | None:
+    """Return the expression that a condition requires to be version 2 or later; None for any other condition."""
+    if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and test.func.attr == "startswith":
+        version, texts = test.func.value, test.args
+    elif isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.GtE | ast.Gt):
+        version, texts = test.left, test.comparators
+    else:
+        return None
+    text = texts[0].value if len(texts) == 1 and isinstance(texts[0], ast.Constant) else None
+    return version if isinstance(text, str) and text.startswith("2") else None
+
+
+def _holds_for_every_release(comparison: ast.Compare) -> bool | None:
+    """Return the result of comparing a version with a string, if it is the same on all releases that mpls runs on.
+
+    None if the releases differ, or if the version is not compared with a string.
+    """
+    right = comparison.comparators[0]
+    compare = _COMPARISONS.get(type(comparison.ops[0]))
+    text = right.value if isinstance(right, ast.Constant) else None
+    if len(comparison.ops) != 1 or compare is None or not isinstance(text, str):
+        return None
+    answers = {compare(release, text) for release in _RELEASES}
+    return answers.pop() if len(answers) == 1 else None

@@ -1,0 +1,325 @@
+"""The signs in a program: the lines that show which options it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from mpls.names import named, numbers_of
+from mpls.optimizer_members import (
+    AGGREGATION_OF_LEGACY,
+    ATTRIBUTES_OF_LOSS_SCALES,
+    HYPERPARAMETERS,
+    LEGACY_METHODS,
+    LEGACY_USES,
+    SCALING_METHODS,
+    WEIGHTS,
+    WRAPPER_ATTRIBUTES,
+)
+from mpls.program.kinds import Kinds, Uses
+from mpls.program.objects import (
+    EXPERIMENTAL_WRAPPER,
+    LEGACY_OPTIMIZER,
+    MODEL,
+    NEW_WRAPPER,
+    OPTIMIZER,
+    keras_path,
+    kind_of,
+)
+from mpls.program.tables import (
+    KERAS_2,
+    KERAS_2_OF_TF_1,
+    KERAS_2_PRIVATE,
+    KERAS_3,
+    LATER_THAN_2_10,
+    TF_1,
+    TF_2,
+    is_in,
+)
+from mpls.program.uses import Access, FileUses, Release, Sign, Use
+
+__all__ = [
+    "FIRST",
+    "LAST",
+    "LAST_WITH_KERAS_2",
+    "LAST_WITH_LEGACY",
+    "LAST_WITH_LOSS_SCALE_OBJECTS",
+    "NOT_OF_THE_LAST",
+    "old_policy",
+    "signs_of",
+]
+
+FIRST: Release = (1, 13)
+LAST: Release = (2, 99)
+# The last releases in which tf.keras was Keras 2, in which its optimizers were those now called legacy, and in which
+# `loss_scale` of wrappers was an object.
+LAST_WITH_KERAS_2: Release = (2, 15)
+LAST_WITH_LEGACY: Release = (2, 10)
+LAST_WITH_LOSS_SCALE_OBJECTS: Release = (2, 3)
+
+# Two signs of one thing: eager mode of TF 1 had gradient tapes too.
+_V2_UNLESS_EAGER = "v1 unless eager"
+_OF_KERAS_2_MODELS = ("fit_generator", "evaluate_generator", "predict_generator")
+_KEYWORDS_OF_KERAS_2 = {"save": "save_format", "save_weights": "save_format", "compile": "experimental_run_tf_function"}
+# Members that models' optimizers have in Keras 2 only.
+_OF_MODELS_OPTIMIZERS = ("lr", "decay", "loss_scale", "dynamic", *WEIGHTS)
+_SAVING = {"keras.models.save_model", "keras.saving.save_model", "keras.callbacks.ModelCheckpoint"}
+_SAVING |= {"keras.models.load_model", "keras.saving.load_model"}
+_KEYWORDS_OF_NEW_OPTIMIZERS = ("weight_decay", "use_ema", "ema_momentum", "jit_compile")
+# Names of policies that were removed before the API was, with the last release that had them.
+_OLD_POLICIES = {"infer": (2, 2), "infer_float32_vars": (2, 0), "infer_with_float32_vars": (2, 0)}
+_OLD_POLICIES |= {f"{dtype}_with_float32_vars": (2, 0) for dtype in ("float16", "bfloat16")}
+
+
+def signs_of(uses: Uses) -> list[Sign]:
+    """Return the signs in a program's source."""
+    kinds = Kinds(uses)
+    signs: list[Sign] = []
+    for file, is_certain, unused in uses.files:
+        if is_certain:
+            signs += [sign for sign, inside in _of_file(file) if unused.isdisjoint(inside)]
+    if uses.is_eager_tf_1:
+        signs = [sign for sign in signs if sign.about != _V2_UNLESS_EAGER]
+    signs = [sign._replace(about="v1") if sign.about == _V2_UNLESS_EAGER else sign for sign in signs]
+    for access in uses.accesses:
+        if access.is_certain:
+            signs.extend(_of_access(access, uses, kinds))
+    signs.extend(Sign("v1", False, use.where, "asserts that TensorFlow is 2") for use in uses.for_tf_2)
+    signs.extend(_of_same(uses, kinds))
+    signs.extend(_of_classes(uses))
+    signs.extend(_of_wrappers(uses, kinds))
+    return signs
+
+
+def _of_file(file: FileUses) -> list[tuple[Sign, tuple[str, ...]]]:
+    """Return the signs that a file's uses of names of TensorFlow and Keras are, each with what they are in."""
+    if file.signs is None:
+        file.signs = [(sign, use.inside) for use in file.uses if use.is_certain for sign in _of_use(use)]
+    return file.signs
+
+
+def _of_use(use: Use) -> Iterator[Sign]:
+    path, where = use.path, use.where
+    if is_in(path, TF_1):
+        yield Sign("v1", True, where, f"uses {is_in(path, TF_1)}")
+    elif is_in(path, TF_2):
+        yield Sign("v1", False, where, f"uses {is_in(path, TF_2)}")
+    elif path == "tf.GradientTape":
+        yield Sign(_V2_UNLESS_EAGER, False, where, f"uses {path}")
+    if is_in(path, {"tf.contrib"}):
+        is_ours = is_in(path, {"tf.contrib.mixed_precision"})
+        yield Sign("contrib", True, where, f"uses {is_ours}") if is_ours else Sign("v1", True, where, f"uses {path}")
+    row = named(path)
+    if path.endswith(".DynamicLossScale") and row is not None and _has_multiplier(use):
+        what = f"gives {path} a multiplier, which wrappers took"
+        yield Sign("release of wrappers", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, what)
+    if row is not None and not row.needs_keras_3:
+        last = numbers_of(row.last) if row.last else LAST
+        yield Sign("release", (numbers_of(row.first), last), where, f"uses {path}")
+    name = old_policy(use)
+    if name:
+        yield Sign("release", (FIRST, _OLD_POLICIES[name]), where, f"names the policy {name!r}")
+    yield from _of_keras(use)
+
+
+def _has_multiplier(use: Use) -> bool:
+    value = ... if use.call is None else use.call.keywords.get("multiplier", ...)
+    return value is not ... and value != 2
+
+
+def old_policy(use: Use) -> str:
+    """Return the policy name in a call of the API, if that name was removed before the API was; else ""."""
+    first = use.call.values[0] if use.call is not None and use.call.values else None
+    is_old = isinstance(first, str) and first in _OLD_POLICIES and use.path.endswith((".Policy", ".set_policy"))
+    return str(first) if is_old and named(use.path) is not None else ""
+
+
+def _of_keras(use: Use) -> Iterator[Sign]:
+    path, where = use.path, use.where
+    within = keras_path(path)
+    if is_in(path, KERAS_2_OF_TF_1):
+        about = "keras" if path.startswith("tf.compat.v1.") else "keras of v1"
+        yield Sign(about, 2, where, f"uses {is_in(path, KERAS_2_OF_TF_1)}")
+    if is_in(path, {"tf_keras"}):
+        # A program that imports tf_keras by name expects `keras` and `tf.keras` to be Keras 3.
+        yield Sign("tf_keras", 3, where, f"uses {path}")
+    if not within:
+        return
+    if is_in(within, KERAS_2 | KERAS_2_PRIVATE):
+        yield Sign("keras", 2, where, f"uses {path}")
+    if is_in(within, KERAS_3):
+        yield Sign("keras", 3, where, f"uses {path}")
+    elif path != within:
+        yield Sign("keras of v1", 2, where, f"uses {path}")
+    if use.call is not None and use.call.is_unextended and is_in(within, _SAVING):
+        yield Sign("keras", 2, where, f"gives {path} a path without an extension")
+    yield from _of_optimizer(use, within)
+
+
+def _of_optimizer(use: Use, within: str) -> Iterator[Sign]:
+    name = within.removeprefix("keras.optimizers.").partition(".")[0]
+    if within == name:
+        return
+    if name in LATER_THAN_2_10:
+        yield Sign("legacy_optimizers", False, use.where, f"uses {use.path}")
+    elif kind_of(use.path) == OPTIMIZER:
+        keywords = () if use.call is None else use.call.keywords
+        for keyword in _KEYWORDS_OF_NEW_OPTIMIZERS:
+            if keyword in keywords:
+                yield Sign("legacy_optimizers", False, use.where, f"gives {use.path} {keyword}=")
+        for keyword in ("lr", "decay"):
+            if keyword in keywords:
+                yield Sign("legacy_optimizers", True, use.where, f"gives {use.path} {keyword}=")
+        if "lr" in keywords:
+            yield Sign("keras", 2, use.where, f"gives {use.path} lr=")
+        yield Sign("optimizers", True, use.where, f"uses {use.path}")
+
+
+def _of_access(access: Access, uses: Uses, kinds: Kinds) -> Iterator[Sign]:
+    name, where = access.chain[-1], access.where
+    if name in uses.defined:
+        return
+    if name in ("loss_scale", "_loss_scale") and _is_called_without_arguments(access):
+        if _is_experimental_wrapper(access, uses, kinds):
+            yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, f"calls .{name}()")
+    elif name in ATTRIBUTES_OF_LOSS_SCALES and access.chain[-2:-1] in (("loss_scale",), ("_loss_scale",)):
+        of_wrapper = access._replace(chain=access.chain[:-1])
+        if "loss_scale" not in uses.defined and _is_experimental_wrapper(of_wrapper, uses, kinds):
+            yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, f"reads .{access.chain[-2]}.{name}")
+    elif name in LEGACY_USES and not access.is_set and _is_optimizer(access, kinds):
+        yield Sign("legacy_optimizers", True, where, f"uses .{name} of an optimizer")
+    if name == "compile" and access.call is not None and (access.call.values or access.call.keywords):
+        yield Sign("compile", True, where, "calls .compile()")
+    what = _of_keras_2(access, kinds)
+    if name == "save" and access.call is not None and access.call.is_unextended and kinds.is_only(access, MODEL):
+        what = what or "saves a model to a path without an extension"
+    if what:
+        yield Sign("keras if used", 2, where, what)
+
+
+def _of_keras_2(access: Access, kinds: Kinds) -> str:
+    """Return what a line does with what only objects of Keras 2 have: "uses .lr of an optimizer"; else ""."""
+    name = access.chain[-1]
+    verb = "sets" if access.is_set else "uses"
+    if name in _OF_MODELS_OPTIMIZERS and kinds.is_of_models_optimizer(access):
+        return f"{verb} .{name} of a model's optimizer"
+    if name == "lr" and _is_optimizer(access, kinds):
+        return f"{verb} .lr of an optimizer"
+    if name in LEGACY_USES:
+        return f"uses .{name} of an optimizer" if not access.is_set and _is_optimizer(access, kinds) else ""
+    if name == "dynamic_counter" and access.call is None:
+        return "reads .dynamic_counter"
+    if name in _OF_KERAS_2_MODELS and access.call is not None:
+        return f"calls .{name}()"
+    if name in _KEYWORDS_OF_KERAS_2 and _KEYWORDS_OF_KERAS_2[name] in _keywords(access):
+        return f"gives .{name}() {_KEYWORDS_OF_KERAS_2[name]}="
+    return ""
+
+
+def _is_experimental_wrapper(access: Access, uses: Uses, kinds: Kinds) -> bool:
+    if kinds.receiver_is(access, EXPERIMENTAL_WRAPPER):
+        return True
+    # An unknown object named like an optimizer counts as one, in a program that makes experimental wrappers.
+    is_called_so = len(access.chain) > 1 and "opt" in access.chain[-2].lower() and kinds.is_unknown(access)
+    return is_called_so and any(kind_of(use.path) == EXPERIMENTAL_WRAPPER and use.is_certain for use in uses.uses)
+
+
+def _is_called_without_arguments(access: Access) -> bool:
+    return access.call is not None and not access.call.values and not access.call.keywords
+
+
+def _keywords(place: Use | Access) -> Collection[str | None]:
+    return () if place.call is None else place.call.keywords
+
+
+def _is_optimizer(access: Access, kinds: Kinds) -> bool:
+    # A program that uses `optimizers.legacy` explicitly needs no option for it.
+    is_one = any(kinds.receiver_is(access, kind) for kind in (OPTIMIZER, EXPERIMENTAL_WRAPPER))
+    return is_one and not kinds.receiver_is(access, LEGACY_OPTIMIZER)
+
+
+def _of_same(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
+    """Yield signs for `assert opt.loss_scale is scale`, which fails since TF 2.4, where `loss_scale` is a tensor."""
+    for access in uses.same:
+        is_scale = access.chain[-1] == "loss_scale" and access.is_certain and "loss_scale" not in uses.defined
+        if is_scale and _is_experimental_wrapper(access, uses, kinds):
+            what = "asserts which object .loss_scale is"
+            yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), access.where, what)
+
+
+def _of_classes(uses: Uses) -> Iterator[Sign]:
+    for each in uses.classes:
+        methods = [name for name in LEGACY_METHODS if name in each.methods]
+        bases = [path for path, is_certain in each.bases if is_certain and kind_of(path) == OPTIMIZER]
+        for path in bases if methods and each.is_certain else ():
+            what = f"defines {methods[0]} in a subclass of {path}"
+            yield Sign("legacy_optimizers", True, each.where, what)
+            yield Sign("keras", 2, each.where, what)
+
+
+# Members of Keras 2's wrappers; `_of_access` looks for the two that are left out here.
+_OF_WRAPPERS = {*WRAPPER_ATTRIBUTES, *WEIGHTS} - {"_loss_scale", "dynamic_counter"}
+# Hyperparameters that the wrapper of mpls passes on from a wrapped optimizer that has them.
+_HYPERPARAMETERS = {*HYPERPARAMETERS, "decay", "lr"}
+# Members that the last wrapper of Keras 2, the one for new optimizers, no longer has.
+NOT_OF_THE_LAST = {*_HYPERPARAMETERS, "weights", "get_weights"} - {"lr"}
+_CALLS_OF_WRAPPERS = (*SCALING_METHODS, "minimize", "variables")
+
+
+def _of_wrappers(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
+    """Yield signs that a program needs the LossScaleOptimizer of Keras 2, whose name Keras 3 gave to another class."""
+    made = {kind_of(use.path) for use in uses.uses if use.is_certain}
+    for access in uses.accesses:
+        if access.chain[-1] in uses.defined or not access.is_certain:
+            continue
+        # An unknown object can only be this kind of wrapper if the program makes no other kind.
+        can_be = NEW_WRAPPER in made and EXPERIMENTAL_WRAPPER not in made and kinds.is_unknown(access)
+        is_one = kinds.receiver_is(access, NEW_WRAPPER)
+        # Names like `optimizer` may be given to several things.
+        is_only = is_one and kinds.is_only(access, NEW_WRAPPER)
+        what = _of_wrapper(access, can_be or is_one, is_only)
+        if what:
+            yield Sign("replace_existing", True, access.where, what)
+            if access.chain[-1] in NOT_OF_THE_LAST:
+                yield Sign("wrapper", True, access.where, what)
+    yield from _of_calls(uses)
+    yield from _of_subclasses(uses)
+    for use in uses.type_is:
+        if kind_of(use.path) == NEW_WRAPPER:
+            yield Sign("wrapper", True, use.where, f"asks whether a type is {use.path}")
+
+
+def _of_calls(uses: Uses) -> Iterator[Sign]:
+    for use in uses.uses:
+        if not use.is_certain or kind_of(use.path) != NEW_WRAPPER or use.call is None:
+            continue
+        if "dynamic" in _keywords(use):
+            yield Sign("replace_existing", True, use.where, f"gives {use.path} dynamic=")
+        elif len(use.call.values) > 1 and isinstance(use.call.values[1], bool):
+            yield Sign("replace_existing", True, use.where, f"gives {use.path} whether it is dynamic")
+
+
+def _of_subclasses(uses: Uses) -> Iterator[Sign]:
+    for each in uses.classes:
+        paths = [path for path, is_certain in each.bases if is_certain and kind_of(path) == NEW_WRAPPER]
+        for path in paths if each.is_certain else ():
+            yield Sign("wrapper", True, each.where, f"derives from {path}")
+            if AGGREGATION_OF_LEGACY in each.arguments:
+                what = f"takes {AGGREGATION_OF_LEGACY} in a subclass of {path}"
+                yield Sign("legacy_optimizers", True, each.where, what)
+                yield Sign("replace_existing", True, each.where, what)
+
+
+def _of_wrapper(access: Access, can_be: bool, is_only: bool) -> str:
+    """Return what a line does with what only wrappers of Keras 2 have: "sets .lr of a wrapper"; else ""."""
+    name = access.chain[-1]
+    if name in SCALING_METHODS:
+        return f"calls .{name}()" if access.call is not None and can_be else ""
+    if not is_only:
+        return ""
+    if name in _CALLS_OF_WRAPPERS:
+        return f"calls .{name}() of a wrapper" if access.call is not None else ""
+    if name == "apply_gradients" and AGGREGATION_OF_LEGACY in _keywords(access):
+        return f"gives .apply_gradients() {AGGREGATION_OF_LEGACY}="
+    if name in _OF_WRAPPERS or name in _HYPERPARAMETERS:
+        return f"{'sets' if access.is_set else 'uses'} .{name} of a wrapper"
+    return ""

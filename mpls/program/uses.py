@@ -1,0 +1,535 @@
+"""What a file uses, in records without its syntax tree: names of TensorFlow and Keras, attributes, classes, calls."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from mpls.names import named
+from mpls.program.objects import kind_of
+from mpls.program.releases import Releases, State, version_of_2
+from mpls.program.scopes import Chain, Function, Member, Region, Role, Statement, argument_names, attribute_of, chain_of
+
+__all__ = ["Access", "Call", "Class", "FileUses", "Release", "Sign", "Use", "Value", "Where", "modules_of", "uses_in"]
+
+# The extensions that Keras 3 saves to, and addresses that it saves to without one.
+_EXTENSIONS = (".keras", ".h5", ".hdf5")
+_HUB = "hf://"
+# The calls that take a model's path, with the position of the argument.
+_GIVEN = {"save": 0, "save_model": 1, "load_model": 0, "ModelCheckpoint": 0}
+# Variables that are assigned other variables are followed this deep.
+_DEPTH = 5
+_EAGER = ("tf.enable_eager_execution", "tf.enable_v2_behavior")
+
+
+Release = tuple[int, int]
+
+
+class Where(NamedTuple):
+    """A line of the program."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Call(NamedTuple):
+    """The arguments of a call.
+
+    Attributes:
+        values: those by position: the values of constants, `...` for others.
+        names: the last names of those by position.
+        keywords: those by name: the values of constants, `...` for others; None for `**arguments` that are no literal.
+        is_unextended: whether it saves or loads a model at a path without an extension of Keras 3.
+    """
+
+    values: tuple[object, ...]
+    names: tuple[str, ...]
+    keywords: dict[str | None, object]
+    is_unextended: bool
+
+
+class Value(NamedTuple):
+    """A value that is passed on.
+
+    Attributes:
+        name: the last name of the variable, the attribute or the function that is called.
+        kinds: the kinds of what a function of TensorFlow or Keras that is called may return.
+        is_call: whether it is what a call returns.
+    """
+
+    name: str
+    kinds: frozenset[str]
+    is_call: bool
+
+
+class Use(NamedTuple):
+    """A place where a program uses a name of TensorFlow or Keras.
+
+    Attributes:
+        path: the path of the name, `tf.keras.optimizers.SGD`.
+        where: the line.
+        is_certain: whether the line uses it on every release.
+        inside: the functions and classes that it is in, unless something else may call them than their names.
+        call: the call, if it is called there.
+        target: the last name of the variable or attribute that the result is assigned to.
+    """
+
+    path: str
+    where: Where
+    is_certain: bool
+    inside: tuple[str, ...] = ()
+    call: Call | None = None
+    target: str = ""
+
+
+class Access(NamedTuple):
+    """A place where a program reads or sets an attribute of an object, or calls a function of its own.
+
+    Attributes:
+        chain: the names, `("self", "opt", "loss_scale")`; the first is "" for an object without a name.
+        where: the line.
+        is_certain: whether the line runs on every release.
+        inside: as for `Use`.
+        call: the call, if it is called there.
+        within: the class that contains the line.
+        is_set: whether the attribute is assigned.
+        target: the last name of the variable or attribute that the result is assigned to.
+        maker: the call that returns the object without a name.
+    """
+
+    chain: tuple[str, ...]
+    where: Where
+    is_certain: bool
+    inside: tuple[str, ...] = ()
+    call: Call | None = None
+    within: str = ""
+    is_set: bool = False
+    target: str = ""
+    maker: Value | None = None
+
+
+class Class(NamedTuple):
+    """A class of the program.
+
+    Attributes:
+        name: its name.
+        bases: the last names of its bases, paths for those of TensorFlow and Keras, each with whether it is certain.
+        methods: the methods that it defines.
+        arguments: the names of all their arguments.
+        where: the line.
+        is_certain: whether it is defined on every release.
+        inside: as for `Use`.
+    """
+
+    name: str
+    bases: tuple[tuple[str, bool], ...]
+    methods: frozenset[str]
+    arguments: frozenset[str]
+    where: Where
+    is_certain: bool
+    inside: tuple[str, ...] = ()
+
+
+class Sign(NamedTuple):
+    """A line that shows something about a program.
+
+    Attributes:
+        about: its subject: an option, or "release" for the releases that the program was written for.
+        value: the value for that subject; for releases, the first and the last.
+        where: the line.
+        what: what the line does, as text that follows its address: "uses tf.placeholder".
+    """
+
+    about: str
+    value: bool | int | tuple[Release, Release]
+    where: Where
+    what: str
+
+
+@dataclass(slots=True)
+class FileUses:
+    """What a file uses.
+
+    Attributes:
+        uses: names of TensorFlow and Keras, in the order of the lines.
+        accesses: attributes of other objects, as far as they tell something.
+        classes: its own classes.
+        returns: its functions, with what they return.
+        defined: the names of its functions and methods.
+        checked: the last names of objects that `isinstance` tests, each with the kind of objects of the class.
+        type_is: classes of TensorFlow or Keras in `type(…) is` comparisons.
+        same: attributes that are asserted to be a certain object, by `assert a.b is c`.
+        for_tf_2: assertions that TensorFlow is 2.
+        parameters: its functions and classes, with the names of the parameters of a call.
+        passed: the values that calls of its own functions get, by position and by name.
+        moved: the last names of variables and attributes that are assigned others.
+        modules: modules that it imports on every release, by absolute names.
+        is_eager: whether it enables eager mode of TF 1.
+        is_cut: whether it is nested too deeply to be read to the end.
+        signs: the signs that its uses on every release are, each with what they are in; None until they are asked for.
+    """
+
+    uses: list[Use] = field(default_factory=list)
+    accesses: list[Access] = field(default_factory=list)
+    classes: list[Class] = field(default_factory=list)
+    returns: list[tuple[str, Value]] = field(default_factory=list)
+    defined: frozenset[str] = frozenset()
+    checked: list[tuple[str, str]] = field(default_factory=list)
+    type_is: list[Use] = field(default_factory=list)
+    same: list[Access] = field(default_factory=list)
+    for_tf_2: list[Use] = field(default_factory=list)
+    parameters: list[tuple[str, list[str]]] = field(default_factory=list)
+    passed: list[tuple[str, tuple[Value, ...], tuple[tuple[str, Value], ...]]] = field(default_factory=list)
+    moved: list[tuple[str, Value]] = field(default_factory=list)
+    modules: frozenset[str] = frozenset()
+    is_eager: bool = False
+    is_cut: bool = False
+    signs: list[tuple[Sign, tuple[str, ...]]] | None = None
+
+
+def modules_of(package: str, module: str, level: int, name: str | None) -> list[str]:
+    """Return the absolute names of the modules that an import loads or may load.
+
+    Args:
+        package: the package of the file that imports.
+        module: the name of the module, without dots before it.
+        level: the number of dots before it.
+        name: what is imported from it; None for the module itself.
+    """
+    if level:
+        parts = package.split(".")
+        module = ".".join(filter(None, [*parts[: len(parts) - level + 1], module]))
+    parts = module.split(".") if module else []
+    if parts[:1] == ["mpls"]:
+        # mpls is not part of the program, even if it runs from a source tree.
+        return []
+    found = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    if name not in (None, "*"):
+        found.append(f"{module}.{name}" if module else str(name))
+    return found
+
+
+def uses_in(releases: Releases, shown: str, package: str) -> FileUses:
+    """Return what a file uses.
+
+    Args:
+        releases: what its names stand for on which release.
+        shown: its path as shown to users.
+        package: the dotted name of the package that contains it.
+    """
+    return _File(releases, shown, package).uses()
+
+
+class _File:
+    def __init__(self, releases: Releases, shown: str, package: str) -> None:
+        self._releases = releases
+        self._survey = releases.survey
+        self._shown = shown
+        self._package = package
+
+    def uses(self) -> FileUses:
+        survey = self._survey
+        found = FileUses(is_cut=survey.is_cut)
+        found.uses = sorted((*self._imports(found), *self._chains(), *self._loose()), key=lambda use: use.where)
+        found.accesses = list(self._accesses())
+        found.classes = list(self._classes())
+        found.returns = list(self._returns())
+        found.defined = frozenset(survey.functions)
+        found.checked = list(self._checked())
+        found.type_is = list(self._types_compared())
+        for test, statement, region in survey.asserts:
+            self._asserted(test, statement, region, found)
+        for chain in survey.chains:
+            if chain.call is not None and chain.names[-1] == "assertIs":
+                found.same += self._same(chain.call.args[:2], chain.statement, chain.region)
+        found.parameters = list(self._parameters())
+        found.passed = list(self._passed())
+        for node, region in survey.moves:
+            found.moved += [(chain_of(target)[-1], self._value(node.value, region)) for target in node.targets]
+        found.is_eager = any(use.path in _EAGER for use in found.uses)
+        return found
+
+    def _where(self, node: ast.AST) -> Where:
+        return Where(self._shown, getattr(node, "lineno", 1))
+
+    # Names of TensorFlow and Keras.
+
+    def _imports(self, into: FileUses) -> Iterator[Use]:
+        certain: set[str] = set()
+        for statement, _ in self._survey.imports:
+            node, state = statement.node, self._releases.state(statement)
+            if state.is_dead:
+                continue
+            assert isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names:
+                for path, is_certain in self._imported(alias, node):
+                    yield Use(path, self._where(node), is_certain and state.is_certain, state.inside)
+                if state.is_certain:
+                    of_name = isinstance(node, ast.ImportFrom)
+                    module = (node.module or "") if isinstance(node, ast.ImportFrom) else alias.name
+                    level = node.level if isinstance(node, ast.ImportFrom) else 0
+                    certain.update(modules_of(self._package, module, level, alias.name if of_name else None))
+        into.modules = frozenset(certain)
+
+    def _imported(self, alias: ast.alias, node: ast.Import | ast.ImportFrom) -> list[tuple[str, bool]]:
+        releases = self._releases
+        if alias.name == "*" and isinstance(node, ast.ImportFrom):
+            return [(path, True) for path in releases.module_of(node) if not path.startswith("@")]
+        if isinstance(node, ast.Import):
+            return [(path, True) for path in releases.of_import(alias) if not path.startswith("@")]
+        return releases.of_today(releases.alias(alias))
+
+    def _chains(self) -> Iterator[Use]:
+        releases = self._releases
+        for chain in self._survey.chains:
+            if chain.role is Role.ANNOTATION or not releases.name(chain.names[0], chain.region).paths:
+                continue
+            yield from self._used(chain.parts[-1], chain)
+
+    def _loose(self) -> Iterator[Use]:
+        for member in self._survey.loose:
+            yield from self._used(member.node, member)
+
+    def _used(self, node: ast.expr, place: Chain | Member) -> Iterator[Use]:
+        found = self._releases.possible(node, place.region)
+        state = self._releases.at(place.statement, place.choice) if found else None
+        if state is None or state.is_dead:
+            return
+        call = None if place.call is None else _OTHER
+        if place.call is not None and any(_tells(path) for path, _ in found):
+            call = self._call(place.call, place.region, state)
+        for path, is_certain in found:
+            is_certain = is_certain and state.is_certain
+            yield Use(path, self._where(node), is_certain, state.inside, call, place.target)
+
+    def _call(self, call: ast.Call, region: Region, state: State) -> Call:
+        keywords: dict[str | None, object] = {}
+        for keyword in call.keywords:
+            value = keyword.value
+            if keyword.arg is None and isinstance(value, ast.Dict) and value.keys:
+                pairs = zip(value.keys, value.values, strict=True)
+                keywords |= {getattr(key, "value", None): _constant(each) for key, each in pairs}
+            else:
+                keywords[keyword.arg] = _constant(value)
+        is_unextended = not state.may_fail and _is_path_without_extension(call, region)
+        names = tuple(chain_of(each)[-1] for each in call.args)
+        return Call(tuple(map(_constant, call.args)), names, keywords, is_unextended)
+
+    # Attributes of other objects.
+
+    def _accesses(self) -> Iterator[Access]:
+        releases = self._releases
+        for member in self._survey.members:
+            if releases.possible(member.node, member.region):
+                continue
+            state = releases.at(member.statement, member.choice)
+            if not state.is_dead:
+                yield self._access(member, state)
+
+    def _access(self, member: Member, state: State) -> Access:
+        node, region = member.node, member.region
+        call = None if member.call is None else self._call(member.call, region, state)
+        inner, value = node, attribute_of(node)[0]
+        while value is not None:
+            inner, value = value, attribute_of(value)[0]
+        maker = self._value(inner, region) if inner is not node and isinstance(inner, ast.Call) else None
+        return Access(
+            chain_of(node),
+            self._where(node),
+            state.is_certain,
+            state.inside,
+            call,
+            _class_around(region),
+            member.is_set,
+            member.target,
+            maker,
+        )
+
+    def _value(self, node: ast.expr, region: Region) -> Value:
+        """Return the record of a value."""
+        if not isinstance(node, ast.Call):
+            return Value(chain_of(node)[-1], frozenset(), False)
+        kinds = frozenset(kind_of(path) for path, _ in self._releases.possible(node.func, region))
+        return Value(chain_of(node.func)[-1], kinds, True)
+
+    def _asserted(self, test: ast.expr, statement: Statement, region: Region, into: FileUses) -> None:
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is):
+            into.same += self._same([test.left, *test.comparators], statement, region)
+        version = version_of_2(test)
+        if version is not None and self._releases.is_version(version, region):
+            state = self._releases.state(statement)
+            into.for_tf_2.append(Use("tf.__version__", self._where(test), state.is_certain, state.inside))
+
+    def _same(self, sides: list[ast.expr], statement: Statement, region: Region) -> Iterator[Access]:
+        state = self._releases.state(statement)
+        if state.may_fail or len(sides) != 2 or any(isinstance(side, ast.Constant) for side in sides):
+            return
+        for side in sides:
+            if attribute_of(side)[1] == "loss_scale" and not self._releases.possible(side, region):
+                yield self._access(Member(side, None, region, statement, None, "", False), state)
+
+    # What is passed around.
+
+    def _classes(self) -> Iterator[Class]:
+        for node, region in self._survey.classes.items():
+            outer = region.parent
+            bindings = [] if outer is None else outer.outer.get(node.name, outer).names.get(node.name, [])
+            statement = next((each.statement for each in bindings if each.value is node), None)
+            if outer is None or statement is None:
+                continue
+            state = self._releases.state(statement)
+            if state.is_dead:
+                continue
+            bases: list[tuple[str, bool]] = []
+            for base in node.bases:
+                bases += self._releases.possible(base, outer) or [(chain_of(base)[-1], state.is_certain)]
+            methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+            arguments = frozenset(name for each in methods for name in argument_names(each.args))
+            names = frozenset(each.name for each in methods)
+            where = self._where(node)
+            yield Class(node.name, tuple(bases), names, arguments, where, state.is_certain, state.inside)
+
+    def _returns(self) -> Iterator[tuple[str, Value]]:
+        for owner, returned in self._survey.returns.items():
+            for value, region in returned if isinstance(owner, Function) else ():
+                if value is not None and isinstance(owner, Function):
+                    yield owner.name, self._value(value, region)
+
+    def _checked(self) -> Iterator[tuple[str, str]]:
+        for test, region in self._survey.type_tests:
+            if getattr(test.func, "id", "") == "isinstance":
+                types = test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]]
+                kinds = [kind_of(path) for each in types for path, _ in self._releases.possible(each, region)]
+                yield from ((chain_of(test.args[0])[-1], kind) for kind in kinds if kind)
+
+    def _types_compared(self) -> Iterator[Use]:
+        for node, statement, region in self._survey.type_comparisons:
+            state = self._releases.state(statement)
+            for side in (node.left, *node.comparators) if state.is_certain else ():
+                for path, _ in self._releases.possible(side, region):
+                    yield Use(path, self._where(side), True, state.inside)
+
+    def _parameters(self) -> Iterator[tuple[str, list[str]]]:
+        for function in self._survey.bodies:
+            names = argument_names(function.args)
+            yield function.name, names[1:] if names[:1] == ["self"] else names
+        for owner in self._survey.classes:
+            for each in owner.body:
+                if isinstance(each, Function) and each.name == "__init__":
+                    yield owner.name, argument_names(each.args)[1:]
+
+    def _passed(self) -> Iterator[tuple[str, tuple[Value, ...], tuple[tuple[str, Value], ...]]]:
+        """Yield calls of functions by their names, and of methods of `self`, that may be the program's own."""
+        calls = [(call, region) for calls in self._survey.calls.values() for call, region in calls]
+        calls += [
+            (chain.call, chain.region)
+            for chain in self._survey.chains
+            if chain.call is not None and len(chain.names) == 2 and chain.names[0] == "self"
+        ]
+        for call, region in calls:
+            function = call.func
+            if isinstance(function, ast.Name):
+                is_builtin = region.holder(function.id) is None and not self._survey.stars
+                if is_builtin or self._releases.possible(function, region):
+                    continue
+            named = [(each.arg, self._value(each.value, region)) for each in call.keywords if each.arg is not None]
+            values = tuple(self._value(each, region) for each in call.args)
+            if values or named:
+                yield chain_of(function)[-1], values, tuple(named)
+
+
+# A call whose arguments tell nothing.
+_OTHER = Call((), (), {}, False)
+
+
+@functools.cache
+def _tells(path: str) -> bool:
+    """Return whether the arguments of a call may tell something."""
+    return bool(kind_of(path)) or named(path) is not None or path.rpartition(".")[2] in _GIVEN
+
+
+def _constant(node: ast.expr) -> object:
+    return node.value if isinstance(node, ast.Constant) else ...
+
+
+def _class_around(region: Region | None) -> str:
+    while region is not None:
+        if isinstance(region.owner, ast.ClassDef):
+            return region.owner.name
+        region = region.parent
+    return ""
+
+
+# Paths without an extension.
+
+
+def _is_path_without_extension(call: ast.Call, region: Region) -> bool:
+    """Return whether a call, if it saves or loads a model, is given a path without an extension of Keras 3."""
+    path = _given_to(call)
+    return path is not None and _is_without_extension(path, region)
+
+
+def _given_to(call: ast.Call) -> ast.expr | None:
+    position = _GIVEN.get(chain_of(call.func)[-1])
+    if position is None:
+        return None
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+    if None in keywords or "zipped" in keywords or any(isinstance(each, ast.Starred) for each in call.args):
+        return None
+    return call.args[position] if len(call.args) > position else keywords.get("filepath")
+
+
+def _is_without_extension(node: ast.expr, region: Region, depth: int = 0) -> bool:
+    """Return whether an expression certainly gives a path that ends in no extension of Keras 3.
+
+    Args:
+        node: known are a string; `os.path.join`, `/`, `+` and f-strings that end in one; `tempfile.mkdtemp()`; and
+            variables bound to any of these.
+        region: where the expression is evaluated.
+        depth: how many variables were followed to get here.
+    """
+    if isinstance(node, ast.Constant):
+        text = node.value if isinstance(node.value, str) else ""
+        return bool(text) and not text.startswith(_HUB) and not text.endswith(_EXTENSIONS)
+    if isinstance(node, ast.Name):
+        bindings = region.find(node.id)
+        return bool(bindings) and all(
+            isinstance(each.value, ast.expr)
+            and depth < _DEPTH
+            and _is_without_extension(each.value, each.region, depth + 1)
+            for each in bindings
+        )
+    if isinstance(node, ast.Call) and _is_called(node, "tempfile", "mkdtemp"):
+        return not node.args and all(keyword.arg in ("prefix", "dir") for keyword in node.keywords)
+    if any(isinstance(each, ast.Constant) and str(each.value).startswith(_HUB) for each in ast.walk(node)):
+        return False
+    last = _last(node)
+    return last is not None and _is_ending(last)
+
+
+def _last(node: ast.expr) -> ast.expr | None:
+    """Return the last part of an expression that puts a path together; None for any other expression."""
+    if isinstance(node, ast.Call) and _is_called(node, "path", "join") and not node.keywords:
+        return node.args[-1] if len(node.args) > 1 else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Div):
+        return node.right
+    return node.values[-1] if isinstance(node, ast.JoinedStr) and node.values else None
+
+
+def _is_ending(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Constant):
+        last = _last(node)
+        return last is not None and _is_ending(last)
+    # `name + "5"` may end in an extension whose beginning is in `name`.
+    text = node.value
+    return isinstance(text, str) and not text.endswith(_EXTENSIONS) and not any(e.endswith(text) for e in _EXTENSIONS)
+
+
+def _is_called(call: ast.Call, module: str, function: str) -> bool:
+    return chain_of(call.func)[-2:] in ((module, function), (function,))

@@ -1,0 +1,81 @@
+"""Programs in folders of their own, and what mpls says of them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from mpls.cli import main
+from mpls.cli.choosing import choose
+from mpls.cli.options import parser, split
+
+# How programs begin.
+TF = "import tensorflow as tf\n"
+EXPERIMENTAL = TF + "from tensorflow.keras.mixed_precision import experimental as prec\n"
+WRAPPED = EXPERIMENTAL + "opt = prec.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), 'dynamic')\n"
+NEW = TF + "opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))\n"
+OF_2_8 = "--keras 2 --legacy-optimizers"
+
+
+@contextmanager
+def program(**sources: str) -> Iterator[pathlib.Path]:
+    """Be in a folder with files: `main="…"` is `main.py`, `package__INIT` is `package/__init__.py`."""
+    before = pathlib.Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder).resolve()
+        for name, source in sources.items():
+            name = name.replace("__", "/").replace("INIT", "__init__").replace("MAIN", "__main__")
+            file = path / f"{name}.py"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(textwrap.dedent(source))
+        os.chdir(path)
+        try:
+            yield path
+        finally:
+            os.chdir(before)
+
+
+def described(*paths: str) -> dict[str, Any]:
+    """Return what `mpls doctor --json` says of paths in this folder."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        main(["doctor", "--json", *paths])
+    return dict(json.loads(out.getvalue()))
+
+
+def read(source: str, **others: str) -> dict[str, Any]:
+    """Return what `mpls doctor` says of a program of one file, or with others beside it."""
+    with program(main=source, **others):
+        (found,) = described("main.py")["programs"]
+    return dict(found)
+
+
+def needs(path: str) -> str:
+    """Return the options that a program in this folder needs, as `mpls doctor` says."""
+    return " ".join(option["flag"] for each in described(path)["programs"] for option in each["options"])
+
+
+def chosen(*words: str) -> str:
+    """Return what `mpls run` says of its choice."""
+    options = parser().parse_args(split(["run", *words])[0])
+    with contextlib.redirect_stderr(io.StringIO()) as err, mock.patch.dict(os.environ):
+        os.environ.pop("TF_USE_LEGACY_KERAS", None)
+        choose(options)
+    return err.getvalue()
+
+
+def flags(source: str, keras: int | None = None, **others: str) -> str:
+    """Return the options that a program is found to need, besides `--keras` if that is given."""
+    with program(main=source, **others):
+        if keras is None:
+            return needs("main.py")
+        said = chosen("--keras", str(keras), "main.py")
+        return said.partition("chose ")[2].partition(" (")[0]
