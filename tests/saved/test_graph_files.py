@@ -151,10 +151,3 @@ class TestFolder(Folders):
         load_natively(self.graph.folder)
         (self.graph.folder / "saved_model.cpb").write_bytes(b"")
         self.refused("saved_model.cpb must not be there")
-
-    @parameterized.expand([(0,), (1,), (3,)])
-    def test_broken_graphs(self, parts: int) -> None:
-        path = self.graph.folder / "saved_model.pb"
-        content = path.read_bytes()
-        path.write_bytes(content[: len(content) * parts // 4])
-        assert re.search(r"saved_model.pb: the graph must be a whole", refusal_of(self.graph.folder) or "")

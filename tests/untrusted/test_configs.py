@@ -269,15 +269,6 @@ class ResultTest(_Base):
         with self.assertRaisesRegex(ArgumentTypeError, "safe_mode must be a bool"):
             mpls.keras.load_model(self.templates.path("keras", ".keras"), safe_mode=value)
 
-    @parameterized.expand(["../escaped", "/escaped", "assets/../../escaped"])
-    def test_members_outside_the_archive(self, name: str) -> None:
-        path = str(self.folder / "model.keras")
-        shutil.copy(self.templates.path("keras", ".keras"), path)
-        with zipfile.ZipFile(path, "a") as archive:
-            archive.writestr(name, "text")
-        with self.assertRaisesRegex(SavedStateError, f"{name} must be a place in the archive"):
-            mpls.keras.load_model(path)
-
 
 class VersionTest(_Base):
     @parameterized.expand([("3abc",), ("\u00b2.1",), ("",), (None,), (3,), (["3.1"],), ("9" * 5000 + ".1",)])
