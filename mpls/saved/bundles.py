@@ -172,17 +172,15 @@ class Bundle:
             raise broken(self.path, key, f"have the checksum {entry.crc:#010x}", f"{masked_crc32c(*chunks):#010x}")
 
     def _sliced(self, key: str, entry: Entry, dtype: Any) -> Any:
-        available = sum(self._sizes.values())
-        if math.prod(entry.shape) * dtype.itemsize > available:
-            raise broken(self.path, key, f"fit into the {available} bytes of the data files", f"shape {entry.shape}")
         with reading_foreign_bytes(self.path, key, "be whole in all its slices"):
-            places = [_place_of(extents, entry.shape) for extents in entry.slices]
-            sizes = [tuple(each.stop - each.start for each in place) for place in places]
-            if sum(map(math.prod, sizes)) != math.prod(entry.shape):
+            parts = [self._slices[_slice_key(key, extents)] for extents in entry.slices]
+            # The slices, which are in the data files, are as large as the tensor that is made.
+            if sum(part.size for part in parts) != math.prod(entry.shape) * dtype.itemsize:
                 raise ValueError("they are not the whole tensor")
             result, is_there = np.zeros(entry.shape, dtype), np.zeros(entry.shape, bool)
-            for extents, place, size in zip(entry.slices, places, sizes, strict=True):
-                part = self._slices[_slice_key(key, extents)]
+            for extents, part in zip(entry.slices, parts, strict=True):
+                place = _place_of(extents, entry.shape)
+                size = result[place].shape
                 if (part.dtype, part.shape, part.size) != (entry.dtype, size, math.prod(size) * dtype.itemsize):
                     raise ValueError("one is of another dtype or shape")
                 if is_there[place].any():

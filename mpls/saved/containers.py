@@ -237,7 +237,7 @@ class H5Content:
         with self._guard(name):
             dtype, shape = dataset.dtype, dataset.shape
             if shape is None:
-                raise ValueError("it holds nothing")
+                raise broken(self._path, name, "hold numbers", "nothing")
             if dtype.kind not in "iufb":
                 raise broken(self._path, name, "be of a numeric dtype", str(dtype))
         return stored(shape, dtype, functools.partial(self._read, name, dataset))

@@ -25,14 +25,11 @@ from mpls.formats.wrapper_state import (
 )
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import overflows_of
-from mpls.saved.foreign_files import broken
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
 
 _ITERATIONS = ITERATIONS["legacy"]
 _NUMBERED = re.compile(r"^(?P<base>.*?)(_(?P<number>[1-9][0-9]{0,3}))?$", re.DOTALL)
 _CONDITIONAL = re.compile(r"(?<![^/])cond(_\d+)?/")
-# Reading takes time in proportion to the number of optimizers times that of variables.
-_MOST_OPTIMIZERS = 100
 _MOST_COPIES = 16
 # Last parts of names that have the form of a slot's name, such as those of moving averages, but are none.
 _NO_SLOTS = ("ExponentialMovingAverage", "Assign", "read", "avg")
@@ -184,8 +181,6 @@ def _legacy(bundle: Bundle) -> list[OptimizerRecord]:
         _, algorithm, _ = _split(scope)
         if last == _ITERATIONS and algorithm in ALGORITHMS:
             scopes[scope] = algorithm
-    if len(scopes) > _MOST_OPTIMIZERS:
-        raise broken(bundle.path, _ITERATIONS, f"be in at most {_MOST_OPTIMIZERS} optimizers", len(scopes))
     copies = _copies(bundle, list(scopes))
     return [
         _legacy_optimizer(bundle, ordered, scope, algorithm, copies)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpls.formats.algorithm_names import algorithm_named
 from mpls.formats.families import FAMILY_MARKS, FAMILY_WRITERS, Family, family_of_config
@@ -66,14 +66,8 @@ _ROOT = "the config"
 _NO_HYPERPARAMETERS = ("name", *FAMILY_MARKS)
 
 
-@dataclass(frozen=True)
-class ConfigRecord:
-    """The optimizer in a config.
-
-    Attributes:
-        optimizer: the optimizer, without slots.
-        written_by: the releases that write such configs, in words.
-    """
+class ConfigRecord(NamedTuple):
+    """The optimizer in a config, without slots, and the releases that write such configs, in words."""
 
     optimizer: OptimizerRecord
     written_by: str
