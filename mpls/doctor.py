@@ -20,7 +20,7 @@ from mpls.program.signs import old_policy
 from mpls.program.uses import Sign, Use, Where
 from mpls.report import with_progress
 
-__all__ = ["describe", "doctor", "text_of"]
+__all__ = ["describe", "described", "doctor", "text_of"]
 
 WHOLE, GONE, UNREAD = 0, 1, 2
 
@@ -106,12 +106,13 @@ def describe(paths: Sequence[str], progress: TextIO | None = None) -> dict[str, 
                 if isinstance(found, Unread):
                     unread.append(found._asdict())
                 else:
-                    programs.append(_described(found))
+                    programs.append(described(found))
     status = UNREAD if unread else GONE if any(program["gone"] for program in programs) else WHOLE
     return {"status": status, "unread": unread, "programs": programs}
 
 
-def _described(found: Found) -> dict[str, Any]:
+def described(found: Found) -> dict[str, Any]:
+    """Return what a program needs, as in the list `programs` that `describe` returns."""
     program, reading = found.program, Reading(found.program)
     decision = reading.decide()
     is_script = found.cells is None

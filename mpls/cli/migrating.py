@@ -10,11 +10,11 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from mpls.cli.options import USAGE_ERROR
 from mpls.cli.standard_output import INTERRUPTED, show, show_bytes
+from mpls.doctor import described
 from mpls.errors import printable
 from mpls.migrate.files import (
     ChangedMeanwhileError,
@@ -30,6 +30,9 @@ from mpls.migrate.files import (
 )
 from mpls.migrate.rules import RULES
 from mpls.migrate.ruling import Kind, Rule, Settings
+from mpls.program.files import MAX_BYTES_OF_RUN, Folder, without_collector
+from mpls.program.notebooks import notebook
+from mpls.program.programs import Found, Tree
 from mpls.report import with_progress
 
 __all__ = ["migrate"]
@@ -44,6 +47,8 @@ _NOTEBOOK = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{.*"nbformat"\s*:', re.S)
 _COLORS = {"---": "\x1b[1m", "+++": "\x1b[1m", "@@": "\x1b[36m", "-": "\x1b[31m", "+": "\x1b[32m"}
 _END = "\x1b[0m"
 _CONTEXT = 3
+# The most paths in a line about what is still needed.
+_MANY = 3
 
 
 def migrate(options: argparse.Namespace) -> int:
@@ -114,7 +119,8 @@ def _standard_input(settings: Settings, options: argparse.Namespace) -> int:
         show_bytes(content if result.after is None else result.after)
     elif not options.report:
         _show_diff(result)
-    return _end([result] if result.is_changed or result.messages or result.unread else [], 1, options)
+    results = [result] if result.is_changed or result.messages or result.unread else []
+    return _end(results, 1, options, {shown_as: content if result.after is None else result.after})
 
 
 def _written(result: Result, names: Names) -> Result:
@@ -136,10 +142,22 @@ def _show_diff(result: Result) -> None:
         show(_diff_of(result, is_colored=is_colored))
 
 
-def _end(results: Sequence[Result], number: int, options: argparse.Namespace) -> int:
-    """Print the report, or what is left to the user and one line about the whole, and return the exit status."""
+def _end(
+    results: Sequence[Result], number: int, options: argparse.Namespace, contents: Mapping[str, bytes] | None = None
+) -> int:
+    """Print the report, or what is left to the user and lines about the whole, and return the exit status.
+
+    Args:
+        results: those of files of which there is something to say.
+        number: how many files were looked at.
+        options: the parsed command line.
+        contents: the new text of standard input, by its name.
+    """
+    if contents is None:
+        contents = {os.path.realpath(each.path): each.after for each in results if each.after is not None}
+    needs = _needs(results, contents)
     if options.report and not (options.write and options.paths == [_STANDARD_INPUT]):
-        show(_REPORTS[options.report](results, number, options.write))
+        show(_REPORTS[options.report](results, number, options.write, needs))
     else:
         for result in results:
             for reason in result.unread:
@@ -147,7 +165,8 @@ def _end(results: Sequence[Result], number: int, options: argparse.Namespace) ->
             for message in result.messages:
                 if message.kind is Kind.LEFT:
                     _tell(f"{_place(result, message)}: {message.text} [{message.rule}]")
-        _tell(f"mpls migrate: {_summary(results, number, is_written=options.write)}")
+        for line in (_summary(results, number, is_written=options.write), *needs):
+            _tell(f"mpls migrate: {line}")
     if any(result.unread for result in results):
         return USAGE_ERROR
     return _WOULD_CHANGE if options.check and any(result.is_changed for result in results) else 0
@@ -155,6 +174,76 @@ def _end(results: Sequence[Result], number: int, options: argparse.Namespace) ->
 
 def _tell(text: str) -> None:
     print(printable(text), file=sys.stderr)
+
+
+# What the rewritten programs still need, as `mpls doctor` says it.
+
+
+def _program(tree: Tree, path: str) -> Found:
+    """Return a program with what it imports, as it is after the migration."""
+    is_notebook, content = path.endswith(".ipynb"), tree.contents.get(path)
+    if content is None and not is_notebook:
+        return Found(tree.script(path, max_bytes=MAX_BYTES_OF_RUN))
+    where, name = os.path.split(os.path.abspath(path))
+    folder = Folder(where, tree.contents)
+    shown = path if content is not None else folder.shown(name)
+    content = folder.read(name) or b"" if content is None else content
+    cells = notebook(content) if is_notebook else None
+    text = content if cells is None else cells.text
+    return Found(tree.code(text, shown, folder=where, max_bytes=MAX_BYTES_OF_RUN), cells)
+
+
+def _needs(results: Sequence[Result], contents: Mapping[str, bytes]) -> list[str]:
+    """Return what programs still need, a line for each kind of need.
+
+    Args:
+        results: those of files of which there is something to say; each is asked about as a program.
+        contents: the new contents of those that change, by their paths.
+    """
+    tree, left, not_asked = Tree(contents), MAX_BYTES_OF_RUN, 0
+    imported: set[str] = set()
+    found: dict[str, list[tuple[str, str]]] = {}
+    for result in results:
+        if result.unread and not result.is_changed:
+            continue
+        if left <= 0:
+            not_asked += 1
+            continue
+        with without_collector():
+            program = _program(tree, result.path)
+            found[result.path] = list(_needs_of(program)) if program.program.sources else []
+        left -= program.program.bytes_read
+        imported |= {each.file.shown for each in program.program.sources[1:]}
+    needs: dict[tuple[str, str], list[str]] = {}
+    for path, each in found.items():
+        # What a module needs, the program that imports it needs.
+        for need in each if Folder(os.getcwd()).shown(path) not in imported else ():
+            needs.setdefault(need, []).append(path)
+    lines = [
+        f"{_several(paths)} still {verb}{'s' if len(paths) == 1 else ''} {what}"
+        for (verb, what), paths in needs.items()
+    ]
+    if not_asked:
+        lines.append(f"what {_count(not_asked, 'other file')} may need: mpls doctor PATH")
+    return lines
+
+
+def _needs_of(found: Found) -> Iterator[tuple[str, str]]:
+    program = described(found)
+    flags = " ".join(each["flag"] for each in program["options"])
+    if flags:
+        run = f"mpls run {flags}" if found.cells is None else f"mpls run --children {flags} -m jupyter execute NOTEBOOK"
+        v1 = [each["because"]["what"] for each in program["options"] if each["option"] == "v1"]
+        yield "need", ", ".join([run, *(f"or tf_upgrade_v2 of TensorFlow, as it {what}" for what in v1)])
+    for each in program["disagreements"]:
+        yield "leave", f"{each['flag']} to you, as its lines disagree: mpls doctor has them"
+    for each in program["gone"]:
+        yield "use", f"{each['name']}, which no option brings back: {each['today']}"
+
+
+def _several(paths: Sequence[str]) -> str:
+    more = len(paths) - _MANY
+    return f"{', '.join(paths[:_MANY])}{f' and {more} more' if more > 0 else ''}"
 
 
 # What is shown.
@@ -210,34 +299,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _results_as_dict(results: Sequence[Result], number: int, *, is_written: bool) -> dict[str, Any]:
-    """Return what a migration does as a JSON-able dict; `mpls docs migrate` describes it."""
-    return {
-        "summary": _summary(results, number, is_written=is_written),
-        "is_written": is_written,
-        "looked_at": number,
-        "files": [
-            {
-                "path": printable(result.path),
-                "is_changed": result.is_changed,
-                "unread": list(map(printable, result.unread)),
-                "messages": [
-                    {
-                        "cell": message.cell,
-                        "line": message.line,
-                        "rule": message.rule,
-                        "kind": message.kind.value,
-                        "text": printable(message.text),
-                    }
-                    for message in result.messages
-                ],
-            }
-            for result in results
-        ],
-    }
-
-
-def _text(results: Sequence[Result], number: int, is_written: bool) -> str:
+def _text(results: Sequence[Result], number: int, is_written: bool, needs: Sequence[str]) -> str:
     lines = []
     for result in results:
         lines += [f"{printable(result.path)}: {printable(reason)}" for reason in result.unread]
@@ -245,11 +307,37 @@ def _text(results: Sequence[Result], number: int, is_written: bool) -> str:
             f"{_place(result, message)}: {message.kind.value}: {printable(message.text)} [{message.rule}]"
             for message in result.messages
         ]
-    return "\n".join([*lines, _summary(results, number, is_written=is_written)])
+    return "\n".join([*lines, _summary(results, number, is_written=is_written), *map(printable, needs)])
 
 
-def _json(results: Sequence[Result], number: int, is_written: bool) -> str:
-    return json.dumps(_results_as_dict(results, number, is_written=is_written), indent=2, allow_nan=False)
+def _json(results: Sequence[Result], number: int, is_written: bool, needs: Sequence[str]) -> str:
+    """Return what a migration does as a JSON object; `mpls docs migrate` describes it."""
+    files = [
+        {
+            "path": printable(result.path),
+            "is_changed": result.is_changed,
+            "unread": list(map(printable, result.unread)),
+            "messages": [
+                {
+                    "cell": message.cell,
+                    "line": message.line,
+                    "rule": message.rule,
+                    "kind": message.kind.value,
+                    "text": printable(message.text),
+                }
+                for message in result.messages
+            ],
+        }
+        for result in results
+    ]
+    report = {
+        "summary": _summary(results, number, is_written=is_written),
+        "is_written": is_written,
+        "looked_at": number,
+        "files": files,
+        "still_needed": list(map(printable, needs)),
+    }
+    return json.dumps(report, indent=2, allow_nan=False)
 
 
 _STYLE = (
@@ -259,15 +347,15 @@ _STYLE = (
 )
 
 
-def _html(results: Sequence[Result], number: int, is_written: bool) -> str:
-    return "\n".join(_html_lines(results, number, is_written))
+def _html(results: Sequence[Result], number: int, is_written: bool, needs: Sequence[str]) -> str:
+    return "\n".join(_html_lines(results, [_summary(results, number, is_written=is_written), *needs]))
 
 
-def _html_lines(results: Sequence[Result], number: int, is_written: bool) -> Iterator[str]:
+def _html_lines(results: Sequence[Result], about_all: Sequence[str]) -> Iterator[str]:
     yield "<!DOCTYPE html>"
     yield '<html lang="en"><head><meta charset="utf-8"><title>mpls migrate</title>'
     yield f"<style>{_STYLE}</style></head><body><h1>mpls migrate</h1>"
-    yield f"<p>{html.escape(_summary(results, number, is_written=is_written))}</p>"
+    yield from (f"<p>{html.escape(printable(line))}</p>" for line in about_all)
     for result in results:
         yield f"<h2>{html.escape(printable(result.path))}</h2>"
         yield from (f"<p>{html.escape(printable(reason))}</p>" for reason in result.unread)

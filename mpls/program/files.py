@@ -8,7 +8,8 @@ import gc
 import os
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from mpls.errors import printable
 
@@ -47,14 +48,22 @@ _MOST_STEPS = 50
 
 
 class Folder:
-    """A folder in which modules are looked for."""
+    """A folder in which modules are looked for.
 
-    def __init__(self, path: str) -> None:
+    Args:
+        path: the folder.
+        contents: what files have in place of what is on disk, by their real paths.
+    """
+
+    def __init__(self, path: str, contents: Mapping[str, bytes] = MappingProxyType({})) -> None:
         self.path = path
+        self.contents = contents
 
     def read(self, relative: str) -> bytes | None:
         """Return up to MAX_FILE_BYTES + 1 bytes of a file; None if there is no such regular file."""
         path = os.path.join(self.path, relative)
+        if self.contents and os.path.realpath(path) in self.contents:
+            return self.contents[os.path.realpath(path)]
         # Reading a pipe would consume the data that the program wants to read.
         if not os.path.isfile(path):
             return None

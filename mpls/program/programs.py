@@ -8,8 +8,9 @@ import re
 import weakref
 import zipfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mpls.errors import printable
@@ -118,9 +119,14 @@ class Source:
 
 
 class Tree:
-    """The files of all programs that are asked about, each read once."""
+    """The files of all programs that are asked about, each read once.
 
-    def __init__(self) -> None:
+    Args:
+        contents: what files have in place of what is on disk, by their real paths.
+    """
+
+    def __init__(self, contents: Mapping[str, bytes] = MappingProxyType({})) -> None:
+        self.contents = contents
         self.files: dict[tuple[str, str], _File] = {}
         # Surveys of the files that were asked for last; the first is the oldest.
         self._surveys: dict[str, tuple[Survey, int]] = {}
@@ -205,11 +211,11 @@ class Tree:
         # Python resolves a link, and looks for modules beside the file that it points to.
         path = os.path.realpath(path)
         if os.path.isdir(path):
-            folder = Folder(path)
+            folder = Folder(path, self.contents)
             program.add_file(folder, _MAIN, "", (folder,))
             return program
         where, name = os.path.split(path)
-        folder, archive = Folder(where), ZipFolder(path)
+        folder, archive = Folder(where, self.contents), ZipFolder(path)
         if not _is_archive(path) or not program.add_file(archive, _MAIN, "", (archive,)):
             roots = _roots(folder)
             program.add_file(folder, name, _package_of(folder, roots[-1]), roots)
@@ -240,7 +246,7 @@ class Tree:
             max_bytes: how much of the program is read at most.
         """
         program = Program(self, max_bytes)
-        program.add_code(text, shown, (Folder(folder or os.getcwd()),))
+        program.add_code(text, shown, (Folder(folder or os.getcwd(), self.contents),))
         return program
 
     def found_at(self, path: str, watched: Callable[[list[str]], Iterable[str]] = iter) -> Iterator[Found | Unread]:
@@ -468,7 +474,8 @@ class Program:
             self.unread.append((file.shown, file.reason))
             return None
         known = {root.path for root in roots}
-        added = tuple(Folder(each) for each in dict.fromkeys(file.added) if each not in known)
+        contents = self._tree.contents
+        added = tuple(Folder(each, contents) for each in dict.fromkeys(file.added) if each not in known)
         source = self._known[key] = Source(file, (*roots, *added))
         self.sources.append(source)
         self._queue.append(source)
@@ -695,4 +702,4 @@ def _roots(folder: Folder) -> tuple[Folder, ...]:
     top = folder.path
     while os.path.isfile(os.path.join(top, "__init__.py")) and os.path.dirname(top) != top:
         top = os.path.dirname(top)
-    return (folder,) if top == folder.path else (folder, Folder(top))
+    return (folder,) if top == folder.path else (folder, Folder(top, folder.contents))

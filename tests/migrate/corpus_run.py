@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def migrate(folder: pathlib.Path, name: str, tool: str) -> bool:
         return False
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
-    return f"{name}.py:" in done.stderr
+    return any(re.match(rf"\S*\b{name}\.py:\d+: ", line) for line in done.stderr.splitlines())
 
 
 def outcome(name: str, tool: str) -> str:

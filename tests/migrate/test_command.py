@@ -201,6 +201,70 @@ def test_rules_are_listed_with_what_they_change(capsys: pytest.CaptureFixture[st
         assert len(text.split()) > 20
 
 
+TF_1 = """import tensorflow as tf
+import model
+x = tf.placeholder(tf.float32)
+opt = tf.train.experimental.MixedPrecisionLossScaleOptimizer(tf.train.AdamOptimizer(), 8)
+"""
+KERAS_2 = """import tensorflow as tf
+class Own(tf.keras.optimizers.Optimizer):
+    def _resource_apply_dense(self): pass
+opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(Own(), 'dynamic')
+print(opt.loss_scale())
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--write",), ("--check",)])
+def test_what_the_result_still_needs(
+    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    for name, text in (("train.py", TF_1), ("model.py", KERAS_2)):
+        (folder / name).write_text(text)
+    _, _, err = run(capsys, "model.py", *options)
+    # Not --as-of 2.3, which the call of loss_scale needed.
+    assert err.splitlines()[-1] == "mpls migrate: model.py still needs mpls run --keras 2 --legacy-optimizers"
+    if options == ("--write",):
+        (folder / "model.py").write_text(KERAS_2)
+    # What the module needs, the program that imports it needs, also where nothing is written.
+    status, _, err = run(capsys, ".", *options)
+    assert status == (options == ("--check",))
+    changed = "changed" if options == ("--write",) else "would change"
+    assert [line for line in err.splitlines() if line.startswith("mpls migrate")] == [
+        f"mpls migrate: 3 of 6 files {changed}, 1 place left to you",
+        "mpls migrate: ./train.py still needs mpls run --v1 --keras 2 --legacy-optimizers, or tf_upgrade_v2 of "
+        "TensorFlow, as it uses tf.placeholder",
+    ]
+
+
+def test_what_the_result_still_needs_in_other_forms(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    need = "still needs mpls run --keras 2 --legacy-optimizers"
+    assert migrated(KERAS_2).said.splitlines()[-1] == f"mpls migrate: <stdin> {need}"
+    for name in ("a.py", "b.py", "c.py", "d.py"):
+        (folder / name).write_text(KERAS_2)
+    several = f"a.py, b.py, c.py and 1 more {need.replace('needs', 'need')}"
+    for form in ("text", "html", "json"):
+        _, out, err = run(capsys, "a.py", "b.py", "c.py", "d.py", "--report", form)
+        assert several in out
+        assert err == ""
+    cells = [{"cell_type": "code", "source": KERAS_2.splitlines(keepends=True)}]
+    (folder / "old.ipynb").write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4}))
+    assert "old.ipynb still needs mpls run --children --keras 2" in run(capsys, "old.ipynb")[2]
+    (folder / "gone.py").write_text(f"{OLD}tf.contrib.slim.x\n")
+    assert "gone.py still uses tf.contrib.slim, which no option brings back: " in run(capsys, "gone.py")[2]
+    (folder / "a.py").write_text(f"{OLD}x = tf.placeholder(tf.float32)\ntf.GradientTape()\n")
+    assert "a.py still leaves --v1 to you, as its lines disagree: mpls doctor has them" in run(capsys, "a.py")[2]
+
+
+def test_of_many_files_a_part_is_asked_what_it_needs(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.py", "b.py", "c.py"):
+        (folder / name).write_text(f"{KERAS_2}#{'x' * 400_000}\n")
+    lines = run(capsys, "a.py", "b.py", "c.py")[2].splitlines()
+    assert lines[1:] == [
+        "mpls migrate: a.py, b.py still need mpls run --keras 2 --legacy-optimizers",
+        "mpls migrate: what 1 other file may need: mpls doctor PATH",
+    ]
+
+
 def test_as_of(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "old.py", "--write", "--as-of", "2.2")
     assert "dynamic=True, skip_counts_step=False)" in (folder / "old.py").read_text()

@@ -25,10 +25,10 @@ class Trainer:
 @pytest.mark.parametrize("options", [(), ("--as-of", "2.3")])
 @pytest.mark.parametrize("end", ["", "print(Trainer().opt.get_config())\n"])
 def test_no_circle_is_left(tmp_path: pathlib.Path, options: tuple[str, ...], end: str) -> None:
-    for name, number in (("few", 1), ("many", 30)):
+    for name, number in (("few", 6), ("many", 30)):
         (tmp_path / name).mkdir()
         for place in range(number):
-            (tmp_path / name / f"{place}.py").write_text(PROGRAM + end)
+            (tmp_path / name / f"{place}.py").write_text(f"{PROGRAM}{end}#{'x' * 100_000}\n")
     found = []
     # What other tests have left is not looked at.
     gc.collect()
@@ -42,5 +42,5 @@ def test_no_circle_is_left(tmp_path: pathlib.Path, options: tuple[str, ...], end
     finally:
         gc.enable()
         gc.unfreeze()
-    # Those of the command line itself.
-    assert found[1] == found[2]
+    # Those of the command line itself, and of what the first 500 kB still need.
+    assert abs(found[1] - found[2]) < 24
