@@ -246,7 +246,7 @@ def _lines(program: dict[str, Any]) -> Iterator[str]:
     needs = f"needs {flags}" if flags else nothing
     yield from _wrapped(f"{path}: {needs if program['is_whole'] else 'too large to say which options it needs'}", 0)
     if flags and program["kind"] == "notebook":
-        yield f"  mpls run --children {flags} -m jupyter execute NOTEBOOK"
+        yield f"  mpls run {flags} -m jupyter execute NOTEBOOK"
     elif flags and not program["is_chosen"]:
         yield f"  mpls run reads at most {MAX_BYTES_OF_RUN // 1000} kB, and chooses none of them: give them to it"
     width = max([len(each["flag"]) for each in program["options"]], default=0)

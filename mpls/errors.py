@@ -6,7 +6,6 @@ from any other can catch `MplsError`.
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
 import sys
@@ -220,6 +219,9 @@ def advise_user(message: str, category: type[Warning]) -> None:
         return
     frame = _user_frame()
     if _is_error_like_all(message, category, frame):
+        # Imported only here, as mpls is imported whenever Python starts under `mpls run`.
+        import logging
+
         logging.getLogger("tensorflow").warning(message)
     else:
         _warn_at(frame, message, category)

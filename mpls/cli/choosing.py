@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 
 from mpls.errors import printable
 from mpls.program.choices import Choice, Decision
@@ -15,16 +16,19 @@ from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2
 __all__ = ["choose"]
 
 
-def choose(options: argparse.Namespace) -> None:
+def choose(options: argparse.Namespace) -> Iterable[bytes]:
     """Set the options that a program shows it needs and the user has not given, and print them on standard error.
 
     Nothing is read with `--no-auto`, or if the program comes from standard input.
 
     Args:
         options: the parsed command line; changed in place.
+
+    Returns:
+        The source of each file that was read.
     """
     if options.no_auto or options.script == "-":
-        return
+        return []
     given = options.keras or _keras_of_environment()
     with without_collector():
         reading = Reading(_program(options))
@@ -41,6 +45,7 @@ def choose(options: argparse.Namespace) -> None:
     line = _line(chosen, decision, options, given)
     if line:
         print(printable(f"mpls run: {line}"), file=sys.stderr)
+    return (source.file.read() for source in reading.program.sources)
 
 
 def _program(options: argparse.Namespace) -> Program:

@@ -180,8 +180,9 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
         "--replace-existing", action="store_true", help="have names that still work mean the objects of mpls too"
     )
     run.add_argument(
-        "--children", action="store_true", help="have other Python programs that the program starts get the names too"
+        "--no-children", action="store_true", help="keep the names out of the Python programs that the program starts"
     )
+    run.add_argument("--children", action="store_true", help="the default; accepted for commands that have it")
     run.add_argument(
         "--no-auto", action="store_true", help="choose none of these options by what the program's source tells"
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 
 import mpls
 from mpls.cli.options import USAGE_ERROR
-from mpls.cli.running import PROGRAMS, SETTINGS, has_program, run
+from mpls.cli.running import PROGRAMS, has_program, run_and_wait, why_not
 from mpls.cli.standard_output import show, with_output
 from mpls.errors import printable
-from mpls.run import CannotRun
-from mpls.tracing.own_classes import OWN_CLASSES
-from mpls.tracing.trace_writer import CannotTraceError
-from mpls.tracing.tracing_session import TracingSession
+from mpls.tracing.trace_writer import CannotTraceError, TraceWriter
+from mpls.tracing.tracing_session import NO_STEP, SETTINGS, begun_trace
 
 __all__ = ["trace"]
 
@@ -26,35 +26,33 @@ def trace(options: argparse.Namespace, program_arguments: list[str]) -> int:
         return _print_recorder(options)
     if options.out is None or not has_program(options):
         return _refuse(f"give the file for the trace, and then {PROGRAMS}")
-    program = options.script or options.module or "-c"
+    refusal = why_not()
+    if refusal is not None:
+        return _refuse(refusal)
+    given = vars(options)
     try:
-        session = TracingSession(options.out, program, vars(options), _PREFIX, OWN_CLASSES)
+        writer = begun_trace(options.out, options.script or options.module or "-c", given)
     except CannotTraceError as error:
         return _refuse(str(error))
-    failures: list[BaseException] = []
-    status = USAGE_ERROR
-    try:
-        status = run(options, program_arguments, session.begin, failures.append)
-    except KeyboardInterrupt as error:
-        failures.append(error)
-        raise
-    finally:
-        status = _end(session, status, failures, options)
-    return status
+    writer.hand_over()
+    recorded = {name: given[name] for name in SETTINGS} | {"path": writer.path, "part": writer.part}
+    status = run_and_wait(options, program_arguments, recorded)
+    wanted = _finish(writer, status)
+    if status < 0 and os.name != "nt":
+        # End by the signal that ended the program, as a shell expects it.
+        if signal.getsignal(-status) is not signal.SIG_DFL:
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    return status or wanted
 
 
-def _end(session: TracingSession, status: int, failures: list[BaseException], options: argparse.Namespace) -> int:
-    failure = type(failures[-1]).__name__ if failures else f"exit status {status}" if status else None
-    was_none = bool(failures) and isinstance(failures[-1], CannotRun)
-    if was_none or not session.has_begun:
-        session.discard()
-        return USAGE_ERROR if was_none else status
+def _finish(writer: TraceWriter, status: int) -> int:
+    """Put the trace in its place, and return the exit status of a program that had none of its own."""
     try:
-        ended = session.end(failure, {name: getattr(options, name) for name in SETTINGS})
-        return status or ended
+        return 0 if writer.take_back(f"exit status {status}" if status else None) else NO_STEP
     except CannotTraceError as error:
-        session.say(printable(str(error)))
-        return status or USAGE_ERROR
+        print(f"{_PREFIX}: {printable(str(error))}", file=sys.stderr)
+        return USAGE_ERROR
 
 
 def _print_recorder(options: argparse.Namespace) -> int:

@@ -1,35 +1,26 @@
-"""`mpls run`."""
+"""`mpls run`: the command by which Python runs a program, and its environment."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import signal
+import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any, TextIO
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from mpls.children import begin, hand_down_to_all
 from mpls.cli.choosing import choose
 from mpls.cli.options import USAGE_ERROR, options_of_mpls
-from mpls.ending import OnFailure
-from mpls.errors import MplsError, printable
-from mpls.hints import say
-from mpls.importing.user_code import may_mention
-from mpls.install import is_run
-from mpls.report import Report
-from mpls.run import CannotRun, run_code, run_module, run_script, run_standard_input
+from mpls.errors import printable
+from mpls.run import environment
 
-__all__ = ["PROGRAMS", "SETTINGS", "has_program", "run"]
+__all__ = ["PROGRAMS", "has_program", "run", "run_and_wait", "why_not"]
 
 PROGRAMS = "a script, -m and the name of a module, -c and code, or - for standard input"
-# The options that child processes get too.
-SETTINGS = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
-_STARTS_KERNELS = ("jupyter", "nbclient", "nbconvert", "notebook", "papermill")
-# A program that reads its arguments mentions one of these names.
-_READERS_OF_ARGUMENTS = (
-    *("argv", "orig_argv", "argparse", "optparse", "getopt", "ArgumentParser", "parse_args"),
-    *("absl", "app", "flags", "FLAGS", "click", "typer", "fire", "docopt", "hydra", "simple_parsing", "tap"),
-)
+# The arguments of `install`.
+_SETTINGS = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
 
 
 def has_program(options: argparse.Namespace) -> bool:
@@ -37,111 +28,119 @@ def has_program(options: argparse.Namespace) -> bool:
     return sum(each is not None for each in (options.script, options.module, options.code)) == 1
 
 
-def run(
-    options: argparse.Namespace,
-    program_arguments: list[str],
-    before: Callable[[], None] = lambda: None,
-    on_failure: OnFailure = lambda _: None,
-) -> int:
-    """Run a program with the names put back, and return its exit status.
+def why_not() -> str | None:
+    """Return why no program can be run from this Python; None if one can."""
+    if sys.flags.isolated or sys.flags.ignore_environment or sys.flags.no_site:
+        return (
+            "with -I, -E or -S, Python does not read the environment variables by which the names come back. Leave the "
+            "option out, or call mpls.install() in the program"
+        )
+    if not sys.executable:
+        return "this Python does not know its own path (sys.executable). Call mpls.install() in the program"
+    return None
+
+
+def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
+    """Have Python replace this process, and run a program with the names back; or return the status of a refusal.
+
+    On Windows, which cannot replace a process, Python is a child of this one, and its exit status is returned.
 
     Args:
         options: the parsed command line.
         program_arguments: what the program gets.
-        before: called once the names are back, before the program.
-        on_failure: called with the error that the program ends in, if it ends in one; a `CannotRun` if none was run.
     """
-    if not has_program(options):
-        return _refuse(f"give {PROGRAMS}; see mpls run --help")
-    choose(options)
-    report = Report() if options.report else None
-    settings = {name: getattr(options, name) for name in SETTINGS}
-    try:
-        is_run()
-        begin(settings, _on_touch=None if report is None else report.note)
-    except MplsError as error:
-        return _refuse(str(error))
-    _see_to_children(options, settings)
-
-    def failed(error: BaseException) -> None:
-        say(error, settings, None)
-        on_failure(error)
-
-    try:
-        source = _standard_input() if options.script == "-" else None
-        before()
-        status = _run_program(options, source, program_arguments, failed)
-        text = options.code if source is None else source.decode("latin-1")
-        _say_if_misplaced(options, text, program_arguments, status)
-        return status
-    except CannotRun as error:
-        on_failure(error)
-        _tell(f"mpls run: {printable(str(error))}")
-        return error.status
-    finally:
-        if report is not None:
-            _show(report)
+    refusal = why_not() if has_program(options) else f"give {PROGRAMS}; see mpls run --help"
+    if refusal is not None:
+        print(f"mpls run: {refusal}", file=sys.stderr)
+        return USAGE_ERROR
+    if os.name != "nt":
+        command, variables = _prepared(options, program_arguments, None)
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+        os.execve(command[0], command, variables)
+    return run_and_wait(options, program_arguments)
 
 
-def _refuse(text: str) -> int:
-    print(f"mpls run: {printable(text)}", file=sys.stderr)
-    return USAGE_ERROR
+def run_and_wait(
+    options: argparse.Namespace, program_arguments: list[str], trace: Mapping[str, Any] | None = None
+) -> int:
+    """Run a program in a child process, and return its exit status, which is negative if a signal ended it.
+
+    Args:
+        options: the parsed command line.
+        program_arguments: what the program gets.
+        trace: what is recorded, as `environment` takes it.
+    """
+    command, variables = _prepared(options, program_arguments, trace)
+    process = subprocess.Popen(command, env=variables, close_fds=False)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda number, _: process.send_signal(number))
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            # A terminal sends Ctrl-C to the program too, which decides what becomes of it.
+            continue
 
 
-def _see_to_children(options: argparse.Namespace, settings: dict[str, Any]) -> None:
-    if options.children:
-        hand_down_to_all(settings)
-    elif os.path.basename(options.script or options.module or "").startswith(_STARTS_KERNELS):
-        print(
-            "mpls run: kernels of notebooks are processes of their own, which have the names with --children. "
-            "See mpls docs notebooks",
-            file=sys.stderr,
-        )
+def _prepared(
+    options: argparse.Namespace, arguments: list[str], trace: Mapping[str, Any] | None
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command and the environment of the program, and say which options are chosen or misplaced."""
+    _say_if_misplaced(options, choose(options), arguments)
+    settings = {name: getattr(options, name) for name in _SETTINGS}
+    variables = environment(settings, children=not options.no_children, report=options.report, trace=trace)
+    return [sys.executable, *_flags_of_python(), *_program(options), *arguments], variables
 
 
-def _show(report: Report) -> None:
-    output = _stream("stdout")
-    if output is not None:
-        output.flush()
-    _tell("\n".join(report.lines()))
+def _flags_of_python() -> list[str]:
+    """Return the options of `python` that this process was started with."""
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    for name, value in sys._xoptions.items():
+        option = name if value is True else f"{name}={value}"
+        flags += [] if option in flags else ["-X", option]
+    return [*flags, *["-i"] * bool(sys.flags.interactive), *["-u"] * getattr(sys.stdout, "write_through", False)]
 
 
-def _standard_input() -> bytes:
-    return b"" if sys.stdin is None else sys.stdin.buffer.read()
-
-
-def _run_program(options: argparse.Namespace, source: bytes | None, arguments: list[str], on_failure: OnFailure) -> int:
+def _program(options: argparse.Namespace) -> list[str]:
     if options.module is not None:
-        return run_module(options.module, arguments, on_failure)
+        return ["-m", options.module]
     if options.code is not None:
-        return run_code(options.code, arguments, on_failure)
-    if source is not None:
-        return run_standard_input(source, arguments, on_failure)
-    return run_script(options.script, arguments, on_failure)
+        return ["-c", options.code]
+    script: str = options.script
+    if not os.path.exists(script) and not os.path.dirname(script):
+        script = _command(script) or script
+    return ["--"] * (script != "-" and script.startswith("-")) + [script]
 
 
-def _say_if_misplaced(
-    options: argparse.Namespace, source: str | None, program_arguments: list[str], status: int
-) -> None:
-    """Point out options of mpls that were placed after the program's name, if the program does not use them."""
-    misplaced = options_of_mpls(program_arguments)
-    # A program that reads its arguments and does not end with status 1 or 2 has accepted them.
-    if not misplaced or (status not in (1, USAGE_ERROR) and may_mention(_READERS_OF_ARGUMENTS, source=source)):
-        return
-    program = options.script or (f"-m {options.module}" if options.module else "-c ...")
-    _tell(
-        f"mpls run: {', '.join(misplaced)} came after the program, and went to it; options of mpls come before: "
-        f"mpls run {' '.join(misplaced)} {program}"
-    )
+def _command(name: str) -> str | None:
+    """Return the path of a command that is a Python script, such as `jupyter-execute`; None if there is none."""
+    import shutil
+
+    found = shutil.which(name)
+    if found is None:
+        return None
+    with open(found, "rb") as file:
+        start = file.read(200)
+    return found if start.startswith(b"#!") and b"python" in start else None
 
 
-def _tell(text: str) -> None:
-    """Print a text on standard error, unless the program has closed or removed it."""
-    stream = _stream("stderr")
-    if stream is not None:
-        print(text, file=stream)
+def _say_if_misplaced(options: argparse.Namespace, sources: Iterable[bytes], arguments: list[str]) -> None:
+    """Point out options of mpls that were placed after the program, unless its source has them too."""
+    found = options_of_mpls(arguments)
+    texts = list(sources) if found else []
+    misplaced = [each for each in found if not any(_mentions(text, each) for text in texts)]
+    if misplaced:
+        program = options.script or (f"-m {options.module}" if options.module else "-c ...")
+        words = (
+            f"{', '.join(misplaced)} came after the program, and went to it; options of mpls come before: "
+            f"mpls run {' '.join(misplaced)} {program}"
+        )
+        print(f"mpls run: {printable(words)}", file=sys.stderr)
 
 
-def _stream(name: str) -> TextIO | None:
-    stream = getattr(sys, name, None)
-    return None if getattr(stream, "closed", False) else stream
+def _mentions(source: bytes, option: str) -> bool:
+    """Return whether a source has the name of an option as a string: `"--as-of"`, or `"as_of"`."""
+    name = re.split("[ =]", option)[0].lstrip("-").replace("-", "[-_]")
+    return re.search(rb"""["'](--)?%b["'=]""" % name.encode(), source) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -177,6 +176,9 @@ def marks_of(names: Sequence[str]) -> list[int]:
     Args:
         names: the names, in the order of the variables.
     """
+    # Programs that record no overflows start without it.
+    import hashlib
+
     seen: dict[str, int] = {}
     marks = []
     for name in names:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -112,12 +111,16 @@ class Hooks:
         holder = self._found.existing.get(parent)
         if holder is None or not isinstance(vars(holder).get(attribute), ModuleType):
             return None
-        return ModuleSpec(name, _NamespaceLoader(self), is_package=True)
+        return self._spec(name)
 
     def _find_removed(self, name: str) -> ModuleSpec | None:
         if not is_namespace(name, self._settings.contrib):
             return None
-        return ModuleSpec(name, _NamespaceLoader(self), is_package=True)
+        return self._spec(name)
+
+    def _spec(self, name: str) -> ModuleSpec:
+        loader: Any = _NamespaceLoader(self)
+        return ModuleSpec(name, loader, is_package=True)
 
     def hook(self, module: ModuleType) -> None:
         """Make a module serve the historical names that it lacks, and overlay those that it has."""
@@ -257,7 +260,7 @@ def _holder_of(name: str) -> tuple[ModuleType | None, str]:
     return sys.modules.get(parent), attribute
 
 
-class _NamespaceLoader(Loader):
+class _NamespaceLoader:
     """Loads a module that has been removed."""
 
     def __init__(self, hooks: Hooks) -> None:

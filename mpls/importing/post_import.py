@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 __all__ = ["Finder", "call_off", "when_loaded"]
 
 
-class Finder(MetaPathFinder):
+class Finder:
     """Finds modules through the other finders, and calls a function when they have been loaded.
 
     Args:
@@ -67,7 +66,9 @@ class Finder(MetaPathFinder):
         if spec is None:
             return self._find_missing(fullname)
         if spec.loader is not None:
-            spec.loader = _TellingLoader(spec.loader, self.tell)
+            # Not one of `importlib.abc`, whose own imports would take 10 ms where Python starts.
+            loader: Any = _TellingLoader(spec.loader, self.tell)
+            spec.loader = loader
         return spec
 
     def tell(self, module: ModuleType) -> None:
@@ -83,7 +84,7 @@ class Finder(MetaPathFinder):
         return next((spec for spec in specs if spec is not None), None)
 
 
-class _TellingLoader(Loader):
+class _TellingLoader:
     """Loads a module by its own loader, and then reports it."""
 
     def __init__(self, loader: Any, tell: Callable[[ModuleType], None]) -> None:

@@ -114,13 +114,15 @@ CHANGES = (
         "never: no name of Keras' own is among it",
     ),
     Change(
-        "`get_preparation_data` of `multiprocessing` and joblib; `PYTHONPATH`, `MPLS_CHILDREN` in `os.environ`",
-        ("children",),
-        "`mpls run`",
+        "`sys.path`, `sys.modules['sitecustomize']`, `sys.modules['mpls']`",
+        ("site.sitecustomize",),
+        "a Python that starts under `mpls run`",
         _ENDS,
     ),
-    Change("`sys.path`, `sys.modules['sitecustomize']`", ("children.site",), "a process that `mpls run` starts", _ENDS),
-    Change("`sys.argv`, `sys.path`, `__main__`, `linecache`", ("run", "__main__"), "`mpls run`, as Python does", _ENDS),
+    Change("`PYTHONPATH`, `MPLS_RUN` in `os.environ`", ("run",), "a program of `mpls run` starts", _ENDS),
+    Change("what runs at exit", ("run",), "`mpls run`", _ENDS),
+    Change("`sys.path`", ("__main__",), "`python -m mpls`", "never: the process is mpls' own"),
+    Change("what the signals to end a process do", ("cli.running", "cli.recording"), "`mpls trace`", "the same"),
     Change(
         "methods of wrappers that scale a loss and apply gradients, mpls' own too; `sys.meta_path`, and the loaders of"
         " their modules; `jit_compile` of functions; with `--seed` the seeds of Python, NumPy and TensorFlow",
@@ -134,7 +136,6 @@ CHANGES = (
         "the recorder for old machines, which is no part of mpls there",
         _ENDS,
     ),
-    Change("`sys.excepthook`", ("ending",), "a program of `mpls run` ends by an error", _ENDS),
     Change("the environment variable `LESS`", ("documentation",), "`mpls docs` shows a page, and it is not set", _ENDS),
     Change("standard output", ("cli.standard_output",), "whoever reads what a command prints stops", _ENDS),
     Change(

@@ -11,7 +11,7 @@ from typing import Any
 
 from mpls.tracing.recording_options import add_recording_options
 from mpls.tracing.trace_writer import CannotTraceError
-from mpls.tracing.tracing_session import NO_STEP, TracingSession
+from mpls.tracing.tracing_session import NO_STEP, TracingSession, begun_trace
 
 __all__ = ["main"]
 
@@ -37,9 +37,10 @@ def main(arguments: Any) -> int:
     if not is_module and not os.path.isfile(program[0]):
         parser.error(f"no such script: {program[0]}")
     try:
-        session = TracingSession(options.out, program[is_module], vars(options), _NAME)
+        writer = begun_trace(options.out, program[is_module], vars(options))
     except CannotTraceError as error:
         parser.error(str(error))
+    session = TracingSession(writer, vars(options), _NAME)
     return _recorded(session, program, is_module)
 
 

@@ -12,43 +12,50 @@ from mpls.tracing.recorded_classes import Recording
 from mpls.tracing.step_recorder import StepRecorder
 from mpls.tracing.trace_writer import FORMAT, VERSION, TraceWriter
 
-__all__ = ["NO_STEP", "TracingSession"]
+__all__ = ["NO_STEP", "SETTINGS", "TracingSession", "begun_trace"]
 
 NO_STEP = 1
+# The options that say what is recorded.
+SETTINGS = ("every", "steps", "variables", "seed")
 _SEED_BITS = 32
+
+
+def begun_trace(out: str, program: str, options: Any) -> TraceWriter:
+    """Return the writer of a trace that has its head.
+
+    Args:
+        out: the trace.
+        program: what is run, for the trace.
+        options: those of `SETTINGS`, and `force`, by name.
+
+    Raises:
+        CannotTraceError: the trace cannot be written.
+    """
+    kept = {name: options[name] for name in SETTINGS}
+    head = {"format": FORMAT, "version": VERSION, "program": program, "settings": kept}
+    return TraceWriter(out, head, options["force"])
 
 
 class TracingSession:
     """Records the program that runs until `end`.
 
-    Attributes:
-        has_begun: whether it records, or has done so.
-
     Args:
-        out: the trace.
-        program: what is run, for the trace.
-        options: `every`, `steps`, `variables`, `seed` and `force`, by name.
+        writer: writes the trace.
+        options: those of `SETTINGS`, by name.
         prefix: what lines on standard error begin with.
         more: further modules that have wrappers, as `Recording` takes them.
-
-    Raises:
-        CannotTraceError: the trace cannot be written.
     """
 
-    def __init__(self, out: str, program: str, options: Any, prefix: str, more: Any = None) -> None:
-        kept = {name: options[name] for name in ("every", "steps", "variables", "seed")}
-        head = {"format": FORMAT, "version": VERSION, "program": program, "settings": kept}
-        self._writer = TraceWriter(out, head, options["force"])
+    def __init__(self, writer: TraceWriter, options: Any, prefix: str, more: Any = None) -> None:
+        self._writer = writer
         self._recorder = StepRecorder(self._writer, options["every"], options["steps"], options["variables"])
         self.recording = Recording(self._recorder, self.say, more)
         self._prefix = prefix
         self._seed = options["seed"]
-        self.has_begun = False
 
     def begin(self) -> None:
         """Record from now on, and set the seeds."""
         self.recording.begin()
-        self.has_begun = True
         if self._seed is not None:
             seed_all(self._seed)
 
@@ -75,12 +82,6 @@ class TracingSession:
         steps, optimizers = _counted_words(self._writer.rows, "step"), _counted_words(len(wrappers), "optimizer")
         self.say(f"{steps} of {optimizers}: {self._writer.path}")
         return 0
-
-    def discard(self) -> None:
-        """Write nothing: there was no program."""
-        if self.has_begun:
-            self.recording.end()
-        self._writer.discard()
 
     def say(self, text: str) -> None:
         """Print a line on standard error, unless the program has closed it."""

@@ -17,10 +17,6 @@ FRAMEWORKS = ("tensorflow", "tf_keras", "keras")
 # Modules that import by a name that is no constant, or a framework by its name, and why no statement serves.
 BY_NAME = {
     "mpls": "its parts, on first access: import mpls loads no TensorFlow",
-    "mpls.cli.running": "the program, where it is a module",
-    "mpls.children": "modules of multiprocessing and joblib, when the program loads them",
-    "mpls.children.site.worker_start": "mpls itself, in a process that has not found it yet",
-    "mpls.children.site.sitecustomize": "the module that it stands before",
     "mpls.hints.causes": "tf_keras, to look for what Keras 3 lacks, after an error",
     "mpls.importing.post_import": "the modules that programs import",
     "mpls.importing.hooks": "the modules that programs import, and the rows of mpls.names",
@@ -31,7 +27,7 @@ BY_NAME = {
     "mpls.keras.files.optimizer_state": "tf_keras, which wrote the file",
     "mpls.keras.own_files": "the Kerases, when the program loads them",
     "mpls.modes": "whether a Keras is installed",
-    "mpls.run": "the program",
+    "mpls.run": "TensorFlow, when a process that the program has started loads it",
     "mpls.saved.containers": "h5py, which TensorFlow brings",
     "mpls.tracing.standalone": "the program, where it is a module",
     "mpls.upstream.keras_packages": "the private modules in its table",
@@ -39,15 +35,12 @@ BY_NAME = {
 }
 # Modules that hand on a function that imports, and why.
 HAND_ON = {
-    "mpls.children": "to pickle, for a file of mpls",
     "mpls.importing.overlays": "to pickle, for the module itself",
-    "mpls.run": "to nobody: it looks up the line of a warning",
 }
 # Modules that run source code, and whose.
-RUN_CODE = {"mpls.run": "the program", "mpls.tracing.standalone": "the program"}
+RUN_CODE = {"mpls.tracing.standalone": "the program"}
 # Modules that look at the stack, or at frames, and what for.
 LOOK_AT_FRAMES = {
-    "mpls.children": "whether the fork server asks, which has no main module",
     "mpls.errors": "the line of the user that a warning is for",
     "mpls.importing.user_code": "whether a program reads a name, or a framework",
     "mpls.importing.redirecting": "whether a program imports, or an installed package",
@@ -168,8 +161,6 @@ def test_no_module_of_mpls_is_imported_by_name() -> None:
     allowed = {
         # The face: convert_state.
         ("mpls", "mpls.transfer.convert"),
-        # In a process that has not found mpls yet.
-        ("mpls.children.site.worker_start", "mpls.children"),
     }
     # They ask whether a program has loaded them, in sys.modules.
     allowed |= {("mpls.install", "mpls.keras.own_files"), ("mpls.install", "mpls.experimental.compiling")}

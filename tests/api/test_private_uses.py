@@ -87,7 +87,6 @@ NO_MEMBERS: dict[str, tuple[str, set[str]]] = {
     "mpls.migrate.rules": ("the end of names of policies", {"_float32_vars"}),
     "mpls.program.signs": ("what programs use, and the end of names", {"_loss_scale", "_with_float32_vars"}),
     "mpls.program.tables": ("what programs use", {"_loss_scale"}),
-    "mpls.run": ("attributes of linecache in some Pythons", {"_interactive_cache", "_register_code"}),
     "mpls.saved.config_safety": ("the end of a key", {"_type"}),
     "mpls.saved.graph_safety": (
         "children of objects in SavedModels",

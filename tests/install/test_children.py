@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
+import pathlib
 import unittest
 
 import pytest
+from parameterized import parameterized
 
+import mpls
 from tests.processes import PACKAGE_ROOT, python_path
 
 from .test_run import Programs
@@ -72,11 +76,17 @@ if __name__ == "__main__":
 """
 
 STARTS_PYTHON = """
+import os
 import subprocess
 import sys
 
 code = "import mpls, sys; print(mpls.installed() and mpls.installed().as_of, sys.path[0], 'tensorflow' in sys.modules)"
-print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout, end="")
+
+def started(**variables):
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables}).stdout.strip()
+
+print(started())
 """
 
 
@@ -84,7 +94,7 @@ def has_joblib() -> bool:
     return importlib.util.find_spec("joblib") is not None
 
 
-class PoolsTest(unittest.TestCase):
+class ChildrenTest(unittest.TestCase):
     @pytest.mark.programs
     def test_workers_of_each_start_method(self) -> None:
         methods = ["spawn", "forkserver", "fork", "executor", *(["joblib"] if has_joblib() else [])]
@@ -97,61 +107,87 @@ class PoolsTest(unittest.TestCase):
         if not has_joblib():
             self.skipTest("joblib is not installed; all others have been tested")
 
-    def test_main_module_of_a_worker(self) -> None:
-        for method in ("spawn", "forkserver"):
-            with Programs(program=WORKER, sibling="") as programs:
-                process = programs.run("-m", "mpls", "run", "--as-of=2.2", "--contrib", "program.py", method)
-                expected = programs.run("program.py", method)
-            self.assertEqual(process.stdout.replace("('2.2', True)", "None"), expected.stdout, process.stderr)
-            self.assertIn("'__mp_main__', ('2.2', True)", process.stdout)
-
-    def test_module_of_a_package_and_a_place_that_no_new_interpreter_knows(self) -> None:
-        """mpls is found where the parent has it, also by a worker that is not told of it by the environment."""
-        start = "import os, sys; from mpls.cli import main; del os.environ['PYTHONPATH']; sys.exit(main())"
+    @parameterized.expand(
+        [(method, module) for method in ("spawn", "forkserver") for module in ("program.py", "pack.program")]
+    )
+    @pytest.mark.default_run("one case")
+    def test_main_module_of_a_worker(self, method: str, module: str) -> None:
+        command = ["-m", module] if module == "pack.program" else [module]
         with Programs(program=WORKER, sibling="") as programs:
-            (programs.path / "pack").mkdir()
-            for name in ("program.py", "sibling.py"):
-                (programs.path / name).rename(programs.path / "pack" / name)
-            program = programs.path / "pack" / "program.py"
-            program.write_text(program.read_text().replace("import sibling", "from . import sibling"))
-            process = programs.run("-c", start, "run", "--as-of", "2.2", "-m", "pack.program", "spawn")
-        self.assertIn("'__mp_main__', ('2.2', False)", process.stdout, process.stderr)
+            programs.add_package("pack", program=WORKER.replace("import sibling", "from . import sibling"), sibling="")
+            process = programs.run("-m", "mpls", "run", "--as-of=2.2", "--contrib", *command, method)
+            expected = programs.run(*command, method)
+        self.assertEqual(process.stdout.replace("('2.2', True)", "None"), expected.stdout, process.stderr)
+        self.assertIn("'__mp_main__', ('2.2', True)", process.stdout)
+        self.assertEqual(process.stderr, expected.stderr)
 
-
-class ProgramsTest(unittest.TestCase):
-    """Whole Python programs: with `--children` only."""
-
-    def test_only_if_asked_for(self) -> None:
+    @parameterized.expand([("default", []), ("children", ["--children"]), ("none", ["--no-children"])])
+    @pytest.mark.default_run("one case")
+    def test_programs_that_the_program_starts(self, name: str, options: list[str]) -> None:
         with Programs(program=STARTS_PYTHON) as programs:
-            without = programs.run("-m", "mpls", "run", "--as-of", "2.2", "program.py")
-            with_them = programs.run("-m", "mpls", "run", "--as-of", "2.2", "--children", "program.py")
-        self.assertEqual(without.stdout, "None  False\n")
-        self.assertEqual(with_them.stdout, "2.2  False\n")
-        self.assertEqual((without.stderr, with_them.stderr), ("", ""))
+            process = programs.run("-m", "mpls", "run", "--as-of", "2.2", *options, "program.py")
+        expected = "None  False\n" if name == "none" else "2.2  False\n"
+        self.assertEqual((process.stdout, process.stderr), (expected, ""))
 
-    def test_what_else_runs_at_the_start_still_does(self) -> None:
-        """A sitecustomize of the user's runs, other environments are left alone, and broken settings harm nobody."""
-        program = """
-        import json, os, subprocess, sys
-        code = "import mpls, sys; print(mpls.installed() is not None, sys.modules['sitecustomize'].__file__)"
-        def started():
-            return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()
-        print(started())
-        told = json.loads(os.environ["MPLS_CHILDREN"])
-        os.environ["MPLS_CHILDREN"] = json.dumps({**told, "prefix": "/elsewhere"})
-        print(started()[0])
-        del os.environ["MPLS_CHILDREN"]
-        print(started()[0])
-        """
-        with Programs(program=program, sitecustomize="import sys; sys.was_here = True") as programs:
+    def test_other_environments(self) -> None:
+        """Other installations, other releases of Python in the same place, and other settings: nothing is put back."""
+        program = (
+            STARTS_PYTHON
+            + """
+version, prefix, settings = os.environ["MPLS_RUN"].split(" ", 2)
+print(started(MPLS_RUN=f"{version} /elsewhere {settings}"))
+print(started(MPLS_RUN=f"2.7 {prefix} {settings}"))
+print(started(MPLS_RUN=""))
+print(started(MPLS_RUN=f"{version} {prefix} " + '{"settings": {"as_of": "none"}}'))
+"""
+        )
+        with Programs(program=program) as programs:
+            process = programs.run("-m", "mpls", "run", "--as-of", "2.2", "program.py")
+        self.assertEqual(process.stdout.splitlines(), ["2.2  False", *["None  False"] * 4], process.stderr)
+
+    @parameterized.expand(
+        [
+            ("there", "import os; print('MPLS_RUN' in os.environ)", "False\nTrue\n"),
+            ("fails", "1 / 0", ""),
+            ("lacks a module", "import not_there", ""),
+            ("absent", None, ""),
+        ]
+    )
+    @pytest.mark.default_run("one case")
+    def test_a_sitecustomize_of_the_users(self, name: str, theirs: str | None, printed: str) -> None:
+        """It runs in mpls' own process, and in the program, before the names are put back."""
+        code = (
+            "import mpls, sys; print(mpls.installed().as_of, getattr(sys.modules.get('sitecustomize'), '__file__', 0))"
+        )
+        with Programs(**({} if theirs is None else {"sitecustomize": theirs})) as programs:
             path = python_path(PACKAGE_ROOT, programs.path)
-            process = programs.run("-m", "mpls", "run", "--children", "program.py", PYTHONPATH=path)
-        expected = [f"['True', '{programs.path}/sitecustomize.py']", "False", "False"]
-        self.assertEqual(process.stdout.splitlines(), expected, process.stderr)
+            process = programs.run("-m", "mpls", "run", "--as-of", "2.2", "-c", code, PYTHONPATH=path)
+            said = programs.run("-c", "", PYTHONPATH=path).stderr
+        own = pathlib.Path(mpls.__file__).parent / "site"
+        file = {"there": f"{programs.path}/sitecustomize.py", "absent": f"{own}/sitecustomize.py"}.get(name, "0")
+        self.assertEqual((process.stdout, process.stderr), (f"{printed}2.2 {file}\n", 2 * said))
+
+    def test_what_every_python_reads_is_old_python(self) -> None:
+        source = (pathlib.Path(mpls.__file__).parent / "site" / "sitecustomize.py").read_text()
+        nodes = [*ast.walk(ast.parse(source, feature_version=(3, 4)))]
+        new = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.MatMult, ast.Starred)
+        self.assertEqual([each for each in nodes if isinstance(each, new)], [])
+        signatures = [each for each in nodes if isinstance(each, ast.FunctionDef)]
+        self.assertEqual([each.returns for each in signatures], [None] * len(signatures))
+        self.assertTrue(source.isascii())
 
     @pytest.mark.programs
-    def test_pool_of_a_program_that_is_started(self) -> None:
-        program = "import subprocess, sys; subprocess.run([sys.executable, 'worker.py', 'spawn'], check=True)"
-        with Programs(program=program, worker=WORKER, sibling="") as programs:
-            process = programs.run("-m", "mpls", "run", "--children", "--as-of=2.2", "program.py")
+    def test_programs_of_a_program_that_is_started(self) -> None:
+        """Also if that is `mpls run`, whose options then count."""
+        worker = ["sys.executable, 'worker.py', 'spawn'", "sys.executable, '-m', 'mpls', 'run', 'worker.py', 'spawn'"]
+        for command, as_of in zip(worker, ("'2.2'", "None"), strict=True):
+            program = f"import subprocess, sys; subprocess.run([{command}], check=True)"
+            with Programs(program=program, worker=WORKER, sibling="") as programs:
+                process = programs.run("-m", "mpls", "run", "--as-of=2.2", "program.py")
+            self.assertIn(f"'__mp_main__', ({as_of}, False)", process.stdout, process.stderr)
+
+    def test_mpls_where_no_new_interpreter_finds_it(self) -> None:
+        start = "import os, sys; from mpls.cli import main; del os.environ['PYTHONPATH']; sys.exit(main())"
+        with Programs(program=WORKER, sibling="") as programs:
+            process = programs.run("-c", start, "run", "--as-of", "2.2", "program.py", "spawn")
         self.assertIn("'__mp_main__', ('2.2', False)", process.stdout, process.stderr)

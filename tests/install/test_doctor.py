@@ -268,7 +268,7 @@ class NotebookTest(_InFolder):
         status, out, _ = run("old.ipynb")
         self.assertEqual(status, 0)
         self.assertIn("old.ipynb: needs --keras 2 --legacy-optimizers --as-of 2.3\n", out)
-        self.assertIn("  mpls run --children --keras 2 --legacy-optimizers --as-of 2.3 -m jupyter execute", out)
+        self.assertIn("  mpls run --keras 2 --legacy-optimizers --as-of 2.3 -m jupyter execute", out)
         self.assertIn("  --as-of 2.3          cell 3:4 calls .loss_scale()\n", out)
         self.assertIn("    cell 3:3: tf.keras.mixed_precision.experimental.LossScaleOptimizer", out)
         (program,) = read("old.ipynb")["programs"]

@@ -88,7 +88,7 @@ class TerminalTest(unittest.TestCase):
             with contextlib.suppress(OSError):
                 while chunk := os.read(parent, 4096):
                     text += chunk
-                    if b"children" in text and not is_own:
+                    if b"jupyter-execute" in text and not is_own:
                         os.write(parent, b"q")
             os.close(parent)
             self.assertEqual(process.wait(timeout=60), 0)

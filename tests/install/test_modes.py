@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 import unittest
 from unittest import mock
 
@@ -15,6 +14,7 @@ import mpls
 from mpls.upstream.keras_packages import chosen_keras
 from mpls.upstream.modules import KERAS_VARIABLE as VARIABLE
 from tests.install.test_run import Programs
+from tests.processes import PACKAGE_ROOT, python_path
 
 OF_THIS_PROCESS = chosen_keras()
 OTHER = 5 - OF_THIS_PROCESS
@@ -373,16 +373,12 @@ class ImportsTest(unittest.TestCase):
 
     def test_a_package_that_is_run_is_the_users_own_where_it_is_installed(self) -> None:
         part = "import tensorflow as tf; print(tf.__name__)"
-        with Programs() as programs:
+        # What is below a directory of installed packages.
+        installed = "import os, site; site.getsitepackages = lambda: [os.getcwd()]"
+        with Programs(sitecustomize=installed) as programs:
             programs.add_package("package", __init__="", part="import package.other", other=part)
-            # What is below a directory of installed packages.
-            command = """
-                import os, sys
-                import mpls.cli, mpls.importing.redirecting
-                mpls.importing.redirecting._library_directories = lambda: (os.getcwd(),)
-                sys.exit(mpls.cli.main(["run", "--v1", "-m", "package.part"]))
-            """
-            process = programs.run("-c", textwrap.dedent(command))
+            path = python_path(PACKAGE_ROOT, programs.path)
+            process = programs.run("-m", "mpls", "run", "--v1", "-m", "package.part", PYTHONPATH=path)
         self.assertEqual(process.stdout, "tensorflow.compat.v1\n", process.stderr)
 
     def test_workers_run_as_the_program_does(self) -> None:

@@ -1,19 +1,22 @@
-"""`mpls run` runs programs as `python` does, with the historical names back."""
+"""`mpls run` is `python`, with the historical names back."""
 
 from __future__ import annotations
 
 import pathlib
+import py_compile
+import re
 import subprocess
 import sys
 import tempfile
 import textwrap
 import unittest
+import zipfile
 
 import pytest
 from parameterized import parameterized
 
 import mpls
-from tests.processes import process_environment
+from tests.processes import PACKAGE_ROOT, process_environment
 
 
 class Programs:
@@ -49,78 +52,152 @@ class Programs:
         )
 
 
+# Without TensorFlow, each takes a fifth of a second.
 ABOUT_ITSELF = """
-import atexit, pickle, sys
-import sibling
-
-class Thing:
-    pass
-
-def report():
-    print("at exit", sys.modules["__main__"].Thing is Thing)
-
-atexit.register(report)
-print(__name__, __file__ == sys.modules["__main__"].__file__, sys.argv, sys.path[0])
-print(type(pickle.loads(pickle.dumps(Thing()))) is Thing, sibling.__name__)
-sys.exit(int(sys.argv[1]))
+import os, sys
+spec = None if __spec__ is None else (__spec__.name, __spec__.origin, __spec__.cached)
+print(__name__, globals().get("__file__"), globals().get("__cached__"), repr(__package__), type(__loader__), spec)
+print(sys.argv, sys.orig_argv[-len(sys.argv) :], sys.path, sorted(globals()))
+print(sys.flags, sys.warnoptions, sys._xoptions, sys.stdout.write_through)
+print(*(f"{name}={value}" for name, value in sorted(os.environ.items())), sep="\\n")
 """
-
-FAILING = """
-def broken():
-    raise ValueError("the user's own")
-
-broken()
-"""
+ENDS = {
+    "error": "def broken():\n    1 / 0\nbroken()",
+    "chained": "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ValueError from error",
+    "status": "import sys; sys.exit(3)",
+    "message": "import sys; sys.exit('stopped')",
+    "syntax": "this is no Python",
+    "interrupt": "raise KeyboardInterrupt",
+    "ctrl-c": "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(60)",
+    "signal": "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+    "at once": "import os; os._exit(9)",
+    "missing module": "import os.not_there",
+    "error in a thread": "import threading; thread = threading.Thread(target=lambda: 1 / 0); thread.start()",
+    "no hook": "import sys; sys.excepthook = None; 1 / 0",
+    "own hook": "import sys; sys.excepthook = lambda kind, error, trace: print(error, trace.tb_next); 1 / 0",
+    "last": "import atexit, sys; atexit.register(lambda: print(repr(sys.last_value), sys.last_traceback)); 1 / 0",
+    "no arguments": "import sys; del sys.argv; 1 / 0",
+    "no standard error": "import sys; sys.stderr = None; sys.exit('stopped')",
+    "stack": "import traceback; traceback.print_stack()",
+    "stack in pdb": "import pdb; pdb.set_trace()\nx = 1",
+    "warning": "import warnings; warnings.warn('at the top', stacklevel=2)",
+    "depth": "def f(n):\n    try:\n        return f(n + 1)\n    except RecursionError:\n        return n\nprint(f(0))",
+}
+# What is typed after `python` or `mpls run`, before that, and in the environment.
+COMMANDS: list[tuple[str, list[str], list[str], dict[str, str]]] = [
+    *((f"script {name}", [f"{name.replace(' ', '_')}.py"], [], {}) for name in ENDS),
+    *((f"code {name}", ["-c", source], [], {}) for name, source in ENDS.items()),
+    *((f"module {name}", ["-m", name.replace(" ", "_")], [], {}) for name in ("error", "status", "syntax", "stack")),
+    *((" ".join([*flags, "error"]), ["error.py"], flags, {}) for flags in (["-i"], ["-X", "no_debug_ranges"], ["-q"])),
+    *(
+        (" ".join(command), command, [], {})
+        for command in (
+            ["about.py", "a", "--", "-c"],
+            ["./about.py"],
+            ["link.py"],
+            ["-m", "about", "a"],
+            ["-m", "pack"],
+            ["-m", "pack.part"],
+            ["folder", "a"],
+            ["./folder/../folder/"],
+            ["packed.zip", "a"],
+            ["compiled.pyc"],
+            ["other.pyc"],
+            ["latin.py"],
+            ["null.py"],
+            ["own_argparse.py"],
+            ["nowhere.py"],
+            ["no\\x1b[2Jpe.py"],
+            ["-m", "nowhere.at.all"],
+            ["-m", "sys"],
+            ["-"],
+            ["-", "a"],
+        )
+    ),
+    ("code about", ["-c", ABOUT_ITSELF, "a"], [], {}),
+    *(
+        (" ".join(flags), ["about.py"], flags, {})
+        for flags in (["-Werror", "-Wignore::UserWarning"], ["-X", "dev"], ["-X", "utf8"], ["-u"], ["-OO"], ["-B"])
+    ),
+    *((" ".join(flags), ["about.py"], flags, {}) for flags in (["-P"], ["-s"], ["-X", "int_max_str_digits=900"])),
+    *(
+        (" ".join(variables), ["about.py"], [], variables)
+        for variables in ({"PYTHONHASHSEED": "3"}, {"PYTHONIOENCODING": "latin-1"}, {"PYTHONPYCACHEPREFIX": "cache"})
+    ),
+    ("inspected", ["-c", "x = 1"], [], {"PYTHONINSPECT": "1"}),
+]
+INPUT = "print('from standard input', __name__, __file__)\nwhere\ncontinue\n"
 
 
 class AsPythonTest(unittest.TestCase):
-    """What a program sees and prints, without TensorFlow."""
+    """Standard output, standard error and status are those of `python`, to the last character."""
 
-    @parameterized.expand(
-        [
-            ("script", ["program.py"]),
-            ("script by its path", ["{}/program.py"]),
-            ("module", ["-m", "program"]),
-        ]
-    )
-    def test_program_sees_what_python_shows_it(self, name: str, program: list[str]) -> None:
-        with Programs(program=ABOUT_ITSELF, sibling="") as programs:
-            arguments = [part.format(programs.path) for part in program] + ["3", "--as-of", "x", "-m", "y"]
-            expected = programs.run(*arguments)
-            actual = programs.run("-m", "mpls", "run", *arguments)
-        self.assertEqual((actual.returncode, actual.stdout), (expected.returncode, expected.stdout))
-        self.assertEqual(actual.returncode, 3)
-        self.assertIn("at exit True", actual.stdout)
-        self.assertEqual(actual.stderr, "")
+    @classmethod
+    def setUpClass(cls) -> None:
+        sources = {name.replace(" ", "_"): source for name, source in ENDS.items()}
+        cls.programs = programs = Programs(
+            about=f"{ABOUT_ITSELF}\nimport sibling", sibling="print(__name__)", **sources
+        ).__enter__()
+        cls.addClassCleanup(programs.__exit__)
+        programs.add_package("pack", __init__="", __main__=ABOUT_ITSELF, part=ABOUT_ITSELF)
+        programs.add_package("folder", __main__=f"{ABOUT_ITSELF}\nimport sibling", sibling="print('in the folder')")
+        with zipfile.ZipFile(programs.path / "packed.zip", "w") as archive:
+            for file in (programs.path / "folder").iterdir():
+                archive.write(file, file.name)
+        py_compile.compile(str(programs.path / "about.py"), cfile=str(programs.path / "compiled.pyc"))
+        (programs.path / "other.pyc").write_bytes(b"\0\0\r\n" + bytes(12))
+        (programs.path / "link.py").symlink_to("pack/part.py")
+        (programs.path / "latin.py").write_bytes(b"x = '\xff'\n")
+        (programs.path / "null.py").write_bytes(b"import os\n \0\nprint(1)\n")
+        # Of a name that mpls itself imports.
+        (programs.path / "own_argparse.py").write_text("import argparse; print(argparse.own)")
+        (programs.path / "argparse.py").write_text("own = True")
 
-    @parameterized.expand([("script", ["program.py"]), ("module", ["-m", "program"])])
-    def test_traceback_is_the_users(self, name: str, program: list[str]) -> None:
-        with Programs(program=FAILING) as programs:
-            expected = programs.run("program.py")
-            actual = programs.run("-m", "mpls", "run", *program)
-        self.assertEqual(actual.returncode, 1)
-        self.assertEqual(
-            actual.stderr.replace(f"{programs.path}/", ""), expected.stderr.replace(f"{programs.path}/", "")
+    def result(self, *command: str, **variables: str) -> tuple[int, str, str]:
+        process = subprocess.run(
+            [sys.executable, *command],
+            input=INPUT,
+            cwd=self.programs.path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=process_environment(PYTHONDONTWRITEBYTECODE="1", **variables),
         )
-        self.assertNotIn("mpls", actual.stderr)
+        texts = (re.sub("Thread-[0-9]+|0x[0-9a-f]+", "", each) for each in (process.stdout, process.stderr))
+        return process.returncode, *texts
 
-    @parameterized.expand(
-        [
-            ("message", "import sys; sys.exit('stopped')"),
-            ("nothing", "import sys; sys.exit()"),
-            ("interrupt", "raise KeyboardInterrupt"),
-            ("syntax", "this is no Python"),
-        ]
-    )
-    def test_exit_status_is_pythons(self, name: str, source: str) -> None:
+    @parameterized.expand(COMMANDS)
+    @pytest.mark.default_run("one case")
+    def test_it_is_python(self, name: str, command: list[str], flags: list[str], variables: dict[str, str]) -> None:
+        if sys.version_info < (3, 11) and flags and flags[-1] in ("-P", "no_debug_ranges", "int_max_str_digits=900"):
+            self.skipTest("this Python has no such option")
+        expected = self.result(*flags, *command, **variables)
+        actual = self.result(*flags, "-m", "mpls", "run", "--no-children", *command, **variables)
+        self.assertEqual(actual, expected)
+
+    def test_what_differs(self) -> None:
+        """Only names of mpls and of the standard library are in `sys.modules`, and finders in `sys.meta_path`."""
+        source = """
+        import sys
+        print(sys.excepthook is sys.__excepthook__)
+        print(*(each for each in sys.modules if each.partition(".")[0] not in sys.stdlib_module_names))
+        print(*(getattr(each, "__module__", type(each).__module__) for each in sys.meta_path))
+        """
         with Programs(program=source) as programs:
-            expected, actual = programs.run("program.py"), programs.run("-m", "mpls", "run", "program.py")
-        self.assertEqual((actual.returncode, actual.stderr), (expected.returncode, expected.stderr))
+            expected, actual = (
+                [
+                    [each for each in line.split() if not each.startswith(("mpls", "sitecustomize", "_sysconfigdata_"))]
+                    for line in programs.run(*command, "program.py").stdout.splitlines()
+                ]
+                for command in ([], ["-m", "mpls", "run", "--v1", "--report"])
+            )
+        self.assertEqual((expected[0], actual[0]), (["True"], ["False"]))
+        self.assertEqual(actual[1:], expected[1:])
 
-    def test_directory_with_a_main_module(self) -> None:
-        with Programs(sibling="", __main__=ABOUT_ITSELF) as programs:
-            actual = programs.run("-m", "mpls", "run", ".", "0")
-        self.assertEqual((actual.returncode, actual.stderr), (0, ""))
+    def test_the_command_is_the_module(self) -> None:
+        with Programs(program="print('ran')", command="import sys; from mpls.cli import main; sys.exit(main())") as own:
+            process = own.run("command.py", "run", "program.py")
+        self.assertEqual((process.returncode, process.stdout, process.stderr), (0, "ran\n", ""))
 
     def test_tensorflow_is_not_loaded_for_those_that_do_not(self) -> None:
         with Programs(program="import sys; print('tensorflow' in sys.modules, 'keras' in sys.modules)") as programs:
@@ -129,39 +206,131 @@ class AsPythonTest(unittest.TestCase):
 
 
 class UsageTest(unittest.TestCase):
-    def test_missing_module_has_the_status_of_python(self) -> None:
-        with Programs() as programs:
-            process = programs.run("-m", "mpls", "run", "-m", "nowhere.at.all")
-            expected = programs.run("-m", "nowhere.at.all").returncode
-        self.assertEqual((process.returncode, process.stdout), (expected, ""))
-        self.assertIn("no module named nowhere.at.all", process.stderr)
-        self.assertNotIn("Traceback", process.stderr)
-
     @parameterized.expand(
         [
-            ("missing script", ["nowhere.py"], "no such script: nowhere.py"),
-            ("unknown release", ["--as-of", "3.1", "program.py"], "argument --as-of: must be a TensorFlow release"),
-            ("no release", ["--as-of"], "--as-of"),
-            ("nothing to run", [], "give a script"),
-            ("unknown option", ["--fast", "program.py"], "--fast"),
+            ("unknown", ["--fast", "program.py"], "error: unrecognized arguments: --fast"),
+            ("abbreviated", ["--rep", "program.py"], "error: unrecognized arguments: --rep"),
+            ("release", ["--as-of", "3.1", "program.py"], "error: argument --as-of: must be a TensorFlow release"),
+            ("no release", ["--as-of"], "error: argument --as-of: expected one argument"),
+            ("nothing to run", [], "mpls run: give a script, -m and the name of a module, -c and code, or - for"),
+            (
+                "keras",
+                ["--legacy-optimizers", "program.py"],
+                "mpls run: install: keras must be 2 for legacy_optimizers",
+            ),
         ]
     )
+    @pytest.mark.default_run("one case")
     def test_mistakes_are_told_with_status_2(self, name: str, arguments: list[str], message: str) -> None:
         with Programs(program="print('ran')") as programs:
-            process = programs.run("-m", "mpls", "run", *arguments)
+            process = programs.run("-m", "mpls", "run", *arguments, TF_USE_LEGACY_KERAS="0")
         self.assertEqual((process.returncode, process.stdout), (2, ""))
         self.assertIn(message, process.stderr)
         self.assertNotIn("Traceback", process.stderr)
 
+    @parameterized.expand(["-I", "-E", "-S"])
+    @pytest.mark.default_run("one case")
+    def test_a_python_that_would_not_find_the_names_is_refused(self, flag: str) -> None:
+        paths = [str(PACKAGE_ROOT), *sys.path]
+        start = f"import sys; sys.path[:0] = {paths!r}; from mpls.cli import main; sys.exit(main())"
+        with Programs(program="print('ran')") as programs:
+            for command in (["run"], ["trace", "out.json"]):
+                process = programs.run(flag, "-c", start, *command, "program.py")
+                self.assertEqual((process.returncode, process.stdout), (2, ""), process.stderr)
+                self.assertIn(f"mpls {command[0]}: with -I, -E or -S, Python does not read", process.stderr)
+            self.assertEqual([each.name for each in programs.path.iterdir()], ["program.py"])
+
+    @parameterized.expand(
+        [
+            ("script", ["program.py"], ["--v1", "--as-of=2.3", "x"], "--v1, --as-of=2.3"),
+            ("values", ["-c", ""], ["--as-of", "2.3", "x", "--keras", "2", "--v1"], "--as-of 2.3, --keras 2, --v1"),
+            ("value for a shell", ["program.py"], ["--as-of", "2.3; x"], "--as-of '2.3; x'"),
+            ("module", ["-m", "program"], ["--report"], "--report"),
+            ("code", ["-c", "x = 1"], ["--no-children"], "--no-children"),
+            ("standard input", ["-"], ["--v1"], "--v1"),
+            ("a module of the program's own has it", ["program.py"], ["--contrib", "--keras=2", "--v1"], "--v1"),
+            ("all are its own", ["program.py"], ["--contrib", "--fast"], None),
+        ]
+    )
+    @pytest.mark.default_run("one case")
+    def test_options_after_the_program_are_pointed_out(
+        self, name: str, command: list[str], arguments: list[str], misplaced: str | None
+    ) -> None:
+        helper = "import argparse; argparse.ArgumentParser().add_argument('--contrib'); FLAGS = ['keras']"
+        with Programs(program="import helper", helper=helper) as programs:
+            process = programs.run("-m", "mpls", "run", *command, *arguments)
+        shown = "-c ..." if command[0] == "-c" else " ".join(command)
+        expected = (
+            f"mpls run: {misplaced} came after the program, and went to it; options of mpls come before: mpls run "
+            f"{str(misplaced).replace(',', '')} {shown}\n"
+        )
+        self.assertEqual((process.returncode, process.stderr), (0, "" if misplaced is None else expected))
+
     def test_without_a_command_it_says_what_there_is(self) -> None:
         with Programs() as programs:
             process = programs.run("-m", "mpls")
+            self.assertEqual(programs.run("-m", "mpls", "--version").stdout, f"mpls {mpls.__version__}\n")
         self.assertEqual(process.returncode, 2)
         self.assertIn("run", process.stderr)
 
-    def test_version(self) -> None:
-        with Programs() as programs:
-            self.assertEqual(programs.run("-m", "mpls", "--version").stdout, f"mpls {mpls.__version__}\n")
+
+MISSING = """
+import sys
+import tensorflow as tf
+
+def train():
+    return tf.nothing_like_this
+
+def chained():
+    try:
+        import tensorflow.keras.nothing_at_all
+    except ImportError as error:
+        raise RuntimeError("the user's own") from error
+
+if sys.argv[1] == "ours":
+    tf.keras.mixed_precision.experimental.LossScaleOptimizer(object(), "dynamic")
+elif sys.argv[1] == "thread":
+    import threading
+    thread = threading.Thread(target=chained)
+    thread.start()
+else:
+    globals()[sys.argv[1]]()
+"""
+
+
+@pytest.mark.programs
+class TracebackTest(unittest.TestCase):
+    """No frame of mpls is between the program and what is missing."""
+
+    @parameterized.expand(
+        [
+            (how, options)
+            for how in ("train", "chained", "thread")
+            for options in ([], ["--v1"], ["--keras=2"], ["--report"])
+        ]
+    )
+    @pytest.mark.default_run("each value", rest="full")
+    def test_missing_name(self, how: str, options: list[str]) -> None:
+        with Programs(program=MISSING) as programs:
+            process = programs.run("-m", "mpls", "run", *options, "program.py", how)
+        traceback = process.stderr.partition("Traceback")[2]
+        self.assertRegex(traceback, "Error: ", process.stderr)
+        self.assertNotIn("/mpls/", traceback)
+        self.assertNotIn("importlib", traceback)
+        self.assertIn("in train" if how == "train" else "in chained", traceback)
+
+    def test_error_of_mpls_keeps_its_frames(self) -> None:
+        with Programs(program=MISSING) as programs:
+            process = programs.run("-m", "mpls", "run", "program.py", "ours")
+        self.assertRegex(process.stderr, r"mpls/experimental/\w+.py")
+        self.assertNotIn("/mpls/importing/", process.stderr)
+
+    def test_a_hint_comes_where_the_program_shows_its_errors_itself(self) -> None:
+        source = "import sys\nsys.excepthook = lambda *_: print('own')\nimport tensorflow as tf\ntf.placeholder(1)"
+        with Programs(program=source) as programs:
+            process = programs.run("-m", "mpls", "run", "--no-auto", "program.py")
+        self.assertEqual((process.returncode, process.stdout), (1, "own\n"))
+        self.assertEqual(process.stderr.count("Run it with --v1"), 1, process.stderr)
 
 
 # Each form in which programs import a name that is gone.
