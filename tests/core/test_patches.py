@@ -25,7 +25,7 @@ from tensorflow.python.checkpoint.checkpoint import TrackableSaver
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.core import checkpoints
+from mpls.core import state_checks
 from mpls.errors import SavedStateError
 from mpls.experimental import compiling
 from mpls.patches import ABSENT, Layer, WhileNeeded
@@ -269,7 +269,7 @@ class LifetimeTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         # What other tests have left behind counts no more.
-        for needed in (checkpoints._watch, compiling._while_needed, *name_savers._saver_hooks.values()):
+        for needed in (state_checks._watch, compiling._while_needed, *name_savers._saver_hooks.values()):
             needed.undo()
         gc.collect()
         self.before = methods()
@@ -376,7 +376,7 @@ class LifetimeTest(unittest.TestCase):
             thread.join()
         self.assertEqual(wrong, [])
         self.assertEqual(self.patched(), set())
-        self.assertEqual(checkpoints._watch._count, 0)
+        self.assertEqual(state_checks._watch._count, 0)
 
 
 if __name__ == "__main__":

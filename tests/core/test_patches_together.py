@@ -25,7 +25,7 @@ import mpls.contrib
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.core import checkpoints as arrival
+from mpls.core import state_checks as arrival
 from mpls.errors import MplsWarning
 from mpls.experimental import compiling
 from mpls.hints import Announcer
