@@ -59,8 +59,10 @@ _LEGACY_ARGUMENTS = {"decay", "gradient_aggregator", "gradient_transformers", "s
 _UNNAMED_ARGUMENTS = {members.AGGREGATION_OF_LEGACY, "experimental_run_tf_function", "period"}
 # Where Keras has public classes, beside the package itself.
 _SPACES = ("layers", "callbacks", "metrics", "losses", "utils")
-# Names in modules of Keras 3; the end is the same in Keras 2.
-_KERAS_3 = r"(?:keras\._tf_keras\.keras|keras\.api|keras|tensorflow(?:\.compat\.v1)?\.keras)\.(.+)"
+# Names in the modules that `tf.keras` is; the end is the same in every Keras.
+_OF_KERAS = (
+    r"(?:keras\._tf_keras\.keras|keras\.api|keras|tf_keras\.api\._v2\.keras|tensorflow(?:\.compat\.v1)?\.keras)\.(.+)"
+)
 _KERAS_2_OF_V1 = "tf_keras.api._v1.keras"
 
 # How Keras 3 refuses what Keras 2 takes.
@@ -71,6 +73,7 @@ _NOT_IN_KERAS_3 = (
     r"|Only one of `clipnorm`, `clipvalue` and `global_clipnorm` can be set\. .* global_clipnorm=None"
     r"|Invalid value for argument `reduction`\. .* reduction=auto"
 )
+_REWRITTEN = ("in user code:", "Exception encountered when calling ")
 _REFUSED_PATHS = (
     r"Invalid filepath extension for saving\.|The filename must end in `\.weights\.h5`"
     r"|.*the filepath provided must end in `\.weights\.h5`|The filepath provided must end in `\.keras`"
@@ -109,9 +112,8 @@ class Failure:
         if not isinstance(self.error, TypeError):
             return self.missing
         if "object is not callable" in text:
-            return next(
-                (self.place.value(each) for each in self.place.owners("variables", with_arguments=False)), None
-            ), "variables"
+            called = self.place.owners("variables", with_arguments=False)
+            return next(map(self.place.value, called), None), "variables"
         found = re.match(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '(\w+)'", text)
         name, method, argument = ("", "", "") if found is None else found.groups()
         owners = [self.place.value(each) for each in self.place.owners(method, with_arguments=True)]
@@ -124,8 +126,12 @@ class Failure:
         return None, ""
 
     def says(self, pattern: str, *packages: str) -> re.Match[str] | None:
-        """Return the match of a pattern with the message of an error that one of some packages has raised."""
-        is_theirs = package_of(frames_of(self.error)[-1]) in packages
+        """Return the match of a pattern with the message of an error that one of some packages has raised.
+
+        Keras drops its own frames from tracebacks' ends: then it is theirs unless the program raises it.
+        """
+        found = [package_of(each) for each in frames_of(self.error)]
+        is_theirs = found[-1] in packages or not (self.place.raises or set(packages).isdisjoint(found))
         return re.match(pattern, str(self.error), re.DOTALL) if is_theirs else None
 
     @cached_property
@@ -230,12 +236,12 @@ def _followed(value: Any, names: list[str]) -> Any:
 
 def _is_experimental(failure: Failure, objects: list[ast.expr]) -> bool:
     """Return whether expressions are experimental wrappers; the program's source tells of those without a name."""
-    place, told = failure.place, failure.program.lines_about("loss_scale", failure.place.file)
-    return bool(objects) and all(
-        _is_experimental_wrapper(place.value(each))
-        or (place.value(each) is None and not told.isdisjoint(range(each.lineno, place.line + 1)))
-        for each in objects
-    )
+    place = failure.place
+    unnamed = [each for each in objects if place.value(each) is None]
+    named = [each for each in objects if each not in unnamed]
+    told = failure.program.lines_about("loss_scale", place.file) if unnamed else set()
+    is_told = all(told & {*range(each.lineno, place.line + 1)} for each in unnamed)
+    return bool(objects) and is_told and all(_is_experimental_wrapper(place.value(each)) for each in named)
 
 
 def _calls_a_loss_scale(failure: Failure) -> bool:
@@ -324,16 +330,15 @@ def _had_keras_2(failure: Failure, *spaces: str) -> bool:
     """
     holder, name = failure.member
     method, _, argument = name.removesuffix(")").partition("(")
-    keras = [import_module("tf_keras"), *(getattr(import_module("tf_keras"), each) for each in spaces or _SPACES)]
-    names = [each.__name__ for each in _mro(holder) if _package(each) == "keras"]
-    classes = [
-        getattr(space, each) for each in names for space in keras if isinstance(getattr(space, each, None), type)
-    ]
-    if not name or _wrapper_of(holder):
+    bases = [each.__name__ for each in _mro(holder) if _package(each) == "keras"]
+    if not name or not bases or _wrapper_of(holder):
         return False
+    tf_keras = import_module("tf_keras")
+    keras_2 = (tf_keras, *(getattr(tf_keras, each) for each in spaces or _SPACES))
+    found = [getattr(space, each, None) for space in keras_2 for each in bases]
+    methods = [getattr(each, method) for each in found if isinstance(each, type) and hasattr(each, method)]
     if not argument:
-        return any(hasattr(each, name) for each in classes)
-    methods = [getattr(each, method) for each in classes if hasattr(each, method)]
+        return bool(methods)
     taken = [each for one in methods for each in inspect.signature(one).parameters.values()]
     is_unnamed = argument in _UNNAMED_ARGUMENTS
     return any(each.name == argument or (is_unnamed and each.kind is each.VAR_KEYWORD) for each in taken)
@@ -351,10 +356,11 @@ def _had_legacy_optimizers(failure: Failure) -> bool:
 
 def _subclasses_legacy_optimizer(failure: Failure) -> bool:
     """Return whether Keras refuses a subclass that overrides methods which only legacy optimizers call."""
-    this = frames_of(failure.error)[-1].f_locals.get("self", failure.place.this)
-    own = {name for each in _mro(this) if _is_own(each) for name in vars(each)}
-    is_refused = failure.says("", "keras", "tf_keras") or "__init__() missing 1 required pos" in str(failure.error)
-    return bool(is_refused) and bool(_optimizer_of(this)) and not own.isdisjoint(members.LEGACY_METHODS)
+    last = frames_of(failure.error)[-1]
+    this = last.f_locals.get("self", failure.place.this)
+    is_refused = package_of(last) in ("keras", "tf_keras") or "__init__() missing 1 required pos" in str(failure.error)
+    overrides = any(_is_own(each) and vars(each).keys() & {*members.LEGACY_METHODS} for each in _mro(this))
+    return is_refused and overrides and bool(_optimizer_of(this))
 
 
 # What frameworks refuse by a message.
@@ -395,7 +401,7 @@ def _rewrites_for_keras(failure: Failure) -> bool:
 
 def _is_name_of(failure: Failure, keras_2: str) -> bool:
     """Return whether Keras 3 lacks a name that a module of Keras 2 has."""
-    rest = (_match(_KERAS_3, each) for each in failure.paths)
+    rest = (_match(_OF_KERAS, each) for each in failure.paths)
     return any(each and _followed(import_module(keras_2), each.split(".")) is not None for each in rest)
 
 
@@ -493,14 +499,14 @@ def hint_of(error: BaseException, settings: Mapping[str, Any], function: Any = N
     """Return a line about the cause of an error; None if the cause is not certain.
 
     Args:
-        error: the error that ended a program. If it was raised `from` another one, that one counts first.
+        error: the error that ended a program. Those that it was raised `from`, or is a group of, count first.
         settings: the arguments of `install` that apply.
         function: `install`, for programs that call it; None for `mpls run`.
     """
-    chain: list[BaseException] = []
-    while error not in chain:
-        chain.append(error)
-        error = error.__cause__ or error
+    chain = [error]
+    for each in chain:
+        others = (each.__cause__, *getattr(each, "exceptions", ()))
+        chain += [other for other in others if other is not None and other not in chain]
     # A failure while looking for the hint must not hide the program's own error.
     try:
         return next(filter(None, (_hint(each, settings, function) for each in reversed(chain))), None)
@@ -509,8 +515,10 @@ def hint_of(error: BaseException, settings: Mapping[str, Any], function: Any = N
 
 
 def _hint(error: BaseException, settings: Mapping[str, Any], function: Any) -> str | None:
-    is_rewritten = hasattr(error, "ag_error_metadata") or str(error).startswith("in user code:")
-    first = error.__context__ if is_rewritten and error.__context__ is not None else error
+    first = error
+    # TensorFlow and Keras replace errors by others of the same class, with longer messages.
+    while first.__context__ is not None and str(first).startswith(_REWRITTEN):
+        error, first = first, first.__context__
     place = Place.of(first, error)
     if place is None:
         return None

@@ -19,7 +19,7 @@ from mpls.program.programs import Reading, Tree
 
 __all__ = ["Place", "SourceOfProgram", "frames_of", "package_of"]
 
-_Node = TypeVar("_Node", ast.Attribute, ast.Call, ast.Subscript, ast.Import, ast.ImportFrom)
+_Node = TypeVar("_Node", ast.Attribute, ast.Call, ast.Subscript, ast.Import, ast.ImportFrom, ast.Raise)
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,10 @@ class Place:
             if package_of(entry.tb_frame) not in (*NOT_THE_USERS, "importlib")
         ]
         stack = getattr(getattr(shown, "ag_error_metadata", None), "translated_stack", ())
+        # From the inside to the outside.
         converted = [each for each in stack if each.is_converted]
         if places and converted and "__autograph_generated_file" in places[-1].file:
-            return Place(places[-1].frame, converted[-1].filename, converted[-1].lineno)
+            return Place(places[-1].frame, converted[0].filename, converted[0].lineno)
         return places[-1] if places else None
 
     @cached_property
@@ -91,6 +92,11 @@ class Place:
         if not isinstance(node, ast.Name):
             return None
         return self.frame.f_locals.get(node.id, self.frame.f_globals.get(node.id))
+
+    @property
+    def raises(self) -> bool:
+        """Whether the program itself raises an error here."""
+        return any(True for _ in self.nodes(ast.Raise))
 
     @property
     def this(self) -> Any:

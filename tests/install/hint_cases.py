@@ -60,6 +60,17 @@ class Own(mixed_precision.LossScaleOptimizer):
 """
 
 
+OWN_RULE = """
+import tensorflow as tf
+class Own(tf.keras.optimizers.Optimizer):
+    def _resource_apply_dense(self, grad, var):
+        return var.assign_sub(grad)
+    def get_config(self):
+        return {}
+v = tf.Variable(1.0)
+Own(name="own").apply_gradients([(v * 1.0, v)])
+"""
+
 DELETED = """
 import tensorflow as tf
 value = {0}.{1}
@@ -344,14 +355,7 @@ CASES = {
         "import tensorflow as tf\nsettings = {'lr': 0.1}\ntf.keras.optimizers.SGD(**settings)", "--keras 2"
     ),
     "two_clippings": Case("import tensorflow as tf\ntf.keras.optimizers.SGD(clipnorm=1.0, clipvalue=1.0)", "--keras 2"),
-    "own_rule": Case(
-        "import tensorflow as tf\nclass Own(tf.keras.optimizers.Optimizer):\n"
-        "    def _resource_apply_dense(self, grad, var): return var.assign_sub(grad)\n"
-        "    def get_config(self): return {}\n"
-        "v = tf.Variable(1.0)\nOwn(name='own').apply_gradients([(v * 1.0, v)])",
-        "--keras 2 --legacy-optimizers",
-        "called this method",
-    ),
+    "own_rule": Case(OWN_RULE, "--keras 2 --legacy-optimizers", "called this method"),
     "own_rule_named": Case(
         "import tensorflow as tf\nclass Own(tf.keras.optimizers.Optimizer):\n"
         "    def __init__(self):\n        super().__init__('Own')\n"
@@ -362,6 +366,31 @@ CASES = {
     "reduction": Case("import tensorflow as tf\ntf.keras.losses.MeanSquaredError(reduction='auto')", "--keras 2"),
     "metric_of_layer": Case(MODEL + "model.add_metric(tf.constant(1.0), name='x')", "--keras 2", is_cured=False),
     "op_on_input": Case("import tensorflow as tf\ntf.reduce_sum(tf.keras.Input((1,)))", "--keras 2"),
+    # Where Keras and TensorFlow change the error and its traceback on its way.
+    "lr_in_callback": Case(
+        MODEL + "class Own(tf.keras.callbacks.Callback):\n    def on_epoch_begin(self, epoch, logs=None):\n"
+        "        tf.keras.optimizers.SGD(lr=0.1)\n"
+        "model.compile('sgd', 'mse')\nmodel.fit(tf.ones([1, 1]), tf.ones([1, 1]), verbose=0, callbacks=[Own()])",
+        "--keras 2 --legacy-optimizers",
+    ),
+    "reset_states_in_layer": Case(
+        "import tensorflow as tf\nclass Own(tf.keras.layers.Layer):\n    def call(self, x):\n"
+        "        tf.keras.metrics.Mean().reset_states()\n        return x\nOwn()(tf.ones([1, 1]))",
+        "--keras 2",
+    ),
+    "called_in_two_functions": Case(
+        OPT + "@tf.function\ndef scaled():\n    return 2 * opt.loss_scale()\n"
+        "@tf.function(jit_compile=True)\ndef step():\n    for _ in tf.range(2):\n        scaled()\nstep()",
+        "--as-of 2.3",
+    ),
+    "called_in_helper": Case(
+        OPT + "def scaled():\n    return 2 * opt.loss_scale()\n@tf.function\ndef step():\n    return scaled()\nstep()",
+        "--as-of 2.3",
+    ),
+    "of_wrapper_on_replicas": Case(
+        WRAPPED + "strategy = tf.distribute.MirroredStrategy(['CPU:0'])\nstrategy.run(lambda: opt.loss_scale)",
+        "--keras 2",
+    ),
     # Names that only Keras 2 in TF 1 has.
     "dtype_behavior": Case(
         "import tensorflow as tf\ntf.keras.layers.enable_v2_dtype_behavior()", "--v1 --keras 2", "Keras 2 in TF 1"
@@ -526,6 +555,15 @@ CASES = {
             )
         )
     },
+    "own_message_in_callback": Case(
+        MODEL + "class Own(tf.keras.callbacks.Callback):\n    def on_epoch_begin(self, epoch, logs=None):\n"
+        "        raise ValueError(\"Argument(s) not recognized: {'lr': 0.1}\")\n"
+        "model.compile('sgd', 'mse')\nmodel.fit(tf.ones([1, 1]), tf.ones([1, 1]), verbose=0, callbacks=[Own()])"
+    ),
+    "own_message_in_layer": Case(
+        "import tensorflow as tf\nclass Own(tf.keras.layers.Layer):\n    def call(self, x):\n"
+        "        raise ValueError('The filename must end in `.weights.h5`. Received: filepath=x')\nOwn()(tf.ones([1]))"
+    ),
     # Classes of the program that have the names of others.
     "own_reset": Case("class Mean: pass\nMean().reset_states()"),
     "own_fit": Case("class Trainer:\n    def fit(self, x): pass\nTrainer().fit(1, workers=2)"),
@@ -589,6 +627,20 @@ CASES_OF_KERAS_2 = {
     ),
     "keras_2_decay": Case(WRAPPED + "opt.decay", "--keras 2 --legacy-optimizers"),
     "keras_2_compiled_beta_1": Case(NAMED + "opt.beta_1", "--keras 2 --legacy-optimizers"),
+    "keras_2_decay_argument": Case(
+        "import tensorflow as tf\ntf.keras.optimizers.Adam(0.1, decay=0.1)", "--keras 2 --legacy-optimizers"
+    ),
+    "keras_2_transformers": Case(
+        "import tensorflow as tf\ntf.keras.optimizers.SGD(0.1, gradient_transformers=[lambda pairs: pairs])",
+        "--keras 2 --legacy-optimizers",
+    ),
+    "keras_2_own_rule": Case(OWN_RULE, "--keras 2 --legacy-optimizers"),
+    "keras_2_rewrite": Case(
+        SGD + "tf.compat.v1.mixed_precision.enable_mixed_precision_graph_rewrite(opt)", "--keras 2 --legacy-optimizers"
+    ),
+    "keras_2_cudnn": Case("import tensorflow as tf\ntf.keras.layers.CuDNNLSTM(2)", "--v1 --keras 2"),
+    "keras_2_argument": Case("import tensorflow as tf\ntf.keras.optimizers.SGD(0.1, momentun=0.9)"),
+    "keras_2_reset": Case("import tensorflow as tf\ntf.keras.metrics.Mean().reset_stats()"),
     "keras_2_rho": Case(WRAPPED + "opt.rho"),
     "keras_2_epsilon": Case(ADAM + "opt.epsilon"),
     "keras_2_nothing": Case(WRAPPED + "opt.nothing"),
