@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from mpls.errors import printable
 from mpls.hints.removed_names import removal_of
-from mpls.names import REMOVED_POLICIES, Name, named
+from mpls.names import REMOVED_POLICIES, Name, instead_of_policy, named
 from mpls.program.files import MAX_BYTES_OF_RUN, without_collector
 from mpls.program.programs import Found, Reading, Tree, Unread
 from mpls.program.signs import old_policy
@@ -27,6 +27,8 @@ WHOLE, GONE, UNREAD = 0, 1, 2
 # The most lines that the text shows for one name; JSON has all.
 _MANY = 4
 _WIDTH = 100
+# What puts a program into graph mode.
+_GRAPH_MODE = ("tf.compat.v1.disable_v2_behavior", "tf.compat.v1.disable_eager_execution")
 # Fewer programs are read before one could look at a progress bar.
 _FEW = 20
 
@@ -61,9 +63,11 @@ def describe(paths: Sequence[str], progress: TextIO | None = None) -> dict[str, 
 
     Returns:
         These keys, always all of them. Paths of files are relative to the current directory if they are inside it, and
-        escaped as by `repr`. A place is `{"file": str, "cell": int, "line": int, "certain": bool}`: `cell` is the
-        number of the notebook's code cell that contains the line, null outside notebooks; `certain` is whether the line
-        runs on every release: false behind a test for a release, and in functions that nothing mentions.
+        escaped as by `repr`. A place is `{"file": str, "cell": int, "line": int, "certain": bool,
+        "behind": str}`: `cell` is the number of the notebook's code cell that has the line, null outside notebooks;
+        `certain` is whether the line runs on every release: false behind a test for a release, and in functions that
+        nothing mentions; `behind` is the condition that a constant of the program makes false, `"AMP"` after
+        `AMP = False`, null if there is none.
 
         * `status`: the exit status: 0, 1 or 2.
         * `unread`: paths that could not be read, a list of `{"path": str, "reason": str}`.
@@ -130,7 +134,7 @@ def described(found: Found) -> dict[str, Any]:
             for each in decision.disagreements
         ],
         "names": _names(found, reading.uses.uses),
-        "gone": _gone(found, reading.uses.uses),
+        "gone": _gone(found, reading.uses.uses, decision.value("v1") is True),
         "unread": [Unread(*each)._asdict() for each in program.unread],
     }
 
@@ -139,9 +143,9 @@ def _because(found: Found, sign: Sign) -> dict[str, Any]:
     return {"place": _place(found, sign.where, True), "what": sign.what}
 
 
-def _place(found: Found, where: Where, is_certain: bool) -> dict[str, Any]:
+def _place(found: Found, where: Where, is_certain: bool, behind: str | None = None) -> dict[str, Any]:
     cell, line = found.place(where)
-    return {"file": where.file, "cell": cell, "line": line, "certain": is_certain}
+    return {"file": where.file, "cell": cell, "line": line, "certain": is_certain, "behind": behind}
 
 
 def _names(found: Found, uses: Sequence[Use]) -> list[dict[str, Any]]:
@@ -170,16 +174,17 @@ def _row(path: str) -> Name | None:
     return None
 
 
-def _gone(found: Found, uses: Sequence[Use]) -> list[dict[str, Any]]:
-    read = [(use, what) for use in uses if use.is_certain and (what := _what_is_gone(use)) is not None]
+def _gone(found: Found, uses: Sequence[Use], is_v1: bool) -> list[dict[str, Any]]:
+    is_graph = is_v1 or any(use.path in _GRAPH_MODE for use in uses)
+    read = [(use, what) for use in uses if use.is_certain and (what := _what_is_gone(use, is_graph)) is not None]
     return [{"name": name, "today": today, "places": places} for (name, today), places in _by_line(found, read).items()]
 
 
-def _what_is_gone(use: Use) -> tuple[str, str] | None:
+def _what_is_gone(use: Use, is_graph: bool) -> tuple[str, str] | None:
     policy = old_policy(use)
     if policy:
-        today = REMOVED_POLICIES.get(policy, REMOVED_POLICIES["float32_with_float32_vars"])
-        return f"the policy {policy!r}", today
+        otherwise = REMOVED_POLICIES["float32_with_float32_vars"]
+        return f"the policy {policy!r}", instead_of_policy(policy, otherwise, is_graph=is_graph)
     return _removal(use.path)
 
 
@@ -201,11 +206,14 @@ def _removal(path: str) -> tuple[str, str] | None:
 def _by_line(found: Found, read: Sequence[tuple[Use, Any]]) -> dict[Any, list[dict[str, Any]]]:
     """Return the places of each thing that is used, in the order of the lines; each line once."""
     certain: dict[tuple[Any, Where], bool] = {}
+    behind: dict[tuple[Any, Where], str | None] = {}
     for use, what in read:
-        certain[what, use.where] = certain.get((what, use.where), False) or use.is_certain
+        key = what, use.where
+        certain[key] = certain.get(key, False) or use.is_certain
+        behind[key] = use.behind if key not in behind or behind[key] else None
     places: dict[Any, list[dict[str, Any]]] = {}
     for what, where in sorted(certain, key=lambda each: each[1]):
-        places.setdefault(what, []).append(_place(found, where, certain[what, where]))
+        places.setdefault(what, []).append(_place(found, where, certain[what, where], behind[what, where]))
     return places
 
 
@@ -282,7 +290,7 @@ def _shown(places: Sequence[dict[str, Any]], main: str) -> str:
     """Return where lines are: without the file if it is the main one, once for lines that are in one file and cell."""
     parts = []
     for (file, cell), found in itertools.groupby(places[:_MANY], lambda each: (each["file"], each["cell"])):
-        lines = [str(each["line"]) for each in found]
+        lines = [f"{each['line']} (behind {each['behind']})" if each["behind"] else str(each["line"]) for each in found]
         where = ("" if file == main else f"{file}:") + ("" if cell is None else f"cell {cell}:")
         parts.append((where or ("line " if len(lines) == 1 else "lines ")) + ", ".join(lines))
     more = len(places) - _MANY

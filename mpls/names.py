@@ -18,6 +18,7 @@ __all__ = [
     "REMOVED_POLICIES",
     "SCALE_CLASSES",
     "Name",
+    "instead_of_policy",
     "module_of",
     "named",
     "namespaces",
@@ -41,6 +42,19 @@ REMOVED_POLICIES = {
     "bfloat16_with_float32_vars": "Policy('mixed_bfloat16')",
     "float32_with_float32_vars": "Policy('float32')",
 }
+
+
+def instead_of_policy(name: str, otherwise: str, *, is_graph: bool) -> str:
+    """Return what to write in place of the name of a policy that TensorFlow removed.
+
+    Args:
+        name: the name.
+        otherwise: the advice for names that only end like those of the table.
+        is_graph: whether the program runs in graph mode, in which layers ignore policies unless they are told.
+    """
+    today = REMOVED_POLICIES.get(name, otherwise)
+    needs = "tf.compat.v1.keras.layers.enable_v2_dtype_behavior() and --keras 2"
+    return f"{today}; in graph mode this needs {needs}" if is_graph else today
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ _ESTIMATOR = (
 )
 # Prefixes of paths that neither TF 2 nor tf.compat.v1 has.
 _REMOVED = {
+    "tensorflow_core": "tensorflow_core was the inside of TF 1.15 to 2.1; tensorflow has what was in it",
     "tf.estimator": _ESTIMATOR,
     "tf.python.estimator": _ESTIMATOR,
     "tf.examples": "tensorflow.examples was removed in TF 2; tf.keras.datasets has MNIST",

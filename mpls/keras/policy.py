@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.keras.classes import ModuleName
-from mpls.names import REMOVED_POLICIES
+from mpls.names import REMOVED_POLICIES, instead_of_policy
 from mpls.upstream.keras_packages import (
     loaded_keras,
     loaded_tf_keras,
@@ -314,7 +314,8 @@ def _dtypes_of(name: Any, subject: str) -> tuple[str | None, str | None]:
         return None, None
     if name in REMOVED_POLICIES or name.endswith("_float32_vars"):
         constraint = "not be one that TensorFlow removed"
-        advice = f"Use {REMOVED_POLICIES.get(name, _MIXED)}"
+        is_graph = not tf.compat.v1.executing_eagerly_outside_functions()
+        advice = f"Use {instead_of_policy(name, _MIXED, is_graph=is_graph)}"
     else:
         try:
             dtype = tf.as_dtype(name).name

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from mpls.migrate.afterwards import Afterwards, Files
 from mpls.migrate.class_uses import class_values
-from mpls.migrate.instances import Instances
 from mpls.migrate.kept_objects import Kept, kept_in
 from mpls.migrate.native import (
     Native,
@@ -21,9 +20,9 @@ from mpls.migrate.ruling import Decision, Rule, Settings, Use
 from mpls.migrate.source_text import SourceText
 from mpls.migrate.star_names import names_of_star
 from mpls.migrate.tree_facts import Facts
-from mpls.migrate.unseen_changes import has_unseen_changes
 from mpls.names import Name, named, namespaces
 from mpls.program.meaning import Meaning, Meanings, Neighbours
+from mpls.program.objects import Objects
 from mpls.program.scopes import Binding, Chain, Region, Role, Survey
 
 __all__ = ["Analysis"]
@@ -98,9 +97,9 @@ class Analysis:
         return next((rule for rule in (*rules, *inner) if rule is not None), None)
 
     @functools.cached_property
-    def instances(self) -> Instances:
+    def instances(self) -> Objects:
         """What the expressions of the file are."""
-        return Instances(self)
+        return Objects(self.meanings, self.facts.has_own_members, self.facts.is_set)
 
     @functools.cached_property
     def class_values(self) -> tuple[ast.expr | ast.alias, ...]:
@@ -111,15 +110,6 @@ class Analysis:
     def is_unsupported_by_tf_keras(self) -> bool:
         """Whether the file does what the public wrapper of tf_keras no longer can."""
         return is_unsupported_by_tf_keras(self)
-
-    @functools.cached_property
-    def _has_unseen_changes(self) -> bool:
-        return has_unseen_changes(self.survey, self.meanings)
-
-    def is_set_unseen(self, name: str, region: Region) -> bool:
-        """Return whether what a name in a scope is bound to may be changed where no assignment to the name says so."""
-        is_global = region.holder(name) is self.survey.module
-        return is_global and (self._has_unseen_changes or name.encode() in self.facts.is_set)
 
     def forget(self) -> None:
         """Undo the circles between what is known of the file, so that its memory is free at once."""

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mpls.core.releases import behavior_of
-from mpls.migrate.instances import Instance
 from mpls.migrate.replacements import is_gone
 from mpls.migrate.ruling import Use
-from mpls.migrate.scale_reads import calls_of_read_scales
 from mpls.migrate.scale_values import KEPT, Unknown, scale_arguments
-from mpls.migrate.wrapper_calls import is_experimental, is_public, scale_argument
+from mpls.migrate.wrapper_calls import scale_argument
 from mpls.names import RELEASES, SCALE_CLASSES, Name
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
+from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
 from mpls.program.scopes import Read, Role, Statement
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def _needs(analysis: Analysis, wrappers: list[Use]) -> Iterator[tuple[ast.expr, 
     yield from _classes_and_variables(analysis, wrappers)
     for node in attributes_of_scales(analysis):
         yield node, "the program reads an attribute of a wrapper's loss scale"
-    for call in calls_of_read_scales(analysis):
+    for call in calls_of_read_scales(analysis.instances):
         if call.kind is Instance.WRAPPER:
             yield call.node, "the program reads a wrapper's loss scale, and calls it"
     for read in _objects(analysis):

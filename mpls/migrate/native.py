@@ -7,12 +7,12 @@ import functools
 import re
 from typing import TYPE_CHECKING
 
-from mpls.migrate.instances import Instance
 from mpls.migrate.replacements import home_of
 from mpls.migrate.ruling import Decision, Use
-from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_experimental, is_public
+from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release
 from mpls.names import GRAPH_REWRITES, GRAPH_WRAPPER, SCALE_CLASSES
 from mpls.program.meaning import are_optimizers_of_tf_1
+from mpls.program.objects import Instance, is_experimental, is_public
 from mpls.program.scopes import Chain, Region, Role
 from mpls.program.signs import NOT_OF_THE_LAST
 

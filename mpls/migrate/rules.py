@@ -10,23 +10,20 @@ from typing import Any
 
 from mpls.migrate.analysis import Analysis
 from mpls.migrate.class_uses import is_through_unsure
-from mpls.migrate.instances import Instance
 from mpls.migrate.kept_objects import RULE_NAME, attributes_of_scales, imported_paths, is_scale_class
 from mpls.migrate.native import checkpoint_names
 from mpls.migrate.replacements import home_of, is_gone, replacement_of
 from mpls.migrate.ruling import Kind, Note, Rule, Use
-from mpls.migrate.scale_reads import calls_of_read_scales
 from mpls.migrate.source_text import Edit
 from mpls.migrate.star_names import STAR_RULE, names_of_star
 from mpls.migrate.wrapper_calls import (
     EXPERIMENTAL,
     PUBLIC,
     arguments_of_release,
-    is_experimental,
-    is_public,
     replace_wrapper,
 )
-from mpls.names import GRAPH_REWRITES, GRAPH_WRAPPER, RELEASES, REMOVED_POLICIES, Name, named
+from mpls.names import GRAPH_REWRITES, GRAPH_WRAPPER, RELEASES, REMOVED_POLICIES, Name, instead_of_policy, named
+from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
 from mpls.program.scopes import Chain, Read, Region, Role, Statement
 
 __all__ = ["NAMES_IN_STRINGS", "RULES", "names_in_notebook"]
@@ -129,7 +126,7 @@ def _calls_of_scales(analysis: Analysis) -> Found:
             yield from _called(read, analysis)
     for node in attributes_of_scales(analysis):
         yield Note(node, f".loss_scale of a wrapper is a tensor, without .{node.attr}: read {_TODAY}")
-    for call in calls_of_read_scales(analysis):
+    for call in calls_of_read_scales(analysis.instances):
         if call.kind in (Instance.WRAPPER, Instance.UNKNOWN):
             owner = " ".join(text.source(call.owner).split())
             what = f"the loss_scale of {owner} is called here: of a wrapper of Keras, it is a tensor"
@@ -220,6 +217,17 @@ def _is_of_graphs(row: Name) -> bool:
     return home == "mpls.v1" and name in _OF_GRAPHS
 
 
+# Calls that put a program into graph mode, or that only run there.
+_GRAPH_MODE = ("disable_v2_behavior", "disable_eager_execution", "Session", "placeholder")
+
+
+def _has_reference_variables(analysis: Analysis) -> bool:
+    """Return whether a file makes variables those of TF 1, which have `initialized_value` still."""
+    calls = {chain.names[-1] for chain in analysis.survey.chains if chain.call is not None}
+    is_off = not calls.isdisjoint(("disable_v2_behavior", "disable_resource_variables"))
+    return is_off and "enable_resource_variables" not in calls
+
+
 def _names_in_checkpoints(analysis: Analysis) -> Found:
     node = None if analysis.settings.is_native else checkpoint_names(analysis)
     if node is not None:
@@ -228,7 +236,7 @@ def _names_in_checkpoints(analysis: Analysis) -> Found:
         yield Note(node, f"{what}: {advice}", Kind.NOTED)
     if not any(_is_of_graphs(row) for use, _ in analysis.uses for row in use.rows):
         return
-    for chain in analysis.survey.chains:
+    for chain in analysis.survey.chains if not _has_reference_variables(analysis) else ():
         if chain.names[-1] == "initialized_value" and chain.call is not None:
             what = "TensorFlow's variables have no initialized_value() any more: write .initial_value"
             yield Note(chain.parts[-1], what)
@@ -384,6 +392,10 @@ in magics, shell commands, and cells that another process runs or that are writt
 )
 
 
+def _is_of_graph_mode(analysis: Analysis) -> bool:
+    return any(chain.names[-1] in _GRAPH_MODE and chain.call is not None for chain in analysis.survey.chains)
+
+
 def _removed_policies(analysis: Analysis) -> Found:
     for use, _ in analysis.uses:
         call = use.call
@@ -391,7 +403,7 @@ def _removed_policies(analysis: Analysis) -> Found:
         first = call.args[0] if call is not None and call.args and is_policy else None
         name = first.value if isinstance(first, ast.Constant) else None
         if first is not None and isinstance(name, str) and (name in REMOVED_POLICIES or name.endswith("_float32_vars")):
-            today = REMOVED_POLICIES.get(name, REMOVED_POLICIES["infer"])
+            today = instead_of_policy(name, REMOVED_POLICIES["infer"], is_graph=_is_of_graph_mode(analysis))
             yield Note(first, f"the policy {name!r} was removed: write {today}")
 
 

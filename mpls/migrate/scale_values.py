@@ -82,7 +82,7 @@ def _settings(node: ast.expr, region: Region, analysis: Analysis, source: str, d
 def _of_variable(node: ast.Name, region: Region, analysis: Analysis, depth: int) -> str | Unknown:
     bindings = region.find(node.id)
     value = bindings[0].value if len(bindings) == 1 else None
-    if not isinstance(value, ast.expr) or analysis.is_set_unseen(node.id, region):
+    if not isinstance(value, ast.expr) or analysis.instances.is_set_unseen(node.id, region):
         return Unknown("is only known when the program runs")
     if isinstance(value, ast.Call):
         if behavior_of(analysis.settings.as_of).has_loss_scale_objects:

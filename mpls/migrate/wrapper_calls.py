@@ -12,7 +12,7 @@ from mpls.migrate.class_uses import is_of_loaded
 from mpls.migrate.ruling import Decision, Kind, Use
 from mpls.migrate.scale_values import Unknown, scale_arguments
 from mpls.migrate.source_text import Edit, SourceText
-from mpls.names import Name
+from mpls.program.objects import is_experimental
 from mpls.program.scopes import Role
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ __all__ = [
     "PUBLIC",
     "argument_span",
     "arguments_of_release",
-    "is_experimental",
     "is_fixed",
-    "is_public",
     "replace_wrapper",
     "scale_argument",
 ]
@@ -36,16 +34,6 @@ PUBLIC = "mpls.keras.LossScaleOptimizer"
 _OPTIMIZER = ("optimizer", "opt")
 _OLD = (*_OPTIMIZER, "loss_scale")
 _SPACE = re.compile(rb"(?:\s|#[^\r\n]*)*")
-
-
-def is_experimental(row: Name) -> bool:
-    """Return whether a historical name is that of the experimental wrapper."""
-    return row.target == "mpls.experimental:LossScaleOptimizer"
-
-
-def is_public(row: Name) -> bool:
-    """Return whether a historical name is that of the public wrapper."""
-    return row.target.startswith("mpls.keras:LossScaleOptimizer")
 
 
 def replace_wrapper(use: Use, analysis: Analysis) -> Decision | None:

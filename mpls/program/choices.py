@@ -78,6 +78,12 @@ class Decision:
     choices: tuple[Choice, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
 
+    def extends(self, other: Decision) -> bool:
+        """Return whether all choices of another decision are among these, and no disagreement is new."""
+        known = {each.option for each in other.disagreements}
+        is_kept = all(self.value(each.option) == each.value for each in other.choices)
+        return is_kept and all(each.option in known for each in self.disagreements)
+
     def value(self, option: str) -> bool | int | str | None:
         """Return the value chosen for an option; None if it is not chosen."""
         return next((choice.value for choice in self.choices if choice.option == option), None)

@@ -29,12 +29,14 @@ __all__ = [
 ]
 
 # The packages, and the roots of their paths.
-ROOTS = {"tensorflow": "tf", "keras": "keras", "tf_keras": "tf_keras"}
+ROOTS = {"tensorflow": "tf", "tensorflow_core": "tf", "keras": "keras", "tf_keras": "tf_keras"}
 # Aliases of aliases are followed this deep.
 MOST_ALIASES = 20
 
 # Prefix of paths to the user's own modules: the file follows.
 _OWN = "@"
+# `tf.compat.v1` and `tf.compat.v2` have themselves and each other in them, to any depth.
+_COMPAT = re.compile(r"^tf\.compat\.v[12](?:\.compat\.v[12])*(?=\.compat\.v[12](?:\.|$))")
 _OPTIMIZER_OF_TF_1 = re.compile(r"tf\.(?:compat\.v1\.)?train\.\w+Optimizer")
 
 
@@ -197,7 +199,7 @@ class Meanings:
 
     def _within(self, path: str, attribute: str, depth: int) -> Meaning:
         if not path.startswith(_OWN):
-            return Meaning(frozenset((f"{path}.{attribute}",)), True)
+            return Meaning(frozenset((_canonical(f"{path}.{attribute}"),)), True)
         file = path[1:]
         meaning = self._others.exported(file, attribute, depth + 1) if depth < MOST_ALIASES else NOTHING
         if meaning == NOTHING and file.endswith("__init__.py"):
@@ -253,8 +255,12 @@ class Meanings:
             return Meaning(frozenset((f"{_OWN}{file}",)), True)
         top, _, rest = name.partition(".")
         if file is None and not level and top in ROOTS:
-            return Meaning(frozenset((".".join(filter(None, (ROOTS[top], rest))),)), True)
+            return Meaning(frozenset((_canonical(".".join(filter(None, (ROOTS[top], rest)))),)), True)
         return NOTHING
+
+
+def _canonical(path: str) -> str:
+    return _COMPAT.sub("tf", path) if path.startswith("tf.compat.v") else path
 
 
 def union(meanings: list[Meaning]) -> Meaning:

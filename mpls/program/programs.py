@@ -511,15 +511,23 @@ class Program:
             if linked is self._tree.shared:
                 linked.uses(key)
 
-    def uses(self) -> Uses:
-        """Return what its files use."""
+    def uses(self, *, are_switches_on: bool = False) -> Uses:
+        """Return what its files use.
+
+        Args:
+            are_switches_on: whether code counts that a constant of the program keeps from running, if nothing else
+                runs in its place.
+        """
         linked = self._linked()
         found = {source.file.key: linked[source.file.key].uses(source.file.key) for source in self.sources}
         cut = [source.file.shown for source in self.sources if found[source.file.key].is_cut]
         deep = [(shown, "is nested too deeply to be read to the end") for shown in cut]
         self.unread += [each for each in deep if each not in self.unread]
-        certain = self._certain(found)
-        return Uses([(found[key], key in certain, unused) for key, unused in self._unused()])
+        off: frozenset[str] = frozenset().union(*(each.switches for each in found.values()))
+        if are_switches_on:
+            off = frozenset(each for each in off if each.startswith("or "))
+        certain = self._certain(found, off)
+        return Uses([(found[key], key in certain, unused | off) for key, unused in self._unused()])
 
     def _linked(self) -> dict[str, _Linked]:
         """Return for each file what its names are resolved by: what all programs share, if they link it alike."""
@@ -551,15 +559,16 @@ class Program:
         )
         return {source.file.key: linked if source.file.key in others else shared for source in self.sources}
 
-    def _certain(self, uses: dict[str, FileUses]) -> set[str]:
-        """Return the files that are imported on every release."""
+    def _certain(self, uses: dict[str, FileUses], off: frozenset[str]) -> set[str]:
+        """Return the files that are imported on every release, with some conditions that are false."""
         links = {source.file.key: source.links for source in self.sources}
         certain = {key for key in self._mains if key in links}
         queue = [*certain]
         while queue:
             key = queue.pop()
             for name, target in links[key].items():
-                if target in links and target not in certain and name in uses[key].modules:
+                is_certain = name in uses[key].modules and off.isdisjoint(uses[key].modules[name])
+                if target in links and target not in certain and is_certain:
                     certain.add(target)
                     queue.append(target)
         return certain
@@ -593,7 +602,8 @@ class Reading:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.uses = program.uses()
-        self.signs = [*signs_of(self.uses), *pins_of(program.sources[0].roots if program.sources else ())]
+        self._pins = pins_of(program.sources[0].roots if program.sources else ())
+        self.signs = [*signs_of(self.uses), *self._pins]
 
     def decide(self, keras: int | None = None) -> Decision:
         """Decide which options the source shows that the program needs; none if it was too large to be read as a whole.
@@ -603,7 +613,14 @@ class Reading:
         """
         if not self.program.is_whole or not self.program.sources:
             return Decision()
-        return decide(self.uses, self.signs, self.program.sources[0].file.shown, keras)
+        main = self.program.sources[0].file.shown
+        found = decide(self.uses, self.signs, main, keras)
+        if not any(file.switches for file, _, _ in self.uses.files):
+            return found
+        # What a constant keeps from running decides too, where nothing contradicts it.
+        uses = self.program.uses(are_switches_on=True)
+        more = decide(uses, [*signs_of(uses), *self._pins], main, keras)
+        return more if more.extends(found) else found
 
 
 class Unread(NamedTuple):

@@ -26,7 +26,7 @@ from mpls.program.objects import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, kind_of
 from mpls.program.scopes import Binding, Choice, Region, Statement, Survey, attribute_of, chain_parts
 from mpls.program.tables import MEMBERS
 
-__all__ = ["Gates", "Releases", "State", "arm_of_every_release", "version_of_2"]
+__all__ = ["Gates", "Releases", "State", "arm_of_every_release", "is_switch", "version_of_2"]
 
 # Attributes that hold a version, and functions that probe whether something exists.
 _VERSIONS = ("__version__", "version_info", "__version_info__", "VERSION")
@@ -61,6 +61,11 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[str, str], bool]] = {
 _DEPTH = 5
 
 
+def is_switch(inside: str) -> bool:
+    """Return whether code is inside a condition that a constant makes false, and not inside a function or class."""
+    return inside.startswith(("if ", "or "))
+
+
 class Gates(Others, Protocol):
     """The other files of the user's, with the results of tests for the release that they hold."""
 
@@ -75,7 +80,8 @@ class State(NamedTuple):
         region: the scope that it is in.
         branch: the branch of a test for the release that it is on.
         is_dead: whether it never runs.
-        inside: the functions and classes that it is in which nothing but their names can lead to.
+        inside: the functions and classes that it is in which nothing but their names can lead to, and conditions that
+            a constant of the program makes false: `"if AMP"` after `AMP = False`, `"or AMP"` if there is an `else`.
         may_fail: whether the program goes on if a value is refused.
     """
 
@@ -90,6 +96,15 @@ class State(NamedTuple):
         """Whether it runs on every release, if its functions are called."""
         return self.branch is Branch.NONE and not self.is_dead
 
+    @property
+    def is_switched_off(self) -> bool:
+        """Whether a constant of the program keeps it from running."""
+        return any(map(is_switch, self.inside))
+
+    def off(self, condition: str) -> State:
+        """Return the state of code that a constant keeps from running; "" if it never runs."""
+        return self._replace(inside=(*self.inside, condition)) if condition else self._replace(is_dead=True)
+
     def on(self, branch: Branch) -> State:
         """Return the state of code on a branch within."""
         return self._replace(branch=branch.within(self.branch))
@@ -98,8 +113,9 @@ class State(NamedTuple):
 # Members of objects that only some releases have.
 _OF_RELEASES = MEMBERS - {"compile", "minimize", "optimizer", "save", "save_weights", "variables", *WEIGHTS}
 _ROOTS = frozenset(ROOTS.values())
-# An `if` after which code may not run, by the number of its line: whether it never does.
-_Exit = tuple[int, bool]
+# An `if` after which code may not run, by the number of its line: the condition under which it would, or None if that
+# depends on the release.
+_Exit = tuple[int, str | None]
 
 
 class Releases(Meanings):
@@ -114,6 +130,8 @@ class Releases(Meanings):
     def __init__(self, survey: Survey, modules: Modules, others: Gates) -> None:
         super().__init__(survey, modules, others)
         self._gates = others
+        # The conditions that constants make false, as far as they were asked for.
+        self.switches: set[str] = set()
         self._blocks: dict[int, tuple[State, list[_Exit]]] = {}
         self._starred: dict[str, Meaning] = {}
         self._answers: dict[tuple[int, str], bool] = {}
@@ -195,11 +213,14 @@ class Releases(Meanings):
         return found
 
     def _of_bindings(self, bindings: list[Binding], depth: int) -> Meaning:
-        found = []
+        found: list[tuple[bool, Meaning]] = []
         for each in bindings:
             state = self.state(each.statement)
             if not state.is_dead and not isinstance(each.statement.node, ast.Delete):
-                found.append(on_branch(self._bound(each, depth), state.branch))
+                found.append((state.is_switched_off, on_branch(self._bound(each, depth), state.branch)))
+        return self._of_live([each for is_off, each in found if not is_off] or [each for _, each in found])
+
+    def _of_live(self, found: list[Meaning]) -> Meaning:
         paths = {path for each in found for path in each.paths}
         if len(found) > 1 and len(paths) == 1 and all(each.branches for each in found):
             # All branches of a test for the release bind it to the same.
@@ -247,7 +268,7 @@ class Releases(Meanings):
                 result = self.result_of(node.test, state.region)
                 if result is not None:
                     is_taken = part is (node.body if result else node.orelse)
-                    state = state if is_taken else state._replace(is_dead=True)
+                    state = state if is_taken else state.off(self._switch(node.test, state.region, not result, True))
                 elif self.is_gate(node.test, state.region):
                     state = state.on(Branch.GATED)
             elif any(self.is_gate(each, state.region) for each in node.values[:-1]):
@@ -265,9 +286,9 @@ class Releases(Meanings):
             self._blocks[key] = inner, exits
             exits += self._exits(statement.block, inner.region)
         state, exits = self._blocks[key]
-        for line, is_dead in exits:
+        for line, condition in exits:
             if statement.node.lineno > line:
-                state = state._replace(is_dead=True) if is_dead else state.on(Branch.GATED)
+                state = state.on(Branch.GATED) if condition is None else state.off(condition)
         return state
 
     def _exits(self, block: list[ast.stmt], region: Region) -> Iterator[_Exit]:
@@ -276,9 +297,9 @@ class Releases(Meanings):
                 result = self.result_of(node.test, region)
                 if result is not None:
                     if _ends_block(node.body if result else node.orelse):
-                        yield node.lineno, True
+                        yield node.lineno, self._switch(node.test, region, not result, False)
                 elif _ends_block(node.body) and self.is_gate(node.test, region):
-                    yield node.lineno, False
+                    yield node.lineno, None
 
     def _within_statement(self, state: State, statement: Statement) -> State:
         """Return the state of a block in a statement.
@@ -299,7 +320,9 @@ class Releases(Meanings):
         if isinstance(node, ast.If):
             result = self.result_of(node.test, state.region)
             if result is not None:
-                return state if (block is node.body) is result else state._replace(is_dead=True)
+                is_body = block is node.body
+                condition = self._switch(node.test, state.region, is_body, bool(node.orelse))
+                return state if is_body is result else state.off(condition)
             if self.is_gate(node.test, state.region):
                 is_tried = _is_tried(node.test) is (block is node.body)
                 return state.on(Branch.TRIED if is_tried else Branch.GATED)
@@ -324,6 +347,24 @@ class Releases(Meanings):
         if isinstance(test, ast.Compare) and self.is_version(test.left, region):
             return _holds_for_every_release(test)
         return None
+
+    def _switch(self, test: ast.expr, region: Region, is_true: bool, has_other: bool) -> str:
+        """Return the condition that a test is true, or false, if a constant of the program decides it; else "".
+
+        It begins with `if`, or with `or` if there is other code for the case that it does not hold.
+        """
+        while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, is_true = test.operand, not is_true
+        inner = test
+        for _ in range(_DEPTH):
+            bindings = region.find(inner.id) if isinstance(inner, ast.Name) else []
+            if len(bindings) == 1 and isinstance(bindings[0].value, ast.expr):
+                inner = bindings[0].value
+        if not isinstance(test, ast.Name) or not isinstance(inner, ast.Constant):
+            return ""
+        condition = f"{'or' if has_other else 'if'} {'' if is_true else 'not '}{test.id}"
+        self.switches.add(condition)
+        return condition
 
     def is_version(self, node: ast.expr, region: Region) -> bool:
         """Return whether an expression is the version of TensorFlow."""

@@ -19,6 +19,7 @@ from mpls.program.kinds import Kinds, Uses
 from mpls.program.objects import (
     EXPERIMENTAL_WRAPPER,
     LEGACY_OPTIMIZER,
+    METRIC,
     MODEL,
     NEW_WRAPPER,
     OPTIMIZER,
@@ -35,7 +36,7 @@ from mpls.program.tables import (
     TF_2,
     is_in,
 )
-from mpls.program.uses import Access, FileUses, Release, Sign, Use
+from mpls.program.uses import Access, Call, FileUses, Release, Sign, Use, Where
 
 __all__ = [
     "FIRST",
@@ -65,6 +66,8 @@ _OF_MODELS_OPTIMIZERS = ("lr", "decay", "loss_scale", "dynamic", *WEIGHTS)
 _SAVING = {"keras.models.save_model", "keras.saving.save_model", "keras.callbacks.ModelCheckpoint"}
 _SAVING |= {"keras.models.load_model", "keras.saving.load_model"}
 _KEYWORDS_OF_NEW_OPTIMIZERS = ("weight_decay", "use_ema", "ema_momentum", "jit_compile")
+# Arguments that Keras 3 refuses, too.
+_ONLY_OF_LEGACY = ("gradient_aggregator", "gradient_transformers")
 # Names of policies that were removed before the API was, with the last release that had them.
 _OLD_POLICIES = {"infer": (2, 2), "infer_float32_vars": (2, 0), "infer_with_float32_vars": (2, 0)}
 _OLD_POLICIES |= {f"{dtype}_with_float32_vars": (2, 0) for dtype in ("float16", "bfloat16")}
@@ -166,11 +169,12 @@ def _of_optimizer(use: Use, within: str) -> Iterator[Sign]:
         for keyword in _KEYWORDS_OF_NEW_OPTIMIZERS:
             if keyword in keywords:
                 yield Sign("legacy_optimizers", False, use.where, f"gives {use.path} {keyword}=")
-        for keyword in ("lr", "decay"):
+        for keyword in ("lr", "decay", *_ONLY_OF_LEGACY):
             if keyword in keywords:
                 yield Sign("legacy_optimizers", True, use.where, f"gives {use.path} {keyword}=")
-        if "lr" in keywords:
-            yield Sign("keras", 2, use.where, f"gives {use.path} lr=")
+        for keyword in ("lr", *_ONLY_OF_LEGACY):
+            if keyword in keywords:
+                yield Sign("keras", 2, use.where, f"gives {use.path} {keyword}=")
         yield Sign("optimizers", True, use.where, f"uses {use.path}")
 
 
@@ -206,6 +210,11 @@ def _of_keras_2(access: Access, kinds: Kinds) -> str:
         return f"{verb} .lr of an optimizer"
     if name in LEGACY_USES:
         return f"uses .{name} of an optimizer" if not access.is_set and _is_optimizer(access, kinds) else ""
+    if name == "reset_states" and kinds.receiver_is(access, METRIC):
+        return "uses .reset_states of a metric"
+    if name in ("save_weights", "load_weights") and access.call is not None and access.call.is_unextended:
+        ending = "does not end in .weights.h5" if name == "save_weights" else "has no extension"
+        return f"gives .{name}() a path that {ending}"
     if name == "dynamic_counter" and access.call is None:
         return "reads .dynamic_counter"
     if name in _OF_KERAS_2_MODELS and access.call is not None:
@@ -292,10 +301,14 @@ def _of_calls(uses: Uses) -> Iterator[Sign]:
     for use in uses.uses:
         if not use.is_certain or kind_of(use.path) != NEW_WRAPPER or use.call is None:
             continue
-        if "dynamic" in _keywords(use):
-            yield Sign("replace_existing", True, use.where, f"gives {use.path} dynamic=")
-        elif len(use.call.values) > 1 and isinstance(use.call.values[1], bool):
-            yield Sign("replace_existing", True, use.where, f"gives {use.path} whether it is dynamic")
+        yield from _of_arguments(use.path, use.where, use.call)
+
+
+def _of_arguments(path: str, where: Where, call: Call) -> Iterator[Sign]:
+    if "dynamic" in call.keywords:
+        yield Sign("replace_existing", True, where, f"gives {path} dynamic=")
+    elif len(call.values) > 1 and isinstance(call.values[1], bool):
+        yield Sign("replace_existing", True, where, f"gives {path} whether it is dynamic")
 
 
 def _of_subclasses(uses: Uses) -> Iterator[Sign]:
@@ -303,6 +316,8 @@ def _of_subclasses(uses: Uses) -> Iterator[Sign]:
         paths = [path for path, is_certain in each.bases if is_certain and kind_of(path) == NEW_WRAPPER]
         for path in paths if each.is_certain else ():
             yield Sign("wrapper", True, each.where, f"derives from {path}")
+            for where, call in each.base_calls:
+                yield from _of_arguments(path, where, call)
             if AGGREGATION_OF_LEGACY in each.arguments:
                 what = f"takes {AGGREGATION_OF_LEGACY} in a subclass of {path}"
                 yield Sign("legacy_optimizers", True, each.where, what)

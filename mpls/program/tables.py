@@ -68,7 +68,8 @@ TF_1 = _names(
     variables_initializer variance_scaling_initializer verify_tensor_all_finite write_file
     data.make_initializable_iterator data.make_one_shot_iterator image.resize_area image.resize_bicubic
     image.resize_bilinear image.resize_image_with_crop_or_pad image.resize_images image.resize_nearest_neighbor
-    keras.backend.get_session keras.backend.set_session
+    keras.backend.get_session keras.backend.set_session keras.layers.CuDNNGRU keras.layers.CuDNNLSTM
+    keras.layers.enable_v2_dtype_behavior
     losses.absolute_difference losses.add_loss losses.get_regularization_loss losses.get_total_loss losses.huber_loss
     losses.sigmoid_cross_entropy losses.softmax_cross_entropy
     losses.sparse_softmax_cross_entropy nn.bidirectional_dynamic_rnn nn.dynamic_rnn nn.fused_batch_norm
@@ -131,6 +132,7 @@ KERAS_2_OF_TF_1 = frozenset(
         "tf.keras.backend.set_session",
         "tf.compat.v1.keras.backend.get_session",
         "tf.compat.v1.keras.backend.set_session",
+        *(f"tf.keras.layers.{name}" for name in ("CuDNNGRU", "CuDNNLSTM", "enable_v2_dtype_behavior")),
         "tf.compat.v1.keras.layers.enable_v2_dtype_behavior",
         "tf.compat.v1.keras.layers.CuDNNGRU",
         "tf.compat.v1.keras.layers.CuDNNLSTM",
@@ -176,6 +178,7 @@ MEMBERS = frozenset(
         *WEIGHTS,
         *WRAPPER_ATTRIBUTES,
         *("loss_scale", "_loss_scale", "compile", "lr", "decay", "dynamic", "dynamic_counter", "optimizer"),
+        *("load_weights", "reset_states"),
         *("fit_generator", "evaluate_generator", "predict_generator", "save", "save_weights"),
         *("minimize", "variables", "apply_gradients"),
     )

@@ -10,18 +10,21 @@ from typing import NamedTuple
 
 from mpls.names import named
 from mpls.program.objects import kind_of
-from mpls.program.releases import Releases, State, version_of_2
+from mpls.program.releases import Releases, State, is_switch, version_of_2
 from mpls.program.scopes import Chain, Function, Member, Region, Role, Statement, argument_names, attribute_of, chain_of
 
 __all__ = ["Access", "Call", "Class", "FileUses", "Release", "Sign", "Use", "Value", "Where", "modules_of", "uses_in"]
 
-# The extensions that Keras 3 saves to, and addresses that it saves to without one.
+# The extensions that Keras 3 saves to, those that it saves weights to, and addresses that it saves to without one.
 _EXTENSIONS = (".keras", ".h5", ".hdf5")
+_OF_WEIGHTS = (".weights.h5",)
 _HUB = "hf://"
 # The calls that take a model's path, with the position of the argument.
-_GIVEN = {"save": 0, "save_model": 1, "load_model": 0, "ModelCheckpoint": 0}
+_GIVEN = {"save": 0, "save_model": 1, "load_model": 0, "ModelCheckpoint": 0, "save_weights": 0, "load_weights": 0}
 # Variables that are assigned other variables are followed this deep.
 _DEPTH = 5
+# What `import tensorflow` loaded in TF 1.15 to 2.1.
+_CORE = "tensorflow_core"
 _EAGER = ("tf.enable_eager_execution", "tf.enable_v2_behavior")
 
 
@@ -45,7 +48,8 @@ class Call(NamedTuple):
         values: those by position: the values of constants, `...` for others.
         names: the last names of those by position.
         keywords: those by name: the values of constants, `...` for others; None for `**arguments` that are no literal.
-        is_unextended: whether it saves or loads a model at a path without an extension of Keras 3.
+        is_unextended: whether it saves or loads a model, or its weights, at a path without an extension for that of
+            Keras 3.
     """
 
     values: tuple[object, ...]
@@ -75,7 +79,8 @@ class Use(NamedTuple):
         path: the path of the name, `tf.keras.optimizers.SGD`.
         where: the line.
         is_certain: whether the line uses it on every release.
-        inside: the functions and classes that it is in, unless something else may call them than their names.
+        inside: the functions and classes that it is in, unless something else may call them than their names, and the
+            conditions that constants of the program make false.
         call: the call, if it is called there.
         target: the last name of the variable or attribute that the result is assigned to.
     """
@@ -86,6 +91,11 @@ class Use(NamedTuple):
     inside: tuple[str, ...] = ()
     call: Call | None = None
     target: str = ""
+
+    @property
+    def behind(self) -> str | None:
+        """The innermost condition around it that a constant of the program makes false; None if there is none."""
+        return next((each[len("if ") :] for each in reversed(self.inside) if is_switch(each)), None)
 
 
 class Access(NamedTuple):
@@ -125,6 +135,7 @@ class Class(NamedTuple):
         where: the line.
         is_certain: whether it is defined on every release.
         inside: as for `Use`.
+        base_calls: calls of the `__init__` of a base, with their lines.
     """
 
     name: str
@@ -134,6 +145,7 @@ class Class(NamedTuple):
     where: Where
     is_certain: bool
     inside: tuple[str, ...] = ()
+    base_calls: tuple[tuple[Where, Call], ...] = ()
 
 
 class Sign(NamedTuple):
@@ -169,7 +181,9 @@ class FileUses:
         parameters: its functions and classes, with the names of the parameters of a call.
         passed: the values that calls of its own functions get, by position and by name.
         moved: the last names of variables and attributes that are assigned others.
-        modules: modules that it imports on every release, by absolute names.
+        modules: modules that it imports on every release, by absolute names, each with the conditions around the import
+            that constants make false.
+        switches: all such conditions.
         is_eager: whether it enables eager mode of TF 1.
         is_cut: whether it is nested too deeply to be read to the end.
         signs: the signs that its uses on every release are, each with what they are in; None until they are asked for.
@@ -187,7 +201,8 @@ class FileUses:
     parameters: list[tuple[str, list[str]]] = field(default_factory=list)
     passed: list[tuple[str, tuple[Value, ...], tuple[tuple[str, Value], ...]]] = field(default_factory=list)
     moved: list[tuple[str, Value]] = field(default_factory=list)
-    modules: frozenset[str] = frozenset()
+    modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    switches: frozenset[str] = frozenset()
     is_eager: bool = False
     is_cut: bool = False
     signs: list[tuple[Sign, tuple[str, ...]]] | None = None
@@ -252,6 +267,7 @@ class _File:
         found.passed = list(self._passed())
         for node, region in survey.moves:
             found.moved += [(chain_of(target)[-1], self._value(node.value, region)) for target in node.targets]
+        found.switches = frozenset(self._releases.switches)
         found.is_eager = any(use.path in _EAGER for use in found.uses)
         return found
 
@@ -261,21 +277,22 @@ class _File:
     # Names of TensorFlow and Keras.
 
     def _imports(self, into: FileUses) -> Iterator[Use]:
-        certain: set[str] = set()
         for statement, _ in self._survey.imports:
             node, state = statement.node, self._releases.state(statement)
             if state.is_dead:
                 continue
             assert isinstance(node, ast.Import | ast.ImportFrom)
             for alias in node.names:
+                if _module_name(alias, node).partition(".")[0] == _CORE:
+                    yield Use(_CORE, self._where(node), state.is_certain, state.inside)
                 for path, is_certain in self._imported(alias, node):
                     yield Use(path, self._where(node), is_certain and state.is_certain, state.inside)
                 if state.is_certain:
-                    of_name = isinstance(node, ast.ImportFrom)
-                    module = (node.module or "") if isinstance(node, ast.ImportFrom) else alias.name
-                    level = node.level if isinstance(node, ast.ImportFrom) else 0
-                    certain.update(modules_of(self._package, module, level, alias.name if of_name else None))
-        into.modules = frozenset(certain)
+                    level, name = (node.level, alias.name) if isinstance(node, ast.ImportFrom) else (0, None)
+                    off = tuple(filter(is_switch, state.inside))
+                    for module in modules_of(self._package, _module_name(alias, node), level, name):
+                        if not off or module not in into.modules:
+                            into.modules[module] = off
 
     def _imported(self, alias: ast.alias, node: ast.Import | ast.ImportFrom) -> list[tuple[str, bool]]:
         releases = self._releases
@@ -376,7 +393,26 @@ class _File:
 
     # What is passed around.
 
+    def _base_calls(self) -> dict[Region, list[tuple[Where, Call]]]:
+        """Return the calls of `super().__init__` and `Base.__init__`, by the class that they are in."""
+        found: dict[Region, list[tuple[Where, Call]]] = {}
+        places: list[Member | Chain] = [*self._survey.loose, *self._survey.chains]
+        for place in places:
+            method = place.region.method()
+            node = place.node if isinstance(place, Member) else place.parts[-1]
+            if place.call is None or method is None or method.parent is None or attribute_of(node)[1] != "__init__":
+                continue
+            state = self._releases.at(place.statement, place.choice)
+            if state.is_certain:
+                call = self._call(place.call, place.region, state)
+                if isinstance(place, Chain):
+                    # The object itself is an argument.
+                    call = call._replace(values=call.values[1:], names=call.names[1:])
+                found.setdefault(method.parent, []).append((self._where(node), call))
+        return found
+
     def _classes(self) -> Iterator[Class]:
+        base_calls = self._base_calls()
         for node, region in self._survey.classes.items():
             outer = region.parent
             bindings = [] if outer is None else outer.outer.get(node.name, outer).names.get(node.name, [])
@@ -392,8 +428,16 @@ class _File:
             methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
             arguments = frozenset(name for each in methods for name in argument_names(each.args))
             names = frozenset(each.name for each in methods)
-            where = self._where(node)
-            yield Class(node.name, tuple(bases), names, arguments, where, state.is_certain, state.inside)
+            yield Class(
+                node.name,
+                tuple(bases),
+                names,
+                arguments,
+                self._where(node),
+                state.is_certain,
+                state.inside,
+                tuple(base_calls.get(region, ())),
+            )
 
     def _returns(self) -> Iterator[tuple[str, Value]]:
         for owner, returned in self._survey.returns.items():
@@ -444,6 +488,10 @@ class _File:
                 yield chain_of(function)[-1], values, tuple(named)
 
 
+def _module_name(alias: ast.alias, node: ast.Import | ast.ImportFrom) -> str:
+    return (node.module or "") if isinstance(node, ast.ImportFrom) else alias.name
+
+
 # A call whose arguments tell nothing.
 _OTHER = Call((), (), {}, False)
 
@@ -472,7 +520,11 @@ def _class_around(region: Region | None) -> str:
 def _is_path_without_extension(call: ast.Call, region: Region) -> bool:
     """Return whether a call, if it saves or loads a model, is given a path without an extension of Keras 3."""
     path = _given_to(call)
-    return path is not None and _is_without_extension(path, region)
+    is_of_weights = chain_of(call.func)[-1] == "save_weights" or any(
+        each.arg == "save_weights_only" and _constant(each.value) is True for each in call.keywords
+    )
+    endings = _OF_WEIGHTS if is_of_weights else _EXTENSIONS
+    return path is not None and _is_without_extension(path, region, endings)
 
 
 def _given_to(call: ast.Call) -> ast.expr | None:
@@ -485,24 +537,25 @@ def _given_to(call: ast.Call) -> ast.expr | None:
     return call.args[position] if len(call.args) > position else keywords.get("filepath")
 
 
-def _is_without_extension(node: ast.expr, region: Region, depth: int = 0) -> bool:
-    """Return whether an expression certainly gives a path that ends in no extension of Keras 3.
+def _is_without_extension(node: ast.expr, region: Region, endings: tuple[str, ...], depth: int = 0) -> bool:
+    """Return whether an expression certainly gives a path that ends in none of some extensions.
 
     Args:
         node: known are a string; `os.path.join`, `/`, `+` and f-strings that end in one; `tempfile.mkdtemp()`; and
             variables bound to any of these.
         region: where the expression is evaluated.
+        endings: the extensions.
         depth: how many variables were followed to get here.
     """
     if isinstance(node, ast.Constant):
         text = node.value if isinstance(node.value, str) else ""
-        return bool(text) and not text.startswith(_HUB) and not text.endswith(_EXTENSIONS)
+        return bool(text) and not text.startswith(_HUB) and not text.endswith(endings)
     if isinstance(node, ast.Name):
         bindings = region.find(node.id)
         return bool(bindings) and all(
             isinstance(each.value, ast.expr)
             and depth < _DEPTH
-            and _is_without_extension(each.value, each.region, depth + 1)
+            and _is_without_extension(each.value, each.region, endings, depth + 1)
             for each in bindings
         )
     if isinstance(node, ast.Call) and _is_called(node, "tempfile", "mkdtemp"):
@@ -510,7 +563,7 @@ def _is_without_extension(node: ast.expr, region: Region, depth: int = 0) -> boo
     if any(isinstance(each, ast.Constant) and str(each.value).startswith(_HUB) for each in ast.walk(node)):
         return False
     last = _last(node)
-    return last is not None and _is_ending(last)
+    return last is not None and _is_ending(last, endings)
 
 
 def _last(node: ast.expr) -> ast.expr | None:
@@ -522,13 +575,13 @@ def _last(node: ast.expr) -> ast.expr | None:
     return node.values[-1] if isinstance(node, ast.JoinedStr) and node.values else None
 
 
-def _is_ending(node: ast.expr) -> bool:
+def _is_ending(node: ast.expr, endings: tuple[str, ...]) -> bool:
     if not isinstance(node, ast.Constant):
         last = _last(node)
-        return last is not None and _is_ending(last)
+        return last is not None and _is_ending(last, endings)
     # `name + "5"` may end in an extension whose beginning is in `name`.
     text = node.value
-    return isinstance(text, str) and not text.endswith(_EXTENSIONS) and not any(e.endswith(text) for e in _EXTENSIONS)
+    return isinstance(text, str) and not text.endswith(endings) and not any(e.endswith(text) for e in endings)
 
 
 def _is_called(call: ast.Call, module: str, function: str) -> bool:

@@ -108,7 +108,7 @@ class ScriptTest(_InFolder):
         self.assertEqual(list(description), ["status", "unread", "programs"])
         (program,) = description["programs"]
         self.assertEqual(list(program), PROGRAM_KEYS)
-        place = {"file": "train.py", "cell": None, "line": 3, "certain": True}
+        place = {"file": "train.py", "cell": None, "line": 3, "certain": True, "behind": None}
         because = {"place": place, "what": "calls .loss_scale()"}
         self.assertEqual(
             program["options"],
@@ -273,7 +273,7 @@ class NotebookTest(_InFolder):
         self.assertIn("    cell 3:3: tf.keras.mixed_precision.experimental.LossScaleOptimizer", out)
         (program,) = read("old.ipynb")["programs"]
         self.assertEqual((program["kind"], program["unread"]), ("notebook", []))
-        place = {"file": "old.ipynb", "cell": 3, "line": 4, "certain": True}
+        place = {"file": "old.ipynb", "cell": 3, "line": 4, "certain": True, "behind": None}
         self.assertEqual(program["options"][2]["because"]["place"], place)
 
     @parameterized.expand(
@@ -313,7 +313,7 @@ class NotebookTest(_InFolder):
         (program,) = read("nets/old.ipynb")["programs"]
         self.assertEqual([option["flag"] for option in program["options"]], ["--v1"])
         self.assertEqual([each["places"][0]["line"] for each in program["gone"]], [3])
-        place = {"file": "nets/model.py", "cell": None, "line": 2, "certain": True}
+        place = {"file": "nets/model.py", "cell": None, "line": 2, "certain": True, "behind": None}
         self.assertEqual(program["options"][0]["because"]["place"], place)
 
     @parameterized.expand(

@@ -210,6 +210,12 @@ PAIRS = {
         f"{TF}import mpls.v1\nopt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, 8)\nx = v.initialized_value()\n",
         "graph-mode",
     ),
+    "that method of variables of TF 1": becomes(
+        f"{TF}tf.compat.v1.disable_v2_behavior()\nopt = tf.train.experimental.MixedPrecisionLossScaleOptimizer(opt, 8)\n"
+        "x = v.initialized_value()\n",
+        f"{TF}import mpls.v1\ntf.compat.v1.disable_v2_behavior()\nopt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, 8)\n"
+        "x = v.initialized_value()\n",
+    ),
     "that method elsewhere": stays(f"{TF}x = v.initialized_value()\n"),
     # Imports of all names.
     "a star": becomes(

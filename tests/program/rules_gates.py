@@ -47,3 +47,78 @@ NAMES = [
     ("deleted later", WRAPPED + "del tf", "--keras 2 --legacy-optimizers"),
     ("a default", TF + "S = getattr(tf, 'Session', tf.compat.v1.layers)\n", ""),
 ]  # fmt: skip
+SPELLINGS = [
+    ("a compat module in one", "import tensorflow.compat.v1 as tf\ntf.compat.v2.keras.mixed_precision.experimental.set_policy('float32')", "--keras 2"),
+    ("deeper", "import tensorflow.compat.v2 as tf\ntf.compat.v1.compat.v2.compat.v1.keras.mixed_precision.experimental.set_policy('float32')", "--keras 2 --as-of 2.2"),
+    ("imported from it", "from tensorflow.compat.v1.compat.v2.keras.mixed_precision import experimental\nexperimental.set_policy('float32')", "--keras 2"),
+    ("a graph's", "import tensorflow.compat.v2 as tf\nimport tensorflow.compat.v1 as tf1\n"
+     "opt = tf.compat.v1.train.experimental.enable_mixed_precision_graph_rewrite(tf.keras.optimizers.SGD(lr=1))", "--keras 2 --legacy-optimizers"),
+    ("layers of TF 1", "import tensorflow.compat.v2 as tf\ntf.compat.v1.layers.dense(x, 1)", "--keras 2"),
+    ("what neither has", "import tensorflow.compat.v2 as tf\ntf.compat.v3.layers.dense(x, 1)", ""),
+    ("the core", "from tensorflow_core.python.keras.mixed_precision.experimental import loss_scale_optimizer as l\n" + TF
+     + "l.LossScaleOptimizer(tf.keras.optimizers.SGD(1), 1)", "--keras 2 --legacy-optimizers --as-of 2.3"),
+    ("keras of python", TF + "from tensorflow.keras.mixed_precision import experimental\nopt = tf.python.keras.optimizers.SGD(1)\n"
+     "experimental.LossScaleOptimizer(opt, 1)", "--keras 2 --legacy-optimizers"),
+]  # fmt: skip
+SUB = TF + "class L(tf.keras.mixed_precision.LossScaleOptimizer):\n    def __init__(self, opt, **kw):\n        "
+SUBCLASSES = [
+    ("super", SUB + "super().__init__(opt, dynamic=False, initial_scale=2)", "--keras 2 --replace-existing"),
+    ("super with arguments", SUB + "super(L, self).__init__(opt, dynamic=False)", "--keras 2 --replace-existing"),
+    ("by position", SUB + "super().__init__(opt, False, 2)", "--keras 2 --replace-existing"),
+    (
+        "by the name of the base",
+        SUB + "tf.keras.mixed_precision.LossScaleOptimizer.__init__(self, opt, dynamic=False)",
+        "--keras 2 --replace-existing",
+    ),
+    ("behind a test", SUB + "if tf.__version__ > x:\n            super().__init__(opt, dynamic=False)", ""),
+    ("not told", SUB + "super().__init__(opt, **kw)", ""),
+    ("nothing of it", SUB + "super().__init__(opt, initial_scale=2)", ""),
+    (
+        "another base",
+        TF + "class L(Base):\n    def __init__(self, opt):\n        super().__init__(opt, dynamic=False)",
+        "",
+    ),
+]
+AMP = TF + "AMP = False\n"
+OLD = "tf.keras.mixed_precision.experimental.set_policy('float32')\n"
+SWITCHES = [
+    ("a switch", AMP + "if AMP:\n    " + OLD, "--keras 2"),
+    ("a number", TF + "AMP = 0\nif AMP:\n    " + OLD, "--keras 2"),
+    ("negated", TF + "NO_AMP = True\nif not NO_AMP:\n    " + OLD, "--keras 2"),
+    ("the other arm", TF + "NEW = True\nif NEW:\n    pass\nelse:\n    " + OLD, ""),
+    ("after a return", AMP + "def f():\n    if not AMP:\n        return\n    " + OLD + "f()", "--keras 2"),
+    ("in an expression", AMP + "x = tf.Session if AMP else None", ""),
+    ("what is imported behind it", AMP + "if AMP:\n    from tensorflow.keras.mixed_precision import experimental as e\n    e.set_policy('float32')", "--keras 2"),
+    ("imported and used behind it", AMP + "if AMP:\n    from tensorflow.keras.mixed_precision import experimental as e\nif AMP:\n    e.set_policy('float32')", "--keras 2"),
+    ("contradicted", AMP + "import tf_keras\nif AMP:\n    " + OLD, ""),
+    ("contradicted by the mode", AMP + "with tf.GradientTape():\n    pass\nif AMP:\n    tf.Session()", ""),
+    ("no switch", TF + "if False:\n    " + OLD, ""),
+    ("for type checkers", TF + "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    " + OLD, ""),
+    ("a version", TF + "OLD = tf.__version__ < '2.4'\nif OLD:\n    pass\nelse:\n    " + OLD, ""),
+    ("set again", AMP + "AMP = parse()\nif AMP:\n    " + OLD, "--keras 2"),
+]  # fmt: skip
+MODEL = TF + "m = tf.keras.Sequential()\n"
+FIRST_TRY = [
+    ("metrics", TF + "m = tf.keras.metrics.Mean()\nm.reset_states()", "--keras 2"),
+    ("metrics of tf.metrics", TF + "class T:\n    def __init__(self):\n        self.loss = tf.metrics.Mean('l')\n    def f(self):\n        self.loss.reset_states()", "--keras 2"),
+    ("metrics in a list", TF + "ms = [tf.keras.metrics.Mean(), tf.keras.metrics.Sum()]\nms[0].reset_states()", "--keras 2"),
+    ("recurrent layers", TF + "m = tf.keras.layers.LSTM(2)\nm.reset_states()", ""),
+    ("its new name", TF + "m = tf.keras.metrics.Mean()\nm.reset_state()", ""),
+    ("weights", MODEL + "m.save_weights('w.h5')", "--keras 2"),
+    ("weights in hdf5", MODEL + "m.save_weights(filepath='w.hdf5')", "--keras 2"),
+    ("weights of a checkpoint", MODEL + "m.save_weights('ckpt')\nm.load_weights('ckpt')", "--keras 2"),
+    ("weights that are loaded", MODEL + "m.load_weights('ckpt')", "--keras 2"),
+    ("weights of today", MODEL + "m.save_weights('w.weights.h5')\nm.load_weights('w.h5')", ""),
+    ("weights of any name", MODEL + "m.save_weights(name + '.h5')\nm.save_weights(name)", ""),
+    ("weights in a callback", TF + "tf.keras.callbacks.ModelCheckpoint('w.h5', save_weights_only=True)", "--keras 2"),
+    ("models in a callback", TF + "tf.keras.callbacks.ModelCheckpoint('m.h5')", ""),
+    ("dynamic=", TF + "opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(1), dynamic=False)", "--keras 2"),
+    ("dynamic= with legacy", TF + "opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(lr=1), dynamic=False)", "--keras 2 --legacy-optimizers"),
+    ("transformers", TF + "tf.keras.optimizers.SGD(1, gradient_transformers=[f])", "--keras 2 --legacy-optimizers"),
+    ("an aggregator", TF + "tf.optimizers.Adam(1, gradient_aggregator=f)", "--keras 2 --legacy-optimizers"),
+    ("dtypes of v2", TF + "tf.keras.layers.enable_v2_dtype_behavior()", "--v1 --keras 2"),
+    ("dtypes of v2 in compat", TF + "tf.compat.v1.keras.layers.enable_v2_dtype_behavior()", "--keras 2"),
+    ("cells of TF 1", TF + "tf.keras.layers.CuDNNLSTM(2)", "--v1 --keras 2"),
+    ("contrib and layers", TF + "tf.contrib.mixed_precision.FixedLossScaleManager(8)\nx = tf.placeholder(1)\ntf.layers.dense(x, 2)", "--v1 --contrib --keras 2"),
+    ("contrib and layers of Keras", TF + "tf.contrib.mixed_precision.FixedLossScaleManager(8)\nx = tf.compat.v1.layers.dense(x, 2)", "--contrib --keras 2"),
+]  # fmt: skip

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import time
 import unittest
 
 from parameterized import parameterized
 
+from mpls.cli import main
+
 from .programs import EXPERIMENTAL, TF, WRAPPED, described, flags, program, read
-from .rules_gates import GATES, NAMES, NO_GATES
+from .rules_gates import FIRST_TRY, GATES, NAMES, NO_GATES, SPELLINGS, SUBCLASSES, SWITCHES
 from .rules_keras import KERAS, LEGACY, SAVING
 from .rules_releases import AS_OF, REPLACING
 from .rules_tf1 import CONTRIB, V1
@@ -62,6 +66,39 @@ class RulesTest(unittest.TestCase):
 
     @parameterized.expand(NAMES)
     def test_names_with_several_bindings(self, label: str, source: str, expected: str) -> None:
+        self.assertEqual(flags(source), expected)
+
+    @parameterized.expand(SUBCLASSES)
+    def test_subclasses(self, label: str, source: str, expected: str) -> None:
+        self.assertEqual(flags(source), expected)
+
+    @parameterized.expand(SWITCHES)
+    def test_constants_that_switch(self, label: str, source: str, expected: str) -> None:
+        self.assertEqual(flags(source), expected)
+
+    def test_names_behind_a_switch_are_marked(self) -> None:
+        use = "    tf.keras.mixed_precision.experimental.set_policy('float32')\n"
+        with program(main=f"{TF}AMP = False\nif AMP:\n{use}if x:\n{use}"):
+            (name,) = described("main.py")["programs"][0]["names"]
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                main(["doctor", "main.py"])
+        places = [(place["line"], place["certain"], place["behind"]) for place in name["places"]]
+        self.assertEqual(places, [(4, False, "AMP"), (6, True, None)])
+        self.assertIn("4 (behind AMP), 6", out.getvalue())
+
+    def test_what_replaces_a_removed_policy_in_graph_mode(self) -> None:
+        use = "tf.keras.mixed_precision.experimental.set_policy('float16_with_float32_vars')\n"
+        for before, is_graph in (("", False), ("tf.compat.v1.disable_v2_behavior()\n", True), ("tf.Session()\n", True)):
+            (gone,) = read(TF + before + use)["gone"]
+            self.assertEqual(gone["name"], "the policy 'float16_with_float32_vars'")
+            self.assertEqual("enable_v2_dtype_behavior() and --keras 2" in gone["today"], is_graph)
+
+    @parameterized.expand(FIRST_TRY)
+    def test_all_options_at_once(self, label: str, source: str, expected: str) -> None:
+        self.assertEqual(flags(source), expected)
+
+    @parameterized.expand(SPELLINGS)
+    def test_spellings(self, label: str, source: str, expected: str) -> None:
         self.assertEqual(flags(source), expected)
 
     def test_keras_that_the_user_asks_for(self) -> None:
