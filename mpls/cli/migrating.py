@@ -16,7 +16,7 @@ from mpls.cli.options import USAGE_ERROR
 from mpls.cli.standard_output import INTERRUPTED, show, show_bytes
 from mpls.doctor import described
 from mpls.errors import printable
-from mpls.migrate.files import (
+from mpls.migrate.many_files import (
     ChangedMeanwhileError,
     Message,
     Names,

@@ -140,11 +140,13 @@ CHANGES = (
     Change("standard output", ("cli.standard_output",), "whoever reads what a command prints stops", _ENDS),
     Change(
         "whether Python collects garbage",
-        ("cli.choosing", "migrate.files"),
+        ("cli.choosing", "migrate.many_files"),
         "`mpls run` and `mpls doctor` read programs; `mpls migrate` reads files",
         "they are read",
     ),
-    Change("what Ctrl-C does", ("migrate.files",), "a process that `mpls migrate` starts", "never: it is mpls' own"),
+    Change(
+        "what Ctrl-C does", ("migrate.many_files",), "a process that `mpls migrate` starts", "never: it is mpls' own"
+    ),
     Change(
         "the filters of warnings",
         ("keras.files.loading", "plotting.drawing", "program.files"),
