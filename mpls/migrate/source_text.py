@@ -20,9 +20,7 @@ __all__ = ["Edit", "Encoded", "NotebookText", "SourceText", "UnreadableError"]
 # The line ends of Python's tokenizer; `str.splitlines` knows more.
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 # Notebooks.
-_DECODER = json.JSONDecoder()
-_SPACE = re.compile(r"[ \t\n\r]*")
-_OTHER = re.compile(r"[^,\]}\s]+")
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$")
 
 
@@ -172,7 +170,8 @@ class NotebookText:
             self._cells = notebook(content, has_apart=False)
             self._bom = content[:3] if content.startswith(b"\xef\xbb\xbf") else b""
             self._json = content.decode("utf-8-sig")
-            whole, _ = _value(self._json, 0)
+            tokens = _TOKEN.finditer(self._json)
+            whole = _value(next(tokens), tokens)
         except (ValueError, RecursionError) as error:
             raise UnreadableError(str(error)) from None
         if self._encoded(self._json) != content:
@@ -289,48 +288,24 @@ def _code_cells(whole: Any) -> Iterator[list[_String]]:
                 yield [line for line in lines if isinstance(line, _String)]
 
 
-def _value(text: str, position: int) -> tuple[Any, int]:
-    """Return a value of a JSON text, with its strings' places, and where it ends; the text is known to be valid."""
-    position = _skip(text, position)
-    opening = text[position]
-    if opening == '"':
-        value, end = _DECODER.raw_decode(text, position)
-        return _String(position, end, value), end
-    if opening == "[":
-        return _items(text, position)
-    if opening == "{":
-        return _members(text, position)
-    match = _OTHER.match(text, position)
-    assert match is not None
-    return None, match.end()
+def _value(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> Any:
+    """Return a value of a JSON text: strings with their places, None for numbers and the like.
+
+    Args:
+        token: its first token.
+        tokens: those that follow; those of the value are taken away. The text is known to be valid.
+    """
+    if token[0] == "[":
+        return [_value(each, tokens) for each in _until("]", tokens)]
+    if token[0] == "{":
+        inner = [_value(each, tokens) for each in _until("}", tokens)]
+        return dict(zip((key.value for key in inner[::2]), inner[1::2], strict=True))
+    return _String(token.start(), token.end(), json.loads(token[0])) if token[0][0] == '"' else None
 
 
-def _items(text: str, position: int) -> tuple[list[Any], int]:
-    items = []
-    position = _skip(text, position + 1)
-    while text[position] != "]":
-        item, position = _value(text, position)
-        items.append(item)
-        position = _skip(text, position)
-        if text[position] == ",":
-            position = _skip(text, position + 1)
-    return items, position + 1
-
-
-def _members(text: str, position: int) -> tuple[dict[str, Any], int]:
-    members = {}
-    position = _skip(text, position + 1)
-    while text[position] != "}":
-        key, position = _DECODER.raw_decode(text, position)
-        # After the colon.
-        members[key], position = _value(text, _skip(text, position) + 1)
-        position = _skip(text, position)
-        if text[position] == ",":
-            position = _skip(text, position + 1)
-    return members, position + 1
-
-
-def _skip(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
-    assert match is not None
-    return match.end()
+def _until(end: str, tokens: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:
+    for token in tokens:
+        if token[0] == end:
+            return
+        if token[0] not in ",:":
+            yield token

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import subprocess
 import sys
@@ -122,11 +121,6 @@ def test_as_of_decides_whether_a_skipped_step_counts(family: str, as_of: str, ad
 def test_as_of_with_a_fixed_scale(family: str) -> None:
     opt = eval(migrated_call("inner, 128", "2.2"), {"mpls": mpls, "inner": OPTIMIZERS[family]()})
     assert float(opt.loss_scale) == 128.0
-
-
-def test_the_settings_are_arguments_of_the_public_wrapper() -> None:
-    names = inspect.signature(mpls.keras.LossScaleOptimizer.__init__).parameters
-    assert {"inner_optimizer", "dynamic", "initial_scale", "dynamic_growth_steps", "skip_counts_step"} <= set(names)
 
 
 @pytest.mark.parametrize("legacy", ["0", "1"], ids=["keras 3", "keras 2"])
