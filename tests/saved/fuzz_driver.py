@@ -141,11 +141,16 @@ class Lane:
                 print(self.results.failures[-1], flush=True)
 
     def _line(self, process: subprocess.Popen[bytes], seconds: float) -> Any:
-        """Return the next line of its output, decoded; None if it ends or is silent for too long."""
+        """Return the next line of its output, decoded; None if it ends, or is silent for too long.
+
+        That is so many seconds of its processor, as other work may keep it waiting; or ten times as many of the clock.
+        """
         assert process.stdout is not None
-        end = time.monotonic() + seconds
+        end, start = time.monotonic() + 10 * seconds, _processor_seconds(process.pid)
         while b"\n" not in self._buffer:
-            ready, _, _ = select.select([process.stdout], [], [], max(end - time.monotonic(), 0))
+            ready, _, _ = select.select([process.stdout], [], [], 1)
+            if not ready and time.monotonic() < end and _processor_seconds(process.pid) - start < seconds:
+                continue
             content = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
             if not content:
                 if ready:
@@ -172,6 +177,16 @@ class Lane:
         starts = [number for number, line in enumerate(lines) if "most recent call first" in line]
         start = max((starts[-1] if starts else len(lines) - 20) - 3, 0)
         return {"outcome": "died", "causes": [cause], "trace": "\n".join(lines[start : start + 25])}
+
+
+def _processor_seconds(process: int) -> float:
+    """Return what a process has used of the processors; elsewhere than on Linux, the time of the clock."""
+    path = pathlib.Path(f"/proc/{process}/stat")
+    if not path.exists():
+        return time.monotonic()
+    # The fields behind the name, which may have blanks.
+    fields = path.read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def run(chosen: Sequence[tuple[str, int]], lanes: int = 2, keep: pathlib.Path | None = None) -> Results:
