@@ -237,9 +237,16 @@ def _needs_something(program: dict[str, Any]) -> bool:
 
 def _summary(programs: Sequence[dict[str, Any]]) -> Iterator[str]:
     flags = Counter(filter(None, map(_flags, programs)))
-    gone, idle = sum(bool(each["gone"]) for each in programs), sum(not _needs_something(each) for each in programs)
-    parts = ((flags.total(), "options"), (gone, "what no option brings back"), (idle, "nothing that was found"))
-    yield f"{len(programs)} programs: {', '.join(f'{number} in need of {what}' for number, what in parts if number)}"
+    others = [each for each in programs if not each["options"]]
+    parts = {
+        "options": flags.total(),
+        "what no option brings back": sum(bool(each["gone"]) for each in programs),
+        "a choice that is left to you": sum(bool(each["disagreements"]) for each in others),
+        "mpls run without options": sum(any(name["today"] for name in each["names"]) for each in others),
+        "nothing that was found": sum(not _needs_something(each) for each in others),
+    }
+    needs = ", ".join(f"{number} in need of {what}" for what, number in parts.items() if number)
+    yield from _wrapped(f"{len(programs)} programs: {needs or 'see below'}", 0)
     for each, number in flags.most_common():
         yield f"  {number:{len(str(flags.total()))}}  mpls run {each}"
 

@@ -18,6 +18,7 @@ SHARED_NAMES = {
     "graph_rewrite": "the mixed-precision graph rewrite",
     "optimizer": "the optimizer that a package is for",
     "policy": "dtype policies",
+    "releases": "in what releases of TensorFlow differ, and how programs ask for them",
 }
 # The exceptions that CONTRIBUTING.md and pyproject.toml list: which part imports which other one.
 EXCEPTIONS = {"v1": {"keras"}, "keras": {"experimental"}}
