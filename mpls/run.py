@@ -62,15 +62,21 @@ def begin(told: str) -> None:
     settings, program = whole["settings"], whole.get("program")
     is_run()
     if program is None:
-        if settings["v1"]:
-            # Unpickling may import tensorflow.compat.v1, by that name, before any module of the program is loaded.
-            when_loaded("tensorflow", lambda _: behave_as_v1())
         install(**settings)
+        if settings["v1"]:
+            when_loaded("tensorflow", _behave_as_v1_in_worker)
     else:
         _set_environment_of_children(settings, program)
         _begin_program(settings, program)
     # For a program that shows its errors itself.
     atexit.register(_say_at_exit, settings)
+
+
+def _behave_as_v1_in_worker(_: object) -> None:
+    """Do what the program's first import of TensorFlow does: unpickling may import tensorflow.compat.v1 before it."""
+    processes = sys.modules.get("multiprocessing.process")
+    if processes is not None and processes.current_process().name != "MainProcess":
+        behave_as_v1()
 
 
 def _set_environment_of_children(settings: Mapping[str, Any], program: Mapping[str, Any]) -> None:

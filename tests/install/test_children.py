@@ -186,6 +186,19 @@ print(started(MPLS_RUN=f"{version} {prefix} " + '{"settings": {"as_of": "none"}}
                 process = programs.run("-m", "mpls", "run", "--as-of=2.2", "program.py")
             self.assertIn(f"'__mp_main__', ({as_of}, False)", process.stdout, process.stderr)
 
+    @pytest.mark.programs
+    def test_an_installed_program_that_is_started_has_its_own_tensorflow(self) -> None:
+        start = "import subprocess, sys; subprocess.run([sys.executable, 'started.py'], check=True)"
+        installed = "import os, site; site.getsitepackages = lambda: [os.path.join(os.getcwd(), 'installed')]"
+        sources = {"program": start, "started": "import installed.tool", "sitecustomize": installed}
+        with Programs(**sources) as programs:
+            programs.add_package(
+                "installed", __init__="", tool="import tensorflow as tf\nprint(tf.executing_eagerly())"
+            )
+            path = python_path(PACKAGE_ROOT, programs.path)
+            process = programs.run("-m", "mpls", "run", "--v1", "program.py", PYTHONPATH=path)
+        self.assertEqual(process.stdout, "True\n", process.stderr)
+
     def test_mpls_where_no_new_interpreter_finds_it(self) -> None:
         start = "import os, sys; from mpls.cli import main; del os.environ['PYTHONPATH']; sys.exit(main())"
         with Programs(program=WORKER, sibling="") as programs:
