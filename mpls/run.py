@@ -18,13 +18,13 @@ from mpls.importing.post_import import when_loaded
 from mpls.importing.tf1 import behave_as_v1
 from mpls.install import install, is_run
 
-__all__ = ["USAGE_ERROR", "begin", "environment"]
+__all__ = ["begin", "environment"]
 
-USAGE_ERROR = 2
+_USAGE_ERROR = 2
 # Also in site/sitecustomize.py, which imports nothing of mpls in other installations of Python.
 _VARIABLE = "MPLS_RUN"
 _PATH = "PYTHONPATH"
-_SITE = os.path.join(os.path.dirname(__file__), "site")
+_SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 
 
 def environment(
@@ -132,7 +132,7 @@ def _record(trace: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
 def _stop(text: str) -> NoReturn:
     """End the process; an exception would only keep Python from importing `site`."""
     print(text, file=sys.stderr, flush=True)
-    os._exit(USAGE_ERROR)
+    os._exit(_USAGE_ERROR)
 
 
 def _say_at_exit(settings: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import threading
 import traceback
 import unittest
 from collections.abc import Callable
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -17,9 +17,6 @@ import tensorflow as tf
 from parameterized import parameterized
 
 import mpls
-from mpls.importing.module_getattr import server
-from mpls.importing.overlays import Overlay
-from mpls.patches import ABSENT, Layer
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -50,63 +47,6 @@ def shown(call: Callable[[], Any]) -> tuple[str, Any, Any]:
     raise AssertionError("no error")
 
 
-def fake(**attributes: Any) -> ModuleType:
-    module = ModuleType("fake")
-    vars(module).update(attributes)
-    return module
-
-
-def theirs(name: str) -> str:
-    if name == "theirs":
-        return name
-    raise AttributeError(f"not theirs: {name}")
-
-
-class ServerTest(unittest.TestCase):
-    """On a module of Python, without TensorFlow."""
-
-    def compared(self, attribute: str, **attributes: Any) -> None:
-        modules = [fake(present=1, **attributes), fake(present=1, **attributes)]
-        served = {"there": lambda: 5, "declined": lambda: ABSENT, "gone": lambda: ABSENT}
-        Layer(modules[1], "__getattr__", server(modules[1], served))
-        Overlay(modules[1], {"present": lambda value: -value, "gone": lambda value: value})
-        self.assertEqual((modules[1].there, modules[1].present), (5, -1))
-        found = []
-        for module in modules:
-            text, name, holder = shown(lambda module=module: getattr(module, attribute))
-            self.assertIs(holder, module)
-            found.append((text, name))
-        self.assertEqual(*found)
-
-    @parameterized.expand(["missing", "presend", "declined", "gone", "__wrapped__", "__path__", "__all__"])
-    def test_what_is_missing_is_missed_by_python(self, attribute: str) -> None:
-        self.compared(attribute)
-
-    @parameterized.expand(["missing", "declined", "gone"])
-    def test_a_getattr_that_was_there_before_is_asked(self, attribute: str) -> None:
-        self.compared(attribute, __getattr__=theirs)
-
-    def test_what_it_finds_is_found(self) -> None:
-        module = fake(__getattr__=theirs)
-        layer = Layer(module, "__getattr__", server(module, {"there": lambda: 5}))
-        self.assertEqual((module.there, module.theirs), (5, "theirs"))
-        layer.take_away()
-        self.assertEqual((hasattr(module, "there"), module.theirs), (False, "theirs"))
-
-    def test_its_own_parts_are_no_answers(self) -> None:
-        module = fake()
-        Layer(module, "__getattr__", server(module, {}))
-        for name in ("__name__", "__spec__"):
-            delattr(module, name)
-            self.assertFalse(hasattr(module, name), name)
-
-    def test_errors_of_other_kinds_are_not_taken_for_a_missing_name(self) -> None:
-        module = fake()
-        Layer(module, "__getattr__", server(module, {"broken": lambda: 1 // 0}))
-        with self.assertRaises(ZeroDivisionError):
-            module.broken  # noqa: B018
-
-
 class InstallTestCase(unittest.TestCase):
     def setUp(self) -> None:
         self.addCleanup(mpls.uninstall)
@@ -116,13 +56,27 @@ class TracebackTest(InstallTestCase):
     @parameterized.expand([(settings, holder) for settings in SETTINGS for holder in HOLDERS])
     def test_missing_attributes(self, settings: str, holder: str) -> None:
         module = HOLDERS[holder]()
-
-        def read() -> None:
-            module.nope  # noqa: B018
-
-        before = shown(read)
+        # One is nearly a name that is there, or put back.
+        reads = [lambda name=name: getattr(module, name) for name in ("nope", "experimentel")]
+        before = [shown(read) for read in reads]
         mpls.install(**SETTINGS[settings])
-        self.assertEqual(shown(read), before)
+        self.assertEqual([shown(read) for read in reads], before)
+
+    def test_a_getattr_of_others_is_asked(self) -> None:
+        module = tf.train.experimental
+
+        def theirs(name: str) -> int:
+            if name == "theirs":
+                return 5
+            raise AttributeError(f"not theirs: {name}", name=name, obj=module)
+
+        with mock.patch.object(module, "__getattr__", theirs, create=True):
+            before = shown(lambda: module.nope)
+            mpls.install()
+            self.assertEqual((module.theirs, module.DynamicLossScale), (5, mpls.experimental.DynamicLossScale))
+            self.assertEqual(shown(lambda: module.nope)[1:], before[1:])
+            mpls.uninstall()
+            self.assertEqual((module.theirs, hasattr(module, "DynamicLossScale")), (5, False))
 
     @parameterized.expand(SETTINGS.items())
     def test_in_functions_and_threads(self, name: str, settings: dict[str, Any]) -> None:
