@@ -196,14 +196,15 @@ def decide(uses: Uses, signs: Sequence[Sign], main: str, keras: int | None = Non
 
 def _has_keras_wrappers(uses: Uses, has_optimizers: bool) -> bool:
     """Return whether a program makes Keras wrappers, whose behaviour `--as-of` can set."""
-    for use in uses.uses:
-        row = named(use.path)
-        if row is None or not row.target.startswith("mpls."):
-            continue
-        # The graph rewrite makes such wrappers too, if the optimizer is one of Keras.
-        if row.target in _OF_KERAS or (kind_of(use.path) == EXPERIMENTAL_WRAPPER and has_optimizers):
-            return True
-    return False
+    # The graph rewrite makes such wrappers too, if the optimizer is one of Keras.
+    return any(_makes_wrappers(path, has_optimizers) for path in {use.path for use in uses.uses})
+
+
+def _makes_wrappers(path: str, has_optimizers: bool) -> bool:
+    row = named(path)
+    if row is None or not row.target.startswith("mpls."):
+        return False
+    return row.target in _OF_KERAS or (kind_of(path) == EXPERIMENTAL_WRAPPER and has_optimizers)
 
 
 def _first(sign: Sign) -> Release:

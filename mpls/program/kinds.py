@@ -89,6 +89,7 @@ class Kinds:
         self._uses = uses
         self._variables: dict[str, set[str]] = {}
         self._makers: dict[str, set[str]] = {}
+        self._all_makers: set[str] = set()
         self._made = [use for use in uses.uses if use.call is not None and use.target]
         self._called = [each for each in uses.accesses if each.call is not None and each.target]
         self._moved = [each for each in uses.accesses if each.call is None and each.target]
@@ -98,6 +99,7 @@ class Kinds:
             before = _size(self._makers) + _size(self._variables)
             for kind, name in self._found_makers():
                 self._makers.setdefault(kind, set()).add(name)
+                self._all_makers.add(name)
             for kind, name in (*self._found_variables(), *self._found_passed()):
                 self._variables.setdefault(kind, set()).add(name)
             if _size(self._makers) + _size(self._variables) == before:
@@ -149,6 +151,8 @@ class Kinds:
 
     def _made_by(self, name: str) -> set[str]:
         """Return the kinds of objects that a function or class of the program makes."""
+        if name not in self._all_makers:
+            return set()
         return {kind for kind, names in self._makers.items() if name in names}
 
     def _of_value(self, value: Value) -> set[str]:

@@ -7,7 +7,7 @@ import os
 import re
 import weakref
 import zipfile
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -170,12 +170,12 @@ class Tree:
         file.imported = list(_imported(survey))
         file.added = folders_added(tree, file.key)
         file.does_something = _does_something(tree)
-        words = _WORDS.findall(content)
+        words = Counter(_WORDS.findall(content))
         file.words = frozenset(words)
         file.has_lookups = not _LOOKUPS.isdisjoint(file.words) or _LOOKUP.search(content) is not None
         names = {name.encode() for name in (*survey.functions, *(each.name for each in survey.classes))}
         names = {name for name in names if not name.decode().startswith(_CALLED)}
-        file.once = frozenset(name for name in names if words.count(name) == 1)
+        file.once = frozenset(name for name in names if words[name] == 1)
         return file
 
     def survey(self, file: _File) -> Survey:

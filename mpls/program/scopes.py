@@ -32,19 +32,23 @@ __all__ = [
 # Members of wrappers that were something else in some releases, and those that only wrappers have.
 _READ = frozenset(("loss_scale", "get_config", *SCALING_METHODS))
 # What passes the name that it is assigned to on to its parts.
-_PASS_TARGET: tuple[type[ast.expr], ...] = (
-    ast.Name,
-    ast.Attribute,
-    ast.Call,
-    ast.IfExp,
-    ast.BoolOp,
-    ast.Dict,
-    ast.List,
-    ast.Tuple,
-    ast.ListComp,
-    ast.SetComp,
-    ast.DictComp,
-    ast.GeneratorExp,
+# Functions that read an attribute by its name.
+_READERS = ("getattr", "__getattribute__")
+_PASS_TARGET = frozenset(
+    (
+        ast.Name,
+        ast.Attribute,
+        ast.Call,
+        ast.IfExp,
+        ast.BoolOp,
+        ast.Dict,
+        ast.List,
+        ast.Tuple,
+        ast.ListComp,
+        ast.SetComp,
+        ast.DictComp,
+        ast.GeneratorExp,
+    )
 )
 _PATH = re.compile(r"mixed_precision\.\w|\.mixed_precision\b|train\.experimental\.\w")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -229,7 +233,7 @@ def attribute_of(node: ast.AST) -> tuple[ast.expr | None, str]:
     if isinstance(node, ast.Call) and len(node.args) in (2, 3) and not node.keywords:
         called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
         name = node.args[1]
-        if called in ("getattr", "__getattribute__") and isinstance(name, ast.Constant) and isinstance(name.value, str):
+        if called in _READERS and isinstance(name, ast.Constant) and isinstance(name.value, str):
             return node.args[0], name.value
     return None, ""
 
@@ -675,23 +679,28 @@ class Survey(_Walker):
         if isinstance(function, ast.Name | ast.Attribute):
             self._chain(function, Role.CALL, node)
         else:
-            if attribute_of(function)[0] is not None:
-                self._note_loose(function, node)
+            if isinstance(function, ast.Call):
+                if attribute_of(function)[0] is not None:
+                    self._note_loose(function, node)
+                if _is_probe_of_scale(function):
+                    self.called_probes.append((function, self._region))
             self._visit(function)
-        target, self._target_name = self._target_name, ""
-        self._arguments(node, target)
-        self._target_name = target
+        if self._target_name:
+            target, self._target_name = self._target_name, ""
+            self._arguments(node, target)
+            self._target_name = target
+        else:
+            self._arguments(node, "")
 
     def _arguments(self, node: ast.Call, target: str) -> None:
         function = node.func
-        if isinstance(function, ast.Call) and _is_probe_of_scale(function):
-            self.called_probes.append((function, self._region))
         name = function.id if isinstance(function, ast.Name) else ""
         if name:
             self.calls.setdefault(name, []).append((node, self._region))
         if name in ("getattr", "hasattr") and len(node.args) >= 2:
             self.probes.append((node, self._region))
-        if attribute_of(node)[0] is not None:
+        called = name or (function.attr if isinstance(function, ast.Attribute) else "")
+        if called in _READERS and attribute_of(node)[0] is not None:
             self._target_name = target
             self._note_loose(node, None)
             self._target_name = ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mpls.names import named
+from mpls.program.meaning import NOTHING, Meaning
 from mpls.program.objects import kind_of
 from mpls.program.releases import Releases, State, is_switch, version_of_2
 from mpls.program.scopes import Chain, Function, Member, Region, Role, Statement, argument_names, attribute_of, chain_of
@@ -304,17 +305,23 @@ class _File:
 
     def _chains(self) -> Iterator[Use]:
         releases = self._releases
+        known: dict[tuple[Meaning, tuple[str, ...]], list[tuple[str, bool]]] = {}
         for chain in self._survey.chains:
-            if chain.role is Role.ANNOTATION or not releases.name(chain.names[0], chain.region).paths:
+            meaning = NOTHING if chain.role is Role.ANNOTATION else releases.name(chain.names[0], chain.region)
+            if not meaning.paths:
                 continue
-            yield from self._used(chain.parts[-1], chain)
+            key = meaning, chain.names[1:]
+            if key not in known:
+                for attribute in chain.names[1:]:
+                    meaning = releases.member(meaning, attribute)
+                known[key] = releases.of_today(meaning)
+            yield from self._used(chain.parts[-1], chain, known[key])
 
     def _loose(self) -> Iterator[Use]:
         for member in self._survey.loose:
-            yield from self._used(member.node, member)
+            yield from self._used(member.node, member, self._releases.possible(member.node, member.region))
 
-    def _used(self, node: ast.expr, place: Chain | Member) -> Iterator[Use]:
-        found = self._releases.possible(node, place.region)
+    def _used(self, node: ast.expr, place: Chain | Member, found: list[tuple[str, bool]]) -> Iterator[Use]:
         state = self._releases.at(place.statement, place.choice) if found else None
         if state is None or state.is_dead:
             return
@@ -442,8 +449,10 @@ class _File:
     def _returns(self) -> Iterator[tuple[str, Value]]:
         for owner, returned in self._survey.returns.items():
             for value, region in returned if isinstance(owner, Function) else ():
-                if value is not None and isinstance(owner, Function):
-                    yield owner.name, self._value(value, region)
+                found = None if value is None else self._value(value, region)
+                # What a function of TensorFlow returns is of no kind.
+                if found is not None and found.name and found.kinds != {""} and isinstance(owner, Function):
+                    yield owner.name, found
 
     def _checked(self) -> Iterator[tuple[str, str]]:
         for test, region in self._survey.type_tests:
