@@ -13,7 +13,7 @@ from mpls.core.dynamic import checked_settings
 from mpls.core.fast import select
 from mpls.core.loss_scale import ProgramCalls, note_read, note_update
 from mpls.core.numbers import require_usable, to_float, to_int
-from mpls.core.rule import AccumulatingState, UpdateRule, next_state
+from mpls.core.rule import ScaleState, UpdateRule, next_state
 from mpls.core.state_checks import check_fixed
 from mpls.core.weights import Lock, in_graph_of
 from mpls.errors import ArgumentTypeError, ArgumentValueError, UndefinedMethodError, error_text
@@ -258,7 +258,7 @@ class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
             shrinking was due; in eager mode None.
         """
         note_update(self)
-        variables = AccumulatingState(self._loss_scale, self._num_good_steps, self._num_bad_steps)
+        variables = [self._loss_scale, self._num_good_steps, self._num_bad_steps]
         rule = UpdateRule(
             growth_steps=self._incr_every_n_steps,
             multiplier=self._incr_ratio,
@@ -270,9 +270,9 @@ class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
         )
         # In eager mode, another thread must not read the state between this read and the assignments.
         with self._lock:
-            before = AccumulatingState(*(tf.convert_to_tensor(variable) for variable in variables))
+            before = ScaleState(*map(tf.convert_to_tensor, variables))
             after = next_state(before, finite_grads, rule, select)
-            assigned = [variable.assign(value) for variable, value in zip(variables, after, strict=True)]
+            assigned = [variable.assign(value) for variable, value in zip(variables, after[:3], strict=True)]
         if tf.executing_eagerly():
             return None
         with tf.control_dependencies(assigned):

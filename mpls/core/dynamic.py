@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, SupportsInt, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -14,15 +14,18 @@ from mpls.core import fast
 from mpls.core.autograph import as_written
 from mpls.core.fast import group, one_of, select
 from mpls.core.gradients import all_finite
-from mpls.core.loss_scale import LossScale, StepDecision, note_read, note_update, recognition_base
-from mpls.core.numbers import require_usable, to_bool, to_count, to_float, to_int, to_whole
+from mpls.core.loss_scale import (
+    LossScale,
+    NativeDynamicLossScale,
+    StepDecision,
+    note_read,
+    note_update,
+)
+from mpls.core.numbers import require_usable, to_bool, to_float, to_int, to_whole
 from mpls.core.replicas import decide_together, finite_when_summed
 from mpls.core.rule import (
     SEARCH_OVER,
-    AccumulatingState,
     ScaleState,
-    SearchingAccumulatingState,
-    SearchingState,
     UpdateRule,
     growth_period,
     has_bounds,
@@ -40,9 +43,8 @@ from mpls.core.state_checks import (
     warn_of_surplus,
     without_surplus,
 )
-from mpls.core.step_options import ReadOnly, refuse_assignment, without_idle
+from mpls.core.step_options import ReadOnly, read_only, refuse_assignment, without_idle
 from mpls.core.weights import (
-    Stateful,
     in_graph_of,
     plain,
     read_values,
@@ -85,9 +87,11 @@ from mpls.formats.wrapper_state import (
 from mpls.upstream.tensorflow import graph_key
 
 # Pickles that earlier versions wrote name these modules.
-sys.modules.update(dict.fromkeys(("mpls.core.scale_settings",), sys.modules[__name__]))
+sys.modules.update({f"mpls.core.{name}": sys.modules[__name__] for name in ("scale_settings",)})
 
 _ANCHOR = "bounds-and-dynamics"
+_SUBJECT = "configure"
+_Self = TypeVar("_Self", bound="DynamicLossScale")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,20 +143,13 @@ class ScaleSettings:
             multiplier=multiplier if self.growth_factor is None else self.growth_factor,
             min_scale=self.min_scale,
             max_scale=self.max_scale,
-            shrink_ratio=self._shrink_ratio(multiplier),
+            shrink_ratio=self.backoff_factor if self.growth_factor is None else self.backoff_factor or 1 / multiplier,
             shrink_steps=self.hysteresis,
             shrink_steps_in_a_row=self.consecutive_hysteresis,
         )
 
-    def _shrink_ratio(self, multiplier: float) -> float | None:
-        if self.backoff_factor is None and self.growth_factor is not None:
-            return 1 / multiplier
-        return self.backoff_factor
-
 
 DEFAULTS = ScaleSettings()
-
-
 # Settings that `configure` changes.
 NUMBERS = ADJUSTABLE
 
@@ -173,10 +170,9 @@ def checked_settings(
             initial scale.
         TypeError: a value is no number, or no bool where one is needed.
     """
-    changes: dict[str, Any] = {}
-    for name, value in given.items():
-        if value is not None:
-            changes[name] = _CHECKS[name](value, f"{subject}: {name}")
+    changes: dict[str, Any] = {
+        name: _CHECKS[name](value, f"{subject}: {name}") for name, value in given.items() if value is not None
+    }
     settings = dataclasses.replace(before, **changes)
     if constraint := constraint_on_bounds(settings.min_scale, settings.max_scale):
         if "max_scale" not in changes:
@@ -207,20 +203,6 @@ def require_effect(subject: str, settings: ScaleSettings) -> None:
         raise ArgumentValueError(_error(f"{subject}: {name}", constraint, getattr(settings, name), advice))
 
 
-def require_multiplier(settings: ScaleSettings, multiplier: float) -> None:
-    """Refuse a multiplier that would give adjustable settings values with which no saved state is loaded.
-
-    Raises:
-        ValueError: it is at most 1, and a factor is left to it.
-    """
-    numbers = settings.numbers(1, multiplier)
-    if settings.adjustable and any(constraint_on(name, numbers[name]) for name in ("growth_factor", "backoff_factor")):
-        advice = "Pass growth_factor and backoff_factor, or leave adjustable out"
-        raise ArgumentValueError(
-            _error("DynamicLossScale: multiplier", "be above 1 with adjustable=True", multiplier, advice)
-        )
-
-
 def _error(subject: str, constraint: str, got: Any, advice: str) -> str:
     return error_text(subject, constraint, got, advice, _ANCHOR)
 
@@ -242,68 +224,15 @@ def _in_range(setting: str, advice: str) -> Callable[[Any, str], float]:
     return checked
 
 
-def _steps(value: Any, subject: str) -> int:
-    return to_count(value, subject, "hysteresis=2", _ANCHOR)
-
-
-def _flag(value: Any, subject: str) -> bool:
-    return to_bool(value, subject, _ANCHOR)
-
-
 _CHECKS = {
     "min_scale": _in_range("min_scale", "0.5"),
     "max_scale": _in_range("max_scale", "0.5"),
     "growth_factor": _in_range("growth_factor", "growth_factor=2.0"),
     "backoff_factor": _in_range("backoff_factor", "backoff_factor=0.5"),
-    "hysteresis": _steps,
-    "consecutive_hysteresis": _flag,
-    "adjustable": _flag,
+    "hysteresis": lambda value, subject: to_whole(value, subject, "hysteresis=2", _ANCHOR, least=1),
+    "consecutive_hysteresis": lambda value, subject: to_bool(value, subject, _ANCHOR),
+    "adjustable": lambda value, subject: to_bool(value, subject, _ANCHOR),
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class CurrentSettings:
-    """Settings as the constructor of a loss scale takes them.
-
-    Attributes:
-        initial_scale: the scale at the start, between the bounds.
-        growth_steps: finite steps in a row after which the scale grows.
-        settings: the others.
-    """
-
-    initial_scale: float
-    growth_steps: int
-    settings: ScaleSettings
-
-
-def current_settings(loss_scale: Any) -> CurrentSettings:
-    """Return the settings of a `DynamicLossScale`, which a checkpoint or `load_state_dict` may have brought.
-
-    In a graph, the values of variables are not known; the settings are those that Python code passed last.
-    """
-    settings: ScaleSettings = loss_scale._scale_settings
-    given = CurrentSettings(loss_scale._initial_loss_scale, loss_scale._increment_period, settings)
-    is_read = settings.adjustable and tf.executing_eagerly() and NUMBERS[0] in loss_scale._weights_here()
-    return (
-        _with_numbers(given, loss_scale._numbers(), loss_scale._read_numbers(None, "get_config")) if is_read else given
-    )
-
-
-def _with_numbers(given: CurrentSettings, before: Mapping[str, Any], found: Mapping[str, Any]) -> CurrentSettings:
-    # A setting whose variable still has the initial value stays as it was passed: a factor as None, growth steps beyond
-    # int64.
-    changed = {name: value for name, value in found.items() if value != _held(before[name])}
-    growth_steps = changed.pop(NUMBERS[0], given.growth_steps)
-    settings = dataclasses.replace(given.settings, **changed)
-    initial = min(max(given.initial_scale, settings.min_scale), settings.max_scale)
-    return CurrentSettings(initial, growth_steps, settings)
-
-
-def _held(value: Any) -> Any:
-    """Return a number as the variable of a setting holds it."""
-    return float(np.float32(value)) if isinstance(value, float) else value
-
-
 # So low that hardly any gradient overflows; it takes seven finite steps from here to the usual 2**15.
 START = 2.0**8
 
@@ -328,26 +257,22 @@ def start_of(initial_scale: Any, settings: Mapping[str, Any]) -> Any:
     return start_between(checked_settings("", None, settings)) if is_auto(initial_scale) else initial_scale
 
 
-_SUBJECT = "configure"
-
-
 def _setting(name: str, doc: str) -> Any:
-    """Return a property that shows a setting, and by which `configure` changes it.
-
-    Args:
-        name: that of the setting.
-        doc: the property's docstring.
-    """
+    """Return a property that shows a setting, and by which `configure` changes it."""
 
     def write(owner: Any, value: Any) -> None:
-        if name not in NUMBERS or not hasattr(owner, "configure"):
+        if not hasattr(owner, "configure"):
             refuse_assignment(owner, name, value)
         if value is None:
             subject = f"{type(owner).__name__}: {name}"
-            raise ArgumentTypeError(error_text(subject, "be a number", None, "Pass a number", "bounds-and-dynamics"))
+            raise ArgumentTypeError(_error(subject, "be a number", None, "Pass a number"))
         owner.configure(**{name: value})
 
     return property(lambda owner: owner._setting(name), write, doc=doc)
+
+
+def _fixed_setting(name: str, doc: str) -> ReadOnly:
+    return read_only(name, lambda owner: owner._setting(name), doc)
 
 
 class SettingMembers:
@@ -362,295 +287,8 @@ class SettingMembers:
     min_scale = _setting("min_scale", "The floor of a shrinking scale, a Python float.")
     max_scale = _setting("max_scale", "The ceiling of a growing scale, a Python float.")
     hysteresis = _setting("hysteresis", "Non-finite steps after which the scale shrinks, a Python int.")
-    consecutive_hysteresis: ReadOnly = _setting("consecutive_hysteresis", "Whether these must be in a row; read-only.")
-    adjustable: ReadOnly = _setting("adjustable", "Whether `configure` reaches what is built already; read-only.")
-
-
-class Adjusting(SettingMembers, Stateful):
-    """Mixin for dynamic loss scales: their settings, as constants or as variables, and methods that change them."""
-
-    _initial_loss_scale: float
-    _increment_period: int
-    _multiplier: float
-    # Users' subclasses may define a constructor that does not call this class's.
-    _scale_settings: ScaleSettings = DEFAULTS
-    _searches = False
-    # Whether the settings are constants in a graph.
-    _is_built_in = False
-    # Whether `configure` has set a hysteresis of 1 that was more before; the count of non-finite steps stays.
-    _has_counted_bad_steps = False
-    # Bounds of which a warning has said that a checkpoint replaces them.
-    _told_of_replaced: frozenset[str] = frozenset()
-    # How often the program has set the scale, so that messages do not take it for steps.
-    _times_set = 0
-
-    if TYPE_CHECKING:
-
-        @property
-        def _current_loss_scale(self) -> Any: ...
-        @property
-        def _num_good_steps(self) -> Any: ...
-
-    def _rule(self, dtype: Any) -> UpdateRule:
-        """Return the rule that the settings make, its numbers constants or tensors.
-
-        Args:
-            dtype: that of the counter of finite steps, with which the growth steps are compared.
-        """
-        settings = self._scale_settings
-        if not settings.adjustable:
-            return settings.rule(self._growth_steps(dtype), self._multiplier)
-        factors = (tf.convert_to_tensor(self._created_weight(name)) for name in NUMBERS[1:])
-        growth, backoff, least, most, hysteresis = factors
-        in_a_row = settings.consecutive_hysteresis
-        return UpdateRule(self._growth_steps(dtype), growth, least, most, backoff, hysteresis, in_a_row)
-
-    def _bounds(self) -> UpdateRule:
-        """Return the bounds of the current rule, which has the originals' numbers for the rest."""
-        settings = self._scale_settings
-        if not settings.adjustable:
-            return UpdateRule(min_scale=settings.min_scale, max_scale=settings.max_scale)
-        least, most = (tf.convert_to_tensor(self._created_weight(name)) for name in ("min_scale", "max_scale"))
-        return UpdateRule(min_scale=least, max_scale=most)
-
-    @property
-    def _counts_bad_steps(self) -> bool:
-        """Whether the state has a count of non-finite steps."""
-        return self._scale_settings.counts_bad_steps or self._has_counted_bad_steps
-
-    def _growth_steps(self, dtype: Any) -> Any:
-        if self._scale_settings.adjustable:
-            # A cast would wrap a number that the count cannot reach.
-            return tf.cast(tf.minimum(tf.convert_to_tensor(self._created_weight("growth_steps")), dtype.max), dtype)
-        if not tf.executing_eagerly():
-            self._is_built_in = True
-        # The count has to be compared in its own dtype, whatever number the user has passed.
-        return usable_growth_steps(self._increment_period, dtype.max)
-
-    def _growth_steps_now(self) -> int:
-        """Return the growth steps that hold for the next step, also after a restored checkpoint; in eager mode."""
-        return int(self._read_numbers(None, "state_dict")["growth_steps"])
-
-    def _initial_extras(self) -> dict[str, tuple[Any, Any]]:
-        """Return initial value and dtype, by name, of the variables that only settings of mpls need."""
-        extras: dict[str, tuple[Any, Any]] = {}
-        if self._counts_bad_steps:
-            extras[BAD_STEPS] = (0, tf.int64)
-        if self._searches:
-            extras[SEARCH_STEPS] = (1, tf.int64)
-        if self._scale_settings.adjustable:
-            for name, value in self._numbers().items():
-                extras[name] = (value, tf.float32 if isinstance(value, float) else tf.int64)
-        return extras
-
-    def _setting(self, name: str) -> Any:
-        """Return a setting, which a checkpoint may have changed, by the name of its argument."""
-        now = current_settings(self)
-        numbers = now.settings.numbers(now.growth_steps, self._multiplier)
-        return numbers[name] if name in numbers else getattr(now.settings, name)
-
-    def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
-        """Set the current scale, for what is already built too; the counts of steps start anew.
-
-        A search that an initial scale of `'auto'` has begun ends.
-
-        Args:
-            scale: the scale, between the bounds.
-            session: in a v1 graph, the session that has the variables; by default the default one.
-
-        Raises:
-            ValueError: it is NaN, infinite or out of bounds; or the call is made in a replica context.
-            TypeError: it is no number.
-            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
-
-        Example:
-            >>> import mpls.v1
-            >>> loss_scale = mpls.v1.DynamicLossScale()
-            >>> loss_scale.set_scale(1024)
-            >>> float(loss_scale())
-            1024.0
-        """
-        require_no_replica("set_scale")
-        value = to_number(scale, "set_scale: scale")
-        with in_graph_of(session), self._lock:
-            require_used_here(self, session, "set_scale")
-            self._set_scale(value, scale, session)
-
-    def _set_scale(self, value: float, given: Any, session: Any) -> None:
-        subject = "set_scale: scale"
-        bounds = self._read_numbers(session, "set_scale")
-        least, most = bounds["min_scale"], bounds["max_scale"]
-        if not least <= value <= most:
-            constraint = f"be from {least:g} to {most:g}, the bounds"
-            advice = "Change min_scale and max_scale first: configure(min_scale=...)"
-            raise ArgumentValueError(error_text(subject, constraint, given, advice, "bounds-and-dynamics"))
-        # A scale that the user sets ends the search.
-        ended = {SEARCH_STEPS: SEARCH_OVER} if self._searches else {}
-        self._write_values({**self._begun_with(value), **ended}, session, "set_scale")
-        self._times_set += 1
-
-    def configure(
-        self,
-        *,
-        growth_steps: SupportsInt | None = None,
-        growth_factor: SupportsFloat | None = None,
-        backoff_factor: SupportsFloat | None = None,
-        min_scale: SupportsFloat | None = None,
-        max_scale: SupportsFloat | None = None,
-        hysteresis: SupportsInt | None = None,
-        session: Any = None,
-    ) -> None:
-        """Change how the scale adapts from the next step on; the current scale is moved between new bounds.
-
-        With `adjustable=True` this works everywhere, without a retrace: in eager mode, in functions that are already
-        traced, and in graphs that a session runs. Without it, the settings are constants of what is already built.
-
-        Args:
-            growth_steps: finite steps in a row after which the scale grows.
-            growth_factor: the factor by which it grows, above 1.
-            backoff_factor: the factor by which it shrinks, between 0 and 1.
-            min_scale: the least scale.
-            max_scale: the largest scale; the initial scale is moved between new bounds too.
-            hysteresis: non-finite steps after which the scale shrinks.
-            session: in a v1 graph, the session that has the variables; by default the default one.
-
-        Raises:
-            ValueError: a number is out of its range, or the bounds exclude each other; and then nothing has changed.
-            TypeError: an argument is no number.
-            RuntimeError: the settings are constants in a graph or a function that is already built; `hysteresis` is
-                above 1, and the loss scale was made without `hysteresis` and `adjustable`, so that nothing counts for
-                it; there is no session; or the call is made inside of a `tf.function`.
-
-        Example:
-            >>> import mpls.v1
-            >>> loss_scale = mpls.v1.DynamicLossScale(adjustable=True)
-            >>> loss_scale.configure(max_scale=4096, growth_steps=100)
-            >>> float(loss_scale())
-            4096.0
-        """
-        require_no_replica(_SUBJECT)
-        given = (growth_factor, backoff_factor, min_scale, max_scale, hysteresis)
-        wanted = dict(zip(NUMBERS[1:], given, strict=True))
-        steps = None
-        if growth_steps is not None:
-            steps = to_whole(growth_steps, f"{_SUBJECT}: growth_steps", "growth_steps=2000", "bounds-and-dynamics")
-        with in_graph_of(session), self._lock:
-            require_used_here(self, session, _SUBJECT)
-            self._configure(steps, wanted, session)
-
-    def _configure(self, growth_steps: int | None, wanted: Mapping[str, Any], session: Any) -> None:
-        self._require_adjustable()
-        numbers = self._read_numbers(session, _SUBJECT)
-        settings = checked_settings(_SUBJECT, None, wanted, self._with_numbers(numbers))
-        if settings.counts_bad_steps and not self._counts_bad_steps:
-            raise CallOrderError(_text("hysteresis is a setting that nothing counts for"))
-        steps = numbers["growth_steps"] if growth_steps is None else usable_growth_steps(growth_steps)
-        scale, good_steps = self._read_values((CURRENT_SCALE, GOOD_STEPS), session, _SUBJECT).values()
-        moved, initial = scale, self._initial_loss_scale
-        if wanted["min_scale"] is not None or wanted["max_scale"] is not None:
-            # A loss scale that is made anew, from the config or in another graph, starts between the bounds too.
-            moved, initial = (min(max(each, settings.min_scale), settings.max_scale) for each in (scale, initial))
-        changes = {} if moved == scale else self._begun_with(moved)
-        if good_steps >= steps and not changes:
-            # The scale grows at the next finite step, as it would by the larger count, which no file may hold.
-            changes[GOOD_STEPS] = steps - 1
-        if settings.adjustable:
-            numbers = settings.numbers(steps, self._multiplier)
-            changes.update(numbers if growth_steps is not None else _without(numbers, "growth_steps"))
-        # Where the write is refused, nothing has changed.
-        self._write_values(changes, session, _SUBJECT)
-        self._times_set += CURRENT_SCALE in changes
-        self._has_counted_bad_steps = self._counts_bad_steps
-        self._scale_settings, self._initial_loss_scale = settings, initial
-        if growth_steps is not None:
-            self._increment_period = growth_steps
-
-    def _require_adjustable(self) -> None:
-        if self._scale_settings.adjustable or (graph_key() is None and not self._is_built_in):
-            return
-        raise CallOrderError(_text("the settings are constants in a graph or a function that is already built"))
-
-    def _numbers(self) -> dict[str, Any]:
-        """Return the values of the variables of adjustable settings."""
-        return self._scale_settings.numbers(usable_growth_steps(self._increment_period), self._multiplier)
-
-    def _read_numbers(self, session: Any, call: str) -> dict[str, Any]:
-        """Return the current settings, which a checkpoint may have changed."""
-        return self._read_values(NUMBERS, session, call) if self._scale_settings.adjustable else self._numbers()
-
-    def _require_usable_numbers(self, found: Mapping[str, Any], subject: str, session: Any = None) -> None:
-        """Refuse settings in a saved state that no loss scale can have.
-
-        Args:
-            found: the values for variables, by name; those that are not there stay as they are.
-            subject: what the user called, for errors.
-            session: in a v1 graph, the session that has the variables; by default the default one.
-
-        Raises:
-            SavedStateError: a number is out of its range, or the bounds exclude each other.
-        """
-        given = {name: plain(value) for name, value in found.items() if name in NUMBERS}
-        if not given:
-            return
-        numbers = {**self._read_numbers(session, subject), **given}
-        if not is_count(numbers["growth_steps"], least := least_of("growth_steps")):
-            constraint, advice = f"be at least {least}", "Pass what state_dict() returned"
-            raise SavedStateError(
-                error_text(f"{subject}: growth_steps", constraint, given["growth_steps"], advice, "bounds-and-dynamics")
-            )
-        try:
-            checked_settings(subject, None, _without(numbers, "growth_steps"))
-        except ValueError as error:
-            raise SavedStateError(str(error)) from error
-
-    def _tell_of_replaced(self, found: Mapping[str, Any], subject: str) -> None:
-        """Warn that a checkpoint replaces bounds that the code has set, once for each.
-
-        Args:
-            found: the values in the checkpoint, by name; those of other settings may be among them.
-            subject: the file and the key.
-        """
-        of_code = {name: self._setting(name) for name in ("min_scale", "max_scale")}
-        of_code = {name: value for name, value in of_code.items() if value != getattr(DEFAULTS, name)}
-        others = {
-            name: value
-            for name, value in of_code.items()
-            if found.get(name, value) != value and name not in self._told_of_replaced
-        }
-        if not others:
-            return
-        self._told_of_replaced |= others.keys()
-        taken = ", ".join(f"{name}={plain(found[name])!r}" for name in others)
-        kept = ", ".join(f"{name}={value!r}" for name, value in others.items())
-        warn_user(
-            f"{subject}: {taken} is taken from the checkpoint, where the code has {kept}. To go on with what the code "
-            f"has, call configure({kept}) after it is restored. See MIGRATION.md#bounds-and-dynamics",
-            MplsWarning,
-        )
-
-    def _with_numbers(self, numbers: Mapping[str, Any]) -> ScaleSettings:
-        if not self._scale_settings.adjustable:
-            return self._scale_settings
-        values = _without(dict(numbers), "growth_steps")
-        return ScaleSettings(
-            **values, consecutive_hysteresis=self._scale_settings.consecutive_hysteresis, adjustable=True
-        )
-
-    def _begun_with(self, scale: float) -> dict[str, Any]:
-        """Return the state of a scale that has just changed."""
-        bad_steps = {BAD_STEPS: 0} if self._counts_bad_steps else {}
-        return {CURRENT_SCALE: scale, GOOD_STEPS: 0, **bad_steps}
-
-    def _read_values(self, names: Iterable[str], session: Any, call: str = "state_dict") -> dict[str, Any]:
-        variables = {name: self._created_weight(name) for name in names}
-        return {name: plain(value) for name, value in read_values(variables, session, call).items()}
-
-    def _write_values(self, values: Mapping[str, Any], session: Any, call: str = "load_state_dict") -> None:
-        write_values({name: self._created_weight(name) for name in values}, values, session, call)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # Graphs and functions are built with the original of a copy.
-        super().__setstate__({**state, "_is_built_in": False})  # type: ignore[misc]
+    consecutive_hysteresis = _fixed_setting("consecutive_hysteresis", "Whether these must be in a row; read-only.")
+    adjustable = _fixed_setting("adjustable", "Whether `configure` reaches what is built already; read-only.")
 
 
 def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
@@ -665,133 +303,13 @@ def _text(reason: str) -> str:
     )
 
 
-class Updating(Adjusting):
-    """Mixin for dynamic loss scales: applies the rule to the variables."""
-
-    def _write_next(self, grads_finite: Any) -> Any:
-        """Update the state; in a graph, return the op that does it; `grads_finite` is a tensor, or a bool if known."""
-        good_steps = self._num_good_steps
-        growth_steps = self._growth_steps(good_steps.dtype)
-        # Read as late as possible: another worker may have changed it while gradients were computed.
-        with tf.control_dependencies([grads_finite] if tf.is_tensor(grads_finite) else []):
-            steps_before = tf.convert_to_tensor(good_steps)
-            search_steps = self._search_steps(good_steps.dtype) if self._searches else None
-
-        def write_all() -> Any:
-            variables = self._state_variables(good_steps)
-            known = {"good_steps": steps_before, "search_steps": search_steps}
-            before = type(variables)(
-                *(
-                    tf.convert_to_tensor(each) if known.get(name) is None else known[name]
-                    for name, each in variables._asdict().items()
-                )
-            )
-            after = next_state(before, grads_finite, self._rule(good_steps.dtype), select)
-            if isinstance(after, SearchingState | SearchingAccumulatingState):
-                after = after._replace(search_steps=tf.cast(after.search_steps, tf.int64))
-            return group(*(variable.assign(value) for variable, value in zip(variables, after, strict=True)))
-
-        if grads_finite is False or fast.uses_plain_ways():
-            return write_all()
-        if search_steps is not None:
-            growth_steps = growth_period(search_steps, growth_steps, select)
-        counts = only_counts(steps_before, growth_steps)
-        if grads_finite is not True:
-            counts &= grads_finite
-        bounds = self._bounds()
-        if has_bounds(bounds):
-            # A checkpoint may bring a scale that is outside of them, at any time.
-            counts &= is_within(tf.convert_to_tensor(self._current_loss_scale), bounds)
-        # Nearly every step only increments the count. It must be one op for parameter servers, whose workers do not
-        # wait for each other: writing back the scale that was read could undo another worker's decrease.
-        return one_of(counts, lambda: self._count(good_steps), write_all)
-
-    def _search_steps(self, dtype: Any) -> Any:
-        return tf.cast(tf.convert_to_tensor(self._created_weight(SEARCH_STEPS)), dtype)
-
-    def _state_variables(self, good_steps: Any) -> Any:
-        scale = self._current_loss_scale
-        search_steps = self._created_weight(SEARCH_STEPS) if self._searches else None
-        if not self._counts_bad_steps:
-            return (
-                ScaleState(scale, good_steps)
-                if search_steps is None
-                else SearchingState(scale, good_steps, search_steps)
-            )
-        bad_steps = self._created_weight(BAD_STEPS)
-        if search_steps is None:
-            return AccumulatingState(scale, good_steps, bad_steps)
-        return SearchingAccumulatingState(scale, good_steps, bad_steps, search_steps)
-
-    def _count(self, good_steps: Any) -> Any:
-        """Count a finite step; with `consecutive_hysteresis`, also reset the count of non-finite steps."""
-        counted = good_steps.assign_add(1)
-        if not self._counts_bad_steps or not self._scale_settings.consecutive_hysteresis:
-            return counted
-        return group(counted, self._created_weight(BAD_STEPS).assign(0))
-
-
-class DynamicStateDict(Updating):
-    """Mixin for dynamic loss scales: what `state_dict` returns, and `load_state_dict` takes."""
-
-    def _read_state_dict(self, session: Any) -> dict[str, Any]:
-        scale, good_steps = self._read_state(session)
-        state = {**dynamic_state(scale, good_steps), INITIAL_SCALE: current_settings(self).initial_scale}
-        names = self._initial_extras()
-        others = self._read_weights(session, without=[*STATE, *names])
-        extras = self._read_values(names, session)
-        return {**state, **self._settings(), **extras, **(others if others[WEIGHTS] else {})}
-
-    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
-        extras = self._initial_extras()
-        names = [WEIGHTS, *extras]
-        settings = self._settings()
-        # The code decides on settings that are constants; only those of the originals must agree.
-        others = {name for name in settings if name in OWN_SCALE_SETTINGS and _differs(state, name, settings[name])}
-        state, surplus = without_surplus(state, {*names, *settings} - others)
-        scale, good_steps = checked_dynamic(state, settings, optional=names)
-        found = checked_extras(state, {name: self._created_weight(name) for name in extras})
-        self._require_usable_numbers(found, "load_state_dict", session)
-        weights = {name: weight for name, weight in self._weights_here().items() if name not in (*STATE, *extras)}
-        values = checked_weights(state, weights)
-        warn_of_surplus(surplus)
-        self._write_state(scale, good_steps, session)
-        self._write_values(found, session)
-        write_values(weights, values, session)
-        self._times_set += 1
-
-    def _settings(self) -> dict[str, Any]:
-        """Return the settings that are constants, by their keys in a state."""
-        settings = {GROWTH_STEPS: self._increment_period, MULTIPLIER: self._multiplier}
-        changed = self._scale_settings.changed()
-        return {name: value for name, value in {**settings, **changed}.items() if name not in self._initial_extras()}
-
-    def _read_state(self, session: Any) -> tuple[float, int]:
-        values = read_values({SCALE: self._current_loss_scale, GOOD_STEPS: self._num_good_steps}, session)
-        return float(values[SCALE]), int(values[GOOD_STEPS])
-
-    def _write_state(self, scale: float, good_steps: int, session: Any) -> None:
-        variables = {SCALE: self._current_loss_scale, GOOD_STEPS: self._num_good_steps}
-        write_values(variables, {SCALE: scale, GOOD_STEPS: good_steps}, session)
-
-
-def _differs(state: Any, name: str, value: Any) -> bool:
-    return isinstance(state, Mapping) and name in state and state[name] != value
-
-
-_Self = TypeVar("_Self", bound="DynamicLossScale")
-
-
-NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
-
-
 if TYPE_CHECKING:
     _Base = object
 else:
     _Base = NativeDynamicLossScale
 
 
-class DynamicLossScale(DynamicStateDict, LossScale, _Base):
+class DynamicLossScale(SettingMembers, LossScale, _Base):
     """A loss scale that grows while gradients stay finite and shrinks when they do not.
 
     Every `increment_period` finite steps in a row the scale is multiplied by `multiplier`, unless that leaves float32;
@@ -846,6 +364,21 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
         0.25
     """
 
+    _initial_loss_scale: float
+    _increment_period: int
+    _multiplier: float
+    # Users' subclasses may define a constructor that does not call this class's.
+    _scale_settings: ScaleSettings = DEFAULTS
+    _searches = False
+    # Whether the settings are constants in a graph.
+    _is_built_in = False
+    # Whether `configure` has set a hysteresis of 1 that was more before; the count of non-finite steps stays.
+    _has_counted_bad_steps = False
+    # Bounds of which a warning has said that a checkpoint replaces them.
+    _told_of_replaced: frozenset[str] = frozenset()
+    # How often the program has set the scale, so that messages do not take it for steps.
+    _times_set = 0
+
     def __init__(
         self,
         initial_loss_scale: SupportsFloat | str = 2**15,
@@ -876,7 +409,13 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
         }
         self._scale_settings = checked_settings("DynamicLossScale", initial, given)
         require_effect("DynamicLossScale", self._scale_settings)
-        require_multiplier(self._scale_settings, self._multiplier)
+        numbers = self._scale_settings.numbers(1, self._multiplier)
+        factors = ("growth_factor", "backoff_factor")
+        if self._scale_settings.adjustable and any(constraint_on(name, numbers[name]) for name in factors):
+            # No saved state with such values would be loaded.
+            constraint = "be above 1 with adjustable=True"
+            advice = "Pass growth_factor and backoff_factor, or leave adjustable out"
+            raise ArgumentValueError(_error("DynamicLossScale: multiplier", constraint, multiplier, advice))
         self._initial_loss_scale = start_between(self._scale_settings) if initial is None else initial
         with tf.init_scope():
             is_graph = not tf.executing_eagerly()
@@ -905,7 +444,8 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
 
     @_current_loss_scale.setter
     def _current_loss_scale(self, variable: Any) -> None:
-        self._use_weight(CURRENT_SCALE, variable)
+        # Users' subclasses assign variables that they have made with _add_weight, as the original class did.
+        self._weights_here()[CURRENT_SCALE] = variable
 
     @property
     def _num_good_steps(self) -> Any:
@@ -913,11 +453,7 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
 
     @_num_good_steps.setter
     def _num_good_steps(self, variable: Any) -> None:
-        self._use_weight(GOOD_STEPS, variable)
-
-    def _use_weight(self, name: str, variable: Any) -> None:
-        # Users' subclasses assign variables that they have made with _add_weight, as the original class did.
-        self._weights_here()[name] = variable
+        self._weights_here()[GOOD_STEPS] = variable
 
     def _initial_weights(self) -> dict[str, tuple[Any, Any]]:
         return {**self._initial_state(), **self._initial_extras()}
@@ -1006,6 +542,55 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
         with self._lock:
             return self._write_next(bool(grads_finite))
 
+    def _write_next(self, grads_finite: Any) -> Any:
+        """Update the state; in a graph, return the op that does it; `grads_finite` is a tensor, or a bool if known."""
+        good_steps = self._num_good_steps
+        growth_steps = self._growth_steps(good_steps.dtype)
+        # Read as late as possible: another worker may have changed it while gradients were computed.
+        with tf.control_dependencies([grads_finite] if tf.is_tensor(grads_finite) else []):
+            steps_before = tf.convert_to_tensor(good_steps)
+            search_steps = None
+            if self._searches:
+                search_steps = tf.cast(tf.convert_to_tensor(self._created_weight(SEARCH_STEPS)), good_steps.dtype)
+
+        def write_all() -> Any:
+            variables = self._state_variables(good_steps)
+            before = ScaleState(tf.convert_to_tensor(variables.scale), steps_before, None, search_steps)
+            if variables.bad_steps is not None:
+                before = before._replace(bad_steps=tf.convert_to_tensor(variables.bad_steps))
+            after = next_state(before, grads_finite, self._rule(good_steps.dtype), select)
+            if search_steps is not None:
+                after = after._replace(search_steps=tf.cast(after.search_steps, tf.int64))
+            pairs = zip(variables, after, strict=True)
+            return group(*(variable.assign(value) for variable, value in pairs if variable is not None))
+
+        if grads_finite is False or fast.uses_plain_ways():
+            return write_all()
+        if search_steps is not None:
+            growth_steps = growth_period(search_steps, growth_steps, select)
+        counts = only_counts(steps_before, growth_steps)
+        if grads_finite is not True:
+            counts &= grads_finite
+        bounds = self._bounds()
+        if has_bounds(bounds):
+            # A checkpoint may bring a scale that is outside of them, at any time.
+            counts &= is_within(tf.convert_to_tensor(self._current_loss_scale), bounds)
+        # Nearly every step only increments the count. It must be one op for parameter servers, whose workers do not
+        # wait for each other: writing back the scale that was read could undo another worker's decrease.
+        return one_of(counts, lambda: self._count(good_steps), write_all)
+
+    def _state_variables(self, good_steps: Any) -> ScaleState:
+        bad_steps = self._created_weight(BAD_STEPS) if self._counts_bad_steps else None
+        search_steps = self._created_weight(SEARCH_STEPS) if self._searches else None
+        return ScaleState(self._current_loss_scale, good_steps, bad_steps, search_steps)
+
+    def _count(self, good_steps: Any) -> Any:
+        """Count a finite step; with `consecutive_hysteresis`, also reset the count of non-finite steps."""
+        counted = good_steps.assign_add(1)
+        if not self._counts_bad_steps or not self._scale_settings.consecutive_hysteresis:
+            return counted
+        return group(counted, self._created_weight(BAD_STEPS).assign(0))
+
     def get_config(self) -> dict[str, Any]:
         """Return `{'initial_loss_scale': float or 'auto', 'increment_period': int, 'multiplier': float}`.
 
@@ -1027,6 +612,297 @@ class DynamicLossScale(DynamicStateDict, LossScale, _Base):
             The loss scale.
         """
         return cls(**without_idle(config, f"{cls.__name__}.from_config", skips=True))
+
+    def _rule(self, dtype: Any) -> UpdateRule:
+        """Return the rule that the settings make, its numbers constants or tensors.
+
+        Args:
+            dtype: that of the counter of finite steps, with which the growth steps are compared.
+        """
+        settings = self._scale_settings
+        if not settings.adjustable:
+            return settings.rule(self._growth_steps(dtype), self._multiplier)
+        factors = (tf.convert_to_tensor(self._created_weight(name)) for name in NUMBERS[1:])
+        growth, backoff, least, most, hysteresis = factors
+        in_a_row = settings.consecutive_hysteresis
+        return UpdateRule(self._growth_steps(dtype), growth, least, most, backoff, hysteresis, in_a_row)
+
+    def _bounds(self) -> UpdateRule:
+        """Return the bounds of the current rule, which has the originals' numbers for the rest."""
+        settings = self._scale_settings
+        if not settings.adjustable:
+            return UpdateRule(min_scale=settings.min_scale, max_scale=settings.max_scale)
+        least, most = (tf.convert_to_tensor(self._created_weight(name)) for name in ("min_scale", "max_scale"))
+        return UpdateRule(min_scale=least, max_scale=most)
+
+    @property
+    def _counts_bad_steps(self) -> bool:
+        """Whether the state has a count of non-finite steps."""
+        return self._scale_settings.counts_bad_steps or self._has_counted_bad_steps
+
+    def _growth_steps(self, dtype: Any) -> Any:
+        if self._scale_settings.adjustable:
+            # A cast would wrap a number that the count cannot reach.
+            return tf.cast(tf.minimum(tf.convert_to_tensor(self._created_weight("growth_steps")), dtype.max), dtype)
+        if not tf.executing_eagerly():
+            self._is_built_in = True
+        # The count has to be compared in its own dtype, whatever number the user has passed.
+        return usable_growth_steps(self._increment_period, dtype.max)
+
+    def _growth_steps_now(self) -> int:
+        """Return the growth steps that hold for the next step, also after a restored checkpoint; in eager mode."""
+        return int(self._read_numbers(None, "state_dict")["growth_steps"])
+
+    def _initial_extras(self) -> dict[str, tuple[Any, Any]]:
+        """Return initial value and dtype, by name, of the variables that only settings of mpls need."""
+        extras: dict[str, tuple[Any, Any]] = {}
+        if self._counts_bad_steps:
+            extras[BAD_STEPS] = (0, tf.int64)
+        if self._searches:
+            extras[SEARCH_STEPS] = (1, tf.int64)
+        if self._scale_settings.adjustable:
+            for name, value in self._numbers().items():
+                extras[name] = (value, tf.float32 if isinstance(value, float) else tf.int64)
+        return extras
+
+    def _setting(self, name: str) -> Any:
+        """Return a setting, which a checkpoint may have changed, by the name of its argument."""
+        now = current_settings(self)
+        numbers = now.settings.numbers(now.growth_steps, self._multiplier)
+        return numbers[name] if name in numbers else getattr(now.settings, name)
+
+    def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
+        """Set the current scale, for what is already built too; the counts of steps start anew.
+
+        A search that an initial scale of `'auto'` has begun ends.
+
+        Args:
+            scale: the scale, between the bounds.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: it is NaN, infinite or out of bounds; or the call is made in a replica context.
+            TypeError: it is no number.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import mpls.v1
+            >>> loss_scale = mpls.v1.DynamicLossScale()
+            >>> loss_scale.set_scale(1024)
+            >>> float(loss_scale())
+            1024.0
+        """
+        require_no_replica("set_scale")
+        value = to_number(scale, "set_scale: scale")
+        with in_graph_of(session), self._lock:
+            require_used_here(self, session, "set_scale")
+            bounds = self._read_numbers(session, "set_scale")
+            least, most = bounds["min_scale"], bounds["max_scale"]
+            if not least <= value <= most:
+                constraint = f"be from {least:g} to {most:g}, the bounds"
+                advice = "Change min_scale and max_scale first: configure(min_scale=...)"
+                raise ArgumentValueError(_error("set_scale: scale", constraint, scale, advice))
+            # A scale that the user sets ends the search.
+            ended = {SEARCH_STEPS: SEARCH_OVER} if self._searches else {}
+            self._write_values({**self._begun_with(value), **ended}, session, "set_scale")
+            self._times_set += 1
+
+    def configure(
+        self,
+        *,
+        growth_steps: SupportsInt | None = None,
+        growth_factor: SupportsFloat | None = None,
+        backoff_factor: SupportsFloat | None = None,
+        min_scale: SupportsFloat | None = None,
+        max_scale: SupportsFloat | None = None,
+        hysteresis: SupportsInt | None = None,
+        session: Any = None,
+    ) -> None:
+        """Change how the scale adapts from the next step on; the current scale is moved between new bounds.
+
+        With `adjustable=True` this works everywhere, without a retrace: in eager mode, in functions that are already
+        traced, and in graphs that a session runs. Without it, the settings are constants of what is already built.
+
+        Args:
+            growth_steps: finite steps in a row after which the scale grows.
+            growth_factor: the factor by which it grows, above 1.
+            backoff_factor: the factor by which it shrinks, between 0 and 1.
+            min_scale: the least scale.
+            max_scale: the largest scale; the initial scale is moved between new bounds too.
+            hysteresis: non-finite steps after which the scale shrinks.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: a number is out of its range, or the bounds exclude each other; and then nothing has changed.
+            TypeError: an argument is no number.
+            RuntimeError: the settings are constants in a graph or a function that is already built; `hysteresis` is
+                above 1, and the loss scale was made without `hysteresis` and `adjustable`, so that nothing counts for
+                it; there is no session; or the call is made inside of a `tf.function`.
+
+        Example:
+            >>> import mpls.v1
+            >>> loss_scale = mpls.v1.DynamicLossScale(adjustable=True)
+            >>> loss_scale.configure(max_scale=4096, growth_steps=100)
+            >>> float(loss_scale())
+            4096.0
+        """
+        require_no_replica(_SUBJECT)
+        given = (growth_factor, backoff_factor, min_scale, max_scale, hysteresis)
+        wanted = dict(zip(NUMBERS[1:], given, strict=True))
+        steps = None
+        if growth_steps is not None:
+            steps = to_whole(growth_steps, f"{_SUBJECT}: growth_steps", "growth_steps=2000", _ANCHOR)
+        with in_graph_of(session), self._lock:
+            require_used_here(self, session, _SUBJECT)
+            self._configure(steps, wanted, session)
+
+    def _configure(self, growth_steps: int | None, wanted: Mapping[str, Any], session: Any) -> None:
+        self._require_adjustable()
+        numbers = self._read_numbers(session, _SUBJECT)
+        settings = self._scale_settings
+        if settings.adjustable:
+            settings = dataclasses.replace(settings, **_without(numbers, "growth_steps"))
+        settings = checked_settings(_SUBJECT, None, wanted, settings)
+        if settings.counts_bad_steps and not self._counts_bad_steps:
+            raise CallOrderError(_text("hysteresis is a setting that nothing counts for"))
+        steps = numbers["growth_steps"] if growth_steps is None else usable_growth_steps(growth_steps)
+        scale, good_steps = self._read_values((CURRENT_SCALE, GOOD_STEPS), session, _SUBJECT).values()
+        moved, initial = scale, self._initial_loss_scale
+        if wanted["min_scale"] is not None or wanted["max_scale"] is not None:
+            # A loss scale that is made anew, from the config or in another graph, starts between the bounds too.
+            moved, initial = (min(max(each, settings.min_scale), settings.max_scale) for each in (scale, initial))
+        changes = {} if moved == scale else self._begun_with(moved)
+        if good_steps >= steps and not changes:
+            # The scale grows at the next finite step, as it would by the larger count, which no file may hold.
+            changes[GOOD_STEPS] = steps - 1
+        if settings.adjustable:
+            numbers = settings.numbers(steps, self._multiplier)
+            changes.update(numbers if growth_steps is not None else _without(numbers, "growth_steps"))
+        # Where the write is refused, nothing has changed.
+        self._write_values(changes, session, _SUBJECT)
+        self._times_set += CURRENT_SCALE in changes
+        self._has_counted_bad_steps = self._counts_bad_steps
+        self._scale_settings, self._initial_loss_scale = settings, initial
+        if growth_steps is not None:
+            self._increment_period = growth_steps
+
+    def _require_adjustable(self) -> None:
+        if not self._scale_settings.adjustable and (self._is_built_in or graph_key() is not None):
+            raise CallOrderError(_text("the settings are constants in a graph or a function that is already built"))
+
+    def _numbers(self) -> dict[str, Any]:
+        """Return the values of the variables of adjustable settings."""
+        return self._scale_settings.numbers(usable_growth_steps(self._increment_period), self._multiplier)
+
+    def _read_numbers(self, session: Any, call: str) -> dict[str, Any]:
+        """Return the current settings, which a checkpoint may have changed."""
+        return self._read_values(NUMBERS, session, call) if self._scale_settings.adjustable else self._numbers()
+
+    def _require_usable_numbers(self, found: Mapping[str, Any], subject: str, session: Any = None) -> None:
+        """Refuse settings in a saved state that no loss scale can have.
+
+        Args:
+            found: the values for variables, by name; those that are not there stay as they are.
+            subject: what the user called, for errors.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            SavedStateError: a number is out of its range, or the bounds exclude each other.
+        """
+        given = {name: plain(value) for name, value in found.items() if name in NUMBERS}
+        if not given:
+            return
+        numbers = {**self._read_numbers(session, subject), **given}
+        if not is_count(numbers["growth_steps"], least := least_of("growth_steps")):
+            constraint, advice = f"be at least {least}", "Pass what state_dict() returned"
+            raise SavedStateError(_error(f"{subject}: growth_steps", constraint, given["growth_steps"], advice))
+        try:
+            checked_settings(subject, None, _without(numbers, "growth_steps"))
+        except ValueError as error:
+            raise SavedStateError(str(error)) from error
+
+    def _tell_of_replaced(self, found: Mapping[str, Any], subject: str) -> None:
+        """Warn that a checkpoint replaces bounds that the code has set, once for each.
+
+        Args:
+            found: the values in the checkpoint, by name; those of other settings may be among them.
+            subject: the file and the key.
+        """
+        of_code = {name: self._setting(name) for name in ("min_scale", "max_scale")}
+        of_code = {name: value for name, value in of_code.items() if value != getattr(DEFAULTS, name)}
+        others = {
+            name: value
+            for name, value in of_code.items()
+            if found.get(name, value) != value and name not in self._told_of_replaced
+        }
+        if not others:
+            return
+        self._told_of_replaced |= others.keys()
+        taken = ", ".join(f"{name}={plain(found[name])!r}" for name in others)
+        kept = ", ".join(f"{name}={value!r}" for name, value in others.items())
+        warn_user(
+            f"{subject}: {taken} is taken from the checkpoint, where the code has {kept}. To go on with what the code "
+            f"has, call configure({kept}) after it is restored. See MIGRATION.md#bounds-and-dynamics",
+            MplsWarning,
+        )
+
+    def _begun_with(self, scale: float) -> dict[str, Any]:
+        """Return the state of a scale that has just changed."""
+        bad_steps = {BAD_STEPS: 0} if self._counts_bad_steps else {}
+        return {CURRENT_SCALE: scale, GOOD_STEPS: 0, **bad_steps}
+
+    def _read_values(self, names: Iterable[str], session: Any, call: str = "state_dict") -> dict[str, Any]:
+        variables = {name: self._created_weight(name) for name in names}
+        return {name: plain(value) for name, value in read_values(variables, session, call).items()}
+
+    def _write_values(self, values: Mapping[str, Any], session: Any, call: str = "load_state_dict") -> None:
+        write_values({name: self._created_weight(name) for name in values}, values, session, call)
+
+    def _read_state_dict(self, session: Any) -> dict[str, Any]:
+        scale, good_steps = self._read_state(session)
+        state = {**dynamic_state(scale, good_steps), INITIAL_SCALE: current_settings(self).initial_scale}
+        names = self._initial_extras()
+        others = self._read_weights(session, without=[*STATE, *names])
+        extras = self._read_values(names, session)
+        return {**state, **self._settings(), **extras, **(others if others[WEIGHTS] else {})}
+
+    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
+        extras = self._initial_extras()
+        names = [WEIGHTS, *extras]
+        settings = self._settings()
+        # The code decides on settings that are constants; only those of the originals must agree.
+        given = state if isinstance(state, Mapping) else {}
+        own = {name: value for name, value in settings.items() if name in OWN_SCALE_SETTINGS}
+        others = {name for name, value in own.items() if given.get(name, value) != value}
+        state, surplus = without_surplus(state, {*names, *settings} - others)
+        scale, good_steps = checked_dynamic(state, settings, optional=names)
+        found = checked_extras(state, {name: self._created_weight(name) for name in extras})
+        self._require_usable_numbers(found, "load_state_dict", session)
+        weights = {name: weight for name, weight in self._weights_here().items() if name not in (*STATE, *extras)}
+        values = checked_weights(state, weights)
+        warn_of_surplus(surplus)
+        self._write_state(scale, good_steps, session)
+        self._write_values(found, session)
+        write_values(weights, values, session)
+        self._times_set += 1
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the settings that are constants, by their keys in a state."""
+        settings = {GROWTH_STEPS: self._increment_period, MULTIPLIER: self._multiplier}
+        changed = self._scale_settings.changed()
+        return {name: value for name, value in {**settings, **changed}.items() if name not in self._initial_extras()}
+
+    def _read_state(self, session: Any) -> tuple[float, int]:
+        values = read_values({SCALE: self._current_loss_scale, GOOD_STEPS: self._num_good_steps}, session)
+        return float(values[SCALE]), int(values[GOOD_STEPS])
+
+    def _write_state(self, scale: float, good_steps: int, session: Any) -> None:
+        variables = {SCALE: self._current_loss_scale, GOOD_STEPS: self._num_good_steps}
+        write_values(variables, {SCALE: scale, GOOD_STEPS: good_steps}, session)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Graphs and functions are built with the original of a copy.
+        super().__setstate__({**state, "_is_built_in": False})
 
     def __repr__(self) -> str:
         now = current_settings(self)
@@ -1055,3 +931,33 @@ def growth_steps_for_files(loss_scale: Any) -> int | None:
     if isinstance(loss_scale, DynamicLossScale):
         return loss_scale._growth_steps_for_files
     return int(loss_scale.increment_period)
+
+
+class CurrentSettings(NamedTuple):
+    """What the constructor of a dynamic loss scale takes; `settings` are those that the originals had not."""
+
+    initial_scale: float
+    growth_steps: int
+    settings: ScaleSettings
+
+
+def current_settings(loss_scale: DynamicLossScale) -> CurrentSettings:
+    """Return the settings of a `DynamicLossScale`, which a checkpoint or `load_state_dict` may have brought.
+
+    In a graph, the values of variables are not known; the settings are those that Python code passed last.
+    """
+    settings, initial = loss_scale._scale_settings, loss_scale._initial_loss_scale
+    growth_steps = loss_scale._increment_period
+    if settings.adjustable and tf.executing_eagerly() and NUMBERS[0] in loss_scale._weights_here():
+        # A setting whose variable still has the initial value stays as it was passed: a factor as None, growth steps
+        # beyond int64.
+        passed = {
+            name: float(np.float32(value)) if isinstance(value, float) else value
+            for name, value in loss_scale._numbers().items()
+        }
+        found = loss_scale._read_numbers(None, "get_config")
+        changed = {name: value for name, value in found.items() if value != passed[name]}
+        growth_steps = changed.pop(NUMBERS[0], growth_steps)
+        settings = dataclasses.replace(settings, **changed)
+        initial = min(max(initial, settings.min_scale), settings.max_scale)
+    return CurrentSettings(initial, growth_steps, settings)

@@ -35,8 +35,15 @@ def to_int(value: Any, subject: str) -> int:
     return int(_convert(int, value, subject, "be a whole number"))
 
 
-def to_whole(value: Any, subject: str, advice: str, anchor: str) -> int:
+def to_whole(value: Any, subject: str, advice: str, anchor: str, *, least: int | None = None) -> int:
     """Return a whole number as a Python int; bools, strings and fractions are not taken for one.
+
+    Args:
+        value: what the user passed.
+        subject: the public name and the argument, for errors.
+        advice: what to do, for errors.
+        anchor: the section of MIGRATION.md, for errors.
+        least: the least number; the largest is 2**63 - 1 then. None for any number.
 
     Raises:
         ArgumentTypeError: the value has no `__int__`.
@@ -44,23 +51,11 @@ def to_whole(value: Any, subject: str, advice: str, anchor: str) -> int:
         ArgumentOverflowError: it is infinite.
     """
     number = to_int(value, subject)
-    if isinstance(value, bool | np.bool_ | str) or number != value:
-        raise ArgumentValueError(error_text(subject, "be a whole number", value, advice, anchor))
-    return number
-
-
-def to_count(value: Any, subject: str, advice: str, anchor: str) -> int:
-    """Return a whole number from 1 to 2**63 - 1 as a Python int; bools, strings and fractions are not taken for one.
-
-    Raises:
-        ArgumentTypeError: the value has no `__int__`.
-        ArgumentValueError: it is anything else.
-        ArgumentOverflowError: it is infinite.
-    """
-    count = to_int(value, subject)
-    if isinstance(value, bool | np.bool_ | str) or not is_count(count, 1) or count != value:
-        raise ArgumentValueError(error_text(subject, "be a whole number of at least 1", value, advice, anchor))
-    return count
+    is_whole = not isinstance(value, bool | np.bool_ | str) and number == value
+    if is_whole and (least is None or is_count(number, least)):
+        return number
+    constraint = "be a whole number" if least is None else f"be a whole number of at least {least}"
+    raise ArgumentValueError(error_text(subject, constraint, value, advice, anchor))
 
 
 def _convert(kind: type, value: Any, subject: str, constraint: str) -> Any:

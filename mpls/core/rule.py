@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from mpls.formats.scale_range import FLOAT32_MAX
 from mpls.formats.wrapper_state import DEFAULT_GROWTH_STEPS, DEFAULT_MAX_SCALE, DEFAULT_MIN_SCALE, DEFAULT_MULTIPLIER
@@ -25,7 +25,7 @@ class UpdateRule:
         max_scale: ceiling, at which a growing scale stops. Without a ceiling, which is the largest float32, the scale
             stays as it is if the product leaves float32.
         shrink_ratio: factor that a shrinking scale is multiplied by, in place of the division; None to divide.
-        shrink_steps: non-finite steps after which the scale shrinks, for an `AccumulatingState`.
+        shrink_steps: non-finite steps after which the scale shrinks, if the state has `bad_steps`.
         shrink_steps_in_a_row: whether these steps must be in a row, so that a finite step resets their count; if not,
             of finite steps only growth does.
     """
@@ -45,52 +45,17 @@ class ScaleState(NamedTuple):
 
     Attributes:
         scale: scalar float32, the current loss scale.
-        good_steps: scalar int64, finite steps in a row since the scale last changed or was due to grow.
-    """
-
-    scale: Any
-    good_steps: Any
-
-
-class AccumulatingState(NamedTuple):
-    """The state of a loss scale that shrinks after several non-finite steps.
-
-    Attributes:
-        scale: scalar float32, the current loss scale.
         good_steps: scalar integer, finite steps in a row since the scale last changed or was due to grow.
-        bad_steps: scalar integer, non-finite steps since then, in a row or not.
+        bad_steps: scalar integer, non-finite steps since then, in a row or not; None where the first shrinks the scale.
+        search_steps: scalar integer, finite steps in a row after which a scale grows that looks for the highest one
+            which does not overflow; `SEARCH_OVER` after the search; None for a scale that does not search.
     """
 
     scale: Any
     good_steps: Any
-    bad_steps: Any
+    bad_steps: Any = None
+    search_steps: Any = None
 
-
-class SearchingState(NamedTuple):
-    """The state of a loss scale that looks for the highest one that does not overflow.
-
-    Attributes:
-        scale: scalar float32, the current loss scale.
-        good_steps: scalar integer, finite steps in a row since the scale last changed or was due to grow.
-        search_steps: scalar integer, finite steps in a row after which it grows while it searches; `SEARCH_OVER` after
-            that.
-    """
-
-    scale: Any
-    good_steps: Any
-    search_steps: Any
-
-
-class SearchingAccumulatingState(NamedTuple):
-    """The state of a loss scale that searches, and shrinks after several non-finite steps; see the other two."""
-
-    scale: Any
-    good_steps: Any
-    bad_steps: Any
-    search_steps: Any
-
-
-State = TypeVar("State", ScaleState, AccumulatingState, SearchingState, SearchingAccumulatingState)
 
 # One bad batch causes an overflow too, and so may end the first search too early. So the scale is tried again after 32
 # finite steps in a row, then after 32 times as many, and so on, as long as that is less than the growth steps.
@@ -124,11 +89,11 @@ def growth_period(search_steps: Any, growth_steps: Any, select: Callable[[Any, A
 
 
 def next_state(
-    state: State,
+    state: ScaleState,
     grads_finite: Any,
     rule: UpdateRule,
     select: Callable[[Any, Any, Any], Any] = select_python,
-) -> State:
+) -> ScaleState:
     """Return the state after a step.
 
     A finite step increments the count. The `growth_steps`-th finite step in a row resets the count and multiplies the
@@ -154,27 +119,27 @@ def next_state(
         select: `select(condition, if_true, if_false)` for the kind of number that the state holds.
 
     Returns:
-        The state after the step, of the same types as `state`.
+        The state after the step, with the fields that `state` has.
     """
     if isinstance(grads_finite, bool):
         return (_after_finite if grads_finite else _after_non_finite)(state, rule, select)
     cases = zip(_after_finite(state, rule, select), _after_non_finite(state, rule, select), strict=True)
-    return type(state)(*(select(grads_finite, if_finite, if_not) for if_finite, if_not in cases))
+    return ScaleState(*(None if finite is None else select(grads_finite, finite, other) for finite, other in cases))
 
 
-def _after_finite(state: State, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> State:
+def _after_finite(state: ScaleState, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> ScaleState:
     growth_steps = rule.growth_steps
-    if isinstance(state, SearchingState | SearchingAccumulatingState):
+    if state.search_steps is not None:
         growth_steps = growth_period(state.search_steps, growth_steps, select)
     not_due = only_counts(state.good_steps, growth_steps)
     scale = _moved(state.scale, rule, select)
     grown = _grown(scale, rule, select)
     after = state._replace(scale=select(not_due, scale, grown), good_steps=select(not_due, state.good_steps + 1, 0))
-    if isinstance(after, AccumulatingState | SearchingAccumulatingState):
-        after = after._replace(bad_steps=0 if rule.shrink_steps_in_a_row else select(not_due, after.bad_steps, 0))
-    if isinstance(after, SearchingState | SearchingAccumulatingState):
-        ends = select(grown > scale, after.search_steps, SEARCH_OVER)
-        after = after._replace(search_steps=select(not_due, after.search_steps, ends))
+    if state.bad_steps is not None:
+        after = after._replace(bad_steps=0 if rule.shrink_steps_in_a_row else select(not_due, state.bad_steps, 0))
+    if state.search_steps is not None:
+        ends = select(grown > scale, state.search_steps, SEARCH_OVER)
+        after = after._replace(search_steps=select(not_due, state.search_steps, ends))
     return after
 
 
@@ -234,22 +199,19 @@ def _grown(scale: Any, rule: UpdateRule, select: Callable[[Any, Any, Any], Any])
     return select((product <= FLOAT32_MAX) | (rule.max_scale < FLOAT32_MAX), capped, scale)
 
 
-def _after_non_finite(state: State, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> State:
+def _after_non_finite(state: ScaleState, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]) -> ScaleState:
     shrunk = state.scale / rule.multiplier if rule.shrink_ratio is None else state.scale * rule.shrink_ratio
     shrunk = _bounded(shrunk, rule, select)
-    if isinstance(state, ScaleState):
-        return state._replace(scale=shrunk, good_steps=0)
-    if isinstance(state, SearchingState):
-        return state._replace(scale=shrunk, good_steps=0, search_steps=_after_search(state.search_steps, rule, select))
+    if state.bad_steps is None:
+        longer = None if state.search_steps is None else _after_search(state.search_steps, rule, select)
+        return ScaleState(shrunk, 0, search_steps=longer)
     bad_steps = state.bad_steps + 1
     must_shrink = bad_steps >= rule.shrink_steps
     scale = _moved(state.scale, rule, select)
-    after = state._replace(
-        scale=select(must_shrink, shrunk, scale), good_steps=0, bad_steps=select(must_shrink, 0, bad_steps)
-    )
-    if isinstance(after, SearchingAccumulatingState):
-        longer = _after_search(after.search_steps, rule, select)
-        after = after._replace(search_steps=select(must_shrink, longer, after.search_steps))
+    after = ScaleState(select(must_shrink, shrunk, scale), 0, select(must_shrink, 0, bad_steps))
+    if state.search_steps is not None:
+        longer = _after_search(state.search_steps, rule, select)
+        after = after._replace(search_steps=select(must_shrink, longer, state.search_steps))
     return after
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from mpls.core.numbers import to_bool, to_count
+from mpls.core.numbers import to_bool, to_whole
 from mpls.errors import ArgumentTypeError, ArgumentValueError, MissingAttributeError, MplsWarning, error_text, warn_user
 from mpls.formats.wrapper_options import without_effect
 from mpls.formats.wrapper_state import (
@@ -145,11 +145,14 @@ def checked_options(
     """
     if skip_counts_step is not None:
         to_bool(skip_counts_step, f"{subject}: skip_counts_step", _ANCHOR)
+    most = max_consecutive_skips
+    if most is not None:
+        most = to_whole(most, f"{subject}: max_consecutive_skips", "max_consecutive_skips=50", "giving-up", least=1)
     options = StepOptions(
         to_bool(count_steps, f"{subject}: count_steps", _ANCHOR),
         skip_counts_step,
         to_bool(track_overflows, f"{subject}: track_overflows", "overflows"),
-        _most_skips(max_consecutive_skips, f"{subject}: max_consecutive_skips"),
+        most,
         _way_to_give_up(on_give_up, f"{subject}: on_give_up"),
         to_bool(check_unscaled, f"{subject}: check_unscaled", "clipping"),
         _switch(enabled, f"{subject}: enabled"),
@@ -179,12 +182,6 @@ def without_idle(settings: Mapping[str, Any], subject: str, *, skips: bool) -> d
             MplsWarning,
         )
     return {name: value for name, value in settings.items() if name not in idle}
-
-
-def _most_skips(value: Any, subject: str) -> int | None:
-    if value is None:
-        return None
-    return to_count(value, subject, "max_consecutive_skips=50", "giving-up")
 
 
 def _way_to_give_up(value: Any, subject: str) -> str | Callable[[Any], Any]:
@@ -217,8 +214,6 @@ def _switch(value: Any, subject: str) -> bool:
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-
 _OF_LOSS_SCALES = {
     **{name: f"DynamicLossScale({name}={{!r}})" for name in (*OWN_SCALE_SETTINGS, *DYNAMIC_CONFIG)},
     "skip_nonfinite": "FixedLossScale(128.0, skip_nonfinite={!r})",

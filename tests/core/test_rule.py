@@ -83,7 +83,7 @@ class TableTest(unittest.TestCase):
         self, name: str, period: int, multiplier: float, scale: float, good: int, finite: bool, *after: float
     ) -> None:
         state = next_state(ScaleState(scale, good), finite, UpdateRule(period, multiplier))
-        self.assertEqual(tuple(state), after)
+        self.assertEqual(state[:2], after)
 
     @parameterized.expand(TABLE)
     def test_tensors(
@@ -119,11 +119,11 @@ class TableTest(unittest.TestCase):
 
     def test_other_bounds(self) -> None:
         rule = UpdateRule(1, 2.0, min_scale=0.25, max_scale=8.0)
-        self.assertEqual(next_state(ScaleState(8.0, 0), True, rule), (8.0, 0))
-        self.assertEqual(next_state(ScaleState(4.0, 0), True, rule), (8.0, 0))
-        self.assertEqual(next_state(ScaleState(0.5, 0), False, rule), (0.25, 0))
-        self.assertEqual(next_state(ScaleState(0.25, 0), False, rule), (0.25, 0))
-        self.assertEqual(next_state(ScaleState(INF, 0), False, rule), (8.0, 0))
+        self.assertEqual(next_state(ScaleState(8.0, 0), True, rule)[:2], (8.0, 0))
+        self.assertEqual(next_state(ScaleState(4.0, 0), True, rule)[:2], (8.0, 0))
+        self.assertEqual(next_state(ScaleState(0.5, 0), False, rule)[:2], (0.25, 0))
+        self.assertEqual(next_state(ScaleState(0.25, 0), False, rule)[:2], (0.25, 0))
+        self.assertEqual(next_state(ScaleState(INF, 0), False, rule)[:2], (8.0, 0))
 
     @parameterized.expand([(kind,) for kind in ("floats", "constants", "tensors")])
     def test_growth_that_leaves_float32_stops_at_a_ceiling(self, kind: str) -> None:
@@ -147,7 +147,7 @@ class TableTest(unittest.TestCase):
 
     def _step(self, kind: str, scale: float, finite: bool, rule: UpdateRule) -> tuple[float, int]:
         if kind == "floats":
-            return tuple(next_state(ScaleState(scale, 0), finite, rule))
+            return next_state(ScaleState(scale, 0), finite, rule)[:2]
         if kind == "tensors":
             bounds = {"min_scale": tf.constant(rule.min_scale), "max_scale": tf.constant(rule.max_scale)}
             rule = dataclasses.replace(rule, **bounds)
@@ -209,7 +209,7 @@ def check_float32_run(scale: float, period: int, multiplier: float, steps: list[
             before = state
             state = next_state(state, finite, rule)
             model = float32_model(*model, finite, period, multiplier)
-            assert state == model
+            assert state[:2] == model
             assert isinstance(state.scale, np.float32)
             assert np.isfinite(state.scale)
             assert 1 <= state.scale <= MAX
@@ -253,7 +253,7 @@ class PropertyTest(unittest.TestCase):
                 power = max(power - log_multiplier, 0)
             elif good >= period:
                 power, good = power + log_multiplier * (power + log_multiplier <= 127), 0
-            assert state == (2.0**power, good)
+            assert state[:2] == (2.0**power, good)
 
     @settings(max_examples=100, deadline=None)
     @given(
@@ -330,7 +330,7 @@ class ManyRunsAtOnce(unittest.TestCase):
         rule = UpdateRule(period, multiplier, np.float32(1), np.float32(MAX))
 
         def step(*state: Any) -> Any:
-            return next_state(ScaleState(*state[:2]), state[2], rule, np.where)
+            return next_state(ScaleState(*state[:2]), state[2], rule, np.where)[:2]
 
         with np.errstate(over="ignore"):
             result = self.drive(step, scale, finite)
@@ -364,7 +364,7 @@ def stepping(rule: UpdateRule, mode: str, runs: int) -> Iterator[Callable[..., A
     """Yield a function of NumPy arrays that makes one step of all runs, in a mode of TensorFlow."""
 
     def step(scale: Any, good: Any, finite: Any) -> Any:
-        return tuple(next_state(ScaleState(scale, good), finite, rule, select))
+        return next_state(ScaleState(scale, good), finite, rule, select)[:2]
 
     dtypes = (tf.float32, tf.int64, tf.bool)
     if mode == "graph":

@@ -28,7 +28,7 @@ def _forget_no_bad_step() -> list[Patch]:
         return good_steps.assign_add(1)
 
     rule = changed_rule(shrink_steps_in_a_row=lambda _: False)
-    return [*rule(), (mpls.core.dynamic.Updating, "_count", count)]
+    return [*rule(), (mpls.core.dynamic.DynamicLossScale, "_count", count)]
 
 
 def _skip_silently(self: Any, grads: Any, losses: Any, flags: Any, scale: Any) -> Any:

@@ -48,7 +48,7 @@ def main(path: pathlib.Path) -> None:
             for target, attribute, replacement in fault.patches():
                 stack.enter_context(unittest.mock.patch.object(target, attribute, replacement))
             # The functions traced without the fault.
-            gradients._unscale_in_one_call._functions.clear()
+            gradients._unscale_as_one_op._functions.clear()
             results[fault.name] = run(fault.tests)
     path.write_text(json.dumps(results), encoding="utf-8")
 

@@ -23,7 +23,7 @@ import mpls.experimental
 import mpls.inspect
 import mpls.keras
 import mpls.v1
-from mpls.core.rule import SearchingState, UpdateRule, next_state
+from mpls.core.rule import ScaleState, UpdateRule, next_state
 from mpls.errors import MplsDeprecationWarning, SavedStateError
 
 from .model import Model
@@ -169,7 +169,7 @@ class RuleTest(unittest.TestCase):
     @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     def test_any_state_stays_in_its_bounds_and_ends(self, steps: list[bool], search: int, growth_steps: int) -> None:
         rule = UpdateRule(growth_steps, max_scale=2.0**20)
-        state = SearchingState(START, 0, search)
+        state = ScaleState(START, 0, search_steps=search)
         for is_finite in steps:
             before, state = state, next_state(state, is_finite, rule)
             self.assertTrue(1.0 <= state.scale <= 2.0**20)

@@ -11,7 +11,7 @@ from keras import ops
 
 from mpls.core import gradients
 from mpls.core.loss_scale import never_skips
-from mpls.core.rule import next_state
+from mpls.core.rule import ScaleState, next_state
 from mpls.errors import ArgumentValueError
 from mpls.keras.keras3.state import DynamicState, average_before_a_step, overwrites
 from mpls.upstream.optimizers import averages_of, trained_variables
@@ -80,7 +80,9 @@ def _stepped(wrapper: Any, optimizer_variables: Any, grads: Any, values: Any, is
     is_dynamic = isinstance(loss_scale, DynamicState)
     place_of = {id(variable): index for index, variable in enumerate(wrapper.variables)}
     state = loss_scale.variables_of_rule() if is_dynamic else None
-    before = None if state is None else type(state)(*(current[place_of[id(each)]] for each in state))
+    before = None
+    if state is not None:
+        before = ScaleState(*(None if each is None else current[place_of[id(each)]] for each in state))
     scale = loss_scale() if before is None else before.scale
     grads = unscale_for(grads, variables, scale) if is_scaled and wrapper.enabled else grads
     if never_skips(loss_scale):
@@ -96,7 +98,8 @@ def _stepped(wrapper: Any, optimizer_variables: Any, grads: Any, values: Any, is
     if state is not None and before is not None:
         after = next_state(before, grads_finite, loss_scale._rule_of_counter(), ops.where)
         for variable, value in zip(state, after, strict=True):
-            new[place_of[id(variable)]] = ops.cast(value, variable.dtype)
+            if variable is not None:
+                new[place_of[id(variable)]] = ops.cast(value, variable.dtype)
     return values, _counted(wrapper, new, place_of, grads_finite)
 
 

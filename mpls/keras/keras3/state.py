@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import FixedLossScale, LossScale, is_fixed
-from mpls.core.rule import AccumulatingState, ScaleState, SearchingAccumulatingState, SearchingState, UpdateRule
+from mpls.core.rule import ScaleState, UpdateRule
 from mpls.core.weights import plain
 from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import BAD_STEPS, DYNAMIC_SCALE, SEARCH_STEPS, STATE, STEP_COUNTER
@@ -109,15 +109,9 @@ class DynamicState(DynamicLossScale):
         own = self._own()
         return own[name].value if name in own else super()._created_weight(name)
 
-    def variables_of_rule(self) -> ScaleState | AccumulatingState | SearchingState | SearchingAccumulatingState:
+    def variables_of_rule(self) -> ScaleState:
         """Return the Keras variables of the state, on other backends than TensorFlow."""
-        bad_steps, search_steps = (self.of_backend.get(name) for name in (BAD_STEPS, SEARCH_STEPS))
-        own = (self.scale, self.counter)
-        if bad_steps is None:
-            return ScaleState(*own) if search_steps is None else SearchingState(*own, search_steps)
-        if search_steps is None:
-            return AccumulatingState(*own, bad_steps)
-        return SearchingAccumulatingState(*own, bad_steps, search_steps)
+        return ScaleState(self.scale, self.counter, self.of_backend.get(BAD_STEPS), self.of_backend.get(SEARCH_STEPS))
 
     def _rule_of_counter(self) -> UpdateRule:
         """Return the current rule, with growth steps that Keras' counter can reach."""
