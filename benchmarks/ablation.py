@@ -89,7 +89,7 @@ _GRAPHS = _cells("session function", _SMALL_MODELS)
 WAYS: dict[str, Way] = {
     "stacks": Way(((fast, "_FEWEST_TENSORS", 10**9),), _EAGER + _GRAPHS),
     "counting in a branch": Way(((dynamic, "one_of", _second_branch),), _GRAPHS),
-    "one call in eager mode": Way(((fast, "runs_in_one_call", _never),), _EAGER),
+    "one call in eager mode": Way(((fast, "runs_as_one_op", _never),), _EAGER),
     "half-precision reciprocals": Way(
         ((fast, "is_unscaled_by_reciprocal", _never),),
         _cells("eager session function", "half_perceptron wide_half_perceptron", "legacy new keras3")
@@ -113,7 +113,7 @@ class Candidate:
     """A training step without some ways; it has functions of its own for what eager mode calls as one op."""
 
     def __init__(self, cell: ModelCell, replacements: Sequence[Replacement]) -> None:
-        functions = [(each, "_functions", OrderedDict()) for each in _ONE_CALLS]
+        functions = [(each, "_functions", OrderedDict()) for each in _ONE_OPS]
         self._replacements = [*replacements, *functions]
         with self.switched():
             self.model = ModelStep(
@@ -132,7 +132,7 @@ class Candidate:
             yield
 
 
-_ONE_CALLS = (gradients._check, gradients._unscale_in_one_call)
+_ONE_OPS = (gradients._check, gradients._unscale_as_one_op)
 
 
 def ways_in(names: Sequence[str], patterns: Sequence[str]) -> dict[ModelCell, list[str]]:

@@ -75,17 +75,12 @@ class LossScaleOptimizer(SettingMembers, Counted, CheckedMinimize, _Base):
     Args:
         opt: the optimizer to wrap.
         loss_scale_manager: the manager that decides on the scale.
-        count_steps: whether to count applied and skipped steps, on the device; see `applied_steps`.
+        count_steps: as in `mpls.keras`.
         skip_counts_step: whether a skipped step advances `global_step`; by default it does not.
-        track_overflows: whether to count the variables whose gradients are not finite, in skipped steps only; see
-            `overflow_report`.
-        max_consecutive_skips: how many steps in a row may be skipped; by default any number.
-        on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a
-            `mpls.monitor.Stuck`. In eager mode it happens at once; in a graph only the error does,
-            and the others when `check_skips` is called. XLA delays the error, see MIGRATION.md#giving-up.
-        check_unscaled: whether gradients decide about a step as they were when they were unscaled, so that what the
-            program does to them before it applies them, such as clipping, hides no overflow; see
-            MIGRATION.md#clipping.
+        track_overflows: as in `mpls.keras`.
+        max_consecutive_skips: as in `mpls.keras`.
+        on_give_up: as in `mpls.keras`.
+        check_unscaled: as in `mpls.keras`.
         enabled: whether to scale the loss; if not, a step is that of `opt` alone, and the manager is not asked; see
             MIGRATION.md#disabling.
 

@@ -39,28 +39,16 @@ from mpls.upstream.trackables import Trackable, track
 
 # Pickles that earlier versions wrote name these modules.
 sys.modules.update(
-    dict.fromkeys(
-        (
-            "mpls.core.overflows",
-            "mpls.core.step_losses",
-            "mpls.core.step_record",
-            "mpls.core.unscaled",
-            "mpls.core.giving_up",
-        ),
-        sys.modules[__name__],
-    )
+    {
+        f"mpls.core.{name}": sys.modules[__name__]
+        for name in ("overflows", "step_losses", "step_record", "unscaled", "giving_up")
+    }
 )
 
 # How many of the last scales are kept.
 RECENT = 8
-
-
 _SEE = "See MIGRATION.md#giving-up"
-
-
 Cause = Literal["loss", "model", "unknown", "scale"]
-
-
 _ADVICE: dict[Cause, str] = {
     "loss": "No loss scale can mend that: look for the op, the input or the learning rate that makes the loss infinite "
     "or NaN.",
@@ -73,14 +61,8 @@ _ADVICE: dict[Cause, str] = {
     "scale": "The gradients overflow, as the scale is too high: start with a lower one, initial_scale=1024, or let it "
     "fall for longer, max_consecutive_skips=50.",
 }
-
-
 _LOWER = "Where the lowest scale is above 1, lower it too: min_scale=1, or a smaller fixed scale."
-
-
 _UNKNOWN = "Whether the loss was finite is not known."
-
-
 _FINITE = "The loss was finite in all of them."
 
 
@@ -208,20 +190,6 @@ def _advice(cause: Cause, is_known: bool, may_be_too_high: bool) -> str:
     return f"{text} {_LOWER}" if cause == "model" and may_be_too_high else text
 
 
-def give_up(stuck: Stuck, how: str | Callable[[Stuck], Any]) -> None:
-    """Raise, warn, or call the user's function.
-
-    Raises:
-        TrainingStuckError: `how` is `'raise'`.
-    """
-    if callable(how):
-        how(stuck)
-    elif how == "warn":
-        warn_user(str(stuck), MplsWarning)
-    else:
-        raise TrainingStuckError(str(stuck))
-
-
 def asserted(is_fine: Any, skips: Any, losses: Any, scales: Any, facts: Facts, names: Sequence[str], bad: Any) -> Any:
     """Return an op of a graph that fails if too many steps in a row were skipped; compiled by XLA, it does nothing.
 
@@ -318,7 +286,10 @@ class Overflows(Stateful, _Base):
 
     def _initial_weights(self) -> dict[str, tuple[Any, Any]]:
         return {
-            kind + end: (np.array(sorted(marks_of(names)), np.int64) if kind == _NAMES else _zeros(names), tf.int64)
+            kind + end: (
+                np.array(sorted(marks_of(names)), np.int64) if kind == _NAMES else np.zeros(len(names), np.int64),
+                tf.int64,
+            )
             for end, names in self._lists.here().items()
             for kind in OVERFLOW_KINDS
         }
@@ -351,23 +322,20 @@ class Overflows(Stateful, _Base):
         """
         # In eager mode, a step of another thread must not come between reading and writing.
         with self._lock:
-            return self._noted(names, are_finite, step)
-
-    def _noted(self, names: Sequence[str], are_finite: Any, step: Any) -> Any:
-        end = self._end(names)
-        marks = sorted(marks_of(self._lists.here()[end]))
-        # A variable without a gradient gets the appended True: it counts as finite.
-        places = {mark: place for place, mark in enumerate(marks_of(names))}
-        order = [places.get(mark, len(places)) for mark in marks]
-        are_finite = tf.gather(tf.concat([are_finite, [True]], 0), order)
-        variables = [self._created_weight(kind + end) for kind in OVERFLOW_KINDS]
-        own = np.array(marks, np.int64)
-        counts, steps = _of_names([tf.convert_to_tensor(variable) for variable in variables], own)
-        counted = counts + tf.cast(tf.logical_not(are_finite), tf.int64)
-        after = counted, tf.where(are_finite, steps, step), tf.constant(own)
-        # A variable must not change before all have been read.
-        with tf.control_dependencies([] if tf.executing_eagerly() else list(after)):
-            return group(*(variable.assign(value) for variable, value in zip(variables, after, strict=True)))
+            end = self._end(names)
+            marks = sorted(marks_of(self._lists.here()[end]))
+            # A variable without a gradient gets the appended True: it counts as finite.
+            places = {mark: place for place, mark in enumerate(marks_of(names))}
+            order = [places.get(mark, len(places)) for mark in marks]
+            are_finite = tf.gather(tf.concat([are_finite, [True]], 0), order)
+            variables = [self._created_weight(kind + end) for kind in OVERFLOW_KINDS]
+            own = np.array(marks, np.int64)
+            counts, steps = _of_names([tf.convert_to_tensor(variable) for variable in variables], own)
+            counted = counts + tf.cast(tf.logical_not(are_finite), tf.int64)
+            after = counted, tf.where(are_finite, steps, step), tf.constant(own)
+            # A variable must not change before all have been read.
+            with tf.control_dependencies([] if tf.executing_eagerly() else list(after)):
+                return group(*(variable.assign(value) for variable, value in zip(variables, after, strict=True)))
 
     def in_step(self, names: Sequence[str], step: Any) -> tuple[list[str], Any]:
         """Return the names of a list of variables, and whether the gradient of each was not finite in a step.
@@ -424,10 +392,6 @@ class Overflows(Stateful, _Base):
 def _has_each(known: Sequence[str], names: Sequence[str]) -> bool:
     """Return whether all names are known; False if either list has a name twice."""
     return len(set(known)) == len(known) and len(set(names)) == len(names) and set(names) <= set(known)
-
-
-def _zeros(names: Sequence[str]) -> Any:
-    return np.zeros(len(names), np.int64)
 
 
 def _of_names(values: list[Any], marks: Any) -> tuple[Any, Any]:
@@ -682,8 +646,6 @@ def _reached(tensors: list[Any], notes: list[_Note]) -> list[_Note]:
 
 
 _APPLIED, _SKIPPED, _IN_A_ROW = COUNTS
-
-
 # What is known of a step besides its gradients: its losses, the gradients as they were unscaled, and their flags.
 Known = tuple[list[Any], list[Any], list[Any]]
 
@@ -808,7 +770,12 @@ class StepRecord(Stateful, _Base):
             next(cause for cause, is_one in is_cause.items() if is_one),
             bool(facts.at_floor),
         )
-        give_up(stuck, self.options.on_give_up)
+        if callable(self.options.on_give_up):
+            self.options.on_give_up(stuck)
+        elif self.options.on_give_up == "warn":
+            warn_user(str(stuck), MplsWarning)
+        else:
+            raise TrainingStuckError(str(stuck))
 
     def _is_worth_telling(self, applied: int, skips: int) -> bool:
         """Return whether to give up: always, but a warning of more steps waits until they have doubled."""
@@ -897,7 +864,7 @@ class StepRecord(Stateful, _Base):
         """Return the variables, each with its initial value and the function that checks a value from a file."""
         weights = self._weights_here()
         own: list[tuple[Any, Any, Callable[[Any, str], Any]]] = [
-            (weights[name], initial, check_count if name in COUNTS else _take)
+            (weights[name], initial, check_count if name in COUNTS else lambda value, _: value)
             for name, (initial, _) in self._initial_weights().items()
             if name in weights
         ]
@@ -1041,7 +1008,3 @@ def _ops(results: list[Any]) -> list[Any]:
 
 def _name_of(variable: Any) -> str:
     return str(getattr(variable, "path", None) or variable.name).partition(":")[0]
-
-
-def _take(value: Any, _: str) -> Any:
-    return value

@@ -25,24 +25,14 @@ from mpls.upstream.tensorflow import (
 
 # From this many elements a matrix product saves more time in XLA's programs than it takes longer to compile.
 _WORTH_A_PRODUCT = 2**12
-
-
 # From this many elements a sum saves more time than the conditional takes that comes with it.
 _WORTH_A_SUM = 2**14
-
-
 # From this many elements a sum of squares is quicker than a product with a factor, which is written and read again.
 _WORTH_SQUARES = 2**12
-
-
 # From this many elements copying a tensor in float32 takes longer than a conditional.
 _WORTH_A_RECIPROCAL = 2**15
-
-
 # From this many tensors, or elements of one tensor, one function call beats one op each in eager mode.
 _MANY = 4
-
-
 _LARGE = 2**20
 
 
@@ -117,7 +107,7 @@ def needs_barriers() -> bool:
     return is_compiled_by_xla()
 
 
-def runs_in_one_call(tensors: list[Any]) -> bool:
+def runs_as_one_op(tensors: list[Any]) -> bool:
     """Return whether a function of eager tensors is quicker as one op than op by op.
 
     It is for many tensors, and for large ones, which then are read on all processors; on machines without a GPU, whose
@@ -230,12 +220,10 @@ def group(*results: Any, name: str | None = None) -> Any:
 
 # Tracing takes as long as dozens of calls without it, so only a third call with the same cache key traces.
 _CALLS_BEFORE = 2
-
-
 _MOST_FUNCTIONS = 16
 
 
-class OneCall:
+class AsOneOp:
     """A function of eager tensors that is traced, and run as one op, once it is called again with such tensors.
 
     In graphs, and where one op cannot do it, the function runs as it is written.
@@ -258,7 +246,7 @@ class OneCall:
             tensors: its argument.
             varying: indices of tensors whose shape may differ from call to call; the cache key ignores it.
         """
-        function = self._function_for(tensors, varying) if runs_in_one_call(tensors) else None
+        function = self._function_for(tensors, varying) if runs_as_one_op(tensors) else None
         return self._fn(tensors) if function is None else function(tensors)
 
     def _function_for(self, tensors: list[Any], varying: Sequence[int]) -> Any:
@@ -285,8 +273,6 @@ class OneCall:
 
 # Copying larger tensors into a stack takes longer than the ops that it saves.
 MOST_ELEMENTS = 512
-
-
 _FEWEST_TENSORS = 4
 
 

@@ -11,20 +11,14 @@ import numpy as np
 import tensorflow as tf
 
 from mpls.core import fast
-from mpls.core.fast import OneCall, Stacks, value_of
+from mpls.core.fast import AsOneOp, Stacks, value_of
 from mpls.errors import TensorArgumentError, error_text
 
 # float16 loses everything below 2**-24, and both lose bits of a scale that is no power of two.
 _HALF_DTYPES = (tf.float16, tf.bfloat16)
-
-
 # Powers of two whose reciprocals are float16 numbers, denormal ones included.
 _SMALLEST_EXACT, _LARGEST_EXACT = 2.0**-15, 2.0**24
-
-
 _NUMBERS = (float, int, np.ndarray, np.generic)
-
-
 # The bits of a float32 that are all zero in powers of two.
 _MANTISSA = 2**23 - 1
 
@@ -148,7 +142,7 @@ def _unscale_all(tensors: list[Any], scale: Any, sparse: list[int]) -> list[Any]
     if not tensors:
         return []
     if tf.executing_eagerly():
-        return _unscale_in_one_call([*tensors, scale], sparse)
+        return _unscale_as_one_op([*tensors, scale], sparse)
     if tf.get_static_value(scale) is not None:
         # The scale is fixed: no finite check follows that could use the stacks too, and stacking costs more than it
         # saves.
@@ -162,7 +156,7 @@ def _unscale_stacked(tensors_and_scale: list[Any]) -> list[Any]:
     return stacks.unstacked(_unscale_each(stacks.tensors, scale))
 
 
-_unscale_in_one_call = OneCall(_unscale_stacked)
+_unscale_as_one_op = AsOneOp(_unscale_stacked)
 
 
 def _unscale_each(tensors: list[Any], scale: Any) -> list[Any]:
@@ -255,7 +249,7 @@ def _any(checks: list[Any]) -> Any:
     return tf.reduce_any(tf.stack(checks))
 
 
-@OneCall
+@AsOneOp
 def _check(tensors: list[Any]) -> list[Any]:
     return [_are_finite(tensors, 1)]
 

@@ -40,11 +40,9 @@ from mpls.upstream.tensorflow import fixed_value_of, native_v1_class
 from mpls.upstream.trackables import Trackable
 
 # Pickles that earlier versions wrote name these modules.
-sys.modules.update(dict.fromkeys(("mpls.core.abstract", "mpls.core.program_calls"), sys.modules[__name__]))
+sys.modules.update({f"mpls.core.{name}": sys.modules[__name__] for name in ("abstract", "program_calls")})
 
 _BEGUN = "has_begun"
-
-
 _UPDATED = "is_updated"
 
 
@@ -82,8 +80,7 @@ class ProgramCalls(GraphLocal):
 
 def note_read(loss_scale: Any) -> None:
     """Note that a loss scale, or a manager of one, is read."""
-    calls = _of(loss_scale)
-    if calls is not None:
+    if (calls := _of(loss_scale)) is not None:
         calls.has_read = True
 
 
@@ -99,15 +96,13 @@ def read(loss_scale: Any) -> Any:
 
 def note_update(loss_scale: Any) -> None:
     """Note that a loss scale, or a manager of one, is updated."""
-    calls = _of(loss_scale)
-    if calls is not None:
+    if (calls := _of(loss_scale)) is not None:
         calls.note_update()
 
 
 def begin_step(loss_scale: Any) -> None:
     """Note that an optimizer scales a loss."""
-    calls = _of(loss_scale)
-    if calls is not None:
+    if (calls := _of(loss_scale)) is not None:
         calls.begin_step()
 
 

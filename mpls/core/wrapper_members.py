@@ -28,8 +28,6 @@ from mpls.upstream.tensorflow import graph_key
 from mpls.upstream.trackables import track
 
 _APPLIED, _SKIPPED, _IN_A_ROW = COUNTS
-
-
 # For members that need an option other than `count_steps`: what that option makes an optimizer do, and the section.
 _NEEDS = {
     "unscaled_global_norm": ("checks gradients as they are unscaled", "clipping"),
@@ -39,12 +37,6 @@ _NEEDS = {
 
 
 def _option(name: str, doc: str) -> ReadOnly:
-    """Return a property of an optimizer that shows an option, which is given to the constructor only.
-
-    Args:
-        name: that of the option.
-        doc: the property's docstring.
-    """
     return read_only(name, lambda owner: getattr(owner._options, name), doc)
 
 

@@ -37,7 +37,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         optimizer: the optimizer to wrap, of tf_keras, legacy or new, or of Keras 3.
         loss_scale: `'dynamic'`; a Python or NumPy number for a fixed scale; a `FixedLossScale`; or a `DynamicLossScale`
             with a multiplier of 2, whose settings are copied; or the config of one of the two.
-        count_steps: whether to count applied and skipped steps, on the device; see `applied_steps`.
+        count_steps: as in `mpls.keras`.
         skip_counts_step: whether a skipped step advances `iterations`; by default as in `mpls.keras`.
         track_overflows: as in `mpls.keras`.
         max_consecutive_skips: as in `mpls.keras`.

@@ -10,9 +10,9 @@ from mpls.formats import algorithms
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.formats.validity import ANCHOR, SEE_MIGRATION
 from mpls.transfer.hosts import Host, Place, as_numpy
-from mpls.transfer.own_counters import counts_of
 from mpls.transfer.scales import scale_of
 from mpls.transfer.settings import settings_of
+from mpls.transfer.step_counts import counts_of
 from mpls.transfer.unwrapping import host_of
 from mpls.upstream.optimizers import counter_of
 

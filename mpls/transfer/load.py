@@ -16,11 +16,11 @@ from mpls.formats.validity import SEE_MIGRATION
 from mpls.transfer import formulas, update_counts
 from mpls.transfer.hosts import Host, dtype_of
 from mpls.transfer.matching import given_variables
-from mpls.transfer.own_counters import CountsPlan, plan_counts, set_counts
 from mpls.transfer.scales import ScalePlan, plan_scale, set_scale
 from mpls.transfer.setting_checks import checked_hyperparameters
 from mpls.transfer.settings import differences, learning_rate_at, set_settings, settable, settings_of
 from mpls.transfer.slots import Transfer, plan_slots
+from mpls.transfer.step_counts import CountsPlan, plan_counts, set_counts
 from mpls.transfer.target_optimizers import Target, assign_slots, target_of
 from mpls.transfer.transfer_report import Plan, TransferReport
 from mpls.transfer.unwrapping import host_of

@@ -1,7 +1,7 @@
 """The private names of TensorFlow, tf_keras and Keras 3 that mpls uses, and what it does without each.
 
 A test finds all of them in the oldest and in the newest release that is supported, and takes each away in turn. Others,
-which need no row, are in `without_row`.
+which need no row, are in `missing_attributes`.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from mpls.upstream.missing_attributes import MISSING_ATTRIBUTES
 from mpls.upstream.table import ROWS as ROWS_OF_UPSTREAM
-from mpls.upstream.without_row import WITHOUT_ROW
 
 from .own_members import classes, classes_in, imported, is_private, names_of, names_of_self
 from .source_tree import around, called, functions_around, is_docstring, modules, origins, parsed
@@ -123,7 +123,7 @@ NAMES_OF_OLD = {
 }
 # Of the wrappers of mpls too, whose other modules read it.
 OF_BOTH = {"_loss_scale"}
-OF_FRAMEWORKS = {row.name for row in ROWS_OF_UPSTREAM.values() if is_private(row.name)} | set(WITHOUT_ROW)
+OF_FRAMEWORKS = {row.name for row in ROWS_OF_UPSTREAM.values() if is_private(row.name)} | set(MISSING_ATTRIBUTES)
 OF_FRAMEWORKS -= OF_BOTH
 
 
@@ -244,11 +244,11 @@ OF_UPSTREAM = {
 
 
 def test_each_private_name_in_upstream_has_a_row_or_a_reason() -> None:
-    known = {row.name for row in ROWS_OF_UPSTREAM.values()} | set(WITHOUT_ROW)
+    known = {row.name for row in ROWS_OF_UPSTREAM.values()} | set(MISSING_ATTRIBUTES)
     found = {
         use
         for name, tree in modules().items()
-        if name.startswith("mpls.upstream.") and not name.endswith(("table", "without_row"))
+        if name.startswith("mpls.upstream.") and not name.endswith(("table", "missing_attributes"))
         for use in uses(tree, name, own_names(name))
         if not use.startswith("table.") and use.rpartition(".")[2] not in known
     }

@@ -89,7 +89,7 @@ class Ways(unittest.TestCase):
     def setUp(self) -> None:
         for replaced in (
             mock.patch.object(gradients._check, "_functions", OrderedDict()),
-            mock.patch.object(gradients._unscale_in_one_call, "_functions", OrderedDict()),
+            mock.patch.object(gradients._unscale_as_one_op, "_functions", OrderedDict()),
             mock.patch.object(fast, "_WORTH_A_RECIPROCAL", LARGE),
             mock.patch.object(fast, "_WORTH_SQUARES", LARGE),
             mock.patch.object(fast, "_WORTH_A_SUM", LARGE),

@@ -13,7 +13,7 @@ import tensorflow as tf
 from parameterized import parameterized
 
 from mpls.core import fast
-from mpls.core.fast import OneCall
+from mpls.core.fast import AsOneOp
 from mpls.core.gradients import all_finite, unscale_gradients
 
 
@@ -31,7 +31,7 @@ class Doubled:
 
     def __init__(self) -> None:
         self.seen: list[str] = []
-        self.call = OneCall(self.doubled)
+        self.call = AsOneOp(self.doubled)
 
     def doubled(self, tensors: list[Any]) -> list[Any]:
         self.seen.append("eagerly" if tf.executing_eagerly() else "traced")
@@ -43,7 +43,7 @@ class Doubled:
         return results
 
 
-class OneCallTest(FewAreEnough):
+class AsOneOpTest(FewAreEnough):
     def test_it_is_traced_once_when_it_is_called_again_and_again(self) -> None:
         fn = Doubled()
         for _ in range(6):
@@ -101,7 +101,7 @@ class OneCallTest(FewAreEnough):
         def failing(tensors: list[Any]) -> list[Any]:
             raise ValueError("as it is written")
 
-        fn = OneCall(failing)
+        fn = AsOneOp(failing)
         for _ in range(5):
             with self.assertRaisesRegex(ValueError, "as it is written"):
                 fn([tf.ones([2])])

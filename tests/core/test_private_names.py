@@ -48,8 +48,8 @@ from mpls.upstream import (
     tensorflow,
     trackables,
 )
+from mpls.upstream.missing_attributes import MISSING_ATTRIBUTES
 from mpls.upstream.private import ABSENT, Private
-from mpls.upstream.without_row import WITHOUT_ROW
 
 v1 = tf.compat.v1
 legacy = tf_keras.optimizers.legacy
@@ -158,9 +158,9 @@ def test_a_wrapper_without_what_tensorflow_looks_for_fails_by_its_name(tmp_path:
         tf.train.Checkpoint(optimizer=optimizer).save(str(tmp_path / "ckpt"))
 
 
-@pytest.mark.parametrize("name", WITHOUT_ROW)
+@pytest.mark.parametrize("name", MISSING_ATTRIBUTES)
 def test_a_name_without_a_row_is_read(name: str) -> None:
-    module, _ = WITHOUT_ROW[name]
+    module, _ = MISSING_ATTRIBUTES[name]
     assert re.search(rf"\b{name}\b", inspect.getsource(importlib.import_module(module)))
 
 

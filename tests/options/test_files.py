@@ -7,6 +7,7 @@ import itertools
 import json
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,15 @@ OPTIONS = {
     "on_give_up": "warn",
 }
 AUTO_OPTIONS: dict[str, Any] = {"initial_scale": "auto", "hysteresis": 2, "count_steps": True, "adjustable": True}
+# Where mpls 0.2.0 had classes of which pickles hold instances.
+FORMER_MODULES = {
+    b"ProgramCalls": b"program_calls",
+    b"ScaleSettings": b"scale_settings",
+    b"StepRecord": b"step_record",
+    b"Overflows": b"overflows",
+    b"StepLosses": b"step_losses",
+    b"UnscaledGradients": b"unscaled",
+}
 STEPS = (1.0, INF, 1.0, 1.0, INF, INF)
 
 
@@ -200,6 +210,16 @@ class StateTest(unittest.TestCase):
         opt = trained("keras3", **OPTIONS).opt
         again = pickle.loads(pickle.dumps(opt))
         self.assertEqual(again.state_dict(), opt.state_dict())
+
+    def test_pickles_that_name_former_modules(self) -> None:
+        opt = trained("v1", **OPTIONS, check_unscaled=True).opt
+        written = pickle.dumps(opt, protocol=2)
+        for name, module in FORMER_MODULES.items():
+            written, count = re.subn(
+                rb"cmpls\.core\.\w+\n%b\n" % name, b"cmpls.core.%b\n%b\n" % (module, name), written
+            )
+            self.assertEqual(count, 1, name)
+        self.assertEqual(pickle.loads(written).state_dict(), opt.state_dict())
 
     @parameterized.expand(
         [

@@ -10,7 +10,7 @@ _CALLBACKS = "tf_keras.src.callbacks"
 _FIT_FAILS = "fit of a tf_keras that calls another fails with an AttributeError that has its name"
 
 # By name: the module that reads it, and what a release does that reads another.
-WITHOUT_ROW = {
+MISSING_ATTRIBUTES = {
     "_current_learning_rate": (
         "tf_keras.src.optimizers.optimizer",
         "it is there after a step by a schedule; convert_state copies another as state of the algorithm, or reports it",
