@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from parameterized import parameterized
 
-from mpls.core.numbers import require_usable, to_float, to_int
+import mpls.v1
 from mpls.errors import MplsError
 from mpls.formats.scale_range import FLOAT32_MAX, can_be_scale
 from mpls.formats.validity import is_number
@@ -95,45 +95,45 @@ class ConversionTest(unittest.TestCase):
             (np.int64(7), 7.0),
             (np.array(2.5), 2.5),
             (decimal.Decimal("0.5"), 0.5),
-            (INF, INF),
         ]
     )
     def test_to_float(self, value: Any, expected: float) -> None:
-        result = to_float(value, "it")
+        result = mpls.v1.DynamicLossScale(value).initial_loss_scale
         self.assertEqual((type(result), result), (float, expected))
 
     @parameterized.expand(
         [(2, 2), (2.9, 2), (-2.9, -2), (True, 1), ("3", 3), (np.float32(2.9), 2), (np.int8(3), 3), (np.array(4), 4)]
     )
     def test_to_int(self, value: Any, expected: int) -> None:
-        result = to_int(value, "it")
+        result = mpls.v1.DynamicLossScale(8, value).increment_period
         self.assertEqual((type(result), result), (int, expected))
 
     @parameterized.expand(
         [
-            (to_float, None, TypeError),
-            (to_float, [1.0], TypeError),
-            (to_float, {}, TypeError),
-            (to_float, 1j, TypeError),
-            (to_float, "foo", ValueError),
-            (to_float, "", ValueError),
-            (to_float, 10**400, OverflowError),
-            (to_int, None, TypeError),
-            (to_int, [1], TypeError),
-            (to_int, "2.5", ValueError),
-            (to_int, NAN, ValueError),
-            (to_int, INF, OverflowError),
-            (to_int, -INF, OverflowError),
+            ("initial_loss_scale", None, TypeError),
+            ("initial_loss_scale", [1.0], TypeError),
+            ("initial_loss_scale", {}, TypeError),
+            ("initial_loss_scale", 1j, TypeError),
+            ("initial_loss_scale", "foo", ValueError),
+            ("initial_loss_scale", "", ValueError),
+            ("initial_loss_scale", 10**400, OverflowError),
+            ("increment_period", None, TypeError),
+            ("increment_period", [1], TypeError),
+            ("increment_period", "2.5", ValueError),
+            ("increment_period", NAN, ValueError),
+            ("increment_period", INF, OverflowError),
+            ("increment_period", -INF, OverflowError),
         ]
     )
-    def test_what_has_no_value_is_the_error_of_python(self, convert: Any, value: Any, error: type) -> None:
+    def test_what_has_no_value_is_the_error_of_python(self, argument: str, value: Any, error: type) -> None:
         with self.assertRaises(error) as caught:
-            convert(value, "Thing: argument")
+            mpls.v1.DynamicLossScale(**{argument: value})
         self.assertIsInstance(caught.exception, MplsError)
         # Exactly the one built-in that Python itself raises.
         builtins = [cls for cls in (TypeError, ValueError, OverflowError) if isinstance(caught.exception, cls)]
         self.assertEqual(builtins, [error])
-        self.assertRegex(str(caught.exception), r"^Thing: argument must be a (whole )?number; got .*MIGRATION\.md#")
+        message = rf"^DynamicLossScale: {argument} must be a (whole )?number; got .*MIGRATION\.md#"
+        self.assertRegex(str(caught.exception), message)
         self.assertIsInstance(caught.exception.__cause__, error)
 
 
@@ -142,19 +142,21 @@ class UsableTest(unittest.TestCase):
         [(1.0,), (0.5,), (1e-30,), (2.0**127,), (float(FLOAT32.max),), (float(FLOAT32.smallest_subnormal),)]
     )
     def test_usable(self, value: float) -> None:
-        self.assertEqual(require_usable(value, "it", value), value)
+        self.assertEqual(mpls.v1.DynamicLossScale(value).initial_loss_scale, value)
 
     @parameterized.expand([(3.4028235e38,), (1e-45,)])
     def test_what_float32_rounds_to_a_usable_number_is_usable(self, value: float) -> None:
         """The first is how the largest float32 is printed."""
         self.assertTrue(np.isfinite(np.float32(value)))
         self.assertGreater(np.float32(value), 0)
-        require_usable(value, "it", value)
+        self.assertEqual(mpls.v1.DynamicLossScale(multiplier=value).multiplier, value)
 
     @parameterized.expand([(0.0,), (-0.0,), (-1.0,), (NAN,), (INF,), (-INF,), (1e39,), (1e-50,), (3.5e38,)])
     def test_unusable(self, value: float) -> None:
-        with self.assertRaisesRegex(ValueError, r"^Thing: arg must be positive and finite in float32; got 'x' \(str\)"):
-            require_usable(value, "Thing: arg", "x")
+        for argument in ("initial_loss_scale", "multiplier"):
+            message = rf"^DynamicLossScale: {argument} must be positive and finite in float32; got {value} \(float\)"
+            with self.assertRaisesRegex(ValueError, message.replace("+", r"\+")):
+                mpls.v1.DynamicLossScale(**{argument: value})
 
     def test_the_range_is_that_of_float32(self) -> None:
         edges = [
