@@ -190,43 +190,6 @@ def _advice(cause: Cause, is_known: bool, may_be_too_high: bool) -> str:
     return f"{text} {_LOWER}" if cause == "model" and may_be_too_high else text
 
 
-def asserted(is_fine: Any, skips: Any, losses: Any, scales: Any, facts: Facts, names: Sequence[str], bad: Any) -> Any:
-    """Return an op of a graph that fails if too many steps in a row were skipped; compiled by XLA, it does nothing.
-
-    XLA compiles no op that chooses between strings, so that there is an assertion for each pair of a cause and a
-    variable. The one that fails names the first variable whose gradient was not finite.
-
-    Args:
-        is_fine: whether there were not too many, a scalar boolean tensor.
-        skips: how many there were.
-        losses: in how many of them the loss itself was not finite; None if that is not known.
-        scales: the last scales.
-        facts: what is known of them.
-        names: the names of the variables.
-        bad: whether the gradient of each was not finite, a boolean tensor.
-    """
-    bad = tf.cast(bad, tf.int32)
-    number = tf.reduce_sum(bad)
-    # The last place is for none, as where only the sum of several replicas overflows.
-    place = tf.where(number > 0, tf.argmax(bad, output_type=tf.int32), len(names))
-    is_elsewhere = tf.not_equal(tf.range(len(names) + 1), place)
-    others = tf.maximum(number - 1, 0)
-    of_losses = [_UNKNOWN] if losses is None else ["The loss itself was not finite in so many of them:", losses]
-    head = "LossScaleOptimizer: steps in a row that were skipped, as gradients were not finite:"
-    # Tensors that the assertions share.
-    facts_first = [tf.convert_to_tensor(each) for each in (head, skips, *of_losses, "Last scales:", scales)]
-    named = [tf.constant(f"Variable: {name}, and so many others:") for name in [*names, "not known"]]
-    checks = []
-    for cause, is_cause in cause_of(facts).items():
-        advice = f"{_advice(cause, losses is not None, True)} opt.check_skips() names all variables. {_SEE}"
-        last = [others, tf.constant(advice)]
-        conditions = tf.unstack(is_fine | ~is_cause | is_elsewhere, num=len(named))
-        for condition, name in zip(conditions, named, strict=True):
-            data = [*facts_first, name, *last]
-            checks.append(tf.raw_ops.Assert(condition=condition, data=data, summarize=RECENT))
-    return tf.group(*checks)
-
-
 _COUNTS, _, _NAMES = OVERFLOW_KINDS
 
 
@@ -438,16 +401,12 @@ class StepLosses(GraphLocal):
             for. That one is finite if all losses were that were scaled after gradients that were not finite. And a list
             of the gradients that were unscaled last.
         """
-        step = self._steps().pop(replica_here(), None)
+        step = self._store().pop(replica_here(), None)
         return ([], []) if step is None else (step.losses, step.grads)
 
     def _of_replica(self) -> _Step:
-        step: _Step = self._steps().setdefault(replica_here(), _Step())
+        step: _Step = self._store().setdefault(replica_here(), _Step())
         return step
-
-    def _steps(self) -> dict[Any, Any]:
-        steps: dict[Any, Any] = self._store().setdefault("steps", {})
-        return steps
 
 
 class _Step:
@@ -618,8 +577,8 @@ class UnscaledGradients(GraphLocal):
         return self._here().norm
 
     def _here(self) -> _Here:
-        replicas: dict[Any, _Here] = self._store().setdefault("replicas", {})
-        return replicas.setdefault(replica_here(), _Here())
+        here: _Here = self._store().setdefault(replica_here(), _Here())
+        return here
 
 
 def _combined(notes: list[_Note]) -> list[Any]:
@@ -788,7 +747,10 @@ class StepRecord(Stateful, _Base):
         return True
 
     def asserted(self, names: list[str], bad: Any, is_loss_known: bool) -> Any:
-        """Return an op that fails if too many steps in a row were skipped; for graphs that XLA does not compile.
+        """Return an op of a graph that fails if too many steps in a row were skipped; compiled by XLA, it does nothing.
+
+        XLA compiles no op that chooses between strings, so that there is an assertion for each pair of a cause and a
+        variable. The one that fails names the first variable whose gradient was not finite.
 
         Args:
             names: the names of variables.
@@ -801,7 +763,26 @@ class StepRecord(Stateful, _Base):
         )
         is_fine = skips <= self.options.max_consecutive_skips
         known = Facts(*tf.unstack(facts, num=len(Facts._fields)))
-        return asserted(is_fine, skips, losses if is_loss_known else None, scales, known, names, bad)
+        bad = tf.cast(bad, tf.int32)
+        number = tf.reduce_sum(bad)
+        # The last place is for none, as where only the sum of several replicas overflows.
+        place = tf.where(number > 0, tf.argmax(bad, output_type=tf.int32), len(names))
+        is_elsewhere = tf.not_equal(tf.range(len(names) + 1), place)
+        others = tf.maximum(number - 1, 0)
+        of_losses = ["The loss itself was not finite in so many of them:", losses] if is_loss_known else [_UNKNOWN]
+        head = "LossScaleOptimizer: steps in a row that were skipped, as gradients were not finite:"
+        # Tensors that the assertions share.
+        facts_first = [tf.convert_to_tensor(each) for each in (head, skips, *of_losses, "Last scales:", scales)]
+        named = [tf.constant(f"Variable: {name}, and so many others:") for name in [*names, "not known"]]
+        checks = []
+        for cause, is_cause in cause_of(known).items():
+            advice = f"{_advice(cause, is_loss_known, True)} opt.check_skips() names all variables. {_SEE}"
+            last = [others, tf.constant(advice)]
+            conditions = tf.unstack(is_fine | ~is_cause | is_elsewhere, num=len(named))
+            for condition, name in zip(conditions, named, strict=True):
+                data = [*facts_first, name, *last]
+                checks.append(tf.raw_ops.Assert(condition=condition, data=data, summarize=RECENT))
+        return tf.group(*checks)
 
     def raise_around_xla(self, names: list[str], is_loss_known: bool) -> None:
         """Have the next step fail if too many were skipped, from the graph that calls what XLA compiles.

@@ -65,7 +65,6 @@ from mpls.formats.state_dicts import (
     GROWTH_STEPS,
     INITIAL_SCALE,
     MULTIPLIER,
-    SCALE,
     WEIGHTS,
     dynamic_state,
 )
@@ -859,7 +858,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
         write_values({name: self._created_weight(name) for name in values}, values, session, call)
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
-        scale, good_steps = self._read_state(session)
+        scale, good_steps = self._read_values(STATE, session).values()
         state = {**dynamic_state(scale, good_steps), INITIAL_SCALE: current_settings(self).initial_scale}
         names = self._initial_extras()
         others = self._read_weights(session, without=[*STATE, *names])
@@ -881,8 +880,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
         weights = {name: weight for name, weight in self._weights_here().items() if name not in (*STATE, *extras)}
         values = checked_weights(state, weights)
         warn_of_surplus(surplus)
-        self._write_state(scale, good_steps, session)
-        self._write_values(found, session)
+        self._write_values({CURRENT_SCALE: scale, GOOD_STEPS: good_steps, **found}, session)
         write_values(weights, values, session)
         self._times_set += 1
 
@@ -891,14 +889,6 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
         settings = {GROWTH_STEPS: self._increment_period, MULTIPLIER: self._multiplier}
         changed = self._scale_settings.changed()
         return {name: value for name, value in {**settings, **changed}.items() if name not in self._initial_extras()}
-
-    def _read_state(self, session: Any) -> tuple[float, int]:
-        values = read_values({SCALE: self._current_loss_scale, GOOD_STEPS: self._num_good_steps}, session)
-        return float(values[SCALE]), int(values[GOOD_STEPS])
-
-    def _write_state(self, scale: float, good_steps: int, session: Any) -> None:
-        variables = {SCALE: self._current_loss_scale, GOOD_STEPS: self._num_good_steps}
-        write_values(variables, {SCALE: scale, GOOD_STEPS: good_steps}, session)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Graphs and functions are built with the original of a copy.

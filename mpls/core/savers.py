@@ -552,7 +552,9 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
     if GRAPH_KEY in found:
         _refuse_invalid_scales(path, entries, numbers, object_keys_by_name(path), found)
         return {}
-    keys_of_scales = keys_without_copies(_variables(entries, _used(numbers)), numbers, found)
+    keys_of_scales = keys_without_copies(
+        _variables(entries, [name for name, number in numbers.items() if number.is_used]), numbers, found
+    )
     _refuse_invalid_scales(path, entries, numbers, keys_of_scales, found)
     of_optimizers = _variables(entries, state.parts)
     keys = find_keys(of_optimizers, state, path, reader)
@@ -564,10 +566,6 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
         return _error(f"Key {substitutes} not found in checkpoint")
     _warn_of_missing_scales(path, entries, substitutes, numbers)
     return _feeds(entries, substitutes, reader)
-
-
-def _used(numbers: dict[str, ScaleVariable]) -> list[str]:
-    return [name for name, number in numbers.items() if number.is_used]
 
 
 def _variables(entries: list[RestoredTensor], names: Collection[str]) -> dict[str, str]:

@@ -145,14 +145,17 @@ def checked_options(
     """
     if skip_counts_step is not None:
         to_bool(skip_counts_step, f"{subject}: skip_counts_step", _ANCHOR)
-    most = max_consecutive_skips
-    if most is not None:
-        most = to_whole(most, f"{subject}: max_consecutive_skips", "max_consecutive_skips=50", "giving-up", least=1)
+    # In this order, as the first argument that is refused is the one that is named.
+    count_steps = to_bool(count_steps, f"{subject}: count_steps", _ANCHOR)
+    track_overflows = to_bool(track_overflows, f"{subject}: track_overflows", "overflows")
+    if max_consecutive_skips is not None:
+        name, advice = f"{subject}: max_consecutive_skips", "max_consecutive_skips=50"
+        max_consecutive_skips = to_whole(max_consecutive_skips, name, advice, "giving-up", least=1)
     options = StepOptions(
-        to_bool(count_steps, f"{subject}: count_steps", _ANCHOR),
+        count_steps,
         skip_counts_step,
-        to_bool(track_overflows, f"{subject}: track_overflows", "overflows"),
-        most,
+        track_overflows,
+        max_consecutive_skips,
         _way_to_give_up(on_give_up, f"{subject}: on_give_up"),
         to_bool(check_unscaled, f"{subject}: check_unscaled", "clipping"),
         _switch(enabled, f"{subject}: enabled"),

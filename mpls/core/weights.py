@@ -227,7 +227,7 @@ class GraphLocal:
     def __reduce__(self) -> Any:
         return type(self), ()
 
-    def _store(self) -> dict[str, Any]:
+    def _store(self) -> dict[Any, Any]:
         """Return the dict of the graph that is being built, or of the running thread."""
         if tf.executing_eagerly():
             return vars(self._threads)

@@ -1,4 +1,4 @@
-"""Constructors that take an option of mpls say the same of it: what `mpls.keras.LossScaleOptimizer` says."""
+"""Constructors refer for an option of mpls to `mpls.keras.LossScaleOptimizer`, or say what it says."""
 
 from __future__ import annotations
 

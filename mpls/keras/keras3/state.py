@@ -66,18 +66,6 @@ class DynamicState(DynamicLossScale):
         """Return nothing: the variables are the wrapper's."""
         return {}
 
-    def _read_state(self, session: Any) -> tuple[float, int]:
-        if keras.backend.backend() == "tensorflow":
-            return super()._read_state(session)
-        return float(keras.ops.convert_to_numpy(self.scale)), int(keras.ops.convert_to_numpy(self.counter))
-
-    def _write_state(self, scale: float, good_steps: int, session: Any) -> None:
-        if keras.backend.backend() == "tensorflow":
-            super()._write_state(scale, good_steps, session)
-        else:
-            self.scale.assign(scale)
-            self.counter.assign(good_steps)
-
     def _require_adjustable(self) -> None:
         if keras.backend.backend() == "tensorflow":
             super()._require_adjustable()
