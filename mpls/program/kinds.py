@@ -111,7 +111,7 @@ class Kinds:
             return False
         receiver = access.chain[-2]
         if receiver == "":
-            return access.maker is not None and kind in self._of_value(access.maker)
+            return access.maker is not None and kind in self.of_value(access.maker)
         if receiver == "self":
             return access.within in self._makers.get(kind, ())
         return receiver in self._variables.get(kind, ()) and receiver not in self._variables.get(POLICY, ())
@@ -136,11 +136,11 @@ class Kinds:
         if receiver == "self":
             return self.receiver_is(access, kind)
         if receiver == "" and access.maker is not None:
-            return self._of_value(access.maker) == {kind}
+            return self.of_value(access.maker) == {kind}
         made = [(receiver, {kind_of(use.path)}) for use in self._made if use.target == receiver]
         made += [(each.chain[-1], self._made_by(each.chain[-1])) for each in self._called if each.target == receiver]
         if kind == NEW_WRAPPER:
-            made += [(value.name, self._of_value(value)) for name, value in self._uses.passed if name == receiver]
+            made += [(value.name, self.of_value(value)) for name, value in self._uses.passed if name == receiver]
         may_be = {name: {kind} | (_UNWRAPPED if name in self._wrapped else set()) for name, _ in made}
         return any(kind in kinds for _, kinds in made) and all(kinds and kinds <= may_be[name] for name, kinds in made)
 
@@ -155,7 +155,7 @@ class Kinds:
             return set()
         return {kind for kind, names in self._makers.items() if name in names}
 
-    def _of_value(self, value: Value) -> set[str]:
+    def of_value(self, value: Value) -> set[str]:
         """Return the kinds that a value may be of."""
         if value.is_call:
             return set(value.kinds) or self._made_by(value.name)
@@ -175,7 +175,7 @@ class Kinds:
         for base, name in self._bases:
             yield from ((kind, name) for kind in {kind_of(base)} - {""} | self._made_by(base))
         for name, value in self._uses.returns:
-            kinds = set(value.kinds) - {""} | self._made_by(value.name) if value.is_call else self._of_value(value)
+            kinds = set(value.kinds) - {""} | self._made_by(value.name) if value.is_call else self.of_value(value)
             yield from ((kind, name) for kind in kinds)
 
     def _found_variables(self) -> Iterator[tuple[str, str]]:
@@ -191,7 +191,7 @@ class Kinds:
 
     def _found_passed(self) -> Iterator[tuple[str, str]]:
         for target, value in self._uses.passed:
-            if NEW_WRAPPER in self._of_value(value):
+            if NEW_WRAPPER in self.of_value(value):
                 yield NEW_WRAPPER, target
 
 

@@ -66,6 +66,7 @@ _OF_MODELS_OPTIMIZERS = ("lr", "decay", "loss_scale", "dynamic", *WEIGHTS)
 _SAVING = {"keras.models.save_model", "keras.saving.save_model", "keras.callbacks.ModelCheckpoint"}
 _SAVING |= {"keras.models.load_model", "keras.saving.load_model"}
 _KEYWORDS_OF_NEW_OPTIMIZERS = ("weight_decay", "use_ema", "ema_momentum", "jit_compile")
+_REWRITE = ".enable_mixed_precision_graph_rewrite"
 # Arguments that Keras 3 refuses, too.
 _ONLY_OF_LEGACY = ("gradient_aggregator", "gradient_transformers")
 # Names of policies that were removed before the API was, with the last release that had them.
@@ -87,6 +88,7 @@ def signs_of(uses: Uses) -> list[Sign]:
         if access.is_certain:
             signs.extend(_of_access(access, uses, kinds))
     signs.extend(Sign("v1", False, use.where, "asserts that TensorFlow is 2") for use in uses.for_tf_2)
+    signs.extend(_of_rewrites(uses, kinds))
     signs.extend(_of_same(uses, kinds))
     signs.extend(_of_classes(uses))
     signs.extend(_of_wrappers(uses, kinds))
@@ -244,6 +246,17 @@ def _is_optimizer(access: Access, kinds: Kinds) -> bool:
     # A program that uses `optimizers.legacy` explicitly needs no option for it.
     is_one = any(kinds.receiver_is(access, kind) for kind in (OPTIMIZER, EXPERIMENTAL_WRAPPER))
     return is_one and not kinds.receiver_is(access, LEGACY_OPTIMIZER)
+
+
+def _of_rewrites(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
+    """Yield signs for optimizers of Keras that the graph rewrite of today gets, which takes legacy ones only."""
+    for use in uses.uses:
+        row = named(use.path) if use.path.endswith(_REWRITE) and use.is_certain else None
+        first = None if use.call is None else use.call.first
+        if row is not None and row.last is None and first is not None and OPTIMIZER in kinds.of_value(first):
+            what = f"gives {use.path} an optimizer of Keras"
+            yield Sign("keras", 2, use.where, what)
+            yield Sign("legacy_optimizers", True, use.where, what)
 
 
 def _of_same(uses: Uses, kinds: Kinds) -> Iterator[Sign]:

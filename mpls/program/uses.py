@@ -42,23 +42,6 @@ class Where(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
-class Call(NamedTuple):
-    """The arguments of a call.
-
-    Attributes:
-        values: those by position: the values of constants, `...` for others.
-        names: the last names of those by position.
-        keywords: those by name: the values of constants, `...` for others; None for `**arguments` that are no literal.
-        is_unextended: whether it saves or loads a model, or its weights, at a path without an extension for that of
-            Keras 3.
-    """
-
-    values: tuple[object, ...]
-    names: tuple[str, ...]
-    keywords: dict[str | None, object]
-    is_unextended: bool
-
-
 class Value(NamedTuple):
     """A value that is passed on.
 
@@ -71,6 +54,25 @@ class Value(NamedTuple):
     name: str
     kinds: frozenset[str]
     is_call: bool
+
+
+class Call(NamedTuple):
+    """The arguments of a call.
+
+    Attributes:
+        values: those by position: the values of constants, `...` for others.
+        names: the last names of those by position.
+        keywords: those by name: the values of constants, `...` for others; None for `**arguments` that are no literal.
+        is_unextended: whether it saves or loads a model, or its weights, at a path without an extension for that of
+            Keras 3.
+        first: the first by position.
+    """
+
+    values: tuple[object, ...]
+    names: tuple[str, ...]
+    keywords: dict[str | None, object]
+    is_unextended: bool
+    first: Value | None = None
 
 
 class Use(NamedTuple):
@@ -343,7 +345,8 @@ class _File:
                 keywords[keyword.arg] = _constant(value)
         is_unextended = not state.may_fail and _is_path_without_extension(call, region)
         names = tuple(chain_of(each)[-1] for each in call.args)
-        return Call(tuple(map(_constant, call.args)), names, keywords, is_unextended)
+        first = self._value(call.args[0], region) if call.args else None
+        return Call(tuple(map(_constant, call.args)), names, keywords, is_unextended, first)
 
     # Attributes of other objects.
 
