@@ -79,7 +79,10 @@ def _clean(error: BaseException | None) -> None:
             continue
         seen.add(id(each))
         each.__traceback__ = _cleaned(each.__traceback__)
-        waiting += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]
+        # Those of a group; other errors may have an attribute of this name.
+        others = getattr(each, "exceptions", ())
+        grouped = [other for other in others if isinstance(other, BaseException)] if isinstance(others, tuple) else []
+        waiting += [each.__cause__, each.__context__, *grouped]
 
 
 def _cleaned(traceback: TracebackType | None) -> TracebackType | None:

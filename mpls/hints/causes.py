@@ -251,8 +251,7 @@ def _calls_a_loss_scale(failure: Failure) -> bool:
 
 def _reads_of_a_loss_scale(failure: Failure) -> bool:
     holder, name = failure.missing
-    tf = sys.modules.get("tensorflow")
-    if tf is None or not isinstance(holder, tf.Tensor) or name not in _OF_LOSS_SCALES:
+    if not isinstance(holder, sys.modules["tensorflow"].Tensor) or name not in _OF_LOSS_SCALES:
         return False
     reads = [each.value for each in failure.place.nodes(ast.Attribute) if each.attr == name]
     # Only LossScale objects had the private ones, but `loss_scale` in the expression may be the program's own.
@@ -291,8 +290,9 @@ def _unlike_keras_2_in_subclass(failure: Failure) -> bool:
 
 def _unlike_keras_2_in_keras_3(failure: Failure) -> bool:
     """Return whether the program makes the wrapper itself, and has chosen Keras 3."""
-    is_chosen = failure.settings.get("keras") == 3 or failure.program.has("tf_keras")
-    return _unlike_keras_2(failure) and is_chosen and failure.program.has("replace_existing")
+    if not _unlike_keras_2(failure) or not failure.program.has("replace_existing"):
+        return False
+    return failure.settings.get("keras") == 3 or failure.program.has("tf_keras")
 
 
 def _passes_nothing_on(failure: Failure) -> bool:
@@ -410,10 +410,10 @@ def _is_name_of_keras_2(failure: Failure) -> bool:
 
 
 def _is_name_of_v1(failure: Failure) -> bool:
-    tf = sys.modules.get("tensorflow")
+    tf = sys.modules["tensorflow"]
     # With `--v1`, `tf.python` is an attribute, as in TF 1.
-    is_private = tf is not None and failure.missing == (tf, "python")
-    return is_private or any(_is_in(tf and tf.compat.v1, path.split(".")[1:]) for path in failure.short_paths)
+    is_private = failure.missing == (tf, "python")
+    return is_private or any(_is_in(tf.compat.v1, path.split(".")[1:]) for path in failure.short_paths)
 
 
 def _is_in(v1: Any, parts: list[str]) -> bool:
@@ -503,12 +503,13 @@ def hint_of(error: BaseException, settings: Mapping[str, Any], function: Any = N
         settings: the arguments of `install` that apply.
         function: `install`, for programs that call it; None for `mpls run`.
     """
-    chain = [error]
-    for each in chain:
-        others = (each.__cause__, *getattr(each, "exceptions", ()))
-        chain += [other for other in others if other is not None and other not in chain]
     # A failure while looking for the hint must not hide the program's own error.
     try:
+        chain = [error]
+        for each in chain:
+            grouped = getattr(each, "exceptions", ())
+            others = [each.__cause__, *(grouped if isinstance(grouped, tuple) else ())]
+            chain += [other for other in others if isinstance(other, BaseException) and other not in chain]
         return next(filter(None, (_hint(each, settings, function) for each in reversed(chain))), None)
     except Exception:
         return None
@@ -520,7 +521,8 @@ def _hint(error: BaseException, settings: Mapping[str, Any], function: Any) -> s
     while first.__context__ is not None and str(first).startswith(_REWRITTEN):
         error, first = first, first.__context__
     place = Place.of(first, error)
-    if place is None:
+    # The causes look into TensorFlow and tf_keras; for a program that runs without them they would load both.
+    if place is None or "tensorflow" not in sys.modules:
         return None
     failure = Failure(first, place, settings)
     on = {name: value for name, value in settings.items() if value not in (None, False)}
@@ -530,8 +532,8 @@ def _hint(error: BaseException, settings: Mapping[str, Any], function: Any) -> s
         if (cause.options and not needed) or ("as_of" in needed and "as_of" in on):
             continue
         says = cause.applies(failure)
-        is_for_keras_3 = needed.keys() & {"keras", "replace_existing"} and failure.program.has("keras", 3)
-        if not says or is_for_keras_3:
+        is_about_keras = not needed.keys().isdisjoint(("keras", "replace_existing"))
+        if not says or (is_about_keras and failure.program.has("keras", 3)):
             continue
         text = says if isinstance(says, str) else cause.says
         if needed:

@@ -583,6 +583,13 @@ CASES = {
         "    def _resource_apply_dense(self, grad, var): pass\n"
         "    def apply_gradients(self, pairs): raise ValueError('own')\nOwn(0.1).apply_gradients([])"
     ),
+    "own_exceptions": Case("class Own(Exception):\n    exceptions = 5\nraise Own"),
+    "own_exceptions_of_another_kind": Case("class Own(Exception):\n    exceptions = (5,)\nraise Own"),
+    "from_another_of_own": Case(
+        "class Own(Exception):\n    exceptions = 5\ntry:\n    from tensorflow import Session\n"
+        "except ImportError as error:\n    raise Own from error",
+        "--v1",
+    ),
     # Mistakes that every release refuses.
     "typo_of_metric": Case("import tensorflow as tf\ntf.keras.metrics.Mean().reset_stats()"),
     "typo_of_dtype_behavior": Case("import tensorflow as tf\ntf.keras.layers.enable_v2_dtype_behaviour()"),
