@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mpls.names import named
 from mpls.optimizer_members import WEIGHTS
@@ -56,6 +57,13 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[str, str], bool]] = {
     ast.GtE: operator.ge,
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
+}
+_OF_CONSTANTS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    **_COMPARISONS,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda value, values: value in values,
+    ast.NotIn: lambda value, values: value not in values,
 }
 # Variables that are assigned other variables are followed this deep.
 _DEPTH = 5
@@ -271,7 +279,17 @@ class Releases(Meanings):
                     state = state if is_taken else state.off(self._switch(node.test, state.region, not result, True))
                 elif self.is_gate(node.test, state.region):
                     state = state.on(Branch.GATED)
-            elif any(self.is_gate(each, state.region) for each in node.values[:-1]):
+            else:
+                state = self._after_operands(state, node, part)
+        return state
+
+    def _after_operands(self, state: State, node: ast.BoolOp, part: ast.expr) -> State:
+        """Return the state of an operand of `and` or `or`, which the operands before it may keep from running."""
+        ends = isinstance(node.op, ast.Or)
+        for each in itertools.takewhile(lambda operand: operand is not part, node.values):
+            if self.result_of(each, state.region) is ends:
+                return state.off(self._switch(each, state.region, not ends, False))
+            if self.is_gate(each, state.region):
                 state = state.on(Branch.GATED)
         return state
 
@@ -340,13 +358,49 @@ class Releases(Meanings):
         arm = arm_of_every_release(test)
         if arm is not None:
             return arm
+        if isinstance(test, ast.BoolOp):
+            # One operand decides, or all of them do.
+            decisive = isinstance(test.op, ast.Or)
+            results = [self.result_of(each, region, depth) for each in test.values]
+            return decisive if decisive in results else None if None in results else not decisive
         if isinstance(test, ast.Name) and depth < _DEPTH:
             bindings = region.find(test.id)
-            value = bindings[0].value if len(bindings) == 1 else None
-            return self.result_of(value, bindings[0].region, depth + 1) if isinstance(value, ast.expr) else None
+            bound = bindings[0].value if len(bindings) == 1 else None
+            return self.result_of(bound, bindings[0].region, depth + 1) if isinstance(bound, ast.expr) else None
         if isinstance(test, ast.Compare) and self.is_version(test.left, region):
             return _holds_for_every_release(test)
+        value = self._value(test, region, depth)
+        return None if value is None else bool(value.value)
+
+    def _value(self, node: ast.expr, region: Region, depth: int = 0) -> ast.Constant | None:
+        """Return the constant that an expression is, if names that are bound once tell it."""
+        if isinstance(node, ast.Constant):
+            return node
+        if depth == _DEPTH:
+            return None
+        if isinstance(node, ast.Name):
+            bindings = region.find(node.id)
+            value = bindings[0].value if len(bindings) == 1 else None
+            return self._value(value, bindings[0].region, depth + 1) if isinstance(value, ast.expr) else None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool":
+            result = self.result_of(node.args[0], region, depth + 1) if len(node.args) == 1 else None
+            return None if result is None else ast.Constant(result)
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            return self._compared(node, region, depth)
         return None
+
+    def _compared(self, node: ast.Compare, region: Region, depth: int) -> ast.Constant | None:
+        (right,) = node.comparators
+        left, compare = self._value(node.left, region, depth + 1), _OF_CONSTANTS.get(type(node.ops[0]))
+        elements = right.elts if isinstance(right, ast.Tuple | ast.List | ast.Set) else [right]
+        values = [self._value(each, region, depth + 1) for each in elements]
+        if left is None or compare is None or None in values:
+            return None
+        others = [each.value for each in values if each is not None]
+        try:
+            return ast.Constant(compare(left.value, others if elements is not right else others[0]))
+        except TypeError:
+            return None
 
     def _switch(self, test: ast.expr, region: Region, is_true: bool, has_other: bool) -> str:
         """Return the condition that a test is true, or false, if a constant of the program decides it; else "".
@@ -355,14 +409,11 @@ class Releases(Meanings):
         """
         while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             test, is_true = test.operand, not is_true
-        inner = test
-        for _ in range(_DEPTH):
-            bindings = region.find(inner.id) if isinstance(inner, ast.Name) else []
-            if len(bindings) == 1 and isinstance(bindings[0].value, ast.expr):
-                inner = bindings[0].value
-        if not isinstance(test, ast.Name) or not isinstance(inner, ast.Constant):
+        names = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
+        is_of_program = any(self._value(ast.Name(each), region) is not None for each in names)
+        if not is_of_program:
             return ""
-        condition = f"{'or' if has_other else 'if'} {'' if is_true else 'not '}{test.id}"
+        condition = f"{'or' if has_other else 'if'} {'' if is_true else 'not '}{ast.unparse(test)}"
         self.switches.add(condition)
         return condition
 

@@ -92,6 +92,18 @@ SWITCHES = [
     ("imported and used behind it", AMP + "if AMP:\n    from tensorflow.keras.mixed_precision import experimental as e\nif AMP:\n    e.set_policy('float32')", "--keras 2"),
     ("contradicted", AMP + "import tf_keras\nif AMP:\n    " + OLD, ""),
     ("contradicted by the mode", AMP + "with tf.GradientTape():\n    pass\nif AMP:\n    tf.Session()", ""),
+    *(
+        (f"contradicted, by {test}", AMP + f"MODE, VER = 'tf2', 2\nwith tf.GradientTape():\n    pass\nif {test}:\n    tf.Session()", "")
+        for test in ("AMP and A", "A and AMP", "AMP is True", "AMP == True", "AMP is not False", "bool(AMP)", "not (A or not AMP)")
+    ),
+    *(
+        (f"contradicted, by {test}", TF + f"MODE = 'tf2'\nVER = 2\nwith tf.GradientTape():\n    pass\nif {test}:\n    tf.Session()", "")
+        for test in ("MODE == 'tf1'", "VER == 1", "VER < 2", "MODE in ('tf1', 'graph')", "MODE not in ['tf2']")
+    ),
+    ("contradicted, in an operand", AMP + "with tf.GradientTape():\n    pass\nAMP and tf.Session()", ""),
+    ("a test that may hold", AMP + "if A or not AMP:\n    " + OLD, "--keras 2"),
+    ("an operand that may run", AMP + "with tf.GradientTape():\n    pass\nA and " + OLD, "--keras 2"),
+    ("values that are not compared", TF + "VER = 'a'\nif VER < 2:\n    " + OLD, "--keras 2"),
     ("no switch", TF + "if False:\n    " + OLD, ""),
     ("for type checkers", TF + "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    " + OLD, ""),
     ("a version", TF + "OLD = tf.__version__ < '2.4'\nif OLD:\n    pass\nelse:\n    " + OLD, ""),
