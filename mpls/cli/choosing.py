@@ -19,7 +19,7 @@ __all__ = ["choose"]
 def choose(options: argparse.Namespace) -> Iterable[bytes]:
     """Set the options that a program shows it needs and the user has not given, and print them on standard error.
 
-    Nothing is read with `--no-auto`, or if the program comes from standard input.
+    Nothing is read with `--no-auto`, if the program comes from standard input, or if the current directory is gone.
 
     Args:
         options: the parsed command line; changed in place.
@@ -27,7 +27,7 @@ def choose(options: argparse.Namespace) -> Iterable[bytes]:
     Returns:
         The source of each file that was read.
     """
-    if options.no_auto or options.script == "-":
+    if options.no_auto or options.script == "-" or not _has_folder():
         return []
     given = options.keras or _keras_of_environment()
     with without_collector():
@@ -46,6 +46,15 @@ def choose(options: argparse.Namespace) -> Iterable[bytes]:
     if line:
         print(printable(f"mpls run: {line}"), file=sys.stderr)
     return (source.file.read() for source in reading.program.sources)
+
+
+def _has_folder() -> bool:
+    """Return whether the current directory is there: without it, files have no path to be shown with."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _program(options: argparse.Namespace) -> Program:

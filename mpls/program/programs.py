@@ -617,10 +617,11 @@ class Reading:
         found = decide(self.uses, self.signs, main, keras)
         if not any(file.switches for file, _, _ in self.uses.files):
             return found
-        # What a constant keeps from running decides too, where nothing contradicts it.
+        # What a constant keeps from running decides too, where nothing contradicts it; but not the behaviour of TF 1,
+        # with which the rest of a program for TF 2 fails.
         uses = self.program.uses(are_switches_on=True)
         more = decide(uses, [*signs_of(uses), *self._pins], main, keras)
-        return more if more.extends(found) else found
+        return more if more.extends(found) and more.value("v1") == found.value("v1") else found
 
 
 class Unread(NamedTuple):

@@ -194,6 +194,18 @@ class AsPythonTest(unittest.TestCase):
         self.assertEqual((expected[0], actual[0]), (["True"], ["False"]))
         self.assertEqual(actual[1:], expected[1:])
 
+    def test_the_current_directory_may_be_gone(self) -> None:
+        if sys.platform == "win32":
+            self.skipTest("Windows removes no current directory")
+        start = "import os, sys; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone'); "
+        start += "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+        with Programs(program="print('ran')") as own:
+            expected, actual = (
+                own.run("-c", start, *command, "-c", "print('ran')", PYTHONPATH=str(PACKAGE_ROOT))
+                for command in ([], ["-m", "mpls", "run", "--no-children"])
+            )
+        self.assertEqual((actual.returncode, actual.stdout, actual.stderr), (0, "ran\n", expected.stderr))
+
     def test_the_command_is_the_module(self) -> None:
         with Programs(program="print('ran')", command="import sys; from mpls.cli import main; sys.exit(main())") as own:
             process = own.run("command.py", "run", "program.py")

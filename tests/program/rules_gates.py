@@ -104,6 +104,8 @@ SWITCHES = [
     ("a test that may hold", AMP + "if A or not AMP:\n    " + OLD, "--keras 2"),
     ("an operand that may run", AMP + "with tf.GradientTape():\n    pass\nA and " + OLD, "--keras 2"),
     ("values that are not compared", TF + "VER = 'a'\nif VER < 2:\n    " + OLD, "--keras 2"),
+    ("TF 1", AMP + "if AMP:\n    tf.Session()", ""),
+    ("TF 1 that runs anyway", AMP + "tf.placeholder(tf.float32)\nif AMP:\n    tf.Session()", "--v1"),
     ("no switch", TF + "if False:\n    " + OLD, ""),
     ("for type checkers", TF + "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    " + OLD, ""),
     ("a version", TF + "OLD = tf.__version__ < '2.4'\nif OLD:\n    pass\nelse:\n    " + OLD, ""),
