@@ -392,14 +392,16 @@ class Releases(Meanings):
     def _compared(self, node: ast.Compare, region: Region, depth: int) -> ast.Constant | None:
         (right,) = node.comparators
         left, compare = self._value(node.left, region, depth + 1), _OF_CONSTANTS.get(type(node.ops[0]))
-        is_in = isinstance(node.ops[0], ast.In | ast.NotIn)
+        has_many = isinstance(right, ast.Tuple | ast.List | ast.Set)
+        if has_many is not isinstance(node.ops[0], ast.In | ast.NotIn):
+            return None
         elements = right.elts if isinstance(right, ast.Tuple | ast.List | ast.Set) else [right]
         values = [self._value(each, region, depth + 1) for each in elements]
         if left is None or compare is None or None in values:
             return None
         others = [each.value for each in values if each is not None]
         try:
-            return ast.Constant(compare(left.value, others if is_in else others[0]))
+            return ast.Constant(compare(left.value, others if has_many else others[0]))
         except TypeError:
             return None
 

@@ -103,6 +103,8 @@ SWITCHES = [
     ("contradicted, in an operand", AMP + "with tf.GradientTape():\n    pass\nAMP and tf.Session()", ""),
     ("a test that may hold", AMP + "if A or not AMP:\n    " + OLD, "--keras 2"),
     ("an operand that may run", AMP + "with tf.GradientTape():\n    pass\nA and " + OLD, "--keras 2"),
+    ("a part of a text", TF + "MODE = 'tf1'\nif MODE in 'tf1 graph':\n    " + OLD, "--keras 2"),
+    ("a tuple", TF + "VER = 1\nif VER != (1, 2):\n    " + OLD, "--keras 2"),
     ("values that are not compared", TF + "VER = 'a'\nif VER < 2:\n    " + OLD, "--keras 2"),
     ("TF 1", AMP + "if AMP:\n    tf.Session()", ""),
     ("TF 1 that runs anyway", AMP + "tf.placeholder(tf.float32)\nif AMP:\n    tf.Session()", "--v1"),
