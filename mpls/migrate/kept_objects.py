@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from mpls.core.releases import behavior_of
 from mpls.migrate.replacements import is_gone
 from mpls.migrate.ruling import Use
-from mpls.migrate.scale_values import KEPT, Unknown, scale_arguments
-from mpls.migrate.wrapper_calls import scale_argument
-from mpls.names import RELEASES, SCALE_CLASSES, Name
+from mpls.migrate.scale_values import IN_VARIABLE, Unknown, scale_arguments
+from mpls.migrate.wrapper_calls import EXPERIMENTAL, scale_argument
+from mpls.names import RELEASES, SCALE_CLASSES, Name, named
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
-from mpls.program.scopes import Read, Role, Statement
+from mpls.program.scopes import Read, Region, Role, Statement
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis
 
-__all__ = ["RULE_NAME", "Kept", "attributes_of_scales", "imported_paths", "is_scale_class", "kept_in"]
+__all__ = ["RULE_NAME", "Kept", "attributes_of_scales", "imported_paths", "is_scale_class", "kept_in", "lost_in"]
 
 RULE_NAME = "loss-scale-objects"
 _METHODS = ("update", "get_config")
@@ -53,8 +53,11 @@ def kept_in(analysis: Analysis) -> Kept | None:
         return Kept()
     as_of = analysis.settings.as_of
     is_asked = behavior_of(as_of).has_loss_scale_objects and any(rule.name == RULE_NAME for rule in analysis.rules)
-    if not is_asked or not _touches(analysis):
-        return None
+    return _wanted(analysis) if is_asked and _touches(analysis) else None
+
+
+def _wanted(analysis: Analysis) -> Kept | None:
+    """Return what `--as-of 2.3` gives a file; None if there is nothing, or it cannot be given."""
     around = list(_own_modules(analysis))
     if any(each.kept is not None for each in around):
         return Kept()
@@ -64,6 +67,26 @@ def kept_in(analysis: Analysis) -> Kept | None:
         return None
     place = _place(analysis, wrappers)
     return None if place is None else Kept(*need, place)
+
+
+def lost_in(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
+    """Yield where a file plainly is of TF 2.3 or older, but no release is given, and what no longer holds there.
+
+    Args:
+        analysis: the file.
+    """
+    if analysis.settings.as_of is not None or analysis.kept is not None or _has_gates(analysis):
+        return
+    lost = list(_lost(analysis))
+    if lost or _calls_scales(analysis):
+        lost += _shared(analysis)
+    kept = _wanted(analysis) if lost else None
+    if kept is not None and kept.node is None:
+        # A module that it imports calls `mpls.install(as_of=…)`.
+        return
+    install = f"call mpls.install(as_of='2.3'), and make the wrapper by {EXPERIMENTAL}"
+    for node, what in lost:
+        yield node, f"{what}: {install if kept is None else 'give --as-of 2.3'}"
 
 
 def is_scale_class(row: Name) -> bool:
@@ -146,6 +169,8 @@ def _needs(analysis: Analysis, wrappers: list[Use]) -> Iterator[tuple[ast.expr, 
     for read in analysis.survey.reads:
         if read.node.attr == "get_config" and analysis.instances.kind(read) is Instance.WRAPPER:
             yield read.node, "the config of a wrapper had the keys optimizer and loss_scale"
+    for part in _set_objects(analysis):
+        yield part, "the program sets the loss scale object of a wrapper"
 
 
 def _classes_and_variables(analysis: Analysis, wrappers: list[Use]) -> Iterator[tuple[ast.expr, str]]:
@@ -161,7 +186,7 @@ def _classes_and_variables(analysis: Analysis, wrappers: list[Use]) -> Iterator[
         scale = None if use.call is None else scale_argument(use.call)
         value = scale.value if isinstance(scale, ast.keyword) else scale
         settings = None if value is None else scale_arguments(value, use.chain.region, analysis)
-        if isinstance(settings, Unknown) and settings.advice == KEPT:
+        if isinstance(settings, Unknown) and settings.why == IN_VARIABLE:
             yield use.node, "the program has the loss scale of a wrapper in a variable"
 
 
@@ -175,6 +200,95 @@ def _objects(analysis: Analysis) -> Iterator[Read]:
         is_asked = read.call is None and read.node.attr == "loss_scale" and read.node in nodes
         if is_asked and analysis.instances.kind(read) is Instance.WRAPPER:
             yield read
+
+
+def _set_objects(analysis: Analysis) -> Iterator[ast.expr]:
+    """Yield where the private attribute of a wrapper is set that was its loss scale."""
+    for chain in analysis.survey.chains:
+        part = chain.parts[-1]
+        if not isinstance(part, ast.Attribute) or part.attr != "_loss_scale" or not isinstance(part.ctx, ast.Store):
+            continue
+        if analysis.instances.of(part.value, chain.region) is Instance.WRAPPER:
+            yield part
+
+
+def _lost(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
+    tests = {test.args[0]: (test.args[1], region) for test, region in analysis.survey.type_tests}
+    for read in _objects(analysis):
+        asked = tests.get(read.node)
+        if asked is None or _are_scale_classes(*asked, analysis):
+            yield read.node, "up to TF 2.3 this was a LossScale object, and today it is a tensor"
+    for node, key in _items_of_configs(analysis):
+        yield node, f"the config of a wrapper has no {key!r} today, as it had up to TF 2.3"
+    for node in _set_objects(analysis):
+        yield node, "up to TF 2.3 the wrapper kept the loss scale that is set here, and today it does not"
+
+
+def _are_scale_classes(node: ast.expr, region: Region, analysis: Analysis) -> bool:
+    """Return whether all classes that a test asks for are those of loss scales."""
+    classes = node.elts if isinstance(node, ast.Tuple) else [node]
+    return all(
+        row is not None and is_scale_class(row)
+        for each in classes
+        for row in map(named, analysis.meanings.of(each, region).paths or ("",))
+    )
+
+
+def _items_of_configs(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
+    """Yield where the config of a wrapper is asked for a key that it had up to TF 2.3, with the key."""
+    reads = [each for each in analysis.survey.reads if each.node.attr == "get_config" and each.call is not None]
+    calls = {each.call for each in reads if analysis.instances.kind(each) is Instance.WRAPPER}
+    if not calls:
+        return
+    regions = {chain.parts[0]: chain.region for chain in analysis.survey.chains}
+    for node in ast.walk(analysis.text.tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            config, key = node.value, node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            if node.func.attr not in ("get", "pop"):
+                continue
+            config, key = node.func.value, node.args[0]
+        else:
+            continue
+        bindings = regions[config].find(config.id) if isinstance(config, ast.Name) and config in regions else []
+        made = bindings[0].value if len(bindings) == 1 else config
+        if made in calls and isinstance(key, ast.Constant) and key.value in ("loss_scale", "optimizer"):
+            yield node, str(key.value)
+
+
+def _calls_scales(analysis: Analysis) -> bool:
+    """Return whether a file calls the loss scale of a wrapper, which only objects up to TF 2.3 could be."""
+    return (
+        any(
+            read.node.attr == "loss_scale"
+            and read.call is not None
+            and analysis.instances.kind(read) is Instance.WRAPPER
+            for read in analysis.survey.reads
+        )
+        or any(call.kind is Instance.WRAPPER for call in calls_of_read_scales(analysis.instances))
+        or any(part.attr not in _METHODS for part in attributes_of_scales(analysis))
+    )
+
+
+def _shared(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
+    """Yield where wrappers are made with a loss scale that the file uses elsewhere too."""
+    for use, _ in analysis.uses:
+        scale = scale_argument(use.call) if use.call is not None and any(map(is_experimental, use.rows)) else None
+        value = scale.value if isinstance(scale, ast.keyword) else scale
+        if not isinstance(value, ast.Name):
+            continue
+        region = use.chain.region
+        is_object = any(
+            isinstance(each.value, ast.Call) and _are_scale_classes(each.value.func, each.region, analysis)
+            for each in region.find(value.id)
+        )
+        if is_object and any(
+            chain.names[0] == value.id
+            and chain.parts[0] is not value
+            and chain.region.holder(value.id) is region.holder(value.id)
+            for chain in analysis.survey.chains
+        ):
+            yield use.node, f"up to TF 2.3 {value.id} was the wrapper's loss scale, and today the wrapper copies it"
 
 
 def _is_none(node: ast.Compare) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mpls.migrate.analysis import Analysis
 from mpls.migrate.class_uses import is_through_unsure
-from mpls.migrate.kept_objects import RULE_NAME, attributes_of_scales, imported_paths, is_scale_class
+from mpls.migrate.kept_objects import RULE_NAME, attributes_of_scales, imported_paths, is_scale_class, lost_in
 from mpls.migrate.native import checkpoint_names
 from mpls.migrate.replacements import home_of, is_gone, replacement_of
 from mpls.migrate.ruling import Kind, Note, Rule, Use
@@ -192,6 +192,8 @@ def _kept(analysis: Analysis) -> Found:
     if kept is not None and kept.node is not None:
         what = f"mpls.install(as_of={analysis.settings.as_of!r}) is called behind the imports"
         yield Note(kept.node, f"{what}: {kept.why}", Kind.CHANGED)
+    for node, text in lost_in(analysis):
+        yield Note(node, text)
 
 
 LOSS_SCALE_OBJECTS = Rule(
@@ -204,7 +206,9 @@ its config had it. Today the attribute is a tensor. A program that has the objec
 wrapper, is given what it had: wrappers go to `mpls.experimental.LossScaleOptimizer` with the arguments that they have,
 `opt.loss_scale()` stays, and behind the imports `mpls.install` is called with the release. Left as without this rule
 are programs that ask for the release, that use the wrapper of TF 2.4 too, or that import modules of their own which
-make wrappers and have no such need.
+make wrappers and have no such need. Without `--as-of`, what only such a wrapper has is reported: a loss scale that the
+program uses elsewhere while it calls `opt.loss_scale()`, the class or identity of `opt.loss_scale`,
+`opt.get_config()["loss_scale"]`, and `opt._loss_scale = …`.
 """,
     look=_kept,
 )

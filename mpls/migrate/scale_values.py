@@ -25,7 +25,7 @@ from mpls.program.scopes import Region
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis
 
-__all__ = ["KEPT", "Unknown", "scale_arguments"]
+__all__ = ["IN_VARIABLE", "Unknown", "scale_arguments"]
 
 _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -34,7 +34,8 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Div: operator.truediv,
 }
 _NEW_NAMES = {old: new for new, old in OLD_NAMES.items()}
-KEPT = "up to TF 2.3 the wrapper kept it, which mpls.install(as_of='2.3') brings back; without, it copies the settings"
+IN_VARIABLE = "is an object that the program may use elsewhere"
+_KEPT = "up to TF 2.3 the wrapper kept it, which mpls.install(as_of='2.3') brings back; without, it copies the settings"
 _MULTIPLIER = "the wrapper of mpls.keras takes it as growth_factor, and its inverse as backoff_factor"
 _REFUSED = f"since TF 2.4 its multiplier has to be 2: --as-of 2.3 keeps another, or {_MULTIPLIER}"
 _FIXED = f"pass a number from 1 to 2**{math.log2(LARGEST_FIXED_SCALE):g}"
@@ -86,12 +87,12 @@ def _of_variable(node: ast.Name, region: Region, analysis: Analysis, depth: int)
         return Unknown("is only known when the program runs")
     if isinstance(value, ast.Call):
         if behavior_of(analysis.settings.as_of).has_loss_scale_objects:
-            advice = KEPT
+            advice = _KEPT
         else:
             settings = _of_object(value, bindings[0].region, analysis)
             is_refused = settings.advice if isinstance(settings, Unknown) else "growth_factor" in settings
             advice = _REFUSED if is_refused else ""
-        return Unknown("is an object that the program may use elsewhere", advice)
+        return Unknown(IN_VARIABLE, advice)
     # A number keeps its name; the word 'dynamic' is no number.
     return _settings(value, bindings[0].region, analysis, node.id, depth + 1)
 

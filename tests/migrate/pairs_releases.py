@@ -40,6 +40,7 @@ PAIRS = {
     "the identity of the object": installs(f"{made('make()')}assert opt.loss_scale is other\n"),
     "attributes of the object": installs(f"{made()}print(opt.loss_scale._num_good_steps)\n"),
     "the config": installs(f"{made()}print(opt.get_config()['loss_scale'])\n"),
+    "the private attribute of the object": installs(f"{made()}opt._loss_scale = {SCALES}.FixedLossScale(3)\n"),
     "the class of the wrapper": installs(f"{made()}print(type(opt).__name__)\n"),
     "a loss scale's class": installs(f"class Mine({SCALES}.LossScale): pass\n{made('Mine()')}"),
     "a wrapper's class": installs(
@@ -75,6 +76,32 @@ PAIRS = {
     "no release": translated(
         f"{made()}print(opt.get_config())\n",
         f"opt = {NEW}(optimizer, dynamic=True)\nprint(opt.get_config())\n",
+        as_of=None,
+    ),
+    "no release, and an object that is shared": translated(
+        f"scale = {SCALES}.DynamicLossScale(64.0, 3)\n{made('scale')}print(scale(), opt.loss_scale())\n",
+        f"scale = mpls.experimental.DynamicLossScale(64.0, 3)\nopt = {KEPT}(optimizer, scale)\n"
+        "print(scale(), opt.loss_scale)\n",
+        "loss-scale-objects",
+        as_of=None,
+        head=IMPORT,
+    ),
+    "no release, and an object that nothing shares": translated(
+        f"scale = {SCALES}.DynamicLossScale(64.0, 3)\n{made('scale')}print(opt.loss_scale())\n",
+        f"scale = mpls.experimental.DynamicLossScale(64.0, 3)\nopt = {KEPT}(optimizer, scale)\nprint(opt.loss_scale)\n",
+        as_of=None,
+        head=IMPORT,
+    ),
+    "no release, and an object that no wrapper is asked for": translated(
+        f"scale = {SCALES}.DynamicLossScale(64.0, 3)\n{made('scale')}print(scale(), opt.loss_scale)\n",
+        f"scale = mpls.experimental.DynamicLossScale(64.0, 3)\nopt = {KEPT}(optimizer, scale)\n"
+        "print(scale(), opt.loss_scale)\n",
+        as_of=None,
+        head=IMPORT,
+    ),
+    "no release, and a class of another kind": translated(
+        f"{made()}assert isinstance(opt.loss_scale, tf.Tensor)\n",
+        f"opt = {NEW}(optimizer, dynamic=True)\nassert isinstance(opt.loss_scale, tf.Tensor)\n",
         as_of=None,
     ),
     "as of 2.4": translated(f"{made()}print(opt.get_config())\n", f"{NOW}print(opt.get_config())\n", as_of="2.4"),

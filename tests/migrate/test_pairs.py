@@ -183,6 +183,37 @@ def test_wrappers_that_are_told_it(program: str, as_of: str) -> None:
     assert told(program, "--as-of", as_of) == []
 
 
+MAKE = (
+    "import tensorflow as tf\nold = tf.keras.mixed_precision.experimental\nscale = tf.mixed_precision.experimental.FixedLossScale(2)\n"
+    "opt = old.LossScaleOptimizer(o, 'dynamic')\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("use", "what"),
+    [
+        ("opt.get_config()['loss_scale']", "has no 'loss_scale' today"),
+        ("config = opt.get_config()\nconfig['loss_scale']", "has no 'loss_scale' today"),
+        ("opt.get_config().get('optimizer')", "has no 'optimizer' today"),
+        ("isinstance(opt.loss_scale, tf.mixed_precision.experimental.DynamicLossScale)", "today it is a tensor"),
+        ("assert opt.loss_scale is scale", "today it is a tensor"),
+        ("opt._loss_scale = scale", "today it does not"),
+        ("opt = old.LossScaleOptimizer(o, scale)\nscale(), opt.loss_scale()", "today the wrapper copies it"),
+    ],
+)
+def test_what_only_a_wrapper_up_to_2_3_had_is_reported_without_a_release(use: str, what: str) -> None:
+    program = f"{MAKE}{use}\n"
+    (text,) = [each.text for each in migrated(program).left if each.rule == "loss-scale-objects"]
+    assert what in text
+    assert text.endswith(": give --as-of 2.3")
+    # What it advises helps.
+    assert 'mpls.install(as_of="2.3")' in after(program, "--as-of", "2.3")
+    gate = f"if hasattr(tf.keras.mixed_precision, 'experimental'):\n    {use.splitlines()[-1]}\n"
+    for other in (f"import mpls\nmpls.install(as_of='2.3')\n{program}", f"{MAKE}{gate}"):
+        assert "loss-scale-objects" not in migrated(other).rules
+    assert "loss-scale-objects" not in migrated(program, "--as-of", "2.4").rules
+
+
 def test_every_rule_is_needed_and_says_nothing_where_it_does_not_apply() -> None:
     rules = re.findall(r"^[\w-]+$", command("--list-rules")[1].decode(), re.MULTILINE)
     said = {name: {each["rule"] for each in messages(pair.before, *pair.options)} for name, pair in PAIRS.items()}
