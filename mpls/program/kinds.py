@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mpls.program.objects import LEGACY_OPTIMIZER, MODEL, NEW_WRAPPER, OPTIMIZER, POLICY, kind_of
-from mpls.program.uses import Access, Class, FileUses, Use, Value
+from mpls.program.uses import Access, Class, FileUses, ScaleUse, Use, Value
 
 __all__ = ["Kinds", "Uses"]
 
@@ -29,6 +29,7 @@ class Uses:
         classes: its own classes.
         same: attributes that are asserted to be a certain object.
         for_tf_2: assertions that TensorFlow is 2.
+        scales: loss scales of experimental wrappers that are taken as objects, on every release.
         type_is: classes of TensorFlow or Keras in `type(…) is` comparisons.
         checked: the last names of objects that `isinstance` tests, each with the kind of objects of the class.
         returns: its functions, with what they return.
@@ -44,6 +45,7 @@ class Uses:
         self.classes: list[Class] = []
         self.same: list[Access] = []
         self.for_tf_2: list[Use] = []
+        self.scales: list[ScaleUse] = []
         self.type_is: list[Use] = []
         self.checked: list[tuple[str, str]] = []
         self.returns: list[tuple[str, Value]] = []
@@ -58,6 +60,7 @@ class Uses:
             self.classes += [each if runs(each.inside) else each._replace(is_certain=False) for each in file.classes]
             self.same += [each for each in file.same if each.is_certain and runs(each.inside)]
             self.for_tf_2 += [each for each in file.for_tf_2 if each.is_certain and runs(each.inside)]
+            self.scales += [each for each in file.scales if each.is_certain and runs(each.inside)]
             self.type_is += [each for each in file.type_is if runs(each.inside)]
             self.checked += file.checked
             self.returns += file.returns

@@ -549,6 +549,7 @@ class Survey(_Walker):
         type_tests: calls of `isinstance`, with their scopes.
         calls: calls of what has a plain name, with their scopes.
         probes: calls of `getattr` and `hasattr`, with their scopes.
+        scales_of_configs: calls of which the item "loss_scale" is read, such as `opt.get_config()["loss_scale"]`.
         called_probes: calls of `getattr` for a `loss_scale` that is called itself, with their scopes.
         comparisons: comparisons with a string, with their scopes.
         identities: comparisons by `is` and `is not`, with their scopes.
@@ -575,6 +576,7 @@ class Survey(_Walker):
         self.calls: dict[str, list[tuple[ast.Call, Region]]] = {}
         self.probes: list[tuple[ast.Call, Region]] = []
         self.called_probes: list[tuple[ast.Call, Region]] = []
+        self.scales_of_configs: list[ast.Call] = []
         self.comparisons: list[tuple[ast.Compare, Region]] = []
         self.identities: list[tuple[ast.Compare, Region]] = []
         self.compared: list[ast.expr | None] = []
@@ -588,6 +590,7 @@ class Survey(_Walker):
             ast.Constant: self._constant,
             ast.Dict: self._dictionary,
             ast.NamedExpr: self._walrus,
+            ast.Subscript: self._item,
             ast.Lambda: self._lambda,
             ast.MatchClass: self._case,
             ast.ListComp: self._comprehend,
@@ -737,6 +740,15 @@ class Survey(_Walker):
     def _constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str) and _PATH.search(node.value):
             self.strings.append(node)
+
+    def _item(self, node: ast.Subscript) -> None:
+        if (
+            isinstance(node.slice, ast.Constant)
+            and node.slice.value == "loss_scale"
+            and isinstance(node.value, ast.Call)
+        ):
+            self.scales_of_configs.append(node.value)
+        self._all([node.value, node.slice])
 
     def _walrus(self, node: ast.NamedExpr) -> None:
         self._visit(node.value)

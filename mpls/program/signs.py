@@ -90,6 +90,7 @@ def signs_of(uses: Uses) -> list[Sign]:
     signs.extend(Sign("v1", False, use.where, "asserts that TensorFlow is 2") for use in uses.for_tf_2)
     signs.extend(_of_rewrites(uses, kinds))
     signs.extend(_of_same(uses, kinds))
+    signs.extend(_of_scales(uses))
     signs.extend(_of_classes(uses))
     signs.extend(_of_wrappers(uses, kinds))
     return signs
@@ -266,6 +267,14 @@ def _of_same(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
         if is_scale and _is_experimental_wrapper(access, uses, kinds):
             what = "asserts which object .loss_scale is"
             yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), access.where, what)
+
+
+def _of_scales(uses: Uses) -> Iterator[Sign]:
+    """Yield signs for uses of the loss scale of what is a wrapper by what it is assigned or where it is passed on."""
+    has_own = not uses.defined.isdisjoint(("loss_scale", "_loss_scale"))
+    for each in uses.scales:
+        if each.is_sure or not has_own:
+            yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), each.where, each.what)
 
 
 def _of_classes(uses: Uses) -> Iterator[Sign]:

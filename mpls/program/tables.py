@@ -180,6 +180,6 @@ MEMBERS = frozenset(
         *("loss_scale", "_loss_scale", "compile", "lr", "decay", "dynamic", "dynamic_counter", "optimizer"),
         *("load_weights", "reset_states"),
         *("fit_generator", "evaluate_generator", "predict_generator", "save", "save_weights"),
-        *("minimize", "variables", "apply_gradients"),
+        *("minimize", "variables", "apply_gradients", "get_config"),
     )
 )

@@ -10,11 +10,24 @@ from typing import NamedTuple
 
 from mpls.names import named
 from mpls.program.meaning import NOTHING, Meaning
-from mpls.program.objects import kind_of
+from mpls.program.objects import EXPERIMENTAL_WRAPPER, Instance, Objects, is_public, kind_of
 from mpls.program.releases import Releases, State, is_switch, version_of_2
 from mpls.program.scopes import Chain, Function, Member, Region, Role, Statement, argument_names, attribute_of, chain_of
 
-__all__ = ["Access", "Call", "Class", "FileUses", "Release", "Sign", "Use", "Value", "Where", "modules_of", "uses_in"]
+__all__ = [
+    "Access",
+    "Call",
+    "Class",
+    "FileUses",
+    "Release",
+    "ScaleUse",
+    "Sign",
+    "Use",
+    "Value",
+    "Where",
+    "modules_of",
+    "uses_in",
+]
 
 # The extensions that Keras 3 saves to, those that it saves weights to, and addresses that it saves to without one.
 _EXTENSIONS = (".keras", ".h5", ".hdf5")
@@ -26,6 +39,8 @@ _GIVEN = {"save": 0, "save_model": 1, "load_model": 0, "ModelCheckpoint": 0, "sa
 _DEPTH = 5
 # What `import tensorflow` loaded in TF 1.15 to 2.1.
 _CORE = "tensorflow_core"
+# Functions that tell whether a loss scale is an object.
+_ASKING = ("callable", "hasattr", "isinstance", "type")
 _EAGER = ("tf.enable_eager_execution", "tf.enable_v2_behavior")
 
 
@@ -151,6 +166,24 @@ class Class(NamedTuple):
     base_calls: tuple[tuple[Where, Call], ...] = ()
 
 
+class ScaleUse(NamedTuple):
+    """A place where a program takes the loss scale of an experimental wrapper as the object that it was up to TF 2.3.
+
+    Attributes:
+        what: what the line does, as for `Sign`.
+        where: the line.
+        is_certain: whether the line runs on every release.
+        inside: as for `Use`.
+        is_sure: whether the object is a wrapper even if the program has classes with a loss scale of their own.
+    """
+
+    what: str
+    where: Where
+    is_certain: bool
+    inside: tuple[str, ...]
+    is_sure: bool
+
+
 class Sign(NamedTuple):
     """A line that shows something about a program.
 
@@ -181,6 +214,7 @@ class FileUses:
         type_is: classes of TensorFlow or Keras in `type(…) is` comparisons.
         same: attributes that are asserted to be a certain object, by `assert a.b is c`.
         for_tf_2: assertions that TensorFlow is 2.
+        scales: loss scales of experimental wrappers that it takes as objects.
         parameters: its functions and classes, with the names of the parameters of a call.
         passed: the values that calls of its own functions get, by position and by name.
         moved: the last names of variables and attributes that are assigned others.
@@ -201,6 +235,7 @@ class FileUses:
     type_is: list[Use] = field(default_factory=list)
     same: list[Access] = field(default_factory=list)
     for_tf_2: list[Use] = field(default_factory=list)
+    scales: list[ScaleUse] = field(default_factory=list)
     parameters: list[tuple[str, list[str]]] = field(default_factory=list)
     passed: list[tuple[str, tuple[Value, ...], tuple[tuple[str, Value], ...]]] = field(default_factory=list)
     moved: list[tuple[str, Value]] = field(default_factory=list)
@@ -266,6 +301,10 @@ class _File:
         for chain in survey.chains:
             if chain.call is not None and chain.names[-1] == "assertIs":
                 found.same += self._same(chain.call.args[:2], chain.statement, chain.region)
+        rows = [row for row in (named(use.path) for use in found.uses) if row is not None]
+        has_old = any(kind_of(use.path) == EXPERIMENTAL_WRAPPER for use in found.uses)
+        if has_old and not any(map(is_public, rows)):
+            found.scales = list(self._scales())
         found.parameters = list(self._parameters())
         found.passed = list(self._passed())
         for node, region in survey.moves:
@@ -401,6 +440,63 @@ class _File:
             if attribute_of(side)[1] == "loss_scale" and not self._releases.possible(side, region):
                 yield self._access(Member(side, None, region, statement, None, "", False), state)
 
+    # Loss scales that are taken as objects.
+
+    def _scales(self) -> Iterator[ScaleUse]:
+        """Yield what a file does with the loss scales of wrappers, if all wrappers it makes are experimental ones."""
+        places = [*self._scales_read(), *self._scales_called()]
+        if not places:
+            return
+        # Objects of a class with a loss scale of its own may be where the first takes a wrapper for granted.
+        likely, sure = (Objects(self._releases, has_own, frozenset()) for has_own in (False, True))
+        for what, owner, region, place in places:
+            if likely.of(owner, region) is Instance.WRAPPER:
+                state = self._releases.at(place.statement, place.choice)
+                is_sure = sure.of(owner, region) is Instance.WRAPPER
+                node = place.node if isinstance(place, Member) else place.parts[-1]
+                if not state.is_dead:
+                    yield ScaleUse(what, self._where(node), state.is_certain, state.inside, is_sure)
+
+    def _scales_read(self) -> Iterator[tuple[str, ast.expr, Region, Member | Chain]]:
+        tests = {test.args[0]: (test, region) for test, region in self._survey.type_tests}
+        for member in self._survey.members:
+            owner, name = attribute_of(member.node)
+            if owner is None or member.is_set or name not in ("loss_scale", "_loss_scale", "get_config"):
+                continue
+            test, region = tests.get(member.node, (None, member.region))
+            if name == "get_config":
+                if member.call in self._survey.scales_of_configs:
+                    yield "reads the loss_scale of a wrapper's config", owner, member.region, member
+            elif member.call is not None and not member.call.args and not member.call.keywords:
+                yield f"calls .{name}()", owner, member.region, member
+            elif test is not None and self._is_of_scale(test, region) and not _is_denied(test, member.statement):
+                yield f"asks for the class of .{name}", owner, member.region, member
+
+    def _scales_called(self) -> Iterator[tuple[str, ast.expr, Region, Member | Chain]]:
+        """Yield calls of variables that are the loss scale of something, unless the program asks what they are."""
+        asked = {
+            chain_of(call.args[0]) for name in _ASKING for call, _ in self._survey.calls.get(name, ()) if call.args
+        }
+        for chain in self._survey.chains:
+            if (
+                len(chain.names) > 1
+                or chain.names in asked
+                or chain.call is None
+                or chain.call.args
+                or chain.call.keywords
+            ):
+                continue
+            bindings = chain.region.find(chain.names[0])
+            value = bindings[0].value if len(bindings) == 1 else None
+            if isinstance(value, ast.Attribute) and value.attr == "loss_scale":
+                yield f"calls {chain.names[0]}, a .loss_scale", value.value, bindings[0].region, chain
+
+    def _is_of_scale(self, test: ast.Call, region: Region) -> bool:
+        """Return whether `isinstance` asks for a class of loss scales."""
+        types = test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]]
+        paths = [self._releases.possible(each, region) for each in types]
+        return all(found and all(path.endswith("LossScale") for path, _ in found) for found in paths)
+
     # What is passed around.
 
     def _base_calls(self) -> dict[Region, list[tuple[Where, Call]]]:
@@ -502,6 +598,11 @@ class _File:
 
 def _module_name(alias: ast.alias, node: ast.Import | ast.ImportFrom) -> str:
     return (node.module or "") if isinstance(node, ast.ImportFrom) else alias.name
+
+
+def _is_denied(test: ast.Call, statement: Statement) -> bool:
+    """Return whether a statement says `not` before a test."""
+    return any(isinstance(each, ast.UnaryOp) and each.operand is test for each in ast.walk(statement.node))
 
 
 # A call whose arguments tell nothing.

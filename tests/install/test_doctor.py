@@ -298,6 +298,30 @@ class NotebookTest(_InFolder):
         self.assertEqual([each["places"][0]["cell"] for each in program["gone"]], [2])
         self.assertEqual([each["places"][0]["line"] for each in program["gone"]], [2])
 
+    @parameterized.expand(
+        [
+            ("%time s = opt.loss_scale()", True),
+            ("%time opt.loss_scale()", True),
+            ("s = %time opt.loss_scale()", True),
+            ("%time x = z = opt\n%time y = z.loss_scale\n%timeit -n 10 -r3 y()", True),
+            ("r = %timeit -o -n100 opt.loss_scale()", True),
+            ("if True:\n    %prun -s cumulative -q opt.loss_scale()", True),
+            ("%time s = opt.loss_scale", False),
+            ("%timeit s = 'opt.loss_scale()'", False),
+            ("%timeit opt.loss_scale( # and more", False),
+            ("%timeit -n 10", False),
+            ("%timed opt.loss_scale()", False),
+            ("!time opt.loss_scale()", False),
+            ("%time 'opt.loss_scale()'", False),
+        ]
+    )
+    def test_the_code_in_line_magics(self, cell: str, is_called: bool) -> None:
+        made = "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(o, 'dynamic')"
+        self.write(cells(made, cell), "old.ipynb")
+        (program,) = read("old.ipynb")["programs"]
+        self.assertEqual(program["unread"], [])
+        self.assertEqual("--as-of" in [option["flag"].split()[0] for option in program["options"]], is_called)
+
     def test_broken_cells_are_named(self) -> None:
         self.write(cells("print 'x'\n", "import tensorflow as tf\ntf.estimator"), "old.ipynb")
         (program,) = read("old.ipynb")["programs"]

@@ -8,6 +8,7 @@ SHARED = (
     EXPERIMENTAL + "s = tf.mixed_precision.experimental.DynamicLossScale()\n"
     "opt = prec.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), s)\n"
 )
+MAKING = TF + "L, SGD = tf.keras.mixed_precision.experimental.LossScaleOptimizer, tf.keras.optimizers.SGD\n"
 AS_OF = [
     (
         "a multiplier for a wrapper",
@@ -71,6 +72,20 @@ AS_OF = [
         TF + "from tensorflow.keras.mixed_precision.experimental import *\n"
         "o = LossScaleOptimizer(tf.keras.optimizers.SGD(1), 1)\no.loss_scale()",
         f"{OF_2_8} --as-of 2.3",
+    ),
+    *(
+        (f"of a wrapper by what it is assigned: {code}", MAKING + code, f"{OF_2_8} --as-of 2.3")
+        for code in (
+            "a = b = L(SGD(), 'dynamic')\nb.loss_scale()",
+            "o1, o2 = L(SGD(), 1), L(SGD(), 1)\no1.loss_scale()",
+            "if (o := L(SGD(), 1)): o.loss_scale()",
+            "o = L(SGD(), 1)\nprint(o.get_config()['loss_scale'])",
+            "o = L(SGD(), 1)\nisinstance(o.loss_scale, tf.mixed_precision.experimental.DynamicLossScale)",
+            "o = L(SGD(), 1)\nclass A:\n    def loss_scale(self): pass\no.loss_scale()",
+            "def show(o): o.loss_scale()\nshow(L(SGD(), 1))",
+            "def show(x, *, o=None): return o.loss_scale()\nprint(show(1, o=L(SGD(), 1)))",
+            "s = L(SGD(), 1).loss_scale\ns()",
+        )
     ),
     ("by a string", WRAPPED + "getattr(opt, '_loss_scale')()", f"{OF_2_8} --as-of 2.3"),
     ("settings of the object", WRAPPED + "opt.loss_scale.increment_period", f"{OF_2_8} --as-of 2.3"),
@@ -153,7 +168,39 @@ AS_OF = [
         WRAPPED + "s = opt.loss_scale() if callable(opt.loss_scale) else opt.loss_scale",
         OF_2_8,
     ),
-    ("a method of its own", WRAPPED + "class A:\n    def loss_scale(self): pass\nopt.loss_scale()", OF_2_8),
+    (
+        "of what may be of a class with such a method",
+        WRAPPED + "class A:\n    def loss_scale(self): pass\ndef f(opt): opt.loss_scale()",
+        OF_2_8,
+    ),
+    (
+        "of what is given such an object too",
+        WRAPPED + "class A:\n    def loss_scale(self): pass\nopt = A()\nopt.loss_scale()",
+        OF_2_8,
+    ),
+    *(
+        (f"not certainly of a wrapper: {code}", MAKING + code, OF_2_8)
+        for code in (
+            "def show(o): o.loss_scale()\nshow(L(SGD()))\nshow(thing())",
+            "class A:\n    def loss_scale(self): pass\ndef show(o): o.loss_scale()\nshow(L(SGD()))",
+            "a = b = thing(L(SGD()))\nb.loss_scale()",
+            "o, p = L(SGD()), thing()\np.loss_scale()",
+            "o, p = pair(L(SGD()))\no.loss_scale()",
+            "if (o := thing(L(SGD()))): o.loss_scale()",
+            "o = L(SGD())\no = thing()\nif (p := o): p.loss_scale()",
+            "o = L(SGD())\no.get_config()['optimizer']",
+            "o = L(SGD())\nlayer.get_config()['loss_scale']",
+            "o = L(SGD())\nassert not isinstance(o.loss_scale, tf.mixed_precision.experimental.LossScale)",
+            "o = L(SGD())\nisinstance(o.loss_scale, tf.Tensor)",
+            "s = L(SGD()).loss_scale\ns = thing\ns()",
+            "s = L(SGD()).loss_scale\nv = s() if callable(s) else s",
+            "s = L(SGD()).loss_scale\nif callable(s): s = s()",
+            "s = L(SGD()).loss_scale\nif callable(s): print(s())",
+            "a = b = L(SGD())\nif callable(b.loss_scale): b.loss_scale()",
+            "from packaging import version\na = b = L(SGD())\n"
+            "if version.parse(tf.__version__) < version.parse('2.4'): b.loss_scale()",
+        )
+    ),
     (
         "of the policy",
         EXPERIMENTAL + "policy = prec.Policy('mixed_float16')\npolicy.loss_scale._current_loss_scale",
