@@ -350,7 +350,10 @@ def _strings(analysis: Analysis) -> Found:
         name = call.args[1]
         if not isinstance(name, ast.Constant) or not isinstance(name.value, str) or not isinstance(call.func, ast.Name):
             continue
-        for path in sorted(analysis.meanings.member(analysis.meanings.of(call.args[0], region), name.value).paths):
+        asked = analysis.meanings.of(call.args[0], region)
+        # A module of the program's own still has what it imports.
+        others = asked._replace(paths=frozenset(path for path in asked.paths if not path.startswith("@")))
+        for path in sorted(analysis.meanings.member(others, name.value).paths):
             if is_gone(path):
                 what = f"{call.func.id} asks for {path}, which is gone"
                 if call.func.id == "hasattr":

@@ -51,6 +51,22 @@ def test_a_class_that_is_passed_on(tmp_path: pathlib.Path) -> None:
     }
 
 
+@pytest.mark.parametrize("function", ["getattr", "hasattr"])
+@pytest.mark.parametrize(
+    ("module", "is_reported"), [("opt", False), ("tensorflow.keras.mixed_precision.experimental", True)]
+)
+def test_the_class_is_asked_of_a_module(tmp_path: pathlib.Path, function: str, module: str, is_reported: bool) -> None:
+    (tmp_path / "opt.py").write_text(
+        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer\n"
+        "def build(o):\n    return LossScaleOptimizer(o, 'dynamic')\n"
+    )
+    (tmp_path / "uses.py").write_text(
+        f"import opt\nimport {module} as optmod\nassert isinstance(opt.build(o), {function}(optmod, 'LossScaleOptimizer'))\n"
+    )
+    said = command(str(tmp_path), "--report", "text")[1].decode()
+    assert ("asks for tf.keras.mixed_precision.experimental.LossScaleOptimizer" in said) is is_reported
+
+
 @pytest.mark.parametrize("value", ["KINDS = (LSO,)", "def f(opt, kind=LSO): pass", "class C:\n    kind = LSO"])
 def test_a_class_that_is_a_value_where_no_wrapper_is_made(tmp_path: pathlib.Path, value: str) -> None:
     source = "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer as LSO\n"
