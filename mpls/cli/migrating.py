@@ -30,9 +30,10 @@ from mpls.migrate.many_files import (
 )
 from mpls.migrate.rules import RULES
 from mpls.migrate.ruling import Kind, Rule, Settings
+from mpls.program.choices import pins_of
 from mpls.program.files import MAX_BYTES_OF_RUN, Folder, without_collector
 from mpls.program.notebooks import notebook
-from mpls.program.programs import Found, Tree
+from mpls.program.programs import Found, Program, Reading, Tree
 from mpls.report import with_progress
 
 __all__ = ["migrate"]
@@ -155,7 +156,7 @@ def _end(
     """
     if contents is None:
         contents = {os.path.realpath(each.path): each.after for each in results if each.after is not None}
-    needs = _needs(results, contents)
+    needs = _needs(results, contents, has_release=options.as_of is not None)
     if options.report and not (options.write and options.paths == [_STANDARD_INPUT]):
         show(_REPORTS[options.report](results, number, options.write, needs))
     else:
@@ -193,15 +194,19 @@ def _program(tree: Tree, path: str) -> Found:
     return Found(tree.code(text, shown, folder=where, max_bytes=MAX_BYTES_OF_RUN), cells)
 
 
-def _needs(results: Sequence[Result], contents: Mapping[str, bytes]) -> list[str]:
+def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_release: bool) -> list[str]:
     """Return what programs still need, a line for each kind of need.
 
     Args:
         results: those of files of which there is something to say; each is asked about as a program.
         contents: the new contents of those that change, by their paths.
+        has_release: whether the user has said for which release the programs were written.
     """
     tree, left, not_asked = Tree(contents), MAX_BYTES_OF_RUN, 0
+    changed = [each for each in results if each.is_changed]
+    old = Tree({each.path if each.path in contents else os.path.realpath(each.path): each.before for each in changed})
     imported: set[str] = set()
+    written_for: dict[str, str] = {}
     found: dict[str, list[tuple[str, str]]] = {}
     for result in results:
         if result.unread and not result.is_changed:
@@ -212,6 +217,9 @@ def _needs(results: Sequence[Result], contents: Mapping[str, bytes]) -> list[str
         with without_collector():
             program = _program(tree, result.path)
             found[result.path] = list(_needs_of(program)) if program.program.sources else []
+            if not has_release and program.program.sources and pins_of(program.program.sources[0].roots):
+                before = _program(old, result.path) if result.is_changed else program
+                written_for[result.path] = _release_of(before.program)
         left -= program.program.bytes_read
         imported |= {each.file.shown for each in program.program.sources[1:]}
     needs: dict[tuple[str, str], list[str]] = {}
@@ -222,6 +230,14 @@ def _needs(results: Sequence[Result], contents: Mapping[str, bytes]) -> list[str
     lines = [
         f"{_several(paths)} still {verb}{'s' if len(paths) == 1 else ''} {what}"
         for (verb, what), paths in needs.items()
+    ]
+    by_release: dict[str, list[str]] = {}
+    for path, release in written_for.items():
+        if release and Folder(os.getcwd()).shown(path) not in imported:
+            by_release.setdefault(release, []).append(path)
+    lines += [
+        f"{_several(paths)} {'was' if len(paths) == 1 else 'were'} written for {release}"
+        for release, paths in by_release.items()
     ]
     if not_asked:
         lines.append(f"what {_count(not_asked, 'other file')} may need: mpls doctor PATH")
@@ -239,6 +255,17 @@ def _needs_of(found: Found) -> Iterator[tuple[str, str]]:
         yield "leave", f"{each['flag']} to you, as its lines disagree: mpls doctor has them"
     for each in program["gone"]:
         yield "use", f"{each['name']}, which no option brings back: {each['today']}"
+
+
+def _release_of(program: Program) -> str:
+    """Return the old release that a file beside a program pins and that matters to it, and what to do; else ""."""
+    if not program.sources:
+        return ""
+    as_of = Reading(program).decide().value("as_of")
+    for pin in pins_of(program.sources[0].roots):
+        if isinstance(pin.value, tuple) and ".".join(map(str, pin.value[1])) == as_of:
+            return f"{as_of}, {pin.where.file}:{pin.where.line}: give --as-of {as_of}"
+    return ""
 
 
 def _several(paths: Sequence[str]) -> str:

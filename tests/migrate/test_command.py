@@ -265,6 +265,36 @@ def test_of_many_files_a_part_is_asked_what_it_needs(folder: pathlib.Path, capsy
     ]
 
 
+@pytest.mark.parametrize(
+    ("pin", "release"),
+    [
+        ("tensorflow==2.2.0", "2.2"),
+        ("tensorflow==2.3.1", "2.3"),
+        ("tensorflow<2.3", "2.2"),
+        ("tensorflow==2.6.0", ""),
+        ("tensorflow", ""),
+    ],
+)
+def test_the_release_that_a_file_beside_the_program_pins(
+    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], pin: str, release: str
+) -> None:
+    line = f"t.py was written for {release}, requirements.txt:2: give --as-of {release}"
+    (folder / "requirements.txt").write_text(f"numpy\n{pin}\n")
+    for text in (f"{OLD}print(opt.loss_scale())\n", OLD):
+        (folder / "t.py").write_text(text)
+        for options in ((), ("--as-of", "2.4"), ("--report", "json"), ("--write",)):
+            _, out, err = run(capsys, "t.py", *options)
+            is_said = bool(release) and options[:1] != ("--as-of",)
+            assert (line in out + err) is is_said
+            assert ("was written for" in out + err) is is_said
+    # After the migration there is no wrapper that the release is to be given for.
+    assert "was written for" not in run(capsys, "t.py")[2]
+    (folder / "plain.py").write_text(
+        "import tensorflow as tf\ntf.train.experimental.MixedPrecisionLossScaleOptimizer(o, 8)\n"
+    )
+    assert "was written for" not in run(capsys, "plain.py")[2]
+
+
 def test_as_of(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "old.py", "--write", "--as-of", "2.2")
     assert "dynamic=True, skip_counts_step=False)" in (folder / "old.py").read_text()
