@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from mpls.migrate.wrapper_calls import EXPERIMENTAL, scale_argument
 from mpls.names import RELEASES, SCALE_CLASSES, Name, named
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
-from mpls.program.scopes import Read, Region, Role, Statement
+from mpls.program.scopes import Binding, Chain, Read, Region, Role, Statement
 
 if TYPE_CHECKING:
     from mpls.migrate.analysis import Analysis
@@ -188,6 +188,8 @@ def _classes_and_variables(analysis: Analysis, wrappers: list[Use]) -> Iterator[
         settings = None if value is None else scale_arguments(value, use.chain.region, analysis)
         if isinstance(settings, Unknown) and settings.why == IN_VARIABLE:
             yield use.node, "the program has the loss scale of a wrapper in a variable"
+    for node, _ in _shared(analysis):
+        yield node, "the program uses the loss scale of a wrapper elsewhere"
 
 
 def _objects(analysis: Analysis) -> Iterator[Read]:
@@ -272,23 +274,42 @@ def _calls_scales(analysis: Analysis) -> bool:
 
 def _shared(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
     """Yield where wrappers are made with a loss scale that the file uses elsewhere too."""
+    chains = analysis.survey.chains
     for use, _ in analysis.uses:
         scale = scale_argument(use.call) if use.call is not None and any(map(is_experimental, use.rows)) else None
         value = scale.value if isinstance(scale, ast.keyword) else scale
-        if not isinstance(value, ast.Name):
-            continue
         region = use.chain.region
+        names, within, bindings = _place_of(value, region)
         is_object = any(
             isinstance(each.value, ast.Call) and _are_scale_classes(each.value.func, each.region, analysis)
-            for each in region.find(value.id)
+            for each in bindings
         )
-        if is_object and any(
-            chain.names[0] == value.id
-            and chain.parts[0] is not value
-            and chain.region.holder(value.id) is region.holder(value.id)
-            for chain in analysis.survey.chains
-        ):
-            yield use.node, f"up to TF 2.3 {value.id} was the wrapper's loss scale, and today the wrapper copies it"
+        if is_object and any(_is_read(chain, names, within) and value not in chain.parts for chain in chains):
+            what = f"up to TF 2.3 {'.'.join(names)} was the wrapper's loss scale, and today the wrapper copies it"
+            yield use.node, what
+
+
+def _place_of(node: ast.expr | None, region: Region) -> tuple[tuple[str, ...], Region | None, Sequence[Binding]]:
+    """Return the names of a variable or an attribute of `self`, the scope that has it, and what binds it there."""
+    if isinstance(node, ast.Name):
+        return (node.id,), region.holder(node.id), region.find(node.id)
+    method = region.method()
+    if method is None or method.parent is None or not isinstance(node, ast.Attribute):
+        return (), None, ()
+    if not isinstance(node.value, ast.Name) or node.value.id != method.self_name:
+        return (), None, ()
+    return (node.value.id, node.attr), method.parent, method.parent.attributes.get(node.attr, ())
+
+
+def _is_read(chain: Chain, names: tuple[str, ...], within: Region | None) -> bool:
+    """Return whether a chain reads a variable of a scope, or an attribute of the objects of a class."""
+    part = chain.parts[len(names) - 1] if chain.names[: len(names)] == names else None
+    if not isinstance(part, ast.Name | ast.Attribute) or not isinstance(part.ctx, ast.Load):
+        return False
+    if len(names) == 1:
+        return chain.region.holder(names[0]) is within
+    method = chain.region.method()
+    return method is not None and method.parent is within
 
 
 def _is_none(node: ast.Compare) -> bool:
