@@ -16,6 +16,7 @@ from mpls.cli.options import USAGE_ERROR
 from mpls.cli.standard_output import INTERRUPTED, show, show_bytes
 from mpls.doctor import described
 from mpls.errors import printable
+from mpls.migrate.analysis import Kind, Rule, Settings
 from mpls.migrate.many_files import (
     ChangedMeanwhileError,
     Message,
@@ -29,7 +30,6 @@ from mpls.migrate.many_files import (
     write_atomically,
 )
 from mpls.migrate.rules import RULES
-from mpls.migrate.ruling import Kind, Rule, Settings
 from mpls.program.choices import pins_of
 from mpls.program.files import MAX_BYTES_OF_RUN, Folder, without_collector
 from mpls.program.notebooks import notebook

@@ -1,31 +1,261 @@
-"""Finds the historical names in a file, and decides what each becomes."""
+"""The historical names in a file and what can be asked about them; what rules are, and what becomes of a use."""
 
 from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, Protocol
 
-from mpls.migrate.afterwards import Afterwards, Files
-from mpls.migrate.class_uses import class_values
-from mpls.migrate.kept_objects import Kept, kept_in
-from mpls.migrate.native import (
-    Native,
-    checkpoint_names,
-    is_unsupported_by_tf_keras,
-    leave_what_cannot_be_written,
-)
-from mpls.migrate.replacements import alternatives, home_of, replacement_of
-from mpls.migrate.ruling import Decision, Rule, Settings, Use
-from mpls.migrate.source_text import SourceText
-from mpls.migrate.star_names import names_of_star
+from mpls.migrate.replacements import home_of, is_gone, replacement_of
+from mpls.migrate.source_text import Edit, SourceText
 from mpls.migrate.tree_facts import Facts
 from mpls.names import Name, named, namespaces
-from mpls.program.meaning import Meaning, Meanings, Neighbours
-from mpls.program.objects import Objects
-from mpls.program.scopes import Binding, Chain, Region, Role, Survey
+from mpls.program.meaning import Meaning, Meanings, Neighbours, Others
+from mpls.program.objects import Instance, Objects, is_public
+from mpls.program.scopes import Binding, Chain, Region, Role, Statement, Survey
+from mpls.program.signs import NOT_OF_THE_LAST
 
-__all__ = ["Analysis"]
+__all__ = [
+    "STAR_RULE",
+    "Analysis",
+    "Decision",
+    "Files",
+    "Finding",
+    "Kept",
+    "Kind",
+    "Note",
+    "Rule",
+    "Settings",
+    "Use",
+]
+
+STAR_RULE = "star-imports"
+_DEPTH = 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user has chosen.
+
+    Attributes:
+        rules: the names of the rules that apply.
+        as_of: the release that the program was written for, `"2.2"`; None if it is not said.
+        keras: the generation of Keras that the program will live with.
+        is_native: whether to write today's own names of TensorFlow and Keras, where they mean the same.
+    """
+
+    rules: frozenset[str]
+    as_of: str | None = None
+    keras: int = 3
+    is_native: bool = False
+
+
+class Kind(Enum):
+    """What a message is about."""
+
+    CHANGED = "changed"
+    # Something that works, but differs from what one might expect.
+    NOTED = "noted"
+    # Something that does not work yet, or may not.
+    LEFT = "left"
+
+
+class Finding(NamedTuple):
+    """A message about a place.
+
+    Attributes:
+        offset: where it is, in bytes of the text.
+        rule: the name of the rule.
+        text: what was done, or what is left to do.
+        kind: what it is about.
+    """
+
+    offset: int
+    rule: str
+    text: str
+    kind: Kind
+
+
+class Note(NamedTuple):
+    """What a rule says about a part of a file: a text, as those of findings, and what it is about."""
+
+    node: ast.expr | ast.stmt | ast.alias
+    text: str
+    kind: Kind = Kind.LEFT
+
+
+@dataclass(eq=False, slots=True)
+class Use:
+    """A use of a historical name.
+
+    Attributes:
+        chain: the chain of names that it is in.
+        node: the part of it that stands for the historical name.
+        rows: the historical names that it may stand for.
+        role: what it is used for.
+    """
+
+    chain: Chain
+    node: ast.expr
+    rows: list[Name]
+    role: Role
+
+    @property
+    def call(self) -> ast.Call | None:
+        """The call, if it is called."""
+        return self.chain.call if self.role is Role.CALL else None
+
+
+@dataclass(slots=True)
+class Decision:
+    """What becomes of a use.
+
+    Attributes:
+        path: the path to write in its place, `"mpls.keras.LossScaleOptimizer"`.
+        edits: edits of the call's arguments.
+        note: what to say about it, if anything.
+        kind: what the note is about.
+        otherwise: what becomes of it if the path cannot be written there.
+    """
+
+    path: str
+    edits: list[Edit] = field(default_factory=list)
+    note: str = ""
+    kind: Kind = Kind.NOTED
+    otherwise: Decision | None = None
+
+
+Replace = Callable[["Use", "Analysis"], "Decision | None"]
+Look = Callable[["Analysis"], Iterable["Edit | Note"]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of the rewriter.
+
+    Attributes:
+        name: its name, for `--only` and `--skip`.
+        text: what it changes, and why.
+        owns: whether it replaces a historical name; None if it replaces none.
+        replace: what becomes of a use of such a name, if not only the name.
+        look: what else it finds in a file.
+    """
+
+    name: str
+    text: str
+    owns: Callable[[Name], bool] | None = None
+    replace: Replace | None = None
+    look: Look | None = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a program relies on.
+
+    Attributes:
+        node: where it does; None if it calls `mpls.install(as_of=…)`, or a module that it imports does.
+        why: what it relies on.
+        place: the statement behind which `mpls.install(as_of=…)` is to be called; None if it is called already.
+    """
+
+    node: ast.expr | None = None
+    why: str = ""
+    place: Statement | None = None
+
+
+class Files(Others, Protocol):
+    """The other files of the user's, with what becomes of them."""
+
+    def analysis(self, file: str) -> Analysis | None:
+        """Return what becomes of a file; None if it cannot be read."""
+
+
+class Afterwards:
+    """What expressions stand for once imports and aliases are replaced.
+
+    Args:
+        survey: what was collected in the file.
+        meanings: what its names stand for now.
+        aliases: imported names that are replaced, each with the path of its replacement.
+        others: the other files.
+
+    Attributes:
+        becomes: expressions that are replaced, each with the path that it becomes.
+        star: the module of mpls whose names are imported in place of all names of a removed module; "" if none is.
+    """
+
+    def __init__(self, survey: Survey, meanings: Meanings, aliases: dict[ast.alias, str], others: Files) -> None:
+        self.becomes: dict[ast.expr, str] = {}
+        self.star = ""
+        self._survey = survey
+        self._meanings = meanings
+        self._aliases = aliases
+        self._others = others
+        self._asked: set[tuple[int, str]] = set()
+        self._known: dict[tuple[int, str], frozenset[str]] = {}
+
+    def forget(self) -> None:
+        """Forget what was found out, since decisions have changed."""
+        self._known.clear()
+
+    def of(self, node: ast.expr, region: Region, depth: int = 0) -> frozenset[str]:
+        """Return the paths that an expression stands for, before it is replaced itself."""
+        if node in self.becomes and depth:
+            return frozenset((self.becomes[node],))
+        if depth > _DEPTH:
+            return frozenset()
+        if isinstance(node, ast.Attribute):
+            return frozenset(
+                path for base in self.of(node.value, region, depth + 1) for path in self._member(base, node.attr, depth)
+            )
+        if isinstance(node, ast.Name):
+            return self.of_name(node.id, region, depth)
+        if isinstance(node, ast.IfExp | ast.BoolOp):
+            values = node.values if isinstance(node, ast.BoolOp) else [node.body, node.orelse]
+            return frozenset().union(*[self.of(each, region, depth + 1) for each in values])
+        if isinstance(node, ast.NamedExpr):
+            return self.of(node.value, region, depth + 1)
+        return self._meanings.of(node, region).paths
+
+    def of_name(self, name: str, region: Region, depth: int) -> frozenset[str]:
+        """Return the paths that a name in a scope stands for."""
+        # Names may be bound to each other in a circle, through several files.
+        key = (id(region.holder(name)), name)
+        if key in self._known:
+            return self._known[key]
+        if self.star and region.holder(name) is None:
+            return frozenset((f"{self.star}.{name}",))
+        if depth > _DEPTH or key in self._asked:
+            return frozenset()
+        self._asked.add(key)
+        found = frozenset().union(*[self._bound(each, depth) for each in region.find(name)])
+        self._asked.discard(key)
+        if not self._asked and depth < _DEPTH // 2:
+            # No part of it was left out.
+            self._known[key] = found
+        return found
+
+    def _member(self, base: str, attribute: str, depth: int) -> frozenset[str]:
+        if not base.startswith("@"):
+            return frozenset((f"{base}.{attribute}",))
+        other = self._others.analysis(base[1:])
+        if other is not None and attribute in other.survey.module.names:
+            return other.afterwards.of_name(attribute, other.survey.module, depth + 1)
+        return self._meanings.member(Meaning(frozenset((base,)), True), attribute).paths
+
+    def _bound(self, binding: Binding, depth: int) -> frozenset[str]:
+        value = binding.value
+        if isinstance(value, ast.alias):
+            if value in self._aliases:
+                return frozenset((self._aliases[value],))
+            base = self._meanings.base_of(value)
+            if base is None:
+                return self._meanings.alias(value).paths
+            return frozenset(path for each in base.paths for path in self._member(each, value.name, depth + 1))
+        return self.of(value, binding.region, depth + 1) if isinstance(value, ast.expr) else frozenset()
 
 
 class Analysis:
@@ -46,10 +276,13 @@ class Analysis:
         settings: what the user has chosen.
         others: the other files of the user's.
         facts: what the files that are migrated say.
+        rules: the rules that apply.
         uses: uses of historical names, with what becomes of them; None for those that stay.
         spaces: uses of removed namespaces as a whole, with the module of mpls that replaces them.
         aliases: imported names that are replaced, each with the path of its replacement.
         afterwards: what expressions stand for then.
+        values_of_class: where the class of the experimental wrapper is a value; None if this was not asked.
+        is_decided: whether what becomes of the uses is decided.
         kept: what the file relies on that wrappers had up to TF 2.3; None if there is nothing.
     """
 
@@ -68,18 +301,14 @@ class Analysis:
         self.settings = settings
         self.others = others
         self.facts = facts
-        self._rules = [rule for rule in rules if rule.name in settings.rules]
+        self.rules = [rule for rule in rules if rule.name in settings.rules]
         self.uses: list[tuple[Use, Decision | None]] = []
         self.spaces: list[tuple[Chain, ast.expr, str]] = []
         self.aliases: dict[ast.alias, str] = {}
         self.afterwards = Afterwards(self.survey, self.meanings, self.aliases, others)
         self.kept: Kept | None = None
-        # Names that are assigned a namespace, for today's own names.
-        self._native_names: dict[tuple[int, str], ast.expr] = {}
-        # The uses, and whether they can stand for nothing else.
-        self._found: list[tuple[Use, bool]] = []
-        self._looked_up: dict[tuple[Meaning, tuple[str, ...]], tuple[int, Meaning, list[Name]]] = {}
-        self._is_decided = False
+        self.values_of_class: tuple[ast.expr | ast.alias, ...] | None = None
+        self.is_decided = False
 
     def rule_of(self, row: Name) -> Rule | None:
         """Return the rule that replaces a historical name, if it applies."""
@@ -88,116 +317,13 @@ class Analysis:
         is_of_keras = is_there and row.target.startswith("mpls.keras:")
         if replacement_of(row.path) is None or (is_of_keras and not self.is_unsupported_by_tf_keras):
             return None
-        return next((rule for rule in self._rules if rule.owns is not None and rule.owns(row)), None)
+        return next((rule for rule in self.rules if rule.owns is not None and rule.owns(row)), None)
 
     def rule_within(self, row: Name) -> Rule | None:
         """Return a rule that replaces names of a namespace; the first, if several do."""
         rules = [self.rule_of(each) for each in _members(row)]
         inner = [self.rule_within(each) for each in namespaces().get(row.path, ()) if each.is_namespace]
         return next((rule for rule in (*rules, *inner) if rule is not None), None)
-
-    @functools.cached_property
-    def instances(self) -> Objects:
-        """What the expressions of the file are."""
-        return Objects(self.meanings, self.facts.has_own_members, self.facts.is_set)
-
-    @functools.cached_property
-    def class_values(self) -> tuple[ast.expr | ast.alias, ...]:
-        """Where the class of the experimental wrapper is a value that may get to any test."""
-        return class_values(self)
-
-    @functools.cached_property
-    def is_unsupported_by_tf_keras(self) -> bool:
-        """Whether the file does what the public wrapper of tf_keras no longer can."""
-        return is_unsupported_by_tf_keras(self)
-
-    def forget(self) -> None:
-        """Undo the circles between what is known of the file, so that its memory is free at once."""
-        self.survey.forget()
-        known = vars(self).pop("instances", None)
-        if known is not None:
-            vars(known).clear()
-
-    @property
-    def rules(self) -> Sequence[Rule]:
-        """The rules that apply."""
-        return self._rules
-
-    def decide(self) -> Analysis:
-        """Decide what becomes of every use, and return itself."""
-        if not self._is_decided:
-            self._is_decided = True
-            for chain in self.survey.chains:
-                self._look_at(chain)
-            self.kept = kept_in(self)
-            if len(self.survey.stars) == 1:
-                self.afterwards.star, _ = names_of_star(self.survey.stars[0], self)
-            for place, (use, is_whole) in enumerate(self._found):
-                decision = self._decision(use) if is_whole else None
-                self.uses[place] = use, decision
-                if decision is not None:
-                    self.afterwards.becomes[use.node] = decision.path
-            is_native = self.settings.is_native or checkpoint_names(self) is not None
-            if is_native:
-                self._prefer_native()
-            self._decide_aliases()
-            if is_native:
-                leave_what_cannot_be_written(self)
-        return self
-
-    def _prefer_native(self) -> None:
-        native, uses = Native(self), [use for use, _ in self.uses]
-        for place, (use, decision) in enumerate(self.uses):
-            if decision is not None:
-                found = native.decision(use, decision, uses)
-                self.uses[place] = use, found
-                self.afterwards.becomes[use.node] = found.path
-        for chain, node, _ in self.spaces:
-            # A name that is assigned the namespace.
-            statement = chain.statement.node
-            target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is node else None
-            if isinstance(target, ast.Name):
-                self._native_names[id(chain.region.holder(target.id)), target.id] = node
-
-    # Uses.
-
-    def _look_at(self, chain: Chain) -> None:
-        start = self.meanings.name(chain.names[0], chain.region)
-        if not start.paths:
-            return
-        key = start, chain.names
-        if key not in self._looked_up:
-            self._looked_up[key] = self.meanings.historical(start, chain.names)
-        position, meaning, rows = self._looked_up[key]
-        if rows:
-            role = chain.role if position == len(chain.parts) - 1 else Role.VALUE
-            use = Use(chain, chain.parts[position], rows, role)
-            self._found.append((use, meaning.is_whole))
-            self.uses.append((use, None))
-        elif meaning.paths:
-            self._add_space(chain, meaning)
-
-    def _decision(self, use: Use) -> Decision | None:
-        rules = {None if rule is None else rule.name: rule for rule in map(self.rule_of, use.rows)}
-        if None in rules:
-            return None
-        for rule in rules.values():
-            if rule is not None and rule.replace is not None:
-                return rule.replace(use, self)
-        found = [replacement_of(row.path) for row in use.rows]
-        options = [alternatives(each) if each is not None else [] for each in found]
-        # Several paths may be spellings of one object.
-        common = [each for each in options[-1] if all(each in others for others in options)]
-        return Decision(common[0].path) if common else None
-
-    def _add_space(self, chain: Chain, meaning: Meaning) -> None:
-        homes = {home_of(path) for path in meaning.paths}
-        home = homes.pop() if len(homes) == 1 and meaning.is_whole else None
-        if home is None or not all(self.applies_within(path) for path in meaning.paths):
-            return
-        node = chain.parts[-1]
-        self.spaces.append((chain, node, home))
-        self.afterwards.becomes[node] = home
 
     def applies_within(self, path: str) -> bool:
         """Return whether rules apply to all names of a removed namespace."""
@@ -206,83 +332,59 @@ class Analysis:
             self.rule_of(each) is not None for each in _members(row) if replacement_of(each.path) is not None
         )
 
-    # Imports.
+    @functools.cached_property
+    def instances(self) -> Objects:
+        """What the expressions of the file are."""
+        return Objects(self.meanings, self.facts.has_own_members, self.facts.is_set)
 
-    def _decide_aliases(self) -> None:
-        through: dict[tuple[int, str], list[tuple[bool, Decision | None]]] = {}
-        for use, decision in self.uses:
-            name = use.chain.names[0]
-            key = id(use.chain.region.holder(name)), name
-            through.setdefault(key, []).append((use.node is use.chain.parts[0], decision))
-        for place, (chain, node, home) in enumerate(self.spaces):
-            for key, value in self._native_names.items():
-                holder = chain.region.holder(key[1])
-                if value is node and holder is not None:
-                    found = self._native_space(key[1], holder, [each for _, each in through.get(key, [])]) or home
-                    self.spaces[place] = chain, node, found
-                    self.afterwards.becomes[node] = found
-        for statement, region in self.survey.imports:
-            assert isinstance(statement.node, ast.Import | ast.ImportFrom)
-            for alias in statement.node.names:
-                path = "" if alias.name == "*" else self.meanings.path_of(alias)
-                row = named(path) if path else None
-                if row is None:
-                    continue
-                name = alias.asname or alias.name.partition(".")[0]
-                uses = through.get((id(region.outer.get(name, region)), name), [])
-                if row.is_namespace:
-                    self._decide_namespace(alias, row, region, uses)
-                elif isinstance(statement.node, ast.ImportFrom):
-                    wanted = [decision for is_itself, decision in uses if is_itself]
-                    self._decide_name(alias, row, region, wanted)
+    @functools.cached_property
+    def is_unsupported_by_tf_keras(self) -> bool:
+        """Whether the file uses the public wrapper in a way that the one of tf_keras no longer supports.
 
-    def _decide_namespace(
-        self, alias: ast.alias, row: Name, region: Region, uses: list[tuple[bool, Decision | None]]
-    ) -> None:
-        if row.last is None:
-            return
-        home = home_of(row.path)
-        if home is not None:
-            if self.applies_within(row.path):
-                name = alias.asname or alias.name
-                self.aliases[alias] = self._native_space(name, region, [each for _, each in uses]) or home
-            return
-        # Nothing has all that was in it: what is used of it is spelled out.
-        name = alias.asname or alias.name.partition(".")[0]
-        used = [each for each in self.survey.chains if each.names[0] == name and each.region.holder(name) is region]
-        if len(used) == len(uses) and all(decision is not None for _, decision in uses):
-            self.aliases[alias] = ""
+        tf_keras wraps optimizers like those of TF 2.11 and later in another class, which is no subclass of the public
+        one, and has neither weights nor hyperparameters other than the learning rate. The wrapper of mpls is one class
+        for all.
+        """
+        survey = self.survey
+        asked = {*survey.compared}
+        for test, _ in survey.type_tests:
+            if isinstance(test.func, ast.Name) and test.func.id == "issubclass":
+                asked |= {*test.args[1].elts} if isinstance(test.args[1], ast.Tuple) else {test.args[1]}
+        for use, _ in self.uses:
+            if any(map(is_public, use.rows)) and (use.role is Role.BASE or use.node in asked):
+                return True
+        return any(
+            self.instances.of(chain.parts[place - 1], chain.region) is Instance.WRAPPER
+            for chain in survey.chains
+            for place, name in enumerate(chain.names)
+            if place and name in NOT_OF_THE_LAST
+        )
 
-    def _native_space(self, name: str, region: Region, uses: list[Decision | None]) -> str | None:
-        """Return the namespace of today's own that has all that is used of one; None if there is none."""
-        used = [each for each in self.survey.chains if each.names[0] == name and each.region.holder(name) is region]
-        homes = {"" if each is None or each.otherwise is None else each.path.rpartition(".")[0] for each in uses}
-        is_one = len(homes) == 1 and len(used) == len(uses) and len(region.names.get(name, ())) == 1
-        return homes.pop() or None if is_one else None
+    def names_of_star(self, node: ast.ImportFrom) -> tuple[str, list[str]]:
+        """Return the module of mpls that has all public names of a removed module, and the names; ("", []) if none has.
 
-    def _decide_name(self, alias: ast.alias, row: Name, region: Region, uses: list[Decision | None]) -> None:
-        replacement = replacement_of(row.path)
-        if replacement is None or self.rule_of(row) is None:
-            return
-        name = alias.asname or alias.name
-        wanted = {None if each is None else each.path for each in uses}
-        only = wanted.pop() if len(wanted) == 1 else None
-        is_shared = name in self.survey.exported
-        if only is None or is_shared or not all(map(self._is_replaced, region.find(name))):
-            only = replacement.path
-        self.aliases[alias] = only
-
-    def _is_replaced(self, binding: Binding) -> bool:
-        """Return whether a binding is an import of a historical name that a rule replaces, or None."""
-        value = binding.value
-        if not isinstance(value, ast.alias):
-            return isinstance(value, ast.Constant) and value.value is None
-        row = named(self.meanings.path_of(value))
-        return row is not None and replacement_of(row.path) is not None and self.rule_of(row) is not None
+        Args:
+            node: a statement that imports all names of a module.
+        """
+        paths = self.meanings.module_of(node)
+        row = named(next(iter(paths))) if len(paths) == 1 else None
+        home = None if row is None or not is_gone(row.path) else home_of(row.path)
+        is_active = any(rule.name == STAR_RULE for rule in self.rules)
+        if row is None or home is None or row.is_private or not is_active or not self.applies_within(row.path):
+            return "", []
+        members = [each.attribute for each in namespaces().get(row.path, ()) if not each.is_namespace]
+        return home, sorted(name for name in members if not name.startswith("_"))
 
     def after(self, node: ast.expr, region: Region) -> frozenset[str]:
         """Return the paths that an expression stands for once imports and aliases are replaced."""
         return self.afterwards.of(node, region)
+
+    def forget(self) -> None:
+        """Undo the circles between what is known of the file, so that its memory is free at once."""
+        self.survey.forget()
+        known = vars(self).pop("instances", None)
+        if known is not None:
+            vars(known).clear()
 
 
 def _members(row: Name) -> list[Name]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mpls.core.releases import behavior_of
+from mpls.migrate.analysis import Analysis, Kept, Use
 from mpls.migrate.replacements import is_gone
-from mpls.migrate.ruling import Use
 from mpls.migrate.scale_values import IN_VARIABLE, Unknown, scale_arguments
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, scale_argument
 from mpls.names import RELEASES, SCALE_CLASSES, Name, named
@@ -17,30 +15,12 @@ from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
 from mpls.program.scopes import Binding, Chain, Read, Region, Role, Statement
 
-if TYPE_CHECKING:
-    from mpls.migrate.analysis import Analysis
-
 __all__ = ["RULE_NAME", "Kept", "attributes_of_scales", "imported_paths", "is_scale_class", "kept_in", "lost_in"]
 
 RULE_NAME = "loss-scale-objects"
 _METHODS = ("update", "get_config")
 _ATTRIBUTES = frozenset((*ATTRIBUTES_OF_LOSS_SCALES, *_METHODS))
 _OWN_CLASS = "wrappers take loss scales of the program's own classes as of TF 2.3 only"
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What a program relies on.
-
-    Attributes:
-        node: where it does; None if it calls `mpls.install(as_of=…)`, or a module that it imports does.
-        why: what it relies on.
-        place: the statement behind which `mpls.install(as_of=…)` is to be called; None if it is called already.
-    """
-
-    node: ast.expr | None = None
-    why: str = ""
-    place: Statement | None = None
 
 
 def kept_in(analysis: Analysis) -> Kept | None:

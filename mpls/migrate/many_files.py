@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from multiprocessing import connection
 
 from mpls.errors import printable
-from mpls.migrate.analysis import Analysis
+from mpls.migrate.analysis import Analysis, Finding, Kind, Settings
 from mpls.migrate.kept_objects import imported_paths
+from mpls.migrate.plan import decide
 from mpls.migrate.rewriting import Rewritten, rewritten
 from mpls.migrate.rules import NAMES_IN_STRINGS, RULES, names_in_notebook
-from mpls.migrate.ruling import Finding, Kind, Settings
 from mpls.migrate.source_text import Encoded, NotebookText, SourceText, UnreadableError
 from mpls.migrate.tree_facts import API_WORDS, NO_FACTS, Facts, facts_of, together, wanted_words
 from mpls.program.files import files, without_collector
@@ -152,7 +152,7 @@ class Reader:
     def analysis(self, file: str) -> Analysis | None:
         """Return what is known of a module of the user's, with what becomes of it; None if it cannot be read."""
         found = self._found(file)
-        return None if found is None else found.decide()
+        return None if found is None else decide(found)
 
     def exported(self, file: str, name: str, depth: int) -> Meaning:
         """Return what a name at the top of a module of the user's stands for; NOTHING if it is unknown."""

@@ -5,21 +5,16 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from typing import TYPE_CHECKING
 
+from mpls.migrate.analysis import Analysis, Decision, Use
 from mpls.migrate.replacements import home_of
-from mpls.migrate.ruling import Decision, Use
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release
 from mpls.names import GRAPH_REWRITES, GRAPH_WRAPPER, SCALE_CLASSES
 from mpls.program.meaning import are_optimizers_of_tf_1
-from mpls.program.objects import Instance, is_experimental, is_public
+from mpls.program.objects import Instance, is_experimental
 from mpls.program.scopes import Chain, Region, Role
-from mpls.program.signs import NOT_OF_THE_LAST
 
-if TYPE_CHECKING:
-    from mpls.migrate.analysis import Analysis
-
-__all__ = ["Native", "checkpoint_names", "is_unsupported_by_tf_keras", "leave_what_cannot_be_written", "written"]
+__all__ = ["Native", "checkpoint_names", "leave_what_cannot_be_written", "written"]
 
 _KERAS = "tf.keras.mixed_precision"
 _GRAPH = "tf.compat.v1.mixed_precision"
@@ -147,31 +142,6 @@ class Native:
             # `opt = rewrite(opt)` binds the name again.
             return isinstance(value, ast.expr) and len(bindings) <= 2 and self._is_plain(value, bindings[0].region, 1)
         return False
-
-
-def is_unsupported_by_tf_keras(analysis: Analysis) -> bool:
-    """Return whether a file uses the public wrapper in a way that the one of tf_keras no longer supports.
-
-    tf_keras wraps optimizers like those of TF 2.11 and later in another class, which is no subclass of the public one,
-    and has neither weights nor hyperparameters other than the learning rate. The wrapper of mpls is one class for all.
-
-    Args:
-        analysis: the file.
-    """
-    survey = analysis.survey
-    asked = {*survey.compared}
-    for test, _ in survey.type_tests:
-        if isinstance(test.func, ast.Name) and test.func.id == "issubclass":
-            asked |= {*test.args[1].elts} if isinstance(test.args[1], ast.Tuple) else {test.args[1]}
-    for use, _ in analysis.uses:
-        if any(map(is_public, use.rows)) and (use.role is Role.BASE or use.node in asked):
-            return True
-    return any(
-        analysis.instances.of(chain.parts[place - 1], chain.region) is Instance.WRAPPER
-        for chain in survey.chains
-        for place, name in enumerate(chain.names)
-        if place and name in NOT_OF_THE_LAST
-    )
 
 
 def written(analysis: Analysis, chain: Chain, node: ast.expr, path: str) -> str | None:

@@ -10,11 +10,11 @@ from bisect import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mpls.migrate.analysis import Analysis
+from mpls.migrate.analysis import Analysis, Decision, Finding, Kind, Use
 from mpls.migrate.class_uses import is_through_unsure
 from mpls.migrate.native import written
+from mpls.migrate.plan import decide
 from mpls.migrate.replacements import Replacement, alternatives, is_gone
-from mpls.migrate.ruling import Decision, Finding, Kind, Use
 from mpls.migrate.source_text import Edit, SourceText
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_fixed
 from mpls.names import module_of, named
@@ -46,7 +46,7 @@ class Rewritten:
 
 def rewritten(analysis: Analysis) -> Rewritten:
     """Return what the rules make of a file."""
-    analysis.decide()
+    decide(analysis)
     edits: list[Edit] = []
     findings: set[Finding] = set()
     for found in _Rewriting(analysis).found():

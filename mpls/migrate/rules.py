@@ -8,14 +8,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from mpls.migrate.analysis import Analysis
-from mpls.migrate.class_uses import is_through_unsure
+from mpls.migrate.analysis import STAR_RULE, Analysis, Kind, Note, Rule, Use
+from mpls.migrate.class_uses import class_values, is_through_unsure
 from mpls.migrate.kept_objects import RULE_NAME, attributes_of_scales, imported_paths, is_scale_class, lost_in
 from mpls.migrate.native import checkpoint_names
 from mpls.migrate.replacements import home_of, is_gone, replacement_of
-from mpls.migrate.ruling import Kind, Note, Rule, Use
 from mpls.migrate.source_text import Edit
-from mpls.migrate.star_names import STAR_RULE, names_of_star
 from mpls.migrate.wrapper_calls import (
     EXPERIMENTAL,
     PUBLIC,
@@ -44,7 +42,7 @@ def _class_values(analysis: Analysis) -> Found:
         return
     # Annotations get the public class, and what is reached through a name that may be something else is reported.
     said = {use.node for use in uses if use.role is Role.ANNOTATION or is_through_unsure(use, analysis)}
-    for node in analysis.class_values:
+    for node in class_values(analysis):
         if isinstance(node, ast.alias) or node not in said:
             yield Note(node, _MAKES_SOME if makes else _MAKES_NONE)
 
@@ -315,7 +313,7 @@ CONTRIB = Rule(
 
 def _stars(analysis: Analysis) -> Found:
     for node in analysis.survey.stars:
-        home, names = names_of_star(node, analysis)
+        home, names = analysis.names_of_star(node)
         if names:
             yield Edit(*analysis.text.span(node), f"from {home} import {', '.join(names)}")
             yield Note(node, f"imports the names of {home} one by one", Kind.CHANGED)

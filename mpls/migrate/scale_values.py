@@ -7,7 +7,6 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mpls.core.releases import behavior_of
 from mpls.formats.scale_range import LARGEST_FIXED_SCALE, can_be_scale
@@ -19,11 +18,9 @@ from mpls.formats.wrapper_state import (
     MULTIPLIER,
     OLD_NAMES,
 )
+from mpls.migrate.analysis import Analysis
 from mpls.names import named
 from mpls.program.scopes import Region
-
-if TYPE_CHECKING:
-    from mpls.migrate.analysis import Analysis
 
 __all__ = ["IN_VARIABLE", "Unknown", "scale_arguments"]
 

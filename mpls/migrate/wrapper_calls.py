@@ -5,18 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mpls.core.releases import behavior_of
-from mpls.migrate.class_uses import is_of_loaded
-from mpls.migrate.ruling import Decision, Kind, Use
+from mpls.migrate.analysis import Analysis, Decision, Kind, Use
+from mpls.migrate.class_uses import class_values, is_of_loaded
 from mpls.migrate.scale_values import Unknown, scale_arguments
 from mpls.migrate.source_text import Edit, SourceText
 from mpls.program.objects import is_experimental
 from mpls.program.scopes import Role
-
-if TYPE_CHECKING:
-    from mpls.migrate.analysis import Analysis
 
 __all__ = [
     "EXPERIMENTAL",
@@ -81,7 +77,7 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
         note += f": {settings.advice}" if settings.advice else f"; {EXPERIMENTAL} takes it as it is"
         edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
         return Decision(EXPERIMENTAL, edits, note, Kind.LEFT if settings.advice else Kind.NOTED)
-    is_asked = bool(analysis.class_values)
+    is_asked = bool(class_values(analysis))
     if is_asked and "growth_factor" not in settings:
         # What is asked for the class, where it is not replaced, is an object of that class.
         edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
