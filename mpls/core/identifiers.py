@@ -12,7 +12,7 @@ from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
 from mpls.formats.validity import is_number
 
 
-def get(identifier: Any, subject: str = "mpls.core.loss_scale.get: identifier") -> LossScale | None:
+def get(identifier: Any, subject: str = "mpls.experimental.loss_scales.get: identifier") -> LossScale | None:
     """Return the loss scale that an identifier stands for.
 
     Args:

@@ -463,7 +463,7 @@ def has_the_form(text: str) -> bool:
 
 def is_public(subject: str) -> bool:
     """Whether a name, of a member or not, in full or not, is one of those that packages list."""
-    for package in ("mpls.v1", "mpls.keras", "mpls.experimental", "mpls.core.loss_scale"):
+    for package in ("mpls.v1", "mpls.keras", "mpls.experimental", "mpls.experimental.loss_scales"):
         module = importlib.import_module(package)
         name, _, member = subject.removeprefix(f"{package}.").partition(".")
         if name in module.__all__ and (not member or hasattr(getattr(module, name), member)):
