@@ -83,10 +83,12 @@ NO_MEMBERS: dict[str, tuple[str, set[str]]] = {
     ),
     "mpls.keras.keras3.adapter": ("the list that the wrapper itself sets", {"table.TRAINABLE.name"}),
     "mpls.keras.policy": ("names of policies", {"_infer", "_float32_vars"}),
+    "mpls.migrate.kept_objects": ("what programs set", {"_loss_scale"}),
     "mpls.migrate.native": ("the end of names of policies", {"_vars"}),
     "mpls.migrate.rules": ("the end of names of policies", {"_float32_vars"}),
     "mpls.program.signs": ("what programs use, and the end of names", {"_loss_scale", "_with_float32_vars"}),
     "mpls.program.tables": ("what programs use", {"_loss_scale"}),
+    "mpls.program.uses": ("what programs use", {"_loss_scale"}),
     "mpls.saved.config_safety": ("the end of a key", {"_type"}),
     "mpls.saved.graph_safety": (
         "children of objects in SavedModels",

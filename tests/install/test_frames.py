@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import threading
 import traceback
@@ -39,11 +40,15 @@ TAKEN = [("keras", "LossScaleOptimizer"), ("wrapped", "DynamicLossScale")]
 
 
 def shown(call: Callable[[], Any]) -> tuple[str, Any, Any]:
-    """Return the traceback of the error that a call ends in, and what it says about the attribute."""
+    """Return the traceback of the error that a call ends in, and what it says about the attribute.
+
+    From Python 3.12 on, it also suggests a name that the object has: one that is put back, for example.
+    """
     try:
         call()
     except AttributeError as error:
-        return "".join(traceback.format_exception(error)), error.name, error.obj
+        text = "".join(traceback.format_exception(error))
+        return re.sub(r"\. Did you mean: '\w+'\?", "", text), error.name, error.obj
     raise AssertionError("no error")
 
 

@@ -204,7 +204,9 @@ class OddFilesTest(unittest.TestCase):
             alone = described("odd.py")
         self.assertEqual([option["flag"] for option in found["options"]], ["--v1"])
         self.assertEqual([option for each in alone["programs"] for option in each["options"]], [])
-        self.assertEqual([each["path"] for each in found["unread"]], ["odd.py"])
+        # Newer Pythons parse deeper.
+        may_be_read = label.startswith("a long")
+        self.assertIn([each["path"] for each in found["unread"]], [["odd.py"], *([[]] if may_be_read else [])])
 
     def test_what_is_read_before_a_file_is_too_deep_counts(self) -> None:
         self.assertEqual(flags(USES_V1 + "x = 1" + " + 1" * 1500), "--v1")
