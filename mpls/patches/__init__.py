@@ -138,13 +138,17 @@ class WhileNeeded:
     def _work(self) -> None:
         self._worker = threading.get_ident()
         try:
+            has_new = False
             while self._changes:
                 of_round, change = self._changes.popleft()
                 self._count += change if of_round == self._round else 0
-            if self._count:
-                self._put()
-            else:
+                has_new = has_new or change > 0
+            if not self._count:
                 self._take_away()
+            elif has_new:
+                # Targets are imported, which a finalizer must not do: garbage is collected at any moment, and up to
+                # Python 3.11 an import within another one of the same thread breaks it.
+                self._put()
         finally:
             self._worker = None
 

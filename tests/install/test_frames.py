@@ -42,7 +42,7 @@ TAKEN = [("keras", "LossScaleOptimizer"), ("wrapped", "DynamicLossScale")]
 def shown(call: Callable[[], Any]) -> tuple[str, Any, Any]:
     """Return the traceback of the error that a call ends in, and what it says about the attribute.
 
-    From Python 3.12 on, it also suggests a name that the object has: one that is put back, for example.
+    Some Pythons also suggest a name that the object has: one that is put back, for example.
     """
     try:
         call()

@@ -14,6 +14,7 @@ import unittest
 import warnings
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import keras
 import pytest
@@ -239,6 +240,14 @@ class ObjectTest(PolicyTestCase):
         self.assertIsInstance(again.loss_scale, Mine)
         with self.assertRaisesRegex(ValueError, "class_name must be one of"):
             Policy.from_config(policy.get_config())
+
+    def test_a_policy_that_goes_imports_nothing(self) -> None:
+        # Garbage is collected at any moment: also within an import, which another one would break.
+        kept, gone = mpls.experimental.Policy("float32"), mpls.experimental.Policy("float32")
+        with mock.patch("importlib._bootstrap._gcd_import") as imports:
+            del gone
+        imports.assert_not_called()
+        self.assertEqual(kept.name, "float32")
 
     def test_configs_are_left_as_they_are(self) -> None:
         config = Policy("mixed_float16", loss_scale=8).get_config()
