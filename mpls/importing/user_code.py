@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import dis
-import linecache
 import os
-import re
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable
 from functools import cache, lru_cache
 from types import CodeType, FrameType
 
 from mpls.errors import NOT_THE_USERS
 from mpls.upstream.modules import MAKERS
 
-__all__ = ["goes_on_to", "is_users_file", "may_mention", "users_line"]
+__all__ = ["goes_on_to", "is_users_file", "users_line"]
 
 # Modules whose frames are between the code that reads an attribute and this one.
 _BETWEEN = (
@@ -33,28 +30,6 @@ _SHUFFLES = ("SWAP", "ROT_TWO", "POP_TOP", "CACHE", "EXTENDED_ARG")
 def is_users_file(file: str) -> bool:
     """Return whether a file belongs to the program, not to Python or an installed package."""
     return not os.path.abspath(file).startswith(_library_directories())
-
-
-def may_mention(words: Iterable[str], *, source: str | None = None) -> bool:
-    """Return whether any of some words is in the source of a module of the program, or the main module has no source.
-
-    Args:
-        words: the words.
-        source: the source of the main module, if it is in no file.
-    """
-    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b")
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
-    if source is not None and pattern.search(source):
-        return True
-    modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
-    loaded = [file for name, file in modules if file and _is_users(name) and is_users_file(file)]
-    if any(pattern.search(line) for file in loaded for line in linecache.getlines(file)):
-        return True
-    return source is None and (main is None or not linecache.getlines(main))
-
-
-def _is_users(module: str) -> bool:
-    return module.partition(".")[0] not in NOT_THE_USERS
 
 
 @cache

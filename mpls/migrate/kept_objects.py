@@ -232,8 +232,8 @@ def _items_of_configs(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
             config, key = node.func.value, node.args[0]
         else:
             continue
-        bindings = regions[config].find(config.id) if isinstance(config, ast.Name) and config in regions else []
-        made = bindings[0].value if len(bindings) == 1 else config
+        bound = regions[config].only(config.id) if isinstance(config, ast.Name) and config in regions else None
+        made = config if bound is None else bound.value
         if made in calls and isinstance(key, ast.Constant) and key.value in ("loss_scale", "optimizer"):
             yield node, str(key.value)
 

@@ -78,20 +78,20 @@ def _settings(node: ast.expr, region: Region, analysis: Analysis, source: str, d
 
 
 def _of_variable(node: ast.Name, region: Region, analysis: Analysis, depth: int) -> str | Unknown:
-    bindings = region.find(node.id)
-    value = bindings[0].value if len(bindings) == 1 else None
-    if not isinstance(value, ast.expr) or analysis.instances.is_set_unseen(node.id, region):
+    bound = region.only(node.id)
+    value = None if bound is None else bound.value
+    if bound is None or not isinstance(value, ast.expr) or analysis.instances.is_set_unseen(node.id, region):
         return Unknown("is only known when the program runs")
     if isinstance(value, ast.Call):
         if behavior_of(analysis.settings.as_of).has_loss_scale_objects:
             advice = _KEPT
         else:
-            settings = _of_object(value, bindings[0].region, analysis)
+            settings = _of_object(value, bound.region, analysis)
             is_refused = settings.advice if isinstance(settings, Unknown) else "growth_factor" in settings
             advice = _REFUSED if is_refused else ""
         return Unknown(IN_VARIABLE, advice)
     # A number keeps its name; the word 'dynamic' is no number.
-    return _settings(value, bindings[0].region, analysis, node.id, depth + 1)
+    return _settings(value, bound.region, analysis, node.id, depth + 1)
 
 
 def _of_object(node: ast.Call, region: Region, analysis: Analysis) -> str | Unknown:

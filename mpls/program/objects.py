@@ -195,12 +195,12 @@ class Objects:
 
     def _class_of(self, node: ast.Name, region: Region) -> Region | None:
         """Return the scope of the class of the file that a variable is certainly an instance of."""
-        bindings = region.find(node.id)
-        value = bindings[0].value if len(bindings) == 1 else None
-        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name):
+        bound = region.only(node.id)
+        value = None if bound is None else bound.value
+        if bound is None or not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name):
             return None
-        made = bindings[0].region.find(value.func.id)
-        owner = made[0].value if len(made) == 1 else None
+        made = bound.region.only(value.func.id)
+        owner = None if made is None else made.value
         return self.survey.classes.get(owner) if isinstance(owner, ast.ClassDef) else None
 
     def _of_name(self, name: str, region: Region, depth: int) -> Instance:
@@ -255,10 +255,10 @@ class Objects:
                 return Instance.WRAPPER
         if not isinstance(node.func, ast.Name):
             return Instance.UNKNOWN
-        bindings = region.find(node.func.id)
-        made = bindings[0].value if len(bindings) == 1 else None
-        if isinstance(made, ast.ClassDef):
-            return self._of_class(made, bindings[0].region)
+        bound = region.only(node.func.id)
+        made = None if bound is None else bound.value
+        if bound is not None and isinstance(made, ast.ClassDef):
+            return self._of_class(made, bound.region)
         if not isinstance(made, ast.FunctionDef) or made.decorator_list:
             return Instance.UNKNOWN
         returned = self.survey.returns.get(made, [])
@@ -361,8 +361,8 @@ class _Evidence:
         """Yield the parameters of the file's own functions and classes with what calls give them; None if unknown."""
         for name, calls in self._survey.calls.items():
             for call, region in calls:
-                bindings = region.find(name)
-                made = bindings[0].value if len(bindings) == 1 else None
+                bound = region.only(name)
+                made = None if bound is None else bound.value
                 function = _maker(made) if isinstance(made, ast.ClassDef) else made
                 inner = self._survey.bodies.get(function) if isinstance(function, Function) else None
                 if inner is not None and isinstance(function, Function):

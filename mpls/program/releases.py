@@ -364,9 +364,10 @@ class Releases(Meanings):
             results = [self.result_of(each, region, depth) for each in test.values]
             return decisive if decisive in results else None if None in results else not decisive
         if isinstance(test, ast.Name) and depth < _DEPTH:
-            bindings = region.find(test.id)
-            bound = bindings[0].value if len(bindings) == 1 else None
-            return self.result_of(bound, bindings[0].region, depth + 1) if isinstance(bound, ast.expr) else None
+            bound = region.only(test.id)
+            if bound is None or not isinstance(bound.value, ast.expr):
+                return None
+            return self.result_of(bound.value, bound.region, depth + 1)
         if isinstance(test, ast.Compare) and self.is_version(test.left, region):
             return _holds_for_every_release(test)
         value = self._value(test, region, depth)
@@ -379,9 +380,10 @@ class Releases(Meanings):
         if depth == _DEPTH:
             return None
         if isinstance(node, ast.Name):
-            bindings = region.find(node.id)
-            value = bindings[0].value if len(bindings) == 1 else None
-            return self._value(value, bindings[0].region, depth + 1) if isinstance(value, ast.expr) else None
+            bound = region.only(node.id)
+            if bound is None or not isinstance(bound.value, ast.expr):
+                return None
+            return self._value(bound.value, bound.region, depth + 1)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool":
             result = self.result_of(node.args[0], region, depth + 1) if len(node.args) == 1 else None
             return None if result is None else ast.Constant(result)
@@ -392,16 +394,15 @@ class Releases(Meanings):
     def _compared(self, node: ast.Compare, region: Region, depth: int) -> ast.Constant | None:
         (right,) = node.comparators
         left, compare = self._value(node.left, region, depth + 1), _OF_CONSTANTS.get(type(node.ops[0]))
-        has_many = isinstance(right, ast.Tuple | ast.List | ast.Set)
-        if has_many is not isinstance(node.ops[0], ast.In | ast.NotIn):
+        elements = right.elts if isinstance(right, ast.Tuple | ast.List | ast.Set) else None
+        if (elements is not None) is not isinstance(node.ops[0], ast.In | ast.NotIn):
             return None
-        elements = right.elts if isinstance(right, ast.Tuple | ast.List | ast.Set) else [right]
-        values = [self._value(each, region, depth + 1) for each in elements]
+        values = [self._value(each, region, depth + 1) for each in ([right] if elements is None else elements)]
         if left is None or compare is None or None in values:
             return None
         others = [each.value for each in values if each is not None]
         try:
-            return ast.Constant(compare(left.value, others if has_many else others[0]))
+            return ast.Constant(compare(left.value, others[0] if elements is None else others))
         except TypeError:
             return None
 

@@ -131,6 +131,11 @@ class Region:
         region = self.holder(name)
         return [] if region is None else region.names.get(name, [])
 
+    def only(self, name: str) -> Binding | None:
+        """Return what binds a name that code in this scope sees, if one thing alone does; else None."""
+        bindings = self.find(name)
+        return bindings[0] if len(bindings) == 1 else None
+
     def method(self) -> Region | None:
         """Return the scope of the method that this one is in."""
         region: Region | None = self

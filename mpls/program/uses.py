@@ -486,10 +486,10 @@ class _File:
                 or chain.call.keywords
             ):
                 continue
-            bindings = chain.region.find(chain.names[0])
-            value = bindings[0].value if len(bindings) == 1 else None
-            if isinstance(value, ast.Attribute) and value.attr == "loss_scale":
-                yield f"calls {chain.names[0]}, a .loss_scale", value.value, bindings[0].region, chain
+            bound = chain.region.only(chain.names[0])
+            value = None if bound is None else bound.value
+            if bound is not None and isinstance(value, ast.Attribute) and value.attr == "loss_scale":
+                yield f"calls {chain.names[0]}, a .loss_scale", value.value, bound.region, chain
 
     def _is_of_scale(self, test: ast.Call, region: Region) -> bool:
         """Return whether `isinstance` asks for a class of loss scales."""
