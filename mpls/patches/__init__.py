@@ -107,8 +107,8 @@ class WhileNeeded:
             weakref.finalize(owner, self._let_go, id(owner), self._round).atexit = False
         if self._worker != threading.get_ident():
             with self._lock:
-                self._work()
-        self._see_to_the_rest()
+                self._work(may_import=True)
+        self._see_to_the_rest(may_import=True)
 
     def undo(self) -> None:
         """Restore the originals, whatever objects live; the next call of `hold_for` installs the replacements again."""
@@ -117,35 +117,33 @@ class WhileNeeded:
             self._held.clear()
             self._count = 0
             self._take_away()
-        self._see_to_the_rest()
+        self._see_to_the_rest(may_import=False)
 
     def _let_go(self, owner: int, of_round: int) -> None:
         if of_round == self._round:
             self._held.discard(owner)
             self._changes.append((of_round, -1))
-        self._see_to_the_rest()
+        self._see_to_the_rest(may_import=False)
 
-    def _see_to_the_rest(self) -> None:
+    def _see_to_the_rest(self, *, may_import: bool) -> None:
         while self._changes and self._worker != threading.get_ident():
             if not self._lock.acquire(blocking=False):
                 # The thread that holds the lock processes the queue next.
                 return
             try:
-                self._work()
+                self._work(may_import=may_import)
             finally:
                 self._lock.release()
 
-    def _work(self) -> None:
+    def _work(self, *, may_import: bool) -> None:
         self._worker = threading.get_ident()
         try:
-            has_new = False
             while self._changes:
                 of_round, change = self._changes.popleft()
                 self._count += change if of_round == self._round else 0
-                has_new = has_new or change > 0
             if not self._count:
                 self._take_away()
-            elif has_new:
+            elif may_import:
                 # Targets are imported, which a finalizer must not do: garbage is collected at any moment, and up to
                 # Python 3.11 an import within another one of the same thread breaks it.
                 self._put()

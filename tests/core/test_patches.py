@@ -151,6 +151,19 @@ class WhileNeededTest(unittest.TestCase):
         del second
         self.assertIs(self.owner.function, self.own)
 
+    def test_what_is_loaded_later(self) -> None:
+        """An object that is used again replaces what has been loaded since, and what other code restored."""
+        others, other = owner_of("module")
+        targets = [(self.owner, "function", doubled)]
+        needed, thing = WhileNeeded(lambda: targets), Thing()
+        needed.hold_for(thing)
+        targets.append((others, "function", doubled))
+        self.owner.function = self.own
+        needed.hold_for(thing)
+        self.assertEqual((self.owner.function(1), others.function(1)), (4, 4))
+        del thing
+        self.assertEqual((self.owner.function, others.function), (self.own, other))
+
     def test_an_object_that_goes_while_it_is_being_put(self) -> None:
         """Garbage is collected at any moment, in the thread that is at work too."""
         doomed = [Thing()]
