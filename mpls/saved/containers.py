@@ -14,7 +14,8 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from mpls.saved.foreign_files import IF_TRUSTED, Window, broken, reading_foreign
 _ALWAYS, _TIMES = 256 << 20, 100
 _LOCAL_HEADER = struct.Struct("<26x2H")
 _PIECE = 1 << 20
+# Of members that are unpacked into a file.
+_LARGE = 16 << 20
 # HDF5's own filters, from gzip to scale-offset, and LZF, which h5py brings. HDF5 loads others from the system.
 _FILTERS = (1, 2, 3, 4, 5, 6, 32000)
 # The start of a heap with texts; the index and the size of an object in it. Free space has the index 0.
@@ -96,16 +99,22 @@ class Archive:
         return content.getvalue()
 
     def open(self, name: str) -> Window:
-        """Return a member as a file, after checking it. A compressed member is unpacked into memory."""
+        """Return a member as a file, after checking it.
+
+        A compressed member is unpacked into memory, or, if it is large, into a temporary file without a name.
+        """
         info = self._members[name]
         if info.compress_type != zipfile.ZIP_STORED:
-            return Window(io.BytesIO(self.read(name)), 0, info.file_size)
+            is_large = info.file_size >= _LARGE
+            unpacked: Any = TemporaryFile(buffering=0) if is_large else io.BytesIO()  # noqa: SIM115 - see Window
+            self.check(name, unpacked)
+            return Window(unpacked, 0, info.file_size, closes=True)
         self.check(name)
         self._file.seek(info.header_offset)
         name_size, extra_size = _LOCAL_HEADER.unpack(self._file.read(_LOCAL_HEADER.size))
         return Window(self._file, info.header_offset + _LOCAL_HEADER.size + name_size + extra_size, info.file_size)
 
-    def check(self, name: str, target: io.BytesIO | None = None) -> None:
+    def check(self, name: str, target: IO[bytes] | None = None) -> None:
         """Check the size and the checksum of a member, and write its content to a target."""
         info = self._members[name]
         missing = info.file_size

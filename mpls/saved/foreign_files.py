@@ -93,14 +93,22 @@ class Window(io.RawIOBase):
         file: the file, unbuffered or in memory.
         start: the position of the part's first byte.
         size: the number of its bytes.
+        closes: whether to close the file together with the part; also when the part is freed.
     """
 
-    def __init__(self, file: Any, start: int, size: int) -> None:
+    def __init__(self, file: Any, start: int, size: int, *, closes: bool = False) -> None:
         super().__init__()
         self._file = file
+        self._closes = closes
         self._start = start
         self._position = 0
         self.size = size
+
+    def close(self) -> None:
+        """Close the part."""
+        if self._closes:
+            self._file.close()
+        super().close()
 
     def readable(self) -> bool:
         """Return True."""

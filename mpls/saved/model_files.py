@@ -130,7 +130,7 @@ class ModelFile:
 
 
 class KerasArchive(ModelFile):
-    """A `.keras` file. The constructor reads the JSON texts and checks all members; nothing is unpacked to disk."""
+    """A `.keras` file. The constructor reads the JSON texts and checks all members; none gets a name on the disk."""
 
     format = ".keras"
 

@@ -198,6 +198,8 @@ def _folder(r: random.Random, path: pathlib.Path, canary: Canary) -> str:
     if way == "beside":
         file = file.parent / r.choice(("saved_model.pb", "keras_metadata.pb", "fingerprint.pb", "checkpoint", "assets"))
     other = r.choice(files).read_bytes()
+    if file.is_dir():
+        shutil.rmtree(file)
     file.unlink(missing_ok=True)
     if way == "link":
         file.symlink_to(canary.secret(r.choice((".txt", ".bin", ".h5"))))

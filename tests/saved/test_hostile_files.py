@@ -375,6 +375,20 @@ class H5Test(Case):
             np.testing.assert_array_equal(one, other)
         self.assertEqual(int(loaded.optimizer.iterations), 1)
 
+    @parameterized.expand([("keras_3", keras), ("tf_keras", tf_keras)])
+    @pytest.mark.default_run("one case")
+    def test_large_members_that_compress_well(self, name: str, framework: Any) -> None:
+        layers = framework.layers
+        model = framework.Sequential([layers.Input([2200]), layers.Dense(2200, kernel_initializer="zeros")])
+        path, target = self.folder / "model.keras", self.folder / "small.keras"
+        mpls.keras.save_model(model, path)
+        with zipfile.ZipFile(path) as source, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+            for member in source.namelist():
+                archive.writestr(member, source.read(member))
+        self.assertGreater(os.path.getsize(path), 100 * os.path.getsize(target))
+        loaded = mpls.keras.load_model(target)
+        np.testing.assert_array_equal(loaded.get_weights()[0], 0)
+
 
 SPY = "spy_that_files_name"
 LAMBDA = {
