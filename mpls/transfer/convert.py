@@ -1,4 +1,4 @@
-"""`convert_state`: the public function."""
+"""`convert_state`, the public function; and `export`, the record of a live optimizer."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpls.errors import ArgumentValueError, SavedStateError, error_text
-from mpls.formats.record import OptimizerRecord
+from mpls.formats import algorithms
+from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.formats.validity import ANCHOR, SEE_MIGRATION
-from mpls.transfer.export import export
-from mpls.transfer.hosts import Host
-from mpls.transfer.load import load_record, require_eager
-from mpls.transfer.matching import given_variables
+from mpls.transfer.hosts import Host, Place, as_numpy, host_of
+from mpls.transfer.load import given_variables, load_record, require_eager
+from mpls.transfer.scales import counts_of, scale_of
+from mpls.transfer.settings import settings_of
 from mpls.transfer.transfer_report import TransferReport
-from mpls.transfer.unwrapping import host_of
+from mpls.upstream.optimizers import counter_of
 
 
 def convert_state(
@@ -134,3 +135,67 @@ def _from_file(path: str, key: str | None) -> tuple[OptimizerRecord, str]:
             f"convert_state(path, optimizer, variables, key=...). {SEE_MIGRATION}"
         )
     return found[key], f"{path}: {key}"
+
+
+def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "optimizer") -> OptimizerRecord:
+    """Return a record of the state of a live optimizer, and of its wrapper's loss scale.
+
+    Args:
+        optimizer: an optimizer of tf_keras, legacy or new, of Keras 3 or of `tf.compat.v1.train`; bare or wrapped.
+        variables: the variables that it trains, in the order for the record; by default in the optimizer's order.
+        key: the key of the record.
+
+    Raises:
+        TypeError: it is not an optimizer.
+        ValueError: it does not know one of the variables.
+        SavedStateError: it is of an unknown algorithm, with variables outside of lists of slots.
+    """
+    host = host_of(optimizer, "convert_state: source", takes_v1=True)
+    unknown = host.uncounted() if host.state is None else []
+    if unknown:
+        raise SavedStateError(
+            f"convert_state: source must keep its state in lists, one element for each variable; {host} has "
+            f"{', '.join(unknown)} elsewhere. Save and restore it with tf.train.Checkpoint. {SEE_MIGRATION}"
+        )
+    if host.is_built(None) and variables is not None and host.state is not None:
+        _require_trained(host, host.places(variables))
+    places = host.places(variables if host.is_built(None) else None)
+    counts, overflows = counts_of(host.wrapper)
+    # A program with a v1 optimizer counts in `global_step`; `load_record` counts by the beta powers of an Adam.
+    counter = None if host.family == "v1" else counter_of(host.inner)
+    iterations = int(as_numpy(counter)) if counter is not None else None if host.family == "v1" else 0
+    own = algorithms.slot_names(host.state, host.family) if host.state else {}
+    scale = None if host.wrapper is None else scale_of(host.wrapper)
+    return OptimizerRecord(
+        key=key,
+        family=host.family,
+        algorithm=host.algorithm,
+        iterations=iterations,
+        hyperparameters=settings_of(host),
+        variables=[
+            VariableRecord(
+                None, place.name, {own.get(name, name): as_numpy(slot) for name, slot in place.slots.items()}
+            )
+            for place in places
+        ],
+        others={name: as_numpy(variable) for name, variable in host.others().items()},
+        # A user's own class of loss scale has no state that mpls knows.
+        loss_scale=None if host.wrapper is None else LossScaleRecord(dynamic=True) if scale is None else scale.record,
+        counts=counts,
+        overflows=overflows,
+    )
+
+
+def _require_trained(host: Host, places: Sequence[Place]) -> None:
+    names = {name for place in places for name in place.slots}
+    for place in places:
+        if set(place.slots) != names or (not names and any(each.slots for each in host.places())):
+            raise ArgumentValueError(
+                error_text(
+                    "convert_state: source_variables",
+                    f"be variables that {host} has trained",
+                    place.name,
+                    "Pass the source's own variables: convert_state(old, new, new_variables, source_variables=...)",
+                    ANCHOR,
+                )
+            )

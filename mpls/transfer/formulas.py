@@ -1,16 +1,22 @@
-"""Differences between the families' formulas for one algorithm, and state that follows from the number of steps."""
+"""How the families' formulas for one algorithm differ, the number of steps, and state that follows from it."""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mpls.formats.algorithms import state_of
+from mpls.errors import SavedStateError
+from mpls.formats import algorithms
+from mpls.formats.algorithms import ACCUMULATOR
 from mpls.formats.families import Family
+from mpls.formats.record import OptimizerRecord
+from mpls.formats.validity import LARGEST_COUNT, SEE_MIGRATION
+from mpls.saved.foreign_files import broken
 
 # Algorithms whose step depends on the number of steps before.
 COUNTING = ("Adam", "Adamax", "Nadam")
@@ -18,15 +24,6 @@ COUNTING = ("Adam", "Adamax", "Nadam")
 SCHEDULE_DECAY = 0.004
 # Files may claim numbers of steps, and betas, for which computing would take years or all memory.
 _STEPS_ONE_BY_ONE, _MOST_POWERS = 1_000_000, 20_000_000
-
-
-def algorithm_of(optimizer: Any) -> str:
-    """Return the class name of an optimizer; for a user's subclass, that of the framework's class it derives from."""
-    frameworks = ("tensorflow", "tf_keras", "keras")
-    for cls in type(optimizer).__mro__:
-        if cls.__module__.partition(".")[0] in frameworks and state_of(cls.__name__):
-            return cls.__name__
-    return type(optimizer).__name__
 
 
 def accumulates_gradients(algorithm: str | None, family: Family) -> bool:
@@ -113,3 +110,109 @@ def steps_of_power(power: Any, beta: float) -> Steps | None:
     is_exact = bool(powers[nearest] == np.float32(value))
     is_near = abs(float(powers[nearest]) - value) < 0.1 * (1 - beta) * value
     return Steps(nearest, is_exact) if is_exact or is_near else None
+
+
+_NUMBERS = (int, float, np.integer, np.floating)
+
+
+def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, Any], subject: str) -> int | None:
+    """Return the number of steps in a record; None if it is unknown and the algorithm does not depend on it.
+
+    A step of Adam in v1 depends on its beta powers and not on `global_step`, so the powers count if they fit exactly.
+
+    Args:
+        record: the source.
+        state: the algorithm, in `algorithms.SLOTS`, or None.
+        config: the target's settings, for the betas that the record does not say.
+        subject: the origin of the record, for errors.
+
+    Raises:
+        SavedStateError: the algorithm depends on an unknown number of steps, or the number or a beta is not valid.
+    """
+    found = _steps_of_powers(record, config, subject)
+    steps = record.iterations
+    if found is not None and (found.is_exact or steps is None):
+        steps = found.steps
+    if steps is None and state in COUNTING:
+        raise SavedStateError(
+            f"{subject}: the source must say how many steps there have been, on which {state} depends; got none. "
+            "Save the optimizer's iterations, or tf.compat.v1.train.get_or_create_global_step(), with it; or give the "
+            f"target the betas of the source. {SEE_MIGRATION}"
+        )
+    if steps is not None and not 0 <= steps <= LARGEST_COUNT:
+        raise SavedStateError(
+            f"{subject}: the number of steps must be from 0 to {LARGEST_COUNT}; got {steps}. The file is broken: "
+            f"restore an older one. {SEE_MIGRATION}"
+        )
+    return steps
+
+
+def _steps_of_powers(record: OptimizerRecord, config: Mapping[str, Any], subject: str) -> Steps | None:
+    """Return the steps told by the beta powers; None if there are none, or if they contradict each other."""
+    found = []
+    for name, value in record.others.items():
+        beta = algorithms.BETA_POWERS.get(name.rpartition("/")[2])
+        if beta is not None:
+            steps = steps_of_power(value, _number(record, beta, config.get(beta, 0.0), subject, 1.0))
+            found += [steps] if steps is not None else []
+    found.sort(key=lambda steps: not steps.is_exact)
+    differ = any(abs(each.steps - found[0].steps) > 2 + found[0].steps // 50 for each in found)
+    return found[0] if found and not differ else None
+
+
+def _number(
+    record: OptimizerRecord, name: str, default: Any, subject: str, largest: float = sys.float_info.max
+) -> float:
+    """Return a setting of a record as a number, and a default if the record does not say it.
+
+    Raises:
+        SavedStateError: it is no number from 0 to `largest`.
+    """
+    value = record.hyperparameters.get(name, default)
+    if not isinstance(value, _NUMBERS) or not 0 <= value <= largest:
+        raise broken(subject, name, f"be a number from 0 to {largest:g}", value)
+    return float(value)
+
+
+def gradient_steps(record: OptimizerRecord, config: Mapping[str, Any], subject: str) -> tuple[int, int]:
+    """Return the steps over which source and target accumulate gradients, 1 for each that does not.
+
+    If a source has accumulated gradients, but does not say over how many steps, the target's number is taken for it.
+
+    Raises:
+        SavedStateError: the source's number is none of steps.
+    """
+    target = int(config.get("gradient_accumulation_steps") or 1)
+    has_gradients = any(
+        algorithms.slot_called(None, record.family, name) == ACCUMULATOR
+        for variable in record.variables
+        for name in variable.slots
+    )
+    source = record.hyperparameters.get("gradient_accumulation_steps")
+    if source is None and has_gradients:
+        return target, target
+    if source in (None, 0):
+        return 1, target
+    if not isinstance(source, _NUMBERS) or not 1 <= source <= LARGEST_COUNT or source != int(source):
+        raise broken(subject, "gradient_accumulation_steps", f"be a whole number from 1 to {LARGEST_COUNT}", source)
+    return int(source), target
+
+
+def product_of(record: OptimizerRecord, steps: int, config: Mapping[str, Any], subject: str) -> tuple[float, bool]:
+    """Return Nadam's momentum product, and whether it was computed because the record does not have it.
+
+    Args:
+        record: the source.
+        steps: the number of updates.
+        config: the target's settings, for a beta that the record does not say.
+        subject: the origin of the record, for errors.
+
+    Raises:
+        SavedStateError: a setting that it is computed of is no number.
+    """
+    for name, value in record.others.items():
+        if algorithms.is_momentum_product(name):
+            return float(np.asarray(value)), False
+    beta_1 = _number(record, "beta_1", config.get("beta_1", 0.9), subject, 1.0)
+    exponent = _number(record, "decay", SCHEDULE_DECAY, subject) if record.family == "legacy" else 1.0
+    return momentum_product(steps, beta_1, exponent), True

@@ -1,4 +1,4 @@
-"""Live optimizers, one interface for all families: counter, slots of each variable, other state."""
+"""Live optimizers, one interface for all families: counter, slots of each variable, other state; and `host_of`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,27 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats import algorithms
 from mpls.formats.families import FAMILY_MODULES, Family
-from mpls.transfer import formulas
-from mpls.upstream.optimizers import counter_of
+from mpls.formats.validity import ANCHOR
+from mpls.upstream import table
+from mpls.upstream.keras_packages import keras_family_of, native_keras_wrappers
+from mpls.upstream.optimizers import (
+    counter_of,
+    counters_of,
+    create_weights,
+    index_of,
+    inner_of,
+    is_built,
+    kept_loss_scale,
+    kept_variables,
+    lists_of,
+    name_of_legacy,
+    powers_of,
+    settle_counts,
+    trained_variables,
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +82,7 @@ class Host:
     def __init__(self, optimizer: Any, inner: Any) -> None:
         self.optimizer = optimizer
         self.inner = inner
-        self.algorithm = formulas.algorithm_of(inner)
+        self.algorithm = _algorithm_of(inner)
         self.state = algorithms.state_of(self.algorithm)
 
     @property
@@ -131,3 +148,244 @@ def dtype_of(variable: Any) -> Any:
     """Return the dtype of a variable of any framework as a `tf.DType`."""
     dtype = variable.dtype
     return tf.as_dtype(getattr(dtype, "base_dtype", dtype))
+
+
+def _algorithm_of(optimizer: Any) -> str:
+    """Return the class name of an optimizer; for a user's subclass, that of the framework's class it derives from."""
+    frameworks = ("tensorflow", "tf_keras", "keras")
+    for cls in type(optimizer).__mro__:
+        if cls.__module__.partition(".")[0] in frameworks and algorithms.state_of(cls.__name__):
+            return cls.__name__
+    return type(optimizer).__name__
+
+
+class _GetSlotHost(Host):
+    def _called(self, name: str) -> str:
+        return algorithms.slot_called(self.state, self.family, name)
+
+    def places(self, variables: Sequence[Any] | None = None) -> list[Place]:
+        if variables is not None:
+            return [Place(name_of(each), self._slots_of(each), each) for each in variables]
+        return [
+            Place(self._name_from(slots), {self._called(name): slot for name, slot in slots.items()})
+            for slots in self._by_variable().values()
+        ]
+
+    def _slots_of(self, variable: Any) -> dict[str, Any]:
+        found = {}
+        for name in self.inner.get_slot_names():
+            try:
+                slot = self.inner.get_slot(variable, name)
+            except KeyError:
+                continue
+            if slot is not None:
+                found[self._called(name)] = slot
+        return found
+
+    def _by_variable(self) -> dict[Any, dict[str, Any]]:
+        raise NotImplementedError
+
+    @staticmethod
+    def _name_from(slots: Mapping[str, Any]) -> str | None:
+        for slot in slots.values():
+            # The names of slot variables are those of their variables, a slash and more.
+            return str(slot.name).partition(":")[0].rpartition("/")[0] or None
+        return None
+
+    def is_built(self, variables: Sequence[Any] | None) -> bool:
+        if variables is None:
+            return bool(self._by_variable())
+        return all(self._slots_of(each) for each in variables)
+
+
+class V1Host(_GetSlotHost):
+    """Optimizers of `tf.compat.v1.train`."""
+
+    family = "v1"
+
+    @property
+    def iterations(self) -> Any:
+        """None: the program counts steps in `global_step`, and passes it to the optimizer."""
+        return None
+
+    def _by_variable(self) -> dict[Any, dict[str, Any]]:
+        found: dict[Any, dict[str, Any]] = {}
+        for name, slots in table.V1_SLOTS.needed_of(self.inner).items():
+            for key, slot in slots.items():
+                found.setdefault(key, {})[name] = slot
+        return found
+
+    def others(self) -> dict[str, Any]:
+        """Return the variables that are no slots, such as Adam's beta powers, by name."""
+        return {name: variable for (name, _), variable in powers_of(self.inner).items()}
+
+
+class LegacyHost(_GetSlotHost):
+    """Legacy optimizers of tf_keras."""
+
+    family = "legacy"
+
+    @property
+    def iterations(self) -> Any:
+        """The variable that counts steps; reading it creates it."""
+        return self.inner.iterations
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Create the slots of variables that have none yet; slots of others stay."""
+        with scope_of(variables), tf.name_scope(name_of_legacy(self.inner)):
+            create_weights(self.optimizer, list(variables))
+
+    def _by_variable(self) -> dict[Any, dict[str, Any]]:
+        found: dict[Any, dict[str, Any]] = table.LEGACY_SLOTS.needed_of(self.inner)
+        return found
+
+    def is_built(self, variables: Sequence[Any] | None) -> bool:
+        """Return whether the slots of these variables exist; an SGD without momentum creates none."""
+        without_slots = self.state == "SGD" and not table.MOMENTUM.of(self.inner, True)
+        return bool(without_slots and table.HAS_HYPERS.of(self.inner)) or super().is_built(variables)
+
+    def others(self) -> dict[str, Any]:
+        """Return what the optimizer has created with `add_weight` and is no slot, such as Nadam's momentum cache."""
+        slots = {id(slot) for slots in self._by_variable().values() for slot in slots.values()}
+        counter = counter_of(self.inner)
+        made = table.WEIGHTS.needed_of(self.inner)
+        weights = [each for each in made if id(each) not in slots and each is not counter]
+        return {str(each.name).partition(":")[0].rpartition("/")[2]: each for each in weights}
+
+
+class _SlotListHost(Host):
+    def is_built(self, variables: Sequence[Any] | None) -> bool:
+        # They create all slots at once.
+        del variables
+        return is_built(self.inner)
+
+    def _index(self, variable: Any) -> int:
+        raise NotImplementedError
+
+    def _own(self) -> list[Any]:
+        """Return the variables that it was built with; a None for each if it does not keep them."""
+        raise NotImplementedError
+
+    def _lists(self) -> dict[str, list[Any]]:
+        known = {id(each) for each in self.inner.variables}
+        count = len(self._own())
+        lists = {}
+        for name, value in lists_of(self.inner).items():
+            # A variable without this slot has None in its place, or in Adafactor a placeholder.
+            own = [each if id(each) in known else None for each in value]
+            if len(own) == count and any(each is not None for each in own):
+                lists[name] = own
+        return lists
+
+    def places(self, variables: Sequence[Any] | None = None) -> list[Place]:
+        own, lists = self._own(), self._lists()
+        indices = range(len(own)) if variables is None else [self._known_index(each) for each in variables]
+        found = []
+        for place, index in enumerate(indices):
+            slots = {
+                algorithms.slot_called(self.state, self.family, name): slots[index]
+                for name, slots in lists.items()
+                if slots[index] is not None
+            }
+            variable = own[index] if variables is None else variables[place]
+            found.append(Place(self._name_from(variable, slots), slots, variable))
+        return found
+
+    def _known_index(self, variable: Any) -> int:
+        try:
+            return self._index(variable)
+        except KeyError:
+            advice = "Pass the variables that it was built with, or none"
+            raise ArgumentValueError(
+                error_text("convert_state: variables", "be known to the optimizer", variable, advice, ANCHOR)
+            ) from None
+
+    def _name_from(self, variable: Any, slots: Mapping[str, Any]) -> str | None:
+        del slots
+        return name_of(variable)
+
+    def others(self) -> dict[str, Any]:
+        return kept_variables(self.inner)
+
+    def uncounted(self) -> list[str]:
+        counted = {id(slot) for slots in self._lists().values() for slot in slots}
+        counted |= {id(each) for each in (*self.others().values(), *counters_of(self.inner))}
+        return [str(each.name) for each in self.inner.variables if id(each) not in counted]
+
+
+class NewHost(_SlotListHost):
+    """New optimizers of tf_keras."""
+
+    family = "new"
+
+    def _index(self, variable: Any) -> int:
+        return index_of(self.inner, variable)
+
+    def _own(self) -> list[Any]:
+        return [None] * (len(table.INDEX.needed_of(self.inner)) if is_built(self.inner) else 0)
+
+    def _name_from(self, variable: Any, slots: Mapping[str, Any]) -> str | None:
+        if variable is not None:
+            return name_of(variable)
+        for name, slot in slots.items():
+            own = algorithms.slot_names(self.state, "new").get(name, name) if self.state else name
+            # The name is optimizer/slot/variable.
+            return f"/{slot.name}".partition(":")[0].partition(f"/{own}/")[2] or None
+        return None
+
+    def settle(self, steps: int) -> None:
+        """Set the count that Nadam keeps as a Python number, and the current learning rate of a schedule."""
+        settle_counts(self.inner, steps)
+
+
+class Keras3Host(_SlotListHost):
+    """Optimizers of Keras 3."""
+
+    family = "keras3"
+
+    def _index(self, variable: Any) -> int:
+        return index_of(self.inner, variable)
+
+    def _own(self) -> list[Any]:
+        return trained_variables(self.inner)
+
+
+_HOSTS: dict[str, type[Host]] = {"legacy": LegacyHost, "new": NewHost, "keras3": Keras3Host}
+
+
+def _v1_host(optimizer: Any) -> Host:
+    """Return the host of a v1 optimizer; its wrapper is the outermost of those that have a loss scale."""
+    layers = [optimizer]
+    # The wrappers of mpls, TensorFlow and tf.contrib and SyncReplicasOptimizer wrap each other in any order.
+    while (wrapped := inner_of(layers[-1])) is not None:
+        layers.append(wrapped)
+    scaled = [each for each in layers if "_loss_scale_manager" in vars(each) or kept_loss_scale(each) is not None]
+    return V1Host((scaled or layers)[0 if scaled else -1], layers[-1])
+
+
+def host_of(optimizer: Any, argument: str, *, takes_v1: bool) -> Host:
+    """Return the host of a live optimizer, wrapped or not.
+
+    Args:
+        optimizer: the object that the user has passed.
+        argument: the public name of the argument, for the error.
+        takes_v1: whether optimizers of `tf.compat.v1.train` are allowed.
+
+    Raises:
+        TypeError: it is not an optimizer, or not of an allowed family.
+    """
+    inner: Any = optimizer
+    if isinstance(optimizer, native_keras_wrappers()):
+        inner = inner.inner_optimizer
+    family = keras_family_of(inner)
+    if family is not None:
+        return _HOSTS[family](optimizer, inner)
+    base = tf.compat.v1.train.Optimizer
+    if takes_v1 and isinstance(optimizer, base):
+        return _v1_host(optimizer)
+    advice = "convert_state('checkpoints/ckpt-1', tf_keras.optimizers.Adam(), model.trainable_variables)"
+    if isinstance(optimizer, base):
+        advice = "For optimizers of tf.compat.v1.train use tf.compat.v1.train.Saver; the target must be one of Keras"
+    raise ArgumentTypeError(
+        error_text(argument, "be an optimizer of tf_keras or of Keras 3", optimizer, advice, ANCHOR)
+    )

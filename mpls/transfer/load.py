@@ -1,29 +1,42 @@
-"""`load_record`: loads the record of an optimizer into a live optimizer."""
+"""`load_record`: loads the record of an optimizer into a live one: target, matching of variables, slots, assignment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from mpls.core.replicas import in_replica_context
-from mpls.errors import ArgumentValueError, MplsWarning, SavedStateError, UnsupportedGraphError, warn_user
+from mpls.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    MplsWarning,
+    SavedStateError,
+    UnsupportedGraphError,
+    error_text,
+    warn_user,
+)
 from mpls.formats import algorithms
-from mpls.formats.record import OptimizerRecord
-from mpls.formats.validity import SEE_MIGRATION
-from mpls.transfer import formulas, update_counts
-from mpls.transfer.hosts import Host, dtype_of
-from mpls.transfer.matching import given_variables
-from mpls.transfer.scales import ScalePlan, plan_scale, set_scale
-from mpls.transfer.setting_checks import checked_hyperparameters
-from mpls.transfer.settings import differences, learning_rate_at, set_settings, settable, settings_of
-from mpls.transfer.slots import Transfer, plan_slots
-from mpls.transfer.step_counts import CountsPlan, plan_counts, set_counts
-from mpls.transfer.target_optimizers import Target, assign_slots, target_of
+from mpls.formats.algorithms import ACCUMULATOR, AVERAGE, MOMENTUM_PRODUCTS, expected_slots, has_momentum_product
+from mpls.formats.record import OptimizerRecord, VariableRecord
+from mpls.formats.validity import ANCHOR, SEE_MIGRATION
+from mpls.saved.containers import StoredArray
+from mpls.transfer import formulas
+from mpls.transfer.hosts import Described, Host, description_of, dtype_of, host_of, name_of
+from mpls.transfer.scales import CountsPlan, ScalePlan, plan_counts, plan_scale, set_counts, set_scale
+from mpls.transfer.settings import (
+    checked_hyperparameters,
+    differences,
+    learning_rate_at,
+    set_settings,
+    settable,
+    settings_of,
+)
 from mpls.transfer.transfer_report import Plan, TransferReport
-from mpls.transfer.unwrapping import host_of
 
 
 def load_record(
@@ -74,18 +87,15 @@ def load_record(
     if hyperparameters:
         chosen = checked_hyperparameters(host, settable(host, theirs, is_built=host.is_built(given)), subject)
     config = {**own, **{name: theirs[name] for name in chosen}}
-    plan.differences += [f"set: {each}" for each in differences(theirs, own, record.family) if _names(each, chosen)]
+    changes = differences(theirs, own, record.family)
+    plan.differences += [f"set: {each}" for each in changes if each.partition(":")[0] in chosen]
     plan.differences += differences(theirs, config, record.family)
     families = record.family, host.family
     plan.differences += formulas.formula_differences(state, *families, record.hyperparameters, config)
     target = target_of(host, given, config, chosen, is_part=keys is not None)
-    loading = _Loading(record, target, state, config, chosen, plan, subject)
-    loading.check(keys, goes_by_order)
+    loading = _Loading(record, target, state, config, chosen, plan, subject, keys, goes_by_order)
+    loading.check()
     return loading.assign()
-
-
-def _names(difference: str, chosen: Mapping[str, Any]) -> bool:
-    return difference.partition(":")[0] in chosen
 
 
 class _Loading:
@@ -100,7 +110,10 @@ class _Loading:
         chosen: Mapping[str, Any],
         plan: Plan,
         subject: str,
+        keys: Sequence[str] | None,
+        goes_by_order: bool,
     ) -> None:
+        self._keys, self._goes_by_order = keys, goes_by_order
         self._record, self._target, self._host, self._state = record, target, target.host, state
         self._config, self._chosen, self._plan, self._subject = config, chosen, plan, subject
         self._steps: int | None = None
@@ -108,7 +121,7 @@ class _Loading:
         self._others: dict[str, Any] = {}
         self._scale, self._counts = ScalePlan(), CountsPlan()
 
-    def check(self, keys: Sequence[str] | None, goes_by_order: bool) -> None:
+    def check(self) -> None:
         """Compute what will be assigned.
 
         Raises:
@@ -119,30 +132,16 @@ class _Loading:
         momentum_factor = 1.0
         if formulas.accumulates_gradients(self._state, record.family):
             momentum_factor = -self._learning_rate()
-        plan_slots(
-            Transfer(
-                record,
-                self._target.described,
-                self._state,
-                str(host),
-                self._config,
-                keys,
-                goes_by_order,
-                self._subject,
-                momentum_factor,
-                keeps_accumulators,
-            ),
-            plan,
-        )
+        self._plan_slots(keeps_accumulators=keeps_accumulators, momentum_factor=momentum_factor)
         self._plan_others()
         self._scale = plan_scale(record.loss_scale, host.wrapper, plan, self._subject)
         names = [each.name for each in self._target.described]
-        sources = plan.sources or self._sources_by_order(names, goes_by_order)
+        sources = plan.sources or self._sources_by_order(names)
         self._counts = plan_counts(record, host.wrapper, names, sources, plan)
 
-    def _sources_by_order(self, names: Sequence[str | None], goes_by_order: bool) -> list[int | None]:
+    def _sources_by_order(self, names: Sequence[str | None]) -> list[int | None]:
         """Return the index of each target variable's source where no slot had to be matched; None where not known."""
-        is_known = goes_by_order and len(names) == len(self._record.variables)
+        is_known = self._goes_by_order and len(names) == len(self._record.variables)
         return list(range(len(names))) if is_known else [None] * len(names)
 
     def _count_steps(self) -> bool:
@@ -155,10 +154,10 @@ class _Loading:
             SavedStateError: the number of steps is not valid, or too large for the target's counter.
         """
         record, plan = self._record, self._plan
-        steps = update_counts.steps_of(record, self._state, self._config, self._subject)
+        steps = formulas.steps_of(record, self._state, self._config, self._subject)
         if steps is not None and record.iterations not in (None, steps):
             plan.leave_out(f"global_step {record.iterations}: by its beta powers, Adam has made {steps} steps")
-        source, target = update_counts.gradient_steps(record, self._config, self._subject)
+        source, target = formulas.gradient_steps(record, self._config, self._subject)
         if steps is None:
             return source == target
         self._applied = steps // source
@@ -189,12 +188,118 @@ class _Loading:
             self._plan.changed.append(f"momentum: times -{rate:g}, the learning rate, as {self._host} keeps it")
         return rate
 
+    def _plan_slots(self, *, keeps_accumulators: bool, momentum_factor: float) -> None:
+        """Add the slots that will be set to the plan, and lines for the report.
+
+        Args:
+            keeps_accumulators: whether both accumulate gradients over the same number of steps.
+            momentum_factor: the factor from the source's momentum to the target's.
+
+        Raises:
+            SavedStateError: variables, slots, shapes or dtypes do not fit.
+        """
+        plan, targets = self._plan, self._target.described
+        family = self._record.family
+        sources = [
+            {algorithms.slot_called(self._state, family, name): value for name, value in source.slots.items()}
+            for source in self._record.variables
+        ]
+        wanted = {name for target in targets for name in target.slots}
+        there = {name for source in sources for name in source}
+        if not keeps_accumulators:
+            there.discard(ACCUMULATOR)
+        self._require_slots(wanted - there)
+        self._note_left_out(sources, there - wanted, keeps_accumulators=keeps_accumulators)
+        carried = wanted & there
+        plan.slots += [{} for _ in targets]
+        if ACCUMULATOR in wanted - there:
+            for target, slots in zip(targets, plan.slots, strict=True):
+                shape, dtype = target.slots[ACCUMULATOR]
+                slots[ACCUMULATOR] = np.zeros(shape, dtype.as_numpy_dtype)
+        if not carried:
+            return
+        rounded = False
+        plan.sources = self._matched()
+        for index, target, slots in zip(plan.sources, targets, plan.slots, strict=True):
+            for name in sorted(carried & set(target.slots)):
+                value = self._value(sources[index], index, name)
+                if name == "momentum" and momentum_factor != 1.0:
+                    array = np.asarray(value)
+                    value = (array * momentum_factor).astype(array.dtype)
+                slots[name] = fitted(value, *target.slots[name], self._slot_subject(index, name))
+                rounded |= is_rounded(value, slots[name])
+        if rounded:
+            plan.changed.append("slots: rounded to the dtype of the target's")
+
+    def _value(self, source: Mapping[str, Any], index: int, name: str) -> Any:
+        if name not in source:
+            raise SavedStateError(
+                f"{self._slot_subject(index, name)} must be there, as for other variables; the source has "
+                f"{sorted(source) or 'no slots'}. Pass the variables that have it, as a dict: "
+                f"variables={{key of the source: variable}}. {SEE_MIGRATION}"
+            )
+        return source[name]
+
+    def _slot_subject(self, index: int, name: str) -> str:
+        source = self._record.variables[index]
+        return f"{self._subject}: slot {name!r} of {source.key or source.name or f'variable {index}'}"
+
+    def _require_slots(self, missing: set[str]) -> None:
+        plan = self._plan
+        missing = missing - algorithms.unused_slots(self._state, self._config)
+        if AVERAGE in missing:
+            plan.averaged = True
+            plan.started.append("averages of the variables: from the variables as they are")
+        if ACCUMULATOR in missing:
+            plan.started.append("accumulated gradients: from zero")
+        needed = missing - {AVERAGE, ACCUMULATOR}
+        if needed:
+            raise SavedStateError(
+                f"{self._subject}: the source must have the slots {sorted(needed)}, which {self._host} needs with "
+                "its settings; got none. Give the target the settings of the source, or start it anew. "
+                f"{SEE_MIGRATION}"
+            )
+
+    def _note_left_out(
+        self, sources: Sequence[Mapping[str, Any]], extra: set[str], *, keeps_accumulators: bool
+    ) -> None:
+        plan = self._plan
+        settings = self._record.hyperparameters
+        unused = algorithms.unused_slots(self._state, settings)
+        if "momentum" not in settings:
+            # The source does not say its momentum: v1 optimizers and a new SGD have the slot even if it is 0.
+            unused = unused | {"momentum"}
+        for name in sorted(extra):
+            plan.leave_out(f"slot {name!r}: {self._host} has none with its settings", has_effect=name not in unused)
+        is_accumulating = any(np.any(source[ACCUMULATOR]) for source in sources if ACCUMULATOR in source)
+        if not keeps_accumulators and is_accumulating:
+            plan.leave_out("accumulated gradients of steps that have not been applied yet")
+
+    def _matched(self) -> list[int]:
+        sources, targets = self._record.variables, self._target.described
+        names = [each.name for each in targets]
+        if self._keys is not None:
+            found = match_keys(sources, names, self._keys, self._subject)
+            for index in sorted(set(range(len(sources))) - set(found)):
+                self._plan.leave_out(
+                    f"slots of {sources[index].key or sources[index].name}: not among the variables given"
+                )
+            return found
+        return match(
+            sources,
+            names,
+            [{shape for shape, _ in each.slots.values()} for each in targets],
+            family=self._record.family,
+            goes_by_order=self._goes_by_order,
+            subject=self._subject,
+        )
+
     def _plan_others(self) -> None:
         record, plan = self._record, self._plan
         there = {name.lstrip("_"): value for name, value in record.others.items()}
         for name in self._target.others:
             if algorithms.has_momentum_product(self._state) and algorithms.is_momentum_product(name):
-                self._others[name], is_computed = update_counts.product_of(
+                self._others[name], is_computed = formulas.product_of(
                     record, self._applied, self._config, self._subject
                 )
                 if is_computed:
@@ -296,3 +401,333 @@ def _require_same_algorithm(record: OptimizerRecord, host: Host, subject: str) -
             f"Use an optimizer of the source's algorithm. {SEE_MIGRATION}"
         )
     return host.state
+
+
+@dataclass(frozen=True)
+class Target:
+    """A live optimizer that will get state.
+
+    Attributes:
+        host: the optimizer.
+        variables: the variables that the user has passed; None for all that it is built with.
+        is_built: whether it has its slots.
+        described: its variables and their slots.
+        others: the names of its other variables.
+    """
+
+    host: Host
+    variables: Sequence[Any] | None
+    is_built: bool
+    described: Sequence[Described]
+    others: Sequence[str]
+
+
+def target_of(
+    host: Host, variables: Sequence[Any] | None, config: Mapping[str, Any], values: Mapping[str, Any], *, is_part: bool
+) -> Target:
+    """Return a target with the slots that it has or will have; the optimizer stays as it is.
+
+    Args:
+        host: the optimizer.
+        variables: the variables that the user has passed, or None.
+        config: its settings after the transfer.
+        values: those of these settings that will be set.
+        is_part: whether the variables may be a part of those that it is built with.
+
+    Raises:
+        ValueError: it is not built and there are no variables, or the variables are not those that it is built with.
+    """
+    is_built = host.is_built(variables)
+    if not is_built and variables is None:
+        advice = "convert_state(source, optimizer, model.trainable_variables)"
+        raise ArgumentValueError(
+            error_text("convert_state: variables", "be given for an optimizer that is not built", None, advice, ANCHOR)
+        )
+    if is_built:
+        if host.family != "legacy" and variables is not None and not is_part:
+            _require_all(host, variables)
+        return Target(
+            host, variables, True, [description_of(each) for each in host.places(variables)], list(host.others())
+        )
+    given = list(variables or ())
+    if host.state is not None and type(host.inner).__module__.partition(".")[0] in ("tf_keras", "keras"):
+        slots = expected_slots(host.state, host.family, config)
+        described = [
+            Described(name_of(each), {name: (tuple(each.shape), dtype_of(each)) for name in slots}) for each in given
+        ]
+        others = [MOMENTUM_PRODUCTS[host.family]] if has_momentum_product(host.state) else []
+        return Target(host, given, False, described, others)
+    # A user's class says its slots only by building them, and an error must leave the optimizer as it was. So build a
+    # copy.
+    copied = _copy_of(host)
+    set_settings(copied, values)
+    copied.build(given)
+    return Target(host, given, False, [description_of(each) for each in copied.places(given)], list(copied.others()))
+
+
+def _copy_of(host: Host) -> Host:
+    try:
+        other = host.inner.from_config(host.inner.get_config())
+    except (TypeError, ValueError, NotImplementedError) as error:
+        advice = f"Call optimizer.build(variables) before, or define get_config: {error}"
+        constraint = "be built, or one that its config makes again"
+        raise ArgumentValueError(
+            error_text("convert_state: optimizer", constraint, host.inner, advice, ANCHOR)
+        ) from error
+    return type(host)(other, other)
+
+
+def _require_all(host: Host, variables: Sequence[Any]) -> None:
+    built_with = len(host.places())
+    if len(variables) != built_with:
+        advice = "Pass all of them, or none"
+        constraint = f"be the {built_with} that the optimizer is built with"
+        raise ArgumentValueError(
+            error_text("convert_state: variables", constraint, [name_of(each) for each in variables], advice, ANCHOR)
+        )
+
+
+def assign_slots(target: Target, slots: Sequence[Mapping[str, Any]], *, starts_averages: bool) -> list[tuple[str, ...]]:
+    """Build a target if it is not built, and assign its slots.
+
+    Args:
+        target: the target.
+        slots: the values of each variable's slots, by the names in `mpls.formats.algorithms`.
+        starts_averages: whether the averages of variables are set to the variables' values.
+
+    Returns:
+        For each variable, the sorted names of its slots that got values of `slots`.
+    """
+    if not target.is_built:
+        target.host.build(list(target.variables or ()))
+    assigned = []
+    for place, values in zip(target.host.places(target.variables), slots, strict=True):
+        for name, value in values.items():
+            place.slots[name].assign(np.asarray(value))
+        if starts_averages and AVERAGE in place.slots and place.variable is not None:
+            place.slots[AVERAGE].assign(place.variable.numpy())
+        assigned.append(tuple(sorted(values)))
+    return assigned
+
+
+def fitted(value: Any, shape: tuple[int, ...], dtype: Any, subject: str) -> Any:
+    """Return a value as an array of a variable's shape and dtype.
+
+    Floats may be rounded to another precision, but not become infinite; integers keep their values.
+
+    Args:
+        value: an array or a number. A `StoredArray` that fits as it is stays one, and is not read.
+        shape: the variable's shape.
+        dtype: the variable's dtype, a `tf.DType`.
+        subject: the value in words, for the error.
+
+    Raises:
+        SavedStateError: the shape differs, or the numbers do not fit the dtype.
+    """
+    array = _unread(value)
+    if tuple(array.shape) != tuple(shape):
+        raise SavedStateError(
+            f"{subject} must have the shape {list(shape)}; got {list(array.shape)}. Match the variables by a dict: "
+            f"variables={{key of the source: variable}}. {SEE_MIGRATION}"
+        )
+    target = dtype.as_numpy_dtype
+    if array.dtype == target:
+        return array
+    if not _is_same_kind(array.dtype, dtype):
+        raise SavedStateError(
+            f"{subject} must be {dtype.name}; got {array.dtype}. Is it of another variable, or another file? "
+            f"{SEE_MIGRATION}"
+        )
+    array = np.asarray(array)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        converted = array.astype(target)
+    is_lost = np.isfinite(array) & ~np.isfinite(converted) if dtype.is_floating else converted != array
+    if np.any(is_lost):
+        raise SavedStateError(
+            f"{subject} must fit into {dtype.name}; got {np.max(np.abs(array))}. Use variables of "
+            f"{array.dtype}. {SEE_MIGRATION}"
+        )
+    return converted
+
+
+def _unread(value: Any) -> Any:
+    """Return a value as an array, without reading a `StoredArray`."""
+    return value if isinstance(value, StoredArray) else np.asarray(value)
+
+
+def _is_same_kind(dtype: Any, target: Any) -> bool:
+    try:
+        own = tf.as_dtype(dtype)
+    except TypeError:
+        return False
+    return bool((own.is_floating and target.is_floating) or (own.is_integer and target.is_integer))
+
+
+def is_rounded(value: Any, converted: Any) -> bool:
+    """Return whether a conversion was to a smaller dtype."""
+    array = _unread(value)
+    return bool(array.dtype.itemsize > converted.dtype.itemsize)
+
+
+Shape = tuple[int, ...]
+
+
+def match(
+    sources: Sequence[VariableRecord],
+    names: Sequence[str | None],
+    shapes: Sequence[set[Shape]],
+    *,
+    family: str,
+    goes_by_order: bool,
+    subject: str,
+) -> list[int]:
+    """Return the index of each target variable's source.
+
+    Args:
+        sources: the variables of the source.
+        names: the names of the target's variables.
+        shapes: for each target variable, the set of the shapes of its slots.
+        family: the family of the source.
+        goes_by_order: whether sources and targets are in the same order, so that names do not matter.
+        subject: the origin of the sources, for the error.
+
+    Raises:
+        SavedStateError: the numbers of variables differ, or neither names nor order nor shapes tell the pairs.
+    """
+    # Files number the variables of new and Keras 3 optimizers; variables of other families with keys are in any order.
+    is_ordered = family in ("new", "keras3") or all(each.key is None for each in sources)
+    if len(sources) != len(names):
+        problem = f"have as many variables as the optimizer, {len(names)}; got {len(sources)}"
+    elif goes_by_order:
+        return list(range(len(names)))
+    else:
+        own = [each.name or each.key for each in sources]
+        found = _by_name(own, names)
+        if found is not None:
+            return found
+        problem = "name the variables as the target does, or have them in an order; got other names"
+        if is_ordered and _fit_shapes(sources, shapes):
+            contradiction = _contradiction(own, names)
+            if contradiction is None:
+                return list(range(len(names)))
+            problem = f"have equal names at equal places; got {contradiction!r} at another place"
+        elif is_ordered:
+            problem = "have the shapes of the target's variables, one by one; got others"
+        elif (by_shape := _by_shape(sources, shapes)) is not None:
+            return by_shape
+    raise SavedStateError(
+        f"{subject}: the source must {problem}. The source has {_listed(sources)}. The target has "
+        f"{_listed_target(names, shapes)}. Say which is which: variables={{key of the source: variable}}. "
+        f"{SEE_MIGRATION}"
+    )
+
+
+def match_keys(
+    sources: Sequence[VariableRecord], names: Sequence[str | None], keys: Sequence[str], subject: str
+) -> list[int]:
+    """Return the index of each target variable's source, if the user has given the keys of the sources.
+
+    Args:
+        sources: the variables of the source.
+        names: the names of the target's variables, for the error.
+        keys: the key or the name of each target variable's source.
+        subject: the origin of the sources, for the error.
+
+    Raises:
+        SavedStateError: a key is not that of one source, or two keys are of the same source.
+    """
+    found = []
+    for key in keys:
+        indices = [i for i, each in enumerate(sources) if each.key == key]
+        indices = indices or [i for i, each in enumerate(sources) if each.name and _tidy(each.name) == _tidy(key)]
+        if len(indices) != 1 or indices[0] in found:
+            raise SavedStateError(
+                f"{subject}: the keys of `variables` must each be the key or the name of one variable of the source; "
+                f"got {key!r}. The source has {_listed(sources)}. The target has {', '.join(map(str, names))}. "
+                f"{SEE_MIGRATION}"
+            )
+        found += indices
+    return found
+
+
+def _by_name(own: Sequence[str | None], names: Sequence[str | None]) -> list[int] | None:
+    ours, theirs = _plain(own), _plain(names)
+    if ours is None or theirs is None or set(ours) != set(theirs) or len(set(ours)) != len(ours):
+        return None
+    return [ours.index(name) for name in theirs]
+
+
+def _plain(names: Sequence[str | None]) -> Sequence[str | None] | None:
+    """Return names without the leading scopes that all of them share; None if a name is missing."""
+    parts = [_tidy(name).split("/") for name in names if name]
+    if len(parts) != len(names):
+        return None
+    while all(len(each) > 1 for each in parts) and len({each[0] for each in parts}) == 1 and parts:
+        parts = [each[1:] for each in parts]
+    return ["/".join(each) for each in parts]
+
+
+def _tidy(name: str) -> str:
+    return name.partition(":")[0].strip("/")
+
+
+def _fit_shapes(sources: Sequence[VariableRecord], shapes: Sequence[set[Shape]]) -> bool:
+    return all(_shapes_of(source) <= shape for source, shape in zip(sources, shapes, strict=True))
+
+
+def _shapes_of(source: VariableRecord) -> set[Shape]:
+    return {tuple(value.shape) for value in source.slots.values()}
+
+
+def _contradiction(own: Sequence[str | None], names: Sequence[str | None]) -> str | None:
+    """Return a name that is unique on both sides but at different positions; None if there is none."""
+    sides = [_plain(side) or [_tidy(name) if name else None for name in side] for side in (own, names)]
+    ours, theirs = sides
+    once = Counter(ours)
+    for index, name in enumerate(theirs):
+        if name is not None and once[name] == 1 and theirs.count(name) == 1 and ours.index(name) != index:
+            return name
+    return None
+
+
+def _by_shape(sources: Sequence[VariableRecord], shapes: Sequence[set[Shape]]) -> list[int] | None:
+    ours = [frozenset(_shapes_of(each)) for each in sources]
+    theirs = [frozenset(each) for each in shapes]
+    if len(set(ours)) != len(ours) or set(ours) != set(theirs):
+        return None
+    return [ours.index(each) for each in theirs]
+
+
+def _listed(sources: Sequence[VariableRecord]) -> str:
+    return ", ".join(f"{each.key or each.name} {_shown(_shapes_of(each))}" for each in sources) or "none"
+
+
+def _listed_target(names: Sequence[str | None], shapes: Sequence[set[Shape]]) -> str:
+    return ", ".join(f"{name} {_shown(shape)}" for name, shape in zip(names, shapes, strict=True)) or "none"
+
+
+def _shown(shapes: Any) -> str:
+    return " and ".join(str(list(shape)) for shape in sorted(shapes))
+
+
+def given_variables(variables: Sequence[Any] | Mapping[str, Any] | None) -> tuple[list[Any] | None, list[str] | None]:
+    """Return the variables that a user has passed as a list, and their keys in the source if they are a dict.
+
+    Raises:
+        ArgumentTypeError: it is a single variable, or cannot be iterated over.
+    """
+    if variables is None:
+        return None, None
+    if hasattr(variables, "assign") or not isinstance(variables, Iterable):
+        raise ArgumentTypeError(
+            error_text(
+                "convert_state: variables",
+                "be a list of variables, or a dict of them by their keys in the source",
+                variables,
+                "convert_state(source, optimizer, [variable])",
+                "another-keras",
+            )
+        )
+    if isinstance(variables, Mapping):
+        return list(variables.values()), list(variables)
+    return list(variables), None

@@ -1,14 +1,15 @@
-"""Loss scales of wrappers, of mpls and of the frameworks: reading them, setting them, and transferring them."""
+"""The state of wrappers, of mpls and of the frameworks, and its transfer: loss scales, and the counters of mpls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from mpls.core.dynamic import DEFAULTS, DynamicLossScale, current_settings
 from mpls.core.loss_scale import is_dynamic, is_fixed
-from mpls.formats.record import LossScaleRecord
+from mpls.core.wrapper_members import record_of
+from mpls.formats.record import LossScaleRecord, OptimizerRecord, OverflowRecord
 from mpls.formats.state_dicts import dynamic_state
 from mpls.formats.validity import check_good_steps, check_scale, usable_growth_steps
 from mpls.formats.wrapper_state import (
@@ -170,19 +171,19 @@ def plan_scale(record: LossScaleRecord | None, wrapper: Any, plan: Plan, subject
     if target is None:
         if record is not None:
             reason = "is not wrapped" if wrapper is None else "has a loss scale of its own class"
-            plan.leave_out(f"{_words(record)}: the target {reason}", has_effect=False)
+            plan.leave_out(f"{_kind_of(record)}: the target {reason}", has_effect=False)
         return ScalePlan()
     if record is not None and record.dynamic and target.record.dynamic and record.scale is not None:
         scale, good_steps = state_for_target(record, target.record, subject)
-        plan.differences += _differences(record, target.record)
+        plan.differences += _differences_of(record, target.record)
         return ScalePlan(True, scale, good_steps, _extras(record, target.record, plan))
     if target.record.dynamic:
-        found = "no loss scale" if record is None else _words(record)
+        found = "no loss scale" if record is None else _kind_of(record)
         starts = f"the target's dynamic loss scale stays at {target.record.scale:g}"
         plan.started.append(f"loss scale: the source has {found}")
         return ScalePlan(warning=f"convert_state: the source has {found}; {starts}.")
     if record is not None and record.dynamic:
-        plan.leave_out(f"{_words(record)}: the target's is fixed")
+        plan.leave_out(f"{_kind_of(record)}: the target's is fixed")
     elif record is not None and record.scale not in (None, target.record.scale):
         plan.differences.append(f"fixed loss scale: {record.scale:g}, {target.record.scale:g}")
     return ScalePlan()
@@ -197,12 +198,12 @@ def _extras(source: LossScaleRecord, target: LossScaleRecord, plan: Plan) -> dic
     return {name: value for name, value in there.items() if name in target.options}
 
 
-def _words(record: LossScaleRecord) -> str:
+def _kind_of(record: LossScaleRecord) -> str:
     kind = "a dynamic loss scale" if record.dynamic else "a fixed loss scale"
     return kind if record.scale is None else f"{kind} of {record.scale:g}"
 
 
-def _differences(source: LossScaleRecord, target: LossScaleRecord) -> list[str]:
+def _differences_of(source: LossScaleRecord, target: LossScaleRecord) -> list[str]:
     lines = [
         f"loss scale, {name.replace('_', ' ')}: {ours:g}, {theirs:g}"
         for name in ("initial_scale", "growth_steps", "multiplier")
@@ -232,3 +233,75 @@ def set_scale(wrapper: Any, plan: ScalePlan) -> None:
     if target is not None:
         target.scale.assign(plan.scale)
         target.good_steps.assign(plan.good_steps)
+
+
+def counts_of(wrapper: Any) -> tuple[dict[str, int], list[OverflowRecord]]:
+    """Return the counters and the overflows of a wrapper, both empty if it has none; in eager mode."""
+    record = record_of(wrapper)
+    if record is None:
+        return {}, []
+    report = () if record.overflows is None else record.overflows.report(None)
+    return record.read(None), [OverflowRecord(each.variable, each.count, each.last_step) for each in report]
+
+
+@dataclass(frozen=True)
+class CountsPlan:
+    """The counts that a wrapper will get.
+
+    Attributes:
+        counts: the counters by name; empty if it keeps none.
+        overflows: counts and last steps, by the names of the target's variables.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    overflows: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def plan_counts(
+    record: OptimizerRecord, wrapper: Any, names: Sequence[str | None], sources: Sequence[int | None], plan: Plan
+) -> CountsPlan:
+    """Return the counters of the source that the target will get: only those that the target's options keep.
+
+    Args:
+        record: the source.
+        wrapper: the wrapper of the target; None if it is not wrapped.
+        names: the names of the target's variables.
+        sources: for each of them the index of its source, or None.
+        plan: the plan of the transfer, which gets lines for the report.
+    """
+    kept = record_of(wrapper)
+    if kept is None:
+        if record.counts:
+            plan.leave_out("counts of steps: the target counts none", has_effect=False)
+        if record.overflows:
+            plan.leave_out("overflows of variables: the target counts none", has_effect=False)
+        return CountsPlan()
+    if kept.overflows is None:
+        if record.overflows:
+            plan.leave_out("overflows of variables: the target counts none", has_effect=False)
+        return CountsPlan(record.counts)
+    pairs = {
+        each: name
+        for name, source in zip(names, sources, strict=True)
+        for each in ([name] if source is None else [record.variables[source].name, name])
+        if each and name
+    }
+    tidy = {each.partition(":")[0]: name.partition(":")[0] for each, name in pairs.items()}
+    found = {}
+    for overflow in record.overflows:
+        if overflow.variable in tidy:
+            found[tidy[overflow.variable]] = overflow.count, overflow.last_step
+        else:
+            called = overflow.variable or "a variable whose name the source does not say"
+            plan.leave_out(f"overflows of {called}: the target has no such variable", has_effect=False)
+    return CountsPlan(record.counts, found)
+
+
+def set_counts(wrapper: Any, plan: CountsPlan) -> None:
+    """Set the counts of a wrapper, which has been built; in eager mode."""
+    record = record_of(wrapper)
+    if record is None:
+        return
+    record.write(dict(plan.counts), None)
+    if record.overflows is not None and plan.overflows:
+        record.overflows.load(plan.overflows)

@@ -60,7 +60,7 @@ OF_MPLS: dict[str, tuple[str, set[str]]] = {
     "mpls.keras.wrapping": (_WRAPPER, {"wrapper._make_step_scale"}),
     "mpls.monitor.scale_readings": ("the optimizer of mpls.contrib", {"_loss_scale_manager"}),
     "mpls.transfer.scales": ("the optimizer of mpls.contrib, which is below no other", {"_loss_scale_manager"}),
-    "mpls.transfer.unwrapping": ("the same", {"_loss_scale_manager"}),
+    "mpls.transfer.hosts": ("the same", {"_loss_scale_manager"}),
 }
 # Strings that look like private names and name no attribute that is read, by modules; the set where there are few.
 NO_MEMBERS: dict[str, tuple[str, set[str]]] = {

@@ -17,7 +17,7 @@ import mpls
 import mpls.keras
 from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, SavedStateError, UnsupportedGraphError
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
-from mpls.transfer.export import export
+from mpls.transfer.convert import export
 from mpls.transfer.load import load_record
 from tests.transfer.training import MODULES, PAIRS, like, optimizer, scale_of, state_of, train, variables
 

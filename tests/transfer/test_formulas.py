@@ -19,7 +19,7 @@ import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning, SavedStateError
 from mpls.formats.record import OptimizerRecord, VariableRecord
-from mpls.transfer.export import export
+from mpls.transfer.convert import export
 from mpls.transfer.formulas import momentum_product, steps_of_power
 from mpls.transfer.load import load_record
 from tests.transfer.training import MODULES, PAIRS, assert_close, like, optimizer, steps_of, take_step, train, variables
