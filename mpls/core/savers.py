@@ -25,8 +25,8 @@ from mpls.formats.object_graph import GRAPH_KEY
 from mpls.formats.validity import ANCHOR, check_count, check_good_steps, check_scale
 from mpls.formats.wrapper_state import CURRENT_SCALE, GOOD_STEPS
 from mpls.upstream import table
-from mpls.upstream.name_savers import hook_savers, object_keys_by_name, saved_also_as
 from mpls.upstream.tensorflow import key_of_graph
+from mpls.upstream.trackables import hook_savers, object_keys_by_name, saved_also_as
 
 _ATTRIBUTE = "_mpls_state"
 

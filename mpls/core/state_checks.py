@@ -30,7 +30,7 @@ from mpls.formats.state_dicts import (
 from mpls.formats.validity import ANCHOR, check_count, check_good_steps, check_scale
 from mpls.formats.wrapper_state import STATE
 from mpls.patches import WhileNeeded
-from mpls.upstream.object_restores import (
+from mpls.upstream.trackables import (
     RestorePlace,
     abandon_restore,
     object_graph_of,

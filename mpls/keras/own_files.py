@@ -22,7 +22,7 @@ from mpls.keras.caller import who_calls
 from mpls.keras.state_in_files import is_marked
 from mpls.patches import ABSENT, Layer
 from mpls.upstream import table
-from mpls.upstream.private import Private
+from mpls.upstream.table import Private
 
 __all__ = ["reading_all_as_ours", "recognise_own_files", "recognise_while_installed"]
 

@@ -14,8 +14,7 @@ from mpls.formats.training_history import COUNTS, LOSS, SCALE, STEP
 from mpls.monitor.scale_history import KeepsHistory, reading
 from mpls.monitor.scale_messages import ScaleMessages
 from mpls.monitor.scale_readings import ANCHOR, Readings, checked_every
-from mpls.upstream.callbacks import CallbackOfAnyKeras, callbacks_before
-from mpls.upstream.keras_packages import keras_graph_session
+from mpls.upstream.keras_packages import CallbackOfAnyKeras, callbacks_before, keras_graph_session
 
 _SUBJECT = "LossScaleCallback"
 # Callbacks of both Kerases that write all logs at the ends of epochs.

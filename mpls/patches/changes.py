@@ -73,7 +73,7 @@ CHANGES = (
     ),
     Change(
         "`_build` and `restore` of `tf.compat.v1.train.Saver`",
-        ("upstream.name_savers",),
+        ("upstream.trackables",),
         "a wrapper is used in a v1 graph",
         "the last such graph is gone",
     ),

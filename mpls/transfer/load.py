@@ -248,7 +248,7 @@ class _Loading:
         plan = self._plan
         missing = missing - algorithms.unused_slots(self._state, self._config)
         if AVERAGE in missing:
-            plan.averaged = True
+            self._plan.averaged = True
             plan.started.append("averages of the variables: from the variables as they are")
         if ACCUMULATOR in missing:
             plan.started.append("accumulated gradients: from zero")

@@ -15,31 +15,7 @@ import tensorflow as tf
 from mpls.formats.families import Family
 from mpls.upstream import table
 from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2, is_lazily_loaded
-from mpls.upstream.private import Private
-
-__all__ = [
-    "chosen_keras",
-    "compile_hooks",
-    "compile_settings_kept",
-    "config_writers",
-    "h5_config_writers",
-    "h5_variable_writers",
-    "is_dtensor_strategy_set",
-    "keras_family_of",
-    "keras_graph_session",
-    "loaded_keras",
-    "loaded_tf_keras",
-    "native_keras_wrappers",
-    "native_policies",
-    "native_tf_keras_wrapper",
-    "native_wrappers_of_keras_3",
-    "native_wrappers_of_tf_keras",
-    "replace_optimizer",
-    "serialize_as_keras_policy",
-    "tensorflow_keras",
-    "track_in_keras_graph",
-    "unknown_variables",
-]
+from mpls.upstream.table import Private
 
 
 def loaded_tf_keras() -> ModuleType | None:
@@ -245,3 +221,131 @@ def unknown_variables(optimizer: Any, variables: list[Any]) -> list[Any]:
     if None in (key_of, indices):
         return []
     return [each for each in variables if key_of(each) not in indices]
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Do nothing.
+
+    Args:
+        *_: the number of the epoch or batch, and the logs.
+        **__: the logs.
+    """
+
+
+# Keras 3 (3.6 to 3.15) runs batches asynchronously on some backends, unless a callback has a hook for them.
+_nothing._is_default = True  # type: ignore[attr-defined]
+
+
+class CallbackOfAnyKeras:
+    """A callback that does nothing: each Keras calls its methods, and does not check its class.
+
+    So the class exists before a Keras is loaded, and one instance works in models of both.
+    """
+
+    # tf_keras (2.16 to 2.21) reads it: hooks take tensors, and no batch waits for the host only to have them read.
+    _supports_tf_logs = True
+
+    def __init__(self) -> None:
+        self.params: Any = None
+        self.model: Any = None
+
+    def set_params(self, params: dict[str, Any]) -> None:
+        """Keep the parameters of the call; `fit` calls it.
+
+        Args:
+            params: its arguments, by name.
+        """
+        self.params = params
+
+    def set_model(self, model: Any) -> None:
+        """Keep the model; `fit` calls it.
+
+        Args:
+            model: a model of tf_keras or of Keras 3.
+        """
+        self.model = model
+
+    # tf_keras calls these three, and then only the hooks of those batches.
+
+    def _implements_train_batch_hooks(self) -> bool:
+        return True
+
+    def _implements_test_batch_hooks(self) -> bool:
+        return False
+
+    def _implements_predict_batch_hooks(self) -> bool:
+        return False
+
+    on_batch_begin: Any = _nothing
+    on_batch_end: Any = _nothing
+    on_epoch_begin: Any = _nothing
+    on_epoch_end: Any = _nothing
+    on_train_begin: Any = _nothing
+    on_train_end: Any = _nothing
+    on_train_batch_begin: Any = _nothing
+    on_train_batch_end: Any = _nothing
+    on_test_begin: Any = _nothing
+    on_test_end: Any = _nothing
+    on_test_batch_begin: Any = _nothing
+    on_test_batch_end: Any = _nothing
+    on_predict_begin: Any = _nothing
+    on_predict_end: Any = _nothing
+    on_predict_batch_begin: Any = _nothing
+    on_predict_batch_end: Any = _nothing
+
+
+def callbacks_before(callback: Any) -> list[Any]:
+    """Return the callbacks before one in the list of the running `fit`; to be called in a hook that `fit` calls.
+
+    A callback is not told of the others. The list is an attribute of what calls the hook (tf_keras 2.16 to 2.21, Keras
+    3.6 to 3.15). It is empty where that is not found.
+
+    Args:
+        callback: the one whose hook is called.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        listed = getattr(frame.f_locals.get("self"), "callbacks", None)
+        if isinstance(listed, list) and any(each is callback for each in listed):
+            return listed[: [each is callback for each in listed].index(True)]
+        frame = frame.f_back
+    return []
+
+
+class ObjectsOfUser:
+    """The objects of the user, by name.
+
+    Args:
+        framework: tf_keras or Keras 3.
+        custom_objects: what the user passes, by name.
+    """
+
+    def __init__(self, framework: ModuleType, custom_objects: dict[str, Any]) -> None:
+        self._saving = framework.saving
+        self._custom_objects = custom_objects
+
+    def find(self, name: str) -> Any:
+        """Return the object that the framework finds by a name; None if there is none."""
+        return self._saving.get_registered_object(name, self._custom_objects)
+
+    def is_registered_somewhere(self, name: str) -> bool:
+        """Return whether an object is registered by a name, for whatever package."""
+        return any(key.endswith(f">{name}") for key in self._saving.get_custom_objects())
+
+    def is_known(self, name: str) -> bool:
+        """Return whether tf_keras finds a layer or a metric of its own by a class name of a SavedModel."""
+        builtin_layer = table.BUILTIN_LAYER.load()
+        # Metrics are looked up among all that their package has imported.
+        is_layer = builtin_layer is not None and builtin_layer(name) is not None
+        return is_layer or hasattr(table.METRICS.load(), name)
+
+
+def h5_loader_of_keras() -> Any:
+    """Return the function of Keras 3 (3.0 to 3.15) that loads a model from an open H5 file, None if it has none."""
+    return table.H5_LOADER.load() if table.H5_LOADER.owner in sys.modules else None
+
+
+def wrapper_classes_of_tf_keras() -> list[type]:
+    """Return the class of tf_keras' own wrappers over new optimizers, if the process has loaded it."""
+    found = table.WRAPPERS_OVER_NEW.load() if "tf_keras" in sys.modules else None
+    return [found] if isinstance(found, type) else []

@@ -8,10 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.formats.object_graph import ITERATIONS, LEARNING_RATES
+from mpls.patches import ABSENT
 from mpls.upstream import table
 from mpls.upstream.keras_packages import keras_family_of, loaded_tf_keras, native_wrappers_of_tf_keras
-from mpls.upstream.private import ABSENT, look_up
-from mpls.upstream.settings_table import V1_SETTINGS
+from mpls.upstream.table import V1_SETTINGS, look_up
 from mpls.upstream.tensorflow import native_v1_class
 
 __all__ = [

@@ -1,13 +1,125 @@
 """The private names of TensorFlow, tf_keras and Keras 3 that mpls uses, and what it does without each.
 
 A test finds all of them in the oldest and in the newest release that is supported, and takes each away in turn. Others,
-which need no row, are in `missing_attributes`.
+which need no row, are in `MISSING_ATTRIBUTES`.
 """
 
 from __future__ import annotations
 
-from mpls.upstream import restore_table, settings_table
-from mpls.upstream.private import Private, rows_in
+import sys
+import threading
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from mpls.errors import MplsWarning, UnsupportedReleaseError, advise_user
+from mpls.patches import ABSENT
+
+_SEEN = {"tensorflow": "TensorFlow 2.16 to 2.21", "tf_keras": "tf_keras 2.16 to 2.21", "keras": "Keras 3.6 to 3.15"}
+# The rows of which a warning has been given in this process.
+_told: set[Private] = set()
+_lock = threading.Lock()
+
+
+def look_up(holder: Any, name: str) -> Any:
+    """Return an attribute of a framework's object or module; ABSENT if this release has none."""
+    try:
+        return getattr(holder, name)
+    except AttributeError:
+        if hasattr(type(holder), name):
+            # A property that fails is there, and says why it fails.
+            raise
+        return ABSENT
+
+
+@dataclass(frozen=True)
+class Private:
+    """A private name of a framework: a row of `mpls.upstream.table`, or of one of the tables that it joins.
+
+    Attributes:
+        owner: where it is: a module, and after a colon a class in it, `"tensorflow:Graph"`, or a function.
+        name: the name.
+        without: the consequence in a release that lacks it, as the end of a sentence; for a name that is required, what
+            fails.
+        seen: the releases in which it was found.
+    """
+
+    owner: str
+    name: str
+    without: str
+    seen: str = ""
+
+    @property
+    def framework(self) -> str:
+        """The top-level package that has it."""
+        return self.owner.partition(":")[0].partition(".")[0]
+
+    def of(self, holder: Any, default: Any = None) -> Any:
+        """Return the attribute of an object; without it, warn once and return the default.
+
+        Args:
+            holder: an object of the class that has it, or the class.
+            default: what to return without it.
+        """
+        found = look_up(holder, self.name)
+        if found is ABSENT:
+            self.warn_that_it_is_gone()
+            return default
+        return found
+
+    def needed_of(self, holder: Any) -> Any:
+        """Return the attribute of an object.
+
+        Raises:
+            UnsupportedReleaseError: it is gone.
+        """
+        found = look_up(holder, self.name)
+        if found is ABSENT:
+            raise UnsupportedReleaseError(self._text())
+        return found
+
+    def kept_in(self, holder: Any) -> Any:
+        """Return what an object itself keeps under the name, ABSENT if nothing; no code of its class runs."""
+        return getattr(holder, "__dict__", {}).get(self.name, ABSENT)
+
+    def load(self, default: Any = None) -> Any:
+        """Import the module and return the name; without it, warn once and return the default."""
+        return self.of(self._module(), default)
+
+    def needed(self) -> Any:
+        """Import the module and return the name.
+
+        Raises:
+            UnsupportedReleaseError: it is gone.
+        """
+        return self.needed_of(self._module())
+
+    def _module(self) -> Any:
+        name = self.owner.partition(":")[0]
+        try:
+            return import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise
+            return ABSENT
+
+    def warn_that_it_is_gone(self) -> None:
+        """Warn, once per process, that this release lacks the name."""
+        with _lock:
+            is_first = self not in _told
+            _told.add(self)
+        if is_first:
+            advise_user(self._text(), MplsWarning)
+
+    def _text(self) -> str:
+        version = getattr(sys.modules.get(self.framework), "__version__", "")
+        seen = self.seen or _SEEN[self.framework]
+        return (
+            f"mpls does not find {self.owner.replace(':', '.')}.{self.name} in {self.framework} {version}: "
+            f"{self.without}. It was there in {seen}: use one of these, or a newer mpls, and report it, please. "
+            "See MIGRATION.md#newer-frameworks"
+        )
+
 
 _INTERNAL_TRACKING = "tensorflow.__internal__.tracking"
 _V1_OPTIMIZER = "tensorflow.compat.v1.train:Optimizer"
@@ -272,5 +384,96 @@ NATIVE_3 = Private(
     "only mpls.keras.load_model gives wrappers of mpls for files of Keras 3 that mpls has written",
 )
 
-# All rows, with those of the other tables.
-ROWS: dict[str, Private] = rows_in(vars()) | restore_table.ROWS | settings_table.ROWS
+
+_NO_LOOK = "checkpoints of tf.train.Checkpoint(root, ...) are restored without a look at what is attached to the root"
+_NOT_LOOKED_AT = (
+    "checkpoints are restored as TensorFlow does, and not looked at before. Call `mpls inspect PATH` before"
+)
+_FUNCTION = "_queue_children_for_restoration"
+_RESTORE = "tensorflow.python.checkpoint.restore"
+_POSITION = f"{_RESTORE}:CheckpointPosition"
+# Each restore has an object of this class.
+_RUN = "tensorflow.python.checkpoint.checkpoint:_CheckpointRestoreCoordinator"
+
+TRACKABLE_SAVER = Private("tensorflow.python.checkpoint.checkpoint", "TrackableSaver", _NO_LOOK)
+ATTACHED = Private("tensorflow.python.checkpoint.checkpoint:TrackableSaver", "_graph_view", _NO_LOOK)
+OBJECT_GRAPH = Private(
+    "tensorflow.core.protobuf.trackable_object_graph_pb2",
+    "TrackableObjectGraph",
+    "checkpoints are restored as TensorFlow does, and not looked at before",
+)
+# The function that pairs an object with a place in the checkpoint, and its argument for the place.
+PAIRING = Private(_RESTORE, _FUNCTION, _NOT_LOOKED_AT)
+PLACE = Private(f"{_RESTORE}:{_FUNCTION}", "checkpoint_position", _NOT_LOOKED_AT)
+RUN, NODE, PAIRED = (Private(_POSITION, name, _NOT_LOOKED_AT) for name in ("checkpoint", "proto_id", "trackable"))
+PATH, GRAPH = (Private(_RUN, name, _NOT_LOOKED_AT) for name in ("save_path_string", "object_graph_proto"))
+_NO_SLOTS = "slots that are restored before their optimizer are not looked at before. Call `mpls inspect PATH` before"
+CHILD = Private(_POSITION, "create_child_position", _NO_SLOTS)
+ALL_PAIRED = Private(_RUN, "object_by_proto_id", _NO_SLOTS)
+TOUCHED = Private(
+    _RUN,
+    "all_python_objects",
+    "after a checkpoint is refused, variables that are created later may still get their values from it. "
+    "Create the objects anew",
+)
+
+
+_ACCUMULATOR = {"initial_accumulator_value": "_initial_accumulator_value"}
+_REGULARIZATION = {f"l{number}_regularization_strength": f"_l{number}_regularization_strength" for number in (1, 2)}
+_FTRL = {name: f"_{name}" for name in ("learning_rate_power", "beta", "l2_shrinkage_regularization_strength")}
+_RATE = {"learning_rate": "_learning_rate"}
+_RMSPROP = {"rho": "_decay", "momentum": "_momentum", "epsilon": "_epsilon", "centered": "_centered"}
+_KEPT = {
+    "AdadeltaOptimizer": {"learning_rate": "_lr", "rho": "_rho", "epsilon": "_epsilon"},
+    "AdagradDAOptimizer": {**_RATE, **_REGULARIZATION},
+    "AdagradOptimizer": {**_RATE, **_ACCUMULATOR},
+    "AdamOptimizer": {"learning_rate": "_lr", "beta_1": "_beta1", "beta_2": "_beta2", "epsilon": "_epsilon"},
+    "FtrlOptimizer": {**_RATE, **_ACCUMULATOR, **_REGULARIZATION, **_FTRL},
+    "GradientDescentOptimizer": _RATE,
+    "MomentumOptimizer": {**_RATE, "momentum": "_momentum", "nesterov": "_use_nesterov"},
+    "ProximalAdagradOptimizer": {**_RATE, **_ACCUMULATOR, **_REGULARIZATION},
+    "ProximalGradientDescentOptimizer": {**_RATE, **_REGULARIZATION},
+    "RMSPropOptimizer": {**_RATE, **_RMSPROP},
+}
+# By the class in `tf.compat.v1.train`, and by the name that Keras has for the setting.
+V1_SETTINGS = {
+    owner: {
+        setting: Private(f"tensorflow.compat.v1.train:{owner}", name, f"convert_state does not read {setting} of it")
+        for setting, name in kept.items()
+    }
+    for owner, kept in _KEPT.items()
+}
+
+ROWS: dict[str, Private] = {name: each for name, each in vars().items() if isinstance(each, Private)} | {
+    f"{owner}.{name}": row for owner, rows in V1_SETTINGS.items() for name, row in rows.items()
+}
+
+
+_CALLBACKS = "tf_keras.src.callbacks"
+_FIT_FAILS = "fit of a tf_keras that calls another fails with an AttributeError that has its name"
+
+# Private names of frameworks that have no row: mpls sets or defines them for a framework, or an object has them
+# at times only, so that one is missing does not tell that a release has another name. A test finds each in its module.
+# By name: the module that reads it, and what a release does that reads another.
+MISSING_ATTRIBUTES = {
+    "_current_learning_rate": (
+        "tf_keras.src.optimizers.optimizer",
+        "it is there after a step by a schedule; convert_state copies another as state of the algorithm, or reports it",
+    ),
+    "_is_wrapped_by_loss_scale_optimizer": (
+        "tf_keras.src.mixed_precision.loss_scale_optimizer",
+        "each of mpls and tf_keras refuses what it has wrapped itself, and wraps what the other has",
+    ),
+    "_trackable": (
+        "tensorflow.python.trackable.base_delegate",
+        "an object-based checkpoint of the wrapper fails with an AttributeError that has the other name",
+    ),
+    "_is_default": (
+        "keras.src.utils.python_utils",
+        "a Keras 3 that reads another takes empty hooks for a user's, and starts no batch before the last has ended",
+    ),
+    "_supports_tf_logs": (_CALLBACKS, "a tf_keras that reads another makes NumPy arrays of the logs of each batch"),
+    "_implements_train_batch_hooks": (_CALLBACKS, _FIT_FAILS),
+    "_implements_test_batch_hooks": (_CALLBACKS, _FIT_FAILS),
+    "_implements_predict_batch_hooks": (_CALLBACKS, _FIT_FAILS),
+}

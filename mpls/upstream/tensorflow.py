@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.upstream import table
-from mpls.upstream.private import look_up
+from mpls.upstream.table import look_up
 
 __all__ = [
     "caller_of_xla",

@@ -33,7 +33,6 @@ OF_OBJECTS = {
     "mpls.core.weights": "the same",
     "mpls.v1.applying": "the collection of train ops of a graph",
     "mpls.upstream.optimizers": "settings of optimizers that a program sets, and the mark of one that is wrapped",
-    "mpls.upstream.name_savers": "a saver while it is built",
     "mpls.transfer.settings": "settings of the target of convert_state",
     "mpls.keras.members": "settings of the wrapped optimizer",
     "mpls.keras.policy": "the class of a policy of mpls",
@@ -56,7 +55,7 @@ OF_OBJECTS = {
     "mpls.hints": "the traceback of an error before it is shown",
     "mpls.tracing.around_steps": "what a class of its own has noted",
     "mpls.upstream.tensorflow": "a graph, which keeps a key of mpls",
-    "mpls.upstream.trackables": "what a wrapper of mpls tracks",
+    "mpls.upstream.trackables": "what a wrapper of mpls tracks, and a saver while it is built",
     "mpls.v1.sync_replicas": "a SyncReplicasOptimizer, which gets what its own method sets",
 }
 

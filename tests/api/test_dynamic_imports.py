@@ -31,7 +31,7 @@ BY_NAME = {
     "mpls.saved.containers": "h5py, which TensorFlow brings",
     "mpls.tracing.standalone": "the program, where it is a module",
     "mpls.upstream.keras_packages": "the private modules in its table",
-    "mpls.upstream.private": "the private modules in its table",
+    "mpls.upstream.table": "the private modules in its table",
 }
 # Modules that hand on a function that imports, and why.
 HAND_ON = {
@@ -45,8 +45,8 @@ LOOK_AT_FRAMES = {
     "mpls.importing.user_code": "whether a program reads a name, or a framework",
     "mpls.importing.redirecting": "whether a program imports, or an installed package",
     "mpls.keras.caller": "whether Keras asks, or a user",
-    "mpls.upstream.callbacks": "which callbacks `fit` has before one",
-    "mpls.upstream.object_restores": "from which checkpoint TensorFlow restores an object",
+    "mpls.upstream.keras_packages": "which callbacks `fit` has before one",
+    "mpls.upstream.trackables": "from which checkpoint TensorFlow restores an object",
 }
 
 # What gives frames, and those further up; and what does so in one module, but may mean something else in others.

@@ -188,8 +188,7 @@ class ImportTest(unittest.TestCase):
         )
         needed += ("importing.redirecting", "importing.tf1", "importing.user_code", "install", "modes", "names")
         # The table of private names is short, and what knows TensorFlow's variable of the environment needs it.
-        needed += ("patches", "upstream", "upstream.modules", "upstream.private", "upstream.table")
-        needed += ("upstream.restore_table", "upstream.settings_table")
+        needed += ("patches", "upstream", "upstream.modules", "upstream.table")
         self.assertEqual(run_python(code), f"{sorted(f'mpls.{name}' for name in needed)}\n[]\n")
 
     @pytest.mark.matrix

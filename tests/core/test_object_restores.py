@@ -14,8 +14,8 @@ import tf_keras
 import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning
-from mpls.upstream import object_restores, private, restore_table
-from mpls.upstream.object_restores import RestorePlace, place_being_restored
+from mpls.upstream import table, trackables
+from mpls.upstream.trackables import RestorePlace, place_being_restored
 
 v1 = tf.compat.v1
 
@@ -41,7 +41,7 @@ def test_an_object_learns_from_where_it_is_restored(tmp_path: pathlib.Path) -> N
     (place,) = (each for each in watching.places if each is not None)
     assert isinstance(place, RestorePlace)
     assert place.path == path
-    assert place.graph == object_restores.object_graph_of(path)
+    assert place.graph == trackables.object_graph_of(path)
     (child,) = place.graph.nodes[place.node].children
     assert child.local_name == "value"
     # Saving asks for another reason, and so does an object that asks for one inside of it.
@@ -53,11 +53,11 @@ def test_an_object_learns_from_where_it_is_restored(tmp_path: pathlib.Path) -> N
 
 @pytest.fixture
 def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private, "_told", set())
+    monkeypatch.setattr(table, "_told", set())
 
 
 def _without_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_restores, "_RESTORE_MODULE", "tensorflow.python.checkpoint.another")
+    monkeypatch.setattr(trackables, "_RESTORE_MODULE", "tensorflow.python.checkpoint.another")
 
 
 def _with_another_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def _with_another_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _with_another_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restore_table, "PATH", dataclasses.replace(restore_table.PATH, name="another_path"))
+    monkeypatch.setattr(table, "PATH", dataclasses.replace(table.PATH, name="another_path"))
 
 
 CHANGES = (_without_the_module, _with_another_variable, _with_another_attribute)

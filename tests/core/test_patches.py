@@ -29,7 +29,7 @@ from mpls.core import state_checks
 from mpls.errors import SavedStateError
 from mpls.experimental import compiling
 from mpls.patches import ABSENT, Layer, WhileNeeded
-from mpls.upstream import name_savers
+from mpls.upstream import trackables
 from mpls.upstream.keras_packages import compile_hooks
 
 v1 = tf.compat.v1
@@ -282,7 +282,7 @@ class LifetimeTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         # What other tests have left behind counts no more.
-        for needed in (state_checks._watch, compiling._while_needed, *name_savers._saver_hooks.values()):
+        for needed in (state_checks._watch, compiling._while_needed, *trackables._saver_hooks.values()):
             needed.undo()
         gc.collect()
         self.before = methods()

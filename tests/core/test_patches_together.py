@@ -34,7 +34,7 @@ from mpls.importing.overlays import Overlay
 from mpls.importing.redirecting import Redirection
 from mpls.keras import own_files
 from mpls.patches import ABSENT, WhileNeeded
-from mpls.upstream import name_savers, rewrite
+from mpls.upstream import rewrite, trackables
 from mpls.upstream.keras_packages import compile_hooks
 from mpls.upstream.modules import inner_module
 
@@ -149,7 +149,7 @@ PAIRS = list(itertools.combinations_with_replacement(CHANGES, 2))
 @pytest.fixture(autouse=True)
 def _nothing_else_is_patched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     mpls.uninstall()
-    for needed in (arrival._watch, compiling._while_needed, *name_savers._saver_hooks.values()):
+    for needed in (arrival._watch, compiling._while_needed, *trackables._saver_hooks.values()):
         needed.undo()
     # As in a process that has made no wrapper.
     own_files._reasons.discard(own_files._USE)

@@ -33,23 +33,17 @@ import mpls.v1
 from mpls.errors import MplsError, MplsWarning, UnsupportedReleaseError
 from mpls.keras import own_files
 from mpls.keras.caller import Caller
+from mpls.patches import ABSENT
 from mpls.upstream import (
     keras_packages,
-    model_loaders,
     modules,
-    name_savers,
-    object_restores,
     optimizers,
-    private,
-    restore_table,
     rewrite,
-    settings_table,
     table,
     tensorflow,
     trackables,
 )
-from mpls.upstream.missing_attributes import MISSING_ATTRIBUTES
-from mpls.upstream.private import ABSENT, Private
+from mpls.upstream.table import MISSING_ATTRIBUTES, Private
 
 v1 = tf.compat.v1
 legacy = tf_keras.optimizers.legacy
@@ -110,10 +104,7 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "tensorflow:Graph": tf.Graph,
     "tensorflow.python.framework.ops:EagerTensor": lambda: tf.constant(1.0),
     "tensorflow.compat.v1.train:Optimizer": lambda: v1.train.AdamOptimizer(),
-    **{
-        f"tensorflow.compat.v1.train:{name}": lambda name=name: v1_optimizer(name)
-        for name in settings_table.V1_SETTINGS
-    },
+    **{f"tensorflow.compat.v1.train:{name}": lambda name=name: v1_optimizer(name) for name in table.V1_SETTINGS},
     "tensorflow.compat.v1.mixed_precision:MixedPrecisionLossScaleOptimizer": lambda: v1_native(),
     "tf_keras.mixed_precision:LossScaleOptimizer": lambda: tf_keras.mixed_precision.LossScaleOptimizer(legacy.SGD()),
     "tensorflow.compat.v1.train:SyncReplicasOptimizer": lambda: v1.train.SyncReplicasOptimizer(
@@ -189,9 +180,9 @@ def saver_of_more() -> None:
         weight = v1.get_variable("weight", initializer=[1.0])
 
         def more(own: Any) -> list[Any]:
-            return [name_savers.saved_also_as(weight, "another")] if v1.get_default_graph() is graph else []
+            return [trackables.saved_also_as(weight, "another")] if v1.get_default_graph() is graph else []
 
-        name_savers.hook_savers(more, lambda *_: {})
+        trackables.hook_savers(more, lambda *_: {})
         v1.train.Saver()
 
 
@@ -263,7 +254,7 @@ def restored() -> None:
 
 
 def restored_by_another_variable() -> None:
-    module, name = holder_of(restore_table.PAIRING), restore_table.PAIRING.name
+    module, name = holder_of(table.PAIRING), table.PAIRING.name
     original = getattr(module, name)
 
     def _queue_children_for_restoration(position: Any, visit_queue: Any) -> None:
@@ -285,8 +276,8 @@ def restore_of_tensorflow() -> Any:
 
 
 def refused() -> None:
-    place = object_restores.RestorePlace("path", None, 0, restore_of_tensorflow())
-    object_restores.abandon_restore(place)
+    place = trackables.RestorePlace("path", None, 0, restore_of_tensorflow())
+    trackables.abandon_restore(place)
 
 
 def attached() -> None:
@@ -425,7 +416,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "TRACK": wrapped,
     "CHILDREN": lambda: checkpoint(lambda: mpls.keras.LossScaleOptimizer(legacy.SGD(0.5, 0.5))),
     "LOOKUP": lambda: checkpoint(lambda: mpls.keras.LossScaleOptimizer(legacy.SGD(0.5, 0.5))),
-    "DEFERRED": lambda: object_restores.abandon_restore(
+    "DEFERRED": lambda: trackables.abandon_restore(
         types.SimpleNamespace(restore=types.SimpleNamespace(all_python_objects=[legacy.SGD()]))  # type: ignore[arg-type]
     ),
     "V1_SLOT": lambda: optimizers.fill_slot(v1.train.MomentumOptimizer(0.5, 0.5), None, None),
@@ -455,7 +446,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "PLACE": restored_by_another_variable,
     **dict.fromkeys(["CHILD", "ALL_PAIRED"], restored),
     "TOUCHED": refused,
-    "OBJECT_KEYS": lambda: name_savers.object_keys_by_name("path"),
+    "OBJECT_KEYS": lambda: trackables.object_keys_by_name("path"),
     **dict.fromkeys(["BULK_BUILDER", "ADD_RESTORE", "SAVEABLE", "SAVE_SPEC", *SAVER.split()], graph_step),
     "SAVER_VERSION": saver_of_more,
     "USE_LOCKING": v1_step,
@@ -464,7 +455,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "V1_SLOTS": lambda: mpls.convert_state(v1_step(ADAM()), legacy.Adam(), [tf.Variable([1.0])]),
     **{
         f"{owner}.{setting}": lambda owner=owner: optimizers.settings_of_v1(v1_optimizer(owner), [])
-        for owner, rows in settings_table.V1_SETTINGS.items()
+        for owner, rows in table.V1_SETTINGS.items()
         for setting in rows
     },
     "V1_SCALE": lambda: converted(v1_native(), wrapped()),
@@ -509,14 +500,14 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "KERAS_3_JSON_WRITER": lambda: running("save_model").writes_file,
     "KERAS_3_H5_VARIABLES": lambda: running("save_model").writes_h5_variables,
     "TF_KERAS_COMPILED": saved_tf_keras,
-    **dict.fromkeys(["BUILTIN_LAYER", "METRICS"], lambda: model_loaders.ObjectsOfUser(tf_keras, {}).is_known("Mean")),
+    **dict.fromkeys(["BUILTIN_LAYER", "METRICS"], lambda: keras_packages.ObjectsOfUser(tf_keras, {}).is_known("Mean")),
     **dict.fromkeys(["TRAINABLE", "KERAS_3_STEPS", "OWN_VARIABLES", "INDICES", "KERAS_3_KEY"], keras_3_step),
     "AVERAGES": lambda: optimizers.averages_of(averaging()),
     "VARIABLE_INDEX": converted_3,
     "KERAS_3_RATE": lambda: optimizers.learning_rate_of(keras.optimizers.SGD()),
     "UNPICKLE": lambda: pickle.loads(pickle.dumps(keras_3_step())),
     "KERAS_3_COMPILED": saved_keras_3,
-    "H5_LOADER": model_loaders.h5_loader_of_keras,
+    "H5_LOADER": keras_packages.h5_loader_of_keras,
     "NATIVE_3": lambda: own_files._patch((table.NATIVE_3,), False, holder_of(table.NATIVE_3)),
 }
 
@@ -528,7 +519,7 @@ def test_there_is_a_scenario_for_each() -> None:
 @contextlib.contextmanager
 def absent(row: Private) -> Iterator[None]:
     """Have mpls find no such name, while the framework itself goes on to have it."""
-    owner, look_up = holder_of(row), private.look_up
+    owner, look_up = holder_of(row), table.look_up
 
     def find(holder: Any, name: str) -> Any:
         is_there = holder is owner
@@ -537,9 +528,9 @@ def absent(row: Private) -> Iterator[None]:
         return ABSENT if name == row.name and is_there else look_up(holder, name)
 
     with contextlib.ExitStack() as stack:
-        for module in (private, optimizers, tensorflow, trackables):
+        for module in (table, optimizers, tensorflow, trackables):
             stack.enter_context(mock.patch.object(module, "look_up", find))
-        stack.enter_context(mock.patch.object(private, "_told", set()))
+        stack.enter_context(mock.patch.object(table, "_told", set()))
         yield
 
 

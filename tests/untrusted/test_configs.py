@@ -32,7 +32,7 @@ from mpls.inspect import describe
 from mpls.keras.files import loading
 from mpls.saved.config_safety import refuse_unsafe_configs
 from mpls.saved.reading import opened_model
-from mpls.upstream.model_loaders import ObjectsOfUser
+from mpls.upstream.keras_packages import ObjectsOfUser
 from tests.untrusted.models import KINDS, Change, Templates, layer, parts_of, save
 from tests.untrusted.payloads import NAMES, PAYLOADS, SPY
 

@@ -29,8 +29,7 @@ from mpls.keras.state_in_files import wrapped_optimizer_follows
 from mpls.saved.foreign_files import broken
 from mpls.saved.model_files import H5Model, ModelFile
 from mpls.saved.reading import opened_model
-from mpls.upstream.keras_packages import native_keras_wrappers
-from mpls.upstream.model_loaders import ObjectsOfUser, h5_loader_of_keras
+from mpls.upstream.keras_packages import ObjectsOfUser, h5_loader_of_keras, native_keras_wrappers
 
 # The settings in a Keras 3 H5 file that `compile` gets as they are. Such files do not hold the state of metrics.
 _PASSED_ON = ("loss_weights", "run_eagerly", "steps_per_execution", "jit_compile")
