@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mpls.errors import MissingFileError, MplsError, printable
-from mpls.formats.scale_range import LARGEST_FIXED_SCALE
 from mpls.formats.validity import LARGEST_COUNT
-from mpls.formats.wrapper_state import WRAPPERS
+from mpls.formats.wrapper_state import LARGEST_FIXED_SCALE, WRAPPERS
 from mpls.tracing.trace_writer import FORMAT, VERSION
 
 __all__ = [

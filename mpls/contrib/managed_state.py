@@ -9,20 +9,9 @@ from mpls.core.dynamic import ScaleSettings
 from mpls.core.state_checks import require_dynamic, require_keys, require_same, warn_of_surplus, without_surplus
 from mpls.core.step_options import ReadOnly, read_only
 from mpls.core.weights import plain, read_values, write_values
-from mpls.formats.state_dicts import (
-    DYNAMIC,
-    GOOD_STEPS,
-    GROWTH_STEPS,
-    INITIAL_SCALE,
-    MULTIPLIER,
-    SCALE,
-    SHRINK_RATIO,
-    SHRINK_STEPS,
-)
+from mpls.formats.state_dicts import DYNAMIC, GOOD_STEPS, GROWTH_STEPS, INITIAL_SCALE, SCALE, SHRINK_RATIO, SHRINK_STEPS
 from mpls.formats.validity import check_good_steps, check_scale
-from mpls.formats.wrapper_state import BAD_STEPS
-
-__all__ = ["ManagedState"]
+from mpls.formats.wrapper_state import BAD_STEPS, MULTIPLIER
 
 
 def _bound(name: str, doc: str) -> ReadOnly:

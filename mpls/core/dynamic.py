@@ -61,15 +61,16 @@ from mpls.errors import (
     error_text,
     warn_user,
 )
-from mpls.formats.state_dicts import (
-    GROWTH_STEPS,
-    INITIAL_SCALE,
-    MULTIPLIER,
-    WEIGHTS,
-    dynamic_state,
+from mpls.formats.state_dicts import GROWTH_STEPS, INITIAL_SCALE, WEIGHTS, dynamic_state
+from mpls.formats.validity import (
+    constraint_on,
+    constraint_on_bounds,
+    is_count,
+    is_initial_scale,
+    least_of,
+    usable_growth_steps,
+    without_effect,
 )
-from mpls.formats.validity import constraint_on, constraint_on_bounds, is_count, is_initial_scale, usable_growth_steps
-from mpls.formats.wrapper_options import least_of, without_effect
 from mpls.formats.wrapper_state import (
     ADJUSTABLE,
     AUTO,
@@ -79,6 +80,7 @@ from mpls.formats.wrapper_state import (
     DEFAULT_MIN_SCALE,
     DYNAMIC_CONFIG,
     GOOD_STEPS,
+    MULTIPLIER,
     OWN_SCALE_SETTINGS,
     SEARCH_STEPS,
     STATE,

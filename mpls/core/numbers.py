@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mpls.errors import ArgumentOverflowError, ArgumentTypeError, ArgumentValueError, error_text
-from mpls.formats.scale_range import LARGEST_FIXED_SCALE, can_be_scale
 from mpls.formats.validity import is_count
+from mpls.formats.wrapper_state import LARGEST_FIXED_SCALE, can_be_scale
 
 _ANCHOR = "refused-numbers"
 

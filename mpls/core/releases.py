@@ -9,8 +9,6 @@ from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats.wrapper_state import WRAPPER, WRAPPER_V1
 from mpls.names import RELEASES, numbers_of
 
-__all__ = ["ReleaseBehavior", "behavior_of", "current", "enter_block", "leave_block", "use", "use_in_block"]
-
 
 @dataclass(frozen=True)
 class ReleaseBehavior:

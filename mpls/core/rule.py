@@ -10,8 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mpls.formats.scale_range import FLOAT32_MAX
-from mpls.formats.wrapper_state import DEFAULT_GROWTH_STEPS, DEFAULT_MAX_SCALE, DEFAULT_MIN_SCALE, DEFAULT_MULTIPLIER
+from mpls.formats.wrapper_state import (
+    DEFAULT_GROWTH_STEPS,
+    DEFAULT_MAX_SCALE,
+    DEFAULT_MIN_SCALE,
+    DEFAULT_MULTIPLIER,
+    FLOAT32_MAX,
+)
 
 
 @dataclass(frozen=True)

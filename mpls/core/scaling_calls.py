@@ -13,8 +13,6 @@ import tensorflow as tf
 
 from mpls.errors import MplsWarning, advise_user
 
-__all__ = ["ScalingCalls", "Step"]
-
 
 class _Place:
     """The calls in one graph or, in eager mode, in one thread.

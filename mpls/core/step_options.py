@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from mpls.core.numbers import to_bool, to_whole
 from mpls.errors import ArgumentTypeError, ArgumentValueError, MissingAttributeError, MplsWarning, error_text, warn_user
-from mpls.formats.wrapper_options import without_effect
+from mpls.formats.validity import without_effect
 from mpls.formats.wrapper_state import (
     DYNAMIC_CONFIG,
     ON_GIVE_UP,

@@ -6,18 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-__all__ = [
-    "FAMILY_MARKS",
-    "FAMILY_MODULES",
-    "FAMILY_NAMES",
-    "FAMILY_WRITERS",
-    "Family",
-    "Framework",
-    "family_of_config",
-    "framework_of_version",
-    "keras_release",
-]
-
 # The optimizers of `tf.compat.v1.train`; legacy and new ones of tf_keras, and of the Keras in TF 1.15 to 2.15; Keras 3.
 Family = Literal["v1", "legacy", "new", "keras3"]
 # The packages that write model files.

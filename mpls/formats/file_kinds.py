@@ -4,37 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = [
-    "ARCHIVE_ARRAYS",
-    "ARCHIVE_CONFIG",
-    "ARCHIVE_METADATA",
-    "ARCHIVE_WEIGHTS",
-    "COMPILED_OPTIMIZER",
-    "COMPILE_CONFIG",
-    "INDEX",
-    "KERAS_METADATA",
-    "KERAS_VERSION",
-    "LATEST",
-    "LATEST_KEY",
-    "LEGACY_WEIGHTS",
-    "MODEL_CONFIG",
-    "MODEL_KINDS",
-    "MODEL_WEIGHTS",
-    "OPTIMIZER_VARS",
-    "OPTIMIZER_WEIGHTS",
-    "ROOT",
-    "SAVED_MODEL",
-    "TRAINING_CONFIG",
-    "TRAINING_OPTIMIZER",
-    "VARIABLES",
-    "WRAPPED_VARS",
-    "Format",
-    "ModelFormat",
-    "checkpoint_prefixes",
-    "data_file",
-    "kind_of_bytes",
-]
-
 # The formats that hold a whole model.
 ModelFormat = Literal["SavedModel", "H5", ".keras"]
 # The formats that hold the state of an optimizer.

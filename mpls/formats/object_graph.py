@@ -13,22 +13,6 @@ from mpls.formats.algorithms import BETA_1_POWER
 from mpls.formats.families import Family
 from mpls.formats.wrapper_state import INNER_OPTIMIZER, LOSS_SCALE, STATE, STATE_OF_KERAS_3, WRAPPED
 
-__all__ = [
-    "BOOKKEEPING",
-    "GRAPH_KEY",
-    "ITERATIONS",
-    "LEARNING_RATES",
-    "TRAINABLE_VARIABLES",
-    "VALUE",
-    "VALUE_SUFFIX",
-    "VARIABLES",
-    "WRITERS_OF_LAYOUT",
-    "WRITERS_OF_OLD_LAYOUT",
-    "Node",
-    "ObjectGraph",
-    "SlotVariable",
-]
-
 # The checkpoint key of the graph, the attribute of a variable's node that holds its value, and the end of the value's
 # checkpoint key.
 GRAPH_KEY, VALUE = "_CHECKPOINTABLE_OBJECT_GRAPH", "VARIABLE_VALUE"

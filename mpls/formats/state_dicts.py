@@ -8,27 +8,10 @@ from mpls.formats.wrapper_state import (
     AUTO,
     BAD_STEPS,
     COUNTS,
-    MULTIPLIER,
     OWN_SCALE_SETTINGS,
     SEARCH_STEPS,
     STATE_IN_CONFIGS,
 )
-
-__all__ = [
-    "CLASS_NAME",
-    "DYNAMIC",
-    "GOOD_STEPS",
-    "GROWTH_STEPS",
-    "INITIAL_SCALE",
-    "MULTIPLIER",
-    "OPTIONS_OF_KEYS",
-    "SCALE",
-    "SHRINK_RATIO",
-    "SHRINK_STEPS",
-    "WEIGHTS",
-    "dynamic_state",
-    "fixed_state",
-]
 
 # Whether the scale is a dynamic one; and its state, of which a fixed one has the scale only.
 DYNAMIC = "dynamic"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from mpls.formats.wrapper_state import COUNTS
 
-__all__ = ["COUNTS", "LOSS", "SCALE", "SKIPPED", "STEP"]
-
 SCALE = "loss_scale"
 STEP = "step"
 LOSS = "loss"

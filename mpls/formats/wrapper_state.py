@@ -6,71 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpls.formats.families import Family, family_of_config
-from mpls.formats.scale_range import FLOAT32_MAX
 
-__all__ = [
-    "ADJUSTABLE",
-    "AUTO",
-    "BAD_STEPS",
-    "BASE_ARGUMENTS",
-    "BASE_OPTIMIZER",
-    "COUNTS",
-    "CURRENT_SCALE",
-    "DEFAULT_GROWTH_STEPS",
-    "DEFAULT_INITIAL_SCALE",
-    "DEFAULT_MAX_SCALE",
-    "DEFAULT_MIN_SCALE",
-    "DEFAULT_MULTIPLIER",
-    "DYNAMIC_CONFIG",
-    "DYNAMIC_SCALE",
-    "FIXED_CONFIG",
-    "FIXED_STATE",
-    "FLOAT_EXTRAS",
-    "GOOD_STEPS",
-    "INCREMENT_PERIOD",
-    "INITIAL_LOSS_SCALE",
-    "INNER_KEYS",
-    "INNER_OPTIMIZER",
-    "LOSS_SCALE",
-    "LOSS_SCALE_VALUE",
-    "MULTIPLIER",
-    "NEVER",
-    "NONFINITE_LOSSES",
-    "OLD_NAMES",
-    "ON_GIVE_UP",
-    "OPTIONS_KEY",
-    "OVERFLOWS",
-    "OVERFLOW_KINDS",
-    "OWN_SCALE_SETTINGS",
-    "OWN_STEP_SETTINGS",
-    "RECENT_SCALES",
-    "SEARCH_STEPS",
-    "SETTINGS",
-    "SKIP_FACTS",
-    "STATE",
-    "STATE_IN_CONFIGS",
-    "STATE_KEY",
-    "STATE_OF_KERAS_3",
-    "STATE_OF_MANAGERS",
-    "STEP_COUNTER",
-    "STEP_RECORD",
-    "WHOLE_EXTRAS",
-    "WRAPPED",
-    "WRAPPER",
-    "WRAPPERS",
-    "WRAPPER_FAMILIES",
-    "WRAPPER_V1",
-    "WRAPPER_V3",
-    "WRAPPER_WRITERS",
-    "WRITERS_OF_OBJECTS",
-    "WRITERS_OF_SETTINGS",
-    "as_fixed",
-    "inner_family",
-    "inner_key",
-    "is_fixed_over_keras_3",
-    "is_of_keras_3",
-    "marks_of",
-]
+FLOAT32_MAX = 3.4028234663852886e38
+# Numbers up to the first are 0 in float32, those from the second on are infinite.
+_ZERO, _INFINITE = 2.0**-150, (2 - 2.0**-24) * 2.0**127
+# The reciprocal of a larger power of two is a denormal float32. TensorFlow's graph optimizer turns a division by a
+# constant into a multiplication by its reciprocal, and kernels flush denormals to zero.
+LARGEST_FIXED_SCALE = 2.0**126
+
+
+def can_be_scale(value: float) -> bool:
+    """Return whether a number is positive and finite in float32."""
+    try:
+        return _ZERO < float(value) < _INFINITE
+    except OverflowError:
+        # A whole number that no float holds.
+        return False
+
 
 # The class names of wrappers in Keras, over all releases, and the families that they tell.
 WRAPPER, WRAPPER_V1, WRAPPER_V3 = WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")

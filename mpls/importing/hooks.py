@@ -22,8 +22,6 @@ from mpls.names import Name
 from mpls.patches import ABSENT, Layer
 from mpls.upstream.modules import inner_module
 
-__all__ = ["Hooks", "Settings", "are_names_back"]
-
 _CONTRIB_MODULE = "tensorflow.contrib"
 # The paths of the modules that had `contrib` as an attribute in TF 1.x.
 _CONTRIB_HOLDERS = {"tf", "tf.compat.v1"}

@@ -16,8 +16,6 @@ from mpls.importing.user_code import is_users_file
 from mpls.patches import ABSENT
 from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2
 
-__all__ = ["Keras2", "KerasVariable"]
-
 
 class Keras2:
     """The package `keras` as it was up to 2.15."""

@@ -14,8 +14,6 @@ from mpls.importing.user_code import users_line
 from mpls.patches import Layer
 from mpls.upstream.modules import is_lazily_loaded
 
-__all__ = ["legacy_answers", "legacy_compile", "legacy_overlays"]
-
 _PATHS = {
     "tf_keras.optimizers",
     "tf.keras.optimizers",

@@ -9,8 +9,6 @@ from typing import Any
 
 from mpls.patches import ABSENT, Layer
 
-__all__ = ["Serve", "lister", "server"]
-
 # Returns the value of an attribute; ABSENT if this reader gets none.
 Serve = Callable[[], Any]
 # Python itself reads these attributes in the module's dictionary.

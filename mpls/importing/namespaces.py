@@ -6,8 +6,6 @@ from functools import cache
 
 from mpls.names import NAMES, Name, module_of, namespaces
 
-__all__ = ["CONTRIB", "hosts", "is_listed", "is_namespace", "members"]
-
 CONTRIB = "tf.contrib"
 
 # Prefixes of module names, and the prefixes of the paths that the modules stand for. tf.keras has a module for each

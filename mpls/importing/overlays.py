@@ -11,8 +11,6 @@ from typing import Any
 from mpls.upstream import table
 from mpls.upstream.modules import is_wrapped, set_class
 
-__all__ = ["Answer", "Overlay", "by_name"]
-
 # Called with the module's own value; returns the value that the reader gets.
 Answer = Callable[[Any], Any]
 # The cache methods of modules that TensorFlow wraps; the cache holds methods too.

@@ -10,8 +10,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Finder", "call_off", "when_loaded"]
-
 
 class Finder:
     """Finds modules through the other finders, and calls a function when they have been loaded.

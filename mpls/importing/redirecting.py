@@ -15,8 +15,6 @@ from mpls.errors import NOT_THE_USERS
 from mpls.importing.user_code import is_users_file
 from mpls.patches import Layer
 
-__all__ = ["Find", "Redirection"]
-
 Find = Callable[[str, Sequence[str]], "ModuleType | None"]
 
 

@@ -9,8 +9,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-__all__ = ["behave_as_v1", "find_v1", "leave_as_is"]
-
 
 def find_v1(name: str, names: Sequence[str] = ()) -> ModuleType | None:
     """Return the module that TF 1 had under a name; None for one outside its API, such as `tensorflow.python`.

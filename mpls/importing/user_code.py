@@ -13,8 +13,6 @@ from types import CodeType, FrameType
 from mpls.errors import NOT_THE_USERS
 from mpls.upstream.modules import MAKERS
 
-__all__ = ["goes_on_to", "is_users_file", "users_line"]
-
 # Modules whose frames are between the code that reads an attribute and this one.
 _BETWEEN = (
     "mpls.importing",

@@ -18,8 +18,7 @@ from mpls.errors import (
     TensorArgumentError,
     error_text,
 )
-from mpls.formats.validity import is_number
-from mpls.formats.wrapper_options import constraint_on_kind
+from mpls.formats.validity import constraint_on_kind, is_number
 from mpls.formats.wrapper_state import AUTO, DEFAULT_GROWTH_STEPS, DEFAULT_INITIAL_SCALE
 from mpls.upstream.optimizers import is_marked_as_wrapped
 from mpls.upstream.tensorflow import fixed_value_of

@@ -11,12 +11,14 @@ from mpls.core.state_checks import checked_extras
 from mpls.core.weights import plain
 from mpls.errors import SavedStateError, error_text
 from mpls.flags import Flag
-from mpls.formats.validity import ANCHOR, check_good_steps, check_scale
-from mpls.formats.wrapper_options import (
+from mpls.formats.validity import (
+    ANCHOR,
     OF_SETTINGS,
     OF_STATE,
     OPTION_VARIABLES,
     SETTINGS_OF_ENTRY,
+    check_good_steps,
+    check_scale,
     constraint_on_number,
     constraint_on_setting,
     is_options_entry,

@@ -9,14 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mpls.core.releases import behavior_of
-from mpls.formats.scale_range import LARGEST_FIXED_SCALE, can_be_scale
 from mpls.formats.wrapper_state import (
     DYNAMIC_CONFIG,
     FIXED_CONFIG,
     INITIAL_LOSS_SCALE,
+    LARGEST_FIXED_SCALE,
     LOSS_SCALE_VALUE,
     MULTIPLIER,
     OLD_NAMES,
+    can_be_scale,
 )
 from mpls.migrate.analysis import Analysis
 from mpls.names import named

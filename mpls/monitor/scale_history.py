@@ -11,8 +11,6 @@ from typing import Any
 
 from mpls.formats.training_history import LOSS, STEP
 
-__all__ = ["KeepsHistory", "reading"]
-
 
 def reading(step: int, values: Mapping[str, Any], loss: Any = None) -> dict[str, Any]:
     """Return an entry of a history.

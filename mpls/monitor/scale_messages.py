@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import math
 
-__all__ = ["ScaleMessages"]
-
 # Falls in a row from which on the log warns, and then again at each doubling of them.
 _MANY_FALLS = 3
 # Steps skipped in a row, while the scale stays, from which on the log warns, and then again at each doubling.

@@ -12,12 +12,10 @@ from mpls.core.numbers import to_int
 from mpls.core.weights import read_values
 from mpls.core.wrapper_members import Counted, record_of
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.formats.training_history import COUNTS, SCALE
-from mpls.formats.wrapper_state import STATE_OF_KERAS_3
+from mpls.formats.training_history import SCALE
+from mpls.formats.wrapper_state import COUNTS, STATE_OF_KERAS_3
 from mpls.upstream.keras_packages import native_keras_wrappers
 from mpls.upstream.optimizers import inner_of, kept_loss_scale
-
-__all__ = ["ANCHOR", "Readings", "checked_every"]
 
 ANCHOR = "monitoring"
 _MANAGER = "_loss_scale_manager"

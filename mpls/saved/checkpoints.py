@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mpls.formats.algorithm_names import (
+from mpls.formats.algorithms import (
+    MOMENTUM_PRODUCTS,
     algorithm_named,
     algorithm_of_legacy,
     algorithm_of_lists,
     algorithm_of_v1,
     slot_and_variable,
 )
-from mpls.formats.algorithms import MOMENTUM_PRODUCTS
 from mpls.formats.families import Family
 from mpls.formats.object_graph import (
     BOOKKEEPING,
@@ -31,7 +31,7 @@ from mpls.formats.object_graph import (
     SlotVariable,
 )
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, OverflowRecord, VariableRecord
-from mpls.formats.wrapper_options import constraint_on_number
+from mpls.formats.validity import constraint_on_number
 from mpls.formats.wrapper_state import (
     COUNTS,
     FLOAT_EXTRAS,

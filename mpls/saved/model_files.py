@@ -14,8 +14,7 @@ from dataclasses import replace
 from io import FileIO
 from typing import Any
 
-from mpls.formats.algorithm_names import algorithm_named, slot_and_variable
-from mpls.formats.algorithms import MOMENTUM_PRODUCTS, has_momentum_product, layout
+from mpls.formats.algorithms import MOMENTUM_PRODUCTS, algorithm_named, has_momentum_product, layout, slot_and_variable
 from mpls.formats.families import Family, Framework, framework_of_version, keras_release
 from mpls.formats.file_kinds import (
     ARCHIVE_ARRAYS,

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpls.formats.algorithm_names import ALGORITHMS
-from mpls.formats.algorithms import BETA_POWERS, MOMENTUM_PRODUCTS, V1_OPTIMIZERS, v1_slots
+from mpls.formats.algorithms import ALGORITHMS, BETA_POWERS, MOMENTUM_PRODUCTS, V1_OPTIMIZERS, v1_slots
 from mpls.formats.object_graph import ITERATIONS
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, OverflowRecord, VariableRecord
 from mpls.formats.wrapper_state import (

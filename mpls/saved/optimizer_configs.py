@@ -7,19 +7,22 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from mpls.formats.algorithm_names import algorithm_named
+from mpls.formats.algorithms import algorithm_named
 from mpls.formats.families import FAMILY_MARKS, FAMILY_WRITERS, Family, family_of_config
 from mpls.formats.record import LossScaleRecord, OptimizerRecord
-from mpls.formats.validity import LARGEST_COUNT, constraint_on_bounds, is_count, is_initial_scale
-from mpls.formats.wrapper_options import (
+from mpls.formats.validity import (
+    LARGEST_COUNT,
     OF_SETTINGS,
     OF_STATE,
     OPTION_VARIABLES,
     OPTIONS,
     SETTINGS_OF_ENTRY,
+    constraint_on_bounds,
     constraint_on_kind,
     constraint_on_number,
     constraint_on_setting,
+    is_count,
+    is_initial_scale,
     is_options_entry,
     options_entry,
 )

@@ -7,8 +7,6 @@ from typing import Any
 
 from mpls.upstream import table
 
-__all__ = ["KERAS_VARIABLE", "MAKERS", "inner_module", "is_keras_2", "is_lazily_loaded", "is_wrapped", "set_class"]
-
 # The variable of the environment by which TensorFlow 2.16 to 2.21 chooses what `tf.keras` is.
 KERAS_VARIABLE = "TF_USE_LEGACY_KERAS"
 # The modules whose functions run when an attribute of such a module is read (TensorFlow 2.16 to 2.21).

@@ -14,35 +14,6 @@ from mpls.upstream.keras_packages import keras_family_of, loaded_tf_keras, nativ
 from mpls.upstream.table import V1_SETTINGS, look_up
 from mpls.upstream.tensorflow import native_v1_class
 
-__all__ = [
-    "add_slots",
-    "aggregated",
-    "counter_of",
-    "counters_of",
-    "create_weights",
-    "fill_slot",
-    "hyperparameters_of",
-    "index_of",
-    "inner_of",
-    "is_built",
-    "is_marked_as_wrapped",
-    "kept_loss_scale",
-    "kept_variables",
-    "learning_rate_of",
-    "lists_of",
-    "mark_as_wrapped",
-    "name_of_legacy",
-    "powers_of",
-    "runs_with_dtensor",
-    "set_inner",
-    "set_legacy_setting",
-    "settings_of_v1",
-    "settle_counts",
-    "sums_as_keras_does",
-    "trained_variables",
-    "uses_locking",
-]
-
 # tf_keras and mpls read and set it, on any optimizer that has a wrapper.
 _MARK = "_is_wrapped_by_loss_scale_optimizer"
 # Where optimizers of `tf.compat.v1.train` that wrap others keep them: Horovod's and mpls', and TensorFlow's own.

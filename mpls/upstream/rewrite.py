@@ -7,16 +7,6 @@ import tensorflow as tf
 from mpls.upstream import table
 from mpls.upstream.keras_packages import loaded_keras
 
-__all__ = [
-    "graph_rewrite_state",
-    "has_session_without_rewrite",
-    "is_graph_rewrite_enabled",
-    "is_graph_rewrite_set_by_mpls",
-    "is_mixed_policy_set",
-    "restore_graph_rewrite",
-    "set_graph_rewrite_enabled",
-]
-
 _REWRITE_OPTION = "auto_mixed_precision"
 
 

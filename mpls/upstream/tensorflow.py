@@ -12,28 +12,6 @@ import tensorflow as tf
 from mpls.upstream import table
 from mpls.upstream.table import look_up
 
-__all__ = [
-    "caller_of_xla",
-    "captured",
-    "control_flow_v1_conditional",
-    "eager_tensor_class",
-    "elements_of",
-    "fixed_value_of",
-    "graph_key",
-    "hidden_from_xla",
-    "id_of_variable",
-    "is_compiled_by_xla",
-    "is_eager_by_default",
-    "is_recorded",
-    "is_v2_behavior_on",
-    "key_of_graph",
-    "kinds_of",
-    "native_v1_class",
-    "quick_call",
-    "strategy_needs_no_merge_call",
-    "weights_of",
-]
-
 
 def is_v2_behavior_on() -> bool:
     """Return whether TensorFlow behaves as TF 2 in this process, in code that is in no graph.

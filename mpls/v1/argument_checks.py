@@ -11,8 +11,6 @@ from mpls.core.identifiers import get
 from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
 
-__all__ = ["CheckedMinimize", "checked_loss_scale", "require_a_gradient", "require_optimizer"]
-
 if TYPE_CHECKING:
     from mpls.core.declared import Optimizer as _Base
 else:

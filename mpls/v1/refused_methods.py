@@ -6,8 +6,6 @@ from typing import Any, NoReturn
 
 from mpls.errors import CallOrderError, ReplicaContextError
 
-__all__ = ["Refusing"]
-
 
 class Refusing:
     """Mixin that goes before TensorFlow's own class, and overrides what is left of its methods."""

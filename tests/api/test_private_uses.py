@@ -66,7 +66,7 @@ OF_MPLS: dict[str, tuple[str, set[str]]] = {
 NO_MEMBERS: dict[str, tuple[str, set[str]]] = {
     "mpls.core.counters": ("ends of names", {"f'_{len(names)}'", "f'_{alike}'"}),
     "mpls.core.releases": ("the name of a ContextVar", {"_blocks"}),
-    "mpls.formats.algorithm_names": ("ends of words", {"f'_{word}'"}),
+    "mpls.formats.algorithms": ("ends of words", {"f'_{word}'"}),
     "mpls.formats.file_kinds": (
         "identifiers in files",
         {"_tf_keras_model", "_tf_keras_network", "_tf_keras_sequential"},

@@ -13,8 +13,8 @@ from parameterized import parameterized
 
 import mpls.v1
 from mpls.errors import MplsError
-from mpls.formats.scale_range import FLOAT32_MAX, can_be_scale
 from mpls.formats.validity import is_number
+from mpls.formats.wrapper_state import FLOAT32_MAX, can_be_scale
 
 INF, NAN = float("inf"), float("nan")
 FLOAT32 = np.finfo(np.float32)
