@@ -491,7 +491,7 @@ def _has_same_bits(step: PairedStep) -> bool:
     return (old.gradients_digest, old.variables_digest) == (new.gradients_digest, new.variables_digest)
 
 
-# Why runs differ: differences of releases that MIGRATION.md lists, and what programs do not fix.
+# Why runs differ: differences of releases that docs/differences.md lists, and what programs do not fix.
 
 _SKIPS_COUNT_FROM, _SKIPS_COUNT_TO = (2, 3), (2, 15)
 _LARGEST_OF_HALF = 65504.0
@@ -509,7 +509,7 @@ class KnownDifference:
     """A known reason why two runs differ.
 
     Attributes:
-        anchor: the section of MIGRATION.md about it.
+        anchor: the section of the documentation about it.
         explains: whether it may be the reason for the first difference.
         text: what is said, with the remedy; `{release}` is that of the old run.
     """

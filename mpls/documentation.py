@@ -1,53 +1,89 @@
-"""`mpls docs`: the sections of MIGRATION.md, which messages refer to, and of SECURITY.md."""
+"""`mpls docs`: shows and searches the pages in docs/, MIGRATION.md and SECURITY.md."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 import pydoc
 import re
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mpls.errors import printable
+from mpls.names import Name, module_of, named
 
-__all__ = ["Section", "docs", "nearest", "section_text", "sections"]
+__all__ = ["PAGES", "Section", "docs", "name_page", "nearest", "search", "section_text", "sections"]
 
+# The pages in docs/, in the order in which they are read.
+PAGES = (
+    "index",
+    "import-errors",
+    "run",
+    "migrate",
+    "tf1",
+    "keras-3",
+    "checkpoints",
+    "proof",
+    "troubleshooting",
+    "recipes",
+    "options",
+    "monitoring",
+    "devices",
+    "libraries",
+    "differences",
+    "names",
+    "errors",
+    "command-line",
+    "comparison",
+    "how-it-works",
+    "glossary",
+)
 _HERE = Path(__file__).parent
-_NAMES = ("MIGRATION.md", "SECURITY.md")
+_FILES = (*(f"docs/{page}.md" for page in PAGES), "MIGRATION.md", "SECURITY.md")
+# A message names one section, and a reader looks at few.
+_HITS = 8
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a document.
+    """A section of a page.
 
     Attributes:
-        anchor: its name in links and messages.
+        page: the page's name, which is that of its file.
+        anchor: the section's name in links and messages; for the whole page, the page's name.
         title: its heading.
-        level: the level of the heading; 1 is the document's title.
+        level: the level of the heading; 1 is the page's title.
         lines: its lines, including the heading and nested sections.
+        own_lines: those of them that belong to no nested section.
     """
 
+    page: str
     anchor: str
     title: str
     level: int
     lines: tuple[str, ...]
+    own_lines: tuple[str, ...]
 
 
-def docs(anchor: str | None, show: Callable[[str], None] = print) -> int:
-    """Show a section, or the list of sections, and return the exit status.
+def docs(words: Sequence[str], show: Callable[[str], None] = print) -> int:
+    """Show a section, the sections that contain words, or the list of pages; return the exit status.
 
     Args:
-        anchor: the section; None for the list.
+        words: a section's or a page's name, a historical name, or words to search for; empty for the list.
         show: prints a text where there is no terminal.
     """
-    text = _contents() if anchor is None else section_text(anchor)
+    name = " ".join(words).strip()
+    text = section_text(name) if name else _contents()
     if text is None:
-        near = nearest(anchor or "")
-        advice = f"Nearest: {', '.join(near)}" if near else "mpls docs lists what there is"
-        print(f"mpls docs: no section {printable(repr(anchor))}. {advice}", file=sys.stderr)
+        text = _found(name)
+    if text is None:
+        near = nearest(name)
+        advice = f"Nearest: {', '.join(near)}" if near else "The list: mpls docs"
+        print(f"mpls docs: nothing found for {printable(repr(name))}. {advice}", file=sys.stderr)
         return 2
     if sys.stdout.isatty():
         _page(text)
@@ -56,21 +92,21 @@ def docs(anchor: str | None, show: Callable[[str], None] = print) -> int:
     return 0
 
 
-def sections() -> list[Section]:
-    """Return all sections, in the order of the documents.
+@functools.cache
+def sections() -> tuple[Section, ...]:
+    """Return all sections, in the order of the pages.
 
     Example:
         >>> from mpls.documentation import sections
-        >>> [section.title for section in sections() if section.anchor == "as-of"]
-        ['as-of']
+        >>> [(section.page, section.title) for section in sections() if section.anchor == "as-of"]
+        [('run', 'As of')]
     """
-    return [section for name in _NAMES for section in _sections_of(name)]
+    return tuple(section for file in _FILES for section in _sections_of(file))
 
 
-def _sections_of(name: str) -> list[Section]:
-    # A wheel has the documents inside the package, a source tree beside it.
-    path = next(path for path in (_HERE / name, _HERE.parent / name) if path.exists())
-    lines = path.read_text(encoding="utf-8").splitlines()
+def _sections_of(file: str) -> Iterator[Section]:
+    lines = _read(file).splitlines()
+    page = Path(file).stem.lower()
     headings = []
     is_code = False
     for number, line in enumerate(lines):
@@ -78,33 +114,102 @@ def _sections_of(name: str) -> list[Section]:
         found = None if is_code else re.match(r"(#+) (.+)", line)
         if found:
             headings.append((number, len(found[1]), found[2]))
-    result = []
     for place, (start, level, title) in enumerate(headings):
-        following = (each for each, other, _ in headings[place + 1 :] if other <= level)
-        result.append(Section(_anchor(title), title, level, tuple(lines[start : next(following, len(lines))])))
-    return result
+        following = headings[place + 1 :]
+        end = next((each for each, other, _ in following if other <= level), len(lines))
+        own_end = following[0][0] if following else len(lines)
+        anchor = page if level == 1 else _anchor(title)
+        yield Section(page, anchor, title, level, tuple(lines[start:end]), tuple(lines[start:own_end]))
+
+
+def _read(file: str) -> str:
+    # A wheel has the documents inside the package, a source tree beside it.
+    path = next(path for path in (_HERE / file, _HERE.parent / file) if path.exists())
+    return path.read_text(encoding="utf-8")
 
 
 def section_text(name: str) -> str | None:
-    """Return the text of a section; None if there is no such section.
+    """Return the text of a section, a page, or the page of a historical name; None if there is none.
 
     Args:
-        name: its anchor, as in messages: `"as-of"`, `"#as-of"` or `"MIGRATION.md#as-of"`.
+        name: `"as-of"`; `"run.md#as-of"`; `"MIGRATION.md#as-of"`, as messages of mpls 0.2.0 have it; or a name such as
+            `"tf.train.experimental.LossScale"`.
     """
     anchor = _plain(name)
-    return next(("\n".join(each.lines).rstrip() for each in sections() if each.anchor == anchor), None)
+    for section in sections():
+        if section.anchor == anchor:
+            return _readable("\n".join(section.lines))
+    row = named(name)
+    if row is not None and row.replacement:
+        return _readable(name_page(row))
+    # The names that sections had in MIGRATION.md.
+    moved = re.search(rf'<a id="{re.escape(anchor)}"></a>\[[^]]*\]\(docs/([^)]+)\)', _read("MIGRATION.md"))
+    return section_text(moved[1]) if moved else None
+
+
+def name_page(row: Name) -> str:
+    """Return the page of a historical name: its releases, what to write today, and what is worth knowing about it."""
+    today = f"`{row.today or row.replacement}`"
+    fate = {"removed": "It is removed", "still there": "It is still there"}.get(row.fate, "Keras 3 has it")
+    module, target = module_of(row.parent), (row.today or row.replacement).rpartition(".")
+    answer = f"{fate}, and means the same" if row.stays else f"{fate}. Write {today}"
+    lines = [
+        f"# {row.path}",
+        "",
+        f"**What do I write today?** TensorFlow {row.releases} had this name. {answer}.",
+        "",
+    ]
+    if not row.stays:
+        old, new = f"-from {module} import {row.attribute}", f"+from {target[0]} import {target[2]}"
+        lines += ["```diff", old, new, "```", ""]
+    groups = (each for each in sections() if each.page == "names" and each.level == 2)
+    group = next((each for each in groups if f"`{row.replacement}`" in " ".join(each.own_lines[:5])), None)
+    return "\n".join([*lines, *(group.own_lines if group else ())])
+
+
+def search(words: str) -> list[Section]:
+    """Return the sections that contain all words, or words that begin with them; the best first."""
+    wanted = [re.compile(rf"(?<![a-z]){re.escape(word)}", re.IGNORECASE) for word in re.findall(r"[\w.]+", words)]
+    titles = {section.page: section.title for section in sections() if section.level == 1}
+    found = []
+    for place, section in enumerate(sections()):
+        body = "\n".join(section.own_lines[1:])
+        scores = [
+            20 * bool(word.search(section.title))
+            + 3 * bool(word.search(titles[section.page]))
+            + min(len(word.findall(body)), 9)
+            for word in wanted
+        ]
+        is_there = all(word.search(section.title) or word.search(body) for word in wanted)
+        if wanted and is_there:
+            found.append((-sum(scores), place, section))
+    return [section for _, _, section in sorted(found, key=lambda each: each[:2])]
+
+
+def _found(words: str) -> str | None:
+    hits = search(words.replace("-", " "))
+    if not hits:
+        return None
+    number = f"{len(hits)} section{'s' * (len(hits) > 1)}"
+    best = f"; the best {_HITS}" if len(hits) > _HITS else ""
+    lines = [f"{number} with {printable(repr(words))}{best}:", ""]
+    first = re.findall(r"[\w.]+", words)[0].lower()
+    for hit in hits[:_HITS]:
+        line = next((each for each in hit.own_lines[1:] if first in each.lower()), "")
+        shown = re.sub(r"[*`|]|<!--.*?-->", "", _readable(line)).strip()
+        lines += [f"mpls docs {hit.anchor}", f"    {hit.title}: {shown}"[:100]]
+    return "\n".join(lines)
 
 
 def nearest(name: str) -> Sequence[str]:
     """Return the anchors that are similar to a name, the most similar first."""
     anchors = [each.anchor for each in sections()]
-    name = _plain(name)
-    within = [anchor for anchor in anchors if name and name in anchor]
-    return list(dict.fromkeys([*difflib.get_close_matches(name, anchors, 3, 0.5), *within]))[:5]
+    return difflib.get_close_matches(_plain(name), anchors, 3, 0.5)
 
 
 def _plain(name: str) -> str:
-    return name.rpartition("#")[2].strip().lower()
+    page, _, anchor = name.strip().lower().rpartition("/")[2].partition("#")
+    return (anchor or page.removesuffix(".md")).replace(" ", "-")
 
 
 def _anchor(title: str) -> str:
@@ -112,14 +217,38 @@ def _anchor(title: str) -> str:
 
 
 def _contents() -> str:
-    return "\n".join(f"{'  ' * (each.level - 1)}{each.anchor}" for each in sections())
+    lines = ["mpls docs PAGE shows a page, mpls docs WORDS searches them all.", ""]
+    for section in sections():
+        if section.level == 1:
+            question = next((re.match(r"\*\*(.+?)\*\*", line) for line in section.lines if line.startswith("**")), None)
+            lines.append(f"{section.page:<17}{question[1] if question else section.title}")
+    return "\n".join(lines)
+
+
+def _readable(text: str) -> str:
+    """Return Markdown without what only a browser needs; links name the command that shows their target."""
+    text = re.sub(r"^<!--.*?-->\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r'<a id="[^"]*"></a>', "", text)
+    text = re.sub(r"!\[([^]]*)\]\([^)]*\)", r"(picture: \1)", text)
+    link = r"\[([^]]+)\]\((?:\.\./)?(?:docs/)?([\w-]*)(?:\.md)?(?:#([\w-]+))?\)"
+    text = re.sub(link, lambda found: f"{found[1]} (mpls docs {(found[3] or found[2]).lower()})", text)
+    return text.rstrip()
 
 
 def _page(text: str) -> None:
-    encoding = sys.stdout.encoding or "utf-8"
-    text = text.encode(encoding, "backslashreplace").decode(encoding)
-    if "NO_COLOR" not in os.environ and "PAGER" not in os.environ and "MANPAGER" not in os.environ:
+    # Only here, as it takes time to load.
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    is_plain = any(name in os.environ for name in ("NO_COLOR", "PAGER", "MANPAGER"))
+    if not is_plain:
         # Without -R, `less` would show the escape codes.
         os.environ.setdefault("LESS", "-RF")
-        text = re.sub(r"^#+ .+$", "\033[1m\\g<0>\033[0m", text, flags=re.MULTILINE)
-    pydoc.pager(text)
+    width = min(shutil.get_terminal_size().columns, 120)
+    console = Console(width=width, no_color=is_plain, force_terminal=not is_plain)
+    with console.capture() as captured:
+        console.print(
+            Markdown(text, code_theme="ansi_light") if text.startswith("#") else text, highlight=False, markup=False
+        )
+    encoding = sys.stdout.encoding or "utf-8"
+    pydoc.pager(captured.get().encode(encoding, "backslashreplace").decode(encoding))

@@ -166,13 +166,13 @@ def error_text(subject: str, constraint: str, got: object, advice: str, anchor: 
         constraint: the condition, as it follows the word "must": `"be at least 1"`.
         got: the offending value; its repr and type are shown.
         advice: the remedy, as code.
-        anchor: the heading of MIGRATION.md that explains it.
+        anchor: the section of the documentation that explains it.
     """
     # The repr of an array, and the advice, may have several lines.
     shown, advice = ("\n".join(map(printable, each.split("\n"))) for each in (_short_repr(got), advice))
     return (
         f"{printable(subject)} must {printable(constraint)}; got {shown} ({type(got).__name__}). {advice}. "
-        f"See MIGRATION.md#{anchor}"
+        f"See mpls docs {anchor}"
     )
 
 

@@ -82,8 +82,8 @@ def _check_loaded(v1: bool, keras: int | None) -> None:
         if keras == 2 and "keras" in sys.modules:
             raise CallOrderError(
                 "install: keras must be chosen before Keras is imported; it is loaded, and is Keras 3. Call "
-                "mpls.install(keras=2) before the first `import keras`, or use mpls run --keras 2. See "
-                "MIGRATION.md#keras-2"
+                "mpls.install(keras=2) before the first `import keras`, or use mpls run --keras 2. "
+                "See mpls docs keras-2"
             )
         return
     from mpls.upstream.keras_packages import chosen_keras
@@ -92,7 +92,7 @@ def _check_loaded(v1: bool, keras: int | None) -> None:
     if v1 and is_v2_behavior_on():
         raise CallOrderError(
             "install: v1 must be chosen before TensorFlow is imported; it is loaded, and behaves as TF 2. Call "
-            "mpls.install(v1=True) before the first `import tensorflow`, or use mpls run --v1. See MIGRATION.md#install"
+            "mpls.install(v1=True) before the first `import tensorflow`, or use mpls run --v1. See mpls docs install"
         )
     if v1:
         leave_as_is()
@@ -100,7 +100,7 @@ def _check_loaded(v1: bool, keras: int | None) -> None:
         raise CallOrderError(
             f"install: keras must be chosen before TensorFlow is imported; it is loaded, with Keras {chosen_keras()}. "
             f"Call mpls.install(keras={keras}) before the first `import tensorflow`, or use mpls run --keras {keras}. "
-            "See MIGRATION.md#keras-2"
+            "See mpls docs keras-2"
         )
 
 
@@ -111,7 +111,7 @@ def _check_keras(keras: int | None, variable: str | None) -> None:
     if package not in sys.modules and find_spec(package) is None:
         raise MissingPackageError(
             f"install: keras={keras} needs the package {distribution}, which is not installed. Install it with "
-            f"`pip install {distribution}`. See MIGRATION.md#keras-2"
+            f"`pip install {distribution}`. See mpls docs keras-2"
         )
     if variable and is_keras_2(variable) is not (keras == 2):
         warn_user(f"keras={keras} was chosen, over {KERAS_VARIABLE}={variable} in the environment", MplsWarning)

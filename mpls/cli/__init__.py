@@ -48,7 +48,7 @@ def _migrate(options: argparse.Namespace) -> int:
 def _docs(options: argparse.Namespace) -> int:
     from mpls.documentation import docs
 
-    return docs(options.anchor, show)
+    return docs(options.words, show)
 
 
 def _inspect(options: argparse.Namespace) -> int:

@@ -114,11 +114,16 @@ def parser() -> argparse.ArgumentParser:
     add_compare(commands)
     documentation = commands.add_parser(
         "docs",
-        help="show what a message points at: a section of MIGRATION.md",
-        description="Show a section of MIGRATION.md.",
+        help="show or search the documentation",
+        description="Show a page or a section of the documentation, or search it. Messages name sections.",
     )
     documentation.set_defaults(parser=documentation)
-    documentation.add_argument("anchor", nargs="?", metavar="ANCHOR", help="its name, as messages have it; else a list")
+    documentation.add_argument(
+        "words",
+        nargs="*",
+        metavar="WORDS",
+        help="a page, the section that a message names, a historical name, or words to search for; without, the pages",
+    )
     return parser
 
 

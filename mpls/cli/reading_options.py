@@ -19,7 +19,7 @@ def release(text: str) -> str:
     except ArgumentValueError:
         first, last = RELEASES[0], RELEASES[-1]
         raise argparse.ArgumentTypeError(
-            f"must be a TensorFlow release from {first} to {last}; got {text!r}. See MIGRATION.md#as-of"
+            f"must be a TensorFlow release from {first} to {last}; got {text!r}. See mpls docs as-of"
         ) from None
     return text
 

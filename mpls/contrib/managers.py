@@ -104,11 +104,11 @@ class LossScaleManager(metaclass=abc.ABCMeta):
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         del session
-        raise UndefinedMethodError(f"{type(self).__name__} defines no state_dict. See MIGRATION.md#contrib")
+        raise UndefinedMethodError(f"{type(self).__name__} defines no state_dict. See mpls docs contrib")
 
     def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
         del state, session
-        raise UndefinedMethodError(f"{type(self).__name__} defines no load_state_dict. See MIGRATION.md#contrib")
+        raise UndefinedMethodError(f"{type(self).__name__} defines no load_state_dict. See mpls docs contrib")
 
 
 class FixedLossScaleManager(LossScaleManager):

@@ -82,7 +82,7 @@ class LossScaleOptimizer(SettingMembers, Counted, CheckedMinimize, _Base):
         on_give_up: as in `mpls.keras`.
         check_unscaled: as in `mpls.keras`.
         enabled: whether to scale the loss; if not, a step is that of `opt` alone, and the manager is not asked; see
-            MIGRATION.md#disabling.
+            `mpls docs disabling`.
 
     Raises:
         ValueError: `opt` is no `tf.compat.v1.train.Optimizer`, or an option is out of its range.
@@ -271,7 +271,7 @@ class LossScaleOptimizer(SettingMembers, Counted, CheckedMinimize, _Base):
 
 def _of_manager(manager: Any, method: str) -> Any:
     if not hasattr(manager, method):
-        raise UndefinedMethodError(f"{type(manager).__name__} defines no {method}. See MIGRATION.md#contrib")
+        raise UndefinedMethodError(f"{type(manager).__name__} defines no {method}. See mpls docs contrib")
     return getattr(manager, method)
 
 
@@ -304,4 +304,4 @@ class _ManagedLossScale(LossScale):
         return list(getattr(self._manager, "_saved_numbers", list)())
 
     def get_config(self) -> dict[str, Any]:
-        raise UndefinedMethodError("managers have no config. See MIGRATION.md#contrib")
+        raise UndefinedMethodError("managers have no config. See mpls docs contrib")

@@ -47,7 +47,7 @@ sys.modules.update(
 
 # How many of the last scales are kept.
 RECENT = 8
-_SEE = "See MIGRATION.md#giving-up"
+_SEE = "See mpls docs giving-up"
 Cause = Literal["loss", "model", "unknown", "scale"]
 _ADVICE: dict[Cause, str] = {
     "loss": "No loss scale can mend that: look for the op, the input or the learning rate that makes the loss infinite "
@@ -678,7 +678,7 @@ class StepRecord(Stateful, _Base):
         advise_user(
             "check_unscaled=True: gradients are applied that were unscaled elsewhere, or not by this optimizer; what "
             "the program did to them in between, such as clipping, may hide an overflow. Compute, unscale and apply "
-            "gradients in the same function, session's graph and strategy.run(). See MIGRATION.md#clipping",
+            "gradients in the same function, session's graph and strategy.run(). See mpls docs clipping",
             MplsWarning,
         )
 
@@ -819,7 +819,7 @@ class StepRecord(Stateful, _Base):
         advise_user(
             "max_consecutive_skips: a step that XLA compiles must be checked from outside; got on_give_up='raise', and "
             "nothing in the step can raise. Call opt.check_skips() every so many steps, and before the first. "
-            "See MIGRATION.md#giving-up",
+            "See mpls docs giving-up",
             MplsWarning,
         )
 

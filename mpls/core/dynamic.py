@@ -300,7 +300,7 @@ def _text(reason: str) -> str:
     return (
         f"{_SUBJECT}() needs a loss scale that was made with adjustable=True; here {reason}. Call "
         "DynamicLossScale(..., adjustable=True) or LossScaleOptimizer(..., adjustable=True). "
-        "See MIGRATION.md#bounds-and-dynamics"
+        "See mpls docs bounds-and-dynamics"
     )
 
 
@@ -324,7 +324,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
     Args:
         initial_loss_scale: the scale to start from, positive. Too high is cheap, a few skipped steps; too low is slow
             to grow. `'auto'` looks for the highest one in the first steps: it starts from 2**8, or the bound nearest to
-            it, and grows at each finite step until one is skipped; see MIGRATION.md#finding-the-scale.
+            it, and grows at each finite step until one is skipped; see `mpls docs finding-the-scale`.
         increment_period: finite steps in a row after which the scale grows; 1 or less means every step.
         multiplier: the factor, positive.
         min_scale: floor of a shrinking scale, at least 2**-126; by default 1.
@@ -843,7 +843,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
         kept = ", ".join(f"{name}={value!r}" for name, value in others.items())
         warn_user(
             f"{subject}: {taken} is taken from the checkpoint, where the code has {kept}. To go on with what the code "
-            f"has, call configure({kept}) after it is restored. See MIGRATION.md#bounds-and-dynamics",
+            f"has, call configure({kept}) after it is restored. See mpls docs bounds-and-dynamics",
             MplsWarning,
         )
 

@@ -120,7 +120,7 @@ def warn_if_updated(loss_scale: Any) -> None:
     advise_user(
         "LossScaleOptimizer: the program has updated the loss scale in this step, and apply_gradients() updates it too,"
         " so the step counts twice. Leave out the call of update() or update_loss_scale(), or apply the gradients with "
-        "the wrapped optimizer. See MIGRATION.md#updated-twice",
+        "the wrapped optimizer. See mpls docs updated-twice",
         MplsWarning,
     )
 

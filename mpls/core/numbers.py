@@ -42,7 +42,7 @@ def to_whole(value: Any, subject: str, advice: str, anchor: str, *, least: int |
         value: what the user passed.
         subject: the public name and the argument, for errors.
         advice: what to do, for errors.
-        anchor: the section of MIGRATION.md, for errors.
+        anchor: the section of the documentation, for errors.
         least: the least number; the largest is 2**63 - 1 then. None for any number.
 
     Raises:

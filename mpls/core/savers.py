@@ -446,7 +446,7 @@ def _require_same(keys: dict[str, str], others: dict[str, str], path: str, reade
         raise SavedStateError(
             f"{path}: {key} and {other} must have the same value, as either may be that of the same variable of this "
             "graph; got two. Restore it with a saver of all variables, from a graph that has the optimizers of the one "
-            f"that wrote it. See MIGRATION.md#{ANCHOR}"
+            f"that wrote it. See mpls docs {ANCHOR}"
         )
 
 
@@ -581,7 +581,7 @@ def _variables(entries: list[RestoredTensor], names: Collection[str]) -> dict[st
 def _not_found(key: str, path: str) -> Exception:
     return _error(
         f"Key {key} not found in checkpoint, nor, without doubt, what TensorFlow's own wrapper has called it: build "
-        f"the optimizers in the order and the scopes of the program that wrote {path}. See MIGRATION.md#savers"
+        f"the optimizers in the order and the scopes of the program that wrote {path}. See mpls docs savers"
     )
 
 

@@ -118,7 +118,7 @@ def read_value(path: str, key: str) -> Any:
     except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:
         raise SavedStateError(
             f"{path}: {key} must be readable; got {type(error).__name__} ({error}). The file is damaged: restore an "
-            f"older one. See MIGRATION.md#{ANCHOR}"
+            f"older one. See mpls docs {ANCHOR}"
         ) from error
 
 
@@ -228,7 +228,7 @@ def refuse_other_family(node: SavedObject, family: Family) -> None:
     raise SavedStateError(
         f"{node.subject} must be the state of {FAMILY_NAMES[family]}; got that of {FAMILY_NAMES[found]}. Call "
         f"mpls.convert_state({node.path!r}, opt, variables), and restore the rest without the optimizer. "
-        f"See MIGRATION.md#{ANCHOR}"
+        f"See mpls docs {ANCHOR}"
     )
 
 
@@ -236,7 +236,7 @@ def warn_of_missing_scale(subject: str, what_happens: str) -> None:
     """Warn that a checkpoint was saved without loss scaling, and say which value the loss scale has."""
     warn_user(
         f"{subject} holds no loss scale, as it was saved without: the rest is restored, and the loss scale "
-        f"{what_happens}. See MIGRATION.md#{ANCHOR}",
+        f"{what_happens}. See mpls docs {ANCHOR}",
         MplsWarning,
     )
 
@@ -263,7 +263,7 @@ def warn_of_surplus(surplus: Mapping[str, Any]) -> None:
         found = ", ".join(f"{name}={value!r} (of {OPTIONS_OF_KEYS[name]})" for name, value in surplus.items())
         warn_user(
             f"{_SUBJECT}: the state was saved with other options; not used here is {found}. The rest is loaded. Pass "
-            f"these options to the constructor, or leave the keys out of the dict. See MIGRATION.md#{ANCHOR}",
+            f"these options to the constructor, or leave the keys out of the dict. See mpls docs {ANCHOR}",
             MplsWarning,
         )
 

@@ -181,7 +181,7 @@ def without_idle(settings: Mapping[str, Any], subject: str, *, skips: bool) -> d
     if idle:
         warn_user(
             f"{subject}: {', '.join(sorted(idle))} had no effect beside the other settings of the config, so the "
-            f"optimizer is made without. See MIGRATION.md#{'bounds-and-dynamics' if skips else 'fixed-scales'}",
+            f"optimizer is made without. See mpls docs {'bounds-and-dynamics' if skips else 'fixed-scales'}",
             MplsWarning,
         )
     return {name: value for name, value in settings.items() if name not in idle}
@@ -233,7 +233,7 @@ def telling_places(
     Args:
         subject: the public name of the class, for errors.
         places: what to do, by the names of settings, with `{!r}` for the value; by default to pass a loss scale.
-        see: the section of MIGRATION.md.
+        see: the section of the documentation.
     """
     of_scales = {name: f"Pass it to the loss scale: {subject}(opt, {code})" for name, code in _OF_LOSS_SCALES.items()}
     known = of_scales if places is None else places

@@ -87,7 +87,7 @@ class Weights:
             raise GraphStateError(
                 "LossScale: what is copied or pickled must have no variables of a v1 graph, whose values are in "
                 f"sessions; got {sorted(self.here())} (list). Take loss_scale.state_dict(session). "
-                "See MIGRATION.md#files-of-ones-own"
+                "See mpls docs files-of-ones-own"
             )
         return {"_eager": self._eager}
 
@@ -145,7 +145,7 @@ class Stateful(_Base):
             raise NameTakenError(
                 f"{type(self).__name__}._add_weight: the name must be new in this graph; got {name!r}, which is taken. "
                 "Use another name, or keep the variable that the first call returned. "
-                "See MIGRATION.md#loss-scale-arguments"
+                "See mpls docs loss-scale-arguments"
             )
         variable = tf.compat.v1.Variable(
             initial_value=initial_value,
@@ -210,7 +210,7 @@ def require_used_here(owner: Stateful, session: Any, call: str) -> None:
     place = "this graph, in which it was not used" if is_graph else "eager mode"
     raise CallOrderError(
         f"{call}() must be called for the graph in which the optimizer or the loss scale is used; got {place}. Call "
-        f"{call}(..., session=sess), with a session of that graph. See MIGRATION.md#my-checkpoints"
+        f"{call}(..., session=sess), with a session of that graph. See mpls docs my-checkpoints"
     )
 
 
@@ -258,7 +258,7 @@ def require_no_replica(call: str) -> None:
     if in_replica_context():
         raise ReplicaContextError(
             f"{call}() must be called outside of the function that strategy.run(step_fn) runs; got a replica "
-            f"context. Call it before. See MIGRATION.md#{ANCHOR}"
+            f"context. Call it before. See mpls docs {ANCHOR}"
         )
 
 
@@ -314,7 +314,7 @@ def _run(session: Any, call: str, fetches: Any, feeds: dict[Any, Any]) -> Any:
     if session is None:
         raise CallOrderError(
             f"{call}() needs a session in a v1 graph, where variables are. Call {call}(..., session=sess). "
-            f"See MIGRATION.md#{ANCHOR}"
+            f"See mpls docs {ANCHOR}"
         )
     if not hasattr(session, "run_step_fn"):
         return session.run(fetches, feeds)

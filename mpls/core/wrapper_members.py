@@ -120,7 +120,7 @@ class Counted:
             raise CallOrderError(
                 f"{type(self).__name__}.unscaled_global_norm must be read where gradients were unscaled; here none "
                 "were. Read it in the same graph, tf.function or thread, after compute_gradients() or "
-                "get_unscaled_gradients(). See MIGRATION.md#clipping"
+                "get_unscaled_gradients(). See mpls docs clipping"
             )
         return norm
 
@@ -202,7 +202,7 @@ class Counted:
             does, anchor = _NEEDS.get(name, ("counts its steps", "counted-steps"))
             raise MissingAttributeError(
                 f"{type(self).__name__}.{name} needs an optimizer that {does}; this one does not. Pass {option} to its "
-                f"constructor. See MIGRATION.md#{anchor}"
+                f"constructor. See mpls docs {anchor}"
             )
         return record
 
@@ -356,7 +356,7 @@ class Restorable(SettingMembers):
             raise ArgumentTypeError(
                 f"{type(self).__name__}: {method}() needs a dynamic loss scale of mpls; got a "
                 f"{type(self._loss_scale).__name__}. Wrap the optimizer with a dynamic one. "
-                "See MIGRATION.md#bounds-and-dynamics"
+                "See mpls docs bounds-and-dynamics"
             )
         return self._loss_scale
 
@@ -369,7 +369,7 @@ class Restorable(SettingMembers):
             raise ArgumentTypeError(
                 f"{type(self).__name__}: the loss scale must have state_dict and load_state_dict; got a "
                 f"{type(self._loss_scale).__name__}. Derive its class from mpls.v1.LossScale. "
-                "See MIGRATION.md#my-checkpoints"
+                "See mpls docs my-checkpoints"
             )
         return self._loss_scale
 

@@ -115,7 +115,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         # As it was checked: a tensor or an array compares in its own way.
         steps["max_consecutive_skips"] = self._options.max_consecutive_skips
         advise_user(
-            f"{_SUBJECT} is deprecated. {_replacement(settings, _given(steps))}. See MIGRATION.md#experimental",
+            f"{_SUBJECT} is deprecated. {_replacement(settings, _given(steps))}. See mpls docs experimental",
             MplsDeprecationWarning,
         )
 

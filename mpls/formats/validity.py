@@ -32,9 +32,9 @@ from mpls.formats.wrapper_state import (
     can_be_scale,
 )
 
-# The section of MIGRATION.md about saved state, and the end of errors that point to it.
+# The section of the documentation about saved state, and the end of errors that point to it.
 ANCHOR = "my-checkpoints"
-SEE_MIGRATION = f"See MIGRATION.md#{ANCHOR}"
+SEE_DOCS = f"See mpls docs {ANCHOR}"
 # The smallest normal float32: kernels flush smaller numbers to zero.
 _SMALLEST_BOUND = 2.0**-126
 # Counts are int64.

@@ -448,7 +448,7 @@ class Cause:
         applies: returns whether it caused a failure; or a text, which is then said.
         options: the options of `mpls run` that avoid it; none where nothing does.
         says: the explanation.
-        anchor: the heading of MIGRATION.md that says more.
+        anchor: the section of the documentation that says more.
     """
 
     applies: Callable[[Failure], bool | str]

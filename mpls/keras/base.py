@@ -47,7 +47,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
     The instance is of the family of the optimizer that it wraps, of tf_keras, legacy or new, or of Keras 3, and has
     that family's methods; frameworks and `isinstance` checks take it for their own `LossScaleOptimizer`.
     Hyperparameters of the optimizer, such as `beta_1`, are read and set on it; other attributes, such as `epsilon`, are
-    not: see MIGRATION.md#hyperparameters. In a graph, methods that change state return an op; in eager mode they return
+    not: see `mpls docs hyperparameters`. In a graph, methods that change state return an op; in eager mode they return
     None.
 
     Over a Keras 3 optimizer, `scale_loss` and `apply` are there too, and a custom loop may use them in place of the
@@ -57,7 +57,7 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         inner_optimizer: the optimizer to wrap, of tf_keras, legacy or new, or of Keras 3.
         dynamic: whether the scale adapts.
         initial_scale: the scale to start from, positive; by default 2**15. For a fixed scale it must be given. `'auto'`
-            looks for the highest that does not overflow, in the first steps; see MIGRATION.md#finding-the-scale.
+            looks for the highest that does not overflow, in the first steps; see `mpls docs finding-the-scale`.
         dynamic_growth_steps: finite steps in a row after which a dynamic scale doubles; by default 2000.
         name: the name of a wrapper over a Keras 3 optimizer; by default a generated one.
         min_scale: floor of a shrinking scale, at least 2**-126; by default 1.
@@ -77,16 +77,16 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         max_consecutive_skips: how many steps in a row may be skipped; by default any number.
         on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a
             `mpls.monitor.Stuck`. In eager mode it happens at once; in a graph only the error does,
-            and the others when `check_skips` is called. XLA delays the error, see MIGRATION.md#giving-up.
+            and the others when `check_skips` is called. XLA delays the error, see `mpls docs giving-up`.
         check_unscaled: whether gradients decide about a step as they were when they were unscaled, so that what the
             program does to them before it applies them, such as clipping, hides no overflow; see
-            MIGRATION.md#clipping.
+            `mpls docs clipping`.
         enabled: whether to scale the loss; if not, a step is that of the inner optimizer alone, `loss_scale` is 1, and
             the state of the scale is kept. `'auto'`: if the global policy, as it is now, computes in float16; see
-            MIGRATION.md#disabling.
+            `mpls docs disabling`.
         share_scale_with: another wrapper over the same Keras, tf_keras or Keras 3, whose loss scale this one uses too,
             as in a GAN. The settings of the scale are those of the other wrapper, and may not be given here. A step of
-            either counts as a step of the scale; see MIGRATION.md#several-losses.
+            either counts as a step of the scale; see `mpls docs several-losses`.
 
     Raises:
         TypeError: `inner_optimizer` is no Keras optimizer, or scales the loss already; an argument is no bool where one

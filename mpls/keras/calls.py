@@ -52,7 +52,7 @@ class ScalingCalls(scaling_calls.ScalingCalls):
         if self._has_returned(call, given):
             self.warn_once(
                 f"LossScaleOptimizer: {call}() got what it has returned before, so the loss scale is applied twice to "
-                "the same tensors. Call it once for each. See MIGRATION.md#forgotten-scaling"
+                "the same tensors. Call it once for each. See mpls docs forgotten-scaling"
             )
         if tf.is_tensor(result) and result is not given:
             self._returned[call] = weakref.ref(result)
@@ -74,7 +74,7 @@ class ScalingCalls(scaling_calls.ScalingCalls):
             raise CallOrderError(
                 "LossScaleOptimizer: minimize() must get a loss that is not scaled, as it scales the loss itself; got "
                 "what get_scaled_loss() has returned. Call opt.minimize(lambda: loss_fn(), variables). "
-                "See MIGRATION.md#forgotten-scaling"
+                "See mpls docs forgotten-scaling"
             )
         return loss
 
@@ -85,7 +85,7 @@ class ScalingCalls(scaling_calls.ScalingCalls):
             self.warn_once(
                 "LossScaleOptimizer: the loss that minimize() computes calls get_scaled_loss(), and minimize() scales "
                 "the loss itself, so the loss scale is applied twice. Call opt.minimize(lambda: loss_fn(), variables). "
-                "See MIGRATION.md#forgotten-scaling"
+                "See mpls docs forgotten-scaling"
             )
         return result
 
@@ -118,7 +118,7 @@ class ScalingCalls(scaling_calls.ScalingCalls):
             "        scaled_loss = opt.get_scaled_loss(loss_fn())\n"
             "    grads = opt.get_unscaled_gradients(tape.gradient(scaled_loss, variables))\n"
             "    opt.apply_gradients(zip(grads, variables))\n"
-            "See MIGRATION.md#forgotten-scaling"
+            "See mpls docs forgotten-scaling"
         )
 
     def require_unscaled_once(
@@ -150,7 +150,7 @@ class ScalingCalls(scaling_calls.ScalingCalls):
                         "LossScaleOptimizer: get_unscaled_gradients() must be called between get_scaled_loss() and "
                         "apply_gradients(); got gradients that are still scaled. Call "
                         "grads = opt.get_unscaled_gradients(grads), or use scale_loss() in place of get_scaled_loss(). "
-                        "See MIGRATION.md#calling-styles"
+                        "See mpls docs calling-styles"
                     )
         else:
             # Nothing was called here: the program's other steps tell its style.
@@ -169,7 +169,7 @@ class ScalingCalls(scaling_calls.ScalingCalls):
                 "    with tf.GradientTape() as tape:\n"
                 "        scaled_loss = opt.scale_loss(loss_fn())\n"
                 "    opt.apply(tape.gradient(scaled_loss, variables), variables)\n"
-                "See MIGRATION.md#forgotten-scaling"
+                "See mpls docs forgotten-scaling"
             )
         return is_scaled
 
@@ -241,7 +241,7 @@ def _refuse_mix(calls: Container[str], applying: str) -> None:
     raise CallOrderError(
         f"LossScaleOptimizer: a step must be either get_scaled_loss(), get_unscaled_gradients(), apply_gradients() or "
         f"scale_loss(), apply(); got {made}, {applying}(). {one_too_many}() is one too many: {reason}. "
-        "See MIGRATION.md#calling-styles"
+        "See mpls docs calling-styles"
     )
 
 

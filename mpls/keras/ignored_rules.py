@@ -32,7 +32,7 @@ def warn_of_ignored_rule(optimizer: Any) -> None:
         f"LossScaleOptimizer: {cls.__qualname__}.{ignored} is never called: it is the rule of TF 2.10 and earlier, "
         f"and {base.__name__} of {base.__module__.partition('.')[0]} trains by its own. Derive the class from "
         f"tf_keras.optimizers.legacy.{of_legacy}, or run the program by `mpls run --keras 2 --legacy-optimizers`, or "
-        f"override {_OF_OTHERS}(). See MIGRATION.md#ignored-rules",
+        f"override {_OF_OTHERS}(). See mpls docs ignored-rules",
         MplsWarning,
     )
 

@@ -72,7 +72,7 @@ def hyperparameters(optimizer: Any) -> Collection[str]:
 def _not_handed_on(name: str, optimizer: Any) -> str:
     return (
         f"LossScaleOptimizer: {name} was set on the wrapper alone, and {type(optimizer).__name__}, which it wraps, "
-        f"keeps its own {name}. To set that: opt.inner_optimizer.{name} = value. See MIGRATION.md#hyperparameters"
+        f"keeps its own {name}. To set that: opt.inner_optimizer.{name} = value. See mpls docs hyperparameters"
     )
 
 

@@ -278,5 +278,5 @@ def _refuse_v1_graph() -> None:
         raise UnsupportedGraphError(
             "LossScaleOptimizer: an optimizer in a v1 graph must be a legacy one; got a new tf_keras optimizer, which "
             "returns no op that a session could run. Wrap tf_keras.optimizers.legacy.SGD(), or one of "
-            "tf.compat.v1.train with mpls.v1. See MIGRATION.md#optimizer-arguments"
+            "tf.compat.v1.train with mpls.v1. See mpls docs optimizer-arguments"
         )

@@ -64,7 +64,7 @@ def require_supported_strategy(adapter: Any) -> None:
         advice = "Use tf.distribute.MirroredStrategy(), or wrap a tf.compat.v1.train optimizer with mpls.v1"
     raise UnsupportedStrategyError(
         f"{_SUBJECT}: the tf.distribute.Strategy must be a MirroredStrategy, MultiWorkerMirroredStrategy or "
-        f"OneDeviceStrategy{also}; got {name}. {advice}. See MIGRATION.md#strategies"
+        f"OneDeviceStrategy{also}; got {name}. {advice}. See mpls docs strategies"
     )
 
 
@@ -77,7 +77,7 @@ def require_replica_context() -> None:
     if tf.distribute.in_cross_replica_context():
         raise ReplicaContextError(
             f"{_SUBJECT}: apply_gradients() must be called in a replica context; got a cross-replica context. "
-            "Call it inside the function that strategy.run(step_fn) runs. See MIGRATION.md#strategies"
+            "Call it inside the function that strategy.run(step_fn) runs. See mpls docs strategies"
         )
 
 

@@ -165,7 +165,7 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
             advise_user(
                 f"{_SUBJECT}: it must stand before the callbacks that read the logs, which else do not see "
                 f"{self._prefix}{SCALE}; got it after {', '.join(readers)}. "
-                f"model.fit(..., callbacks=[{_SUBJECT}(), {readers[0]}(...)]). See MIGRATION.md#{ANCHOR}",
+                f"model.fit(..., callbacks=[{_SUBJECT}(), {readers[0]}(...)]). See mpls docs {ANCHOR}",
                 MplsWarning,
             )
 

@@ -75,7 +75,7 @@ class ScaleMessages:
             f"loss scale stays at {scale:g} {where}, and the last {skips} steps were all skipped, so nothing is "
             "learned. Gradients that stay infinite or NaN are a fault of the model or its input, or the scale may not "
             "fall any more: track_overflows=True says of which variables, max_consecutive_skips when to stop. "
-            "See MIGRATION.md#monitoring"
+            "See mpls docs monitoring"
         )
 
     def _warning(self, change: str) -> str:
@@ -83,7 +83,7 @@ class ScaleMessages:
             f"{change}: it has fallen {self._falls} times in a row, from {self._top:g}. In the first steps this only "
             "means that it started too high. Later, gradients that stay infinite or NaN are a fault of the model or "
             "its input: track_overflows=True says of which variables, max_consecutive_skips when to stop. "
-            "See MIGRATION.md#monitoring"
+            "See mpls docs monitoring"
         )
 
     def _falls_between(self, before: float, scale: float) -> int:

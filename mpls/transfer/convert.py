@@ -9,7 +9,7 @@ from typing import Any
 from mpls.errors import ArgumentValueError, SavedStateError, error_text
 from mpls.formats import algorithms
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
-from mpls.formats.validity import ANCHOR, SEE_MIGRATION
+from mpls.formats.validity import ANCHOR, SEE_DOCS
 from mpls.transfer.hosts import Host, Place, as_numpy, host_of
 from mpls.transfer.load import given_variables, load_record, require_eager
 from mpls.transfer.scales import counts_of, scale_of
@@ -132,7 +132,7 @@ def _from_file(path: str, key: str | None) -> tuple[OptimizerRecord, str]:
         constraint = f"hold the optimizer {key!r}" if key else "hold one optimizer"
         raise SavedStateError(
             f"{path}: it must {constraint}; got {', '.join(map(repr, found)) or 'none'}. Say which: "
-            f"convert_state(path, optimizer, variables, key=...). {SEE_MIGRATION}"
+            f"convert_state(path, optimizer, variables, key=...). {SEE_DOCS}"
         )
     return found[key], f"{path}: {key}"
 
@@ -155,7 +155,7 @@ def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "o
     if unknown:
         raise SavedStateError(
             f"convert_state: source must keep its state in lists, one element for each variable; {host} has "
-            f"{', '.join(unknown)} elsewhere. Save and restore it with tf.train.Checkpoint. {SEE_MIGRATION}"
+            f"{', '.join(unknown)} elsewhere. Save and restore it with tf.train.Checkpoint. {SEE_DOCS}"
         )
     if host.is_built(None) and variables is not None and host.state is not None:
         _require_trained(host, host.places(variables))

@@ -15,7 +15,7 @@ from mpls.formats import algorithms
 from mpls.formats.algorithms import ACCUMULATOR
 from mpls.formats.families import Family
 from mpls.formats.record import OptimizerRecord
-from mpls.formats.validity import LARGEST_COUNT, SEE_MIGRATION
+from mpls.formats.validity import LARGEST_COUNT, SEE_DOCS
 from mpls.saved.foreign_files import broken
 
 # Algorithms whose step depends on the number of steps before.
@@ -137,12 +137,12 @@ def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, An
         raise SavedStateError(
             f"{subject}: the source must say how many steps there have been, on which {state} depends; got none. "
             "Save the optimizer's iterations, or tf.compat.v1.train.get_or_create_global_step(), with it; or give the "
-            f"target the betas of the source. {SEE_MIGRATION}"
+            f"target the betas of the source. {SEE_DOCS}"
         )
     if steps is not None and not 0 <= steps <= LARGEST_COUNT:
         raise SavedStateError(
             f"{subject}: the number of steps must be from 0 to {LARGEST_COUNT}; got {steps}. The file is broken: "
-            f"restore an older one. {SEE_MIGRATION}"
+            f"restore an older one. {SEE_DOCS}"
         )
     return steps
 

@@ -23,7 +23,7 @@ from mpls.errors import (
 from mpls.formats import algorithms
 from mpls.formats.algorithms import ACCUMULATOR, AVERAGE, MOMENTUM_PRODUCTS, expected_slots, has_momentum_product
 from mpls.formats.record import OptimizerRecord, VariableRecord
-from mpls.formats.validity import ANCHOR, SEE_MIGRATION
+from mpls.formats.validity import ANCHOR, SEE_DOCS
 from mpls.saved.containers import StoredArray
 from mpls.transfer import formulas
 from mpls.transfer.hosts import Described, Host, description_of, dtype_of, host_of, name_of
@@ -169,8 +169,7 @@ class _Loading:
             )
         if self._steps > np.iinfo(_counter_dtype(self._host)).max:
             raise SavedStateError(
-                f"{self._subject}: the number of steps must fit the optimizer's counter; got {self._steps}. "
-                f"{SEE_MIGRATION}"
+                f"{self._subject}: the number of steps must fit the optimizer's counter; got {self._steps}. {SEE_DOCS}"
             )
         return source == target
 
@@ -182,7 +181,7 @@ class _Loading:
             raise SavedStateError(
                 f"{self._subject}: the momentum of tf.compat.v1.train.MomentumOptimizer is multiplied by the learning "
                 f"rate, which must not be 0; got 0 at step {self._steps}. Convert it before the schedule is at 0. "
-                f"{SEE_MIGRATION}"
+                f"{SEE_DOCS}"
             )
         if has_momentum:
             self._plan.changed.append(f"momentum: times -{rate:g}, the learning rate, as {self._host} keeps it")
@@ -236,7 +235,7 @@ class _Loading:
             raise SavedStateError(
                 f"{self._slot_subject(index, name)} must be there, as for other variables; the source has "
                 f"{sorted(source) or 'no slots'}. Pass the variables that have it, as a dict: "
-                f"variables={{key of the source: variable}}. {SEE_MIGRATION}"
+                f"variables={{key of the source: variable}}. {SEE_DOCS}"
             )
         return source[name]
 
@@ -257,7 +256,7 @@ class _Loading:
             raise SavedStateError(
                 f"{self._subject}: the source must have the slots {sorted(needed)}, which {self._host} needs with "
                 "its settings; got none. Give the target the settings of the source, or start it anew. "
-                f"{SEE_MIGRATION}"
+                f"{SEE_DOCS}"
             )
 
     def _note_left_out(
@@ -309,7 +308,7 @@ class _Loading:
             elif self._state is None:
                 raise SavedStateError(
                     f"{self._subject}: the source must have {name.lstrip('_')!r}, which {self._host} needs; got "
-                    f"{sorted(there)}. {SEE_MIGRATION}"
+                    f"{sorted(there)}. {SEE_DOCS}"
                 )
         for name in there:
             is_known = algorithms.is_beta_power(name) or (
@@ -371,12 +370,12 @@ def require_eager() -> None:
     if not tf.executing_eagerly():
         raise UnsupportedGraphError(
             "convert_state: it must be called in eager mode, outside of tf.function; got a graph. Save what is in the "
-            f"graph with tf.compat.v1.train.Saver, and convert the file. {SEE_MIGRATION}"
+            f"graph with tf.compat.v1.train.Saver, and convert the file. {SEE_DOCS}"
         )
     if in_replica_context():
         raise ArgumentValueError(
             "convert_state: it must be called outside of strategy.run; got a replica context. Convert before training. "
-            f"{SEE_MIGRATION}"
+            f"{SEE_DOCS}"
         )
 
 
@@ -398,7 +397,7 @@ def _require_same_algorithm(record: OptimizerRecord, host: Host, subject: str) -
         raise SavedStateError(
             f"{subject}: the source must be of the target's algorithm, {host.algorithm}; got "
             f"{record.algorithm or 'Nadam'}{family if record.algorithm == host.algorithm else ''}. "
-            f"Use an optimizer of the source's algorithm. {SEE_MIGRATION}"
+            f"Use an optimizer of the source's algorithm. {SEE_DOCS}"
         )
     return host.state
 
@@ -528,15 +527,14 @@ def fitted(value: Any, shape: tuple[int, ...], dtype: Any, subject: str) -> Any:
     if tuple(array.shape) != tuple(shape):
         raise SavedStateError(
             f"{subject} must have the shape {list(shape)}; got {list(array.shape)}. Match the variables by a dict: "
-            f"variables={{key of the source: variable}}. {SEE_MIGRATION}"
+            f"variables={{key of the source: variable}}. {SEE_DOCS}"
         )
     target = dtype.as_numpy_dtype
     if array.dtype == target:
         return array
     if not _is_same_kind(array.dtype, dtype):
         raise SavedStateError(
-            f"{subject} must be {dtype.name}; got {array.dtype}. Is it of another variable, or another file? "
-            f"{SEE_MIGRATION}"
+            f"{subject} must be {dtype.name}; got {array.dtype}. Is it of another variable, or another file? {SEE_DOCS}"
         )
     array = np.asarray(array)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -545,7 +543,7 @@ def fitted(value: Any, shape: tuple[int, ...], dtype: Any, subject: str) -> Any:
     if np.any(is_lost):
         raise SavedStateError(
             f"{subject} must fit into {dtype.name}; got {np.max(np.abs(array))}. Use variables of "
-            f"{array.dtype}. {SEE_MIGRATION}"
+            f"{array.dtype}. {SEE_DOCS}"
         )
     return converted
 
@@ -618,7 +616,7 @@ def match(
     raise SavedStateError(
         f"{subject}: the source must {problem}. The source has {_listed(sources)}. The target has "
         f"{_listed_target(names, shapes)}. Say which is which: variables={{key of the source: variable}}. "
-        f"{SEE_MIGRATION}"
+        f"{SEE_DOCS}"
     )
 
 
@@ -644,7 +642,7 @@ def match_keys(
             raise SavedStateError(
                 f"{subject}: the keys of `variables` must each be the key or the name of one variable of the source; "
                 f"got {key!r}. The source has {_listed(sources)}. The target has {', '.join(map(str, names))}. "
-                f"{SEE_MIGRATION}"
+                f"{SEE_DOCS}"
             )
         found += indices
     return found

@@ -117,7 +117,7 @@ class Private:
         return (
             f"mpls does not find {self.owner.replace(':', '.')}.{self.name} in {self.framework} {version}: "
             f"{self.without}. It was there in {seen}: use one of these, or a newer mpls, and report it, please. "
-            "See MIGRATION.md#newer-frameworks"
+            "See mpls docs newer-frameworks"
         )
 
 

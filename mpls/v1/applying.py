@@ -64,7 +64,7 @@ def warn_if_forgotten(calls: ScalingCalls, loss_scale: Any, variables: Iterable[
     calls.warn_once(
         "LossScaleOptimizer: apply_gradients() was called, but compute_gradients() never was in this step, so the "
         "gradients were computed without loss scaling. Use opt.minimize(loss), or compute them with "
-        "grads_and_vars = opt.compute_gradients(loss, variables). See MIGRATION.md#forgotten-scaling"
+        "grads_and_vars = opt.compute_gradients(loss, variables). See mpls docs forgotten-scaling"
     )
 
 

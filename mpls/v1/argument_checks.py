@@ -110,7 +110,7 @@ class CheckedMinimize(_Base):
             advise_user(
                 f"{type(self).__name__}: minimize() ignores grad_loss in eager mode, as documented; the original "
                 "multiplied the gradients by it. Multiply the loss: opt.minimize(lambda: loss() * weight). "
-                "See MIGRATION.md#optimizer-arguments",
+                "See mpls docs optimizer-arguments",
                 MplsWarning,
             )
             grad_loss = None

@@ -103,7 +103,7 @@ def enable_mixed_precision_graph_rewrite(
         raise ArgumentValueError(
             f"{_SUBJECT}: the global Keras policy must not be a mixed one; got one, set with set_global_policy or "
             "set_policy. Use one of the two: mpls.keras.set_global_policy('float32'), or leave this call out and "
-            "wrap the optimizer with mpls.keras.LossScaleOptimizer(opt). See MIGRATION.md#graph-rewrite"
+            "wrap the optimizer with mpls.keras.LossScaleOptimizer(opt). See mpls docs graph-rewrite"
         )
     wrapped = _wrap(opt, loss_scale)
     if has_session_without_rewrite():

@@ -63,7 +63,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
         on_give_up: as in `mpls.keras`.
         check_unscaled: as in `mpls.keras`.
         enabled: whether to scale the loss; if not, a step is that of `opt` alone, and `loss_scale` keeps its state; see
-            MIGRATION.md#disabling.
+            `mpls docs disabling`.
 
     Raises:
         ValueError: `opt` is no `tf.compat.v1.train.Optimizer`, `loss_scale` is none of these, or an option is out of
@@ -211,7 +211,7 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
             raise ReplicaContextError(
                 "MixedPrecisionLossScaleOptimizer: apply_gradients() must be called in a replica context; got a "
                 "cross-replica context. Call it inside the function that strategy.run(step_fn) runs. "
-                "See MIGRATION.md#strategies"
+                "See mpls docs strategies"
             )
         grads_and_vars = tuple(grads_and_vars)
         if with_gradient := [variable for grad, variable in grads_and_vars if grad is not None]:

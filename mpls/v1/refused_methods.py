@@ -13,13 +13,13 @@ class Refusing:
     def _distributed_apply(self, *_: Any, **__: Any) -> NoReturn:
         raise ReplicaContextError(
             "MixedPrecisionLossScaleOptimizer: gradients must be applied with apply_gradients() in a replica context. "
-            "Call opt.apply_gradients(grads_and_vars). See MIGRATION.md#strategies"
+            "Call opt.apply_gradients(grads_and_vars). See mpls docs strategies"
         )
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise CallOrderError(
             "MixedPrecisionLossScaleOptimizer: a gradient must be applied by the wrapped optimizer; got a call of the "
-            "wrapper's own method for it. Call opt.apply_gradients(grads_and_vars). See MIGRATION.md#strategies"
+            "wrapper's own method for it. Call opt.apply_gradients(grads_and_vars). See mpls docs strategies"
         )
 
     _scale_grad = _apply_gradients = _refuse

@@ -1,4 +1,4 @@
-"""The examples of README.md, MIGRATION.md and docstrings run, and public docstrings are complete.
+"""The examples of README.md, of the pages and of docstrings run, and public docstrings are complete.
 
 Run as a program, this file runs examples in a process of its own, which keeps switches that they turn from
 other tests: `test_docs.py blocks FILE` or `test_docs.py doctests`.
@@ -32,14 +32,17 @@ from parameterized import parameterized
 
 import mpls.keras
 import mpls.monitor
+from mpls.documentation import PAGES
 from mpls.names import NAMES, Name
 from tests.processes import OPTIONAL, ROOT, process_environment
 
 HERE = pathlib.Path(__file__).resolve().parent
-DOCUMENTS = ("README.md", "MIGRATION.md")
+DOCUMENTS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
+# Each package in one page, of which the examples take no time.
+QUICK = "docs/names.md"
 PUBLIC_PACKAGES = ("mpls.v1", "mpls.keras", "mpls.experimental", "mpls.contrib", "mpls.monitor")
 
-# --- README's comparison with other libraries ---------------------------------------------------
+# --- the comparison with other libraries ---------------------------------------------------------
 
 
 def rows_of(text: str, header: str) -> dict[str, list[str]]:
@@ -51,7 +54,7 @@ def rows_of(text: str, header: str) -> dict[str, list[str]]:
 
 def test_each_cell_about_another_library_has_its_source() -> None:
     header = "torch `GradScaler` | apex `amp` |"
-    shown = rows_of((ROOT / "README.md").read_text(), f"| | mpls | {header}")
+    shown = rows_of((ROOT / "docs" / "comparison.md").read_text(), f"| | mpls | {header}")
     sources = rows_of((ROOT / "benchmarks" / "NOTES.md").read_text(), f"| | {header}")
     assert list(shown) == list(sources)
     for name, cells in shown.items():
@@ -90,6 +93,10 @@ def blocks_of(text: str) -> Iterator[Block]:
         elif stripped:
             before = stripped
     assert lines is None, f"the block at line {start} does not end; it is indented by {indent!r}"
+
+
+def has_examples(name: str) -> bool:
+    return any(block.skip_reason is None for block in blocks_of((ROOT / name).read_text()))
 
 
 def run_blocks(path: pathlib.Path) -> None:
@@ -161,13 +168,18 @@ def doctest_results() -> dict[str, Any]:
 class ExampleTest(unittest.TestCase):
     """What is shown to users works."""
 
-    @parameterized.expand([(name,) for name in DOCUMENTS])
+    @parameterized.expand([(name,) for name in DOCUMENTS if name != QUICK and has_examples(name)])
     @pytest.mark.programs
     def test_blocks_of_document_run(self, name: str) -> None:
-        blocks = list(blocks_of((ROOT / name).read_text()))
-        self.assertTrue(any(block.skip_reason is None for block in blocks), f"{name} has no block that runs")
-        self.assertTrue(all(block.skip_reason != "" for block in blocks), "a skipped block says why")
         run_here("blocks", str(ROOT / name))
+
+    def test_blocks_of_the_page_of_names_run(self) -> None:
+        run_here("blocks", str(ROOT / QUICK))
+
+    def test_most_pages_have_examples_and_a_skipped_one_says_why(self) -> None:
+        blocks = {name: list(blocks_of((ROOT / name).read_text())) for name in DOCUMENTS}
+        self.assertGreater(sum(has_examples(name) for name in DOCUMENTS), 14)
+        self.assertFalse([name for name, each in blocks.items() if any(block.skip_reason == "" for block in each)])
 
     @parameterized.expand([(name,) for name in modules()])
     @pytest.mark.matrix

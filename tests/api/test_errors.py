@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from parameterized import parameterized
 
+from mpls.documentation import sections
 from tests.processes import process_environment
 
 HERE = pathlib.Path(__file__).parent
@@ -440,7 +441,7 @@ class RecordedTest(unittest.TestCase):
 
 MESSAGE = re.compile(
     r"(?P<name>[A-Za-z_][\w.]*): (?P<argument>[^;]+?) must (?P<constraint>[^;]+); "
-    r"got (?P<value>.+?)(?P<type> \([\w.]+\))?\. (?P<advice>[^.(].*)\. See MIGRATION\.md#(?P<anchor>[a-z0-9-]+)",
+    r"got (?P<value>.+?)(?P<type> \([\w.]+\))?\. (?P<advice>[^.(].*)\. See mpls docs (?P<anchor>[a-z0-9-]+)",
     re.DOTALL,
 )
 
@@ -471,15 +472,6 @@ def is_public(subject: str) -> bool:
     return False
 
 
-def anchors(markdown: str) -> set[str]:
-    """The anchors that a Markdown file offers: explicit ones, and those that its headings get."""
-    found = set(re.findall(r'<a (?:id|name)="([^"]+)">', markdown))
-    for heading in re.findall(r"^#+ +(.+?) *#*$", markdown, re.MULTILINE):
-        words = re.sub(r"[^\w\- ]", "", heading.lower())
-        found.add(words.replace(" ", "-"))
-    return found
-
-
 def own_errors() -> dict[str, tuple[str, str]]:
     """Each error text that mpls itself made, with the first expression that led to it."""
     found: dict[str, tuple[str, str]] = {}
@@ -495,10 +487,10 @@ class MessageTest(unittest.TestCase):
 
     @parameterized.expand(
         [
-            ("no public name", "loss_scale must be a number; got 'foo' (str). Pass 4.0. See MIGRATION.md#numbers"),
-            ("no value", "LossScale: value must be a number. Pass 4.0. See MIGRATION.md#numbers"),
-            ("no type", "LossScale: value must be a number; got 'foo'. Pass 4.0. See MIGRATION.md#numbers"),
-            ("no advice", "LossScale: value must be a number; got 'foo' (str). See MIGRATION.md#numbers"),
+            ("no public name", "loss_scale must be a number; got 'foo' (str). Pass 4.0. See mpls docs numbers"),
+            ("no value", "LossScale: value must be a number. Pass 4.0. See mpls docs numbers"),
+            ("no type", "LossScale: value must be a number; got 'foo'. Pass 4.0. See mpls docs numbers"),
+            ("no advice", "LossScale: value must be a number; got 'foo' (str). See mpls docs numbers"),
             ("no anchor", "LossScale: value must be a number; got 'foo' (str). Pass 4.0."),
         ]
     )
@@ -506,7 +498,7 @@ class MessageTest(unittest.TestCase):
         self.assertFalse(has_the_form(text))
 
     def test_a_traceback_is_left_out(self) -> None:
-        text = "LossScale: value must be a number; got 'foo' (str). Pass 4.0. See MIGRATION.md#numbers"
+        text = "LossScale: value must be a number; got 'foo' (str). Pass 4.0. See mpls docs numbers"
         shown = (
             f'in user code:\n\n    File "a.py", line 1, in step  *\n        x: f()\n\n    ArgumentValueError: {text}\n'
         )
@@ -533,8 +525,8 @@ class MessageTest(unittest.TestCase):
         self.assertEqual({subject for subject in subjects if not is_public(subject)}, set())
 
     @pytest.mark.matrix
-    def test_anchors_are_in_the_migration_guide(self) -> None:
-        offered = anchors((ROOT / "MIGRATION.md").read_text())
+    def test_anchors_are_sections_of_the_documentation(self) -> None:
+        offered = {section.anchor for section in sections()}
         used = {match["anchor"] for text in own_errors() if (match := MESSAGE.fullmatch(text))}
         self.assertTrue(used)
         self.assertEqual(used - offered, set())
@@ -546,7 +538,7 @@ class MessageTest(unittest.TestCase):
             (mode, key, outcome["bases"][0])
             for mode in MODES
             for key, outcome in evaluated(mode).items()
-            if "See MIGRATION.md#" in outcome.get("message", "") and "mpls.errors.MplsError" not in outcome["bases"]
+            if "See mpls docs " in outcome.get("message", "") and "mpls.errors.MplsError" not in outcome["bases"]
         ]
         self.assertEqual(lost, [])
 

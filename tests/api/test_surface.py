@@ -219,7 +219,7 @@ def manager() -> Any:
     return mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2)
 
 
-# By the words of the table in MIGRATION.
+# By the words of the table in docs/differences.md.
 HOLDERS: dict[str, tuple[Callable[[], Any], str]] = {
     "Keras wrapper over a legacy optimizer": (lambda: wrapper("keras, legacy"), f"{STATE} {OF_LEGACY} {INHERITED}"),
     "Keras wrapper over a new optimizer": (lambda: wrapper("keras, new"), f"{STATE} {OF_LEGACY} {INHERITED}"),
@@ -240,9 +240,9 @@ HOLDERS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 def left_out() -> dict[str, set[str]]:
-    """Return the private members that MIGRATION says are not there, or are errors."""
-    text = (pathlib.Path(__file__).parents[2] / "MIGRATION.md").read_text(encoding="utf-8")
-    section = text.partition("### private-members\n")[2].partition("\n#")[0]
+    """Return the private members that docs/differences.md says are not there, or are errors."""
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "differences.md").read_text(encoding="utf-8")
+    section = text.partition("## Private members\n")[2].partition("\n#")[0]
     found: dict[str, set[str]] = {}
     for row in re.findall(r"^\| ([^|]+) \| ((?:`_\w+`(?:, )?)+) \|", section, re.MULTILINE):
         for holder in row[0].split("; "):

@@ -1,7 +1,7 @@
 """Every client by `mpls run`, without an option, beside what its release printed.
 
-What it does not choose by itself, `mpls run` names on standard error; with it, the second try has to succeed. README
-has the counts.
+What it does not choose by itself, `mpls run` names on standard error; with it, the second try has to succeed. The
+counts are in docs/comparison.md.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class HintTest(_Corpus):
 
 
 class CountsTest(unittest.TestCase):
-    """What README says of the corpus is what the tests above hold."""
+    """What docs/comparison.md says of the corpus is what the tests above hold."""
 
     def counts(self) -> dict[str, list[int]]:
         counts: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0, 0, 0])
@@ -106,8 +106,8 @@ class CountsTest(unittest.TestCase):
                 counts[style][outcome] += 1
         return counts
 
-    def test_the_readme_has_them(self) -> None:
-        section = (ROOT / "README.md").read_text().partition("## Old programs\n")[2].partition("\n## ")[0]
+    def test_the_comparison_has_them(self) -> None:
+        section = (ROOT / "docs" / "comparison.md").read_text().partition("## Old programs\n")[2].partition("\n## ")[0]
         section = section.partition("\n| style |")[2].partition("\n\n")[0]
         rows = dict(re.findall(r"^\| ([^|]+) \| ([\d| ]+) \|$", section, re.MULTILINE))
         said = {style: [int(cell) for cell in cells.split("|")] for style, cells in rows.items()}

@@ -75,7 +75,7 @@ class TextTest(unittest.TestCase):
     def test_form(self) -> None:
         self.assertEqual(
             errors.error_text("Thing: arg", "be a number", "foo", "Pass 1", "numbers"),
-            "Thing: arg must be a number; got 'foo' (str). Pass 1. See MIGRATION.md#numbers",
+            "Thing: arg must be a number; got 'foo' (str). Pass 1. See mpls docs numbers",
         )
 
     def test_long_values_are_cut(self) -> None:
@@ -91,7 +91,7 @@ class TextTest(unittest.TestCase):
         text = errors.error_text("it", "be flat", value, "Flatten it", "a")
         self.assertEqual(
             text,
-            "it must be flat; got a value that is nested too deeply to be shown (list). Flatten it. See MIGRATION.md#a",
+            "it must be flat; got a value that is nested too deeply to be shown (list). Flatten it. See mpls docs a",
         )
 
 

@@ -132,7 +132,7 @@ class ConversionTest(unittest.TestCase):
         # Exactly the one built-in that Python itself raises.
         builtins = [cls for cls in (TypeError, ValueError, OverflowError) if isinstance(caught.exception, cls)]
         self.assertEqual(builtins, [error])
-        message = rf"^DynamicLossScale: {argument} must be a (whole )?number; got .*MIGRATION\.md#"
+        message = rf"^DynamicLossScale: {argument} must be a (whole )?number; got .*mpls docs "
         self.assertRegex(str(caught.exception), message)
         self.assertIsInstance(caught.exception.__cause__, error)
 

@@ -170,7 +170,7 @@ class TestDynamic:
         with pytest.raises(mpls.errors.SavedStateError, match=message) as caught:
             holder.load_state_dict(state)
         assert isinstance(caught.value, ValueError)
-        assert "MIGRATION.md#my-checkpoints" in str(caught.value)
+        assert "mpls docs my-checkpoints" in str(caught.value)
         assert scale_and_steps(holder) == (2.0, 1)
 
     @parameterized.expand(MAKERS)

@@ -83,7 +83,7 @@ class ConstructorTest(unittest.TestCase):
             self.assertIn("got CentralStorageStrategy", text)
             self.assertIn("must be a MirroredStrategy, MultiWorkerMirroredStrategy or OneDeviceStrategy", text)
             self.assertIn("Use tf.distribute.MirroredStrategy(), or wrap a tf.compat.v1.train optimizer with", text)
-            self.assertIn("MIGRATION.md#strategies", text)
+            self.assertIn("mpls docs strategies", text)
 
     def test_central_storage_with_keras_3(self) -> None:
         native = Slope(KERAS_3_STYLE, KERAS_3_STYLE.native, central_storage())

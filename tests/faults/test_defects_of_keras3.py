@@ -327,7 +327,7 @@ class ConstructorArguments(unittest.TestCase):
         with counting_variables(made), pytest.raises(error, match="LossScaleOptimizer") as raised:
             Ours(inner, **settings)
         self.assertIsInstance(raised.value, MplsError)
-        self.assertIn("MIGRATION.md#", str(raised.value))
+        self.assertIn("mpls docs ", str(raised.value))
         self.assertEqual(made, [])
         self.assertEqual({key: repr(value) for key, value in vars(inner).items()}, before)
 

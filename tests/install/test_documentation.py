@@ -1,7 +1,8 @@
-"""`mpls docs`: what messages point at is installed, and found."""
+"""`mpls docs`: what messages point at is installed, found, and leads somewhere."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import os
@@ -11,16 +12,75 @@ import re
 import subprocess
 import sys
 import unittest
+from collections.abc import Iterator
 
 from parameterized import parameterized
 
 from mpls.cli import main
-from mpls.documentation import sections
+from mpls.documentation import PAGES, name_page, search, section_text, sections
 from mpls.hints.causes import CAUSES
+from mpls.names import NAMES
 from tests.processes import process_environment
 
 ROOT = pathlib.Path(__file__).parents[2]
 ENVIRONMENT = process_environment(TERM="xterm")
+# The sections of MIGRATION.md that messages of mpls 0.2.0 name.
+NAMED_IN_0_2_0 = [
+    "all-reduce",
+    "another-keras",
+    "as-of",
+    "bounds-and-dynamics",
+    "calling-styles",
+    "checkpoints",
+    "clipping",
+    "configs",
+    "contrib",
+    "counted-steps",
+    "disabling",
+    "doctor",
+    "experimental",
+    "files-of-ones-own",
+    "finding-the-scale",
+    "fixed-scales",
+    "float16-losses",
+    "forgotten-scaling",
+    "giving-up",
+    "going-back",
+    "graph-rewrite",
+    "hyperparameters",
+    "ignored-rules",
+    "install",
+    "integer-losses",
+    "keras-2",
+    "keras-3",
+    "loss-scale-arguments",
+    "migrate",
+    "models",
+    "monitoring",
+    "my-checkpoints",
+    "newer-frameworks",
+    "no-gradients",
+    "notebooks",
+    "optimizer-arguments",
+    "outside-of-mpls",
+    "overflows",
+    "plots",
+    "policies",
+    "private-members",
+    "programs-as-they-are",
+    "proof",
+    "refused-files",
+    "refused-numbers",
+    "removed-with-tf-1",
+    "savers",
+    "second-argument",
+    "several-losses",
+    "strategies",
+    "types",
+    "updated-twice",
+    "which-import-replaces-which",
+    "wrapping",
+]
 
 
 def shown(*arguments: str) -> tuple[int, str, str]:
@@ -29,52 +89,140 @@ def shown(*arguments: str) -> tuple[int, str, str]:
     return status, out.getvalue(), err.getvalue()
 
 
-class DocsTest(unittest.TestCase):
-    @parameterized.expand(["as-of", "#as-of", "MIGRATION.md#as-of"])
-    def test_section(self, name: str) -> None:
-        status, text, _ = shown(name)
+def named_in(source: str) -> Iterator[str]:
+    """The sections that messages of a module name: in their text, as an argument of `error_text`, or in `ANCHOR`."""
+    yield from re.findall(r"mpls docs ([a-z][a-z0-9-]*[a-z0-9])", source)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "error_text":
+            yield from (each.value for each in node.args[4:] if isinstance(each, ast.Constant))
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).lstrip("_") == "ANCHOR":
+            yield ast.literal_eval(node.value)
+
+
+class SectionTest(unittest.TestCase):
+    @parameterized.expand([("as-of",), ("#as-of",), ("MIGRATION.md#as-of",), ("docs/run.md#as-of",), ("As", "of")])
+    def test_section(self, *name: str) -> None:
+        status, text, _ = shown(*name)
         self.assertEqual(status, 0)
-        self.assertTrue(text.startswith("### as-of\n"), text)
+        self.assertTrue(text.startswith("### As of\n"), text)
         self.assertIn("| up to 2.2 | a skipped step", text)
-        self.assertNotIn("### install", text)
+        self.assertNotIn("### Install", text)
         self.assertNotIn("\033", text)
 
-    def test_section_has_those_within(self) -> None:
-        text = shown("programs-as-they-are")[1]
-        self.assertIn("### as-of", text)
-        self.assertNotIn("\n## ", text)
+    def test_page_has_its_sections(self) -> None:
+        text = shown("run")[1]
+        self.assertIn("### As of", text)
+        self.assertNotIn("# Migrating", text)
+
+    def test_links_and_comments_are_for_readers_of_a_terminal(self) -> None:
+        text = shown("checkpoints")[1]
+        self.assertIn("state of another Keras than you train with now (mpls docs another-keras)", text)
+        self.assertNotIn("<!--", text)
+        self.assertIn("security (mpls docs security)", text)
 
     def test_list(self) -> None:
         status, text, _ = shown()
-        names = text.split()
         self.assertEqual(status, 0)
-        self.assertEqual(names, [each.anchor for each in sections()])
-        self.assertEqual(len(names), len(set(names)))
-        self.assertIn("what-the-originals-got-wrong-and-mpls-does-right", names)
+        listed = [line.split()[0] for line in text.splitlines()[2:]]
+        self.assertEqual(listed, [*PAGES, "migration", "security"])
+        self.assertLess(max(map(len, text.splitlines())), 120)
 
-    @parameterized.expand(
-        [("asof", "as-of"), ("strategy", "strategies"), ("contrb", "contrib"), ("scales", "fixed-scales")]
-    )
-    def test_unknown_name_is_told_with_the_nearest(self, name: str, near: str) -> None:
-        status, text, error = shown(name)
-        self.assertEqual((status, text), (2, ""))
-        self.assertIn(near, error)
-        self.assertEqual(shown("zzzz\033")[2], "mpls docs: no section 'zzzz\\x1b'. mpls docs lists what there is\n")
+    def test_every_page_is_listed_and_opens_with_a_question(self) -> None:
+        self.assertEqual({path.stem for path in (ROOT / "docs").glob("*.md")}, set(PAGES))
+        for page in PAGES:
+            title, empty, *opening = (ROOT / "docs" / f"{page}.md").read_text().splitlines()[:6]
+            self.assertTrue(title.startswith("# ") and not empty, page)
+            self.assertRegex(opening[0], r"^\*\*.+[?.]\*\* ", page)
+
+    def test_names_of_sections_are_unique(self) -> None:
+        anchors = [each.anchor for each in sections()]
+        self.assertEqual(sorted(anchors), sorted(set(anchors)))
 
     def test_every_message_points_at_a_section(self) -> None:
-        names = {each.anchor for each in sections()}
         found = {row.anchor for row in CAUSES}
         for path in (ROOT / "mpls").rglob("*.py"):
-            found |= set(re.findall(r"(?:MIGRATION\.md#|See mpls docs )([a-z][\w-]+)", path.read_text()))
-        self.assertGreater(len(found), 15)
-        self.assertEqual(found - names, set())
+            found |= set(named_in(path.read_text()))
+        self.assertGreater(len(found), 35)
+        self.assertEqual({each for each in found if section_text(each) is None}, set())
+
+    @parameterized.expand(NAMED_IN_0_2_0)
+    def test_sections_of_0_2_0_lead_somewhere(self, anchor: str) -> None:
+        self.assertIsNotNone(section_text(f"MIGRATION.md#{anchor}"))
+        headings = {each.anchor for each in sections() if each.page == "migration"}
+        self.assertTrue(anchor in headings or f'<a id="{anchor}"></a>' in (ROOT / "MIGRATION.md").read_text())
+
+    def test_links_lead_somewhere(self) -> None:
+        files = [ROOT / "README.md", ROOT / "MIGRATION.md", *(ROOT / "docs").glob("*.md")]
+        anchors: dict[str, set[str]] = {}
+        for each in sections():
+            anchors.setdefault(each.page, set()).add(each.anchor)
+        broken = []
+        for file in files:
+            for path, anchor in re.findall(r"\]\((?!http)([^)#\s]*)(?:#([^)]+))?\)", file.read_text()):
+                target = (file.parent / path).resolve() if path else file
+                is_page = target.stem.lower() in anchors and target.suffix == ".md"
+                if not target.exists() or (anchor and is_page and anchor not in anchors[target.stem.lower()]):
+                    broken.append(f"{file.name}: {path}#{anchor}")
+        self.assertEqual(broken, [])
+
+
+class SearchTest(unittest.TestCase):
+    @parameterized.expand(
+        [
+            ("nan", "the-loss-is-nan"),
+            ("stuck", "the-scale-is-stuck-at-its-floor"),
+            ("tensorboard", "tensorboard"),
+            ("gpu", "gpu-and-tpu"),
+            ("isinstance", "isinstance"),
+            ("horovod", "tested-on"),
+            ("session checkpoint", "savers"),
+            ("gan", "gans-and-several-optimizers"),
+            ("accumulation", "gradient-accumulation"),
+            ("container", "the-recorder-in-a-container"),
+        ]
+    )
+    def test_words_find_their_section(self, words: str, anchor: str) -> None:
+        hits = [each.anchor for each in search(words)]
+        self.assertIn(anchor, hits[:3])
+        status, text, _ = shown(*words.split())
+        self.assertEqual(status, 0)
+        if section_text(words) is None:
+            self.assertIn(f"mpls docs {anchor}\n", text)
+            self.assertLessEqual(max(map(len, text.splitlines())), 100)
+
+    def test_all_words_are_there(self) -> None:
+        self.assertEqual(search("horovod zzzz"), [])
+        self.assertEqual(search(""), [])
+
+    @parameterized.expand([("asof", "as-of"), ("strategie", "strategies"), ("contrb", "contrib")])
+    def test_unknown_name_is_told_with_the_nearest(self, name: str, near: str) -> None:
+        _, text, error = shown(name)
+        self.assertIn(near, error or text)
+        self.assertEqual(shown("zzzz\033")[2], "mpls docs: nothing found for 'zzzz\\x1b'. The list: mpls docs\n")
+        self.assertEqual(shown("zzzz")[0], 2)
+
+
+class NamesTest(unittest.TestCase):
+    def test_each_name_has_a_page(self) -> None:
+        for row in NAMES:
+            if row.replacement:
+                page = name_page(row)
+                self.assertIn(f"TensorFlow {row.releases} had this name.", page)
+                self.assertIn("```python", page, row.path)
+
+    def test_page_says_what_to_write(self) -> None:
+        status, text, _ = shown("tf.keras.mixed_precision.experimental.LossScaleOptimizer")
+        self.assertEqual(status, 0)
+        self.assertIn("1.14 to 2.8", text)
+        self.assertIn("+from mpls.keras import LossScaleOptimizer", text)
+        self.assertEqual(shown("tensorflow.keras.mixed_precision.experimental.LossScaleOptimizer")[1], text)
 
 
 class TerminalTest(unittest.TestCase):
     def test_reader_that_has_seen_enough(self) -> None:
-        command = f"{sys.executable} -m mpls docs programs-as-they-are | head -n 1"
+        command = f"{sys.executable} -m mpls docs run | head -n 1"
         done = subprocess.run(["bash", "-c", command], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
-        self.assertEqual((done.stdout, done.stderr), ("## Programs as they are\n", ""))
+        self.assertEqual((done.stdout, done.stderr), ("# Run an old program\n", ""))
 
     def test_terminal_gets_the_pager(self) -> None:
         """Colours only where the pager is known to show them."""
@@ -88,10 +236,11 @@ class TerminalTest(unittest.TestCase):
             with contextlib.suppress(OSError):
                 while chunk := os.read(parent, 4096):
                     text += chunk
-                    if b"jupyter-execute" in text and not is_own:
+                    if b"jupyter" in text and not is_own:
                         os.write(parent, b"q")
             os.close(parent)
             self.assertEqual(process.wait(timeout=60), 0)
-            self.assertIn(b"### notebooks", text)
+            self.assertIn(b"Notebooks", text)
+            self.assertNotIn(b"### ", text)
             if is_own:
                 self.assertNotIn(b"\033[1m", text)

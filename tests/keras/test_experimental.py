@@ -98,7 +98,7 @@ class AcceptedTest(unittest.TestCase):
         text = str(warning.message)
         self.assertTrue(text.startswith("mpls.experimental.LossScaleOptimizer is deprecated. Replace it by: "), text)
         call = text.split("Replace it by: ")[1].split(". See ")[0]
-        self.assertTrue(text.endswith(f"{call}. See MIGRATION.md#experimental"), text)
+        self.assertTrue(text.endswith(f"{call}. See mpls docs experimental"), text)
         new = eval(call, {"mpls": mpls, "optimizer": optimizers.SGD(0.5, 0.25)})
         self.assertNotIsInstance(new, Experimental)
         self.assertEqual(new.get_config(), old.get_config())

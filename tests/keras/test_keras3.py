@@ -219,7 +219,7 @@ class StyleTest(unittest.TestCase):
         with self.assertRaisesRegex(CallOrderError, message) as caught:
             compiled(mix)(tf.constant(1.0))
         self.assertIsInstance(caught.exception, RuntimeError)
-        self.assertIn("MIGRATION.md#calling-styles", str(caught.exception))
+        self.assertIn("mpls docs calling-styles", str(caught.exception))
         self.assertEqual((float(variable), state_of(optimizer)), (1.0, (8.0, 0, 0)))
         # The next step begins anew.
         keras_3_style(optimizer, variable, 1.0)

@@ -2,7 +2,7 @@
 
 `python -m tests.migrate.corpus_run TOOL [NAME ...]` writes what becomes of each into `data/outcomes.json`. A tool is `mpls`,
 `native` (`mpls migrate --to native`), `tf_upgrade_v2` or `none`. `python -m tests.migrate.corpus_run table` prints the
-table that README has. What programs need beside loss scaling, `launcher.py` does for all tools alike.
+table that docs/comparison.md has. What programs need beside loss scaling, `launcher.py` does for all tools alike.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _differences(name: str, stdout: str) -> list[str]:
 
 
 def table(outcomes: dict[str, dict[str, str]]) -> str:
-    """Return the comparison as README has it."""
+    """Return the comparison as docs/comparison.md has it."""
     before = {name for name, what in outcomes["none"].items() if what == SAME}
     lines = [
         "| | runs as recorded | reported as left | left broken, unsaid | broken by the tool |",

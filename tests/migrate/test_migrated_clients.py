@@ -17,8 +17,8 @@ RECORDED = json.loads(OUTCOMES.read_text())
 QUICK = ("contrib_trainer",)
 
 
-def test_readme_has_the_table() -> None:
-    assert table(RECORDED) in (ROOT / "README.md").read_text()
+def test_the_comparison_has_the_table() -> None:
+    assert table(RECORDED) in (ROOT / "docs" / "comparison.md").read_text()
 
 
 def test_every_program_has_an_outcome() -> None:

@@ -118,7 +118,7 @@ class MessagesTest(unittest.TestCase):
         self.assertIn("loss scale 16 -> 32 in step 7", growth)
         self.assertIn("every growth ends in one skipped step once the scale is at its limit", fall)
         self.assertIn("fallen 3 times in a row, from 32", warning)
-        self.assertIn("MIGRATION.md#monitoring", warning)
+        self.assertIn("mpls docs monitoring", warning)
 
     @parameterized.expand([(True,), (False,)])
     @pytest.mark.default_run("one case")

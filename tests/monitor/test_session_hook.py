@@ -164,7 +164,7 @@ class HookTest(unittest.TestCase):
 
 class RefusedTest(unittest.TestCase):
     def test_an_optimizer_that_scales_nothing(self) -> None:
-        text = r"LossScaleHook: optimizer must scale the loss; got .* LossScaleHook\(mpls\.v1.*#monitoring"
+        text = r"LossScaleHook: optimizer must scale the loss; got .* LossScaleHook\(mpls\.v1.*mpls docs monitoring"
         for opt in (v1.train.GradientDescentOptimizer(0.25), None, "adam"):
             with self.assertRaisesRegex(TypeError, text):
                 LossScaleHook(opt)

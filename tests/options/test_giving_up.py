@@ -76,7 +76,7 @@ class GivingUpTest(unittest.TestCase):
         else:
             with self.assertRaises(tf.errors.InvalidArgumentError) as failed:
                 act()
-            facts = ["steps in a row that were skipped", "[3]", "4 2 1]", "MIGRATION.md#giving-up"]
+            facts = ["steps in a row that were skipped", "[3]", "4 2 1]", "mpls docs giving-up"]
             text = str(failed.exception)
         for fact in facts:
             self.assertIn(fact, text)
@@ -243,7 +243,7 @@ class GivingUpTest(unittest.TestCase):
             getattr(opt, name)()
         expected = (
             f"LossScaleOptimizerV3.{name} needs an optimizer that {does}; this one does not. Pass {option} to its "
-            f"constructor. See MIGRATION.md#{anchor}"
+            f"constructor. See mpls docs {anchor}"
         )
         self.assertEqual(str(caught.exception), expected)
 

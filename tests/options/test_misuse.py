@@ -95,7 +95,7 @@ class TwiceUpdatedTest(unittest.TestCase):
             scale = float(training.number(made[-1]._loss_scale()))
             training.take(1.0)
         self.assertEqual([TWICE in text for text in texts], [True], texts)
-        self.assertIn("See MIGRATION.md#updated-twice", texts[0])
+        self.assertIn("See mpls docs updated-twice", texts[0])
         # So it does: growth was due after two.
         self.assertEqual(scale, 16.0)
 
@@ -191,7 +191,7 @@ class NeverScaledTest(unittest.TestCase):
         with warned() as texts:
             step(), step()
         self.assertEqual([NEVER in text for text in texts], [True], texts)
-        self.assertIn("See MIGRATION.md#forgotten-scaling", texts[0])
+        self.assertIn("See mpls docs forgotten-scaling", texts[0])
         self.assertEqual(float(weight), 0.0)
 
     @parameterized.expand([("v1", v1_optimizer), ("contrib", contrib_optimizer)])
@@ -374,7 +374,7 @@ class ForgottenTest(unittest.TestCase):
                     RUNS[run](lambda: program.step(form))()
         expected = FORGOTTEN[form] if family != "keras3" else "but neither scale_loss() nor get_scaled_loss() was in"
         self.assertEqual([expected in text for text in texts], [True], texts)
-        self.assertIn("See MIGRATION.md#forgotten-scaling", texts[0])
+        self.assertIn("See mpls docs forgotten-scaling", texts[0])
 
     @parameterized.expand(
         [(f"{family}_{run}", family, run) for family in PROGRAMS if family != "contrib" for run in WAYS]
@@ -811,7 +811,7 @@ class LossesTest(unittest.TestCase):
                     else program.opt.compute_gradients(lambda: loss, program.variables)  # noqa: B023
                 )
 
-            with self.assertRaisesRegex(TypeError, r"loss must have a float dtype; got .*#integer-losses"):
+            with self.assertRaisesRegex(TypeError, r"loss must have a float dtype; got .*mpls docs integer-losses"):
                 WAYS[way](scale)()
 
     @parameterized.expand([("v1",), ("contrib",)])
@@ -839,7 +839,7 @@ class TwiceScaledTest(unittest.TestCase):
                 step(), step()
                 self.assertEqual(texts, [])
             self.assertEqual([f"{call}() {AGAIN}" in text for text in texts], [True], texts)
-            self.assertIn("See MIGRATION.md#forgotten-scaling", texts[0])
+            self.assertIn("See mpls docs forgotten-scaling", texts[0])
 
     def test_scale_loss(self) -> None:
         opt = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(0.5))

@@ -22,7 +22,7 @@ from parameterized import parameterized
 import mpls
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted(path.name for path in ROOT.glob("*.md"))
+DOCUMENTS = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 # What a document names that is in the repository: a file in a folder of it, or a document.
 NAMED = re.compile(r"\b(?:(?:benchmarks|examples|scripts|tests)/[\w./-]*\w|[A-Z]{4,}\.md)\b")
 
@@ -59,13 +59,14 @@ class PackageTest(unittest.TestCase):
 
     def test_the_wheel_has_the_package_and_nothing_else(self) -> None:
         installed = {name for name in self.wheel if ".dist-info/" not in name}
-        self.assertEqual(installed, files_in("mpls") | {"mpls/MIGRATION.md", "mpls/SECURITY.md"})
+        documents = {f"mpls/{name}" for name in files_in("docs")}
+        self.assertEqual(installed, files_in("mpls") | documents | {"mpls/MIGRATION.md", "mpls/SECURITY.md"})
         self.assertEqual(self.wheel["mpls/MIGRATION.md"], (ROOT / "MIGRATION.md").read_bytes())
         self.assertIn("mpls/py.typed", installed)
         self.assertTrue(any(name.endswith("/licenses/LICENSE") for name in self.wheel))
 
     def test_the_sdist_has_all_that_is_needed_to_test_and_build(self) -> None:
-        folders = ("mpls", "tests", "benchmarks", "examples", "scripts", ".ci")
+        folders = ("mpls", "docs", "tests", "benchmarks", "examples", "scripts", ".ci")
         missing = files_in(*folders) - self.source
         self.assertEqual(missing, set())
         others = {"pyproject.toml", "noxfile.py", "LICENSE", ".pre-commit-hooks.yaml", *DOCUMENTS}

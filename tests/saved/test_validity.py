@@ -47,7 +47,7 @@ class InFolder(unittest.TestCase):
         message = str(caught.exception)
         self.assertTrue(message.startswith(str(path)), message)
         self.assertIn(f": {key} must {text}", message)
-        self.assertTrue(message.endswith(" See MIGRATION.md#my-checkpoints"), message)
+        self.assertTrue(message.endswith(" See mpls docs my-checkpoints"), message)
 
 
 class CheckpointTest(InFolder):

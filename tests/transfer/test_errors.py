@@ -61,7 +61,7 @@ class RefusedTest(unittest.TestCase):
                 with self.subTest(built=is_built, wrapped=is_wrapped):
                     with self.assertRaisesRegex(SavedStateError, message) as caught:
                         load_record(record, target, trained, hyperparameters=hyperparameters)
-                    self.assertIn("MIGRATION.md#my-checkpoints", str(caught.exception))
+                    self.assertIn("mpls docs my-checkpoints", str(caught.exception))
                     np.testing.assert_equal(state_of(target, trained), before)
                     if family == "keras3" or is_built:
                         self.assertEqual(getattr(target, "built", is_built), is_built)

@@ -41,7 +41,7 @@ def environment() -> pathlib.Path:
     others = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     (packages / "others.pth").write_text("\n".join(others) + "\n")
     shutil.copytree(PROGRAMS, folder / "programs")
-    settings = SETTINGS.search((ROOT / "MIGRATION.md").read_text())
+    settings = SETTINGS.search((ROOT / "docs" / "libraries.md").read_text())
     assert settings is not None
     (folder / "programs" / "mypy.ini").write_text(settings["mypy"])
     (folder / "programs" / "pyrightconfig.json").write_text(settings["pyright"])

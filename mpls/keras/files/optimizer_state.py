@@ -175,7 +175,7 @@ def _set_legacy_weights(optimizer: Any, file: ModelFile, variables: list[Any]) -
 def _say_what_is_missing(path: str, missing: list[str]) -> None:
     warn_user(
         f"mpls.keras.load_model: {path} does not hold {', nor '.join(missing)}, so training goes on with new ones. "
-        "Files that mpls.keras.save_model writes hold them. See MIGRATION.md#my-checkpoints",
+        "Files that mpls.keras.save_model writes hold them. See mpls docs my-checkpoints",
         MplsWarning,
     )
 

@@ -294,7 +294,7 @@ class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise CallOrderError(
             "LossScaleOptimizer: a gradient must be applied by the wrapped optimizer; got a call of the wrapper's own "
-            "method for it. Call opt.apply(grads, variables). See MIGRATION.md#calling-styles"
+            "method for it. Call opt.apply(grads, variables). See mpls docs calling-styles"
         )
 
     _stateful_handle_finite_grads = _stateful_handle_non_finite_grads = _refuse

@@ -89,7 +89,7 @@ class Applying:
             raise ArgumentValueError(
                 "LossScaleOptimizer.get_unscaled_gradients: grads must hold one for each variable where float8 layers "
                 f"are trained, {len(variables)}; got {len(grads)} (list). Use scale_loss() and "
-                "opt.apply(grads, variables), which knows the variables. See MIGRATION.md#calling-styles"
+                "opt.apply(grads, variables), which knows the variables. See mpls docs calling-styles"
             )
         pairs = self._unscale_pairs(list(zip(grads, variables, strict=True)))
         return [grad for grad, _ in pairs]
@@ -203,13 +203,13 @@ class Applying:
                 raise ArgumentValueError(
                     "LossScaleOptimizer.apply: trainable_variables must be given until the optimizer is built; got "
                     "None (NoneType). Call opt.apply(grads, variables), or opt.build(variables) before. "
-                    "See MIGRATION.md#keras-3"
+                    "See mpls docs keras-3"
                 )
             trainable_variables = trained_variables(self._optimizer)
         if len(grads) != len(variables := list(trainable_variables)):
             raise ArgumentValueError(
                 f"LossScaleOptimizer.apply: grads must be as many as the variables, {len(variables)}; got {len(grads)} "
-                "(list). Call opt.apply(grads, variables). See MIGRATION.md#keras-3"
+                "(list). Call opt.apply(grads, variables). See mpls docs keras-3"
             )
         return variables
 

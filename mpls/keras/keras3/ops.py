@@ -157,7 +157,7 @@ def _require_fitting(wrapper: Any, current: list[Any], grads: list[Any], values:
     if not wrapper.built:
         raise ArgumentValueError(
             "LossScaleOptimizer: stateless_apply() must be called on an optimizer that is built; got one that is not. "
-            "Call opt.build(variables). See MIGRATION.md#keras-3"
+            "Call opt.build(variables). See mpls docs keras-3"
         )
     trainable = len(trained_variables(wrapper._optimizer))
     expected = {"optimizer_variables": len(wrapper.variables), "grads": trainable, "trainable_variables": trainable}
@@ -166,5 +166,5 @@ def _require_fitting(wrapper: Any, current: list[Any], grads: list[Any], values:
             raise ArgumentValueError(
                 f"LossScaleOptimizer.stateless_apply: {name} must hold {expected[name]} values; got {len(given)} "
                 f"({type(given).__name__}). Pass the values of opt.variables and of the variables that it was built "
-                "with, in their order. See MIGRATION.md#keras-3"
+                "with, in their order. See mpls docs keras-3"
             )

@@ -25,7 +25,7 @@ def require_known_backend() -> None:
     if backend not in ("tensorflow", "jax"):
         raise UnsupportedBackendError(
             f"LossScaleOptimizer: the backend of Keras must be tensorflow or jax; got {backend!r} (str). Set "
-            "KERAS_BACKEND=tensorflow before Keras is imported. See MIGRATION.md#keras-3"
+            "KERAS_BACKEND=tensorflow before Keras is imported. See mpls docs keras-3"
         )
 
 
@@ -35,7 +35,7 @@ def require_tensorflow(method: str) -> None:
     if backend != "tensorflow":
         raise UnsupportedBackendError(
             f"LossScaleOptimizer: {method}() must be called on the TensorFlow backend; got {backend!r} (str). "
-            "Compute gradients of opt.scale_loss(loss), and call opt.stateless_apply(). See MIGRATION.md#keras-3"
+            "Compute gradients of opt.scale_loss(loss), and call opt.stateless_apply(). See mpls docs keras-3"
         )
 
 
@@ -44,7 +44,7 @@ def require_stateless_backend() -> None:
     if keras.backend.backend() == "tensorflow":
         raise UnsupportedBackendError(
             "LossScaleOptimizer: stateless_apply() must be called on the JAX backend; got TensorFlow, on which no "
-            "Keras optimizer has it. Call opt.apply(grads, variables). See MIGRATION.md#keras-3"
+            "Keras optimizer has it. Call opt.apply(grads, variables). See mpls docs keras-3"
         )
 
 
@@ -119,7 +119,7 @@ def refuse_v1_graph() -> None:
         raise UnsupportedGraphError(
             "LossScaleOptimizer: an optimizer in a v1 graph must be one of tf_keras.optimizers.legacy; got one of "
             "Keras 3, which returns no op that a session could run. Wrap tf_keras.optimizers.legacy.SGD(), or one of "
-            "tf.compat.v1.train with mpls.v1. See MIGRATION.md#optimizer-arguments"
+            "tf.compat.v1.train with mpls.v1. See mpls docs optimizer-arguments"
         )
 
 
@@ -147,7 +147,7 @@ def refuse_off_tensorflow(option: str, value: Any) -> None:
     raise UnsupportedBackendError(
         f"LossScaleOptimizer: {option} must be left out where Keras runs on {keras.backend.backend()}; got {value!r} "
         f"({type(value).__name__}), whose state is in TensorFlow's variables. Leave it out, or run Keras on "
-        "TensorFlow. See MIGRATION.md#keras-3"
+        "TensorFlow. See mpls docs keras-3"
     )
 
 
@@ -159,7 +159,7 @@ def refuse_sharing(other: Any) -> None:
     raise UnsupportedBackendError(
         f"LossScaleOptimizer: share_scale_with must be left out where Keras runs on {keras.backend.backend()}; got "
         f"{other!r} ({type(other).__name__}). Give each optimizer a loss scale of its own, or run Keras on TensorFlow. "
-        "See MIGRATION.md#several-losses"
+        "See mpls docs several-losses"
     )
 
 
@@ -170,5 +170,5 @@ def require_tensorflow_for(loss_scale: Any) -> None:
         raise UnsupportedBackendError(
             f"LossScaleOptimizer: loss_scale must be 'dynamic' or a number where Keras runs on {backend}; got "
             f"{loss_scale!r} ({type(loss_scale).__name__}), whose state is in TensorFlow's variables. "
-            "Pass 'dynamic', or use mpls.keras.LossScaleOptimizer. See MIGRATION.md#keras-3"
+            "Pass 'dynamic', or use mpls.keras.LossScaleOptimizer. See mpls docs keras-3"
         )

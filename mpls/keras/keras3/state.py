@@ -73,7 +73,7 @@ class DynamicState(DynamicLossScale):
             raise CallOrderError(
                 "configure() must be called before the first stateless_apply() or fit() where Keras runs on "
                 f"{keras.backend.backend()}: what is compiled has the settings as constants. Call it before, or run "
-                "Keras on TensorFlow, with adjustable=True. See MIGRATION.md#bounds-and-dynamics"
+                "Keras on TensorFlow, with adjustable=True. See mpls docs bounds-and-dynamics"
             )
 
     def _read_values(self, names: Iterable[str], session: Any, call: str = "state_dict") -> dict[str, Any]:
