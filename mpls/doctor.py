@@ -239,14 +239,14 @@ def _summary(programs: Sequence[dict[str, Any]]) -> Iterator[str]:
     flags = Counter(filter(None, map(_flags, programs)))
     others = [each for each in programs if not each["options"]]
     parts = {
-        "options": flags.total(),
-        "what no option brings back": sum(bool(each["gone"]) for each in programs),
-        "a choice that is left to you": sum(bool(each["disagreements"]) for each in others),
-        "mpls run without options": sum(any(name["today"] for name in each["names"]) for each in others),
-        "nothing that was found": sum(not _needs_something(each) for each in others),
+        "{} need{} options": flags.total(),
+        "{} use{} what no option brings back": sum(bool(each["gone"]) for each in programs),
+        "{} leave{} a choice to you": sum(bool(each["disagreements"]) for each in others),
+        "{} need{} mpls run without options": sum(any(name["today"] for name in each["names"]) for each in others),
+        "nothing was found in {}": sum(not _needs_something(each) for each in others),
     }
-    needs = ", ".join(f"{number} in need of {what}" for what, number in parts.items() if number)
-    yield from _wrapped(f"{len(programs)} programs: {needs or 'see below'}", 0)
+    said = ", ".join(text.format(number, "s" if number == 1 else "") for text, number in parts.items() if number)
+    yield from _wrapped(f"{len(programs)} programs: {said or 'see below'}", 0)
     for each, number in flags.most_common():
         yield f"  {number:{len(str(flags.total()))}}  mpls run {each}"
 

@@ -9,14 +9,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from mpls.core.releases import behavior_of
 from mpls.migrate.replacements import home_of, is_gone, replacement_of
 from mpls.migrate.source_text import Edit, SourceText
 from mpls.migrate.tree_facts import Facts
 from mpls.names import Name, named, namespaces
+from mpls.program.choices import last_pinned
+from mpls.program.files import Folder
 from mpls.program.meaning import Meaning, Meanings, Neighbours, Others
 from mpls.program.objects import Instance, Objects, is_public
+from mpls.program.programs import folders_of
 from mpls.program.scopes import Binding, Chain, Region, Role, Statement, Survey
-from mpls.program.signs import NOT_OF_THE_LAST
+from mpls.program.signs import LAST, LAST_WITH_LOSS_SCALE_OBJECTS, NOT_OF_THE_LAST
 
 __all__ = [
     "STAR_RULE",
@@ -298,6 +302,7 @@ class Analysis:
         self.text = text
         self.survey = Survey(text.tree)
         self.meanings = Meanings(self.survey, neighbours, others)
+        self._folder = neighbours.folder
         self.settings = settings
         self.others = others
         self.facts = facts
@@ -336,6 +341,17 @@ class Analysis:
     def instances(self) -> Objects:
         """What the expressions of the file are."""
         return Objects(self.meanings, self.facts.has_own_members, self.facts.is_set)
+
+    @functools.cached_property
+    def release_with_objects(self) -> str:
+        """The release up to 2.3 to give where the file needs what wrappers had up to then.
+
+        It is the user's, or the one that a file beside the program pins, or else the last.
+        """
+        if behavior_of(self.settings.as_of).has_loss_scale_objects:
+            return str(self.settings.as_of)
+        pinned = LAST if self._folder is None else last_pinned(folders_of(Folder(self._folder)))
+        return ".".join(map(str, min(pinned, LAST_WITH_LOSS_SCALE_OBJECTS)))
 
     @functools.cached_property
     def is_unsupported_by_tf_keras(self) -> bool:

@@ -64,9 +64,10 @@ def lost_in(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
     if kept is not None and kept.node is None:
         # A module that it imports calls `mpls.install(as_of=…)`.
         return
-    install = f"call mpls.install(as_of='2.3'), and make the wrapper by {EXPERIMENTAL}"
+    release = analysis.release_with_objects
+    install = f"call mpls.install(as_of={release!r}), and make the wrapper by {EXPERIMENTAL}"
     for node, what in lost:
-        yield node, f"{what}: {install if kept is None else 'give --as-of 2.3'}"
+        yield node, f"{what}: {install if kept is None else f'give --as-of {release}'}"
 
 
 def is_scale_class(row: Name) -> bool:
@@ -303,8 +304,10 @@ def _has_gates(analysis: Analysis) -> bool:
     for call, region in analysis.survey.probes:
         name = call.args[1]
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            meaning = analysis.meanings.member(analysis.meanings.of(call.args[0], region), name.value)
-            if any(map(is_gone, meaning.paths)):
+            asked = analysis.meanings.of(call.args[0], region)
+            # What a module of the program's own has does not depend on the release.
+            is_own = any(path.startswith("@") for path in asked.paths)
+            if not is_own and any(map(is_gone, analysis.meanings.member(asked, name.value).paths)):
                 return True
     # Text comparisons say of TF 2.10 and newer releases that they are older than 2.4.
     as_text = {side for node, _ in analysis.survey.comparisons for side in (node.left, *node.comparators)}

@@ -33,9 +33,9 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 _NEW_NAMES = {old: new for new, old in OLD_NAMES.items()}
 IN_VARIABLE = "is an object that the program may use elsewhere"
-_KEPT = "up to TF 2.3 the wrapper kept it, which mpls.install(as_of='2.3') brings back; without, it copies the settings"
+_KEPT = "up to TF 2.3 the wrapper kept it, which mpls.install(as_of='{}') brings back; without, it copies the settings"
 _MULTIPLIER = "the wrapper of mpls.keras takes it as growth_factor, and its inverse as backoff_factor"
-_REFUSED = f"since TF 2.4 its multiplier has to be 2: --as-of 2.3 keeps another, or {_MULTIPLIER}"
+_REFUSED = f"since TF 2.4 its multiplier has to be 2: --as-of {{}} keeps another, or {_MULTIPLIER}"
 _FIXED = f"pass a number from 1 to 2**{math.log2(LARGEST_FIXED_SCALE):g}"
 # Variables that are assigned other variables are followed this deep.
 _DEPTH = 5
@@ -85,11 +85,11 @@ def _of_variable(node: ast.Name, region: Region, analysis: Analysis, depth: int)
         return Unknown("is only known when the program runs")
     if isinstance(value, ast.Call):
         if behavior_of(analysis.settings.as_of).has_loss_scale_objects:
-            advice = _KEPT
+            advice = _KEPT.format(analysis.release_with_objects)
         else:
             settings = _of_object(value, bound.region, analysis)
             is_refused = settings.advice if isinstance(settings, Unknown) else "growth_factor" in settings
-            advice = _REFUSED if is_refused else ""
+            advice = _REFUSED.format(analysis.release_with_objects) if is_refused else ""
         return Unknown(IN_VARIABLE, advice)
     # A number keeps its name; the word 'dynamic' is no number.
     return _settings(value, bound.region, analysis, node.id, depth + 1)

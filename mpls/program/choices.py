@@ -19,7 +19,7 @@ from mpls.program.signs import (
 )
 from mpls.program.uses import Release, Sign, Where
 
-__all__ = ["Choice", "Decision", "Disagreement", "decide", "pins_of"]
+__all__ = ["Choice", "Decision", "Disagreement", "decide", "last_pinned", "pins_of"]
 
 _LAST_OF_TF_1: Release = (1, 15)
 # Names that make wrappers, or have `compile` make them.
@@ -253,6 +253,15 @@ def pins_of(folders: Iterable[Folder]) -> list[Sign]:
     first = max((sign.value[0] for sign in signs if isinstance(sign.value, tuple)), default=FIRST)
     last = min((sign.value[1] for sign in signs if isinstance(sign.value, tuple)), default=LAST)
     return signs if first <= last else []
+
+
+def last_pinned(folders: Iterable[Folder]) -> Release:
+    """Return the newest release that files beside a program allow.
+
+    Args:
+        folders: where the program looks for modules.
+    """
+    return min(map(_last, pins_of(folders)), default=LAST)
 
 
 def _releases(specs: str) -> tuple[Release, Release]:

@@ -295,11 +295,14 @@ class Neighbours:
     Args:
         file: the path of the file; None for standard input, around which nothing is looked at.
         top: the folder that is migrated, or "".
+
+    Attributes:
+        folder: the file's own folder; None for standard input.
     """
 
     def __init__(self, file: str | None, top: str = "") -> None:
-        self._folder = None if file is None else os.path.dirname(os.path.abspath(file))
-        self._roots = [] if self._folder is None else _roots(self._folder, top)
+        self.folder = None if file is None else os.path.dirname(os.path.abspath(file))
+        self._roots = [] if self.folder is None else _roots(self.folder, top)
 
     def module(self, name: str, level: int) -> str | None:
         """Return the file of a module; "" if a package of that name is here but the module is not; None if neither is.
@@ -309,7 +312,7 @@ class Neighbours:
             level: the number of dots before it.
         """
         if level:
-            folder = self._folder
+            folder = self.folder
             for _ in range(level - 1):
                 folder = None if folder is None else os.path.dirname(folder)
             return "" if folder is None else _file_of(folder, name) or ""

@@ -34,7 +34,7 @@ from mpls.program.scopes import Statement, Survey
 from mpls.program.signs import signs_of
 from mpls.program.uses import FileUses, Where, modules_of, uses_in
 
-__all__ = ["Found", "Program", "Reading", "Tree", "Unread"]
+__all__ = ["Found", "Program", "Reading", "Tree", "Unread", "folders_of"]
 
 _MAIN = "__main__.py"
 _NOTEBOOK = ".ipynb"
@@ -217,7 +217,7 @@ class Tree:
         where, name = os.path.split(path)
         folder, archive = Folder(where, self.contents), ZipFolder(path)
         if not _is_archive(path) or not program.add_file(archive, _MAIN, "", (archive,)):
-            roots = _roots(folder)
+            roots = folders_of(folder)
             program.add_file(folder, name, _package_of(folder, roots[-1]), roots)
         return program
 
@@ -715,7 +715,7 @@ def _package_of(folder: Folder, top: Folder) -> str:
     return "" if relative == os.curdir else relative.replace(os.sep, ".")
 
 
-def _roots(folder: Folder) -> tuple[Folder, ...]:
+def folders_of(folder: Folder) -> tuple[Folder, ...]:
     """Return the folders in which a script's imports are looked for: its own, and the one that holds its package."""
     top = folder.path
     while os.path.isfile(os.path.join(top, "__init__.py")) and os.path.dirname(top) != top:

@@ -8,6 +8,7 @@ from mpls.names import named, numbers_of
 from mpls.optimizer_members import (
     AGGREGATION_OF_LEGACY,
     ATTRIBUTES_OF_LOSS_SCALES,
+    HYPERPARAMETER_METHODS,
     HYPERPARAMETERS,
     LEGACY_METHODS,
     LEGACY_USES,
@@ -289,10 +290,10 @@ def _of_classes(uses: Uses) -> Iterator[Sign]:
 
 # Members of Keras 2's wrappers; `_of_access` looks for the two that are left out here.
 _OF_WRAPPERS = {*WRAPPER_ATTRIBUTES, *WEIGHTS} - {"_loss_scale", "dynamic_counter"}
-# Hyperparameters that the wrapper of mpls passes on from a wrapped optimizer that has them.
-_HYPERPARAMETERS = {*HYPERPARAMETERS, "decay", "lr"}
-# Members that the last wrapper of Keras 2, the one for new optimizers, no longer has.
-NOT_OF_THE_LAST = {*_HYPERPARAMETERS, "weights", "get_weights"} - {"lr"}
+# Members of wrappers over legacy optimizers alone, of whatever class; new optimizers have nothing that they could be.
+_OF_LEGACY_WRAPPERS = {"decay", *LEGACY_USES} - {"_create_all_weights", "_decayed_lr", "get_weights"}
+# Members that the wrapper of mpls has, and the last one of Keras 2, for new optimizers, has not.
+NOT_OF_THE_LAST = {*HYPERPARAMETERS, *HYPERPARAMETER_METHODS, "weights", "get_weights"}
 _CALLS_OF_WRAPPERS = (*SCALING_METHODS, "minimize", "variables")
 
 
@@ -308,10 +309,13 @@ def _of_wrappers(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
         # Names like `optimizer` may be given to several things.
         is_only = is_one and kinds.is_only(access, NEW_WRAPPER)
         what = _of_wrapper(access, can_be or is_one, is_only)
-        if what:
+        if what and access.chain[-1] in _OF_LEGACY_WRAPPERS:
+            yield Sign("keras if used", 2, access.where, what)
+            yield Sign("legacy_optimizers", True, access.where, what)
+        elif what:
             yield Sign("replace_existing", True, access.where, what)
-            if access.chain[-1] in NOT_OF_THE_LAST:
-                yield Sign("wrapper", True, access.where, what)
+        if what and access.chain[-1] in NOT_OF_THE_LAST:
+            yield Sign("wrapper", True, access.where, what)
     yield from _of_calls(uses)
     yield from _of_subclasses(uses)
     for use in uses.type_is:
@@ -357,6 +361,6 @@ def _of_wrapper(access: Access, can_be: bool, is_only: bool) -> str:
         return f"calls .{name}() of a wrapper" if access.call is not None else ""
     if name == "apply_gradients" and AGGREGATION_OF_LEGACY in _keywords(access):
         return f"gives .apply_gradients() {AGGREGATION_OF_LEGACY}="
-    if name in _OF_WRAPPERS or name in _HYPERPARAMETERS:
+    if name == "lr" or name in _OF_WRAPPERS | NOT_OF_THE_LAST | _OF_LEGACY_WRAPPERS:
         return f"{'sets' if access.is_set else 'uses'} .{name} of a wrapper"
     return ""

@@ -419,7 +419,7 @@ class PathsTest(_InFolder):
         status, out, err = run("train.py", "slim.py", "train.py")
         self.assertEqual((status, err), (1, ""))
         heads = [line for line in out.splitlines() if line and not line.startswith(" ")]
-        summary = "2 programs: 2 in need of options, 1 in need of what no option brings back"
+        summary = "2 programs: 2 need options, 1 uses what no option brings back"
         needs = ["train.py: needs --keras 2 --legacy-optimizers --as-of 2.3", "slim.py: needs --v1 --contrib"]
         self.assertEqual(heads, [summary, *needs])
         counts = ["  1  mpls run --keras 2 --legacy-optimizers --as-of 2.3", "  1  mpls run --v1 --contrib"]
@@ -430,7 +430,7 @@ class PathsTest(_InFolder):
         self.write("import tensorflow as tf\ntf.keras.mixed_precision.set_global_policy('float32')\n", "work/policy.py")
         self.write(NEW, "work/new.py")
         out = run("work")[1]
-        self.assertTrue(out.startswith("3 programs: 1 in need of options, 2 in need of nothing that was found\n"), out)
+        self.assertTrue(out.startswith("3 programs: 1 needs options, nothing was found in 2\n"), out)
         self.assertNotIn("new.py", out)
         self.assertNotIn("policy.py", out)
         shown = run("work", "--all")[1]

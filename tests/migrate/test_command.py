@@ -295,6 +295,22 @@ def test_the_release_that_a_file_beside_the_program_pins(
     assert "was written for" not in run(capsys, "plain.py")[2]
 
 
+@pytest.mark.parametrize(("pin", "release"), [("==2.2", "2.2"), ("<2", "1.15"), ("==2.5", "2.3"), ("", "2.3")])
+def test_advice_names_the_release_that_a_file_beside_the_program_pins(
+    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], pin: str, release: str
+) -> None:
+    (folder / "requirements.txt").write_text(f"tensorflow{pin}\n")
+    own = f"{OLD}class Own(tf.mixed_precision.experimental.LossScale): pass\n"
+    scale = OLD.replace("opt =", "s = tf.mixed_precision.experimental.DynamicLossScale(multiplier=4)\nopt =")
+    for text, advice in (
+        (f"{OLD}print(opt.loss_scale is scale)\n", f"today it is a tensor: give --as-of {release}"),
+        (own, f"call mpls.install(as_of='{release}') before they are made"),
+        (scale.replace("'dynamic'", "s"), f"--as-of {release} keeps another"),
+    ):
+        (folder / "use.py").write_text(text)
+        assert advice in run(capsys, "use.py")[2]
+
+
 def test_as_of(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "old.py", "--write", "--as-of", "2.2")
     assert "dynamic=True, skip_counts_step=False)" in (folder / "old.py").read_text()

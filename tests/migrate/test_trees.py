@@ -67,6 +67,16 @@ def test_the_class_is_asked_of_a_module(tmp_path: pathlib.Path, function: str, m
     assert ("asks for tf.keras.mixed_precision.experimental.LossScaleOptimizer" in said) is is_reported
 
 
+@pytest.mark.parametrize("asks", ["hasattr(common, 'prec')", "getattr(common, 'prec', None)"])
+def test_asking_what_a_module_of_the_programs_own_has_is_no_test_for_the_release(
+    tmp_path: pathlib.Path, asks: str
+) -> None:
+    used = f"import tensorflow as tf\nimport common\nopt = {OLD}(o, 'dynamic')\nprint({asks}, opt.get_config())\n"
+    common = "from tensorflow.keras.mixed_precision import experimental as prec\n"
+    changed, _ = migrated_tree(tmp_path, {"train.py": used, "common.py": common}, "--as-of", "2.3")
+    assert 'mpls.install(as_of="2.3")' in changed["train.py"]
+
+
 @pytest.mark.parametrize("value", ["KINDS = (LSO,)", "def f(opt, kind=LSO): pass", "class C:\n    kind = LSO"])
 def test_a_class_that_is_a_value_where_no_wrapper_is_made(tmp_path: pathlib.Path, value: str) -> None:
     source = "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer as LSO\n"

@@ -261,8 +261,28 @@ REPLACING = [
             "opt.momentum = 0.5",
             "print(opt.beta_1)",
             "opt.weights",
+            "opt._decayed_lr(tf.float32)",
             "opt.lr\ntype(opt) is tf.keras.mixed_precision.LossScaleOptimizer",
         )
+    ),
+    *(
+        (f"{use}, which only wrappers over legacy optimizers have", NEW + use, None, OF_2_8)
+        for use in (
+            "print(opt.decay)",
+            "opt.decay = 0.5",
+            "def f(o): return o.decay\nf(opt)",
+            "opt.get_slot(v, 'm')",
+            "opt.get_slot_names()",
+            "opt.add_slot(v, 'm')",
+            "opt.get_gradients(loss, v)",
+            "opt.lr\nopt.get_updates(loss, v)",
+        )
+    ),
+    ("one of its own", NEW + "class A:\n    def get_slot(self): pass\nopt.get_slot()", None, ""),
+    ("of the wrapped one", NEW + "opt.inner_optimizer.get_slot(v, 'm')", None, ""),
+    *(
+        (f"{use}, which only those of mpls over legacy optimizers have", NEW + use, None, f"{OF_2_8} --replace-existing")
+        for use in ("opt._get_hyper('learning_rate')", "opt._set_hyper('learning_rate', 1)", "opt.decay\nopt._decayed_lr(tf.float32)")
     ),
     (
         "a wrapper for a model",
