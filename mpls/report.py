@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO, TypeVar
 
 from mpls.names import Name
+from mpls.program.files import current_folder
 
 __all__ = ["Report", "with_progress"]
 
@@ -22,7 +23,7 @@ class Report:
 
     def __init__(self) -> None:
         self._touched: dict[tuple[str, int, str], Name] = {}
-        self._here = os.path.join(os.getcwd(), "")
+        self._here = os.path.join(current_folder(), "")
 
     def note(self, name: Name, where: tuple[str, int]) -> None:
         """Note that a line of the program has read a name."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from mpls.errors import printable
 from mpls.program.choices import Choice, Decision
-from mpls.program.files import MAX_BYTES_OF_RUN, without_collector
+from mpls.program.files import MAX_BYTES_OF_RUN, current_folder, without_collector
 from mpls.program.programs import Program, Reading, Tree
 from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2
 
@@ -27,7 +27,7 @@ def choose(options: argparse.Namespace) -> Iterable[bytes]:
     Returns:
         The source of each file that was read.
     """
-    if options.no_auto or options.script == "-" or not _has_folder():
+    if options.no_auto or options.script == "-" or not current_folder():
         return []
     given = options.keras or _keras_of_environment()
     with without_collector():
@@ -46,15 +46,6 @@ def choose(options: argparse.Namespace) -> Iterable[bytes]:
     if line:
         print(printable(f"mpls run: {line}"), file=sys.stderr)
     return (source.file.read() for source in reading.program.sources)
-
-
-def _has_folder() -> bool:
-    """Return whether the current directory is there: without it, files have no path to be shown with."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _program(options: argparse.Namespace) -> Program:

@@ -31,7 +31,7 @@ from mpls.migrate.many_files import (
 )
 from mpls.migrate.rules import RULES
 from mpls.program.choices import pins_of
-from mpls.program.files import MAX_BYTES_OF_RUN, Folder, without_collector
+from mpls.program.files import MAX_BYTES_OF_RUN, Folder, absolute, current_folder, without_collector
 from mpls.program.notebooks import notebook
 from mpls.program.programs import Found, Program, Reading, Tree
 from mpls.report import with_progress
@@ -185,7 +185,7 @@ def _program(tree: Tree, path: str) -> Found:
     is_notebook, content = path.endswith(".ipynb"), tree.contents.get(path)
     if content is None and not is_notebook:
         return Found(tree.script(path, max_bytes=MAX_BYTES_OF_RUN))
-    where, name = os.path.split(os.path.abspath(path))
+    where, name = os.path.split(absolute(path))
     folder = Folder(where, tree.contents)
     shown = path if content is not None else folder.shown(name)
     content = folder.read(name) or b"" if content is None else content
@@ -225,7 +225,7 @@ def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_rele
     needs: dict[tuple[str, str], list[str]] = {}
     for path, each in found.items():
         # What a module needs, the program that imports it needs.
-        for need in each if Folder(os.getcwd()).shown(path) not in imported else ():
+        for need in each if Folder(current_folder()).shown(path) not in imported else ():
             needs.setdefault(need, []).append(path)
     lines = [
         f"{_several(paths)} still {verb}{'s' if len(paths) == 1 else ''} {what}"
@@ -233,7 +233,7 @@ def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_rele
     ]
     by_release: dict[str, list[str]] = {}
     for path, release in written_for.items():
-        if release and Folder(os.getcwd()).shown(path) not in imported:
+        if release and Folder(current_folder()).shown(path) not in imported:
             by_release.setdefault(release, []).append(path)
     lines += [
         f"{_several(paths)} {'was' if len(paths) == 1 else 'were'} written for {release}"

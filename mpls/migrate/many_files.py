@@ -24,7 +24,7 @@ from mpls.migrate.rewriting import Rewritten, rewritten
 from mpls.migrate.rules import NAMES_IN_STRINGS, RULES, names_in_notebook
 from mpls.migrate.source_text import Encoded, NotebookText, SourceText, UnreadableError
 from mpls.migrate.tree_facts import API_WORDS, NO_FACTS, Facts, facts_of, together, wanted_words
-from mpls.program.files import files, without_collector
+from mpls.program.files import files, missing, without_collector
 from mpls.program.meaning import NOTHING, Meaning, Neighbours
 from mpls.program.notebooks import MAX_NOTEBOOK_BYTES
 
@@ -84,7 +84,7 @@ def collected(paths: Sequence[str]) -> Found:
         elif os.path.exists(path):
             candidates = [(path, "")]
         else:
-            found.missing.append((path, "is not there"))
+            found.missing.append((path, missing(path)))
             continue
         for each, top in candidates:
             # One file may be given twice, also by links.

@@ -96,7 +96,8 @@ def _own_scale_classes(analysis: Analysis) -> Found:
     for use, _ in analysis.uses:
         if use.role is Role.BASE and all(map(is_scale_class, use.rows)):
             what = "wrappers of Keras take objects of a class of the program's own as of TF 2.3 only"
-            yield Note(use.node, f"{what}: call mpls.install(as_of={analysis.release_with_objects!r}) before they are made")
+            install = f"call mpls.install(as_of={analysis.release_with_objects!r})"
+            yield Note(use.node, f"{what}: {install} before they are made")
 
 
 LOSS_SCALE_CLASSES = Rule(

@@ -22,8 +22,11 @@ __all__ = [
     "UNREADABLE",
     "Folder",
     "ZipFolder",
+    "absolute",
+    "current_folder",
     "files",
     "folders_added",
+    "missing",
     "parse",
     "without_collector",
 ]
@@ -47,6 +50,25 @@ _SAME_METHODS = ("resolve", "absolute", "as_posix", "expanduser", "__str__")
 _MOST_STEPS = 50
 
 
+def current_folder() -> str:
+    """Return the current directory; "" if it is gone, where relative paths lead nowhere."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
+def absolute(path: str) -> str:
+    """Return a path from the root; one that is relative stays so where the current directory is gone."""
+    return os.path.normpath(os.path.join(current_folder(), path))
+
+
+def missing(path: str) -> str:
+    """Return why a path is not there, as text that follows the path."""
+    is_gone = not os.path.isabs(path) and not current_folder()
+    return "is not there: the current directory is gone" if is_gone else "is not there"
+
+
 class Folder:
     """A folder in which modules are looked for.
 
@@ -62,11 +84,11 @@ class Folder:
     def read(self, relative: str) -> bytes | None:
         """Return up to MAX_FILE_BYTES + 1 bytes of a file; None if there is no such regular file."""
         path = os.path.join(self.path, relative)
-        if self.contents and os.path.realpath(path) in self.contents:
-            return self.contents[os.path.realpath(path)]
         # Reading a pipe would consume the data that the program wants to read.
         if not os.path.isfile(path):
             return None
+        if self.contents and os.path.realpath(path) in self.contents:
+            return self.contents[os.path.realpath(path)]
         try:
             with open(path, "rb") as file:
                 return file.read(MAX_FILE_BYTES + 1)
@@ -76,8 +98,8 @@ class Folder:
     def shown(self, relative: str) -> str:
         """Return the path of a file to show to users: relative to the current directory, if it is inside it."""
         path = os.path.join(self.path, relative)
-        here = os.path.join(os.getcwd(), "")
-        return printable(os.path.abspath(path).removeprefix(here))
+        here = os.path.join(current_folder(), "")
+        return printable(absolute(path).removeprefix(here))
 
 
 class ZipFolder(Folder):
@@ -158,7 +180,7 @@ class _Reading:
                 if path is not None:
                     self._known[each.targets[0].id] = path
             elif isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
-                self.folders += [os.path.abspath(path) for path in self._added(each.value)]
+                self.folders += [absolute(path) for path in self._added(each.value)]
             elif isinstance(each, ast.If | ast.Try | ast.With):
                 self.body(each.body)
 
@@ -209,7 +231,7 @@ class _Reading:
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         if name == "getcwd":
-            return os.getcwd()
+            return current_folder()
         if name in _SAME_METHODS and isinstance(function, ast.Attribute) and not node.args:
             return self._path(function.value, left)
         parts = [self._path(each, left) for each in node.args]
@@ -219,5 +241,5 @@ class _Reading:
             return os.path.join(*map(str, parts))
         if name == "dirname":
             # Relative paths are relative to the current directory.
-            return os.path.dirname(os.path.abspath(str(parts[0])))
+            return os.path.dirname(absolute(str(parts[0])))
         return parts[0] if name in _SAME and len(parts) == 1 else None

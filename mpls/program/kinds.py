@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mpls.program.objects import LEGACY_OPTIMIZER, MODEL, NEW_WRAPPER, OPTIMIZER, POLICY, kind_of
+from mpls.program.objects import LEGACY_OPTIMIZER, MODEL, NEW_WRAPPER, OPTIMIZER, POLICY, WRAPPER_OF_MPLS, kind_of
 from mpls.program.uses import Access, Class, FileUses, ScaleUse, Use, Value
 
 __all__ = ["Kinds", "Uses"]
@@ -125,6 +126,14 @@ class Kinds:
             return not any(self.receiver_is(access, kind) for kind in self._variables if kind != _MODELS_OPTIMIZER)
         return self._is_models_optimizer(access._replace(chain=access.chain[:-1], maker=None))
 
+    @functools.cached_property
+    def are_compiled_of_mpls(self) -> bool:
+        """Whether each model that is compiled gets a wrapper of mpls, also by a policy of mpls."""
+        calls = [each.call for each in self._uses.accesses if each.chain[-1] == "compile" and each.call is not None]
+        given = [call.first for call in calls if call.first is not None]
+        has_policy = any(use.path == "mpls.experimental.set_policy" for use in self._uses.uses)
+        return bool(given) and (has_policy or all(WRAPPER_OF_MPLS in self.of_value(each) for each in given))
+
     def _is_models_optimizer(self, access: Access) -> bool:
         if access.chain[-1:] != ("optimizer",) or len(access.chain) < 2:
             return False
@@ -144,7 +153,9 @@ class Kinds:
         made += [(each.chain[-1], self._made_by(each.chain[-1])) for each in self._called if each.target == receiver]
         if kind == NEW_WRAPPER:
             made += [(value.name, self.of_value(value)) for name, value in self._uses.passed if name == receiver]
-        may_be = {name: {kind} | (_UNWRAPPED if name in self._wrapped else set()) for name, _ in made}
+        # A test for the release may choose between it and one of mpls.
+        same = {kind, WRAPPER_OF_MPLS} if kind == NEW_WRAPPER else {kind}
+        may_be = {name: same | (_UNWRAPPED if name in self._wrapped else set()) for name, _ in made}
         return any(kind in kinds for _, kinds in made) and all(kinds and kinds <= may_be[name] for name, kinds in made)
 
     def is_unknown(self, access: Access) -> bool:

@@ -6,11 +6,13 @@ import ast
 import functools
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from mpls.names import Name, named
+from mpls.program.files import absolute, current_folder
 from mpls.program.scopes import Binding, Region, Survey, chain_parts
 
 __all__ = [
@@ -113,6 +115,9 @@ class Meanings:
         modules: the modules of the user's that it imports.
         others: the other files.
     """
+
+    # Packages whose names are followed, with the roots of their paths.
+    _followed: Mapping[str, str] = MappingProxyType(ROOTS)
 
     def __init__(self, survey: Survey, modules: Modules, others: Others) -> None:
         self.survey = survey
@@ -254,8 +259,8 @@ class Meanings:
         if file:
             return Meaning(frozenset((f"{_OWN}{file}",)), True)
         top, _, rest = name.partition(".")
-        if file is None and not level and top in ROOTS:
-            return Meaning(frozenset((_canonical(".".join(filter(None, (ROOTS[top], rest)))),)), True)
+        if file is None and not level and top in self._followed:
+            return Meaning(frozenset((_canonical(".".join(filter(None, (self._followed[top], rest)))),)), True)
         return NOTHING
 
 
@@ -301,7 +306,7 @@ class Neighbours:
     """
 
     def __init__(self, file: str | None, top: str = "") -> None:
-        self.folder = None if file is None else os.path.dirname(os.path.abspath(file))
+        self.folder = None if file is None else os.path.dirname(absolute(file))
         self._roots = [] if self.folder is None else _roots(self.folder, top)
 
     def module(self, name: str, level: int) -> str | None:
@@ -325,7 +330,7 @@ class Neighbours:
 
 def _roots(folder: str, top: str) -> list[str]:
     roots = [folder]
-    ends = [each for each in (os.path.abspath(top) if top else "", os.getcwd()) if each and _is_inside(folder, each)]
+    ends = [each for each in (absolute(top) if top else "", current_folder()) if each and _is_inside(folder, each)]
     end = min(ends, key=len, default=folder)
     while folder != end:
         folder = os.path.dirname(folder)

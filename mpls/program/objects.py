@@ -23,6 +23,7 @@ __all__ = [
     "NEW_WRAPPER",
     "OPTIMIZER",
     "POLICY",
+    "WRAPPER_OF_MPLS",
     "Instance",
     "Objects",
     "ScaleCall",
@@ -37,6 +38,8 @@ OPTIMIZER = "optimizer"
 LEGACY_OPTIMIZER = "legacy optimizer"
 EXPERIMENTAL_WRAPPER = "experimental wrapper"
 NEW_WRAPPER = "new wrapper"
+# One of mpls, which has the same members on Keras 3.
+WRAPPER_OF_MPLS = "wrapper of mpls"
 POLICY = "policy"
 MODEL = "model"
 METRIC = "metric"
@@ -51,6 +54,7 @@ _OF_TARGET = {
     "mpls.keras:Policy": POLICY,
     "mpls.keras:global_policy": POLICY,
 }
+_OF_MPLS = ("mpls.keras.LossScaleOptimizer", "mpls.experimental.LossScaleOptimizer")
 # What TF 2 has of Keras without `keras`: TF 1 had functions in these modules.
 _IN_TF = re.compile(r"(?:metrics|losses)\.[A-Z]|optimizers\.")
 _OPTIMIZERS = {f"keras.optimizers.{name}" for name in OPTIMIZERS}
@@ -73,6 +77,8 @@ def keras_path(path: str) -> str:
 @functools.cache
 def kind_of(path: str) -> str:
     """Return the kind of object that calling a path returns; "" for none of these kinds."""
+    if path in _OF_MPLS:
+        return WRAPPER_OF_MPLS
     row = named(path)
     if row is not None and row.target in _OF_TARGET:
         # `tf_keras.….LossScaleOptimizer` is tf_keras' own wrapper.

@@ -22,8 +22,11 @@ from mpls.program.files import (
     UNREADABLE,
     Folder,
     ZipFolder,
+    absolute,
+    current_folder,
     files,
     folders_added,
+    missing,
     parse,
 )
 from mpls.program.kinds import Uses
@@ -223,7 +226,7 @@ class Tree:
 
     def module(self, name: str, *, max_bytes: int = MAX_BYTES) -> Program:
         """Return the program that `python -m NAME` runs, if it is in the current directory."""
-        program, folder = Program(self, max_bytes), Folder(os.getcwd())
+        program, folder = Program(self, max_bytes), Folder(current_folder())
         path = name.replace(".", "/")
         package = name.rpartition(".")[0]
         if os.path.isfile(os.path.join(folder.path, path, _MAIN)):
@@ -246,7 +249,8 @@ class Tree:
             max_bytes: how much of the program is read at most.
         """
         program = Program(self, max_bytes)
-        program.add_code(text, shown, (Folder(folder or os.getcwd(), self.contents),))
+        folder = folder or current_folder()
+        program.add_code(text, shown, (Folder(folder, self.contents),) if folder else ())
         return program
 
     def found_at(self, path: str, watched: Callable[[list[str]], Iterable[str]] = iter) -> Iterator[Found | Unread]:
@@ -257,7 +261,7 @@ class Tree:
             watched: gets the scripts of a folder, and yields them.
         """
         if not os.path.exists(path):
-            yield Unread(path, "is not there")
+            yield Unread(path, missing(path))
         elif os.path.isdir(path):
             is_empty = True
             for each, program in self._scripts(path, watched):
@@ -286,7 +290,7 @@ class Tree:
         imported: set[str] = set()
         found: dict[str, tuple[str, Program]] = {}
         for path in watched(sorted(paths, key=lambda path: path not in mains)):
-            where, name = os.path.split(os.path.abspath(path))
+            where, name = os.path.split(absolute(path))
             shown = Folder(where).shown(name)
             if shown in imported and path not in mains:
                 continue
@@ -315,7 +319,7 @@ class Tree:
             return Unread(path, f"cannot be read: {error.strerror}")
         except ValueError as error:
             return Unread(path, str(error))
-        where, name = os.path.split(os.path.abspath(path))
+        where, name = os.path.split(absolute(path))
         shown = Folder(where).shown(name)
         program = self.code(cells.text, shown, folder=where)
         if not program.sources:

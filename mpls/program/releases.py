@@ -7,6 +7,7 @@ import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from mpls.names import named
@@ -134,6 +135,9 @@ class Releases(Meanings):
         modules: the modules of the user's that it imports.
         others: the other files.
     """
+
+    # A program may have wrappers of mpls already.
+    _followed = MappingProxyType({**ROOTS, "mpls": "mpls"})
 
     def __init__(self, survey: Survey, modules: Modules, others: Gates) -> None:
         super().__init__(survey, modules, others)

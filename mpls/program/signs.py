@@ -24,6 +24,7 @@ from mpls.program.objects import (
     MODEL,
     NEW_WRAPPER,
     OPTIMIZER,
+    WRAPPER_OF_MPLS,
     keras_path,
     kind_of,
 )
@@ -66,6 +67,9 @@ _KEYWORDS_OF_KERAS_2 = {"save": "save_format", "save_weights": "save_format", "c
 _OF_MODELS_OPTIMIZERS = ("lr", "decay", "loss_scale", "dynamic", *WEIGHTS)
 _SAVING = {"keras.models.save_model", "keras.saving.save_model", "keras.callbacks.ModelCheckpoint"}
 _SAVING |= {"keras.models.load_model", "keras.saving.load_model"}
+# Functions that Keras 3 has, and that fail on its own variables.
+_SETTING = ("keras.backend.set_value", "keras.backend.update")
+_RATES = ("lr", "learning_rate")
 _KEYWORDS_OF_NEW_OPTIMIZERS = ("weight_decay", "use_ema", "ema_momentum", "jit_compile")
 _REWRITE = ".enable_mixed_precision_graph_rewrite"
 # Arguments that Keras 3 refuses, too.
@@ -159,6 +163,9 @@ def _of_keras(use: Use) -> Iterator[Sign]:
         yield Sign("keras of v1", 2, where, f"uses {path}")
     if use.call is not None and use.call.is_unextended and is_in(within, _SAVING):
         yield Sign("keras", 2, where, f"gives {path} a path without an extension")
+    first = None if use.call is None else use.call.first
+    if within in _SETTING and first is not None and first.is_attribute and first.name in _RATES:
+        yield Sign("keras", 2, where, f"gives {path} .{first.name} of an optimizer")
     yield from _of_optimizer(use, within)
 
 
@@ -208,7 +215,8 @@ def _of_keras_2(access: Access, kinds: Kinds) -> str:
     """Return what a line does with what only objects of Keras 2 have: "uses .lr of an optimizer"; else ""."""
     name = access.chain[-1]
     verb = "sets" if access.is_set else "uses"
-    if name in _OF_MODELS_OPTIMIZERS and kinds.is_of_models_optimizer(access):
+    is_had_by_mpls = kinds.are_compiled_of_mpls and name not in _OF_LEGACY_WRAPPERS
+    if name in _OF_MODELS_OPTIMIZERS and not is_had_by_mpls and kinds.is_of_models_optimizer(access):
         return f"{verb} .{name} of a model's optimizer"
     if name == "lr" and _is_optimizer(access, kinds):
         return f"{verb} .lr of an optimizer"
@@ -247,7 +255,7 @@ def _keywords(place: Use | Access) -> Collection[str | None]:
 def _is_optimizer(access: Access, kinds: Kinds) -> bool:
     # A program that uses `optimizers.legacy` explicitly needs no option for it.
     is_one = any(kinds.receiver_is(access, kind) for kind in (OPTIMIZER, EXPERIMENTAL_WRAPPER))
-    return is_one and not kinds.receiver_is(access, LEGACY_OPTIMIZER)
+    return is_one and not any(kinds.receiver_is(access, kind) for kind in (LEGACY_OPTIMIZER, WRAPPER_OF_MPLS))
 
 
 def _of_rewrites(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
@@ -309,6 +317,8 @@ def _of_wrappers(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
         # Names like `optimizer` may be given to several things.
         is_only = is_one and kinds.is_only(access, NEW_WRAPPER)
         what = _of_wrapper(access, can_be or is_one, is_only)
+        if access.chain[-1] in _OF_LEGACY_WRAPPERS and kinds.receiver_is(access, WRAPPER_OF_MPLS):
+            what = f"uses .{access.chain[-1]} of a wrapper"
         if what and access.chain[-1] in _OF_LEGACY_WRAPPERS:
             yield Sign("keras if used", 2, access.where, what)
             yield Sign("legacy_optimizers", True, access.where, what)

@@ -64,11 +64,13 @@ class Value(NamedTuple):
         name: the last name of the variable, the attribute or the function that is called.
         kinds: the kinds of what a function of TensorFlow or Keras that is called may return.
         is_call: whether it is what a call returns.
+        is_attribute: whether it is an attribute.
     """
 
     name: str
     kinds: frozenset[str]
     is_call: bool
+    is_attribute: bool = False
 
 
 class Call(NamedTuple):
@@ -80,7 +82,7 @@ class Call(NamedTuple):
         keywords: those by name: the values of constants, `...` for others; None for `**arguments` that are no literal.
         is_unextended: whether it saves or loads a model, or its weights, at a path without an extension for that of
             Keras 3.
-        first: the first by position.
+        first: the first by position, or what is named `optimizer` or `opt`.
     """
 
     values: tuple[object, ...]
@@ -384,8 +386,10 @@ class _File:
                 keywords[keyword.arg] = _constant(value)
         is_unextended = not state.may_fail and _is_path_without_extension(call, region)
         names = tuple(chain_of(each)[-1] for each in call.args)
-        first = self._value(call.args[0], region) if call.args else None
-        return Call(tuple(map(_constant, call.args)), names, keywords, is_unextended, first)
+        named = [each.value for each in call.keywords if each.arg in ("optimizer", "opt")]
+        first = next(iter((*call.args, *named)), None)
+        values = tuple(map(_constant, call.args))
+        return Call(values, names, keywords, is_unextended, None if first is None else self._value(first, region))
 
     # Attributes of other objects.
 
@@ -420,7 +424,7 @@ class _File:
     def _value(self, node: ast.expr, region: Region) -> Value:
         """Return the record of a value."""
         if not isinstance(node, ast.Call):
-            return Value(chain_of(node)[-1], frozenset(), False)
+            return Value(chain_of(node)[-1], frozenset(), False, isinstance(node, ast.Attribute))
         kinds = frozenset(kind_of(path) for path, _ in self._releases.possible(node.func, region))
         return Value(chain_of(node.func)[-1], kinds, True)
 
@@ -612,7 +616,7 @@ _OTHER = Call((), (), {}, False)
 @functools.cache
 def _tells(path: str) -> bool:
     """Return whether the arguments of a call may tell something."""
-    return bool(kind_of(path)) or named(path) is not None or path.rpartition(".")[2] in _GIVEN
+    return bool(kind_of(path)) or named(path) is not None or path.rpartition(".")[2] in (*_GIVEN, "set_value", "update")
 
 
 def _constant(node: ast.expr) -> object:

@@ -242,10 +242,11 @@ CASES = {
         "Own(tf.keras.optimizers.SGD()).apply_gradients([(tf.constant(0.0), tf.Variable(1.0))])",
         "--keras 2 --replace-existing",
     ),
-    "of_wrapper_decay": Case(WRAPPED + "opt.decay", "--keras 2 --legacy-optimizers --replace-existing"),
+    "of_wrapper_decay": Case(WRAPPED + "opt.decay", "--keras 2 --legacy-optimizers"),
     "of_wrapper_slot": Case(WRAPPED + "opt.get_slot(v, 'momentum')", "--keras 2 --legacy-optimizers"),
     # Members of optimizers.
     "of_optimizer_lr": Case(SGD + "opt.lr", "--keras 2"),
+    "of_backend_set_value": Case(SGD + "tf.keras.backend.set_value(opt.iterations, 1)", "--keras 2"),
     "of_inner_lr": Case(WRAPPED + "opt.inner_optimizer.lr", "--keras 2"),
     "of_inner_decay": Case(WRAPPED + "opt.inner_optimizer.decay", "--keras 2 --legacy-optimizers"),
     "of_optimizer_decay": Case(SGD + "opt.decay", "--keras 2 --legacy-optimizers"),

@@ -388,6 +388,26 @@ def test_standard_input() -> None:
     assert migrated("print 'mixed_precision'")[:2] == (2, b"print 'mixed_precision'")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows removes no current directory")
+def test_a_current_directory_that_is_gone(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "there").mkdir()
+    monkeypatch.chdir(folder / "there")
+    (folder / "there").rmdir()
+    (folder / "nb.ipynb").write_text(json.dumps({"cells": [{"cell_type": "code", "source": OLD}]}))
+    (folder / "main.py").write_text(f"import old, sys\nsys.path.append('x')\n{OLD}")
+    why = "old.py is not there: the current directory is gone"
+    for name in ("migrate", "doctor"):
+        assert main([name, "old.py"]) == 2
+        assert why in capsys.readouterr().err
+        assert main([name, str(folder)]) == 0
+        printed = capsys.readouterr()
+        assert f"{folder}/old.py" in printed.out + printed.err
+        assert printed.err.count("Traceback") == 0
+    assert migrated(f"import old\n{OLD}").after.decode() == f"import old\n{NEW}"
+
+
 def test_modes_and_links_stay(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, link = folder / "old.py", folder / "link.py"
     path.chmod(0o751)

@@ -41,6 +41,13 @@ KERAS = [
         TF + "m = tf.keras.Sequential()\nm.compile()\no = m.optimizer\nprint(o.lr)",
         "--keras 2",
     ),
+    ("a rate by the backend", TF + "def f(opt): tf.keras.backend.set_value(opt.learning_rate, 1)", "--keras 2"),
+    ("updated by the backend", "from keras import backend as K\ndef f(m): K.update(m.optimizer.lr, 1)", "--keras 2"),
+    (
+        "a variable by the backend",
+        TF + "K = tf.keras.backend\nlr = K.variable(1)\nK.set_value(lr, 2)\nx.update(opt.lr)",
+        "",
+    ),
     ("loss_scale of a model's", TF + "m = tf.keras.Sequential()\nprint(m.optimizer.loss_scale)", "--keras 2"),
     ("modules of Keras 2", "import keras\nfrom keras.utils import np_utils\nkeras.layers.Dense(1)", "--keras 2"),
     ("its engine", "import keras\nimport keras.engine\nkeras.layers.Dense(1)", "--keras 2"),

@@ -234,6 +234,15 @@ AS_OF = [
     ),
 ]
 
+MPLS = (
+    TF
+    + """import mpls
+import mpls.experimental
+from mpls.keras import LossScaleOptimizer as L
+m = tf.keras.Sequential()
+opt = L(tf.keras.optimizers.SGD(0.1))
+"""
+)
 REPLACING = [
     ("calls of Keras 2", NEW + "opt.get_scaled_loss(1.0)", None, "--keras 2"),
     ("on Keras 3", NEW + "opt.get_scaled_loss(1.0)", 3, "--replace-existing"),
@@ -278,11 +287,41 @@ REPLACING = [
             "opt.lr\nopt.get_updates(loss, v)",
         )
     ),
+    *(
+        (f"of a wrapper of mpls, {code}", MPLS + code, None, expected)
+        for code, expected in (
+            ("opt.lr\nopt.weights\nopt.dynamic\nopt.get_scaled_loss(1)\nopt.beta_1\nopt.minimize(f, v)", ""),
+            ("m.compile(opt)\nm.optimizer.loss_scale\nm.optimizer.lr = 1", ""),
+            ("m.compile(loss='mse', optimizer=opt)\nm.optimizer.get_weights()", ""),
+            ("mpls.experimental.set_policy('mixed_float16')\nm.compile('sgd')\nm.optimizer.loss_scale", ""),
+            ("inner = tf.keras.optimizers.SGD(0.1)\ninner = L(inner)\ninner.lr = 1", ""),
+            ("opt.decay", OF_2_8),
+            ("opt.get_slot(v, 'm')", OF_2_8),
+            ("m.compile(opt)\nm.optimizer.decay", "--keras 2"),
+            ("m.compile(opt)\nm.compile('sgd')\nm.optimizer.lr", "--keras 2"),
+            ("m.optimizer.lr", "--keras 2"),
+            (
+                "mp = tf.keras.mixed_precision\nW = getattr(mp, 'LossScaleOptimizer', L)\nclass O(W): pass\n"
+                "o = O(opt)\no.get_weights()",
+                "--keras 2 --replace-existing",
+            ),
+            ("tf.keras.optimizers.SGD(0.1).lr", "--keras 2"),
+        )
+    ),
     ("one of its own", NEW + "class A:\n    def get_slot(self): pass\nopt.get_slot()", None, ""),
     ("of the wrapped one", NEW + "opt.inner_optimizer.get_slot(v, 'm')", None, ""),
     *(
-        (f"{use}, which only those of mpls over legacy optimizers have", NEW + use, None, f"{OF_2_8} --replace-existing")
-        for use in ("opt._get_hyper('learning_rate')", "opt._set_hyper('learning_rate', 1)", "opt.decay\nopt._decayed_lr(tf.float32)")
+        (
+            f"{use}, which only those of mpls over legacy optimizers have",
+            NEW + use,
+            None,
+            f"{OF_2_8} --replace-existing",
+        )
+        for use in (
+            "opt._get_hyper('learning_rate')",
+            "opt._set_hyper('learning_rate', 1)",
+            "opt.decay\nopt._decayed_lr(tf.float32)",
+        )
     ),
     (
         "a wrapper for a model",
