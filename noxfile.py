@@ -76,3 +76,11 @@ def benchmark(session: nox.Session) -> None:
     """Measure what loss scaling costs; arguments after `--` go to the benchmark."""
     session.install(".[benchmark]")
     session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site of the documentation into site/; where Chromium is installed, check the width of its pages."""
+    session.install(".[docs]")
+    session.run("mkdocs", "build")
+    session.run("python", "scripts/site_check.py", "site")

@@ -151,7 +151,7 @@ def name_page(row: Name) -> str:
     """Return the page of a historical name: its releases, what to write today, and what is worth knowing about it."""
     today = f"`{row.today or row.replacement}`"
     fate = {"removed": "It is removed", "still there": "It is still there"}.get(row.fate, "Keras 3 has it")
-    module, target = module_of(row.parent), (row.today or row.replacement).rpartition(".")
+    home, _, attribute = (row.today or row.replacement).rpartition(".")
     answer = f"{fate}, and means the same" if row.stays else f"{fate}. Write {today}"
     lines = [
         f"# {row.path}",
@@ -160,11 +160,21 @@ def name_page(row: Name) -> str:
         "",
     ]
     if not row.stays:
-        old, new = f"-from {module} import {row.attribute}", f"+from {target[0]} import {target[2]}"
-        lines += ["```diff", old, new, "```", ""]
-    groups = (each for each in sections() if each.page == "names" and each.level == 2)
-    group = next((each for each in groups if f"`{row.replacement}`" in " ".join(each.own_lines[:5])), None)
-    return "\n".join([*lines, *(group.own_lines if group else ())])
+        lines += [
+            "```diff",
+            f"-from {module_of(row.parent)} import {row.attribute}",
+            f"+from {home} import {attribute}",
+        ]
+        if row.today not in ("", row.replacement):
+            # The class of the experimental wrapper takes the loss scale.
+            lines += [f'-opt = {row.attribute}(opt, "dynamic")', f"+opt = {attribute}(opt)"]
+        lines += ["```", ""]
+    (page, *groups) = [each for each in sections() if each.page == "names"]
+    of_it = (each.own_lines for each in groups if f"`{row.replacement}`" in " ".join(each.own_lines[:5]))
+    # The imports of all examples stand in the first one.
+    start = page.own_lines.index("```python")
+    imports = page.own_lines[start : page.own_lines.index("```", start) + 1]
+    return "\n".join([*lines, "The examples import:", "", *imports, "", *next(of_it)])
 
 
 def search(words: str) -> list[Section]:

@@ -42,6 +42,22 @@ def test_pair(pair: Pair) -> None:
     assert after(pair.after, *pair.options) == pair.after
 
 
+def diffs_of_the_document() -> list[list[str]]:
+    text = (pathlib.Path(__file__).parents[2] / "MIGRATION.md").read_text(encoding="utf-8")
+    return [block.splitlines() for block in re.findall(r"^```diff\n(.*?)^```", text, re.DOTALL | re.MULTILINE)]
+
+
+@pytest.mark.parametrize("diff", diffs_of_the_document())
+def test_the_diffs_that_the_document_shows(diff: list[str]) -> None:
+    old, new = ("\n".join(line[1:] for line in diff if line[0] == sign) for sign in "-+")
+    start = "import tensorflow as tf\n"
+    assert after(f"{start}{old}\n") == f"{start}{new}\n"
+
+
+def test_the_document_shows_some() -> None:
+    assert len(diffs_of_the_document()) == 5
+
+
 @pytest.mark.parametrize("form", ["crlf", "cr", "bom", "latin-1", "no final newline", "tabs", "semicolons"])
 def test_other_forms_of_a_text(form: str) -> None:
     wrong = []
