@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mpls import errors, names
 from mpls.install import install, installed, uninstall
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _SUBPACKAGES = ("contrib", "experimental", "keras", "monitor", "v1")
 # Functions whose modules load TensorFlow, with these modules.
