@@ -14,6 +14,7 @@ import sys
 import unittest
 from collections.abc import Iterator
 
+import pytest
 from parameterized import parameterized
 
 from mpls.cli import main
@@ -216,6 +217,49 @@ class NamesTest(unittest.TestCase):
         self.assertIn("1.14 to 2.8", text)
         self.assertIn("+from mpls.keras import LossScaleOptimizer", text)
         self.assertEqual(shown("tensorflow.keras.mixed_precision.experimental.LossScaleOptimizer")[1], text)
+
+
+# Programs that fail on today's TensorFlow.
+DEAD = [
+    "",
+    "tf.keras.mixed_precision.experimental",
+    "from tensorflow.keras.mixed_precision import experimental",
+    "import tensorflow.keras.mixed_precision.experimental",
+    "tf.mixed_precision.experimental",
+    "tf.train.experimental.DynamicLossScale",
+    "tf.train.experimental.enable_mixed_precision_graph_rewrite",
+    "from keras.mixed_precision.loss_scale_optimizer import LossScaleOptimizer",
+    "from tensorflow.python.keras.mixed_precision.experimental import policy",
+    "tf.contrib.mixed_precision",
+    "tf.placeholder",
+    "tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD()).get_scaled_loss",
+    "tf.keras.optimizers.Adam().lr",
+    "tf_keras.mixed_precision.LossScaleOptimizer(tf_keras.optimizers.SGD()).loss_scale()",
+    "from tensorflow.contrib import slim",
+    "tf.estimator",
+    "",
+][1:-1]
+RUNS_THE_DEAD = """
+import sys
+import tensorflow as tf, tf_keras
+for program in sys.argv[1:]:
+    try:
+        exec(program)
+    except Exception as error:
+        print(str(error).partition(" (/")[0])
+    else:
+        print("works:", program)
+"""
+
+
+class ImportErrorTest(unittest.TestCase):
+    @pytest.mark.programs
+    def test_the_page_shows_the_errors_in_their_order(self) -> None:
+        command = [sys.executable, "-c", RUNS_THE_DEAD, *DEAD]
+        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=True)
+        page = (ROOT / "docs" / "import-errors.md").read_text()
+        rows = [line.split("`")[1] for line in page.splitlines() if re.match(r"\| `.*\| (`mpls|no option)", line)]
+        self.assertEqual(rows, done.stdout.splitlines())
 
 
 class TerminalTest(unittest.TestCase):
