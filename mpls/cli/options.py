@@ -15,8 +15,8 @@ __all__ = ["USAGE_ERROR", "options_of_mpls", "parser", "split"]
 
 USAGE_ERROR = 2
 _DESCRIPTION = """\
-Run a program that uses TensorFlow's historical loss-scaling API, unmodified, with the names of that API back.
-What follows the script or the module is handed to it."""
+Run an unmodified program in which the removed names of TensorFlow's loss-scaling API work again.
+Options of mpls go before the program; arguments after it go to the program."""
 _NAME_A_PROGRAM = ("-m", "-c")
 
 
@@ -130,7 +130,7 @@ def parser() -> argparse.ArgumentParser:
 def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run = commands.add_parser(
         "run",
-        help="run an unmodified program with the historical names back",
+        help="run an unmodified program with the removed names back",
         usage="mpls run [OPTIONS] (SCRIPT | -m MODULE | -c CODE | -) [ARGS ...]",
         description=_DESCRIPTION,
         allow_abbrev=False,
@@ -143,17 +143,19 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     trace = commands.add_parser(
         "trace",
-        help="run a program, and record what its loss-scaling optimizers do at each step",
+        help="run a program and record its loss-scaling optimizers, step by step",
         usage="mpls trace [OPTIONS] OUT.json (SCRIPT | -m MODULE | -c CODE | -) [ARGS ...]\n"
         "       mpls trace --recorder > mpls_recorder.py",
-        description="Run a program as `mpls run` does, and record what its loss-scaling optimizers do at each step, "
-        "for `mpls compare`. The exit status is the program's own, or 1 if it took no step, or 2 if nothing was run.",
+        description="Run a program as `mpls run` does, and record its loss-scaling optimizers, step by step, for "
+        "`mpls compare`. Exit status: the program's own; 1 if it took no step; 2 if nothing was run.",
         allow_abbrev=False,
     )
     trace.set_defaults(parser=trace)
     trace.add_argument("out", nargs="?", metavar="OUT.json", help="the trace")
     trace.add_argument(
-        "--recorder", action="store_true", help="print a program that records the same on TensorFlow 1.13 to 2.15"
+        "--recorder",
+        action="store_true",
+        help="print the recorder for old machines, one file for TensorFlow 1.13 to 2.15",
     )
     add_recording_options(trace)
     _add_run_options(trace)
@@ -161,59 +163,61 @@ def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _add_run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("script", nargs="?", metavar="SCRIPT", help="a Python file; - for standard input")
-    run.add_argument("-m", dest="module", metavar="MODULE", help="a module to run in place of a script")
-    run.add_argument("-c", dest="code", metavar="CODE", help="code to run in place of a script")
+    run.add_argument("-m", dest="module", metavar="MODULE", help="run a module instead of a script")
+    run.add_argument("-c", dest="code", metavar="CODE", help="run code instead of a script")
+    run.add_argument("--as-of", type=release, metavar="RELEASE", help="behave as this TensorFlow release, e.g. 2.2")
+    run.add_argument("--contrib", action="store_true", help="bring tf.contrib.mixed_precision back too")
     run.add_argument(
-        "--as-of", type=release, metavar="RELEASE", help="the TensorFlow release to behave as, 2.2 for example"
-    )
-    run.add_argument("--contrib", action="store_true", help="put tf.contrib.mixed_precision back too")
-    run.add_argument(
-        "--v1", action="store_true", help="have `import tensorflow` mean tensorflow.compat.v1, with TF 2 behaviour off"
+        "--v1", action="store_true", help="`import tensorflow` imports tensorflow.compat.v1, with TF 2 behaviour off"
     )
     run.add_argument(
         "--keras",
         type=int,
         choices=(2, 3),
-        help="the Keras that tf.keras is; with 2, which is tf_keras, `import keras` is tf_keras too",
+        help="use this Keras as tf.keras; with 2, `import keras` is tf_keras too",
     )
     run.add_argument(
         "--legacy-optimizers",
         action="store_true",
-        help="have tf.keras.optimizers be those of TF 2.10 and earlier; needs Keras 2",
+        help="use the optimizers of TF 2.10 and earlier as tf.keras.optimizers; needs --keras 2",
     )
     run.add_argument(
-        "--replace-existing", action="store_true", help="have names that still work mean the objects of mpls too"
+        "--replace-existing", action="store_true", help="replace names that still work in TensorFlow by mpls too"
     )
     run.add_argument(
-        "--no-children", action="store_true", help="keep the names out of the Python programs that the program starts"
+        "--no-children",
+        action="store_true",
+        help="do not bring the names back in Python processes that the program starts",
     )
-    run.add_argument("--children", action="store_true", help="the default; accepted for commands that have it")
+    run.add_argument("--children", action="store_true", help="has no effect: it is the default")
+    run.add_argument("--no-auto", action="store_true", help="do not choose options automatically from the source")
     run.add_argument(
-        "--no-auto", action="store_true", help="choose none of these options by what the program's source tells"
+        "--report",
+        action="store_true",
+        help="at the end, list the historical names that the program used, and what to write today",
     )
-    run.add_argument("--report", action="store_true", help="print the historical names that the program has read")
 
 
 def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     doctor = commands.add_parser(
         "doctor",
-        help="find what programs need to run today: options, names to replace, and what is gone for good",
-        description="Find what programs need to run today. They are only read: no code in them runs. The exit status "
-        "is 0, or 1 if one uses what no option brings back, or 2 if a path is not there, is no Python 3, or is too "
-        "large.",
+        help="say what programs need to run today, without running them",
+        description="Say what programs need to run today: options of `mpls run`, names to replace, and names that "
+        "are gone for good. It reads the source and runs nothing. Exit status: 0; 1 if a name is gone for good; 2 if a "
+        "path does not exist, is no Python 3, or is too large.",
     )
     doctor.set_defaults(parser=doctor)
     doctor.add_argument("paths", nargs="+", metavar="PATH", help="a script, a notebook, or a folder of them")
-    doctor.add_argument("--all", action="store_true", help="show programs that need nothing too")
+    doctor.add_argument("--all", action="store_true", help="also show programs that need nothing")
     doctor.add_argument("--json", action="store_true", help="print one JSON object, for machines")
 
 
 def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     inspection = commands.add_parser(
         "inspect",
-        help="say what a checkpoint, a saved model or a config holds, and what mpls can restore it into",
-        description="Say what a file holds. It is only read: no code in it runs. The exit status is 0, or 1 if it is "
-        "broken, or 2 if it is nothing that any release has written.",
+        help="say what a checkpoint, model or config is, and how to load it",
+        description="Say what a checkpoint, model or config is, what it holds, and how to load it. It runs no code of "
+        "the file. Exit status: 0; 1 if the file is broken; 2 if it is of no known kind.",
     )
     inspection.add_argument(
         "path", metavar="PATH", help="a checkpoint (its prefix, or its folder), SavedModel, H5, .keras or JSON file"
@@ -225,9 +229,9 @@ def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add_plot(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     plot = commands.add_parser(
         "plot",
-        help="draw the loss scale of a training that was recorded",
-        description="Draw loss scale, skipped steps and loss of a training. The exit status is 0, or 2 if there is "
-        "nothing to draw, the image exists already, or matplotlib is missing: pip install 'mpls[plot]'.",
+        help="draw the loss scale, skipped steps and loss of a training",
+        description="Draw the loss scale, skipped steps and loss of a training. Exit status: 0; 2 if there is "
+        "nothing to draw, the image exists, or matplotlib is missing: pip install 'mpls[plot]'.",
     )
     plot.set_defaults(parser=plot)
     plot.add_argument(

@@ -29,9 +29,9 @@ def add_migrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     migration = commands.add_parser(
         "migrate",
         help="rewrite programs and notebooks to today's names",
-        description="Show, or write, what replaces the historical names in programs and notebooks. They are only read: "
-        "no code in them runs. The exit status is 0, or 1 with --check if a file would change, or 2 if a path is not "
-        "there or cannot be read or written; the others are done all the same.",
+        description="Show a diff of programs and notebooks in which the historical names are replaced, or write them. "
+        "It reads the source and runs nothing. Exit status: 0; 1 with --check if a file would change; 2 if a path does "
+        "not exist, or cannot be read or written.",
     )
     migration.set_defaults(parser=migration)
     migration.add_argument(
@@ -41,32 +41,33 @@ def add_migrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--to",
         choices=("mpls", "native"),
         default="mpls",
-        help="the names to write: those of mpls, or today's own of TensorFlow and Keras where they mean the same; "
-        "default: %(default)s",
+        help="write names of mpls, or TensorFlow's and Keras' own names where they mean the same; default: %(default)s",
     )
     migration.add_argument(
-        "--as-of", type=release, metavar="RELEASE", help="the TensorFlow release that the programs were written for"
+        "--as-of", type=release, metavar="RELEASE", help="keep what this TensorFlow release did, e.g. 2.2"
     )
     migration.add_argument(
         "--keras",
         type=int,
         choices=(2, 3),
         default=3,
-        help="the Keras that the programs will live with; with 2, its public wrapper stays; default: %(default)s",
+        help="the Keras that the programs will use; with 2, its public wrapper stays; default: %(default)s",
     )
     _add_migrate_actions(migration)
 
 
 def _add_migrate_actions(migration: argparse.ArgumentParser) -> None:
     action = migration.add_mutually_exclusive_group()
-    action.add_argument("--write", action="store_true", help="write the files, in place of showing a diff")
-    action.add_argument("--check", action="store_true", help="end with status 1 if a file would change")
+    action.add_argument("--write", action="store_true", help="write the files instead of showing a diff")
+    action.add_argument("--check", action="store_true", help="exit with 1 if a file would change")
     migration.add_argument(
-        "--report", choices=("text", "json", "html"), help="print what is changed and what is left, in place of a diff"
+        "--report",
+        choices=("text", "json", "html"),
+        help="print what changes and what is left to you, instead of a diff",
     )
-    for name, text in (("--only", "apply these rules alone"), ("--skip", "do not apply these rules")):
+    for name, text in (("--only", "apply only these rules"), ("--skip", "do not apply these rules")):
         migration.add_argument(name, type=_names, default=(), metavar="RULE[,RULE]", help=text)
-    migration.add_argument("--list-rules", action="store_true", help="say what each rule changes, and why")
+    migration.add_argument("--list-rules", action="store_true", help="explain each rule")
     migration.add_argument(
         "--jobs", type=_count, metavar="N", help="the number of processes; default: one for each core"
     )
@@ -87,10 +88,9 @@ def add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add `mpls compare`."""
     compare = commands.add_parser(
         "compare",
-        help="say whether two trainings that were recorded are the same, and where they first differ",
-        description="Compare two files that `mpls trace`, or its recorder for old machines, has written. The exit "
-        "status is 0 if they have the same bits, 3 if they are the same up to rounding, 1 if they differ, and 2 if "
-        "they cannot be compared.",
+        help="say whether two recorded trainings are the same, or where they first differ",
+        description="Compare two traces of `mpls trace` or of its recorder. Exit status: 0 if they have the same bits, "
+        "3 if they are the same up to rounding, 1 if they differ, 2 if they cannot be compared.",
     )
     compare.set_defaults(parser=compare)
     compare.add_argument("old", metavar="OLD.json", help="the trace of the old program")
@@ -99,8 +99,7 @@ def add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--tolerance",
         type=_tolerance,
         metavar="X",
-        help="the largest difference that counts as rounding: of a loss, relative to it; of a part's norm, relative to "
-        "the norm of all gradients or variables of the step; default: 1e-5",
+        help="the largest relative difference that counts as rounding; default: 1e-5; with float16 layers use 5e-3",
     )
     compare.add_argument("--json", action="store_true", help="print one JSON object, for machines")
     compare.add_argument("--plot", metavar="IMAGE", help="draw both: .png, .svg or .pdf; needs matplotlib")

@@ -14,11 +14,11 @@ def add_recording_options(parser: Any) -> None:
         "--every",
         type=_positive_number,
         metavar="N",
-        help="record every N-th step; default: the first 100, and then every 100th",
+        help="record every N-th step; default: the first 100 steps, then every 100th",
     )
-    parser.add_argument("--steps", type=_positive_number, metavar="N", help="record no step after the first N")
+    parser.add_argument("--steps", type=_positive_number, metavar="N", help="record only the first N steps")
     parser.add_argument(
-        "--variables", metavar="PATTERN", help="measure only variables of such names, as in shells: '*/kernel'"
+        "--variables", metavar="PATTERN", help="measure only variables whose names match this glob, e.g. '*/kernel'"
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed Python, NumPy and TensorFlow at the beginning")
     parser.add_argument("--force", action="store_true", help="replace an existing trace")
