@@ -31,9 +31,9 @@ __all__ = [
 
 # Members of wrappers that were something else in some releases, and those that only wrappers have.
 _READ = frozenset(("loss_scale", "get_config", *SCALING_METHODS))
-# What passes the name that it is assigned to on to its parts.
 # Functions that read an attribute by its name.
 _READERS = ("getattr", "__getattribute__")
+# What passes the name that it is assigned to on to its parts.
 _PASS_TARGET = frozenset(
     (
         ast.Name,
@@ -50,6 +50,7 @@ _PASS_TARGET = frozenset(
         ast.GeneratorExp,
     )
 )
+_LITERALS = ast.List | ast.Tuple
 _PATH = re.compile(r"mixed_precision\.\w|\.mixed_precision\b|train\.experimental\.\w")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -296,7 +297,7 @@ class _Walker:
         self.module = self._new_region(None)
         self.bound: set[str] = set()
         self.members: list[Member] = []
-        self.moves: list[tuple[ast.Assign, Region]] = []
+        self.moves: list[tuple[ast.expr, ast.expr, Region]] = []
         self.imports: list[tuple[Statement, Region]] = []
         self.stars: list[ast.ImportFrom] = []
         self.exported: set[str] = set()
@@ -471,7 +472,7 @@ class _Walker:
 
     def _assign(self, node: ast.Assign) -> None:
         if isinstance(node.value, ast.Name | ast.Attribute):
-            self.moves.append((node, self._region))
+            self.moves += [(target, node.value, self._region) for target in node.targets]
         self._assigned(node.value, node.targets)
         if any(isinstance(each, ast.Name) and each.id == "__all__" for each in node.targets):
             self.exported |= {str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
@@ -485,10 +486,21 @@ class _Walker:
         self._target(node.target, None)
 
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
-        self._visit(node.iter)
-        self._target(node.target, None)
+        self._items(node.iter, node.target)
+        for item in _items(node.iter, node.target):
+            self._target(node.target, item)
         self._block(node.body)
         self._block(node.orelse)
+
+    def _items(self, values: ast.expr, target: ast.expr) -> None:
+        """Visit what a loop goes through."""
+        items = [each for each in _items(values, target) if isinstance(each, ast.Name | ast.Attribute)]
+        self.moves += [(target, each, self._region) for each in items]
+        outer = self._target_name
+        if isinstance(target, ast.Name) and isinstance(values, _LITERALS):
+            self._target_name = target.id
+        self._visit(values)
+        self._target_name = outer
 
     def _with_item(self, node: ast.withitem) -> None:
         self._visit(node.context_expr)
@@ -562,7 +574,7 @@ class Survey(_Walker):
         strings: strings that may name a path of the API; docstrings are not among them.
         members: reads of attributes that tell what an object is or what it needs, and calls whose result is assigned.
         loose: reads of attributes from something else than a name, `f().x` and `getattr(tf, "x")`.
-        moves: assignments of names and attributes to others, with their scopes.
+        moves: targets that are assigned names and attributes, with these, and their scopes.
         asserts: the tests of assertions, with their statements and scopes.
         type_comparisons: comparisons with `type(…)`, with their statements and scopes.
         is_cut: whether the file is nested too deeply to be read to the end.
@@ -775,12 +787,13 @@ class Survey(_Walker):
         self._region = outer
 
     def _comprehend(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
-        self._visit(node.generators[0].iter)
+        self._items(node.generators[0].iter, node.generators[0].target)
         outer, self._region = self._region, self._new_region(self._region, is_comprehension=True)
         for number, each in enumerate(node.generators):
             if number:
-                self._visit(each.iter)
-            self._target(each.target, None)
+                self._items(each.iter, each.target)
+            for item in _items(each.iter, each.target):
+                self._target(each.target, item)
             self._all(each.ifs)
         self._all([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])
         self._region = outer
@@ -808,6 +821,14 @@ class Survey(_Walker):
             if not isinstance(each, ast.Constant):
                 self._visit(each)
         self._string = outer
+
+
+def _items(values: ast.expr, target: ast.expr) -> list[ast.expr | None]:
+    """Return what each round of a loop assigns to its target: the elements of a literal; None for what is unknown."""
+    names = target.elts if isinstance(target, ast.Tuple) else [target]
+    is_plain = isinstance(values, _LITERALS) and not any(isinstance(each, ast.Starred) for each in values.elts)
+    known = is_plain and all(isinstance(each, ast.Name) for each in names)
+    return [*values.elts] or [None] if known else [None]  # type: ignore[attr-defined]
 
 
 def _all_arguments(arguments: ast.arguments) -> list[ast.arg]:

@@ -309,8 +309,7 @@ class _File:
             found.scales = list(self._scales())
         found.parameters = list(self._parameters())
         found.passed = list(self._passed())
-        for node, region in survey.moves:
-            found.moved += [(chain_of(target)[-1], self._value(node.value, region)) for target in node.targets]
+        found.moved = [(chain_of(target)[-1], self._value(value, region)) for target, value, region in survey.moves]
         found.switches = frozenset(self._releases.switches)
         found.is_eager = any(use.path in _EAGER for use in found.uses)
         return found

@@ -89,6 +89,27 @@ PAIRS = {
         "from mpls.keras import LossScaleOptimizer\nclass A:\n"
         "    def __init__(self):\n        self.opt = LossScaleOptimizer(o, dynamic=True)\na = A()\na.opt.loss_scale\n",
     ),
+    "what a loop goes through": becomes(
+        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer\n"
+        "first = LossScaleOptimizer(o, 8)\nfor opt in [first, LossScaleOptimizer(o, 8)]:\n    opt.loss_scale()\n"
+        "for name, each in ('a', first), ('b', first):\n    each.loss_scale()\n"
+        "x = [other.loss_scale() for other in (first, first)]\n",
+        "from mpls.keras import LossScaleOptimizer\n"
+        "first = LossScaleOptimizer(o, dynamic=False, initial_scale=8)\n"
+        "for opt in [first, LossScaleOptimizer(o, dynamic=False, initial_scale=8)]:\n    opt.loss_scale\n"
+        "for name, each in ('a', first), ('b', first):\n    each.loss_scale\n"
+        "x = [other.loss_scale for other in (first, first)]\n",
+    ),
+    "what a loop goes through, among others": becomes(
+        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer\n"
+        "first = LossScaleOptimizer(o, 8)\nfor opt in [first, other()]:\n    opt.loss_scale()\n"
+        "for opt2 in [first, *others]:\n    opt2.loss_scale()\n",
+        "from mpls.keras import LossScaleOptimizer\n"
+        "first = LossScaleOptimizer(o, dynamic=False, initial_scale=8)\nfor opt in [first, other()]:\n    opt.loss_scale()\n"
+        "for opt2 in [first, *others]:\n    opt2.loss_scale()\n",
+        NAME,
+        NAME,
+    ),
     "a method of the program's own that only wrappers have": stays(
         "import tensorflow as tf\nclass Own:\n    def get_scaled_loss(self, loss):\n        return loss\n"
         "def f(opt):\n    opt.get_scaled_loss(1)\n    return opt.loss_scale()\n",

@@ -113,6 +113,15 @@ FLOWS = [
         _REPLACED,
     ),
     ("a new one", TF + "tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD()).momentum", _REPLACED),
+    *(
+        (f"of a loop: {loop}", NEW + f"L = tf.keras.mixed_precision.LossScaleOptimizer\n{loop}", _REPLACED)
+        for loop in (
+            "for o in [L(a), L(b)]: o.momentum",
+            "for o in opt, L(b): o.momentum",
+            "[o.momentum for o in (L(a), L(b))]",
+            "async def f():\n    async for o in [L(a)]: o.momentum\nf()",
+        )
+    ),
     # What is not followed.
     (
         "a class as a parameter",
@@ -123,6 +132,9 @@ FLOWS = [
     ("through a function of others", NEW + "import others\no = others.f(opt)\no.momentum", ""),
     # Nearly.
     ("what both have", NEW + "def f(o): return o.learning_rate\nf(opt)", ""),
+    ("a loop with another", NEW + "for o in [opt, thing()]: o.momentum", ""),
+    ("a loop over more", NEW + "for o in [opt, *others]: o.momentum", ""),
+    ("a loop over both", NEW + "for o in (opt, tf.keras.optimizers.SGD()): o.momentum", ""),
     ("an optimizer", NEW + "def f(o): return o.momentum\nf(tf.keras.optimizers.SGD())", ""),
     ("either", NEW + "def f(o): return o.momentum\nf(opt)\nf(tf.keras.optimizers.SGD())", ""),
     ("the inner one", NEW + "def f(o): return o.momentum\nf(opt.inner_optimizer)", ""),
