@@ -7,6 +7,8 @@ import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from mpls.program.files import names_set
+
 __all__ = ["API_WORDS", "NO_FACTS", "Facts", "facts_of", "together", "wanted_words"]
 
 # A file without any of these words has nothing that a rule looks at.
@@ -17,10 +19,6 @@ _FRAMEWORK = re.compile(rb"\bimport\b.*\bkeras\b|\bfrom\s+tensorflow|\bimport\s+
 _OWN_MEMBER = re.compile(
     rb"(?:^|[\r\n])[ \t]+(?:async[ \t]+)?def[ \t]+loss_scale\b|\.loss_scale\s*=\s*(?:lambda|[\w.]*LossScale\()"
 )
-# `module.NAME = …`, and the names in the strings of `setattr`, `monkeypatch.setattr` and `mock.patch`.
-# They begin with a plain character, or are asked for first: each file is searched.
-_SET = re.compile(rb"\.(?<!\bself\.)(?<!\bcls\.)(\w+)[ \t]*(?:[-+*/]|//|\*\*)?=(?!=)")
-_PATCHED = re.compile(rb"(?:setattr|patch|patch\.object)\s*\([^\"'\n]*[\"'](?:[\w.]*\.)?(\w+)[\"']")
 # A wrapper is made, or gets another name, by which it may be made.
 _MAKES = re.compile(
     rb"LossScaleOptimizer\w*(?:\s*\(|\s+as\b|[ \t]*(?:[\r\n]|$))|(?:class\s|partial\s*\()[^\r\n]*LossScaleOptimizer"
@@ -61,8 +59,7 @@ NO_FACTS = Facts()
 
 def facts_of(content: bytes) -> Facts:
     """Return what a file says."""
-    patched = _PATCHED.findall(content) if b"setattr" in content or b"patch" in content else ()
-    is_set = frozenset((*_SET.findall(content), *patched))
+    is_set = frozenset(names_set(content))
     has_own = b"loss_scale" in content and _OWN_MEMBER.search(content) is not None
     reads_compiled = b".optimizer." in content and any(each in content for each in _OF_COMPILED)
     compiles = b".compile" in content and _COMPILE.search(content) is not None

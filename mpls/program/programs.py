@@ -27,6 +27,7 @@ from mpls.program.files import (
     files,
     folders_added,
     missing,
+    names_set,
     parse,
 )
 from mpls.program.kinds import Uses
@@ -134,6 +135,8 @@ class Tree:
         # Surveys of the files that were asked for last; the first is the oldest.
         self._surveys: dict[str, tuple[Survey, int]] = {}
         self._absent: set[tuple[str, str]] = set()
+        # Names that a file sets on objects other than `self`.
+        self.is_set: set[bytes] = set()
         self.linked: weakref.WeakSet[_Linked] = weakref.WeakSet()
         self.shared = _Linked(self, {}, {}, None)
 
@@ -173,6 +176,7 @@ class Tree:
         file.imported = list(_imported(survey))
         file.added = folders_added(tree, file.key)
         file.does_something = _does_something(tree)
+        self.is_set |= names_set(content)
         words = Counter(_WORDS.findall(content))
         file.words = frozenset(words)
         file.has_lookups = not _LOOKUPS.isdisjoint(file.words) or _LOOKUP.search(content) is not None
@@ -348,6 +352,7 @@ class _Linked:
         self._releases: dict[str, tuple[Survey, Releases]] = {}
         self._exports: dict[tuple[str, str], Meaning] = {}
         self._answers: dict[tuple[str, str], bool] = {}
+        self._constants: dict[tuple[str, tuple[str, ...]], ast.Constant | None] = {}
         tree.linked.add(self)
 
     def forget(self, key: str) -> None:
@@ -395,6 +400,20 @@ class _Linked:
             releases = self._of(file)
             self._answers[key] = releases.is_answer(name, releases.survey.module)
         return self._answers[key]
+
+    def is_set(self, name: str) -> bool:
+        """Return whether a file that was read sets an attribute of this name on something else than `self`."""
+        return name.encode() in self._tree.is_set
+
+    def constant(self, file: str, names: tuple[str, ...]) -> ast.Constant | None:
+        """Return the constant that a name at the top of a file has, or a class of that name; None if it may change."""
+        if file not in self.files:
+            return None if self._shared is None else self._shared.constant(file, names)
+        key = (file, names)
+        if key not in self._constants:
+            self._constants[key] = None
+            self._constants[key] = None if self.is_set(names[-1]) else self._of(file).constant(names)
+        return self._constants[key]
 
     def submodule(self, file: str, name: str) -> str | None:
         """Return the file of a module in the package that a file is; None if it is not among the programs' files."""

@@ -74,7 +74,42 @@ class RulesTest(unittest.TestCase):
 
     @parameterized.expand(SWITCHES)
     def test_constants_that_switch(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
+        found = read(source)
+        self.assertEqual(" ".join(each["flag"] for each in found["options"]), expected)
+        self.assertEqual(found["disagreements"], [])
+
+    @parameterized.expand(
+        [
+            ("an attribute", "import config", "config.AMP"),
+            ("negated", "import config", "not config.ON"),
+            ("by another name", "import config as c", "c.AMP and x"),
+            ("imported", "from config import AMP", "AMP"),
+            ("imported by another name", "from config import AMP as A", "A == True"),
+            ("by a star", "from config import *", "AMP"),
+            ("of a class", "import config", "config.C.AMP"),
+            ("of an imported class", "from config import C", "C.AMP"),
+            ("through a module", "import again", "again.FLAG"),
+            ("of a package", "from pkg import config", "config.AMP"),
+            ("of a package by its name", "import pkg.config", "pkg.config.AMP"),
+            ("of a folder", "from folder import config", "config.AMP"),
+            ("assigned first", "import config\nAMP = config.AMP", "AMP"),
+            ("of a class here", "class C:\n    AMP = False\nimport config", "C.AMP and x"),
+            ("of a class within", "class C:\n    class D:\n        ON = True\nfrom config import *", "not C.D.ON"),
+        ]
+    )
+    def test_constants_of_other_modules_that_switch(self, label: str, imports: str, test: str) -> None:
+        config = "AMP = False\nON = True\nclass C:\n    AMP = False\n"
+        modules = {"config": config, "pkg__INIT": "", "pkg__config": config, "folder__config": config}
+        modules["again"] = "from config import AMP as FLAG"
+        main = f"{TF}{imports}\nwith tf.GradientTape():\n    pass\nif {test}:\n    tf.Session()\n"
+        with program(main=main, **modules):
+            (found,) = described("main.py")["programs"]
+        self.assertEqual((found["options"], found["disagreements"]), ([], []))
+        for change in ("config.AMP = config.C.AMP = config.ON = x", "setattr(config, 'AMP', setattr(config, 'ON', x))"):
+            modules["other"] = f"from pkg import config\n{change}\n"
+            with program(main=f"import other\n{main}", **modules):
+                (found,) = described("main.py")["programs"]
+            self.assertEqual([each["option"] for each in found["disagreements"]], ["v1"])
 
     def test_names_behind_a_switch_are_marked(self) -> None:
         use = "    tf.keras.mixed_precision.experimental.set_policy('float32')\n"
