@@ -21,6 +21,7 @@ from mpls.migrate.wrapper_calls import (
     replace_wrapper,
 )
 from mpls.names import GRAPH_REWRITES, GRAPH_WRAPPER, RELEASES, REMOVED_POLICIES, Name, instead_of_policy, named
+from mpls.program.choices import pin_in
 from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
 from mpls.program.scopes import Chain, Read, Region, Role, Statement
 
@@ -361,11 +362,29 @@ def _strings(analysis: Analysis) -> Found:
                     yield Note(call, f"{what}: {_advice(path)}")
 
 
+_RUN = re.compile(r"""\s*(?:%run|!.*\bpython[\d.]*)\s(?:[^#;&|]*?[\s"'])?([^\s"'-][^\s"']*\.(?:py|ipynb))(?![\w.])""")
+_INSTALLS = re.compile(r"\s*[!%].*\binstall\b")
+_CHOOSES_TF_1 = re.compile(r"\s*%tensorflow_version\s+1")
+# The oldest release of TensorFlow that mpls runs on.
+_OLDEST = (2, 16)
+
+
 def names_in_notebook(line: str) -> Iterator[str]:
-    """Yield what to say of the historical names in a line of a notebook that is not read as Python."""
+    """Yield what to say of a line of a notebook that is not read as Python: a magic, a shell command.
+
+    These are historical names in it, programs that it runs, and releases that it installs.
+    """
     imported = [".".join(match) for match in _FROM.findall(line)]
     for path in filter(None, map(_path_of, dict.fromkeys([*imported, *_DOTTED.findall(line)]))):
         yield f"names {path} in a line that is not read as Python: {_advice(path)}"
+    ran, pin = _RUN.match(line), pin_in(line) if _INSTALLS.match(line) else None
+    if ran is not None:
+        yield f"runs {ran[1]}, which is rewritten if it is given to mpls migrate too"
+    chosen = "chooses TensorFlow 1" if _CHOOSES_TF_1.match(line) else ""
+    if pin is not None and pin[0][1] < _OLDEST:
+        chosen = f"installs {pin[1]}"
+    if chosen:
+        yield f"{chosen}: mpls needs tensorflow>={'.'.join(map(str, _OLDEST))}"
 
 
 def _path_of(dotted: str) -> str:
@@ -392,7 +411,8 @@ NAMES_IN_STRINGS = Rule(
 
 They are never changed: what becomes of a string is not known. `hasattr(tf.keras.mixed_precision, "experimental")` is
 False today, and the branch for newer releases runs. In a notebook, they are reported too where the code is not read:
-in magics, shell commands, and cells that another process runs or that are written to a file.
+in magics, shell commands, and cells that another process runs or that are written to a file. So are magics and shell
+commands that run another program of the user's, as `%run train.py`, or install a release that mpls does not run on.
 """,
     look=_strings,
 )

@@ -19,7 +19,7 @@ from mpls.program.signs import (
 )
 from mpls.program.uses import Release, Sign, Where
 
-__all__ = ["Choice", "Decision", "Disagreement", "decide", "last_pinned", "pins_of"]
+__all__ = ["Choice", "Decision", "Disagreement", "decide", "last_pinned", "pin_in", "pins_of"]
 
 _LAST_OF_TF_1: Release = (1, 15)
 # Names that make wrappers, or have `compile` make them.
@@ -246,13 +246,19 @@ def pins_of(folders: Iterable[Folder]) -> list[Sign]:
         for name in _FILES:
             text = (folder.read(name) or b"").decode("utf-8", "replace")
             for number, line in enumerate(text.splitlines(), 1):
-                match = _PIN.search(line.partition("#")[0])
-                if match is not None:
-                    found = Where(folder.shown(name), number)
-                    signs.append(Sign("release", _releases(match[1]), found, f"has {' '.join(match[0].split())}"))
+                pin = pin_in(line)
+                if pin is not None:
+                    releases, requirement = pin
+                    signs.append(Sign("release", releases, Where(folder.shown(name), number), f"has {requirement}"))
     first = max((sign.value[0] for sign in signs if isinstance(sign.value, tuple)), default=FIRST)
     last = min((sign.value[1] for sign in signs if isinstance(sign.value, tuple)), default=LAST)
     return signs if first <= last else []
+
+
+def pin_in(line: str) -> tuple[tuple[Release, Release], str] | None:
+    """Return the first and the last release of TensorFlow that a line requires, and the requirement; None if none."""
+    match = _PIN.search(line.partition("#")[0])
+    return None if match is None else (_releases(match[1]), " ".join(match[0].split()))
 
 
 def last_pinned(folders: Iterable[Folder]) -> Release:

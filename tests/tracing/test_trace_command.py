@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -73,6 +75,36 @@ def test_the_program_is_as_with_run(folder: pathlib.Path) -> None:
 def test_its_status_is_the_programs(folder: pathlib.Path) -> None:
     assert trace(folder, "out.json", "program.py", "1", "3").returncode == 3
     assert json.loads((folder / "out.json").read_text())["ended_by"] == "exit status 3"
+
+
+HANDLES = "import signal, sys\nsignal.signal(signal.{}, lambda *_: sys.exit(7))\n"
+WAITS = "import time\nprint('ready', flush=True)\ntime.sleep(60)\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows ends processes without signals")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("is_handled", [False, True], ids=["default", "handler"])
+def test_signals_reach_the_program_and_its_status_is_pythons(folder: pathlib.Path, name: str, is_handled: bool) -> None:
+    (folder / "program.py").write_text((HANDLES.format(name) if is_handled else "") + WAITS)
+    settings = {**environment(), "PYTHONPATH": python_path(PACKAGE_ROOT)}
+    statuses = []
+    for command in ([], ["-m", "mpls", "trace", "out.json"]):
+        process = subprocess.Popen(
+            [sys.executable, *command, "program.py"],
+            env=settings,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        with process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            # A terminal sends Ctrl-C to all processes, and `kill` its signal to one.
+            send = os.killpg if name == "SIGINT" else os.kill
+            send(process.pid, signal.Signals[name])
+            statuses.append(process.wait(30))
+    assert statuses == [7, 7] if is_handled else [-signal.Signals[name]] * 2
 
 
 @pytest.mark.parametrize(("options", "steps"), [(["--every", "3"], [1, 4, 7]), (["--steps", "2"], [1, 2])])
