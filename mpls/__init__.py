@@ -21,7 +21,7 @@ from mpls.install import install, installed, uninstall
 
 __version__ = "0.3.0"
 
-_SUBPACKAGES = ("contrib", "experimental", "keras", "monitor", "v1")
+_SUBPACKAGES = ("contrib", "doctor", "experimental", "inspect", "keras", "monitor", "v1")
 # Functions whose modules load TensorFlow, with these modules.
 _FUNCTIONS = {"convert_state": "mpls.transfer.convert"}
 
@@ -62,7 +62,9 @@ def unload_ipython_extension(shell: Any) -> None:  # noqa: ARG001
 
 if TYPE_CHECKING:
     from mpls import contrib as contrib
+    from mpls import doctor as doctor
     from mpls import experimental as experimental
+    from mpls import inspect as inspect
     from mpls import keras as keras
     from mpls import monitor as monitor
     from mpls import v1 as v1

@@ -158,22 +158,26 @@ class MplsDeprecationWarning(FutureWarning):
     """A deprecated form was used; a FutureWarning, so that Python shows it to end users by default."""
 
 
+class Described(str):
+    """What an error found, in words: `error_text` shows it without quotes and type."""
+
+    __slots__ = ()
+
+
 def error_text(subject: str, constraint: str, got: object, advice: str, anchor: str) -> str:
     """Format an error in the one form that mpls uses.
 
     Args:
         subject: the public name, and the argument after a colon: `"FixedLossScale: loss_scale_value"`.
         constraint: the condition, as it follows the word "must": `"be at least 1"`.
-        got: the offending value; its repr and type are shown.
+        got: the offending value, of which the repr and the type are shown; or a description, `Described("nothing")`.
         advice: the remedy, as code.
         anchor: the section of the documentation that explains it.
     """
     # The repr of an array, and the advice, may have several lines.
-    shown, advice = ("\n".join(map(printable, each.split("\n"))) for each in (_short_repr(got), advice))
-    return (
-        f"{printable(subject)} must {printable(constraint)}; got {shown} ({type(got).__name__}). {advice}. "
-        f"See mpls docs {anchor}"
-    )
+    text = got if isinstance(got, Described) else f"{_short_repr(got)} ({type(got).__name__})"
+    shown, advice = ("\n".join(map(printable, each.split("\n"))) for each in (text, advice))
+    return f"{printable(subject)} must {printable(constraint)}; got {shown}. {advice}. See mpls docs {anchor}"
 
 
 def printable(text: str) -> str:

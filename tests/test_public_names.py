@@ -127,6 +127,11 @@ class PublicNamesTest(unittest.TestCase):
                 self.assertIs(getattr(mpls, name), importlib.import_module(f"mpls.{name}"))
         self.assertEqual(set(dir(mpls)) & PUBLIC["mpls"], PUBLIC["mpls"])
 
+    def test_what_describes_files_and_programs_needs_no_import(self) -> None:
+        for name in ("doctor", "inspect"):
+            self.assertIs(getattr(mpls, name), importlib.import_module(f"mpls.{name}"))
+        self.assertEqual(mpls.inspect.describe("nope")["status"], "unknown")
+
     def test_unknown_name_is_an_attribute_error(self) -> None:
         with self.assertRaisesRegex(AttributeError, "module 'mpls' has no attribute 'tensorflow'"):
             _ = mpls.tensorflow  # type: ignore[attr-defined]

@@ -19,9 +19,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     head, program_arguments = split(arguments)
     whole = parser()
+    commands = [*_READING, "run", "trace"]
+    if head and not head[0].startswith("-") and head[0] not in commands:
+        whole.error(f"no command {printable(head[0])!r}{_nearest(head[0], commands)}")
     options, unknown = whole.parse_known_args(head)
     if unknown:
-        getattr(options, "parser", whole).error(f"unrecognized arguments: {' '.join(unknown)}")
+        command = getattr(options, "parser", whole)
+        near = _nearest(unknown[0].partition("=")[0], list(command._option_string_actions))
+        command.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
     if options.command is None:
         whole.print_help(sys.stderr)
         return USAGE_ERROR
@@ -109,6 +114,13 @@ def _compare(options: argparse.Namespace) -> int:
         _say(f"mpls compare: {printable(str(error))}. See mpls docs proof")
         return USAGE_ERROR
     return {SAME_BITS: 0, DIFFERENT: 1, SAME_UP_TO_ROUNDING: 3}[comparison.verdict]
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(word, known, 1)
+    return f". Did you mean {near[0]}?" if near else ""
 
 
 def _say(text: str) -> None:

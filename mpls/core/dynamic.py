@@ -177,9 +177,11 @@ def checked_settings(
     settings = dataclasses.replace(before, **changes)
     if constraint := constraint_on_bounds(settings.min_scale, settings.max_scale):
         if "max_scale" not in changes:
-            constraint, advice = f"be at most max_scale, {settings.max_scale:g}", f"min_scale={settings.max_scale}"
+            constraint, advice = f"be at most max_scale, {settings.max_scale:g}", f"Pass min_scale={settings.max_scale}"
             raise ArgumentValueError(_error(f"{subject}: min_scale", constraint, settings.min_scale, advice))
-        raise ArgumentValueError(_error(f"{subject}: max_scale", constraint, settings.max_scale, "max_scale=2.0**24"))
+        raise ArgumentValueError(
+            _error(f"{subject}: max_scale", constraint, settings.max_scale, "Pass max_scale=2.0**24")
+        )
     if initial_scale is None:
         return settings
     if not is_initial_scale(initial_scale, settings.min_scale, settings.max_scale):

@@ -47,7 +47,8 @@ def adapter_for(optimizer: Any) -> Any:
             _SUBJECT,
             "be an optimizer of tf_keras or of Keras 3",
             optimizer,
-            "LossScaleOptimizer(tf_keras.optimizers.Adam()); tf.compat.v1.train optimizers are for "
+            "Pass an object: LossScaleOptimizer(keras.optimizers.Adam()) for Keras 3, "
+            "LossScaleOptimizer(tf_keras.optimizers.Adam()) for tf_keras; tf.compat.v1.train optimizers are for "
             "mpls.v1.MixedPrecisionLossScaleOptimizer",
             "optimizer-arguments",
         )

@@ -48,8 +48,8 @@ def check_settings(
     """
     if not isinstance(dynamic, bool):
         advice = (
-            "Pass dynamic=False, initial_scale=128.0 for a fixed scale, initial_scale=128.0 alone for one that adapts; "
-            "the form LossScaleOptimizer(opt, loss_scale) is mpls.experimental.LossScaleOptimizer"
+            "Leave it out for a dynamic scale: LossScaleOptimizer(opt). Pass dynamic=False, initial_scale=128.0 for a "
+            "fixed one"
         )
         raise ArgumentTypeError(error_text(f"{_SUBJECT}: dynamic", "be a bool", dynamic, advice, "experimental"))
     if not dynamic and dynamic_growth_steps is not None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mpls.errors import error_text
+from mpls.errors import Described, error_text
 from mpls.formats.families import FAMILY_WRITERS
 from mpls.formats.file_kinds import (
     COMPILED_OPTIMIZER,
@@ -87,7 +87,9 @@ def read(path: str | os.PathLike[str]) -> FileRecord:
         if os.path.lexists(prefix + INDEX):
             return in_memory(replace(_read_checkpoint(prefix), path=text))
     if not os.path.exists(text):
-        raise _not_one(text, "nothing")
+        folder = os.path.dirname(os.path.abspath(text))
+        advice = f"There is no such file or folder; see what is in {folder!r}"
+        raise NotAnArtefactError(error_text(text, "exist", Described("nothing"), advice, ANCHOR))
     size_of(text)
     with open(text, "rb") as file:
         start = file.read(512)
@@ -138,7 +140,9 @@ def _arrays(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _not_one(path: str, got: str) -> NotAnArtefactError:
-    error: NotAnArtefactError = NotAnArtefactError(error_text(path, _KINDS, got, "Name one of these", ANCHOR))
+    error: NotAnArtefactError = NotAnArtefactError(
+        error_text(path, _KINDS, Described(got), "Name one of these", ANCHOR)
+    )
     return error
 
 

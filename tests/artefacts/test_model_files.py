@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 import unittest
@@ -15,6 +16,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
@@ -427,11 +429,20 @@ class BrokenFilesTest(TemporaryFolderTestCase):
             mpls.keras.load_model(path)
         self.assertIn(str(path), str(caught.exception))
 
+    def test_an_error_of_saving_names_the_path_that_was_given(self) -> None:
+        model, path = small_model(keras, Ours(keras.optimizers.SGD())), self.folder / "model.other"
+        with self.assertRaisesRegex(ValueError, f"filepath={re.escape(os.path.realpath(path))}"):
+            mpls.keras.save_model(model, path)
+
     def test_what_is_no_model(self) -> None:
-        with self.assertRaisesRegex(FileNotFoundError, "must be that of a file or folder; got"):
+        with self.assertRaisesRegex(FileNotFoundError, "must exist; got"):
             mpls.keras.load_model(self.folder / "model.keras")
-        with self.assertRaisesRegex(SavedStateError, "must be a model"):
+        with self.assertRaisesRegex(SavedStateError, "must be a model.*got another folder"):
             mpls.keras.load_model(self.folder)
+        prefix = tf.train.Checkpoint(step=tf.Variable(1)).save(self.folder / "checkpoints" / "ckpt")
+        for checkpoint in (prefix, f"{prefix}.index", os.path.dirname(prefix)):
+            with self.assertRaisesRegex(SavedStateError, r"must be a model.*got a checkpoint\. .*restore\(path\)"):
+                mpls.keras.load_model(checkpoint)
         path = self.folder / "model.keras"
         path.write_text("{}")
         with self.assertRaisesRegex(SavedStateError, "must be a model"):

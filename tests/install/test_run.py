@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import pathlib
 import py_compile
 import re
@@ -16,6 +18,7 @@ import pytest
 from parameterized import parameterized
 
 import mpls
+from mpls.cli import main
 from tests.processes import PACKAGE_ROOT, process_environment
 
 
@@ -222,6 +225,11 @@ class UsageTest(unittest.TestCase):
         [
             ("unknown", ["--fast", "program.py"], "error: unrecognized arguments: --fast"),
             ("abbreviated", ["--rep", "program.py"], "error: unrecognized arguments: --rep"),
+            (
+                "misspelt",
+                ["--as-off", "2.2", "program.py"],
+                "error: unrecognized arguments: --as-off. Did you mean --as-of?",
+            ),
             ("release", ["--as-of", "3.1", "program.py"], "error: argument --as-of: must be a TensorFlow release"),
             ("no release", ["--as-of"], "error: argument --as-of: expected one argument"),
             ("nothing to run", [], "mpls run: give a script, -m and the name of a module, -c and code, or - for"),
@@ -239,6 +247,12 @@ class UsageTest(unittest.TestCase):
         self.assertEqual((process.returncode, process.stdout), (2, ""))
         self.assertIn(message, process.stderr)
         self.assertNotIn("Traceback", process.stderr)
+
+    def test_a_misspelt_command_is_told_with_the_nearest(self) -> None:
+        with contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(SystemExit) as exited:
+            main(["inspct", "file"])
+        self.assertEqual(exited.exception.code, 2)
+        self.assertIn("no command 'inspct'. Did you mean inspect?", err.getvalue())
 
     @parameterized.expand(["-I", "-E", "-S"])
     @pytest.mark.default_run("one case")

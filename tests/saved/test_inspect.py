@@ -170,7 +170,8 @@ class InspectTest(unittest.TestCase):
         for path in (self.folder / "nothing", self.folder / "notes.txt", self.folder):
             status, out, err = run(str(path))
             self.assertEqual((status, out), (2, ""))
-            self.assertTrue(err.startswith(f"mpls inspect: {path} must be a checkpoint's prefix, "), err)
+            wrong = "exist; got nothing. There is" if path.name == "nothing" else "be a checkpoint's prefix, "
+            self.assertTrue(err.startswith(f"mpls inspect: {path} must {wrong}"), err)
             status, out, err = run(str(path), "--json")
             found = strict(out)
             self.assertEqual((status, err, list(found), found["status"]), (2, "", KEYS, "unknown"))

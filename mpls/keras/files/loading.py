@@ -14,9 +14,16 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal
 
-from mpls.errors import ArgumentTypeError, ArgumentValueError, MissingFileError, SavedStateError, error_text
+from mpls.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    Described,
+    MissingFileError,
+    SavedStateError,
+    error_text,
+)
 from mpls.formats.families import Framework
-from mpls.formats.file_kinds import TRAINING_CONFIG, TRAINING_OPTIMIZER
+from mpls.formats.file_kinds import INDEX, TRAINING_CONFIG, TRAINING_OPTIMIZER
 from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
 from mpls.formats.wrapper_state import WRAPPER
@@ -104,7 +111,9 @@ def load_model(
         if file is None:
             constraint = "be a model: a SavedModel folder, an H5 file or a .keras file"
             advice = "Checkpoints are restored by tf.train.Checkpoint(model=model, optimizer=optimizer).restore(path)"
-            got = "another folder" if os.path.isdir(path) else "another file"
+            kind = "folder" if os.path.isdir(path) else "file"
+            is_checkpoint = any(name.endswith(INDEX) for name in (os.listdir(path) if kind == "folder" else [path]))
+            got = Described("a checkpoint" if is_checkpoint else f"another {kind}")
             raise broken(path, "", constraint, got, advice)
         file.require_whole()
         model = _load(file, _Request(_framework(file, keras), objects, compile, safe_mode, kwargs))
@@ -117,10 +126,10 @@ def _existing(path: str) -> str:
     for each in (path, f"{path}.old"):
         if os.path.exists(each):
             return each
-    advice = f"See what is in {os.path.dirname(os.path.abspath(path))!r}"
-    raise MissingFileError(
-        error_text("mpls.keras.load_model: path", "be that of a file or folder", path, advice, ANCHOR)
-    )
+    if os.path.exists(path + INDEX):
+        return path + INDEX
+    advice = f"There is no such file or folder; see what is in {os.path.dirname(os.path.abspath(path))!r}"
+    raise MissingFileError(error_text("mpls.keras.load_model: path", "exist", path, advice, ANCHOR))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mpls.errors import ArgumentTypeError, ExistingFileError, error_text
+from mpls.errors import ArgumentTypeError, ArgumentValueError, ExistingFileError, error_text
 from mpls.formats.file_kinds import ARCHIVE_WEIGHTS, LEGACY_WEIGHTS
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.native_wrappers import native_state_written
@@ -69,11 +69,21 @@ def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
     with _folder_beside(folder, name) as workspace:
         written = os.path.join(workspace, name)
         with compile_settings_kept(model), native_state_written(model):
-            model.save(written, **kwargs)
+            _save(model, written, path, kwargs)
         _complete_archive(model, written)
         flush_to_disk(written)
         replace(written, path, os.path.join(workspace, "old"))
         sync(folder)
+
+
+def _save(model: Any, written: str, path: str, kwargs: dict[str, Any]) -> None:
+    try:
+        model.save(written, **kwargs)
+    except ValueError as error:
+        # Keras names the file that it writes, which is a temporary one.
+        if written not in str(error):
+            raise
+        raise ArgumentValueError(str(error).replace(written, path)) from error
 
 
 def _require_model(model: Any) -> None:
