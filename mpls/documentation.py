@@ -9,6 +9,7 @@ import pydoc
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,7 +208,7 @@ def _found(words: str) -> str | None:
     for hit in hits[:_HITS]:
         line = next((each for each in hit.own_lines[1:] if first in each.lower()), "")
         shown = re.sub(r"[*`|]|<!--.*?-->", "", _readable(line)).strip()
-        lines += [f"mpls docs {hit.anchor}", f"    {hit.title}: {shown}"[:100]]
+        lines += [f"mpls docs {hit.anchor}", "    " + textwrap.shorten(f"{hit.title}: {shown}", 96, placeholder=" …")]
     return "\n".join(lines)
 
 
