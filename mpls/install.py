@@ -119,6 +119,14 @@ def install(
 ) -> Installation:
     """Put the removed names of TensorFlow's loss-scaling API back: as attributes, and as modules to import.
 
+    Example:
+        >>> import mpls
+        >>> with mpls.install(as_of="2.2") as installation:
+        ...     from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer
+        ...     from tensorflow.keras.mixed_precision import experimental
+        >>> LossScaleOptimizer.__module__, len(installation.names) > 50, mpls.installed()
+        ('mpls.experimental', True, None)
+
     Names that still work are left alone, unless `replace_existing` is set. TensorFlow need not be imported yet; it gets
     the names when it is. Calling `install` again changes the settings.
 
@@ -151,14 +159,6 @@ def install(
 
     Reproduces:
         Nothing; each name reproduces itself. `mpls.names.NAMES` lists them.
-
-    Example:
-        >>> import mpls
-        >>> with mpls.install(as_of="2.2") as installation:
-        ...     from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer
-        ...     from tensorflow.keras.mixed_precision import experimental
-        >>> LossScaleOptimizer.__module__, len(installation.names) > 50, mpls.installed()
-        ('mpls.experimental', True, None)
     """
     from mpls.core import releases
 

@@ -25,9 +25,6 @@ from mpls.formats.wrapper_state import BAD_STEPS, STATE_OF_MANAGERS
 class LossScaleManager(metaclass=abc.ABCMeta):
     """Base class of loss scale managers; subclass it to write your own.
 
-    Reproduces:
-        `tf.contrib.mixed_precision.LossScaleManager`, TF 1.13 to 1.15.
-
     Example:
         >>> import tensorflow as tf
         >>> import mpls.contrib
@@ -38,6 +35,9 @@ class LossScaleManager(metaclass=abc.ABCMeta):
         ...         return tf.no_op()
         >>> float(Constant().get_loss_scale())
         8.0
+
+    Reproduces:
+        `tf.contrib.mixed_precision.LossScaleManager`, TF 1.13 to 1.15.
     """
 
     @abc.abstractmethod
@@ -114,6 +114,11 @@ class LossScaleManager(metaclass=abc.ABCMeta):
 class FixedLossScaleManager(LossScaleManager):
     """A loss scale that does not change. The optimizer skips steps with non-finite gradients nevertheless.
 
+    Example:
+        >>> import mpls.contrib
+        >>> float(mpls.contrib.FixedLossScaleManager(128).get_loss_scale())
+        128.0
+
     Args:
         loss_scale: the scale, from 1 to 2**126; a Python or NumPy number.
 
@@ -123,11 +128,6 @@ class FixedLossScaleManager(LossScaleManager):
 
     Reproduces:
         `tf.contrib.mixed_precision.FixedLossScaleManager`, TF 1.13 to 1.15, which accepted NaN and infinity.
-
-    Example:
-        >>> import mpls.contrib
-        >>> float(mpls.contrib.FixedLossScaleManager(128).get_loss_scale())
-        128.0
     """
 
     def __init__(self, loss_scale: SupportsFloat) -> None:
@@ -171,6 +171,18 @@ class FixedLossScaleManager(LossScaleManager):
 class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
     """A loss scale that grows after steps with finite gradients, and shrinks after several without.
 
+    Example:
+        >>> import tensorflow as tf
+        >>> import mpls.contrib
+        >>> manager = mpls.contrib.ExponentialUpdateLossScaleManager(16.0, incr_every_n_steps=2)
+        >>> for finite in (False, False, True, True):
+        ...     manager.update_loss_scale(tf.constant(finite))
+        ...     print(round(float(manager.get_loss_scale()), 4))
+        16.0
+        12.8
+        12.8
+        25.6
+
     After `incr_every_n_steps` finite steps in a row it is multiplied by `incr_ratio`, unless the product exceeds the
     range of float32. After `decr_every_n_nan_or_inf` non-finite steps it is multiplied by `decr_ratio`, but not below
     1; these steps need not be in a row, but when growth is due, their count starts again from 0.
@@ -194,18 +206,6 @@ class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
     Reproduces:
         `tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager`, TF 1.13 to 1.15. The arguments after
         `decr_ratio` are of mpls.
-
-    Example:
-        >>> import tensorflow as tf
-        >>> import mpls.contrib
-        >>> manager = mpls.contrib.ExponentialUpdateLossScaleManager(16.0, incr_every_n_steps=2)
-        >>> for finite in (False, False, True, True):
-        ...     manager.update_loss_scale(tf.constant(finite))
-        ...     print(round(float(manager.get_loss_scale()), 4))
-        16.0
-        12.8
-        12.8
-        25.6
     """
 
     def __init__(

@@ -69,6 +69,20 @@ _PLACES = {
 class LossScaleOptimizer(SettingMembers, Counted, CheckedMinimize, _Base):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss as a manager says.
 
+    Example:
+        >>> import tensorflow as tf
+        >>> import mpls.contrib
+        >>> weight = tf.Variable(1.0)
+        >>> manager = mpls.contrib.FixedLossScaleManager(128)
+        >>> opt = tf.compat.v1.train.GradientDescentOptimizer(0.25)
+        >>> opt = mpls.contrib.LossScaleOptimizer(opt, manager)
+        >>> opt.minimize(lambda: weight * 2.0, var_list=[weight])
+        >>> float(weight)
+        0.5
+        >>> opt.minimize(lambda: weight * float("nan"), var_list=[weight])
+        >>> float(weight)
+        0.5
+
     A step with a non-finite gradient is skipped, with a fixed scale too: variables, slots and `global_step` stay as
     they are.
 
@@ -92,20 +106,6 @@ class LossScaleOptimizer(SettingMembers, Counted, CheckedMinimize, _Base):
         `tf.contrib.mixed_precision.LossScaleOptimizer`, TF 1.13 to 1.15. The original did not check its arguments, and
         failed later; its `get_name`, `variables` and `get_slot_names` raised AttributeError; and it created the wrapped
         optimizer's variables inside of a conditional.
-
-    Example:
-        >>> import tensorflow as tf
-        >>> import mpls.contrib
-        >>> weight = tf.Variable(1.0)
-        >>> manager = mpls.contrib.FixedLossScaleManager(128)
-        >>> opt = tf.compat.v1.train.GradientDescentOptimizer(0.25)
-        >>> opt = mpls.contrib.LossScaleOptimizer(opt, manager)
-        >>> opt.minimize(lambda: weight * 2.0, var_list=[weight])
-        >>> float(weight)
-        0.5
-        >>> opt.minimize(lambda: weight * float("nan"), var_list=[weight])
-        >>> float(weight)
-        0.5
     """
 
     skip_nonfinite = read_only("skip_nonfinite", lambda _: True, "Always True: each manager skips such steps.")

@@ -131,18 +131,6 @@ def cause_of(facts: Facts) -> dict[Cause, Any]:
 class Stuck:
     """What is known when an optimizer gives up; the argument of a function that is passed as `on_give_up`.
 
-    Attributes:
-        consecutive_skips: how many steps in a row were skipped.
-        nonfinite_losses: in how many of them the loss itself was not finite, or any of several that were scaled since
-            the step before; None if no loss is known. A loss that was scaled after gradients of the same step had been
-            unscaled, and were not finite, is not counted: it may be computed from them.
-        recent_scales: the scales of the last skipped steps, the latest last.
-        variables: the names of the variables whose gradients were not finite in the last of them.
-        cause: `'loss'`, if the loss itself is broken; `'model'`, if its gradients are; `'scale'`, if the scale is too
-            high; `'unknown'`, if the gradients are NaN and never infinite above the lowest scale, so that the model
-            may be broken, or the scale too high for one that computes in float16.
-        at_floor: whether the scale cannot fall any more.
-
     Example:
         >>> import tensorflow as tf
         >>> import mpls.monitor, mpls.v1
@@ -154,6 +142,18 @@ class Stuck:
         >>> for _ in range(2):
         ...     opt.minimize(lambda: weight * float("nan"), var_list=[weight])
         2 2 (32768.0, 16384.0) loss
+
+    Attributes:
+        consecutive_skips: how many steps in a row were skipped.
+        nonfinite_losses: in how many of them the loss itself was not finite, or any of several that were scaled since
+            the step before; None if no loss is known. A loss that was scaled after gradients of the same step had been
+            unscaled, and were not finite, is not counted: it may be computed from them.
+        recent_scales: the scales of the last skipped steps, the latest last.
+        variables: the names of the variables whose gradients were not finite in the last of them.
+        cause: `'loss'`, if the loss itself is broken; `'model'`, if its gradients are; `'scale'`, if the scale is too
+            high; `'unknown'`, if the gradients are NaN and never infinite above the lowest scale, so that the model
+            may be broken, or the scale too high for one that computes in float16.
+        at_floor: whether the scale cannot fall any more.
     """
 
     consecutive_skips: int

@@ -315,6 +315,22 @@ else:
 class DynamicLossScale(SettingMembers, LossScale, _Base):
     """A loss scale that grows while gradients stay finite and shrinks when they do not.
 
+    Example:
+        >>> import tensorflow as tf
+        >>> import mpls.v1
+        >>> scale = mpls.v1.DynamicLossScale(initial_loss_scale=8, increment_period=2)
+        >>> _, should_apply = scale.update([tf.constant(float("inf"))])
+        >>> bool(should_apply), float(scale())
+        (False, 4.0)
+
+        A scale that may fall below 1, and shrinks at the second of two overflows:
+
+        >>> scale = mpls.v1.DynamicLossScale(1, min_scale=0.25, hysteresis=2)
+        >>> for _ in range(4):
+        ...     _ = scale.update([tf.constant(float("inf"))])
+        >>> float(scale())
+        0.25
+
     Every `increment_period` finite steps in a row the scale is multiplied by `multiplier`, unless that leaves float32;
     with `max_scale`, it then goes to `max_scale`.
     At a step with a non-finite gradient it is divided by `multiplier`, not below 1, and the step is to be skipped.
@@ -349,22 +365,6 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
         `tf.compat.v1.train.experimental.DynamicLossScale`, TF 1.14 to 2.21, to the last bit of the scale.
         There, the state belonged to the graph in which the object was built, and `update` in a replica context was an
         AttributeError. The arguments after `multiplier` are of mpls.
-
-    Example:
-        >>> import tensorflow as tf
-        >>> import mpls.v1
-        >>> scale = mpls.v1.DynamicLossScale(initial_loss_scale=8, increment_period=2)
-        >>> _, should_apply = scale.update([tf.constant(float("inf"))])
-        >>> bool(should_apply), float(scale())
-        (False, 4.0)
-
-        A scale that may fall below 1, and shrinks at the second of two overflows:
-
-        >>> scale = mpls.v1.DynamicLossScale(1, min_scale=0.25, hysteresis=2)
-        >>> for _ in range(4):
-        ...     _ = scale.update([tf.constant(float("inf"))])
-        >>> float(scale())
-        0.25
     """
 
     _initial_loss_scale: float

@@ -176,14 +176,6 @@ class StepDecision:
 class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
     """Base class of loss scales; subclass it to write your own.
 
-    A subclass calls `super().__init__()`, creates its state with `_add_weight`, and defines `__call__`, `update` and
-    `get_config`. Optimizers of mpls call `update` once a step for every subclass, and obey what it returns.
-
-    Reproduces:
-        `tf.compat.v1.train.experimental.LossScale`, TF 1.14 to 2.21, and
-        `tf.mixed_precision.experimental.LossScale`, TF 2.1 to 2.8. There, optimizers called `update` only for
-        `DynamicLossScale` and silently ignored it for other subclasses.
-
     Example:
         >>> import tensorflow as tf
         >>> import mpls.v1
@@ -202,6 +194,14 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
         >>> _ = scale.update([])
         >>> float(scale())
         512.0
+
+    A subclass calls `super().__init__()`, creates its state with `_add_weight`, and defines `__call__`, `update` and
+    `get_config`. Optimizers of mpls call `update` once a step for every subclass, and obey what it returns.
+
+    Reproduces:
+        `tf.compat.v1.train.experimental.LossScale`, TF 1.14 to 2.21, and
+        `tf.mixed_precision.experimental.LossScale`, TF 2.1 to 2.8. There, optimizers called `update` only for
+        `DynamicLossScale` and silently ignored it for other subclasses.
     """
 
     def __init__(self) -> None:
@@ -345,6 +345,18 @@ else:
 class FixedLossScale(LossScale, _FixedBase):
     """A loss scale that never changes, and asks for no step to be skipped unless it is told to.
 
+    Example:
+        >>> import tensorflow as tf
+        >>> import mpls.v1
+        >>> scale = mpls.v1.FixedLossScale(128)
+        >>> float(scale())
+        128.0
+        >>> scale.update([tf.constant(float("nan"))])
+        (None, True)
+        >>> scale = mpls.v1.FixedLossScale(128, skip_nonfinite=True)
+        >>> bool(scale.update([tf.constant(float("nan"))])[1])
+        False
+
     Args:
         loss_scale_value: the scale, from 1 to 2**126; a Python or NumPy number.
         skip_nonfinite: whether steps with non-finite gradients are to be skipped; if not, they are applied, and
@@ -357,18 +369,6 @@ class FixedLossScale(LossScale, _FixedBase):
     Reproduces:
         `tf.compat.v1.train.experimental.FixedLossScale`, TF 1.14 to 2.21, which refused NumPy numbers, and accepted NaN
         and scales so large that every gradient became zero. `skip_nonfinite` is of mpls.
-
-    Example:
-        >>> import tensorflow as tf
-        >>> import mpls.v1
-        >>> scale = mpls.v1.FixedLossScale(128)
-        >>> float(scale())
-        128.0
-        >>> scale.update([tf.constant(float("nan"))])
-        (None, True)
-        >>> scale = mpls.v1.FixedLossScale(128, skip_nonfinite=True)
-        >>> bool(scale.update([tf.constant(float("nan"))])[1])
-        False
     """
 
     _skip_nonfinite = False

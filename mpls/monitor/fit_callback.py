@@ -25,6 +25,19 @@ _WRITERS = ("CSVLogger", "History", "RemoteMonitor", "TensorBoard")
 class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
     """A callback of `Model.fit` that adds the loss scale, and the counters if there are any, to the logs.
 
+    Example:
+        >>> import tensorflow as tf
+        >>> import tf_keras
+        >>> import mpls.keras
+        >>> import mpls.monitor
+        >>> model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(2,))])
+        >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), initial_scale=8, count_steps=True)
+        >>> model.compile(opt, "mse")
+        >>> history = model.fit(tf.ones([4, 2]), tf.ones([4, 1]), batch_size=2, epochs=2, verbose=0,
+        ...                     callbacks=[mpls.monitor.LossScaleCallback()])
+        >>> history.history["loss_scale"], history.history["applied_steps"]
+        ([8.0, 8.0], [2, 4])
+
     It adds `loss_scale`, a float, and, if the optimizer counts its steps, `applied_steps`, `skipped_steps` and
     `consecutive_skips`, ints. At the end of an epoch they are in `History`, and in what callbacks after it in the list
     write: put it before `CSVLogger` and `TensorBoard`, of which it warns once. At the ends of batches they are in
@@ -56,19 +69,6 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
         TypeError: `every` is no number, `messages` is no bool, `name` is no string, `optimizer` scales nothing; or, in
             `fit`, the model's optimizer scales nothing.
         RuntimeError: in `fit`, a `TrainingStuckError`, if the optimizer gives up.
-
-    Example:
-        >>> import tensorflow as tf
-        >>> import tf_keras
-        >>> import mpls.keras
-        >>> import mpls.monitor
-        >>> model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(2,))])
-        >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), initial_scale=8, count_steps=True)
-        >>> model.compile(opt, "mse")
-        >>> history = model.fit(tf.ones([4, 2]), tf.ones([4, 1]), batch_size=2, epochs=2, verbose=0,
-        ...                     callbacks=[mpls.monitor.LossScaleCallback()])
-        >>> history.history["loss_scale"], history.history["applied_steps"]
-        ([8.0, 8.0], [2, 4])
     """
 
     def __init__(

@@ -27,6 +27,25 @@ else:
 class LossScaleHook(KeepsHistory, _Base):
     """A hook of monitored sessions that reads the loss scale, and the counters if there are any, every so many runs.
 
+    Example:
+        >>> import tensorflow as tf
+        >>> import mpls.monitor
+        >>> import mpls.v1
+        >>> with tf.Graph().as_default():
+        ...     step = tf.compat.v1.train.get_or_create_global_step()
+        ...     weight = tf.compat.v1.Variable(1.0, use_resource=True)
+        ...     opt = tf.compat.v1.train.GradientDescentOptimizer(0.25)
+        ...     opt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, mpls.v1.DynamicLossScale(8), count_steps=True)
+        ...     train_op = opt.minimize(weight ** 2, step)
+        ...     hook = mpls.monitor.LossScaleHook(opt, every=2)
+        ...     with tf.compat.v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
+        ...         for _ in range(4):
+        ...             _ = session.run(train_op)
+        >>> for reading in hook.history:
+        ...     print(reading)
+        {'step': 2, 'loss_scale': 8.0, 'applied_steps': 2, 'skipped_steps': 0, 'consecutive_skips': 0}
+        {'step': 4, 'loss_scale': 8.0, 'applied_steps': 4, 'skipped_steps': 0, 'consecutive_skips': 0}
+
     It reads them after the run, so that they are those after the step, and at the end of the session. What it needs is
     built before the graph is finalized. If the optimizer has `max_consecutive_skips`, each reading calls `check_skips`.
 
@@ -47,25 +66,6 @@ class LossScaleHook(KeepsHistory, _Base):
         ValueError: `every` is no whole number of at least 1.
         TypeError: the optimizer scales nothing, `every` is no number, or `messages` is no bool.
         RuntimeError: in a run, a `TrainingStuckError`, if the optimizer gives up.
-
-    Example:
-        >>> import tensorflow as tf
-        >>> import mpls.monitor
-        >>> import mpls.v1
-        >>> with tf.Graph().as_default():
-        ...     step = tf.compat.v1.train.get_or_create_global_step()
-        ...     weight = tf.compat.v1.Variable(1.0, use_resource=True)
-        ...     opt = tf.compat.v1.train.GradientDescentOptimizer(0.25)
-        ...     opt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, mpls.v1.DynamicLossScale(8), count_steps=True)
-        ...     train_op = opt.minimize(weight ** 2, step)
-        ...     hook = mpls.monitor.LossScaleHook(opt, every=2)
-        ...     with tf.compat.v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
-        ...         for _ in range(4):
-        ...             _ = session.run(train_op)
-        >>> for reading in hook.history:
-        ...     print(reading)
-        {'step': 2, 'loss_scale': 8.0, 'applied_steps': 2, 'skipped_steps': 0, 'consecutive_skips': 0}
-        {'step': 4, 'loss_scale': 8.0, 'applied_steps': 4, 'skipped_steps': 0, 'consecutive_skips': 0}
     """
 
     def __init__(

@@ -16,6 +16,16 @@ _SUBJECT = "write_scalars"
 def write_scalars(optimizer: Any, step: Any = None, name: str = "loss_scale") -> None:
     """Write the loss scale, and the counters if there are any, to the default writer of `tf.summary`.
 
+    Example:
+        >>> import tempfile
+        >>> import tensorflow as tf
+        >>> import tf_keras
+        >>> import mpls.keras
+        >>> import mpls.monitor
+        >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), count_steps=True)
+        >>> with tf.summary.create_file_writer(tempfile.mkdtemp()).as_default():
+        ...     mpls.monitor.write_scalars(opt, step=1)
+
     The tag of the scale is `name`, those of the counters are `name/applied_steps`, `name/skipped_steps` and
     `name/consecutive_skips`. It works in eager mode and in a `tf.function` that XLA does not compile. Of the replicas
     of a strategy TensorFlow lets the first write, and of several workers the chief's; outside of `strategy.run`, each
@@ -33,16 +43,6 @@ def write_scalars(optimizer: Any, step: Any = None, name: str = "loss_scale") ->
     Raises:
         TypeError: the optimizer scales nothing, or `name` is no string.
         ValueError: there is a default writer, and no step.
-
-    Example:
-        >>> import tempfile
-        >>> import tensorflow as tf
-        >>> import tf_keras
-        >>> import mpls.keras
-        >>> import mpls.monitor
-        >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), count_steps=True)
-        >>> with tf.summary.create_file_writer(tempfile.mkdtemp()).as_default():
-        ...     mpls.monitor.write_scalars(opt, step=1)
     """
     if not isinstance(name, str):
         raise ArgumentTypeError(error_text(f"{_SUBJECT}: name", "be a string", name, 'name="loss_scale"', ANCHOR))

@@ -29,6 +29,18 @@ def convert_state(
 ) -> TransferReport:
     """Copy the state of an optimizer into an optimizer of another Keras, so that training goes on.
 
+    Example:
+        >>> import keras, mpls, tensorflow as tf, tf_keras
+        >>> weight = tf.Variable(1.0, name="weight")
+        >>> old = tf_keras.optimizers.legacy.SGD(0.25, momentum=0.5)
+        >>> _ = old.minimize(lambda: weight ** 2, [weight])
+        >>> new_weight = keras.Variable(weight.numpy(), name="weight")
+        >>> new = keras.optimizers.SGD(0.25, momentum=0.5)
+        >>> print(mpls.convert_state(old, new, [new_weight], source_variables=[weight]))
+        tf_keras.optimizers.legacy.SGD -> keras.optimizers.SGD
+        iterations: 1
+        slots of weight: momentum
+
     The target gets the number of steps, the slots of every variable, other state of the algorithm, and the loss scale
     with its counter; and where it has the option for it, counters of steps and overflows of variables. The source stays
     as it is. If only the source is wrapped, its loss scale is left out; if only the
@@ -67,18 +79,6 @@ def convert_state(
 
     Reproduces:
         Nothing: TensorFlow and Keras load state only into the family that saved it.
-
-    Example:
-        >>> import keras, mpls, tensorflow as tf, tf_keras
-        >>> weight = tf.Variable(1.0, name="weight")
-        >>> old = tf_keras.optimizers.legacy.SGD(0.25, momentum=0.5)
-        >>> _ = old.minimize(lambda: weight ** 2, [weight])
-        >>> new_weight = keras.Variable(weight.numpy(), name="weight")
-        >>> new = keras.optimizers.SGD(0.25, momentum=0.5)
-        >>> print(mpls.convert_state(old, new, [new_weight], source_variables=[weight]))
-        tf_keras.optimizers.legacy.SGD -> keras.optimizers.SGD
-        iterations: 1
-        slots of weight: momentum
     """
     require_eager()
     if isinstance(source, str | os.PathLike):

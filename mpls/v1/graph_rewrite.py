@@ -29,6 +29,14 @@ def register_loss_scale_wrapper(
 ) -> None:
     """Register how `enable_mixed_precision_graph_rewrite` wraps optimizers of a class.
 
+    Example:
+        >>> import tensorflow as tf
+        >>> import mpls.v1
+        >>> class Plain(tf.compat.v1.train.GradientDescentOptimizer):
+        ...     pass
+        >>> mpls.v1.register_loss_scale_wrapper(
+        ...     Plain, lambda opt, loss_scale: mpls.v1.MixedPrecisionLossScaleOptimizer(opt, 8))
+
     A registration takes precedence over those of mpls; a second one for the same class replaces the first.
 
     Args:
@@ -44,14 +52,6 @@ def register_loss_scale_wrapper(
         `tf.__internal__.mixed_precision.register_loss_scale_wrapper`, TF 2.6 to 2.21, where a function without
         `wrapper_cls` made every later call of `enable_mixed_precision_graph_rewrite` fail. TensorFlow's
         own registry is left alone.
-
-    Example:
-        >>> import tensorflow as tf
-        >>> import mpls.v1
-        >>> class Plain(tf.compat.v1.train.GradientDescentOptimizer):
-        ...     pass
-        >>> mpls.v1.register_loss_scale_wrapper(
-        ...     Plain, lambda opt, loss_scale: mpls.v1.MixedPrecisionLossScaleOptimizer(opt, 8))
     """
     if not isinstance(optimizer_cls, type):
         raise ArgumentTypeError(
@@ -70,6 +70,13 @@ def enable_mixed_precision_graph_rewrite(
     opt: Any, loss_scale: LossScale | SupportsFloat | Literal["dynamic"] = "dynamic"
 ) -> Any:
     """Turn the mixed-precision graph rewrite on, and wrap an optimizer so that it scales the loss.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import mpls.v1
+        >>> opt = tf.compat.v1.train.GradientDescentOptimizer(0.1)
+        >>> opt = mpls.v1.enable_mixed_precision_graph_rewrite(opt)
+        >>> mpls.v1.disable_mixed_precision_graph_rewrite()
 
     The rewrite runs in sessions and functions that are created from now on, and changes operations to float16 on GPUs
     with tensor cores; elsewhere graphs stay as they are, and only the loss scaling has an effect.
@@ -91,13 +98,6 @@ def enable_mixed_precision_graph_rewrite(
         `tf.compat.v1.train.experimental.enable_mixed_precision_graph_rewrite`, TF 1.14 to 2.21, and
         `tf.train.experimental.enable_mixed_precision_graph_rewrite`, TF 1.14 to 2.5. New tf_keras optimizers were
         refused from TF 2.11 on.
-
-    Example:
-        >>> import tensorflow as tf
-        >>> import mpls.v1
-        >>> opt = tf.compat.v1.train.GradientDescentOptimizer(0.1)
-        >>> opt = mpls.v1.enable_mixed_precision_graph_rewrite(opt)
-        >>> mpls.v1.disable_mixed_precision_graph_rewrite()
     """
     if is_mixed_policy_set():
         raise ArgumentValueError(
@@ -118,17 +118,17 @@ def enable_mixed_precision_graph_rewrite(
 def disable_mixed_precision_graph_rewrite() -> None:
     """Turn the mixed-precision graph rewrite off for sessions and functions that are created from now on.
 
-    Optimizers that were wrapped go on scaling. Logs a warning if the rewrite is off already.
-
-    Reproduces:
-        `tf.compat.v1.train.experimental.disable_mixed_precision_graph_rewrite`, TF 1.14 to 2.21.
-
     Example:
         >>> import tensorflow as tf
         >>> import mpls.v1
         >>> opt = tf.compat.v1.train.GradientDescentOptimizer(0.1)
         >>> opt = mpls.v1.enable_mixed_precision_graph_rewrite(opt)
         >>> mpls.v1.disable_mixed_precision_graph_rewrite()
+
+    Optimizers that were wrapped go on scaling. Logs a warning if the rewrite is off already.
+
+    Reproduces:
+        `tf.compat.v1.train.experimental.disable_mixed_precision_graph_rewrite`, TF 1.14 to 2.21.
     """
     if not is_graph_rewrite_enabled():
         tf.compat.v1.logging.warn(

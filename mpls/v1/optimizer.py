@@ -44,6 +44,16 @@ _COMPUTE = "compute_gradients"
 class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refusing, NativeWrapper):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
 
+    Example:
+        >>> import tensorflow as tf
+        >>> import mpls.v1
+        >>> weight = tf.Variable(2.0)
+        >>> opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
+        ...     tf.compat.v1.train.GradientDescentOptimizer(0.25), "dynamic")
+        >>> opt.minimize(lambda: weight ** 2, var_list=[weight])
+        >>> float(weight)
+        1.0
+
     `compute_gradients` multiplies the loss by the loss scale and divides the gradients by it; `apply_gradients` updates
     the loss scale and, if it is dynamic and a gradient is not finite, skips the step: variables, slots and
     `global_step` stay as they are. Under a strategy a non-finite gradient on one replica makes all skip. A fixed
@@ -76,16 +86,6 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
         crashed, `update` of users' own LossScale classes was not called, slots were not found through the wrapper,
         Adam's beta powers were created inside the conditional, and reference variables did not work with control
         flow v2. The options are of mpls.
-
-    Example:
-        >>> import tensorflow as tf
-        >>> import mpls.v1
-        >>> weight = tf.Variable(2.0)
-        >>> opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
-        ...     tf.compat.v1.train.GradientDescentOptimizer(0.25), "dynamic")
-        >>> opt.minimize(lambda: weight ** 2, var_list=[weight])
-        >>> float(weight)
-        1.0
     """
 
     @telling_places("MixedPrecisionLossScaleOptimizer")

@@ -57,6 +57,19 @@ def load_model(
 ) -> Any:
     """Load a model with its weights, optimizer, loss scale and counters, as far as the file holds them.
 
+    Example:
+        >>> import os, tempfile
+        >>> import numpy as np, tf_keras, mpls.keras
+        >>> model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(1,))])
+        >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(0.5, 0.5), initial_scale=8)
+        >>> model.compile(opt, "mse")
+        >>> _ = model.fit(np.ones([2, 1]), np.ones([2, 1]), verbose=0)
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.keras")
+        >>> mpls.keras.save_model(model, path)
+        >>> again = mpls.keras.load_model(path)
+        >>> int(again.optimizer.iterations), int(again.optimizer.dynamic_counter)
+        (1, 1)
+
     Reads H5, SavedModel and `.keras` files of every release since TF 2.2, written by tf_keras, by `tf.keras`, or by
     Keras 3; the optimizer may have a wrapper of mpls, a native wrapper, or none. A native wrapper is loaded as
     `mpls.keras.LossScaleOptimizer`; a bare optimizer stays bare. State that the framework's own loader leaves out, such
@@ -90,19 +103,6 @@ def load_model(
     Reproduces:
         `tf.keras.models.load_model` of TF 2.2 to 2.15, `tf_keras.models.load_model` and `keras.models.load_model`. They
         do not restore the current loss scale (except Keras 3 from `.keras` files), nor all of the optimizer's state.
-
-    Example:
-        >>> import os, tempfile
-        >>> import numpy as np, tf_keras, mpls.keras
-        >>> model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(1,))])
-        >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(0.5, 0.5), initial_scale=8)
-        >>> model.compile(opt, "mse")
-        >>> _ = model.fit(np.ones([2, 1]), np.ones([2, 1]), verbose=0)
-        >>> path = os.path.join(tempfile.mkdtemp(), "model.keras")
-        >>> mpls.keras.save_model(model, path)
-        >>> again = mpls.keras.load_model(path)
-        >>> int(again.optimizer.iterations), int(again.optimizer.dynamic_counter)
-        (1, 1)
     """
     objects = _own_objects(custom_objects)
     _require_bool("safe_mode", safe_mode)

@@ -22,6 +22,16 @@ from mpls.upstream.keras_packages import compile_settings_kept, loaded_keras, lo
 def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
     """Save a model by its own `save`, so that a crash at any moment leaves the old file or the new one, whole.
 
+    Example:
+        >>> import os, tempfile
+        >>> import keras, mpls.keras
+        >>> model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
+        >>> model.compile(mpls.keras.LossScaleOptimizer(keras.optimizers.Adam()), "mse")
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.keras")
+        >>> mpls.keras.save_model(model, path)
+        >>> os.listdir(os.path.dirname(path))
+        ['model.keras']
+
     The model is written beside the target, flushed to the disk, and moved to the target's path. A reader finds the old
     model or the new one, also while the model is saved, and after the process was killed. (A SavedModel is a folder. If
     the system cannot exchange folders in one step, the old one is at `<path>.old` for an instant, and
@@ -48,16 +58,6 @@ def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
     Reproduces:
         `model.save(path)` of tf_keras and Keras 3, which write into the target itself. With Keras 3, a model that was
         saved as H5 had no optimizer in the `.keras` files that were written of it later.
-
-    Example:
-        >>> import os, tempfile
-        >>> import keras, mpls.keras
-        >>> model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
-        >>> model.compile(mpls.keras.LossScaleOptimizer(keras.optimizers.Adam()), "mse")
-        >>> path = os.path.join(tempfile.mkdtemp(), "model.keras")
-        >>> mpls.keras.save_model(model, path)
-        >>> os.listdir(os.path.dirname(path))
-        ['model.keras']
     """
     _require_model(model)
     # Follow links, as writing into the file would.
