@@ -315,6 +315,12 @@ class Analysis:
         self.values_of_class: tuple[ast.expr | ast.alias, ...] | None = None
         self.is_decided = False
 
+    @functools.cached_property
+    def chains(self) -> list[Chain]:
+        """The chains that begin with a name of TensorFlow or Keras, or of a module that may have some."""
+        name = self.meanings.name
+        return [each for each in self.survey.chains if name(each.names[0], each.region).paths]
+
     def rule_of(self, row: Name) -> Rule | None:
         """Return the rule that replaces a historical name, if it applies."""
         # With Keras 2, public names mean what they have always meant.

@@ -10,7 +10,7 @@ from mpls.core.releases import behavior_of
 from mpls.migrate.analysis import Analysis, Use
 from mpls.migrate.replacements import home_of
 from mpls.names import namespaces
-from mpls.program.scopes import Chain, Function, Region, Role
+from mpls.program.scopes import Chain, Function, Role
 
 __all__ = ["class_values", "is_of_loaded", "is_through_unsure"]
 
@@ -31,7 +31,7 @@ def class_values(analysis: Analysis) -> tuple[ast.expr | ast.alias, ...]:
         analysis: the file.
     """
     if analysis.values_of_class is None:
-        places = _Places(analysis.text.tree)
+        places = _Places()
         exprs = (*_values(analysis, places), *_modules(analysis, places))
         analysis.values_of_class = (*exprs, *_imported_in_classes(analysis))
     return analysis.values_of_class
@@ -42,9 +42,9 @@ def _values(analysis: Analysis, places: _Places) -> Iterator[ast.expr]:
         if not any(row.target == _TARGET for row in use.rows):
             continue
         if use.role is Role.VALUE:
-            is_value = places.is_value(use.node, use.chain.region)
+            is_value = places.is_value(use.node, use.chain)
         elif use.role is Role.ANNOTATION:
-            is_value = places.dispatches(use.node)
+            is_value = places.dispatches(use.node, use.chain)
         else:
             # It asks for what the name stands for, if that cannot be replaced by the public class.
             is_value = use.role is Role.TYPE_TEST and not _is_whole(use, analysis)
@@ -53,24 +53,19 @@ def _values(analysis: Analysis, places: _Places) -> Iterator[ast.expr]:
 
 
 def _modules(analysis: Analysis, places: _Places) -> Iterator[ast.expr]:
-    for chain in analysis.survey.chains:
+    for chain in analysis.chains:
         whole = chain.parts[-1]
         is_read = chain.names[-1] in _READS and _is_module(chain, analysis, above=1)
-        if is_read or (
-            chain.role is Role.VALUE and _is_module(chain, analysis) and places.is_value(whole, chain.region)
-        ):
+        if is_read or (chain.role is Role.VALUE and _is_module(chain, analysis) and places.is_value(whole, chain)):
             yield whole
 
 
 def _is_module(chain: Chain, analysis: Analysis, above: int = 0) -> bool:
     """Return whether a chain, or what is so many attributes above its end, may be a module that has the class."""
-    node = chain.parts[-1 - above] if len(chain.parts) > above else None
-    start = analysis.meanings.name(chain.names[0], chain.region)
-    if node is None or not start.paths:
+    if len(chain.parts) <= above:
         return False
-    return not (_modules_with_class() | _modules_with_module()).isdisjoint(
-        analysis.meanings.of(node, chain.region).paths
-    )
+    meaning = analysis.meanings.of_names(chain.names[: len(chain.names) - above], chain.region)
+    return not _modules_around().isdisjoint(meaning.paths)
 
 
 def _imported_in_classes(analysis: Analysis) -> Iterator[ast.alias]:
@@ -96,11 +91,11 @@ def _modules_with_class() -> frozenset[str]:
 
 
 @functools.cache
-def _modules_with_module() -> frozenset[str]:
-    """Return the modules from which those that had the class are read, such as `tf.keras`; not TensorFlow itself."""
+def _modules_around() -> frozenset[str]:
+    """Return these modules and those from which they are read, such as `tf.keras`; not TensorFlow itself."""
     parents = {path.rpartition(".")[0] for path in _modules_with_class()}
     parents |= {path.rpartition(".")[0] for path in parents}
-    return frozenset(path for path in parents if "." in path)
+    return _modules_with_class() | {path for path in parents if "." in path}
 
 
 def is_through_unsure(use: Use, analysis: Analysis) -> bool:
@@ -154,25 +149,22 @@ _CLASS = "LossScaleOptimizer"
 
 
 class _Places:
-    """The places of the expressions of a file.
+    """The places of the expressions of a file."""
 
-    Args:
-        tree: the parsed file.
-    """
-
-    def __init__(self, tree: ast.Module) -> None:
-        self._tree = tree
+    def __init__(self) -> None:
         self._known: dict[ast.AST, ast.AST] = {}
+        self._seen: set[ast.stmt] = set()
 
-    def is_value(self, node: ast.expr, region: Region) -> bool:
+    def is_value(self, node: ast.expr, chain: Chain) -> bool:
         """Return whether an expression is where its value is not followed.
 
         Args:
             node: the expression, a class or a module.
-            region: the scope that it is in.
+            chain: the chain that it is a part of.
         """
+        self._look_at(chain.statement.node)
         inner, outer = node, self._around(node)
-        is_followed = not region.is_class
+        is_followed = not chain.region.is_class
         while isinstance(outer, ast.IfExp | ast.BoolOp) and _passes(outer, inner):
             # What `and` returns is not followed; nor are attributes of classes, which are read through their objects.
             is_followed = is_followed and not _is_and(outer)
@@ -190,8 +182,9 @@ class _Places:
         is_asked = isinstance(outer, ast.If | ast.While | ast.IfExp | ast.BoolOp | ast.Assert | ast.UnaryOp)
         return not (is_asked or isinstance(outer, ast.Expr | ast.FormattedValue))
 
-    def dispatches(self, node: ast.expr) -> bool:
+    def dispatches(self, node: ast.expr, chain: Chain) -> bool:
         """Return whether `register` of `functools.singledispatch` takes an annotation as the class of its function."""
+        self._look_at(chain.statement.node)
         outer = self._around(node)
         while isinstance(outer, ast.expr):
             outer = self._around(outer)
@@ -202,9 +195,18 @@ class _Places:
         return any(isinstance(each, ast.Attribute) and each.attr == "register" for each in decorators)
 
     def _around(self, node: ast.AST) -> ast.AST:
-        if not self._known:
-            self._known = {inner: outer for outer in ast.walk(self._tree) for inner in ast.iter_child_nodes(outer)}
         return self._known[node]
+
+    def _look_at(self, statement: ast.stmt) -> None:
+        """Note what the nodes of a statement are in, except those of the statements in it."""
+        waiting: list[ast.AST] = [] if statement in self._seen else [statement]
+        self._seen.add(statement)
+        while waiting:
+            outer = waiting.pop()
+            for inner in ast.iter_child_nodes(outer):
+                self._known[inner] = outer
+                if not isinstance(inner, ast.stmt):
+                    waiting.append(inner)
 
     def _is_unpacked(self, node: ast.Tuple | ast.List) -> bool:
         """Return whether each element of a tuple or list is assigned to a name of its own."""

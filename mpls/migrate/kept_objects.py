@@ -13,7 +13,7 @@ from mpls.migrate.wrapper_calls import EXPERIMENTAL, scale_argument
 from mpls.names import RELEASES, SCALE_CLASSES, Name, named
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
-from mpls.program.scopes import Binding, Chain, Read, Region, Role, Statement
+from mpls.program.scopes import Binding, Chain, Member, Region, Role, Statement
 
 __all__ = ["RULE_NAME", "Kept", "attributes_of_scales", "imported_paths", "is_scale_class", "kept_in", "lost_in"]
 
@@ -89,8 +89,7 @@ def attributes_of_scales(analysis: Analysis) -> Iterator[ast.Attribute]:
                 value, part = chain.parts[place - 1 : place + 1]
                 assert isinstance(value, ast.Attribute)
                 assert isinstance(part, ast.Attribute)
-                read = Read(value, None, chain.region, chain.statement, chain.string)
-                kind = analysis.instances.kind(read)
+                kind = analysis.instances.of(value.value, chain.region)
                 if kind is Instance.WRAPPER or (kind is Instance.UNKNOWN and name in _METHODS):
                     yield part
 
@@ -107,7 +106,7 @@ def _installs(analysis: Analysis) -> bool:
 
 def _touches(analysis: Analysis) -> bool:
     """Return whether a file has to do with wrappers, so that it matters which release they behave as."""
-    has_reads = any(read.node.attr == "loss_scale" for read in analysis.survey.reads)
+    has_reads = any(read.name == "loss_scale" for read in analysis.survey.reads)
     return has_reads or any(is_experimental(row) for use, _ in analysis.uses for row in use.rows)
 
 
@@ -148,7 +147,7 @@ def _needs(analysis: Analysis, wrappers: list[Use]) -> Iterator[tuple[ast.expr, 
         if len(asked.args) == 1 and analysis.instances.of(asked.args[0], region) is Instance.WRAPPER:
             yield asked, "the program asks for the class of a wrapper, which had another name"
     for read in analysis.survey.reads:
-        if read.node.attr == "get_config" and analysis.instances.kind(read) is Instance.WRAPPER:
+        if read.name == "get_config" and analysis.instances.kind(read) is Instance.WRAPPER:
             yield read.node, "the config of a wrapper had the keys optimizer and loss_scale"
     for part in _set_objects(analysis):
         yield part, "the program sets the loss scale object of a wrapper"
@@ -173,14 +172,14 @@ def _classes_and_variables(analysis: Analysis, wrappers: list[Use]) -> Iterator[
         yield node, "the program uses the loss scale of a wrapper elsewhere"
 
 
-def _objects(analysis: Analysis) -> Iterator[Read]:
+def _objects(analysis: Analysis) -> Iterator[Member]:
     """Yield the loss scales of wrappers whose class or identity is asked for."""
     survey = analysis.survey
     asked = [call.args[0] for call, _ in (*survey.calls.get("type", ()), *survey.type_tests) if call.args]
     asked += [each for node, _ in survey.identities for each in (node.left, *node.comparators) if not _is_none(node)]
     nodes = set(asked)
     for read in survey.reads:
-        is_asked = read.call is None and read.node.attr == "loss_scale" and read.node in nodes
+        is_asked = read.call is None and read.name == "loss_scale" and read.node in nodes
         if is_asked and analysis.instances.kind(read) is Instance.WRAPPER:
             yield read
 
@@ -219,7 +218,7 @@ def _are_scale_classes(node: ast.expr, region: Region, analysis: Analysis) -> bo
 
 def _items_of_configs(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
     """Yield where the config of a wrapper is asked for a key that it had up to TF 2.3, with the key."""
-    reads = [each for each in analysis.survey.reads if each.node.attr == "get_config" and each.call is not None]
+    reads = [each for each in analysis.survey.reads if each.name == "get_config" and each.call is not None]
     calls = {each.call for each in reads if analysis.instances.kind(each) is Instance.WRAPPER}
     if not calls:
         return
@@ -243,9 +242,7 @@ def _calls_scales(analysis: Analysis) -> bool:
     """Return whether a file calls the loss scale of a wrapper, which only objects up to TF 2.3 could be."""
     return (
         any(
-            read.node.attr == "loss_scale"
-            and read.call is not None
-            and analysis.instances.kind(read) is Instance.WRAPPER
+            read.name == "loss_scale" and read.call is not None and analysis.instances.kind(read) is Instance.WRAPPER
             for read in analysis.survey.reads
         )
         or any(call.kind is Instance.WRAPPER for call in calls_of_read_scales(analysis.instances))

@@ -95,9 +95,7 @@ class Native:
     def _is_plain_policy(self, use: Use, name: str) -> bool:
         """Return whether a use of a policy has nothing to do with its loss scale."""
         if self._has_scales_of_policies is None:
-            kinds = [
-                self._instances.kind(each) for each in self._analysis.survey.reads if each.node.attr == "loss_scale"
-            ]
+            kinds = [self._instances.kind(each) for each in self._analysis.survey.reads if each.name == "loss_scale"]
             self._has_scales_of_policies = any(kind is not Instance.WRAPPER for kind in kinds)
         if self._has_scales_of_policies or use.role is Role.BASE or self._needs_own_compiled:
             return False

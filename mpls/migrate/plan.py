@@ -33,7 +33,7 @@ class _Plan:
         self._looked_up: dict[tuple[Meaning, tuple[str, ...]], tuple[int, Meaning, list[Name]]] = {}
 
     def make(self) -> None:
-        for chain in self._analysis.survey.chains:
+        for chain in self._analysis.chains:
             self._look_at(chain)
         self._analysis.kept = kept_in(self._analysis)
         if len(self._analysis.survey.stars) == 1:
@@ -66,8 +66,6 @@ class _Plan:
 
     def _look_at(self, chain: Chain) -> None:
         start = self._analysis.meanings.name(chain.names[0], chain.region)
-        if not start.paths:
-            return
         key = start, chain.names
         if key not in self._looked_up:
             self._looked_up[key] = self._analysis.meanings.historical(start, chain.names)

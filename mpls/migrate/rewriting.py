@@ -18,7 +18,7 @@ from mpls.migrate.replacements import Replacement, alternatives, is_gone
 from mpls.migrate.source_text import Edit, SourceText
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_fixed
 from mpls.names import module_of, named
-from mpls.program.files import BROKEN, parse
+from mpls.program.files import BROKEN
 from mpls.program.meaning import are_optimizers_of_tf_1
 from mpls.program.scopes import Chain, Region, Role, Statement
 
@@ -58,7 +58,7 @@ def rewritten(analysis: Analysis) -> Rewritten:
     in_order = tuple(sorted(findings, key=lambda each: (each.offset, each.rule, each.text)))
     if edits:
         try:
-            parse(analysis.text.edited(kept))
+            analysis.text.check(kept)
         except BROKEN as error:
             # What is written back is valid Python, whatever else goes wrong.
             left = Finding(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -20,10 +21,19 @@ from mpls.migrate.wrapper_calls import (
     arguments_of_release,
     replace_wrapper,
 )
-from mpls.names import GRAPH_REWRITES, GRAPH_WRAPPER, RELEASES, REMOVED_POLICIES, Name, instead_of_policy, named
+from mpls.names import (
+    GRAPH_REWRITES,
+    GRAPH_WRAPPER,
+    RELEASES,
+    REMOVED_POLICIES,
+    Name,
+    instead_of_policy,
+    named,
+    namespaces,
+)
 from mpls.program.choices import pin_in
 from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
-from mpls.program.scopes import Chain, Read, Region, Role, Statement
+from mpls.program.scopes import Chain, Member, Region, Role, Statement
 
 __all__ = ["NAMES_IN_STRINGS", "RULES", "names_in_notebook"]
 
@@ -122,7 +132,7 @@ def _calls_of_scales(analysis: Analysis) -> Found:
         return
     for read in survey.reads:
         is_call = read.call is not None and not read.call.args and not read.call.keywords
-        if read.node.attr == "loss_scale" and is_call:
+        if read.name == "loss_scale" and is_call:
             yield from _called(read, analysis)
     for node in attributes_of_scales(analysis):
         yield Note(node, f".loss_scale of a wrapper is a tensor, without .{node.attr}: read {_TODAY}")
@@ -133,7 +143,7 @@ def _calls_of_scales(analysis: Analysis) -> Found:
             yield Note(call.node, f"{what}, so take the parentheses away")
 
 
-def _called(read: Read, analysis: Analysis) -> Found:
+def _called(read: Member, analysis: Analysis) -> Found:
     text = analysis.text
     assert read.call is not None
     start, end = text.span(read.node)[1], text.span(read.call)[1]
@@ -151,9 +161,9 @@ def _called(read: Read, analysis: Analysis) -> Found:
         yield Note(read.node, f"{source}() becomes {source}", Kind.CHANGED)
 
 
-def _is_of_module(read: Read, analysis: Analysis) -> bool:
+def _is_of_module(read: Member, analysis: Analysis) -> bool:
     """Return whether a function of a module is called."""
-    paths = analysis.meanings.of(read.node.value, read.region).paths
+    paths = analysis.meanings.of(read.owner, read.region).paths
     return bool(paths) and all(path.startswith("@") for path in paths)
 
 
@@ -513,9 +523,13 @@ _OF_CONTRIB = "tf.contrib is gone: mpls.contrib has tf.contrib.mixed_precision, 
 
 
 def _unknown_modules(analysis: Analysis) -> Found:
+    said = [(chain, _uncertain(chain, analysis)) for chain in analysis.chains]
     for chain in analysis.survey.chains:
-        is_known = bool(analysis.meanings.name(chain.names[0], chain.region).paths)
-        what = _uncertain(chain, analysis) if is_known else _unknown(chain, analysis)
+        # Nothing of the API is shorter.
+        if len(chain.names) > 2 and chain.names[1] in _parts_of_tf():
+            is_known = bool(analysis.meanings.name(chain.names[0], chain.region).paths)
+            said.append((chain, "" if is_known else _unknown(chain, analysis)))
+    for chain, what in said:
         if what:
             yield Note(chain.parts[-1], what)
     for statement, _ in analysis.survey.imports:
@@ -537,11 +551,14 @@ def _is_tried(statement: Statement) -> bool:
     return False
 
 
+@functools.cache
+def _parts_of_tf() -> frozenset[str]:
+    """Return the parts of TensorFlow that have historical names in them, such as `keras`."""
+    return frozenset(path.split(".")[1] for path in namespaces() if path.startswith("tf."))
+
+
 def _unknown(chain: Chain, analysis: Analysis) -> str:
     """Return what to say of a historical name of something unknown; "" if it is none."""
-    if len(chain.names) < 3:
-        # Nothing of the API is that short.
-        return ""
     bindings = chain.region.find(chain.names[0])
     if bindings and all(isinstance(each.value, ast.alias) for each in bindings):
         # Other packages have such names too.
@@ -559,7 +576,7 @@ def _unknown(chain: Chain, analysis: Analysis) -> str:
 
 def _uncertain(chain: Chain, analysis: Analysis) -> str:
     """Return what to say of a removed namespace of what may be something else, and of one without a replacement."""
-    meaning = analysis.meanings.of(chain.parts[-1], chain.region)
+    meaning = analysis.meanings.of_names(chain.names, chain.region)
     if _CONTRIB_MODULE in meaning.paths:
         return _OF_CONTRIB
     rows = [named(path) for path in meaning.paths if is_gone(path)]

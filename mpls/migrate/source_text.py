@@ -134,12 +134,39 @@ class SourceText:
 
     def edited(self, edits: Iterable[Edit]) -> str:
         """Return the text with edits, which do not overlap; several insertions at one place stay in their order."""
-        parts, position = [], 0
+        return self._edited(edits, 0, len(self.utf8))
+
+    def _edited(self, edits: Iterable[Edit], start: int, end: int) -> str:
+        """Return a part of the text with the edits in it."""
+        parts, position = [], start
         for edit in sorted(set(edits), key=lambda each: (each.start, each.end)):
             assert edit.start >= position, f"edits overlap: {edit}"
             parts += [self.utf8[position : edit.start], edit.new.encode()]
             position = edit.end
-        return b"".join([*parts, self.utf8[position:]]).decode("utf-8", "surrogatepass")
+        return b"".join([*parts, self.utf8[position:end]]).decode("utf-8", "surrogatepass")
+
+    def check(self, edits: Iterable[Edit]) -> None:
+        """Parse the statements at the top that edits change, or else the whole text.
+
+        Raises:
+            SyntaxError, ValueError, RecursionError, MemoryError: with the edits, the text is no Python.
+        """
+        lines = {min((node.lineno, *(each.lineno for each in _decorators(node)))) for node in self.tree.body[1:]}
+        starts = [0, *(self._starts[line - 1] for line in sorted(lines))]
+        changed: dict[int, list[Edit]] = {}
+        for edit in edits:
+            changed.setdefault(bisect(starts, edit.start) - 1, []).append(edit)
+        try:
+            for place, inner in changed.items():
+                end = starts[place + 1] if place + 1 < len(starts) else len(self.utf8)
+                parse(self._edited(inner, starts[place], max(end, *(edit.end for edit in inner))))
+        except BROKEN:
+            # Its message has the line of the whole.
+            parse(self.edited(edits))
+
+
+def _decorators(node: ast.stmt) -> list[ast.expr]:
+    return getattr(node, "decorator_list", [])
 
 
 @dataclass(frozen=True)

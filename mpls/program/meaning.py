@@ -124,6 +124,7 @@ class Meanings:
         self._modules = modules
         self._others = others
         self._known: dict[tuple[int, str], Meaning] = {}
+        self._of_names: dict[tuple[Meaning, tuple[str, ...]], Meaning] = {}
         # The import statement of each alias, which alone has the name of the module.
         self._module_of: dict[ast.alias, ast.Import | ast.ImportFrom] = {}
         for statement, _ in survey.imports:
@@ -149,6 +150,19 @@ class Meanings:
         for attribute in found[1][1:]:
             meaning = self.member(meaning, attribute, depth)
         return meaning
+
+    def of_names(self, names: tuple[str, ...], region: Region) -> Meaning:
+        """Return what a name in a scope stands for, with attributes that are read from it."""
+        start = self.name(names[0], region)
+        if len(names) == 1 or not start.paths:
+            return start
+        key = start, names[1:]
+        if key not in self._of_names:
+            meaning = start
+            for attribute in names[1:]:
+                meaning = self.member(meaning, attribute)
+            self._of_names[key] = meaning
+        return self._of_names[key]
 
     def _either(self, nodes: list[ast.expr], region: Region, depth: int) -> Meaning:
         return union([self.of(each, region, depth + 1) for each in nodes])

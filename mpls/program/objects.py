@@ -12,7 +12,7 @@ from typing import NamedTuple
 from mpls.names import Name, named
 from mpls.optimizer_members import SCALING_METHODS
 from mpls.program.meaning import NOTHING, Meanings
-from mpls.program.scopes import Binding, Function, Read, Region
+from mpls.program.scopes import Binding, Function, Member, Region
 from mpls.program.tables import OPTIMIZERS, is_in
 
 __all__ = [
@@ -143,9 +143,9 @@ class Objects:
             meanings, has_own_members, lambda node, region: self._kind(node, region, 0) is Instance.WRAPPER
         )
 
-    def kind(self, read: Read) -> Instance:
+    def kind(self, read: Member) -> Instance:
         """Return what the object is that an attribute is read from."""
-        return self.of(read.node.value, read.region)
+        return self.of(read.owner, read.region)
 
     def of(self, node: ast.expr, region: Region) -> Instance:
         """Return what an expression in a scope is."""
@@ -342,8 +342,8 @@ class _Evidence:
         # A program's own class may have methods of these names.
         own = self._has_own_members or self._survey.functions & set(SCALING_METHODS)
         for read in self._survey.reads:
-            if read.node.attr in SCALING_METHODS and not own:
-                yield _key(read.node.value, read.region)
+            if read.name in SCALING_METHODS and not own:
+                yield _key(read.owner, read.region)
         for test, region in self._survey.type_tests:
             types = test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]]
             if types and all(_is_wrapper_class(each, region, self._meanings) for each in types):

@@ -18,7 +18,6 @@ __all__ = [
     "Choice",
     "Function",
     "Member",
-    "Read",
     "Region",
     "Role",
     "Statement",
@@ -188,25 +187,6 @@ class Chain:
 
 
 @dataclass(eq=False, slots=True)
-class Read:
-    """A read of an attribute of any object.
-
-    Attributes:
-        node: the expression.
-        call: the call, if it is called.
-        region: the scope that it is in.
-        statement: the statement that it is in.
-        string: the f-string that it is in.
-    """
-
-    node: ast.Attribute
-    call: ast.Call | None
-    region: Region
-    statement: Statement
-    string: ast.JoinedStr | None
-
-
-@dataclass(eq=False, slots=True)
 class Member:
     """An attribute that is read from an object, or set, by name or by `getattr`; or a function that is called.
 
@@ -215,6 +195,7 @@ class Member:
         call: the call, if it is called.
         region: the scope that it is in.
         statement: the statement that it is in.
+        string: the f-string that it is in.
         choice: the part of a conditional expression that it is in.
         target: the last name of the variable or attribute that it, or the result of calling it, is assigned to.
         is_set: whether it is assigned.
@@ -224,9 +205,22 @@ class Member:
     call: ast.Call | None
     region: Region
     statement: Statement
-    choice: Choice | None
-    target: str
-    is_set: bool
+    string: ast.JoinedStr | None = None
+    choice: Choice | None = None
+    target: str = ""
+    is_set: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the attribute."""
+        return attribute_of(self.node)[1]
+
+    @property
+    def owner(self) -> ast.expr:
+        """The object that the attribute is read from."""
+        owner = attribute_of(self.node)[0]
+        assert owner is not None
+        return owner
 
 
 def attribute_of(node: ast.AST) -> tuple[ast.expr | None, str]:
@@ -370,7 +364,8 @@ class _Walker:
         if handler is not None:
             handler(node)
             return
-        for _, value in ast.iter_fields(node):
+        for name in node._fields:
+            value = getattr(node, name, None)
             if isinstance(value, ast.AST):
                 self._visit(value)
             elif isinstance(value, list) and value:
@@ -588,7 +583,7 @@ class Survey(_Walker):
         self.is_cut = False
         self._choice: Choice | None = None
         self.chains: list[Chain] = []
-        self.reads: list[Read] = []
+        self.reads: list[Member] = []
         self.type_tests: list[tuple[ast.Call, Region]] = []
         self.calls: dict[str, list[tuple[ast.Call, Region]]] = {}
         self.probes: list[tuple[ast.Call, Region]] = []
@@ -649,7 +644,7 @@ class Survey(_Walker):
             for part in parts:
                 if isinstance(part, ast.Attribute) and part.attr in _READ:
                     called = call if part is node else None
-                    self.reads.append(Read(part, called, self._region, self._here, self._string))
+                    self.reads.append(Member(part, called, self._region, self._here, self._string))
         if found is not None:
             target = self._target_name
             self.chains.append(
@@ -677,7 +672,7 @@ class Survey(_Walker):
         is_set = is_whole and self._is_set
         target = self._target_name if is_whole else ""
         called = call if is_whole else None
-        return Member(node, called, self._region, self._here, self._choice, target, is_set)
+        return Member(node, called, self._region, self._here, self._string, self._choice, target, is_set)
 
     def _note_loose(self, node: ast.expr, call: ast.Call | None) -> None:
         self.loose.append(self._member(node, call, True))
@@ -687,7 +682,7 @@ class Survey(_Walker):
         value = node.value
         while isinstance(value, ast.Attribute):
             if value.attr in _READ:
-                self.reads.append(Read(value, None, self._region, self._here, self._string))
+                self.reads.append(Member(value, None, self._region, self._here, self._string))
             value = value.value
         is_set, self._is_set = self._is_set, False
         target, self._target_name = self._target_name, ""

@@ -347,17 +347,13 @@ class _File:
 
     def _chains(self) -> Iterator[Use]:
         releases = self._releases
-        known: dict[tuple[Meaning, tuple[str, ...]], list[tuple[str, bool]]] = {}
+        known: dict[Meaning, list[tuple[str, bool]]] = {}
         for chain in self._survey.chains:
-            meaning = NOTHING if chain.role is Role.ANNOTATION else releases.name(chain.names[0], chain.region)
-            if not meaning.paths:
-                continue
-            key = meaning, chain.names[1:]
-            if key not in known:
-                for attribute in chain.names[1:]:
-                    meaning = releases.member(meaning, attribute)
-                known[key] = releases.of_today(meaning)
-            yield from self._used(chain.parts[-1], chain, known[key])
+            meaning = NOTHING if chain.role is Role.ANNOTATION else releases.of_names(chain.names, chain.region)
+            if meaning.paths:
+                if meaning not in known:
+                    known[meaning] = releases.of_today(meaning)
+                yield from self._used(chain.parts[-1], chain, known[meaning])
 
     def _loose(self) -> Iterator[Use]:
         for member in self._survey.loose:
@@ -441,7 +437,7 @@ class _File:
             return
         for side in sides:
             if attribute_of(side)[1] == "loss_scale" and not self._releases.possible(side, region):
-                yield self._access(Member(side, None, region, statement, None, "", False), state)
+                yield self._access(Member(side, None, region, statement), state)
 
     # Loss scales that are taken as objects.
 
