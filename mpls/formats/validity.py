@@ -95,6 +95,8 @@ def constraint_on_bounds(min_scale: float, max_scale: float) -> str:
 
 def is_initial_scale(value: float, min_scale: float, max_scale: float) -> bool:
     """Return whether a dynamic scale with these bounds may start from a value; below the default floor, 1, it may."""
+    # As float32 holds them: the largest float32 is printed as 3.4028235e38, a larger number.
+    value, min_scale, max_scale = (float(np.float32(each)) for each in (value, min_scale, max_scale))
     return value <= max_scale and (min_scale in (DEFAULT_MIN_SCALE, value) or value > min_scale)
 
 

@@ -444,6 +444,25 @@ class RefusedTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "configure: max_scale must be at least min_scale, 2; got 1.0 "):
             opt.max_scale = 1.0
 
+    @parameterized.expand(FAMILIES)
+    def test_a_number_that_rounds_to_a_bound_is_the_bound(self, family: str) -> None:
+        # The largest float32 as it is printed; and a number that float32 rounds up.
+        largest = 3.4028235e38
+        for initial, given in ((largest, {}), (largest, {"max_scale": largest}), (0.1, {"min_scale": 0.1})):
+            opt = FAMILIES[family](initial, 2, adjustable=True, **given)
+            assert opt.state_dict()["scale"] == float(tf.constant(initial))
+            opt.set_scale(initial)
+            opt.configure(max_scale=largest)
+            opt.load_state_dict({**opt.state_dict(), "scale": initial})
+            assert opt.state_dict()["scale"] == float(tf.constant(initial))
+            scale = mpls.v1.DynamicLossScale(initial, 2, **given)
+            if family == "v1":
+                copies = [mpls.v1.DynamicLossScale.from_config(scale.get_config())]
+                copies += [mpls.contrib.ExponentialUpdateLossScaleManager(initial, 2, **given)]
+            else:
+                copies = [type(opt).from_config(opt.get_config())]
+            assert [each.state_dict()["scale"] for each in copies] == [float(tf.constant(initial))] * len(copies)
+
     @parameterized.expand([(1.5,), (True,), ("5",)])
     def test_growth_steps_that_are_no_whole_number(self, value: Any) -> None:
         loss_scale = mpls.v1.DynamicLossScale(8.0, 2)
