@@ -20,8 +20,7 @@ from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
 from mpls.formats.wrapper_state import STEP_RECORD
 from mpls.upstream.optimizers import uses_locking
 from mpls.upstream.trackables import track
-from mpls.v1.argument_checks import CheckedMinimize
-from mpls.v1.optimizer import MixedPrecisionLossScaleOptimizer
+from mpls.v1.optimizer import CheckedMinimize, MixedPrecisionLossScaleOptimizer
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
 

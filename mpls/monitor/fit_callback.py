@@ -12,9 +12,7 @@ from mpls.core.weights import read_values
 from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.formats.training_history import LOSS, SCALE, STEP
 from mpls.formats.wrapper_state import COUNTS
-from mpls.monitor.scale_history import KeepsHistory, reading
-from mpls.monitor.scale_messages import ScaleMessages
-from mpls.monitor.scale_readings import ANCHOR, Readings, checked_every
+from mpls.monitor.scale_readings import ANCHOR, KeepsHistory, Readings, ScaleMessages, checked_every, reading
 from mpls.upstream.keras_packages import CallbackOfAnyKeras, callbacks_before, keras_graph_session
 
 _SUBJECT = "LossScaleCallback"

@@ -1,7 +1,13 @@
-"""The scale and counters of an optimizer of any family, of mpls or of a framework, and their values."""
+"""Reading an optimizer during training: its scale and counters, the history of them, and messages about them."""
 
 from __future__ import annotations
 
+import json
+import logging
+import math
+import os
+import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +18,7 @@ from mpls.core.numbers import to_int
 from mpls.core.weights import read_values
 from mpls.core.wrapper_members import Counted, record_of
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.formats.training_history import SCALE
+from mpls.formats.training_history import LOSS, SCALE, STEP
 from mpls.formats.wrapper_state import COUNTS, STATE_OF_KERAS_3
 from mpls.upstream.keras_packages import native_keras_wrappers
 from mpls.upstream.optimizers import inner_of, kept_loss_scale
@@ -125,3 +131,135 @@ def _as_tensor(scale: Any) -> Any:
     # The variables of Keras 3 hold those of its backend.
     scale = scale if tf.is_tensor(scale) else getattr(scale, "value", scale)
     return tf.convert_to_tensor(scale if tf.is_tensor(scale) else np.asarray(scale, np.float32))
+
+
+def reading(step: int, values: Mapping[str, Any], loss: Any = None) -> dict[str, Any]:
+    """Return an entry of a history.
+
+    Args:
+        step: number of steps so far.
+        values: the loss scale and counters, Python numbers, by name.
+        loss: the loss, a number or a scalar tensor; None if it is not known.
+    """
+    return {STEP: step, **values, **({} if loss is None else {LOSS: float(loss)})}
+
+
+class KeepsHistory:
+    """Mixin for callbacks and hooks that read an optimizer during training: the readings, and their file."""
+
+    _history: list[dict[str, Any]]
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The readings, a list of dicts, in the order of the steps; the class says which there are.
+
+        Each has `step`, an int; `loss_scale`, a float; if the optimizer counts its steps, `applied_steps`,
+        `skipped_steps` and `consecutive_skips`, ints; and `loss`, a float, where it is known.
+        """
+        return self._history
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the history as JSON, which `mpls plot` draws.
+
+        Args:
+            path: the file; an existing one is replaced. It has a list of objects; a number that is not finite is null.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        lines = [
+            json.dumps({name: _in_json(value) for name, value in each.items()}, allow_nan=False)
+            for each in self._history
+        ]
+        pathlib.Path(path).write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+
+
+def _in_json(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# Falls in a row from which on the log warns, and then again at each doubling of them.
+_MANY_FALLS = 3
+# Steps skipped in a row, while the scale stays, from which on the log warns, and then again at each doubling.
+_MANY_SKIPS = 10
+_LOGGER = logging.getLogger("mpls")
+
+
+class ScaleMessages:
+    """Logs changes of a scale to the logger `mpls`.
+
+    Args:
+        factor: by which the scale shrinks, above 1; it tells how often it has fallen between two readings.
+    """
+
+    def __init__(self, factor: float = 2.0) -> None:
+        self._factor = factor
+        self._last: float | None = None
+        self._top = 0.0
+        self._falls = 0
+        self._warns_at = _MANY_FALLS
+        self._warns_at_skips = _MANY_SKIPS
+        self._times_set = 0
+
+    def note(self, scale: float, where: str, consecutive_skips: int | None = None, times_set: int = 0) -> None:
+        """Log a line if the scale has changed since the last call, or stays while many steps are skipped.
+
+        Args:
+            scale: the scale now.
+            where: when it was read, for the line: `"in step 100"`.
+            consecutive_skips: steps skipped since the last applied one; None if they are not counted.
+            times_set: how often the program itself has set the scale so far.
+        """
+        before, self._last = self._last, scale
+        was_set, self._times_set = times_set != self._times_set, times_set
+        if before is None or scale == before or (math.isnan(scale) and math.isnan(before)):
+            self._note_skips(scale, where, consecutive_skips or 0)
+            return
+        change = f"loss scale {before:g} -> {scale:g} {where}"
+        if was_set:
+            self._falls, self._warns_at = 0, _MANY_FALLS
+            _LOGGER.info("%s: the program has set it since the last reading.", change)
+            return
+        if scale > before:
+            self._falls, self._warns_at = 0, _MANY_FALLS
+            _LOGGER.info("%s: gradients were finite for many steps, so it grows. This is normal.", change)
+            return
+        if self._falls == 0:
+            self._top = before
+        self._falls += self._falls_between(before, scale)
+        if self._falls >= self._warns_at:
+            while self._warns_at <= self._falls:
+                self._warns_at *= 2
+            _LOGGER.warning(self._warning(change))
+        else:
+            _LOGGER.info(
+                "%s: gradients were not finite, and the step was skipped. This is normal: every growth ends in one "
+                "skipped step once the scale is at its limit, and a scale that starts too high falls to it.",
+                change,
+            )
+
+    def _note_skips(self, scale: float, where: str, skips: int) -> None:
+        if skips < self._warns_at_skips:
+            self._warns_at_skips = _MANY_SKIPS if skips < _MANY_SKIPS else self._warns_at_skips
+            return
+        while self._warns_at_skips <= skips:
+            self._warns_at_skips *= 2
+        _LOGGER.warning(
+            f"loss scale stays at {scale:g} {where}, and the last {skips} steps were all skipped, so nothing is "
+            "learned. Gradients that stay infinite or NaN are a fault of the model or its input, or the scale may not "
+            "fall any more: track_overflows=True says of which variables, max_consecutive_skips when to stop. "
+            "See mpls docs monitoring"
+        )
+
+    def _warning(self, change: str) -> str:
+        return (
+            f"{change}: it has fallen {self._falls} times in a row, from {self._top:g}. In the first steps this only "
+            "means that it started too high. Later, gradients that stay infinite or NaN are a fault of the model or "
+            "its input: track_overflows=True says of which variables, max_consecutive_skips when to stop. "
+            "See mpls docs monitoring"
+        )
+
+    def _falls_between(self, before: float, scale: float) -> int:
+        if not (scale > 0 and math.isfinite(before)):
+            return 1
+        return max(1, round(math.log(before / scale, self._factor)))

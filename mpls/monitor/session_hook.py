@@ -11,9 +11,7 @@ from mpls.core.numbers import to_bool
 from mpls.core.weights import read_values
 from mpls.formats.training_history import LOSS, SCALE, STEP
 from mpls.formats.wrapper_state import COUNTS
-from mpls.monitor.scale_history import KeepsHistory, reading
-from mpls.monitor.scale_messages import ScaleMessages
-from mpls.monitor.scale_readings import ANCHOR, Readings, checked_every
+from mpls.monitor.scale_readings import ANCHOR, KeepsHistory, Readings, ScaleMessages, checked_every, reading
 from mpls.monitor.summaries import tag_of
 
 _SUBJECT = "LossScaleHook"

@@ -2,46 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, SupportsFloat, SupportsInt
+import copy
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
 from mpls.core.autograph import as_written
-from mpls.core.counters import Stuck
-from mpls.core.fast import group
+from mpls.core.counters import StepRecord, Stuck
+from mpls.core.fast import control_flow_v1, group
 from mpls.core.gradients import as_variables, unscale_gradients
-from mpls.core.loss_scale import FixedLossScale, LossScale, LossScaling, never_skips
+from mpls.core.identifiers import get
+from mpls.core.loss_scale import FixedLossScale, LossScale, LossScaling, changes_nothing, is_known_unread, never_skips
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.savers import StepNames, hook_user_savers
 from mpls.core.scaling_calls import ScalingCalls
-from mpls.core.state_checks import check_when_attached
+from mpls.core.state_checks import check_when_attached, is_bare
 from mpls.core.step import scaled_step
 from mpls.core.step_options import checked_options, telling_places
-from mpls.core.wrapper_members import Counted
-from mpls.errors import ReplicaContextError
+from mpls.core.wrapper_members import Counted, RestorableWithSlots
+from mpls.errors import ArgumentValueError, CallOrderError, MplsWarning, ReplicaContextError, advise_user, error_text
 from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE
-from mpls.upstream.optimizers import add_slots, inner_of, uses_locking
-from mpls.upstream.tensorflow import id_of_variable
-from mpls.upstream.trackables import parts_of, track
-from mpls.v1.applying import (
-    InnerStep,
-    apply_always,
-    branches_may_capture,
-    publish_train_op,
-    train_ops,
-    warn_if_forgotten,
-)
-from mpls.v1.argument_checks import CheckedMinimize, checked_loss_scale, require_a_gradient, require_optimizer
-from mpls.v1.refused_methods import Refusing
-from mpls.v1.sync_replicas import apply_through_sync_replicas, is_sync_replicas, restore_accumulator_steps
-from mpls.v1.tracking import NativeWrapper, Tracking, names_of_powers
+from mpls.upstream.optimizers import add_slots, inner_of, powers_of, set_inner, uses_locking
+from mpls.upstream.tensorflow import id_of_variable, native_v1_class
+from mpls.upstream.trackables import awaited_parts_of, part_of, parts_of, track
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
 _COMPUTE = "compute_gradients"
 
+if TYPE_CHECKING:
+    from mpls.core.declared import Optimizer as NativeWrapper
+    from mpls.core.declared import Optimizer as _Base
+else:
+    # A base class for isinstance checks in TensorFlow and in users' code; all of its methods are overridden.
+    NativeWrapper = native_v1_class("MixedPrecisionLossScaleOptimizer") or tf.compat.v1.train.Optimizer
+    _Base = object
 
-class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refusing, NativeWrapper):
+
+class CheckedMinimize(_Base):
+    """Mixin that goes before TensorFlow's own class, and does what the documentation of its `minimize` says."""
+
+    @as_written
+    def minimize(
+        self,
+        loss: Any,
+        global_step: Any = None,
+        var_list: Any = None,
+        gate_gradients: int = tf.compat.v1.train.Optimizer.GATE_OP,
+        aggregation_method: Any = None,
+        colocate_gradients_with_ops: bool = False,
+        name: str | None = None,
+        grad_loss: Any = None,
+    ) -> Any:
+        """Compute the gradients of the scaled loss, unscale them, and apply them or skip the step.
+
+        Args:
+            loss: as `compute_gradients` takes it.
+            global_step: as `apply_gradients` takes it.
+            var_list: list or tuple of the variables to update; by default as in `compute_gradients`.
+            gate_gradients: as `compute_gradients` takes it. In eager mode it is ignored, and so are the next two.
+            aggregation_method: as `compute_gradients` takes it.
+            colocate_gradients_with_ops: as `compute_gradients` takes it.
+            name: as `apply_gradients` takes it.
+            grad_loss: as `compute_gradients` takes it. In eager mode it is ignored, with a warning.
+
+        Returns:
+            What `apply_gradients` returns.
+
+        Raises:
+            ValueError: something in `var_list` is no `tf.Variable`, or no gradient reaches any variable.
+        """
+        for each in () if var_list is None else tf.nest.flatten(var_list):
+            if not isinstance(each, tf.Variable):
+                raise ArgumentValueError(
+                    error_text(
+                        f"{type(self).__name__}.minimize: var_list",
+                        "be a list or tuple of tf.Variable objects",
+                        each,
+                        "Pass opt.minimize(loss, var_list=[variable]), and list(variable) for a partitioned one",
+                        "optimizer-arguments",
+                    )
+                )
+        if grad_loss is not None and tf.executing_eagerly():
+            advise_user(
+                f"{type(self).__name__}: minimize() ignores grad_loss in eager mode, as documented; the original "
+                "multiplied the gradients by it. Multiply the loss: opt.minimize(lambda: loss() * weight). "
+                "See mpls docs optimizer-arguments",
+                MplsWarning,
+            )
+            grad_loss = None
+        return super().minimize(
+            loss,
+            global_step=global_step,
+            var_list=var_list,
+            gate_gradients=gate_gradients,
+            aggregation_method=aggregation_method,
+            colocate_gradients_with_ops=colocate_gradients_with_ops,
+            name=name,
+            grad_loss=grad_loss,
+        )
+
+
+class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, CheckedMinimize, NativeWrapper):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
 
     Example:
@@ -88,6 +153,9 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
         flow v2. The options are of mpls.
     """
 
+    _restored_family = "v1"
+    _optimizer: Any
+
     @telling_places("MixedPrecisionLossScaleOptimizer")
     def __init__(
         self,
@@ -103,8 +171,8 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
         enabled: bool = True,
     ) -> None:
         subject = "MixedPrecisionLossScaleOptimizer"
-        require_optimizer(opt, subject)
-        scale = checked_loss_scale(loss_scale, subject)
+        _require_optimizer(opt, subject)
+        scale = _checked_loss_scale(loss_scale, subject)
         options = checked_options(
             subject,
             count_steps,
@@ -215,21 +283,21 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
             )
         grads_and_vars = tuple(grads_and_vars)
         if with_gradient := [variable for grad, variable in grads_and_vars if grad is not None]:
-            warn_if_forgotten(self._calls, self._loss_scale, with_gradient)
+            _warn_if_forgotten(self._calls, self._loss_scale, with_gradient)
         applies_always = not self._doing_dynamic_loss_scaling()
-        if is_sync_replicas(self._optimizer) and not (applies_always and self._record is None):
+        if _is_sync_replicas(self._optimizer) and not (applies_always and self._record is None):
             # On the mean of the workers' gradients: what one worker has found is no step.
             decide_on_mean = MixedPrecisionLossScaleOptimizer(inner_of(self._optimizer), self._loss_scale)
             decide_on_mean._calls = ScalingCalls([_COMPUTE], warns=False)
             decide_on_mean._options, decide_on_mean._record = self._options, self._record
             decide_on_mean._no_scaling = self._no_scaling
-            return apply_through_sync_replicas(self._optimizer, decide_on_mean, grads_and_vars, global_step, name)
+            return _apply_through_sync_replicas(self._optimizer, decide_on_mean, grads_and_vars, global_step, name)
         if applies_always:
             names = StepNames(has_conditional=False)
-            train_op = apply_always(self._optimizer, self._record, grads_and_vars, global_step, name)
-            names.note(names_of_powers(self._optimizer))
+            train_op = _apply_always(self._optimizer, self._record, grads_and_vars, global_step, name)
+            names.note(_names_of_powers(self._optimizer))
             return train_op
-        require_a_gradient(grads_and_vars)
+        _require_a_gradient(grads_and_vars)
         return self._apply_or_skip(grads_and_vars, global_step, self.get_name() if name is None else name)
 
     def _apply_or_skip(self, grads_and_vars: tuple[tuple[Any, Any], ...], global_step: Any, name: str) -> Any:
@@ -237,13 +305,13 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
         hook_user_savers(self)
         names = StepNames(has_conditional=True)
         self._prepare_inner_slots(with_gradient)
-        names.note(names_of_powers(self._optimizer))
-        train_ops_before = train_ops()
-        hooks = InnerStep(self._optimizer, global_step, f"{name}-wrapped", self._options.skip_counts_step)
-        with branches_may_capture([*with_gradient, global_step]):
+        names.note(_names_of_powers(self._optimizer))
+        train_ops_before = _train_ops()
+        hooks = _InnerStep(self._optimizer, global_step, f"{name}-wrapped", self._options.skip_counts_step)
+        with _branches_may_capture([*with_gradient, global_step]):
             step = scaled_step(grads_and_vars, self._acting_scale, hooks, self._record)
-        train_op = group(step, restore_accumulator_steps(grads_and_vars, global_step, after=step), name=name)
-        publish_train_op(train_op, train_ops_before)
+        train_op = group(step, _restore_accumulator_steps(grads_and_vars, global_step, after=step), name=name)
+        _publish_train_op(train_op, train_ops_before)
         return train_op
 
     def _prepare_inner_slots(self, variables: list[Any]) -> None:
@@ -292,3 +360,264 @@ class MixedPrecisionLossScaleOptimizer(Tracking, Counted, CheckedMinimize, Refus
         """Return the variables of the wrapped optimizer, those of the loss scale and the counters, in this graph."""
         own = [*parts_of(self._loss_scale).values(), *(self._record.variables() if self._record is not None else ())]
         return [*self._optimizer.variables(), *own]
+
+    # Object-based checkpoints: those of the native wrapper, and those of the wrapped optimizer alone.
+
+    def __dir__(self) -> list[str]:
+        # Object-based checkpoints ask every object that lists this name for its slots. `base_optimizer` already lists
+        # it; finding the slots twice would be an error.
+        return [name for name in super().__dir__() if name != "get_slot_names"]
+
+    def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        self._check_restore()
+        children: dict[str, Any] = super()._trackable_children(*args, **kwargs)
+        return children
+
+    # A checkpoint of a bare optimizer holds that optimizer's parts where the wrapper is now.
+
+    def _lookup_dependency(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        found = super()._lookup_dependency(name, *args, **kwargs)
+        if found is None and is_bare(self, BASE_OPTIMIZER):
+            return part_of(self._optimizer, name)
+        return found
+
+    @property
+    def _deferred_dependencies(self) -> Any:
+        if is_bare(self, BASE_OPTIMIZER):
+            return awaited_parts_of(self._optimizer)
+        return super()._deferred_dependencies
+
+    # What is left of the methods of TensorFlow's own class: it applies single gradients, this one leaves that to the
+    # wrapped optimizer.
+
+    def _distributed_apply(self, *_: Any, **__: Any) -> NoReturn:
+        raise ReplicaContextError(
+            "MixedPrecisionLossScaleOptimizer: gradients must be applied with apply_gradients() in a replica context. "
+            "Call opt.apply_gradients(grads_and_vars). See mpls docs strategies"
+        )
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise CallOrderError(
+            "MixedPrecisionLossScaleOptimizer: a gradient must be applied by the wrapped optimizer; got a call of the "
+            "wrapper's own method for it. Call opt.apply_gradients(grads_and_vars). See mpls docs strategies"
+        )
+
+    _scale_grad = _apply_gradients = _refuse
+    _apply_dense = _apply_sparse = _resource_apply_dense = _resource_apply_sparse = _refuse
+
+
+def _require_optimizer(opt: Any, subject: str) -> None:
+    """Refuse what is no `tf.compat.v1.train.Optimizer`."""
+    if isinstance(opt, tf.compat.v1.train.Optimizer):
+        return
+    advice = (
+        "Wrap Keras optimizers with mpls.keras.LossScaleOptimizer(opt), and others not at all: "
+        "MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.AdamOptimizer(), 'dynamic')"
+    )
+    raise ArgumentValueError(
+        error_text(f"{subject}: opt", "be a tf.compat.v1.train.Optimizer", opt, advice, "optimizer-arguments")
+    )
+
+
+def _checked_loss_scale(loss_scale: Any, subject: str) -> LossScale:
+    """Return the loss scale that an argument stands for; None stands for none, and is refused."""
+    scale = get(loss_scale, f"{subject}: loss_scale")
+    if scale is not None:
+        return scale
+    raise ArgumentValueError(
+        error_text(
+            f"{subject}: loss_scale",
+            "be 'dynamic', a number or a LossScale",
+            None,
+            "Pass 'dynamic', or use the optimizer unwrapped",
+            "loss-scale-arguments",
+        )
+    )
+
+
+def _require_a_gradient(grads_and_vars: tuple[tuple[Any, Any], ...]) -> None:
+    """Refuse, before the loss scale changes, pairs without any gradient, as the wrapped optimizer would."""
+    if any(grad is not None for grad, _ in grads_and_vars):
+        return
+    names = [str(getattr(variable, "name", variable)) for _, variable in grads_and_vars]
+    raise ArgumentValueError(
+        error_text(
+            "MixedPrecisionLossScaleOptimizer: grads_and_vars",
+            "hold at least one gradient that is not None",
+            names,
+            "Check that the loss depends on the variables: tf.gradients(loss, variables)",
+            "no-gradients",
+        )
+    )
+
+
+def _names_of_powers(optimizer: Any) -> dict[str, str]:
+    """Return the names of the non-slot variables of an optimizer, Adam's beta powers, in the current graph.
+
+    Variables of the optimizers that it wraps are included. In eager mode there are none.
+
+    Returns:
+        By each name, its last part without the number that makes it unique. The variable's names in files of other
+        wrappers end with it.
+    """
+    names: dict[str, str] = {}
+    if tf.executing_eagerly():
+        return names
+    graph = tf.compat.v1.get_default_graph()
+    while isinstance(optimizer, _Optimizer):
+        for variable in powers_of(optimizer).values():
+            for each in getattr(variable, "values", (variable,)):
+                # A function may use eager variables, which have no graph.
+                if getattr(each, "graph", None) is graph:
+                    names[each.op.name] = re.sub(r"_\d+$", "", each.op.name.rpartition("/")[2])
+        optimizer = inner_of(optimizer)
+    return names
+
+
+class _InnerStep:
+    """Step hooks of the v1 family: a skipped step leaves `global_step` alone, unless it is to count."""
+
+    sums_gradients, are_same = True, False
+
+    def __init__(self, optimizer: Any, global_step: Any, name: str, skip_counts_step: bool | None) -> None:
+        self._optimizer = optimizer
+        self._global_step = global_step
+        self._name = name
+        self._skip_counts_step = bool(skip_counts_step)
+
+    def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        """Return the op that applies the gradients and increments `global_step`; None in eager mode."""
+        return self._optimizer.apply_gradients(grads_and_vars, self._global_step, self._name)
+
+    def skip(self) -> Any:
+        """Return an op that does nothing, or increments `global_step`."""
+        if not self._skip_counts_step or self._global_step is None:
+            return tf.no_op()
+        return self._global_step.assign_add(1, read_value=False)
+
+
+def _train_ops() -> list[Any]:
+    """Return the ops in `GraphKeys.TRAIN_OP`."""
+    return list(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TRAIN_OP))
+
+
+def _publish_train_op(op: Any, before: list[Any]) -> None:
+    """Leave in `GraphKeys.TRAIN_OP` the op that a session can run, not the one inside the conditional."""
+    if not tf.executing_eagerly():
+        tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TRAIN_OP)[:] = [*before, op]
+
+
+def _warn_if_forgotten(calls: ScalingCalls, loss_scale: Any, variables: Iterable[Any]) -> None:
+    """Begin a new step, and warn if the one that ends has scaled no loss, unless the program may have done it itself.
+
+    Args:
+        calls: the calls of the optimizer.
+        loss_scale: that of the optimizer.
+        variables: those that have a gradient.
+    """
+    step = calls.end_step(variables)
+    if step.is_scaled or changes_nothing(loss_scale) or not is_known_unread(loss_scale):
+        return
+    if not calls.scaling.isdisjoint(step.elsewhere()):
+        return
+    calls.warn_once(
+        "LossScaleOptimizer: apply_gradients() was called, but compute_gradients() never was in this step, so the "
+        "gradients were computed without loss scaling. Use opt.minimize(loss), or compute them with "
+        "grads_and_vars = opt.compute_gradients(loss, variables). See mpls docs forgotten-scaling"
+    )
+
+
+def _apply_always(
+    optimizer: Any, record: StepRecord | None, grads_and_vars: Any, global_step: Any, name: str | None
+) -> Any:
+    """Apply a step that is never skipped, and count it if there is a record; arguments as in `apply_gradients`."""
+    if record is None:
+        return optimizer.apply_gradients(grads_and_vars, global_step, name)
+    before, name = _train_ops(), optimizer.get_name() if name is None else name
+    # Strategies take equal strings of two replicas for different ones if they are different objects.
+    applied = optimizer.apply_gradients(grads_and_vars, global_step, sys.intern(f"{name}-wrapped"))
+    # A step that waits for the gradients of other workers is not applied yet.
+    with tf.control_dependencies([] if applied is None else [applied]):
+        train_op = group(applied, record.applied_by_all(), name=name)
+    _publish_train_op(train_op, before)
+    return train_op
+
+
+@contextmanager
+def _branches_may_capture(variables: list[Any]) -> Iterator[None]:
+    """Build conditionals with control flow v1 if they capture reference variables, which v2 cannot."""
+    if not any(map(_is_reference, variables)) or not tf.compat.v1.control_flow_v2_enabled():
+        yield
+        return
+    with control_flow_v1():
+        yield
+
+
+def _is_reference(variable: Any) -> bool:
+    dtype = getattr(variable, "dtype", None)
+    return dtype is not None and dtype != dtype.base_dtype
+
+
+_SyncReplicas: Any = tf.compat.v1.train.SyncReplicasOptimizer
+
+_TAKE_OPS = {
+    "AccumulatorTakeGradient": tf.raw_ops.AccumulatorSetGlobalStep,
+    "ResourceAccumulatorTakeGradient": tf.raw_ops.ResourceAccumulatorSetGlobalStep,
+    # The op for dense accumulators also sets the step of sparse ones.
+    "SparseAccumulatorTakeGradient": tf.raw_ops.AccumulatorSetGlobalStep,
+}
+
+
+def _is_sync_replicas(optimizer: Any) -> bool:
+    """Return whether the optimizer collects gradients from workers before it applies them."""
+    return isinstance(optimizer, _SyncReplicas)
+
+
+def _apply_through_sync_replicas(
+    sync: Any, decide_on_mean: Any, grads_and_vars: Any, global_step: Any, name: str | None
+) -> Any:
+    """Let a `SyncReplicasOptimizer` collect the gradients, and another optimizer apply their mean.
+
+    Args:
+        sync: the user's `SyncReplicasOptimizer`.
+        decide_on_mean: what applies the mean in place of the optimizer that `sync` wraps.
+        grads_and_vars: this worker's pairs.
+        global_step: as `SyncReplicasOptimizer.apply_gradients` takes it.
+        name: as `SyncReplicasOptimizer.apply_gradients` takes it.
+
+    Returns:
+        What `SyncReplicasOptimizer.apply_gradients` returns. Its hook, its queue runner and its initialization ops are
+        in `sync`, where they always are.
+    """
+    collector = copy.copy(sync)
+    kept = set_inner(collector, decide_on_mean)
+    train_op = collector.apply_gradients(list(grads_and_vars), global_step, name)
+    vars(sync).update({key: value for key, value in vars(collector).items() if key != kept})
+    return train_op
+
+
+def _restore_accumulator_steps(grads_and_vars: Any, global_step: Any, after: Any) -> Any:
+    """Return an op that sets the accumulators that gradients were taken from to `global_step`.
+
+    Args:
+        grads_and_vars: pairs of gradient and variable.
+        global_step: the variable that an applied step has incremented.
+        after: the op that has applied or skipped the step.
+
+    Returns:
+        The op; None where no gradient comes out of an accumulator.
+    """
+    if tf.executing_eagerly() or global_step is None:
+        return None
+    origins = [_origin(grad) for grad, _ in grads_and_vars]
+    takes = [op for op in origins if op is not None and op.type in _TAKE_OPS]
+    if not takes:
+        return None
+    with tf.control_dependencies([after]):
+        step = tf.cast(tf.identity(tf.compat.v1.convert_to_tensor(global_step)), tf.int64)
+        return tf.group(*[_TAKE_OPS[op.type](handle=op.inputs[0], new_global_step=step) for op in takes])
+
+
+def _origin(grad: Any) -> Any:
+    tensor = grad.values if isinstance(grad, tf.IndexedSlices) else grad
+    return getattr(tensor, "op", None)

@@ -31,7 +31,6 @@ OF_OBJECTS = {
     "mpls.core.savers": "notes of mpls on a graph, and on a wrapper of mpls",
     "mpls.core.scaling_calls": "its own state",
     "mpls.core.weights": "the same",
-    "mpls.v1.applying": "the collection of train ops of a graph",
     "mpls.upstream.optimizers": "settings of optimizers that a program sets, and the mark of one that is wrapped",
     "mpls.transfer.settings": "settings of the target of convert_state",
     "mpls.keras.members": "settings of the wrapped optimizer",
@@ -56,7 +55,7 @@ OF_OBJECTS = {
     "mpls.tracing.around_steps": "what a class of its own has noted",
     "mpls.upstream.tensorflow": "a graph, which keeps a key of mpls",
     "mpls.upstream.trackables": "what a wrapper of mpls tracks, and a saver while it is built",
-    "mpls.v1.sync_replicas": "a SyncReplicasOptimizer, which gets what its own method sets",
+    "mpls.v1.optimizer": "the collection of train ops of a graph; a SyncReplicasOptimizer gets what its method sets",
 }
 
 

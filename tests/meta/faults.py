@@ -20,7 +20,6 @@ import mpls.keras.keras3.state
 import mpls.keras.legacy
 import mpls.keras.new
 import mpls.keras.tf_keras_family
-import mpls.v1.applying
 import mpls.v1.optimizer
 from mpls.core.rule import select_python
 from mpls.core.weights import Lock, Weights
@@ -240,7 +239,7 @@ def _keras_3_unscales(always: bool) -> Callable[[], list[Patch]]:
 
 
 def _v1_counts_skips() -> list[Patch]:
-    return [(mpls.v1.applying.InnerStep, "skip", lambda step: step._global_step.assign_add(1))]
+    return [(mpls.v1.optimizer.InnerStep, "skip", lambda step: step._global_step.assign_add(1))]
 
 
 def _fixed_scales_skip() -> list[Patch]:

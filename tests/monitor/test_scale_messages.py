@@ -14,8 +14,7 @@ from parameterized import parameterized
 
 import mpls.contrib
 from mpls.monitor import LossScaleCallback
-from mpls.monitor.scale_messages import ScaleMessages
-from mpls.monitor.scale_readings import Readings
+from mpls.monitor.scale_readings import Readings, ScaleMessages
 
 from .models import data, model_of
 
