@@ -11,13 +11,59 @@ from typing import Any, Literal
 
 from mpls.errors import ArgumentTypeError, error_text
 from mpls.hints import Announcer, note, say
-from mpls.modes import Modes, StateBefore
+from mpls.importing.modes import Modes
 from mpls.names import NAMES, Name
 
 __all__ = ["Installation", "install", "installed", "uninstall"]
 
 
 _OnTouch = Callable[[Name, tuple[str, int]], None]
+
+
+class _StateBefore:
+    """The release that wrappers behaved as, and the graph rewrite, before an installation.
+
+    Attributes:
+        replaced: the installation that this one replaced, which the end of a block restores; None if it replaced none.
+    """
+
+    def __init__(self) -> None:
+        from mpls.core import releases
+
+        self.replaced: Any = None
+        self._rewrite = _rewrite_state()
+        self._behavior = releases.current()
+
+    def enter_block(self, as_of: str | None) -> None:
+        """Have wrappers that this thread or asynchronous task makes behave as a release, until it leaves the block."""
+        from mpls.core import releases
+
+        # `install` has changed the block around this one, as it does where it is to last.
+        releases.use_in_block(self._behavior)
+        releases.enter_block(self, releases.behavior_of(as_of))
+
+    def leave_block(self) -> None:
+        """End that block."""
+        from mpls.core import releases
+
+        releases.leave_block(self)
+
+    def restore_rewrite(self) -> None:
+        """Restore the graph rewrite, unless the program has set it by TensorFlow's own API."""
+        if _rewrite_state() == self._rewrite:
+            return
+        from mpls.upstream.rewrite import is_graph_rewrite_set_by_mpls, restore_graph_rewrite
+
+        if is_graph_rewrite_set_by_mpls():
+            restore_graph_rewrite(self._rewrite)
+
+
+def _rewrite_state() -> tuple[bool, bool | None]:
+    if "tensorflow" not in sys.modules:
+        return False, None
+    from mpls.upstream.rewrite import graph_rewrite_state
+
+    return graph_rewrite_state()
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,7 +88,7 @@ class Installation:
     legacy_optimizers: bool
     names: tuple[str, ...]
     _on_touch: _OnTouch | None = field(default=None, compare=False)
-    _state_before: StateBefore = field(default_factory=StateBefore, compare=False)
+    _state_before: _StateBefore = field(default_factory=_StateBefore, compare=False)
 
     @property
     def settings(self) -> dict[str, Any]:

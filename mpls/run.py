@@ -14,8 +14,8 @@ from typing import Any, NoReturn, TextIO
 
 from mpls.errors import MplsError, MplsWarning, printable
 from mpls.hints import say
+from mpls.importing.modes import behave_as_v1
 from mpls.importing.post_import import when_loaded
-from mpls.importing.tf1 import behave_as_v1
 from mpls.install import install, is_run
 
 __all__ = ["begin", "environment"]

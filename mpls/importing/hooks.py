@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,15 +13,257 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from mpls.importing.legacy_optimizers import legacy_answers, legacy_compile, legacy_overlays
-from mpls.importing.module_getattr import Serve, lister, server
+from mpls.formats.algorithms import LEGACY_CLASSES
 from mpls.importing.namespaces import hosts, is_listed, is_namespace, members
-from mpls.importing.overlays import Answer, Overlay, by_name
 from mpls.importing.post_import import Finder
 from mpls.importing.user_code import goes_on_to, users_line
 from mpls.names import Name
 from mpls.patches import ABSENT, Layer
-from mpls.upstream.modules import inner_module
+from mpls.upstream import table
+from mpls.upstream.modules import inner_module, is_lazily_loaded, is_wrapped, set_class
+
+# Called with the module's own value; returns the value that the reader gets.
+Answer = Callable[[Any], Any]
+# The cache methods of modules that TensorFlow wraps; the cache holds methods too.
+_OVERLAY = "_mpls_overlay"
+_KEEPERS = (table.KEEP.name, table.DROP.name)
+
+
+class Overlay:
+    """Gives a module a subclass of its own class, with a property for each intercepted attribute.
+
+    Reads of other attributes run no code of mpls. The module's own functions read their globals from its dictionary,
+    which does not change.
+
+    Args:
+        module: the module.
+        answers: the answers by attribute.
+    """
+
+    def __init__(self, module: ModuleType, answers: Mapping[str, Answer]) -> None:
+        self._module = module
+        self._before = _beneath_ours(type(module))
+        self.is_on = True
+        self._ours = _answering(self, self._before, answers)
+        set_class(module, self._ours)
+        if is_wrapped(self._before):
+            _forget(module, self._before, (*answers, *_KEEPERS))
+
+    def take_away(self) -> None:
+        """Restore the module's class; if others have changed it since, our class stays as a base and does nothing."""
+        self.is_on = False
+        if type(self._module) is self._ours:
+            set_class(self._module, _beneath_ours(self._before))
+
+
+def _beneath_ours(cls: type[Any]) -> type[Any]:
+    """Return the first base class that is not one of an overlay that has been taken away."""
+    while _OVERLAY in vars(cls) and not vars(cls)[_OVERLAY].is_on:
+        cls = vars(cls)[_OVERLAY]._before
+    return cls
+
+
+def _answering(overlay: Overlay, base: type[Any], answers: Mapping[str, Answer]) -> type:
+    attributes: dict[str, Any] = {name: _property(overlay, name, answer) for name, answer in answers.items()}
+    attributes |= {"__module__": base.__module__, _OVERLAY: overlay}
+    if base is ModuleType:
+        # cloudpickle and the like handle only modules whose class is exactly ModuleType.
+        attributes["__reduce__"] = by_name
+    if is_wrapped(base):
+        attributes |= _forgetful(base, answers)
+    return type(base.__name__, (base,), attributes)
+
+
+def _property(overlay: Overlay, name: str, answer: Answer) -> property:
+    def read(module: ModuleType) -> Any:
+        if name not in vars(module):
+            # Python then calls the module's `__getattr__`, or raises its own error.
+            raise AttributeError
+        value = vars(module)[name]
+        return answer(value) if overlay.is_on else value
+
+    def write(module: ModuleType, value: Any) -> None:
+        vars(module)[name] = value
+
+    def remove(module: ModuleType) -> None:
+        if name not in vars(module):
+            raise AttributeError(f"'module' object has no attribute {name!r}")
+        del vars(module)[name]
+
+    return property(read, write, remove)
+
+
+def _forgetful(base: type[Any], answers: Mapping[str, Answer]) -> dict[str, Any]:
+    """Return cache methods for a module that TensorFlow wraps, which do not cache the intercepted attributes."""
+
+    def insert(self: ModuleType, name: str, value: Any) -> None:
+        if name not in answers and name not in _KEEPERS:
+            table.KEEP.needed_of(base)(self, name, value)
+
+    def pop(self: ModuleType, name: str) -> None:
+        if name not in answers:
+            table.DROP.needed_of(base)(self, name)
+
+    own_write: Any = base.__setattr__
+
+    def write(self: ModuleType, name: str, value: Any) -> None:
+        own_write(self, name, value)
+        if name in answers:
+            _forget(self, base, [name])
+
+    return {table.KEEP.name: insert, table.DROP.name: pop, "__setattr__": write}
+
+
+def _forget(module: ModuleType, base: type[Any], names: Iterable[str]) -> None:
+    # The cache finds names by identity, so they must be interned.
+    for name in map(sys.intern, names):
+        if table.KEEPS.needed_of(base)(module, name):
+            table.DROP.needed_of(base)(module, name)
+
+
+def by_name(module: ModuleType) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+    """Return the value of `__reduce__` for a module: it is pickled by name, and imported when unpickled."""
+    return import_module, (module.__name__,)
+
+
+# Returns the value of an attribute; ABSENT if this reader gets none.
+Serve = Callable[[], Any]
+# Python itself reads these attributes in the module's dictionary.
+_FOR_PYTHON = ("__getattr__", "__name__", "__spec__")
+_OURS = ("__dir__", "__getattr__")
+
+
+def server(module: ModuleType, served: Mapping[str, Serve]) -> Callable[[Layer], Any]:
+    """Return a factory of a module's `__getattr__`, which serves attributes that the module lacks.
+
+    It runs no Python code for other attributes: their AttributeError has the same text and traceback as without a
+    `__getattr__`. If the module had a `__getattr__` before, that one is asked for them.
+
+    Args:
+        module: the module.
+        served: the functions that return the values, by attribute.
+    """
+
+    def make(layer: Layer) -> Any:
+        members = dict.fromkeys(_FOR_PYTHON, property(_decline))
+        members |= {attribute: property(_reader(layer, serve)) for attribute, serve in served.items()}
+        # Reads of a module's attributes are C code, which goes on to its own error if a property raises AttributeError.
+        stand_in = type("module", (ModuleType,), members)("")
+        vars(stand_in).clear()
+        vars(stand_in).update({key: vars(module)[key] for key in ("__name__", "__spec__") if key in vars(module)})
+        if layer.original is not ABSENT:
+            vars(stand_in)["__getattr__"] = layer.original
+        return functools.partial(ModuleType.__getattribute__, stand_in)
+
+    return make
+
+
+def _reader(layer: Layer, serve: Serve) -> Callable[[Any], Any]:
+    def read(_: Any) -> Any:
+        found = serve() if layer.is_on else ABSENT
+        return _decline() if found is ABSENT else found
+
+    return read
+
+
+def _decline(_: Any = None) -> Any:
+    raise AttributeError
+
+
+def lister(module: ModuleType, listed: list[str]) -> Callable[[Layer], Any]:
+    """Return a factory of a module's `__dir__`, which also lists attributes that are served.
+
+    Args:
+        module: the module.
+        listed: the served attributes to list.
+    """
+
+    def make(layer: Layer) -> Any:
+        def names() -> list[str]:
+            is_first = layer.original is ABSENT
+            there = [key for key in vars(module) if key not in _OURS] if is_first else list(layer.original())
+            return sorted({*there, *listed} if layer.is_on else there)
+
+        return names
+
+    return make
+
+
+_PATHS = {
+    "tf_keras.optimizers",
+    "tf.keras.optimizers",
+    "tf.compat.v1.keras.optimizers",
+    "tf.compat.v2.keras.optimizers",
+}
+# Functions that make an optimizer from a string or a config.
+_MAKERS = ("deserialize", "get")
+_CLASSES = (*LEGACY_CLASSES, "Optimizer")
+
+
+def legacy_overlays(module: ModuleType) -> list[Overlay]:
+    """Make a module's lazily loaded `optimizers` read its attributes from the module that it loads.
+
+    The lazy module has a dictionary of its own, which would hide the answers.
+    """
+    loader = vars(module).get("optimizers")
+    if not isinstance(loader, ModuleType) or is_lazily_loaded(loader) is None:
+        return []
+
+    def answer(attribute: str) -> Answer:
+        return lambda _: getattr(import_module(vars(loader)["__name__"]), attribute)
+
+    return [Overlay(loader, {key: answer(key) for key in (*_CLASSES, *_MAKERS)})]
+
+
+def legacy_answers(name: str, module: ModuleType) -> dict[str, Answer]:
+    """Return the answers by which the user's code gets legacy optimizers; none for other modules than `optimizers`.
+
+    Args:
+        name: the name of the module.
+        module: the module.
+    """
+    if _PATHS.isdisjoint(hosts().get(name, ())) or not _is_of_keras_2(module):
+        return {}
+    legacy = vars(import_module("tf_keras.optimizers.legacy"))
+    answers = {key: _answer(vars(module)[key], legacy[key]) for key in _CLASSES if key in vars(module)}
+    return answers | {key: _answer(vars(module)[key], _maker(vars(module)[key])) for key in _MAKERS}
+
+
+def _is_of_keras_2(module: ModuleType) -> bool:
+    return str(getattr(vars(module).get("get"), "__module__", "")).startswith("tf_keras.")
+
+
+def legacy_compile(name: str, module: ModuleType) -> list[Layer]:
+    """Make `compile` of tf_keras take optimizer strings for legacy optimizers, if the user's code calls it."""
+    return [Layer(module.Model, "compile", _compile)] if name == "tf_keras" else []
+
+
+def _answer(native: Any, legacy: Any) -> Answer:
+    # An object that others have set stays.
+    return lambda value: legacy if value is native and users_line() is not None else value
+
+
+def _maker(native: Any) -> Any:
+    @functools.wraps(native)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return native(*args, **{"use_legacy_optimizer": True, **kwargs})
+
+    return make
+
+
+def _compile(layer: Layer) -> Any:
+    original = layer.original
+
+    @functools.wraps(original)
+    def compile(self: Any, optimizer: Any = "rmsprop", *args: Any, **kwargs: Any) -> Any:  # noqa: A001
+        if layer.is_on and isinstance(optimizer, str | dict) and users_line() is not None:
+            get = import_module("tf_keras.optimizers").get
+            with self.distribute_strategy.scope():
+                optimizer = get(optimizer, use_legacy_optimizer=True)
+        return original(self, optimizer, *args, **kwargs)
+
+    return compile
+
 
 _CONTRIB_MODULE = "tensorflow.contrib"
 # The paths of the modules that had `contrib` as an attribute in TF 1.x.

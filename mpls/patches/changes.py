@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CHANGES", "Change", "table"]
-
 
 @dataclass(frozen=True)
 class Change:
-    """Something of others that mpls changes: a row of the table in CONTRIBUTING.md, which a test compares.
+    """Something of others that mpls changes; a test finds all such places.
 
     Attributes:
         what: what is changed.
@@ -30,7 +28,6 @@ class Change:
 
 
 _ENDS = "never: the process is the program's"
-_LEGACY = "importing.legacy_optimizers"
 CHANGES = (
     Change("`__getattr__` and `__dir__` of modules; `sys.modules`", ("importing.hooks",), "`install`", "`uninstall`"),
     Change(
@@ -41,24 +38,24 @@ CHANGES = (
     ),
     Change(
         "the class of modules",
-        ("importing.overlays", "importing.hooks", _LEGACY),
+        ("importing.hooks",),
         "`install(replace_existing)`, `install(legacy_optimizers)`, `mpls run --report`",
         "`uninstall`",
     ),
-    Change("`compile` of tf_keras' models", (_LEGACY,), "`install(legacy_optimizers)`", "`uninstall`"),
+    Change("`compile` of tf_keras' models", ("importing.hooks",), "`install(legacy_optimizers)`", "`uninstall`"),
     Change(
         "`builtins.__import__`, `importlib.import_module`",
-        ("importing.redirecting",),
+        ("importing.modes",),
         "`install(v1)`, `install(keras=2)`",
         "`uninstall`",
     ),
     Change(
         "`TF_USE_LEGACY_KERAS` in `os.environ`",
-        ("importing.keras2",),
+        ("importing.modes",),
         "`install(keras)`",
         "`uninstall`, before TensorFlow is loaded",
     ),
-    Change("the behaviour of TF 2", ("importing.tf1",), "`install(v1)`, and a program imports TensorFlow", "never"),
+    Change("the behaviour of TF 2", ("importing.modes",), "`install(v1)`, and a program imports TensorFlow", "never"),
     Change(
         "`sys.excepthook`, `threading.excepthook`, events of IPython",
         ("hints",),
@@ -154,10 +151,3 @@ CHANGES = (
         "the call ends",
     ),
 )
-
-
-def table() -> str:
-    """Return the table of all that mpls changes, as it stands in CONTRIBUTING.md."""
-    rows = [(each.what, ", ".join(f"`{name}`" for name in each.by), each.trigger, each.undone) for each in CHANGES]
-    head = [("what", "by", "what triggers it", "what undoes it"), ("---",) * 4]
-    return "".join(f"| {' | '.join(row)} |\n" for row in [*head, *rows])

@@ -1,4 +1,4 @@
-"""The table of what mpls changes in modules and classes of others is complete, and stands in CONTRIBUTING.md."""
+"""The table of what mpls changes in modules and classes of others is complete."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from mpls.patches.changes import CHANGES, table
+from mpls.patches.changes import CHANGES
 
-from .source_tree import ROOT, around, called, modules, origins, parsed
+from .source_tree import around, called, modules, origins, parsed
 
 # What puts something of mpls in the place of an attribute, or a class of it in that of a module's.
 CONSTRUCTORS = {"Layer", "WhileNeeded", "Overlay"}
@@ -37,12 +37,12 @@ OF_OBJECTS = {
     "mpls.keras.policy": "the class of a policy of mpls",
     "mpls.keras.wrapping": "the class of a wrapper of mpls",
     "mpls.cli.choosing": "mpls' own options",
-    "mpls.importing.keras2": "what a program sets on a module of Keras 2",
+    "mpls.importing.modes": "what a program sets on a module of Keras 2",
     "mpls.core.counters": "in sys.modules, names of modules that mpls had",
     "mpls.core.dynamic": "the same",
     "mpls.core.loss_scale": "the same; and a loss scale that it has made",
     "mpls.experimental.optimizer": "the name of a wrapper that it has made",
-    "mpls.importing.module_getattr": "a module that it has made",
+    "mpls.importing.hooks": "a module that it has made",
     "mpls.install": "its own state",
     "mpls.keras.classes": "a wrapper while it is made, and a string of its own class",
     "mpls.keras.keras3.ops": "a loss scale of mpls",
@@ -167,12 +167,6 @@ def test_every_module_that_changes_others_is_in_the_table() -> None:
 def test_every_module_in_the_table_changes_others() -> None:
     assert by() - set(changing()) == set()
     assert set(OF_OBJECTS) - set(changing()) == set(), "an exception that nobody needs"
-
-
-def test_the_table_is_in_contributing() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    _, _, rest = text.partition("<!-- patches -->\n")
-    assert rest.partition("<!-- /patches -->")[0] == table()
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,10 @@ BY_NAME = {
     "mpls.hints.causes": "tf_keras, to look for what Keras 3 lacks, after an error",
     "mpls.importing.post_import": "the modules that programs import",
     "mpls.importing.hooks": "the modules that programs import, and the rows of mpls.names",
-    "mpls.importing.keras2": "the modules of tf_keras, for a program that imports keras",
-    "mpls.importing.legacy_optimizers": "the modules of tf_keras, for a program that imports it",
-    "mpls.importing.tf1": "the modules of TensorFlow, for a program that imports it",
+    "mpls.importing.modes": "the modules of TensorFlow and tf_keras, for a program that imports them",
     "mpls.keras.files.loading": "the framework that wrote a file",
     "mpls.keras.files.optimizer_state": "tf_keras, which wrote the file",
     "mpls.keras.own_files": "the Kerases, when the program loads them",
-    "mpls.modes": "whether a Keras is installed",
     "mpls.run": "TensorFlow, when a process that the program has started loads it",
     "mpls.saved.containers": "h5py, which TensorFlow brings",
     "mpls.tracing.standalone": "the program, where it is a module",
@@ -35,7 +32,7 @@ BY_NAME = {
 }
 # Modules that hand on a function that imports, and why.
 HAND_ON = {
-    "mpls.importing.overlays": "to pickle, for the module itself",
+    "mpls.importing.hooks": "to pickle, for the module itself",
 }
 # Modules that run source code, and whose.
 RUN_CODE = {"mpls.tracing.standalone": "the program"}
@@ -43,7 +40,7 @@ RUN_CODE = {"mpls.tracing.standalone": "the program"}
 LOOK_AT_FRAMES = {
     "mpls.errors": "the line of the user that a warning is for",
     "mpls.importing.user_code": "whether a program reads a name, or a framework",
-    "mpls.importing.redirecting": "whether a program imports, or an installed package",
+    "mpls.importing.modes": "whether a program imports, or an installed package",
     "mpls.keras.caller": "whether Keras asks, or a user",
     "mpls.upstream.keras_packages": "which callbacks `fit` has before one",
     "mpls.upstream.trackables": "from which checkpoint TensorFlow restores an object",

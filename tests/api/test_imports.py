@@ -183,10 +183,10 @@ class ImportTest(unittest.TestCase):
             "flags",
             "hints",
             "importing",
-            "importing.keras2",
+            "importing.modes",
             "importing.namespaces",
         )
-        needed += ("importing.redirecting", "importing.tf1", "importing.user_code", "install", "modes", "names")
+        needed += ("importing.user_code", "install", "names")
         # The table of private names is short, and what knows TensorFlow's variable of the environment needs it.
         needed += ("patches", "upstream", "upstream.modules", "upstream.table")
         self.assertEqual(run_python(code), f"{sorted(f'mpls.{name}' for name in needed)}\n[]\n")

@@ -71,7 +71,7 @@ NO_MEMBERS: dict[str, tuple[str, set[str]]] = {
         "identifiers in files",
         {"_tf_keras_model", "_tf_keras_network", "_tf_keras_sequential"},
     ),
-    "mpls.importing.overlays": ("methods that an overlay overrides", {"table.KEEP.name", "table.DROP.name"}),
+    "mpls.importing.hooks": ("methods that an overlay overrides", {"table.KEEP.name", "table.DROP.name"}),
     "mpls.experimental.compiling": (
         "methods that upstream finds, and this module replaces",
         {"table.TF_KERAS_COMPILE.name", "table.TF_KERAS_COMPILE_V1.name"},
@@ -119,7 +119,7 @@ PRIVATE_PART = re.compile(r"[}.](src|__internal__|_tf_keras|tensorflow\.(python|
 NAMES_OF_OLD = {
     "mpls.hints.removed_names": "where names of private modules have gone",
     "mpls.hints.causes": "the names that Keras 3 has for its own modules",
-    "mpls.importing.keras2": "the package `keras` of Keras 2 had its sources and its API in one",
+    "mpls.importing.modes": "the package `keras` of Keras 2 had its sources and its API in one",
     "mpls.importing.namespaces": "the modules that `tf.keras` is",
     "mpls.names": "the historical paths",
 }

@@ -29,9 +29,8 @@ from mpls.core import state_checks as arrival
 from mpls.errors import MplsWarning
 from mpls.experimental import compiling
 from mpls.hints import Announcer
-from mpls.importing.legacy_optimizers import legacy_compile
-from mpls.importing.overlays import Overlay
-from mpls.importing.redirecting import Redirection
+from mpls.importing.hooks import Overlay, legacy_compile
+from mpls.importing.modes import Redirection
 from mpls.keras import own_files
 from mpls.patches import ABSENT, WhileNeeded
 from mpls.upstream import rewrite, trackables

@@ -107,7 +107,7 @@ class NotLoadedTest(unittest.TestCase):
         without = {name: module for name, module in sys.modules.items() if name.partition(".")[0] != "tf_keras"}
         with (
             mock.patch.dict(sys.modules, without, clear=True),
-            mock.patch("mpls.modes.find_spec", return_value=None),
+            mock.patch("mpls.importing.modes.find_spec", return_value=None),
             self.assertRaisesRegex(ImportError, "pip install tf-keras"),
         ):
             mpls.install(keras=2)

@@ -19,9 +19,8 @@ from parameterized import parameterized
 
 import mpls
 import mpls.keras
-from mpls.importing.hooks import Hooks, Namespace
+from mpls.importing.hooks import Hooks, Namespace, Overlay
 from mpls.importing.namespaces import hosts
-from mpls.importing.overlays import Overlay
 from mpls.importing.post_import import Finder
 from mpls.install import Installation
 from mpls.names import NAMES, module_of, namespaces
