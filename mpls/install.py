@@ -221,7 +221,12 @@ def install(
             )
     chosen = releases.behavior_of(as_of)
     _state.modes.check(v1, keras, legacy_optimizers)
-    names = tuple(name.path for name in NAMES if _is_put_back(name, contrib, replace_existing))
+
+    def is_put_back(name: Name) -> bool:
+        is_replaced = replace_existing and name.replacement != "" and not name.needs_keras_3
+        return (contrib or not name.is_contrib) and (name.last is not None or is_replaced)
+
+    names = tuple(name.path for name in NAMES if is_put_back(name))
     with _state.lock:
         last = _state.stack[-1] if _state.stack else None
         _on_touch = _on_touch or (None if last is None else last._on_touch)
@@ -314,13 +319,6 @@ def _say(error: BaseException) -> None:
 def is_run() -> None:
     """Have hints name the options of `mpls run`, since the program did not call `install` itself."""
     _state.is_run = True
-
-
-def _is_put_back(name: Name, contrib: bool, replace_existing: bool) -> bool:
-    if name.is_contrib and not contrib:
-        return False
-    is_replaced = replace_existing and name.replacement != "" and not name.needs_keras_3
-    return name.last is not None or is_replaced
 
 
 def _tell_loaded_parts(*, is_installed: bool) -> None:

@@ -652,10 +652,6 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
         # The count has to be compared in its own dtype, whatever number the user has passed.
         return usable_growth_steps(self._increment_period, dtype.max)
 
-    def _growth_steps_now(self) -> int:
-        """Return the growth steps that hold for the next step, also after a restored checkpoint; in eager mode."""
-        return int(self._read_numbers(None, "state_dict")["growth_steps"])
-
     def _initial_extras(self) -> dict[str, tuple[Any, Any]]:
         """Return initial value and dtype, by name, of the variables that only settings of mpls need."""
         extras: dict[str, tuple[Any, Any]] = {}

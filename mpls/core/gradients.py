@@ -242,11 +242,7 @@ def no_nan(grads: Any) -> Any:
 
 def _none_is(kind: Callable[[Any], Any], grads: Any) -> Any:
     tensors = [_tensor(grad) for grad in tf.nest.flatten(grads) if grad is not None]
-    return ~_any([tf.reduce_any(kind(tensor)) for tensor in Stacks(tensors).tensors])
-
-
-def _any(checks: list[Any]) -> Any:
-    return tf.reduce_any(tf.stack(checks))
+    return ~tf.reduce_any(tf.stack([tf.reduce_any(kind(tensor)) for tensor in Stacks(tensors).tensors]))
 
 
 @AsOneOp

@@ -160,7 +160,9 @@ class StepNames:
             second = parts
         else:
             first = second = self._names_without_conditional(state, parts)
-        others = _other_variables({*state.parts, *parts})
+        with tf.init_scope():
+            variables = tf.compat.v1.global_variables()
+        others = {each.op.name for each in variables} - {*state.parts, *parts}
         state.steps.append(
             Step(
                 scope=self._scope,
@@ -182,13 +184,6 @@ class StepNames:
         if has_head and number:
             parts = {own: f"{head}_{number}/{part.partition('/')[2]}" for own, part in parts.items()}
         return {own: self._scope + part for own, part in parts.items()}
-
-
-def _other_variables(own: Collection[str]) -> set[str]:
-    """Return the names of a graph's variables that belong to no optimizer of mpls."""
-    with tf.init_scope():
-        variables = tf.compat.v1.global_variables()
-    return {each.op.name for each in variables} - set(own)
 
 
 def _made_unique(names: Mapping[str, str], taken: Collection[str]) -> dict[str, str]:
@@ -482,11 +477,8 @@ def _places(scope: str, parts: set[str], reader: Any) -> tuple[str, ...]:
     conditionals = {prefix: int(match[1] or 0) for prefix, match in numbers.items() if match}
     if conditionals:
         return tuple(sorted(conditionals, key=lambda prefix: conditionals[prefix]))
-    return tuple(whole[:1] if _are_same(whole, parts, reader) else whole)
-
-
-def _are_same(prefixes: list[str], parts: set[str], reader: Any) -> bool:
-    return all(len({reader.get_tensor(prefix + part).tobytes() for prefix in prefixes}) == 1 for part in parts)
+    are_same = all(len({reader.get_tensor(prefix + part).tobytes() for prefix in whole}) == 1 for part in parts)
+    return tuple(whole[:1] if are_same else whole)
 
 
 def hook_user_savers(optimizer: Any) -> None:
@@ -559,7 +551,12 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
     of_optimizers = _variables(entries, state.parts)
     keys = find_keys(of_optimizers, state, path, reader)
     if keys is None:
-        return _not_found(next(name for name in of_optimizers if name not in found), path)
+        key = next(name for name in of_optimizers if name not in found)
+        return _error(
+            f"Key {key} not found in checkpoint, nor, without doubt, what TensorFlow's own wrapper has called it: "
+            f"build the optimizers in the order and the scopes of the program that wrote {path}. "
+            "See mpls docs savers"
+        )
     substitutes = substitutes_for(entries, {**keys, **keys_of_scales}, state, numbers, found)
     if isinstance(substitutes, str):
         # TensorFlow would name the first of all missing keys, which may be one that mpls can replace.
@@ -576,13 +573,6 @@ def _variables(entries: list[RestoredTensor], names: Collection[str]) -> dict[st
         if known:
             found[entry.name] = next((name for name in known if entry.name.endswith(name)), known[0])
     return found
-
-
-def _not_found(key: str, path: str) -> Exception:
-    return _error(
-        f"Key {key} not found in checkpoint, nor, without doubt, what TensorFlow's own wrapper has called it: build "
-        f"the optimizers in the order and the scopes of the program that wrote {path}. See mpls docs savers"
-    )
 
 
 def _error(message: str) -> Exception:

@@ -222,15 +222,12 @@ def legacy_answers(name: str, module: ModuleType) -> dict[str, Answer]:
         name: the name of the module.
         module: the module.
     """
-    if _PATHS.isdisjoint(hosts().get(name, ())) or not _is_of_keras_2(module):
+    is_of_keras_2 = str(getattr(vars(module).get("get"), "__module__", "")).startswith("tf_keras.")
+    if _PATHS.isdisjoint(hosts().get(name, ())) or not is_of_keras_2:
         return {}
     legacy = vars(import_module("tf_keras.optimizers.legacy"))
     answers = {key: _answer(vars(module)[key], legacy[key]) for key in _CLASSES if key in vars(module)}
     return answers | {key: _answer(vars(module)[key], _maker(vars(module)[key])) for key in _MAKERS}
-
-
-def _is_of_keras_2(module: ModuleType) -> bool:
-    return str(getattr(vars(module).get("get"), "__module__", "")).startswith("tf_keras.")
 
 
 def legacy_compile(name: str, module: ModuleType) -> list[Layer]:
@@ -355,9 +352,7 @@ class Hooks:
         return self._spec(name)
 
     def _find_removed(self, name: str) -> ModuleSpec | None:
-        if not is_namespace(name, self._settings.contrib):
-            return None
-        return self._spec(name)
+        return self._spec(name) if is_namespace(name, self._settings.contrib) else None
 
     def _spec(self, name: str) -> ModuleSpec:
         loader: Any = _NamespaceLoader(self)
@@ -474,7 +469,8 @@ class _Found:
 
     def note(self, name: str, module: ModuleType) -> None:
         """Record a module before it is put in place, with its parent's attribute of that name."""
-        holder, attribute = _holder_of(name)
+        parent, _, attribute = name.rpartition(".")
+        holder = sys.modules.get(parent)
         before = ABSENT if holder is None else vars(holder).get(attribute, ABSENT)
         self._noted.append((name, module, holder, before))
 
@@ -494,11 +490,6 @@ class _Found:
                         delattr(each, attribute)
                 elif vars(each).get(attribute) is module:
                     vars(each)[attribute] = before
-
-
-def _holder_of(name: str) -> tuple[ModuleType | None, str]:
-    parent, _, attribute = name.rpartition(".")
-    return sys.modules.get(parent), attribute
 
 
 class _NamespaceLoader:

@@ -187,16 +187,12 @@ def _is_users(namespace: Mapping[str, Any] | None, frame: FrameType | None) -> b
     name = namespace.get("__name__")
     if name is None or name.partition(".")[0] in NOT_THE_USERS:
         return False
-    if name == "__main__" or name.partition(".")[0] == _main_package():
+    # A program that is run with -m is the user's own, even if it is an installed package.
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if name == "__main__" or (spec is not None and name.partition(".")[0] == str(spec.name).partition(".")[0]):
         return True
     file = namespace.get("__file__")
     return file is not None and is_users_file(file)
-
-
-def _main_package() -> str | None:
-    # A program that is run with -m is the user's own, even if it is an installed package.
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return None if spec is None else str(spec.name).partition(".")[0]
 
 
 class Keras2:
@@ -218,7 +214,8 @@ class Keras2:
             ModuleNotFoundError: the package had no such module.
         """
         del names
-        if _is_users_own():
+        spec = PathFinder.find_spec("keras")
+        if spec is not None and spec.origin is not None and is_users_file(spec.origin):
             return None
         view = self.view(name)
         if view is None and not is_namespace(name, with_contrib=False):
@@ -283,11 +280,6 @@ def _exists(name: str) -> bool:
     except ModuleNotFoundError:
         # The parent module does not exist.
         return False
-
-
-def _is_users_own() -> bool:
-    spec = PathFinder.find_spec("keras")
-    return spec is not None and spec.origin is not None and is_users_file(spec.origin)
 
 
 class KerasVariable:

@@ -34,18 +34,14 @@ def _modules_of(path: str) -> set[str]:
     return found | {module_of(path)}
 
 
-def _ancestors(path: str) -> list[str]:
-    parts = path.split(".")
-    return [".".join(parts[:count]) for count in range(1, len(parts))]
-
-
 @cache
 def hosts() -> dict[str, tuple[str, ...]]:
     """Return the paths of the namespaces that each module stands for, by module name, most specific spelling first.
 
     Parents of namespaces are included, even if they hold no historical name themselves.
     """
-    paths = {ancestor: None for name in NAMES for ancestor in _ancestors(name.path)}
+    parts = [name.path.split(".") for name in NAMES]
+    paths = {".".join(each[:count]): None for each in parts for count in range(1, len(each))}
     paths.update({name.path: None for name in NAMES if name.is_namespace})
     found: dict[str, list[str]] = {}
     for path in paths:

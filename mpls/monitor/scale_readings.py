@@ -168,14 +168,16 @@ class KeepsHistory:
             OSError: it cannot be written.
         """
         lines = [
-            json.dumps({name: _in_json(value) for name, value in each.items()}, allow_nan=False)
+            json.dumps(
+                {
+                    name: None if isinstance(value, float) and not math.isfinite(value) else value
+                    for name, value in each.items()
+                },
+                allow_nan=False,
+            )
             for each in self._history
         ]
         pathlib.Path(path).write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
-
-
-def _in_json(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # Falls in a row from which on the log warns, and then again at each doubling of them.
@@ -230,7 +232,12 @@ class ScaleMessages:
         if self._falls >= self._warns_at:
             while self._warns_at <= self._falls:
                 self._warns_at *= 2
-            _LOGGER.warning(self._warning(change))
+            _LOGGER.warning(
+                f"{change}: it has fallen {self._falls} times in a row, from {self._top:g}. In the first steps this "
+                "only means that it started too high. Later, gradients that stay infinite or NaN are a fault of the "
+                "model or its input: track_overflows=True says of which variables, max_consecutive_skips when to stop. "
+                "See mpls docs monitoring"
+            )
         else:
             _LOGGER.info(
                 "%s: gradients were not finite, and the step was skipped. This is normal: every growth ends in one "
@@ -248,14 +255,6 @@ class ScaleMessages:
             f"loss scale stays at {scale:g} {where}, and the last {skips} steps were all skipped, so nothing is "
             "learned. Gradients that stay infinite or NaN are a fault of the model or its input, or the scale may not "
             "fall any more: track_overflows=True says of which variables, max_consecutive_skips when to stop. "
-            "See mpls docs monitoring"
-        )
-
-    def _warning(self, change: str) -> str:
-        return (
-            f"{change}: it has fallen {self._falls} times in a row, from {self._top:g}. In the first steps this only "
-            "means that it started too high. Later, gradients that stay infinite or NaN are a fault of the model or "
-            "its input: track_overflows=True says of which variables, max_consecutive_skips when to stop. "
             "See mpls docs monitoring"
         )
 

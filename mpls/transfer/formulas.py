@@ -26,14 +26,6 @@ SCHEDULE_DECAY = 0.004
 _STEPS_ONE_BY_ONE, _MOST_POWERS = 1_000_000, 20_000_000
 
 
-def accumulates_gradients(algorithm: str | None, family: Family) -> bool:
-    """Return whether a family's momentum slot holds a sum of gradients, which a step multiplies by the learning rate.
-
-    The Keras families multiply each gradient by minus the learning rate before they add it to the slot.
-    """
-    return algorithm == "SGD" and family == "v1"
-
-
 def formula_differences(
     algorithm: str | None, source: Family, target: Family, source_config: Mapping[str, Any], config: Mapping[str, Any]
 ) -> list[str]:

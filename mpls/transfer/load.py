@@ -129,20 +129,19 @@ class _Loading:
         """
         record, host, plan = self._record, self._host, self._plan
         keeps_accumulators = self._count_steps()
-        momentum_factor = 1.0
-        if formulas.accumulates_gradients(self._state, record.family):
-            momentum_factor = -self._learning_rate()
+        # The momentum of v1 is a sum of gradients, which a step multiplies by the learning rate. The Keras families
+        # multiply each gradient by minus the learning rate before they add it.
+        sums_gradients = self._state == "SGD" and record.family == "v1"
+        momentum_factor = -self._learning_rate() if sums_gradients else 1.0
         self._plan_slots(keeps_accumulators=keeps_accumulators, momentum_factor=momentum_factor)
         self._plan_others()
         self._scale = plan_scale(record.loss_scale, host.wrapper, plan, self._subject)
         names = [each.name for each in self._target.described]
-        sources = plan.sources or self._sources_by_order(names)
+        # Where no slot had to be matched, only an order tells the sources.
+        is_known = self._goes_by_order and len(names) == len(record.variables)
+        by_order: list[int | None] = [place if is_known else None for place in range(len(names))]
+        sources = plan.sources or by_order
         self._counts = plan_counts(record, host.wrapper, names, sources, plan)
-
-    def _sources_by_order(self, names: Sequence[str | None]) -> list[int | None]:
-        """Return the index of each target variable's source where no slot had to be matched; None where not known."""
-        is_known = self._goes_by_order and len(names) == len(self._record.variables)
-        return list(range(len(names))) if is_known else [None] * len(names)
 
     def _count_steps(self) -> bool:
         """Compute the target's number of steps, and the number of updates.
@@ -167,7 +166,9 @@ class _Loading:
                 f"iterations: {steps} -> {self._steps}, which count each of the {target} steps of an update "
                 f"(the source's: {source})"
             )
-        if self._steps > np.iinfo(_counter_dtype(self._host)).max:
+        # Legacy optimizers create the counter, an int64, when it is read first.
+        counter = np.int64 if self._host.family == "legacy" else dtype_of(self._host.iterations).as_numpy_dtype
+        if self._steps > np.iinfo(counter).max:
             raise SavedStateError(
                 f"{self._subject}: the number of steps must fit the optimizer's counter; got {self._steps}. {SEE_DOCS}"
             )
@@ -353,11 +354,6 @@ class _Loading:
             changed=tuple(plan.changed),
             differences=tuple(plan.differences),
         )
-
-
-def _counter_dtype(host: Host) -> Any:
-    # Legacy optimizers create the counter, an int64, when it is read first.
-    return np.int64 if host.family == "legacy" else dtype_of(host.iterations).as_numpy_dtype
 
 
 def require_eager() -> None:

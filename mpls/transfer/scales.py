@@ -83,7 +83,8 @@ def _options_of(held: Any) -> dict[str, Any]:
 
 def _growth_steps_of(held: Any) -> int:
     if isinstance(held, DynamicLossScale):
-        return held._growth_steps_now()
+        # Those of the next step, also after a restored checkpoint.
+        return int(held._read_numbers(None, "convert_state")["growth_steps"])
     return int(held.growth_steps if hasattr(held, "growth_steps") else held.increment_period)
 
 

@@ -267,12 +267,21 @@ def _saving_more(saver: Any, more_to_save: Callable[[Any], list[Any]]) -> Iterat
     """Add variables to a Saver while it is being built."""
     variables = table.SAVER_VARIABLES.of(saver, ABSENT)
     builder = table.SAVER_BUILDER.of(saver, ABSENT)
-    if ABSENT in (variables, builder) or not _can_save_more():
+    is_known = ABSENT not in (variables, builder)
+    parts = [each.load() for each in (table.SAVEABLE, table.SAVE_SPEC, table.BULK_BUILDER)] if is_known else [None]
+    if None in parts or table.ADD_RESTORE.of(parts[-1]) is None:
         yield
         return
-    own = _all_saveable_objects() if variables is None else variables
+    if variables is None:
+        keys = tf.compat.v1.GraphKeys
+        known = (keys.GLOBAL_VARIABLES, keys.SAVEABLE_OBJECTS)
+        variables = [each for key in known for each in tf.compat.v1.get_collection(key)]
+    own = variables
     more = more_to_save(own)
-    setattr(saver, table.SAVER_VARIABLES.name, _joined(own, more) if more else own)
+    joined = own
+    if more:
+        joined = {**own, **{each.name: each for each in more}} if isinstance(own, dict) else [*own, *more]
+    setattr(saver, table.SAVER_VARIABLES.name, joined)
     if more and builder is None:
         made = _builder_that_restores_no_copies(table.SAVER_VERSION.of(saver, tf.compat.v1.train.SaverDef.V2))
         setattr(saver, table.SAVER_BUILDER.name, made)
@@ -281,11 +290,6 @@ def _saving_more(saver: Any, more_to_save: Callable[[Any], list[Any]]) -> Iterat
     finally:
         # A saver also reads this attribute to find the variables in an object-based checkpoint.
         setattr(saver, table.SAVER_VARIABLES.name, own)
-
-
-def _can_save_more() -> bool:
-    parts = [each.load() for each in (table.SAVEABLE, table.SAVE_SPEC, table.BULK_BUILDER)]
-    return None not in parts and table.ADD_RESTORE.of(parts[-1]) is not None
 
 
 class _FeedingSession:
@@ -302,18 +306,6 @@ class _FeedingSession:
         if isinstance(self._feeds, Exception):
             raise self._feeds
         return self._session.run(fetches, {**(feed_dict or {}), **self._feeds}, **kwargs)
-
-
-def _all_saveable_objects() -> list[Any]:
-    keys = tf.compat.v1.GraphKeys
-    return [
-        *tf.compat.v1.get_collection(keys.GLOBAL_VARIABLES),
-        *tf.compat.v1.get_collection(keys.SAVEABLE_OBJECTS),
-    ]
-
-
-def _joined(own: Any, more: list[Any]) -> Any:
-    return {**own, **{each.name: each for each in more}} if isinstance(own, dict) else [*own, *more]
 
 
 def _builder_that_restores_no_copies(write_version: Any) -> Any:

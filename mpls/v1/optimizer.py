@@ -546,16 +546,12 @@ def _apply_always(
 @contextmanager
 def _branches_may_capture(variables: list[Any]) -> Iterator[None]:
     """Build conditionals with control flow v1 if they capture reference variables, which v2 cannot."""
-    if not any(map(_is_reference, variables)) or not tf.compat.v1.control_flow_v2_enabled():
+    dtypes = [dtype for variable in variables if (dtype := getattr(variable, "dtype", None)) is not None]
+    if all(dtype == dtype.base_dtype for dtype in dtypes) or not tf.compat.v1.control_flow_v2_enabled():
         yield
         return
     with control_flow_v1():
         yield
-
-
-def _is_reference(variable: Any) -> bool:
-    dtype = getattr(variable, "dtype", None)
-    return dtype is not None and dtype != dtype.base_dtype
 
 
 _SyncReplicas: Any = tf.compat.v1.train.SyncReplicasOptimizer
