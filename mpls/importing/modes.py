@@ -377,8 +377,8 @@ def _check_loaded(v1: bool, keras: int | None) -> None:
         if keras == 2 and "keras" in sys.modules:
             raise CallOrderError(
                 "install: keras must be chosen before Keras is imported; it is loaded, and is Keras 3. Call "
-                "mpls.install(keras=2) before the first `import keras`, or use mpls run --keras 2. See "
-                "MIGRATION.md#keras-2"
+                "mpls.install(keras=2) before the first `import keras`, or use mpls run --keras 2. "
+                "See mpls docs keras-2"
             )
         return
     from mpls.upstream.keras_packages import chosen_keras

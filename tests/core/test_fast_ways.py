@@ -386,3 +386,96 @@ class GivenGradientsTest(unittest.TestCase):
             opt.apply_gradients(zip(unscaled, variables, strict=True))
 
         return step, variables
+
+
+class AgainAndAgainTest(Ways):
+    """What eager mode runs as one op once it is called again with such gradients."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        few_are_enough = mock.patch.object(fast, "_MANY", 1)
+        few_are_enough.start()
+        self.addCleanup(few_are_enough.stop)
+
+    @parameterized.expand([(scale, dtype) for scale in (8.0, 3.0, 2.0**25) for dtype in ("float32", "float16")])
+    def test_step_after_step(self, scale: float, dtype: str) -> None:
+        for step in range(6):
+            # A batch that has other words in each step.
+            sparse = tf.IndexedSlices(tf.cast(tf.fill([step, 2], 3.0), dtype), tf.range(step), tf.constant([9, 2]))
+            dense = [tf.cast(tf.fill([5, 5], 3.0 + step), dtype) for _ in range(6)]
+            unscaled = unscale_gradients([sparse, *dense, None], tf.constant(scale))
+            exact = np.float32(3.0 + step) / np.float32(scale)
+            for each in unscaled[1:7]:
+                self.assertEqual(each.dtype, dtype)
+                np.testing.assert_array_equal(each, np.full([5, 5], exact, dtype))
+            self.assertIsInstance(unscaled[0], tf.IndexedSlices)
+            self.assertEqual(unscaled[0].values.shape, [step, 2])
+            self.assertIsNone(unscaled[7])
+            self.assertTrue(bool(all_finite(unscaled)))
+            damaged = [*unscaled, tf.constant(np.inf if step % 2 else 1.0)]
+            self.assertEqual(bool(all_finite(damaged)), step % 2 == 0)
+
+    def test_a_scale_that_changes_is_used_at_once(self) -> None:
+        grads = [tf.constant([6.0])] * 3
+        for scale in (1.0, 2.0, 4.0, 8.0, 3.0, 2.0, 1024.0, 3.0, 5.0, 7.0):
+            for unscaled in unscale_gradients(grads, tf.constant(scale)):
+                self.assertEqual(float(unscaled[0]), np.float32(6.0) / np.float32(scale))
+
+    def test_gradients_of_unscaled_gradients(self) -> None:
+        x = tf.Variable(3.0)
+        for _ in range(5):
+            with tf.GradientTape() as outer:
+                with tf.GradientTape() as inner:
+                    loss = 8.0 * x**3
+                (unscaled,) = unscale_gradients([inner.gradient(loss, x)], tf.constant(8.0))
+            self.assertEqual(float(outer.gradient(unscaled, x)), 18.0)
+
+    def test_functions_for_many_shapes_are_not_kept(self) -> None:
+        for length in range(1, 40):
+            for _ in range(fast._CALLS_BEFORE + 1):
+                unscale_gradients([tf.ones([length])], tf.constant(2.0))
+        self.assertLessEqual(len(gradients._unscale_as_one_op._functions), fast._MOST_FUNCTIONS)
+
+    def test_a_part_of_what_was_unscaled_in_a_stack_is_looked_at_alone(self) -> None:
+        for change, expected in ((lambda grads: grads[:5], True), (lambda grads: [*grads[:4], grads[5]], False)):
+            step = tf.function(lambda grads, c=change: all_finite(c(unscale_gradients(grads, grads[0][0]))))
+            self.assertEqual(bool(step([tf.ones([3])] * 5 + [tf.fill([3], np.inf)])), expected)
+
+
+class FixedScaleTest(unittest.TestCase):
+    def test_nothing_is_stacked_to_be_taken_apart_again(self) -> None:
+        variables = [tf.Variable([1.0, 2.0]) for _ in range(6)]
+        opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(0.5), dynamic=False, initial_scale=8)
+
+        def step() -> None:
+            with tf.GradientTape() as tape:
+                loss = opt.get_scaled_loss(tf.add_n([tf.reduce_sum(each) for each in variables]))
+            grads = opt.get_unscaled_gradients(tape.gradient(loss, variables))
+            opt.apply_gradients(zip(grads, variables, strict=True))
+
+        opt.build(variables)
+        graph = tf.function(step, autograph=False).get_concrete_function().graph
+        types = [op.type for op in graph.get_operations()]
+        self.assertFalse({"Pack", "Unpack", "If", "IsFinite"} & set(types))
+
+
+class DevicesTest(unittest.TestCase):
+    @parameterized.expand([(["CPU:0"],), (["CPU:1"],), (["CPU:0", "CPU:1"],)])
+    def test_variables_on_any_of_them_are_trained_together(self, devices: list[str]) -> None:
+        variables = []
+        for device in devices:
+            with tf.device(device):
+                variables.append(tf.Variable(1.0))
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.MomentumOptimizer(0.25, 0.5), "dynamic")
+        factor = tf.Variable(1.0)
+
+        @tf.function(autograph=False)
+        def step() -> None:
+            opt.minimize(lambda: tf.add_n([factor * each for each in variables]), var_list=variables)
+
+        step()
+        self.assertEqual([float(each) for each in variables], [0.75] * len(devices))
+        factor.assign(np.inf)
+        step()
+        self.assertEqual([float(each) for each in variables], [0.75] * len(devices))
+        self.assertEqual(float(opt._loss_scale()), 2.0**14)

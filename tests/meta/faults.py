@@ -239,7 +239,7 @@ def _keras_3_unscales(always: bool) -> Callable[[], list[Patch]]:
 
 
 def _v1_counts_skips() -> list[Patch]:
-    return [(mpls.v1.optimizer.InnerStep, "skip", lambda step: step._global_step.assign_add(1))]
+    return [(mpls.v1.optimizer._InnerStep, "skip", lambda step: step._global_step.assign_add(1))]
 
 
 def _fixed_scales_skip() -> list[Patch]:
@@ -265,7 +265,7 @@ def _scale_is_not_saved() -> list[Patch]:
 
 
 def _state_is_touched_before_the_refusal() -> list[Patch]:
-    return [(mpls.v1.optimizer, "require_a_gradient", lambda pairs: None)]
+    return [(mpls.v1.optimizer, "_require_a_gradient", lambda pairs: None)]
 
 
 def _no_refusal_in_keras() -> list[Patch]:

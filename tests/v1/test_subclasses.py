@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import unittest
 from typing import Any
@@ -123,3 +124,75 @@ class SubclassTest(unittest.TestCase):
             saved = tf.train.load_checkpoint(path)
             key = "opt/loss_scale/current_loss_scale/.ATTRIBUTES/VARIABLE_VALUE"
             self.assertEqual(float(saved.get_tensor(key)), 32.0)
+
+
+class Told(mpls.v1.LossScale):
+    """A loss scale that answers what it is told to, and counts its updates."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self.answer = answer
+        self.updates = self._add_weight("updates", 0)
+
+    def __call__(self) -> Any:
+        return tf.constant(4.0)
+
+    def update(self, grads: Any) -> Any:
+        return self.updates.assign_add(1), self.answer
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+
+class AnswerTest(unittest.TestCase):
+    """A step is applied or skipped as the loss scale says, in whichever type it says it."""
+
+    @parameterized.expand(itertools.product((bool, np.bool_, tf.constant), (True, False)))
+    def test_in_eager_mode(self, kind: Any, answer: bool) -> None:
+        scale, variable, step = Told(kind(answer)), tf.Variable(1.0), tf.Variable(0, dtype=tf.int64)
+        inner = tf.compat.v1.train.GradientDescentOptimizer(0.5)
+        optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale, count_steps=True)
+        self.assertIsNone(optimizer.minimize(lambda: variable * 1.0, step, [variable]))
+        self.assertEqual((float(variable), int(step), int(scale.updates)), (0.5 if answer else 1.0, answer, 1))
+        self.assertEqual((int(optimizer.applied_steps), int(optimizer.skipped_steps)), (answer, not answer))
+
+    @parameterized.expand(itertools.product((bool, np.bool_, tf.constant, "fed"), (True, False), (1, 2)))
+    def test_in_a_graph(self, kind: Any, answer: bool, control_flow: int) -> None:
+        v1 = tf.compat.v1
+        was_v2 = v1.control_flow_v2_enabled()
+        with tf.Graph().as_default() as graph, v1.Session() as session:
+            (v1.enable_control_flow_v2 if control_flow == 2 else v1.disable_control_flow_v2)()
+            self.addCleanup(v1.enable_control_flow_v2 if was_v2 else v1.disable_control_flow_v2)
+            told = v1.placeholder(tf.bool, []) if kind == "fed" else kind(answer)
+            scale, variable = Told(told), v1.get_variable("weight", initializer=1.0, use_resource=True)
+            optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), scale)
+            op = optimizer.minimize(variable * 1.0)
+            session.run(v1.global_variables_initializer())
+            for number in (1, 2):
+                session.run(op, {told: answer} if kind == "fed" else {})
+                self.assertEqual(session.run(scale.updates), number)
+            self.assertEqual(session.run(variable), 0.0 if answer else 1.0)
+            has_conditional = bool({"If", "StatelessIf", "Switch"} & {each.type for each in graph.get_operations()})
+            # What is known when the step is built makes no conditional.
+            self.assertEqual(has_conditional, kind == "fed")
+
+    @parameterized.expand(
+        [
+            ("float16", 2.0**17, 2.0**15),
+            ("float16", 65504.0, 65504.0),
+            ("float16", 65505.0, 2.0**15),
+            ("bfloat16", 2.0**17, 2.0**17),
+            ("float64", 2.0**126, 2.0**126),
+        ]
+    )
+    def test_a_fixed_scale_is_lowered_to_what_the_loss_can_hold(self, name: str, scale: float, used: float) -> None:
+        inner = tf.compat.v1.train.GradientDescentOptimizer(0.5)
+        optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale)
+        variable, seen = tf.Variable(1.0, dtype=name), []
+
+        @tf.custom_gradient
+        def watched(value: Any) -> Any:
+            return value, lambda upstream: seen.append(float(upstream)) or upstream
+
+        ((grad, _),) = optimizer.compute_gradients(lambda: watched(variable * tf.constant(0.5, name)), [variable])
+        self.assertEqual((seen, grad.dtype.name, float(grad)), ([float(tf.cast(used, name))], name, 0.5))
