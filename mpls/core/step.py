@@ -118,10 +118,12 @@ def _update_and_apply(
     flags = known[-1]
     # The flags belong to each replica's own gradients, before any sum over replicas.
     are_same = hooks.are_same and not flags
-    decision = decide_step(loss_scale, [*grads, *flags], when_summed=hooks.sums_gradients, are_same=are_same)
-    unpack = _pack(grads)
     wants_scale = notes is not None and notes.wants_scale
     scale = read(loss_scale) if wants_scale else None
+    # `update` of TensorFlow's and users' own classes changes the scale at once, not in a branch.
+    with tf.control_dependencies([scale] if tf.is_symbolic_tensor(scale) else []):
+        decision = decide_step(loss_scale, [*grads, *flags], when_summed=hooks.sums_gradients, are_same=are_same)
+    unpack = _pack(grads)
 
     def skip() -> Any:
         # Read the scale of the step before it changes: TensorFlow inlines branches, which then do not wait for inputs.

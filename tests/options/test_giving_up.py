@@ -56,6 +56,33 @@ class GivingUpTest(unittest.TestCase):
             self._assert_gives_up(how, called, True, lambda: training.opt.check_skips(training.session))
             self.assertEqual(int(training.number(training.opt.consecutive_skips)), 3)
 
+    @parameterized.expand([(kind, mode) for kind in ("native", "contrib") for mode in ("eager", "session")])
+    def test_the_scales_are_those_of_the_steps(self, kind: str, mode: str) -> None:
+        # A session runs ops in any order that they do not exclude.
+        for _ in range(1 if mode == "eager" else 12):
+            called: list[Stuck] = []
+            graph = tf.Graph().as_default() if mode == "session" else contextlib.nullcontext()
+            with graph, v1.Session() if mode == "session" else contextlib.nullcontext() as session:
+                inner, options = v1.train.GradientDescentOptimizer(0.5), {"on_give_up": called.append}
+                opt: Any
+                if kind == "contrib":
+                    manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, 1, decr_ratio=0.5)
+                    opt = mpls.contrib.LossScaleOptimizer(inner, manager, max_consecutive_skips=2, **options)
+                else:
+                    scale = v1.mixed_precision.DynamicLossScale(8.0, 2)
+                    opt = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale, max_consecutive_skips=2, **options)
+                variable = v1.get_variable("weight", initializer=1.0, use_resource=True)
+                if session is None:
+                    for _ in range(3):
+                        opt.minimize(lambda v=variable: v * INF, var_list=[variable])
+                else:
+                    train_op = opt.minimize(variable * INF)
+                    session.run(v1.global_variables_initializer())
+                    for _ in range(3):
+                        session.run(train_op)
+                    opt.check_skips(session)
+            self.assertEqual([each.recent_scales for each in called[-1:]], [(8.0, 4.0, 2.0)])
+
     def _assert_gives_up(self, how: str, called: list[Stuck], is_ours: bool, act: Callable[[], Any]) -> None:
         # 8 -> 4 -> 2 -> 2 * 2 -> 4 -> 2 -> 1
         facts = ["3 steps in a row", "The loss itself was not finite in 3 of them", "Last scales: 4, 2, 1."]
