@@ -16,9 +16,7 @@ from parameterized import parameterized
 
 import mpls.keras
 import mpls.v1
-from mpls.core import replicas
-from mpls.core.dynamic import DynamicLossScale
-from mpls.upstream.tensorflow import strategy_needs_no_merge_call
+from mpls.v1 import DynamicLossScale
 
 INF, NAN = float("inf"), float("nan")
 BAD_STEPS = [([1.0, 2.0], True), ([1.0, INF], False), ([NAN, 1.0], False), ([INF, -INF], False), ([0.0, 0.0], True)]
@@ -156,37 +154,7 @@ class UpdateTest(unittest.TestCase):
 
     def test_outside_of_any_strategy_under_no_other(self) -> None:
         scale = DynamicLossScale(8)
-        self.assertFalse(replicas.merges_in_replica_context())
         self.assertFalse(bool(scale.update([tf.constant(INF)])[1]))
-
-
-class AgreementTest(unittest.TestCase):
-    @parameterized.expand([(True,), (False,)])
-    def test_which_way_a_strategy_takes(self, merges: bool) -> None:
-        strategy = mirrored(merges)
-        seen = []
-
-        def look() -> None:
-            seen.append((strategy_needs_no_merge_call(), replicas.merges_in_replica_context()))
-
-        strategy.run(look)
-        self.assertEqual(seen, [(not merges, not merges)] * 2)
-        with strategy.scope():
-            self.assertFalse(replicas.merges_in_replica_context())
-
-    @parameterized.expand(BAD_STEPS)
-    def test_finite_means_finite_on_all(self, values: list[float], expected: bool) -> None:
-        strategy = mirrored(merges=False)
-        result = run(strategy, lambda grad: tf.identity(replicas.all_replicas_finite_without_merge([grad])), values)
-        self.assertEqual(result, [expected] * 2)
-        strategy = mirrored()
-        with strategy.scope():
-            self.assertEqual(bool(replicas.all_replicas_finite([distribute(strategy, values)])), expected)
-
-    def test_no_strategy(self) -> None:
-        self.assertTrue(bool(replicas.all_replicas_finite([tf.constant(1.0)])))
-        self.assertFalse(bool(replicas.all_replicas_finite([tf.constant(INF)])))
-        self.assertEqual(replicas.call_in_cross_replica_context(lambda *args: args, 1, 2), (1, 2))
 
 
 @contextlib.contextmanager
