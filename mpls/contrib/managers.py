@@ -8,7 +8,7 @@ from typing import Any, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
-from mpls.core.dynamic import ScaleSettings, checked_settings
+from mpls.core.dynamic import checked_settings
 from mpls.core.fast import select
 from mpls.core.loss_scale import ProgramCalls, note_read, note_update
 from mpls.core.numbers import require_usable, to_float, to_int
@@ -40,64 +40,6 @@ from mpls.formats.wrapper_state import BAD_STEPS, MULTIPLIER, STATE_OF_MANAGERS
 
 def _bound(name: str, doc: str) -> ReadOnly:
     return read_only(name, lambda manager: getattr(manager._bounds, name), doc)
-
-
-class ManagedState:
-    """Mixin for a manager: what its `state_dict` returns, and `load_state_dict` takes."""
-
-    _init_loss_scale: float
-    _incr_every_n_steps: int
-    _decr_every_n_nan_or_inf: int
-    _incr_ratio: float
-    _decr_ratio: float
-    _bounds: ScaleSettings
-    _loss_scale: Any
-    _num_good_steps: Any
-    _num_bad_steps: Any
-    min_scale = _bound("min_scale", "The floor of a shrinking scale, a Python float; read-only.")
-    max_scale = _bound("max_scale", "The ceiling of a growing scale, a Python float; read-only.")
-    consecutive_hysteresis = _bound("consecutive_hysteresis", "Whether non-finite steps must be in a row; read-only.")
-    # As of `DynamicLossScale`.
-    _times_set = 0
-
-    def _read_state_dict(self, session: Any) -> dict[str, Any]:
-        values = {name: plain(value) for name, value in read_values(self._variables(), session).items()}
-        return {DYNAMIC: True, **values, INITIAL_SCALE: self._init_loss_scale, **self._settings()}
-
-    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
-        require_dynamic(state, True)
-        state, surplus = without_surplus(state, {*self._variables(), *self._settings()})
-        require_keys(state, {DYNAMIC, *self._variables()}, {INITIAL_SCALE, *self._settings()})
-        values = {name: check(state[name], f"load_state_dict: {name}") for name, check in self._checks().items()}
-        require_same(state, self._settings())
-        warn_of_surplus(surplus)
-        write_values(self._variables(), values, session)
-        self._times_set += 1
-
-    def _variables(self) -> dict[str, Any]:
-        return {SCALE: self._loss_scale, GOOD_STEPS: self._num_good_steps, BAD_STEPS: self._num_bad_steps}
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            GROWTH_STEPS: self._incr_every_n_steps,
-            MULTIPLIER: self._incr_ratio,
-            SHRINK_STEPS: self._decr_every_n_nan_or_inf,
-            SHRINK_RATIO: self._decr_ratio,
-            **self._bounds.changed(),
-            **({"consecutive_hysteresis": True} if self._bounds.consecutive_hysteresis else {}),
-        }
-
-    def _checks(self) -> dict[str, Callable[[Any, str], float]]:
-        return {
-            SCALE: check_scale,
-            GOOD_STEPS: lambda value, subject: check_good_steps(value, subject, self._incr_every_n_steps),
-            BAD_STEPS: lambda value, subject: check_good_steps(value, subject, self._decr_every_n_nan_or_inf),
-        }
-
-    def _saved_numbers(self) -> list[tuple[Any, float, Callable[[Any, str], float]]]:
-        """Return the variables, each with its initial value and the function that checks a value from a file."""
-        initial = {SCALE: self._init_loss_scale, GOOD_STEPS: 0, BAD_STEPS: 0}
-        return [(each, initial[name], self._checks()[name]) for name, each in self._variables().items()]
 
 
 class LossScaleManager(metaclass=abc.ABCMeta):
@@ -246,7 +188,7 @@ class FixedLossScaleManager(LossScaleManager):
         check_fixed(state, self._loss_scale)
 
 
-class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
+class ExponentialUpdateLossScaleManager(LossScaleManager):
     """A loss scale that grows after steps with finite gradients, and shrinks after several without.
 
     Example:
@@ -285,6 +227,12 @@ class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
         `tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager`, TF 1.13 to 1.15. The arguments after
         `decr_ratio` are of mpls.
     """
+
+    min_scale = _bound("min_scale", "The floor of a shrinking scale, a Python float; read-only.")
+    max_scale = _bound("max_scale", "The ceiling of a growing scale, a Python float; read-only.")
+    consecutive_hysteresis = _bound("consecutive_hysteresis", "Whether non-finite steps must be in a row; read-only.")
+    # As of `DynamicLossScale`.
+    _times_set = 0
 
     def __init__(
         self,
@@ -355,6 +303,45 @@ class ExponentialUpdateLossScaleManager(ManagedState, LossScaleManager):
             return None
         with tf.control_dependencies(assigned):
             return tf.equal(select(finite_grads, after.good_steps, after.bad_steps), 0)
+
+    def _read_state_dict(self, session: Any) -> dict[str, Any]:
+        values = {name: plain(value) for name, value in read_values(self._variables(), session).items()}
+        return {DYNAMIC: True, **values, INITIAL_SCALE: self._init_loss_scale, **self._settings()}
+
+    def _write_state_dict(self, state: Mapping[str, Any], session: Any) -> None:
+        require_dynamic(state, True)
+        state, surplus = without_surplus(state, {*self._variables(), *self._settings()})
+        require_keys(state, {DYNAMIC, *self._variables()}, {INITIAL_SCALE, *self._settings()})
+        values = {name: check(state[name], f"load_state_dict: {name}") for name, check in self._checks().items()}
+        require_same(state, self._settings())
+        warn_of_surplus(surplus)
+        write_values(self._variables(), values, session)
+        self._times_set += 1
+
+    def _variables(self) -> dict[str, Any]:
+        return {SCALE: self._loss_scale, GOOD_STEPS: self._num_good_steps, BAD_STEPS: self._num_bad_steps}
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            GROWTH_STEPS: self._incr_every_n_steps,
+            MULTIPLIER: self._incr_ratio,
+            SHRINK_STEPS: self._decr_every_n_nan_or_inf,
+            SHRINK_RATIO: self._decr_ratio,
+            **self._bounds.changed(),
+            **({"consecutive_hysteresis": True} if self._bounds.consecutive_hysteresis else {}),
+        }
+
+    def _checks(self) -> dict[str, Callable[[Any, str], float]]:
+        return {
+            SCALE: check_scale,
+            GOOD_STEPS: lambda value, subject: check_good_steps(value, subject, self._incr_every_n_steps),
+            BAD_STEPS: lambda value, subject: check_good_steps(value, subject, self._decr_every_n_nan_or_inf),
+        }
+
+    def _saved_numbers(self) -> list[tuple[Any, float, Callable[[Any, str], float]]]:
+        """Return the variables, each with its initial value and the function that checks a value from a file."""
+        initial = {SCALE: self._init_loss_scale, GOOD_STEPS: 0, BAD_STEPS: 0}
+        return [(each, initial[name], self._checks()[name]) for name, each in self._variables().items()]
 
 
 def _subject_of(argument: str) -> str:

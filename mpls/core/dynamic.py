@@ -97,16 +97,9 @@ _Self = TypeVar("_Self", bound="DynamicLossScale")
 
 @dataclasses.dataclass(frozen=True)
 class ScaleSettings:
-    """Settings of a dynamic loss scale, in float32 where they are no whole numbers.
+    """Settings of a dynamic loss scale, in float32 where they are no whole numbers; `DynamicLossScale` explains each.
 
-    Attributes:
-        min_scale: floor that a shrinking scale does not pass.
-        max_scale: ceiling that a growing scale does not pass.
-        growth_factor: factor by which the scale grows; None for the multiplier.
-        backoff_factor: factor by which it shrinks, between 0 and 1; None to divide by the multiplier.
-        hysteresis: non-finite steps after which it shrinks.
-        consecutive_hysteresis: whether they must be in a row; if not, of finite steps only growth resets their count.
-        adjustable: whether the other settings are variables, which can be changed in graphs that are already built.
+    Without a factor, the scale is multiplied or divided by the multiplier.
     """
 
     min_scale: float = DEFAULT_MIN_SCALE

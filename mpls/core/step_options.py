@@ -22,18 +22,7 @@ _ANCHOR = "counted-steps"
 
 @dataclass(frozen=True)
 class StepOptions:
-    """Options of an optimizer that scales the loss.
-
-    Attributes:
-        count_steps: whether applied and skipped steps are counted.
-        skip_counts_step: whether a skipped step advances the step counter, `iterations` or `global_step`; None for the
-            default of the family.
-        track_overflows: whether the variables whose gradients are not finite are counted.
-        max_consecutive_skips: how many steps in a row may be skipped; None for any number.
-        on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function of a `Stuck`.
-        check_unscaled: whether the unscaled gradients decide about a step too, besides those that are applied.
-        enabled: whether the loss is scaled; if not, steps are those of the wrapped optimizer.
-    """
+    """Options of an optimizer that scales the loss; `mpls.keras.LossScaleOptimizer` says what each means."""
 
     count_steps: bool = False
     skip_counts_step: bool | None = None
@@ -125,18 +114,7 @@ def checked_options(
     *,
     skips: bool = True,
 ) -> StepOptions:
-    """Return the options that a user has given.
-
-    Args:
-        subject: the public name that the user called, for errors.
-        count_steps: a bool.
-        skip_counts_step: a bool, or None.
-        track_overflows: a bool.
-        max_consecutive_skips: a whole number of at least 1, or None.
-        on_give_up: `'raise'`, `'warn'` or a function.
-        check_unscaled: a bool.
-        enabled: a bool.
-        skips: whether the loss scale asks for steps to be skipped.
+    """Return the options that a user has given to `subject`; `skips` says whether the loss scale skips steps.
 
     Raises:
         TypeError: one of them is of another type.
