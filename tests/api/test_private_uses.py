@@ -17,7 +17,7 @@ from .own_members import classes, classes_in, imported, is_private, names_of, na
 from .source_tree import around, called, functions_around, is_docstring, modules, origins, parsed
 
 # Private attributes of Python's own objects.
-OF_PYTHON = {"_replace", "_asdict", "_fields", "_actions"}
+OF_PYTHON = {"_replace", "_asdict", "_fields", "_actions", "_option_string_actions"}
 # Private members of objects of mpls, where no import tells of their class, and why.
 _WRAPPER = "the wrapper, whose class imports this module"
 _ANY_OPTIMIZER = "an optimizer of mpls, of any family; others have none, and are asked whether they do"
@@ -86,7 +86,10 @@ NO_MEMBERS: dict[str, tuple[str, set[str]]] = {
     "mpls.migrate.kept_objects": ("what programs set", {"_loss_scale"}),
     "mpls.migrate.native": ("the end of names of policies", {"_vars"}),
     "mpls.migrate.rules": ("the end of names of policies", {"_float32_vars"}),
-    "mpls.program.signs": ("what programs use, and the end of names", {"_loss_scale", "_with_float32_vars"}),
+    "mpls.program.signs": (
+        "what programs use, and the end of names",
+        {"_loss_scale", "_with_float32_vars", "_create_all_weights", "_decayed_lr"},
+    ),
     "mpls.program.tables": ("what programs use", {"_loss_scale"}),
     "mpls.program.uses": ("what programs use", {"_loss_scale"}),
     "mpls.saved.config_safety": ("the end of a key", {"_type"}),
