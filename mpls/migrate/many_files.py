@@ -125,12 +125,16 @@ class Reader:
         settings: what the user has chosen.
         top: the folder that is migrated, or "".
         facts: what all files that are migrated say.
+
+    Attributes:
+        collected: files that are among these.
     """
 
     def __init__(self, settings: Settings, top: str = "", facts: Facts = NO_FACTS) -> None:
         self.settings = settings
         self._top = top
         self._facts = facts
+        self.collected: set[str] = set()
         names = facts.passed_on
         self._words = re.compile(b"|".join([API_WORDS, *(rb"\b%s\b" % name for name in sorted(names))]))
         self._known: dict[str, Analysis | None] = {}
@@ -142,7 +146,9 @@ class Reader:
     def analyse(self, text: SourceText, file: str | None) -> Analysis:
         """Return the analysis of a text that is in a file, or beside one."""
         # Those of standard input, and of a module outside, are not among all.
-        facts = self._facts | facts_of(text.utf8)._replace(has_wrappers=False)
+        facts = self._facts
+        if file not in self.collected:
+            facts |= facts_of(text.utf8)._replace(has_wrappers=False)
         analysis = Analysis(text, Neighbours(file, self._top), self, RULES, self.settings, facts)
         if not self._top and self.settings.as_of is not None:
             # A module that is not migrated may call `compile`.
@@ -395,9 +401,10 @@ def _chunk_results(chunk: Sequence[tuple[str, str]], settings: Settings, facts: 
 def _results(
     chunk: Sequence[tuple[str, str]], settings: Settings, facts: Facts, readers: dict[str, Reader]
 ) -> list[Result]:
-    for _, top in chunk:
+    for file, top in chunk:
         if top not in readers:
             readers[top] = Reader(settings, top, facts)
+        readers[top].collected.add(file)
     with without_collector():
         return [migrate_file(file, readers[top]) for file, top in chunk]
 

@@ -367,7 +367,9 @@ class _Walker:
         for name in node._fields:
             value = getattr(node, name, None)
             if isinstance(value, ast.AST):
-                self._visit(value)
+                # Operators and contexts have nothing in them.
+                if value._fields:
+                    self._visit(value)
             elif isinstance(value, list) and value:
                 if isinstance(value[0], ast.stmt):
                     self._block(value)
