@@ -20,7 +20,7 @@ from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
 from mpls.formats.wrapper_state import STEP_RECORD
 from mpls.upstream.optimizers import uses_locking
 from mpls.upstream.trackables import track
-from mpls.v1.optimizer import CheckedMinimize, MixedPrecisionLossScaleOptimizer
+from mpls.v1.optimizer import MixedPrecisionLossScaleOptimizer, WrapperMembers
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
 
@@ -65,7 +65,7 @@ _PLACES = {
 }
 
 
-class LossScaleOptimizer(SettingMembers, Counted, CheckedMinimize, _Base):
+class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss as a manager says.
 
     Example:
@@ -213,23 +213,6 @@ class LossScaleOptimizer(SettingMembers, Counted, CheckedMinimize, _Base):
             ValueError: there is no pair or no gradient.
         """
         return self._scaled.apply_gradients(grads_and_vars, global_step, name)
-
-    def get_slot(self, var: Any, name: str) -> Any:
-        """Return a slot variable of the wrapped optimizer.
-
-        Args:
-            var: the variable that it belongs to.
-            name: the slot's name, `'momentum'` for example.
-
-        Returns:
-            The slot variable, of the shape of `var`; None if there is none.
-        """
-        return self._opt.get_slot(var, name)
-
-    def get_slot_names(self) -> list[str]:
-        """Return the names of the wrapped optimizer's slots, sorted."""
-        names: list[str] = self._opt.get_slot_names()
-        return names
 
     def state_dict(self, session: Any = None) -> dict[str, Any]:
         """Return the state of the manager as a small dict; see `LossScaleManager.state_dict`.

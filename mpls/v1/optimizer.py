@@ -42,8 +42,8 @@ else:
     _Base = object
 
 
-class CheckedMinimize(_Base):
-    """Mixin that goes before TensorFlow's own class, and does what the documentation of its `minimize` says."""
+class WrapperMembers(_Base):
+    """Members of the wrappers of v1 and contrib: `minimize` as it is documented, and the slots of what they wrap."""
 
     @as_written
     def minimize(
@@ -105,8 +105,25 @@ class CheckedMinimize(_Base):
             grad_loss=grad_loss,
         )
 
+    def get_slot(self, var: Any, name: str) -> Any:
+        """Return a slot variable of the wrapped optimizer.
 
-class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, CheckedMinimize, NativeWrapper):
+        Args:
+            var: the variable that it belongs to.
+            name: the slot's name, `'momentum'` for example.
+
+        Returns:
+            The slot variable, of the shape of `var`; None if there is none.
+        """
+        return inner_of(self).get_slot(var, name)
+
+    def get_slot_names(self) -> list[str]:
+        """Return the names of the wrapped optimizer's slots, sorted."""
+        names: list[str] = inner_of(self).get_slot_names()
+        return names
+
+
+class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMembers, NativeWrapper):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
 
     Example:
@@ -338,23 +355,6 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, CheckedMini
             while isinstance(opt, _Optimizer):
                 add_slots(opt, variables)
                 opt = inner_of(opt)
-
-    def get_slot(self, var: Any, name: str) -> Any:
-        """Return a slot variable of the wrapped optimizer.
-
-        Args:
-            var: the variable that it belongs to.
-            name: the slot's name, `'momentum'` for example.
-
-        Returns:
-            The slot variable, of the shape of `var`; None if there is none.
-        """
-        return self._optimizer.get_slot(var, name)
-
-    def get_slot_names(self) -> list[str]:
-        """Return the names of the wrapped optimizer's slots, sorted."""
-        names: list[str] = self._optimizer.get_slot_names()
-        return names
 
     def variables(self) -> list[Any]:
         """Return the variables of the wrapped optimizer, those of the loss scale and the counters, in this graph."""

@@ -23,7 +23,7 @@ from mpls.core.weights import Stateful
 from mpls.core.wrapper_members import Counted, Restorable
 from mpls.keras.members import Members
 from mpls.keras.wrapping import Wrapping
-from mpls.v1.optimizer import CheckedMinimize
+from mpls.v1.optimizer import WrapperMembers
 
 legacy = tf_keras.optimizers.legacy
 INSTANCES: dict[str, Any] = {
@@ -205,7 +205,7 @@ class TensorFlowTest(unittest.TestCase):
         self.assertEqual(mpls.v1.LossScale.__bases__, (Stateful, native.LossScale))
         self.assertEqual(mpls.v1.FixedLossScale.__bases__, (mpls.v1.LossScale, native.FixedLossScale))
         self.assertEqual(mpls.v1.DynamicLossScale.__bases__[1:], (mpls.v1.LossScale, native.DynamicLossScale))
-        mixins = (Counted, CheckedMinimize)
+        mixins = (Counted, WrapperMembers)
         self.assertEqual(V1.__bases__[1:], (*mixins, native.MixedPrecisionLossScaleOptimizer))
         self.assertEqual(CONTRIB.__bases__[1:], (*mixins, tf.compat.v1.train.Optimizer))
         self.assertEqual(Members.__bases__, (Counted, object))
