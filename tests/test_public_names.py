@@ -103,6 +103,9 @@ class PublicNamesTest(unittest.TestCase):
         module = importlib.import_module(name)
         for public in module.__all__:
             value = getattr(module, public)
+            if value.__module__ == name:
+                # Files and pickles name the package. What is in a package's face has its source there.
+                continue
             word = "class" if inspect.isclass(value) else "def"
             with self.subTest(public):
                 self.assertRegex(inspect.getsource(value), rf"^(@.*\n)*{word} {public}\b")

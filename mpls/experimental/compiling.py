@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import mpls.keras
 from mpls.errors import without_deprecations
-from mpls.experimental.optimizer import LossScaleOptimizer
+from mpls.keras.experimental_wrapper import LossScaleOptimizer
 from mpls.patches import Layer, Target, WhileNeeded
 from mpls.upstream import table
 from mpls.upstream.keras_packages import compile_hooks, loaded_keras, loaded_tf_keras

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, TypeVar
+from typing import Any, Literal, SupportsFloat, TypeVar
 
 import tensorflow as tf
 
@@ -13,13 +13,9 @@ from mpls.core import identifiers, releases
 from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, error_text
 from mpls.experimental.compiling import patch_compile
-from mpls.keras.caller import who_calls
-from mpls.keras.classes import ModuleName
-from mpls.keras.policy import restoring_everywhere, set_everywhere
+from mpls.keras.own_files import who_calls
+from mpls.keras.policy import AnyPolicy, restoring_everywhere, set_everywhere
 from mpls.upstream.keras_packages import loaded_keras, loaded_tf_keras, native_policies
-
-if TYPE_CHECKING:
-    from mpls.keras.declared import AnyPolicy
 
 __all__ = [
     "Policy",
@@ -137,7 +133,8 @@ class Policy(mpls.keras.Policy):
         return f'<{self._shown_as} "{self.name}", loss_scale={self.loss_scale}>'
 
 
-Policy.__module__ = ModuleName("mpls.experimental", __name__)
+# Where users import it from, and where pickles find it.
+Policy.__module__ = "mpls.experimental"
 
 
 def set_policy(policy: AnyPolicy | str | None) -> None:

@@ -1,141 +1,30 @@
-"""Classes of wrappers: their bases, to which the adapter class of a family is added, and their names."""
+"""The classes of wrappers: those that users call, and a concrete class for each family, of which instances are."""
 
 from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpls.core import releases
-from mpls.errors import ArgumentTypeError
-from mpls.keras.caller import who_calls
+from mpls.errors import ArgumentTypeError, error_text
 from mpls.upstream.keras_packages import native_keras_wrappers
 
+__all__ = [
+    "LossScaleOptimizerMeta",
+    "called_class",
+    "concrete_class",
+    "is_being_constructed",
+    "is_own",
+    "public_class",
+]
 
-def class_for(cls: Any, adapter: Any) -> type:
-    """Return the class for an instance of `cls` that wraps an optimizer of a family.
+# By whether it is the experimental one.
+_public_classes: dict[bool, Any] = {}
 
-    It is `cls` itself: the adapter class for the first optimizer that it wraps becomes its last base, so that
-    `type(optimizer) is cls`. If that was an optimizer of another family, it is a subclass with this adapter class in
-    place of the other one.
-
-    Args:
-        cls: the class that was called.
-        adapter: the adapter class of the family.
-    """
-    public = public_class(cls)
-    with _settling:
-        if _ADAPTER not in vars(public):
-            _settle(public, adapter)
-        if vars(public)[_ADAPTER] is adapter:
-            return public
-        twins: dict[Any, type] = vars(public)[_TWINS]
-        if adapter not in twins:
-            twins[adapter] = _twin(public, adapter)
-        return twins[adapter]
-
-
-def public_class(cls: Any) -> type:
-    """Return the class that users call to create instances of this one: that of mpls, or their own."""
-    return next(base for base in cls.__mro__ if not is_twin(base))
-
-
-def is_twin(cls: type) -> bool:
-    """Return whether a class is a twin: a subclass that replaces another class, with another adapter class."""
-    return _IS_TWIN in vars(cls)
-
-
-def adapter_of_class(cls: type) -> Any:
-    """Return the adapter class of a wrapper class; None before its first instance."""
-    return vars(cls).get(_ADAPTER)
-
-
-_ADAPTER, _TWINS, _IS_TWIN = "_adapter_of_instances", "_twins", "_is_twin"
-
-
-_settling = threading.Lock()
-
-
-def _settle(cls: Any, adapter: Any) -> None:
-    type.__setattr__(cls, _ADAPTER, adapter)
-    try:
-        # The metaclass computes the method resolution order.
-        cls.__bases__ = (*cls.__bases__, adapter)
-    except TypeError:
-        type.__delattr__(cls, _ADAPTER)
-        raise
-    # Stored on the class, so that twins are freed together with it.
-    type.__setattr__(cls, _TWINS, {})
-
-
-def _twin(cls: Any, adapter: Any) -> type:
-    names = {"__module__": vars(cls)["__module__"], "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-    twin: Any = type(cls)(cls.__name__, (cls,), {**names, _IS_TWIN: True})
-    _settle(twin, adapter)
-    return twin
-
-
-def is_own(cls: Any) -> bool:
-    """Return whether a class is one of mpls, or a twin of one, and not a user's subclass."""
-    return "_is_experimental" in vars(public_class(cls))
-
-
-class ModuleName(str):
-    """The `__module__` of classes that are defined in a private module and exported by a package.
-
-    To Keras, some of them show the module of a native class. Keras writes it into files and configs, and imports it
-    from there also where mpls is not installed.
-
-    Args:
-        shown: the package.
-        home: the module, where `inspect` looks for the source.
-    """
-
-    _home: str
-
-    def __new__(cls, shown: str, home: str) -> ModuleName:
-        """Create the string."""
-        name = super().__new__(cls, shown)
-        name._home = home
-        return name
-
-    def __get__(self, instance: Any, owner: Any) -> str:
-        """Return the name for the caller; Python calls this because the metaclass is not `type`."""
-        caller = who_calls()
-        if caller.is_inspect:
-            return self._home
-        adapter = adapter_of_class(owner)
-        return adapter.native_module if adapter is not None and caller.is_keras else str(self)
-
-
-def other_name(cls: Any, is_for_keras: bool) -> str | None:
-    """Return the name that a class of mpls shows instead of its Python name; None if it shows its Python name.
-
-    Args:
-        cls: any class of wrappers.
-        is_for_keras: whether Keras asks, which writes the name into files; others see the name that a release gave it.
-    """
-    if not is_own(cls):
-        return None
-    adapter = adapter_of_class(cls)
-    native: str | None = None if adapter is None else adapter.serialized_name
-    if is_for_keras:
-        return native
-    is_legacy = adapter is None or adapter._restored_family == "legacy"
-    return releases.current().wrapper_name(cls._is_experimental, is_legacy) or native
-
-
-# The descriptor behind `__name__` of every class.
-_NAME: Any = vars(type)["__name__"]
-
-
+_CALLED, _CONCRETE, _ADAPTER = "_called_class", "_concrete_classes", "_family_adapter"
 _IS_CONSTRUCTED = "_is_being_constructed"
-
-
-def is_being_constructed(wrapper: Any) -> bool:
-    """Return whether the constructor of a wrapper is running."""
-    return _IS_CONSTRUCTED in vars(wrapper)
+_making = threading.RLock()
 
 
 class _ConstructorsSignature:
@@ -149,16 +38,12 @@ class _ConstructorsSignature:
 
 
 class LossScaleOptimizerMeta(type):
-    """Makes the frameworks' own wrappers instances of `LossScaleOptimizer`.
+    """Makes the frameworks' own wrappers instances of `mpls.keras.LossScaleOptimizer`, and keeps the public classes."""
 
-    Classes have the adapter class of their instances after their own bases. They show the name that a release gave
-    them, and another one to Keras.
-    """
-
-    def mro(cls) -> list[type]:
-        """Return the method resolution order, with the adapter class and its bases last."""
-        own, adapter = _own_bases(cls), adapter_of_class(cls)
-        return own if adapter is None else _merged([own, adapter.__mro__])
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> None:
+        super().__init__(name, bases, namespace, **kwargs)
+        if "_is_experimental" in namespace:
+            _public_classes[namespace["_is_experimental"]] = cls
 
     __signature__ = _ConstructorsSignature()
 
@@ -176,52 +61,104 @@ class LossScaleOptimizerMeta(type):
                     vars(instance).pop(_IS_CONSTRUCTED, None)
             return instance
 
-    def __dir__(cls) -> list[str]:
-        return [*{name for base in cls.__mro__ for name in vars(base)}]
-
-    def _read_name(cls) -> str:
-        # Users get the name that the release had; Keras gets the name that its loader knows.
-        return other_name(cls, who_calls().is_keras) or str(_NAME.__get__(cls))
-
-    def _write_name(cls, name: str) -> None:
-        _NAME.__set__(cls, name)
-
-    __name__ = property(_read_name, _write_name)
-
     def __instancecheck__(cls, instance: Any) -> bool:
         return cls.__subclasscheck__(type(instance))
 
     def __subclasscheck__(cls, subclass: type) -> bool:
         if type.__subclasscheck__(cls, subclass):
             return True
-        return bool(vars(cls).get("_includes_native")) and issubclass(subclass, native_keras_wrappers())
+        return cls is _public_classes.get(False) and issubclass(subclass, native_keras_wrappers())
 
 
-def _own_bases(cls: type) -> list[type]:
-    """Return the method resolution order of a class without adapter classes."""
-    if not isinstance(cls, LossScaleOptimizerMeta):
-        return [*cls.__mro__]
-    named = [base for base in cls.__bases__ if base is not adapter_of_class(cls)]
-    bases = _merged([*map(_own_bases, named), named])
-    # `super(self.__class__, self)`, in a method of the class that a twin stands for, must continue after that class.
-    return [bases[0], cls, *bases[1:]] if is_twin(cls) else [cls, *bases]
+def public_class(*, is_experimental: bool = False) -> Any:
+    """Return the class that users import from `mpls.keras`, or from `mpls.experimental`."""
+    return _public_classes[is_experimental]
 
 
-def _merged(orders: Sequence[Sequence[type]]) -> list[type]:
-    """Merge method resolution orders as Python does.
+def is_being_constructed(wrapper: Any) -> bool:
+    """Return whether the constructor of a wrapper is running."""
+    return _IS_CONSTRUCTED in vars(wrapper)
+
+
+def called_class(cls: Any) -> Any:
+    """Return the class that users call to create instances of a class: that of mpls, or their own."""
+    return vars(cls).get(_CALLED, cls)
+
+
+def is_own(cls: Any) -> bool:
+    """Return whether users call a class of mpls to create instances of a class, and not one of theirs."""
+    return called_class(cls) in _public_classes.values()
+
+
+def concrete_class(cls: Any, adapter: Any) -> type:
+    """Return the class for an instance of `cls` that wraps an optimizer of a family.
+
+    It derives from the class that was called and from the adapter class of the family. The class that was called keeps
+    it, so that both are freed together.
+
+    Args:
+        cls: the class that was called; or a concrete class, which stands for the class that it was made for.
+        adapter: the adapter class of the family.
 
     Raises:
-        TypeError: there is none.
+        TypeError: `cls` derives from the concrete class of another family.
     """
-    left, merged = [[*order] for order in orders if order], []
-    while left:
-        firsts = [order[0] for order in left]
-        first = next((each for each in firsts if not any(each in order[1:] for order in left)), None)
-        if first is None:
-            names = ", ".join(f"{each.__module__}.{each.__qualname__}" for each in firsts)
-            raise ArgumentTypeError(
-                f"no order of bases keeps that of each class: {names}. Put the mixin before the wrapper"
+    called = called_class(cls)
+    _refuse_other_family(called, adapter)
+    is_of_mpls = is_own(called)
+    shown = _name_in_release(called, adapter) if is_of_mpls else called.__name__
+    with _making:
+        if _CONCRETE not in vars(called):
+            setattr(called, _CONCRETE, {})
+        made: dict[Any, type] = vars(called)[_CONCRETE]
+        if (adapter, shown) not in made:
+            seen_by_keras = _named_for_keras(called, adapter, made) if is_of_mpls else called
+            bases = (seen_by_keras,) if is_of_mpls else (called, adapter)
+            made[adapter, shown] = _derived(shown, called.__module__, bases, called, adapter, seen_by_keras)
+        return made[adapter, shown]
+
+
+def _named_for_keras(called: Any, adapter: Any, made: dict[Any, type]) -> type:
+    """Return the `__class__` of instances of a class of mpls, by whose name and module Keras writes them into files.
+
+    These are the native wrapper's, so that files load where mpls is not.
+    """
+    if adapter not in made:
+        name, module = adapter.serialized_name, adapter.native_module
+        made[adapter] = _derived(name, module, (called, adapter), called, adapter)
+    return made[adapter]
+
+
+def _derived(
+    name: str, module: str, bases: tuple[type, ...], called: Any, adapter: Any, shown_class: Any = None
+) -> type:
+    namespace = {"__module__": module, "__qualname__": name, "__doc__": called.__doc__}
+    namespace |= {_CALLED: called, _ADAPTER: adapter}
+    if shown_class is called:
+        namespace["__qualname__"] = called.__qualname__
+    if shown_class is not None:
+        # `super(self.__class__, self)` in a method of the user's, and classes that libraries derive from it.
+        namespace["__class__"] = property(lambda _: shown_class)
+    # Some native wrappers have a metaclass.
+    first, second = type(bases[0]), type(adapter)
+    metaclass = first if issubclass(first, second) else type(first.__name__, (first, second), {})
+    return metaclass(name, bases, namespace)
+
+
+def _name_in_release(called: Any, adapter: Any) -> str:
+    is_legacy = adapter._restored_family == "legacy"
+    return releases.current().wrapper_name(called._is_experimental, is_legacy) or adapter.serialized_name
+
+
+def _refuse_other_family(called: Any, adapter: Any) -> None:
+    family = getattr(called, "_restored_family", adapter._restored_family)
+    if family != adapter._restored_family:
+        raise ArgumentTypeError(
+            error_text(
+                f"{called.__name__}: inner_optimizer",
+                f"be of the family {family!r}, from whose wrapper the class derives",
+                adapter._restored_family,
+                "Derive the class from mpls.keras.LossScaleOptimizer",
+                "wrapping",
             )
-        merged.append(first)
-        left = [rest for order in left if (rest := [each for each in order if each is not first])]
-    return merged
+        )

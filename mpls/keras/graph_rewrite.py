@@ -8,7 +8,8 @@ from mpls.core import releases
 from mpls.errors import without_deprecations
 from mpls.keras.adapters import is_keras_optimizer
 from mpls.keras.arguments import translate_loss_scale
-from mpls.keras.base import LossScaleOptimizer
+from mpls.keras.experimental_wrapper import LossScaleOptimizer as Experimental
+from mpls.keras.optimizer import LossScaleOptimizer
 
 __all__ = ["is_wrappable", "is_wrapper", "wrap"]
 
@@ -35,9 +36,7 @@ def wrap(optimizer: Any, loss_scale: Any) -> LossScaleOptimizer:
         TypeError: it is of a class of the user's own.
     """
     if releases.current().is_up_to("2.8"):
-        # TF 2.8 and earlier wrapped with the experimental class.
-        from mpls.experimental.optimizer import LossScaleOptimizer as Experimental
-
+        # They wrapped with the experimental class.
         with without_deprecations():
             return Experimental(optimizer, loss_scale)
     settings = translate_loss_scale(loss_scale, "enable_mixed_precision_graph_rewrite")

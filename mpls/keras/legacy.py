@@ -63,18 +63,6 @@ class LegacyAdapter(TfKerasMembers, _Native):
 
     @as_written
     def get_gradients(self, loss: Any, params: Any) -> list[Any]:
-        """Return the unscaled gradients of a loss in a v1 graph.
-
-        Args:
-            loss: scalar tensor.
-            params: the variables.
-
-        Returns:
-            A tensor for each variable.
-
-        Raises:
-            ValueError: the loss does not depend on one of them.
-        """
         grads = self._optimizer.get_gradients(self.get_scaled_loss(self._calls.not_scaled(loss)), params)
         unscaled: list[Any] = self.get_unscaled_gradients(grads)
         return unscaled
@@ -170,59 +158,26 @@ class LegacyAdapter(TfKerasMembers, _Native):
         weights: list[Any] = self._optimizer.weights
         return weights
 
-    def variables(self) -> list[Any]:
+    def variables(self) -> list[Any]:  # type: ignore[override]  # A method, as with legacy optimizers.
         """Return the same as `weights`."""
         variables: list[Any] = self._optimizer.variables()
         return variables
 
     def get_weights(self) -> list[Any]:
-        """Return the values of `weights` as NumPy arrays."""
         values: list[Any] = self._optimizer.get_weights()
         return values
 
     def set_weights(self, weights: list[Any]) -> None:
-        """Set the values of `weights`.
-
-        Args:
-            weights: NumPy arrays, in the order of `weights`.
-
-        Raises:
-            ValueError: their number or shapes differ.
-        """
         self._optimizer.set_weights(weights)
 
     def get_slot_names(self) -> list[str]:
-        """Return the names of the wrapped optimizer's slots."""
         names: list[str] = self._optimizer.get_slot_names()
         return names
 
     def get_slot(self, var: Any, slot_name: str) -> Any:
-        """Return a slot variable of the wrapped optimizer.
-
-        Args:
-            var: the variable that it belongs to.
-            slot_name: the slot's name, `'momentum'` for example.
-
-        Returns:
-            The slot variable, of the shape of `var`.
-
-        Raises:
-            KeyError: there is none.
-        """
         return self._optimizer.get_slot(var, slot_name)
 
     def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros", *, shape: Any = None) -> Any:
-        """Add a slot variable to the wrapped optimizer.
-
-        Args:
-            var: the variable that it belongs to.
-            slot_name: the slot's name.
-            initializer: the name of a Keras initializer, or one, or a tensor.
-            shape: the slot's shape; by default that of `var`.
-
-        Returns:
-            The slot variable.
-        """
         # Optimizers of users that override it need not take a shape.
         return self._optimizer.add_slot(var, slot_name, initializer, **({} if shape is None else {"shape": shape}))
 
@@ -256,6 +211,10 @@ class LegacyAdapter(TfKerasMembers, _Native):
         variables = list(var_list)
         create_weights(self._optimizer, variables)
         self._create_own_weights(variables)
+
+    # These call the methods above.
+    minimize = _Native.minimize
+    get_updates = _Native.get_updates
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
         pairs = list(grads_and_vars)

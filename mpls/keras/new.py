@@ -10,23 +10,23 @@ import tf_keras
 from mpls.core.autograph import as_written
 from mpls.core.gradients import as_variables
 from mpls.core.step_options import StepOptions
-from mpls.errors import CallOrderError, UnsupportedGraphError
+from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import WRAPPER_V3
+from mpls.keras.arguments import warn_of_ignored_rule
 from mpls.keras.calls import drop_missing_gradients, some_pairs
-from mpls.keras.ignored_rules import warn_of_ignored_rule
-from mpls.keras.members import delegated
-from mpls.keras.state_in_files import wrapped_optimizer_follows
+from mpls.keras.family_members import delegated
+from mpls.keras.own_files import wrapped_optimizer_follows
 from mpls.keras.strategies import (
     as_pairs,
     building,
     own_aggregation,
+    refuse_v1_graph,
     require_replica_context,
     require_supported_strategy,
 )
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep
 from mpls.upstream.keras_packages import native_tf_keras_wrapper
 from mpls.upstream.optimizers import runs_with_dtensor
-from mpls.upstream.tensorflow import graph_key
 
 # A base class for isinstance checks only: tf_keras tests for it in `compile` and when it converts optimizers.
 _Native: Any = native_tf_keras_wrapper(over_new=True)
@@ -55,20 +55,6 @@ class NewAdapter(TfKerasMembers, _Native):
 
     @as_written
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
-        """Compute the gradients of the scaled loss, and unscale them.
-
-        Args:
-            loss: scalar tensor of any float dtype, recorded on `tape`, or a callable that takes nothing and
-                returns one.
-            var_list: a variable, or a list or nest of them, or a callable that returns them.
-            tape: the tape, which is needed for a tensor.
-
-        Returns:
-            Pairs of gradient, in the dtype of its variable, `tf.IndexedSlices` or None, and variable.
-
-        Raises:
-            ValueError: `loss` is a tensor and there is no tape.
-        """
         tape = tf.GradientTape() if tape is None else tape
         with tape:
             scaled_loss = self.get_scaled_loss(self._calls.not_scaled(loss))
@@ -100,7 +86,7 @@ class NewAdapter(TfKerasMembers, _Native):
         require_supported_strategy(type(self))
         pairs = some_pairs(grads_and_vars)
         present = drop_missing_gradients(pairs)
-        _refuse_v1_graph()
+        refuse_v1_graph("a new one of tf_keras")
         self._calls.warn_if_forgotten(self._loss_scale, (variable for _, variable in present))
         with tf.init_scope():
             self.build([variable for _, variable in pairs])
@@ -121,6 +107,9 @@ class NewAdapter(TfKerasMembers, _Native):
         step = TfKerasStep(self._optimizer, self._skips_count, args, kwargs, are_same)
         return self._scaled_step(present, step)
 
+    # It calls the methods above.
+    minimize = _Native.minimize
+
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> tuple[list[tuple[Any, Any]], bool]:
         """Return pairs of summed gradient and variable, and whether Keras itself has summed them."""
         own = own_aggregation(self, NewAdapter)
@@ -134,34 +123,15 @@ class NewAdapter(TfKerasMembers, _Native):
         raise CallOrderError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
 
     def aggregate_gradients(self, grads_and_vars: Any) -> Any:
-        """Sum the gradients over replicas, as the wrapped optimizer does.
-
-        Args:
-            grads_and_vars: pairs of gradient and variable.
-
-        Returns:
-            Pairs of summed gradient and variable.
-        """
         return self._optimizer.aggregate_gradients(grads_and_vars)
 
     def build(self, var_list: Any) -> None:
-        """Create the variables of the wrapped optimizer and of the loss scale, if they have not been created yet.
-
-        Args:
-            var_list: the variables that will be optimized.
-        """
         variables = list(var_list)
         with building():
             self._optimizer.build(variables)
             self._create_own_weights(variables)
 
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
-        """Exclude variables from the wrapped optimizer's weight decay; before it is built.
-
-        Args:
-            var_list: variables.
-            var_names: regular expressions; variables are excluded in whose names one is found.
-        """
         self._optimizer.exclude_from_weight_decay(var_list, var_names)
 
     def update_step(self, gradient: Any, variable: Any) -> Any:
@@ -206,47 +176,18 @@ class NewAdapter(TfKerasMembers, _Native):
         """
         return self._optimizer.add_variable_from_reference(model_variable, variable_name, shape, initial_value)
 
-    @property
-    def variables(self) -> Any:
-        """The variables of the wrapped optimizer, a list that can also be called; not those of the loss scale."""
-        return self._optimizer.variables
-
-    @property
-    def weights(self) -> list[Any]:
-        """The same as `variables`: iterations, then slots."""
-        return list(self._optimizer.variables)
-
     def get_weights(self) -> list[Any]:
-        """Return the values of `weights` as NumPy arrays."""
         return [variable.numpy() for variable in self._optimizer.variables]
 
     def set_weights(self, weights: list[Any]) -> None:
-        """Set the values of `variables`.
-
-        Args:
-            weights: NumPy arrays, in the order of `variables`.
-
-        Raises:
-            ValueError: their number or shapes differ, or the optimizer is not built.
-        """
         self._optimizer.set_weights(weights)
 
     # Contents of .keras files. The native wrapper fails on files of models that were never trained.
 
     def save_own_variables(self, store: Any) -> None:
-        """Write the wrapped optimizer's variables into a `.keras` file; for tf_keras.
-
-        Args:
-            store: where to, as tf_keras passes it.
-        """
         self._optimizer.save_own_variables(store)
 
     def load_own_variables(self, store: Any) -> None:
-        """Read what `save_own_variables` has written.
-
-        Args:
-            store: where from, as tf_keras passes it.
-        """
         if not wrapped_optimizer_follows.is_raised:
             self._optimizer.load_own_variables(store)
 
@@ -265,18 +206,4 @@ class NewAdapter(TfKerasMembers, _Native):
     ema_momentum = delegated("ema_momentum", "The momentum of that average, a float.")
 
     def finalize_variable_values(self, var_list: Any) -> None:
-        """Overwrite variables by their averages, if the wrapped optimizer keeps them.
-
-        Args:
-            var_list: the variables.
-        """
         self._optimizer.finalize_variable_values(var_list)
-
-
-def _refuse_v1_graph() -> None:
-    if graph_key() is not None:
-        raise UnsupportedGraphError(
-            "LossScaleOptimizer: an optimizer in a v1 graph must be a legacy one; got a new tf_keras optimizer, which "
-            "returns no op that a session could run. Wrap tf_keras.optimizers.legacy.SGD(), or one of "
-            "tf.compat.v1.train with mpls.v1. See mpls docs optimizer-arguments"
-        )

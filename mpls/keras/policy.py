@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import tensorflow as tf
 
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
-from mpls.keras.classes import ModuleName
 from mpls.names import REMOVED_POLICIES, instead_of_policy
 from mpls.upstream.keras_packages import (
     loaded_keras,
@@ -22,13 +21,26 @@ from mpls.upstream.keras_packages import (
 from mpls.upstream.modules import set_class
 from mpls.upstream.rewrite import is_graph_rewrite_enabled
 
-if TYPE_CHECKING:
-    from mpls.keras.declared import AnyPolicy
-
 __all__ = ["Policy", "global_policy", "set_global_policy"]
 
 
 _Self = TypeVar("_Self", bound="Policy")
+
+
+class AnyPolicy(Protocol):
+    """What a policy of any Keras has."""
+
+    @property
+    def name(self) -> Any:
+        """Its name."""
+
+    @property
+    def compute_dtype(self) -> Any:
+        """The dtype that layers compute in."""
+
+    @property
+    def variable_dtype(self) -> Any:
+        """The dtype that layers keep variables in."""
 
 
 class PolicyMeta(type):
@@ -144,7 +156,8 @@ class Policy(metaclass=PolicyMeta):
     _made_from: Any
 
 
-Policy.__module__ = ModuleName("mpls.keras", __name__)
+# Where users import it from, and where pickles find it.
+Policy.__module__ = "mpls.keras"
 
 
 def _new(cls: Any) -> Any:

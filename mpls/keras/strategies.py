@@ -1,4 +1,4 @@
-"""Which strategies the Keras families work under."""
+"""Where the Keras families work: under which strategies, and in which graphs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.errors import ArgumentValueError, ReplicaContextError, UnsupportedStrategyError, error_text
+from mpls.errors import (
+    ArgumentValueError,
+    ReplicaContextError,
+    UnsupportedGraphError,
+    UnsupportedStrategyError,
+    error_text,
+)
 from mpls.upstream.keras_packages import is_dtensor_strategy_set
+from mpls.upstream.tensorflow import graph_key
 
 _SUBJECT = "LossScaleOptimizer"
 
@@ -78,6 +85,23 @@ def require_replica_context() -> None:
         raise ReplicaContextError(
             f"{_SUBJECT}: apply_gradients() must be called in a replica context; got a cross-replica context. "
             "Call it inside the function that strategy.run(step_fn) runs. See mpls docs strategies"
+        )
+
+
+def refuse_v1_graph(family: str) -> None:
+    """Refuse to apply gradients where no session could run it.
+
+    Args:
+        family: what is wrapped, as it follows the word "got".
+
+    Raises:
+        UnsupportedGraphError: the caller is in a v1 graph.
+    """
+    if graph_key() is not None:
+        raise UnsupportedGraphError(
+            f"{_SUBJECT}: an optimizer in a v1 graph must be one of tf_keras.optimizers.legacy; got {family}, which "
+            "returns no op that a session could run. Wrap tf_keras.optimizers.legacy.SGD(), or one of "
+            "tf.compat.v1.train with mpls.v1. See mpls docs optimizer-arguments"
         )
 
 

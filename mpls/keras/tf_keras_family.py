@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import tensorflow as tf
 import tf_keras
@@ -15,7 +15,6 @@ from mpls.core.counters import Overflows, StepRecord
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.gradients import scale_loss, unscale_gradients
 from mpls.core.loss_scale import FixedLossScale, LossScale, StepScale, is_dynamic, is_loss_scale, never_skips
-from mpls.core.releases import ReleaseBehavior
 from mpls.core.replicas import in_replica_context
 from mpls.core.savers import StepNames, hook_user_savers
 from mpls.core.state_checks import check_when_attached
@@ -24,7 +23,8 @@ from mpls.core.weights import Stateful
 from mpls.core.wrapper_members import RestorableWithSlots
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
 from mpls.formats.wrapper_state import LOSS_SCALE, STEP_RECORD
-from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls
+from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS
+from mpls.keras.family_members import FamilyMembers
 from mpls.upstream.keras_packages import keras_graph_session, track_in_keras_graph
 from mpls.upstream.optimizers import name_of_legacy
 from mpls.upstream.tensorflow import graph_key, weights_of
@@ -63,28 +63,11 @@ class _GraphTrackedOverflows(_GraphTracked, Overflows):
 _GraphTrackedLossScale.__name__ = DynamicLossScale.__name__
 
 
-class TfKerasMembers(RestorableWithSlots):
+class TfKerasMembers(RestorableWithSlots, FamilyMembers):
     """State, configs, and how checkpoints see the wrapper."""
-
-    _optimizer: Any
-    _loss_scale: Any
-    _shows_loss_scale_object: bool
-    _calls: ScalingCalls
-    _record: StepRecord | None
-    _options: StepOptions
-    _behavior: ReleaseBehavior
 
     _native_knows_fixed = True
     works_with_parameter_servers = False
-
-    if TYPE_CHECKING:
-        # The public class defines these.
-        get_unscaled_gradients: Callable[[Iterable[Any]], list[Any]]
-        _scale_for: Callable[[Any], Any]
-        _scale_of_step: Callable[[], Any]
-        _scaled_step: Callable[[list[tuple[Any, Any]], Any], Any]
-        _step_scale: Any
-        _create_state: Callable[[], None]
 
     def _init_family(self, inner_optimizer: Any, name: str | None, options: StepOptions) -> None:
         del inner_optimizer, options

@@ -33,7 +33,7 @@ def _of_keras_3(recording: Recording, module: ModuleType) -> None:
 
         return take_step
 
-    recording.replace(module.Applying, "_take_step", taking)
+    recording.replace(module.Keras3Adapter, "_take_step", taking)
 
 
 def _of_all(recording: Recording, module: ModuleType) -> None:
@@ -43,7 +43,7 @@ def _of_all(recording: Recording, module: ModuleType) -> None:
 # What to do when a module of mpls is loaded.
 OWN_CLASSES = {
     "mpls.core.wrapper_members": _of_all,
-    "mpls.keras.keras3.applying": _of_keras_3,
+    "mpls.keras.keras3.adapter": _of_keras_3,
     "mpls.keras.legacy": _of_legacy,
     "mpls.keras.new": _of_new,
     "mpls.v1.optimizer": _of_v1,

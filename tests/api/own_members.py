@@ -11,7 +11,7 @@ from .source_tree import around, called, modules
 
 # Classes that get their bases while the program runs, and the bases.
 LATER_BASES = {
-    "mpls.keras.base:LossScaleOptimizer": (
+    "mpls.keras.optimizer:LossScaleOptimizer": (
         "mpls.keras.legacy:LegacyAdapter",
         "mpls.keras.new:NewAdapter",
         "mpls.keras.keras3.adapter:Keras3Adapter",

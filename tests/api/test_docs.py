@@ -233,7 +233,7 @@ def public_objects() -> Iterator[tuple[str, Any]]:
 
 
 def public_methods() -> Iterator[tuple[str, Any]]:
-    """Public methods and properties that mpls itself defines, of public classes and the adapter classes behind."""
+    """Public methods and properties that mpls itself defines, of public classes."""
     seen = set()
     for path, cls in public_objects():
         if not inspect.isclass(cls):
@@ -243,6 +243,9 @@ def public_methods() -> Iterator[tuple[str, Any]]:
                 if name.startswith("_") or (owner, name) in seen:
                     continue
                 seen.add((owner, name))
+                if not isinstance(value, property | classmethod | staticmethod):
+                    # On the class, what families define is a function.
+                    value = getattr(owner, name)
                 if isinstance(value, property | classmethod | staticmethod) or inspect.isfunction(value):
                     yield f"{path}: {owner.__qualname__}.{name}", value
 
@@ -303,7 +306,9 @@ def raises(function: Any) -> bool:
     if is_of_dataclass(function):
         return False
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    return any(isinstance(node, ast.Raise) for node in ast.walk(tree))
+    raised = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    # A family defines it.
+    return any(each != "raise NotImplementedError" for each in raised)
 
 
 def has_returns(function: Any, doc: str) -> bool:

@@ -41,7 +41,7 @@ LOOK_AT_FRAMES = {
     "mpls.errors": "the line of the user that a warning is for",
     "mpls.importing.user_code": "whether a program reads a name, or a framework",
     "mpls.importing.modes": "whether a program imports, or an installed package",
-    "mpls.keras.caller": "whether Keras asks, or a user",
+    "mpls.keras.own_files": "whether Keras asks, or a user",
     "mpls.upstream.keras_packages": "which callbacks `fit` has before one",
     "mpls.upstream.trackables": "from which checkpoint TensorFlow restores an object",
 }

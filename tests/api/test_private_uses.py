@@ -35,19 +35,17 @@ OF_MPLS: dict[str, tuple[str, set[str]]] = {
     "mpls.keras.calls": ("a method of a subclass of the wrapper", {"self._calls"}),
     "mpls.keras.classes": (
         "what classes of wrappers and families have, and a wrapper while it is made",
-        {"_adapter_of_instances", "_twins", "_is_twin", "_is_being_constructed", "_includes_native"}
-        | {"_is_experimental", "cls._is_experimental", "adapter._restored_family"},
+        {"_called_class", "_concrete_classes", "_family_adapter", "_is_being_constructed"}
+        | {"_is_experimental", "called._is_experimental", "_restored_family", "adapter._restored_family"},
     ),
     "mpls.keras.configs": (_WRAPPER, {"wrapper._loss_scale", "wrapper._family_config_of_old"}),
-    "mpls.keras.enabling": ("the adapter of a family", {"adapter_for(optimizer)._global_policy"}),
-    "mpls.keras.keras3.backend_state": (_WRAPPER, {"_loss_scale", "_record"}),
     "mpls.keras.keras3.ops": (
         _WRAPPER,
         {f"wrapper.{name}" for name in ("_acting_scale", "_loss_scale", "_optimizer", "_record", "_skips_count")},
     ),
-    "mpls.keras.keras3.state": (_WRAPPER, {"wrapper._loss_scale"}),
+    "mpls.keras.keras3.state": (_WRAPPER, {"_loss_scale", "_record", "wrapper._loss_scale"}),
     "mpls.keras.legacy": ("the adapter itself, which overrides it", {"LegacyAdapter._aggregate_gradients"}),
-    "mpls.keras.state_in_files": (
+    "mpls.keras.own_files": (
         f"{_WRAPPER}; and a DynamicLossScale of mpls, as is checked there",
         {"cls._native_knows_fixed", "wrapper._loss_scale", "wrapper._record"}
         | {"loss_scale._current_loss_scale", "loss_scale._num_good_steps"},
@@ -56,8 +54,6 @@ OF_MPLS: dict[str, tuple[str, set[str]]] = {
         f"{_WRAPPER}; users' subclasses override the method",
         {"wrapper._shows_loss_scale_object", "_aggregate_gradients"},
     ),
-    "mpls.keras.tf_keras_family": (_WRAPPER, {"wrapper._acting_scale"}),
-    "mpls.keras.wrapping": (_WRAPPER, {"wrapper._make_step_scale"}),
     "mpls.monitor.scale_readings": ("the optimizer of mpls.contrib", {"_loss_scale_manager"}),
     "mpls.transfer.scales": ("the optimizer of mpls.contrib, which is below no other", {"_loss_scale_manager"}),
     "mpls.transfer.hosts": ("the same", {"_loss_scale_manager"}),
@@ -77,7 +73,7 @@ NO_MEMBERS: dict[str, tuple[str, set[str]]] = {
         {"table.TF_KERAS_COMPILE.name", "table.TF_KERAS_COMPILE_V1.name"},
     ),
     "mpls.hints.causes": ("what an error says is missing", {"_create_all_weights"}),
-    "mpls.keras.ignored_rules": (
+    "mpls.keras.arguments": (
         "methods of users' subclasses",
         {"_resource_apply_dense", "_resource_apply_sparse", "_apply_dense", "_apply_sparse"},
     ),
@@ -311,7 +307,7 @@ def test_a_use_elsewhere_is_seen(line: str) -> None:
 
 @pytest.mark.parametrize("use", ["model._value", "model._layers", "model._graph", "optimizer._state"])
 def test_a_member_of_another_class_of_mpls_is_no_member_of_this_one(use: str) -> None:
-    module = "mpls.keras.keras3.variables"
+    module = "mpls.keras.keras3.adapter"
     assert uses(parsed(use), module, own_names(module)) == [use]
 
 

@@ -113,7 +113,7 @@ class WarningTest(unittest.TestCase):
         self.assertEqual(warning.lineno, inspect.getsourcelines(user)[1] + 1)
         self.assertIs(warning.category, errors.MplsWarning)
 
-    @parameterized.expand(["mpls.keras.base", "tensorflow.python.eager.x", "tf_keras.src.engine", "keras.src"])
+    @parameterized.expand(["mpls.keras.optimizer", "tensorflow.python.eager.x", "tf_keras.src.engine", "keras.src"])
     def test_frames_of_frameworks_are_passed_over(self, module: str) -> None:
         namespace: dict[str, Any] = {"__name__": module, "warn": errors.warn_user, "Category": errors.MplsWarning}
         exec(compile("def call():\n    warn('text', Category)\n", "framework.py", "exec"), namespace)

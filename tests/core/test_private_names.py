@@ -32,7 +32,7 @@ import mpls.transfer
 import mpls.v1
 from mpls.errors import MplsError, MplsWarning, UnsupportedReleaseError
 from mpls.keras import own_files
-from mpls.keras.caller import Caller
+from mpls.keras.own_files import Caller
 from mpls.patches import ABSENT
 from mpls.upstream import (
     keras_packages,
@@ -344,7 +344,7 @@ def policy() -> Any:
 
 def running(function: str) -> Caller:
     """Return who asks while a function of Keras runs."""
-    return Caller("keras", False, frozenset({function}))
+    return Caller("keras", frozenset({function}))
 
 
 def central() -> None:

@@ -117,5 +117,4 @@ def test_a_constructor_that_runs_sets_attributes_of_its_own(family: str, cls: An
 
 def test_tools_see_the_constructor() -> None:
     assert list(inspect.signature(Base).parameters)[:2] == ["inner_optimizer", "dynamic"]
-    assert inspect.getsource(Base).startswith("class LossScaleOptimizer(")
-    assert Base.__module__ == "mpls.keras"
+    assert (Base.__module__, Base.__name__) == ("mpls.keras", "LossScaleOptimizer")

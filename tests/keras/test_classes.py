@@ -1,13 +1,16 @@
-"""Of which class an instance is: the one that was called, whatever optimizer it wraps."""
+"""The public classes are ordinary ones; instances are of concrete subclasses, one for each class and family."""
 
 from __future__ import annotations
 
+import gc
 import itertools
+import json
 import subprocess
 import sys
 import threading
 import unittest
 import warnings
+import weakref
 from typing import Any
 from unittest import mock
 
@@ -19,8 +22,7 @@ from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
-from mpls.keras.classes import is_twin
-from mpls.keras.legacy import LegacyAdapter
+from tests.processes import process_environment
 
 OPTIMIZERS: dict[str, Any] = {
     "legacy": tf_keras.optimizers.legacy,
@@ -122,7 +124,7 @@ def made(cls: Any, family: str) -> Any:
 class ClassTest(unittest.TestCase):
     def check(self, optimizer: Any, cls: Any, family: str) -> None:
         self.assertIsInstance(optimizer, cls)
-        self.assertIs(optimizer.__class__, type(optimizer))
+        self.assertTrue(issubclass(type(optimizer), optimizer.__class__))
         self.assertEqual([name for name, base in BASES.items() if isinstance(optimizer, base)], [family])
         self.assertIsInstance(optimizer, NATIVES[family])
         self.assertTrue({"apply_gradients", "get_scaled_loss", "inner_optimizer"} <= set(dir(optimizer)))
@@ -146,8 +148,8 @@ class ClassTest(unittest.TestCase):
             with self.subTest(family, number=number):
                 optimizer = made(cls, family)
                 self.check(optimizer, cls, family)
-                if family == order[0]:
-                    self.assertIs(type(optimizer), cls)
+                self.assertIs(optimizer.__class__, cls)
+                self.assertIs(type(optimizer), type(made(cls, family)))
                 self.assertEqual(type(optimizer).__name__, cls.__name__)
                 self.assertEqual(type(optimizer).__module__, cls.__module__)
                 if "super" in how.__name__:
@@ -168,15 +170,13 @@ class ClassTest(unittest.TestCase):
             self.assertIs(type(optimizer), classes[order.index(family)])
             self.check(type(optimizer).from_config(optimizer.get_config()), cls, family)
 
-    @parameterized.expand(ORDERS)
-    @pytest.mark.default_run("one case")
-    def test_subclasses_of_classes_of_instances(self, name: str, order: Any) -> None:
-        cls = _plain(mpls.keras.LossScaleOptimizer)
-        for family in order:
-            below = _with_super_of_class(type(made(cls, family)))
-            for other in order:
-                self.check(made(below, other), below, other)
-            self.assertIs(type(made(below, order[0])), below)
+    @parameterized.expand([(f"{n}_{family}", base, family) for n, base in PUBLIC.items() for family in OPTIMIZERS])
+    def test_a_class_of_an_instance_of_mpls_keeps_its_family(self, name: str, base: Any, family: str) -> None:
+        below = _with_super_of_class(made(base, family).__class__)
+        self.check(made(below, family), below, family)
+        other = next(each for each in OPTIMIZERS if each != family)
+        with self.assertRaisesRegex(TypeError, f"be of the family '{family}'.*Derive the class from mpls.keras"):
+            made(below, other)
 
     @parameterized.expand(ORDERS)
     def test_base_classes_that_are_called_later(self, name: str, order: Any) -> None:
@@ -200,16 +200,6 @@ class ClassTest(unittest.TestCase):
                         self.assertEqual(getattr(optimizer, "patched", None), number if other == family else None)
                         self.assertEqual("patched" in dir(optimizer), other == family)
 
-    def test_no_order_of_bases(self) -> None:
-        """Bases of the native wrapper, in another order than its own."""
-        made(mpls.keras.LossScaleOptimizer, "legacy")
-        mixin = next(base for base in LegacyAdapter.__mro__ if base.__name__ == "DelegatingTrackableMixin")
-        sub: Any = type("Sub", (mpls.keras.LossScaleOptimizer, BASES["legacy"], mixin), {})
-        before = sub.__mro__
-        with self.assertRaisesRegex(TypeError, "no order of bases"):
-            made(sub, "legacy")
-        self.assertEqual(sub.__mro__, before)
-
     @parameterized.expand([(each,) for each in range(4)])
     def test_threads(self, seed: int) -> None:
         cls = _with_super_of_class(mpls.keras.LossScaleOptimizer)
@@ -228,50 +218,122 @@ class ClassTest(unittest.TestCase):
         self.assertEqual(len(found), 6)
         for family, optimizer in found:
             self.check(optimizer, cls, family)
-        self.assertEqual(len({type(optimizer) for _, optimizer in found if not is_twin(type(optimizer))}), 1)
+        self.assertEqual(len({type(optimizer) for _, optimizer in found}), len(OPTIMIZERS))
+
+    @parameterized.expand([(f"{n}_{how.__name__}", base, how) for n, base in PUBLIC.items() for how in HOW])
+    def test_a_class_is_freed_with_its_concrete_classes(self, name: str, base: Any, how: Any) -> None:
+        cls = how(base)
+        classes = [weakref.ref(each) for each in (cls, *(type(made(cls, family)) for family in OPTIMIZERS))]
+        del cls
+        gc.collect()
+        self.assertEqual([each() for each in classes], [None] * 4)
+
+    @parameterized.expand([(f"{n}_{family}", base, family) for n, base in PUBLIC.items() for family in OPTIMIZERS])
+    def test_methods_can_be_called_on_the_class(self, name: str, base: Any, family: str) -> None:
+        """As constructors of Python 2's style call those of a base class."""
+
+        class Sub(base):  # type: ignore[misc]
+            def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
+                return base.apply_gradients(self, *args, **kwargs)
+
+            def get_weights(self) -> Any:
+                return ["mine", *base.get_weights(self)]
+
+        self.check(optimizer := made(Sub, family), Sub, family)
+        self.assertEqual(
+            (optimizer.get_weights()[0], len(optimizer.get_weights())), ("mine", 1 + len(optimizer.weights))
+        )
+        absent = "get_slot_names" if family != "legacy" else "check_finite"
+        with self.assertRaisesRegex(AttributeError, f"has no attribute '{absent}'"):
+            getattr(base, absent)(optimizer)
 
 
 PROGRAM = """
-import sys, warnings
-import keras, tensorflow as tf, tf_keras
-import mpls
-mpls.install()
+import inspect, io, json, pydoc, sys, warnings
 import mpls.experimental, mpls.keras
 warnings.simplefilter("ignore")
-{names}
+names = {names}
+
+def seen():
+    found = {{}}
+    for cls in (mpls.keras.LossScaleOptimizer, mpls.experimental.LossScaleOptimizer):
+        text = pydoc.plain(pydoc.render_doc(cls))
+        found[cls.__module__] = [
+            [name for name in names if not hasattr(cls, name)],
+            [name for name in names if f" {{name}}(" not in text and f" {{name}}\\n" not in text],
+            [name for name in names if not inspect.getdoc(getattr(cls, name))],
+            [str(inspect.signature(getattr(cls, name))) for name in names if callable(getattr(cls, name))],
+            sorted(dir(cls)), list(map(str, cls.__mro__)), cls.__name__, cls.__bases__ is None,
+        ]
+    return found
+
+first = seen()
+import keras, tensorflow as tf, tf_keras
 optimizers = {{"legacy": tf_keras.optimizers.legacy, "new": tf_keras.optimizers, "keras3": keras.optimizers}}
-first, second = (optimizers[name].SGD(0.5) for name in sys.argv[1:])
-opt = cls(first, *args)
-assert type(opt) is cls and type(opt) == cls and opt.__class__ is cls, type(opt).__mro__
-assert type(opt).__name__ == cls.__name__
-other = cls(second, *args)
-assert isinstance(other, cls) and type(opt) is cls
-assert type(other).__bases__[0] is cls
+made = []
+for family in sys.argv[1:]:
+    made.append(mpls.keras.LossScaleOptimizer(optimizers[family].SGD(0.5)))
+    made.append(mpls.experimental.LossScaleOptimizer(optimizers[family].SGD(0.5), "dynamic"))
+    assert not any(issubclass(mpls.keras.LossScaleOptimizer, each.Optimizer) for each in optimizers.values())
+assert "_concrete_classes" not in first["mpls.keras"][4]
+for each in seen().values():
+    each[4].remove("_concrete_classes")
+    assert each in first.values()
+print(json.dumps(first))
+
+class Distributed:
+    def apply_gradients(self, *args, **kwargs):
+        self.reduced = True
+        return super(self.__class__, self).apply_gradients(*args, **kwargs)
+
+for opt in made:
+    # As Horovod does it.
+    cls = type(opt.__class__.__name__, (opt.__class__,), {{"apply_gradients": Distributed.apply_gradients}})
+    again = cls.from_config(opt.get_config())
+    variable = keras.Variable(1.0) if isinstance(opt, keras.optimizers.Optimizer) else tf.Variable(1.0)
+    again.get_scaled_loss(tf.constant(1.0))
+    again.apply_gradients([(again.get_unscaled_gradients([tf.constant(2.0**15)])[0], variable)])
+    assert float(variable) == 0.5 and again.reduced and isinstance(again, opt.__class__)
 """
-NAMES = {
-    "keras": "cls, args = mpls.keras.LossScaleOptimizer, ()",
-    "experimental": "cls, args = tf.keras.mixed_precision.experimental.LossScaleOptimizer, ('dynamic',)",
-}
+# What a user can call or read, in one family at least.
+METHODS = (
+    *("minimize", "apply_gradients", "get_scaled_loss", "get_unscaled_gradients", "scale_loss", "apply", "build"),
+    *("set_scale", "configure", "state_dict", "load_state_dict", "get_config", "from_config", "overflow_report"),
+    *("check_skips", "get_weights", "set_weights", "compute_gradients", "get_slot", "add_slot", "aggregate_gradients"),
+)
+PROPERTIES = ("loss_scale", "dynamic", "learning_rate", "inner_optimizer", "iterations", "variables", "applied_steps")
 
 
 @pytest.mark.programs
 class PublicClassTest(unittest.TestCase):
-    """The first optimizer that a process wraps decides, and each process has one."""
+    """What a process sees of the classes before it wraps anything, and after."""
 
-    @parameterized.expand(
-        [
-            (f"{n}_{a}_{b}", n, a, b)
-            for n in NAMES
-            for a, b in (("legacy", "keras3"), ("new", "legacy"), ("keras3", "new"))
-        ]
-    )
-    @pytest.mark.default_run("each value", by=lambda case, *values: values, rest="full")
-    def test_type(self, case: str, names: str, first: str, second: str) -> None:
-        program = PROGRAM.format(names=NAMES[names])
+    @parameterized.expand(ORDERS)
+    @pytest.mark.default_run("one case", rest="full")
+    def test_the_same_class_before_and_after(self, name: str, order: Any) -> None:
+        program = PROGRAM.format(names=(*METHODS, *PROPERTIES))
         done = subprocess.run(
-            [sys.executable, "-c", program, first, second], capture_output=True, text=True, timeout=300
+            [sys.executable, "-c", program, *order],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=process_environment(),
         )
         self.assertEqual(done.returncode, 0, done.stderr)
+        for name, (absent, not_in_help, undocumented, *_) in json.loads(done.stdout).items():
+            with self.subTest(name):
+                self.assertEqual((absent, not_in_help, undocumented), ([], [], []))
+
+
+class MembersTest(unittest.TestCase):
+    @parameterized.expand(OPTIMIZERS)
+    def test_an_instance_has_the_methods_of_its_family_only(self, family: str) -> None:
+        optimizer = made(mpls.keras.LossScaleOptimizer, family)
+        for name in (*METHODS, *PROPERTIES):
+            has = hasattr(optimizer, name)
+            self.assertEqual((name, name in dir(optimizer)), (name, has or name == "applied_steps"))
+        self.assertEqual(hasattr(optimizer, "get_slot"), family == "legacy")
+        self.assertEqual(hasattr(optimizer, "scale_loss"), family == "keras3")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ import mpls.core.loss_scale
 import mpls.core.replicas
 import mpls.core.rule
 import mpls.core.step
-import mpls.keras.base
-import mpls.keras.keras3.applying
+import mpls.keras.keras3.adapter
 import mpls.keras.keras3.state
 import mpls.keras.legacy
 import mpls.keras.new
@@ -233,7 +232,9 @@ def _keras_3_counts_skips() -> list[Patch]:
 
 def _keras_3_unscales(always: bool) -> Callable[[], list[Patch]]:
     def patches() -> list[Patch]:
-        return [(mpls.keras.keras3.applying.Applying, "_begin_step", lambda optimizer, method, variables=(): always)]
+        return [
+            (mpls.keras.keras3.adapter.Keras3Adapter, "_begin_step", lambda optimizer, method, variables=(): always)
+        ]
 
     return patches
 

@@ -38,7 +38,7 @@ class RunTest(unittest.TestCase):
 
     def test_what_is_declared_costs_nothing_at_run_time(self) -> None:
         modules = consumer.outcomes()["modules"]
-        self.assertIn("mpls.keras.members", modules)
+        self.assertIn("mpls.keras.family_members", modules)
         self.assertEqual([name for name in modules if name.endswith(".declared")], [])
 
 

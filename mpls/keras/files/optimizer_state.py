@@ -16,7 +16,7 @@ from mpls.formats.file_kinds import LEGACY_WEIGHTS
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
 from mpls.formats.wrapper_state import inner_key, is_of_keras_3
-from mpls.keras.base import LossScaleOptimizer
+from mpls.keras.optimizer import LossScaleOptimizer
 from mpls.saved.containers import in_order
 from mpls.saved.model_files import ModelFile
 from mpls.transfer.load import load_record

@@ -1,21 +1,31 @@
-"""The adapter class for Keras 3 optimizers: how Keras sees a wrapper, its state and its files."""
+"""The wrapper over the optimizers of Keras 3, `keras.optimizers.Optimizer`."""
 
 from __future__ import annotations
 
+import inspect
 import io
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import keras
+import tensorflow as tf
 
+from mpls.core.autograph import as_written
 from mpls.core.counters import StepRecord
 from mpls.core.dynamic import start_of
+from mpls.core.gradients import as_variables
 from mpls.core.loss_scale import FixedLossScale, LossScale, StepScale, never_skips
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
-from mpls.core.replicas import in_replica_context
+from mpls.core.replicas import call_in_cross_replica_context, in_replica_context
 from mpls.core.state_checks import SavedObject, check_when_attached, is_bare, require_valid_state
 from mpls.core.step_options import StepOptions
-from mpls.core.wrapper_members import Restorable
-from mpls.errors import CallOrderError
+from mpls.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    CallOrderError,
+    UnsupportedBackendError,
+    error_text,
+)
 from mpls.formats.wrapper_state import (
     DYNAMIC_SCALE,
     INNER_OPTIMIZER,
@@ -24,28 +34,38 @@ from mpls.formats.wrapper_state import (
     STEP_COUNTER,
     STEP_RECORD,
 )
-from mpls.keras.arguments import settings_beyond_originals
-from mpls.keras.classes import is_own, public_class
-from mpls.keras.ignored_rules import warn_of_ignored_rule
+from mpls.keras.arguments import settings_beyond_originals, warn_of_ignored_rule
+from mpls.keras.calls import SCALE_LOSS, require_gradients, some_pairs
+from mpls.keras.classes import called_class, is_own
+from mpls.keras.family_members import CallableList, FamilyMembers, delegated
 from mpls.keras.keras3 import ops
-from mpls.keras.keras3.applying import Applying
-from mpls.keras.keras3.backend_state import BackendRecord
-from mpls.keras.keras3.refusals import (
-    refuse_factor_of_wrapper,
-    refuse_off_tensorflow,
-    refuse_settings,
-    refuse_sharing,
-    require_known_backend,
-    require_tensorflow_for,
+from mpls.keras.keras3.state import (
+    BackendRecord,
+    DynamicState,
+    FixedState,
+    Keras3Step,
+    option_variables,
+    overwrites,
+    variables_in_files,
+    without_unknown,
 )
-from mpls.keras.keras3.state import DynamicState, FixedState
-from mpls.keras.keras3.variables import VariableMethods
-from mpls.keras.members import delegated
+from mpls.keras.own_files import who_calls, wrapped_optimizer_follows
+from mpls.keras.strategies import (
+    as_pairs,
+    building,
+    own_aggregation,
+    refuse_v1_graph,
+    require_replica_context,
+    require_supported_strategy,
+)
 from mpls.upstream import table
-from mpls.upstream.keras_packages import native_wrappers_of_keras_3
+from mpls.upstream.keras_packages import native_wrappers_of_keras_3, unknown_variables
 from mpls.upstream.optimizers import trained_variables
 from mpls.upstream.tensorflow import fixed_value_of
 from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track, track_list
+
+# Whether Keras is to see only the variables that a file has.
+_IS_LOADING = "_is_loading_variables"
 
 # `compile` wraps an optimizer unless it is an instance of this class. Its `__reduce__` and `load_own_variables` are
 # called too.
@@ -59,7 +79,7 @@ class _Blank(keras.optimizers.Optimizer):
 _Blank.__name__ = "LossScaleOptimizer"
 
 
-class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
+class Keras3Adapter(FamilyMembers, _Native):
     """Members of wrappers over Keras 3 optimizers; every method that the native class defines is overridden.
 
     The state is in Keras variables, `step_counter` and `dynamic_scale`, in the places that the native wrapper has for
@@ -73,13 +93,6 @@ class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
     native_module = "keras.optimizers"
     _native_knows_fixed = False
     works_with_parameter_servers = True
-
-    if TYPE_CHECKING:
-        # The public class defines these.
-        dynamic: bool
-        _behavior: ReleaseBehavior
-        _shows_loss_scale_object: bool
-        _step_scale: Any
 
     def _init_family(self, inner_optimizer: Any, name: str | None, options: StepOptions) -> None:
         require_known_backend()
@@ -194,7 +207,7 @@ class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
         # Keras' own archive, plus the state that it leaves out for an optimizer without a model.
         _, (archive,) = super().__reduce__()
         state = self.state_dict() if hasattr(self._loss_scale, "load_state_dict") else None
-        classes = public_class(type(self)), type(self._loss_scale)
+        classes = called_class(type(self)), type(self._loss_scale)
         return _unpickled, (classes, self._behavior, archive.getvalue(), state)
 
     @staticmethod
@@ -230,14 +243,25 @@ class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
         "gradient_accumulation_steps", "Over how many steps gradients are averaged, an int, or None."
     )
 
-    loss_scale_factor = property(lambda _: None, refuse_factor_of_wrapper, doc="None, as the wrapper scales the loss.")
+    @property
+    def loss_scale_factor(self) -> None:
+        """None, as the wrapper scales the loss."""
+        return
+
+    @loss_scale_factor.setter
+    def loss_scale_factor(self, factor: Any) -> None:
+        if factor is not None:
+            raise ArgumentValueError(
+                error_text(
+                    "LossScaleOptimizer: loss_scale_factor",
+                    "be None, as the wrapper scales the loss",
+                    factor,
+                    f"For a fixed scale: LossScaleOptimizer(optimizer, dynamic=False, initial_scale={factor})",
+                    "fixed-scales",
+                )
+            )
 
     def build(self, var_list: Any) -> None:
-        """Create the wrapped optimizer's variables, if they have not been created yet.
-
-        Args:
-            var_list: the variables that will be optimized.
-        """
         inner, variables = self._optimizer, list(var_list)
         # Keras builds an optimizer from an H5 file with no variables, after which it could never train.
         if not inner.built and variables:
@@ -258,24 +282,12 @@ class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
         self.build(var_list)
 
     def finalize_variable_values(self, var_list: Any) -> None:
-        """Overwrite variables by their averages, if the wrapped optimizer keeps them.
-
-        Args:
-            var_list: the variables.
-        """
         self._optimizer.finalize_variable_values(var_list)
 
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
-        """Exclude variables from the wrapped optimizer's weight decay; before it is built.
-
-        Args:
-            var_list: variables.
-            var_names: parts of names of variables.
-        """
         self._optimizer.exclude_from_weight_decay(var_list, var_names)
 
     def check_finite(self, grads: Any) -> Any:
-        """Return whether all gradients are finite, a scalar boolean tensor; None among them is ignored."""
         return ops.all_finite(list(grads))
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> Any:
@@ -301,6 +313,239 @@ class Keras3Adapter(Restorable, VariableMethods, Applying, _Native):
     _stateless_handle_finite_grads = _stateless_handle_non_finite_grads = _refuse
     _tf_apply = _common_apply = _refuse
 
+    # Scaling a loss, and applying gradients, in either style; see `calls.py`.
+
+    @as_written
+    def scale_loss(self, loss: Any) -> Any:
+        self._calls.note(SCALE_LOSS)
+        loss = self._noted_loss(loss)
+        scaled = keras.ops.multiply(loss, self._scale_of_step()) if self._options.enabled else loss
+        return self._calls.checked(SCALE_LOSS, loss, scaled)
+
+    def _scale(self, loss: Any) -> Any:
+        return ops.scale_loss(loss, self._scale_for)
+
+    def _unscale(self, grads: list[Any]) -> list[Any]:
+        variables = trained_variables(self._optimizer)
+        if not any(map(overwrites, variables)):
+            return ops.unscale(grads, self._scale_of_step())
+        if len(grads) != len(variables):
+            raise ArgumentValueError(
+                "LossScaleOptimizer.get_unscaled_gradients: grads must hold one for each variable where float8 layers "
+                f"are trained, {len(variables)}; got {len(grads)} (list). Use scale_loss() and "
+                "opt.apply(grads, variables), which knows the variables. See mpls docs calling-styles"
+            )
+        pairs = self._unscale_pairs(list(zip(grads, variables, strict=True)))
+        return [grad for grad, _ in pairs]
+
+    @as_written
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
+        require_tensorflow("compute_gradients")
+        if tape is None and not callable(loss):
+            raise ArgumentValueError(
+                error_text(
+                    "LossScaleOptimizer.minimize: tape",
+                    "be given where the loss is a tensor",
+                    tape,
+                    "Pass the loss as a callable: opt.minimize(lambda: loss_fn(), variables)",
+                    "calling-styles",
+                )
+            )
+        tape = tf.GradientTape() if tape is None else tape
+        with tape:
+            loss = self._calls.not_scaled(loss)
+            scaled_loss = self.get_scaled_loss(loss() if callable(loss) else loss)
+        variables = as_variables(var_list() if callable(var_list) else var_list)
+        grads = self.get_unscaled_gradients(tape.gradient(scaled_loss, variables))
+        return list(zip(grads, variables, strict=True))
+
+    def minimize(  # type: ignore[override]  # That of one family.
+        self, loss: Any, var_list: Any, tape: Any = None
+    ) -> None:
+        """Compute the gradients of the scaled loss, unscale and apply them; on the TensorFlow backend.
+
+        Args:
+            loss: as `compute_gradients` takes it.
+            var_list: as `compute_gradients` takes it.
+            tape: as `compute_gradients` takes it.
+        """
+        self.apply_gradients(self.compute_gradients(loss, var_list, tape))
+
+    @as_written
+    def apply_gradients(
+        self,
+        grads_and_vars: Any,
+        skip_gradients_aggregation: Any = False,
+        experimental_aggregate_gradients: bool = True,
+        name: Any = None,
+    ) -> Any:
+        """Update the loss scale, and apply the gradients or skip the step.
+
+        Gradients that `get_unscaled_gradients` has returned are applied as they are, others are unscaled.
+
+        Args:
+            grads_and_vars: pairs of gradient and variable; those with None are left out.
+            skip_gradients_aggregation: whether the gradients have been summed over replicas already, and are the same
+                on all. Keras 3 itself has no such argument. A string is taken for a name; what else is no bool goes to
+                the wrapped optimizer as the second positional argument of its own `apply_gradients`.
+            experimental_aggregate_gradients: the reverse, of older code.
+            name: ignored, as Keras 3 names no ops; of older code.
+
+        Returns:
+            `iterations`, as Keras does.
+
+        Raises:
+            ValueError: there is no gradient, the call is made in a cross-replica context, or the strategy does not
+                work; and then nothing has changed.
+            TypeError: `skip_gradients_aggregation` is no bool, and the wrapped optimizer takes no such argument.
+            RuntimeError: the calls of the step scale or unscale twice; or the call is made in a v1 graph.
+        """
+        del name
+        pairs = some_pairs(grads_and_vars)
+        second = skip_gradients_aggregation
+        is_flag = second is None or isinstance(second, bool | str)
+        if not is_flag:
+            require_second_argument(self._optimizer, second)
+        is_summed = second is True or not experimental_aggregate_gradients
+        grads, variables = [grad for grad, _ in pairs], [variable for _, variable in pairs]
+        self._apply(grads, variables, "apply_gradients", is_summed, () if is_flag else (second,))
+        return self.iterations
+
+    @as_written
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        if grads := list(grads):
+            self._apply(grads, self._variables_for(grads, trainable_variables), "apply")
+
+    def _variables_for(self, grads: list[Any], trainable_variables: Any) -> list[Any]:
+        if trainable_variables is None:
+            if not self.built:
+                raise ArgumentValueError(
+                    "LossScaleOptimizer.apply: trainable_variables must be given until the optimizer is built; got "
+                    "None (NoneType). Call opt.apply(grads, variables), or opt.build(variables) before. "
+                    "See mpls docs keras-3"
+                )
+            trainable_variables = trained_variables(self._optimizer)
+        if len(grads) != len(variables := list(trainable_variables)):
+            raise ArgumentValueError(
+                f"LossScaleOptimizer.apply: grads must be as many as the variables, {len(variables)}; got {len(grads)} "
+                "(list). Call opt.apply(grads, variables). See mpls docs keras-3"
+            )
+        return variables
+
+    def _apply(
+        self,
+        grads: list[Any],
+        variables: list[Any],
+        method: str,
+        is_summed: bool = False,
+        args: tuple[Any, ...] = (),
+    ) -> Any:
+        require_gradients(pairs := list(zip(grads, variables, strict=True)))
+        if keras.backend.backend() == "tensorflow":
+            require_replica_context()
+            require_supported_strategy(type(self))
+            refuse_v1_graph("one of Keras 3")
+        is_scaled = self._begin_step(method, variables)
+        call_in_cross_replica_context(lambda: self._build_outside(variables))
+        refuse_unknown(self._optimizer, variables)
+        if keras.backend.backend() != "tensorflow":
+            return ops.apply(self, pairs, is_scaled)
+        if is_scaled:
+            pairs = self._unscale_pairs(pairs)
+            self._noted_gradients([grad for grad, _ in pairs])
+        if not is_summed and (own := own_aggregation(self, Keras3Adapter)) is not None:
+            pairs = as_pairs(own(self, pairs), pairs)
+        return self._take_step(pairs, Keras3Step(self._optimizer, is_summed, self._skips_count, args))
+
+    def _take_step(self, pairs: list[tuple[Any, Any]], step: Keras3Step) -> Any:
+        return self._scaled_step(pairs, step)
+
+    @property
+    def _skips_count(self) -> bool:
+        by_default = self._behavior.skipped_steps_count_in_keras_3
+        return self._options.skips_count(by_default and not accumulates(self._optimizer))
+
+    def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
+        # For subclasses written for legacy optimizers. The wrapped optimizer sums gradients when it applies them.
+        return self._aggregated_as_of_release(grads_and_vars)
+
+    def _build_outside(self, variables: list[Any]) -> None:
+        # Build outside of replicas and functions, which would own the variables.
+        with tf.init_scope(), building():
+            self.build(variables)
+            self._create_state()
+
+    def _unscale_pairs(self, grads_and_vars: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        if not self._options.enabled:
+            return grads_and_vars
+        grads, variables = map(list, zip(*grads_and_vars, strict=True))
+        return list(zip(ops.unscale_for(grads, variables, self._scale_of_step()), variables, strict=True))
+
+    def _begin_step(self, method: str, variables: Iterable[Any] = ()) -> bool:
+        """Check the scaling calls of the step, and return whether the gradients are still scaled."""
+        hides_calls = keras.backend.backend() != "tensorflow"
+        is_scaled = self._calls.require_unscaled_once(self._loss_scale, method, variables, hides_calls=hides_calls)
+        refuse_settings(self._optimizer, self._options)
+        return is_scaled
+
+    def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> tuple[Any, Any]:
+        require_stateless_backend()
+        is_scaled = self._begin_step("stateless_apply")
+        return ops.stateless_apply(self, optimizer_variables, grads, trainable_variables, is_scaled)
+
+    # The variables, as lists, as arrays, and in files.
+
+    @property
+    def variables(self) -> CallableList:
+        """The wrapper's own variables, then those of the wrapped optimizer.
+
+        Its own end with the counter and the scale; on JAX, those of `hysteresis`, `'auto'` and `count_steps` follow.
+        Called, it returns those of the wrapped optimizer alone, `iterations` the first of them.
+        """
+        inner = self._optimizer.variables
+        if who_calls(self).writes_h5_variables or vars(self).get(_IS_LOADING):
+            return CallableList([*variables_in_files(self), *inner], inner)
+        own = table.OWN_VARIABLES.of(self, [])
+        return CallableList([*own, *option_variables(self), *inner], inner)
+
+    def get_weights(self) -> list[Any]:
+        return [keras.ops.convert_to_numpy(variable) for variable in self.weights]
+
+    def set_weights(self, weights: Any) -> None:
+        weights = list(weights)
+        variables = self.weights if len(weights) == len(self.weights) else self.variables
+        shapes, given = ([tuple(value.shape) for value in values] for values in (variables, weights))
+        if shapes != given:
+            raise ArgumentValueError(
+                error_text(
+                    "LossScaleOptimizer.set_weights: weights",
+                    f"have the shapes {shapes}",
+                    given,
+                    "Call opt.build(variables) before",
+                    "keras-3",
+                )
+            )
+        for variable, value in zip(variables, weights, strict=True):
+            variable.assign(value)
+
+    def save_own_variables(self, store: Any) -> None:
+        for index, variable in enumerate([*variables_in_files(self), *self._optimizer.variables]):
+            store[str(index)] = keras.ops.convert_to_numpy(variable)
+
+    def load_own_variables(self, store: Any) -> None:
+        store = without_unknown(self, store)
+        saved = len(self.variables) - len(option_variables(self))
+        if not wrapped_optimizer_follows.is_raised or len(store) != saved:
+            # The config has the values of options.
+            self.__dict__[_IS_LOADING] = bool(option_variables(self))
+            try:
+                _Native.load_own_variables(self, store)
+            finally:
+                del self.__dict__[_IS_LOADING]
+            return
+        for index, variable in enumerate(table.OWN_VARIABLES.of(self, [])):
+            variable.assign(store[str(index)])
+
 
 def _unpickled(
     classes: tuple[type, ...], behavior: ReleaseBehavior, archive: bytes, state: dict[str, Any] | None
@@ -317,3 +562,137 @@ def _unpickled(
     if state is not None:
         optimizer.load_state_dict(state)
     return optimizer
+
+
+# Checks, made before anything changes.
+
+
+def require_known_backend() -> None:
+    """Refuse backends of Keras on which mpls is not tested."""
+    backend = keras.backend.backend()
+    if backend not in ("tensorflow", "jax"):
+        raise UnsupportedBackendError(
+            f"LossScaleOptimizer: the backend of Keras must be tensorflow or jax; got {backend!r} (str). Set "
+            "KERAS_BACKEND=tensorflow before Keras is imported. See mpls docs keras-3"
+        )
+
+
+def require_tensorflow(method: str) -> None:
+    """Refuse a method that needs TensorFlow's gradients."""
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise UnsupportedBackendError(
+            f"LossScaleOptimizer: {method}() must be called on the TensorFlow backend; got {backend!r} (str). "
+            "Compute gradients of opt.scale_loss(loss), and call opt.stateless_apply(). See mpls docs keras-3"
+        )
+
+
+def require_stateless_backend() -> None:
+    """Refuse `stateless_apply` on TensorFlow, as Keras does."""
+    if keras.backend.backend() == "tensorflow":
+        raise UnsupportedBackendError(
+            "LossScaleOptimizer: stateless_apply() must be called on the JAX backend; got TensorFlow, on which no "
+            "Keras optimizer has it. Call opt.apply(grads, variables). See mpls docs keras-3"
+        )
+
+
+def accumulates(inner_optimizer: Any) -> bool:
+    """Return whether an optimizer averages the gradients of several steps, and updates variables after these."""
+    return bool(inner_optimizer.gradient_accumulation_steps)
+
+
+def refuse_settings(inner_optimizer: Any, options: StepOptions) -> None:
+    """Refuse an optimizer whose own settings do not go with a loss scale, or with the options of the wrapper."""
+    _refuse_factor(inner_optimizer)
+    if options.skip_counts_step and accumulates(inner_optimizer):
+        raise ArgumentValueError(
+            error_text(
+                "LossScaleOptimizer: skip_counts_step",
+                "be False or left out where the optimizer has gradient_accumulation_steps, as Keras would take a "
+                "skipped step for one of those that it has added up",
+                options.skip_counts_step,
+                "Leave it out, and read skipped_steps: LossScaleOptimizer(optimizer, count_steps=True)",
+                "counted-steps",
+            )
+        )
+
+
+def _refuse_factor(inner_optimizer: Any) -> None:
+    """Refuse an optimizer with a `loss_scale_factor`: it would unscale the gradients a second time."""
+    factor = inner_optimizer.loss_scale_factor
+    if factor is not None:
+        raise ArgumentValueError(
+            error_text(
+                "LossScaleOptimizer: inner_optimizer",
+                "have no loss_scale_factor of its own",
+                factor,
+                f"Leave it out, and pass LossScaleOptimizer(optimizer, dynamic=False, initial_scale={factor})",
+                "fixed-scales",
+            )
+        )
+
+
+def refuse_unknown(inner_optimizer: Any, variables: list[Any]) -> None:
+    """Refuse variables that the optimizer was not built with, before the loss scale is updated."""
+    unknown = [str(variable.name) for variable in unknown_variables(inner_optimizer, variables)]
+    if unknown:
+        raise ArgumentValueError(
+            error_text(
+                "LossScaleOptimizer: trainable_variables",
+                "be among those that the optimizer was built with",
+                unknown,
+                "Call opt.build(all_variables) before the first step, or create another optimizer",
+                "keras-3",
+            )
+        )
+
+
+def require_second_argument(inner_optimizer: Any, value: Any) -> None:
+    """Refuse a second positional argument of `apply_gradients` that the wrapped optimizer's own does not take."""
+    parameters = inspect.signature(inner_optimizer.apply_gradients).parameters.values()
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    takes_any = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    if keras.backend.backend() != "tensorflow" or (len(positional) < 2 and not takes_any):
+        raise ArgumentTypeError(
+            error_text(
+                "LossScaleOptimizer.apply_gradients: skip_gradients_aggregation",
+                f"be a bool, since apply_gradients of {type(inner_optimizer).__name__} takes nothing in its place",
+                value,
+                "opt.apply_gradients(zip(grads, variables))",
+                "second-argument",
+            )
+        )
+
+
+def refuse_off_tensorflow(option: str, value: Any) -> None:
+    """Refuse an option that is set, as its state is in TensorFlow's variables; called on another backend."""
+    if value in (None, False):
+        return
+    raise UnsupportedBackendError(
+        f"LossScaleOptimizer: {option} must be left out where Keras runs on {keras.backend.backend()}; got {value!r} "
+        f"({type(value).__name__}), whose state is in TensorFlow's variables. Leave it out, or run Keras on "
+        "TensorFlow. See mpls docs keras-3"
+    )
+
+
+def refuse_sharing(other: Any) -> None:
+    """Refuse a wrapper whose loss scale is to be shared; called on another backend than TensorFlow.
+
+    There, Keras hands the variables of one optimizer from step to step, and writes them back later.
+    """
+    raise UnsupportedBackendError(
+        f"LossScaleOptimizer: share_scale_with must be left out where Keras runs on {keras.backend.backend()}; got "
+        f"{other!r} ({type(other).__name__}). Give each optimizer a loss scale of its own, or run Keras on TensorFlow. "
+        "See mpls docs several-losses"
+    )
+
+
+def require_tensorflow_for(loss_scale: Any) -> None:
+    """Refuse a loss scale that keeps its state in TensorFlow's variables on another backend."""
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise UnsupportedBackendError(
+            f"LossScaleOptimizer: loss_scale must be 'dynamic' or a number where Keras runs on {backend}; got "
+            f"{loss_scale!r} ({type(loss_scale).__name__}), whose state is in TensorFlow's variables. "
+            "Pass 'dynamic', or use mpls.keras.LossScaleOptimizer. See mpls docs keras-3"
+        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, SupportsFloat, SupportsInt
 
-import mpls.keras
 from mpls.core import identifiers, releases
 from mpls.core import loss_scale as loss_scales
 from mpls.core.counters import Stuck
@@ -15,15 +14,15 @@ from mpls.core.numbers import to_bool
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, telling_places
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
 from mpls.formats.wrapper_state import OLD_NAMES, OWN_SCALE_SETTINGS, OWN_STEP_SETTINGS, SETTINGS
+from mpls.keras.adapters import decided
 from mpls.keras.arguments import check_settings, is_translatable, may_skip, translate_loss_scale, translated
-from mpls.keras.classes import ModuleName
-from mpls.keras.config_reading import refuse_unknown_keys
-from mpls.keras.enabling import decided
+from mpls.keras.configs import refuse_unknown_keys
+from mpls.keras.optimizer import LossScaleOptimizer as PublicWrapper
 
 _SUBJECT = "mpls.experimental.LossScaleOptimizer"
 
 
-class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
+class LossScaleOptimizer(PublicWrapper):
     """Wrap a Keras optimizer, with one argument for the loss scale; deprecated.
 
     It is a `mpls.keras.LossScaleOptimizer` with another constructor. The deprecation warning that it gives contains the
@@ -126,7 +125,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         # Configs have the settings of mpls.keras.LossScaleOptimizer; no deprecated call was made, so do not warn.
         optimizer = cls.__new__(cls)
         known = {key: value for key, value in settings.items() if key != "loss_scale"}
-        refuse_unknown_keys(mpls.keras.LossScaleOptimizer.__init__, known)
+        refuse_unknown_keys(PublicWrapper.__init__, known)
         if releases.current().has_loss_scale_objects:
             steps = {name: known.pop(name) for name in OWN_STEP_SETTINGS if name in known}
             if known.keys() - {"name"}:
@@ -142,7 +141,7 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
             optimizer._wrap_with_object(inner_optimizer, loss_scale, settings.get("name"), options)
         else:
             settings = translated(settings, "LossScaleOptimizer.from_config")
-            mpls.keras.LossScaleOptimizer.__init__(optimizer, inner_optimizer, **settings)
+            PublicWrapper.__init__(optimizer, inner_optimizer, **settings)
         return optimizer
 
     @classmethod
@@ -159,7 +158,8 @@ class LossScaleOptimizer(mpls.keras.LossScaleOptimizer):
         return optimizer
 
 
-LossScaleOptimizer.__module__ = ModuleName("mpls.experimental", __name__)
+# Where users import it from, and where pickles find it.
+LossScaleOptimizer.__module__ = "mpls.experimental"
 
 
 def _options(given: dict[str, Any], optimizer: Any, loss_scale: Any) -> StepOptions:

@@ -1,41 +1,53 @@
-"""The public Keras wrapper, with the methods that all families share."""
+"""The public Keras wrapper: its constructor, its configs, and which attributes are those of the wrapped optimizer."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, SupportsFloat, SupportsInt, TypeVar
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, SupportsInt, TypeVar
 
-from mpls.core.autograph import as_written
+import tensorflow as tf
+
+from mpls.core import releases
 from mpls.core.counters import Stuck
-from mpls.core.loss_scale import exceeds, never_skips
+from mpls.core.loss_scale import never_skips
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, without_idle
-from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
+from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS, SETTINGS
-from mpls.keras.adapters import adapter_for
-from mpls.keras.arguments import check_settings, is_translatable, may_skip, settings_beyond_originals, translated
-from mpls.keras.caller import who_calls
-from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, SCALING, first_of, noted_method
-from mpls.keras.classes import LossScaleOptimizerMeta, ModuleName
-from mpls.keras.config_reading import read_config, refuse_unknown_keys
-from mpls.keras.configs import config_of_old, deserialize_inner
-from mpls.keras.enabling import decided
-from mpls.keras.state_in_files import (
+from mpls.keras.adapters import adapter_for, decided
+from mpls.keras.arguments import (
+    as_loss_scale,
+    check_settings,
+    is_translatable,
+    may_skip,
+    refuse_wrapped,
+    settings_beyond_originals,
+    translated,
+)
+from mpls.keras.calls import SCALING, ScalingCalls, noted_function, noted_method
+from mpls.keras.classes import LossScaleOptimizerMeta, called_class, concrete_class, is_being_constructed, is_own
+from mpls.keras.configs import config_of_old, deserialize_inner, read_config, refuse_unknown_keys
+from mpls.keras.family_members import FamilyMembers, missing_members
+from mpls.keras.own_files import (
     checked_options_of,
     checked_state,
     config_for_caller,
+    recognise_own_files,
     set_state,
+    who_calls,
     with_fixed_scale,
     without_state,
 )
 from mpls.keras.strategies import require_supported_strategy
-from mpls.keras.wrapping import Wrapping
+from mpls.optimizer_members import HYPERPARAMETERS, HYPERPARAMETERS_OF_FTRL
+from mpls.upstream.keras_packages import keras_family_of
+from mpls.upstream.modules import set_class
+from mpls.upstream.optimizers import hyperparameters_of, mark_as_wrapped
 
-_T = TypeVar("_T")
 _Self = TypeVar("_Self", bound="LossScaleOptimizer")
 
 
-class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
+class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
     """Wrap a Keras optimizer so that it scales the loss and unscales the gradients.
 
     `minimize`, and with it `Model.fit`, multiplies the loss by the loss scale, divides the gradients by it, and updates
@@ -44,8 +56,8 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
     replicas: variables and slots stay as they are, `iterations` advances (not with Keras 3), and the scale is halved,
     down to 1. After `dynamic_growth_steps` finite steps in a row it is doubled. A fixed scale never skips.
 
-    The instance is of the family of the optimizer that it wraps, of tf_keras, legacy or new, or of Keras 3, and has
-    that family's methods; frameworks and `isinstance` checks take it for their own `LossScaleOptimizer`.
+    The instance is of a subclass for the family of the optimizer that it wraps, of tf_keras, legacy or new, or of Keras
+    3, and has that family's methods; frameworks and `isinstance` checks take it for their own `LossScaleOptimizer`.
     Hyperparameters of the optimizer, such as `beta_1`, are read and set on it; other attributes, such as `epsilon`, are
     not: see `mpls docs hyperparameters`. In a graph, methods that change state return an op; in eager mode they return
     None.
@@ -134,8 +146,6 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
     """
 
     _is_experimental = False
-    # The frameworks' own wrappers count as instances.
-    _includes_native = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Record calls of the scaling methods that a user's subclass overrides."""
@@ -193,63 +203,116 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         defaults = check_settings(dynamic=True, initial_scale=None, dynamic_growth_steps=None)
         self._begin_with(self._make_loss_scale(*defaults) if isinstance(loss_scale, str) else self._held(loss_scale))
 
-    @as_written
-    def get_scaled_loss(self, loss: _T) -> _T:
-        """Multiply a loss by the loss scale, for custom loops; `minimize` does it by itself.
+    def _wrap(
+        self,
+        inner_optimizer: Any,
+        adapter: Any,
+        name: str | None,
+        options: StepOptions,
+        *,
+        shows_object: bool = False,
+    ) -> None:
+        require_supported_strategy(adapter)
+        refuse_wrapped(inner_optimizer)
+        recognise_own_files()
+        behavior = releases.current()
+        # The constructor of a user's subclass makes the inner optimizer, so the family is known only here.
+        set_class(self, concrete_class(type(self), adapter))
+        self._init_family(inner_optimizer, name, options)
+        # Bypass the __setattr__ of the frameworks' bases, which tracks and delegates attributes.
+        vars(self).update(
+            _optimizer=inner_optimizer,
+            _behavior=behavior,
+            _shows_loss_scale_object=shows_object,
+            _calls=ScalingCalls(warns=options.enabled),
+            _options=options,
+            _record=self._make_record(options) if options.needs_record else None,
+            _step_scale=None,
+            _no_scaling=None if options.enabled else self._make_loss_scale(1.0, None, {}),
+        )
 
-        Args:
-            loss: tensor or array of any shape and float dtype, a Python float, or a callable that takes nothing and
-                returns one.
+    def _scale_shared_with(self, other: Any) -> Any:
+        """Return the loss scale of another wrapper, which is told that it is shared."""
+        loss_scale = self._shared(other)
+        for wrapper in (self, other):
+            if wrapper._step_scale is None:
+                vars(wrapper)["_step_scale"] = wrapper._make_step_scale(loss_scale)
+        return loss_scale
 
-        Returns:
-            The scaled loss, a tensor in the loss's dtype; for a callable, a callable that returns it, with the scale of
-            the moment in which it runs.
+    def _begin_with(self, loss_scale: Any) -> None:
+        vars(self)["_loss_scale"] = loss_scale
+        self._track_inner()
+        if self._record is not None:
+            self._track_record()
+        if tf.distribute.has_strategy():
+            # Create the state now: a first step inside a replica cannot, where merge_call is forbidden.
+            self._create_state()
+        mark_as_wrapped(self._optimizer)
 
-        Raises:
-            ValueError: the scale is fixed and infinite in the loss's dtype, as 2**17 is in float16.
-            TypeError: the loss is an integer, or of an integer dtype.
-        """
-        self._calls.note(GET_SCALED_LOSS)
-        loss = self._noted_loss(loss)
-        return self._calls.checked(GET_SCALED_LOSS, loss, self._scale(loss)) if self._options.enabled else loss
+    # Which attributes are those of the wrapped optimizer: its hyperparameters, and nothing else.
 
-    def _scale_for(self, dtype: Any) -> Any:
-        if exceeds(self._loss_scale, dtype):
-            raise ArgumentValueError(
-                error_text(
-                    "LossScaleOptimizer: a fixed initial_scale",
-                    f"be at most {float(dtype.max):g} for a {dtype.name} loss",
-                    self.initial_scale,
-                    "Compute the loss in float32, or use initial_scale=2.0**15",
-                    "float16-losses",
-                )
-            )
-        return self._scale_of_step()
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_optimizer" not in vars(self):
+            # Until the constructor of this class has run, there is no family, and Keras tracks nothing.
+            object.__setattr__(self, name, value)
+        elif name == "_loss_scale" and name in vars(self):
+            vars(self)[name] = self._held(as_loss_scale(value))
+            self._track_loss_scale()
+        elif name in SCALING:
+            vars(self)[name] = noted_function(name, value, self._calls)
+        elif isinstance(getattr(type(self), name, None), property):
+            # Bypass the frameworks' __setattr__, which would track the value as an attribute of the wrapper.
+            object.__setattr__(self, name, value)
+        elif self._hands_on(name):
+            setattr(self._optimizer, name, value)
+        else:
+            if self._hides(name):
+                advise_user(_not_handed_on(name, self._optimizer), MplsWarning)
+            super().__setattr__(name, value)
 
-    @as_written
-    def get_unscaled_gradients(self, grads: Iterable[Any]) -> list[Any]:
-        """Divide gradients by the loss scale, for custom loops; `minimize` does it by itself.
+    if not TYPE_CHECKING:
 
-        Args:
-            grads: tensors, `tf.IndexedSlices` (which stay sparse) and None, of any float dtype.
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):
+                # A property raised AttributeError: let its own message through.
+                return object.__getattribute__(self, name)
+            if name in self._hyperparameters():
+                return getattr(self._optimizer, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-        Returns:
-            A list of the same length, each gradient in its own dtype, None kept.
-        """
-        self._calls.note(GET_UNSCALED_GRADIENTS)
-        grads = list(grads)
-        if not self._options.enabled:
-            return self._noted_gradients(grads)
-        unscaled = self._noted_gradients(self._unscale(grads))
-        self._calls.checked(GET_UNSCALED_GRADIENTS, first_of(grads), first_of(unscaled))
-        return unscaled
+    def __dir__(self) -> list[str]:
+        shown = {*super().__dir__(), *dir(type(self)), *self._hyperparameters()}
+        return [*shown - missing_members(type(self))]
 
-    def _aggregated_as_of_release(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Any:
-        # Up to TF 2.3, `_aggregate_gradients` returned the gradients alone.
-        return [grad for grad, _ in grads_and_vars] if self._shows_loss_scale_object else grads_and_vars
+    def _hyperparameters(self) -> Collection[str]:
+        """Return the names of those that are read and set on this wrapper, beside its own properties."""
+        # Up to TF 2.3, there were the properties alone.
+        if "_optimizer" not in vars(self) or self._shows_loss_scale_object:
+            return ()
+        if keras_family_of(self._optimizer) == "legacy":
+            return hyperparameters_of(self._optimizer)
+        return [name for name in _HYPERPARAMETERS if hasattr(self._optimizer, name)]
 
-    def _raise_if_strategy_unsupported(self) -> None:
-        require_supported_strategy(type(self))
+    def _is_own(self, name: str) -> bool:
+        return name in vars(self) or hasattr(type(self), name)
+
+    def _hands_on(self, name: str) -> bool:
+        """Return whether to set an attribute on the wrapped optimizer, as it is one of its hyperparameters."""
+        if self._is_own(name) or name not in self._hyperparameters():
+            return False
+        return name in hyperparameters_of(self._optimizer) or not is_being_constructed(self)
+
+    def _hides(self, name: str) -> bool:
+        """Return whether a new attribute of the wrapper may be meant for the wrapped optimizer, which has it too."""
+        is_public = not name.startswith("_") and not self._is_own(name)
+        return is_public and hasattr(self._optimizer, name) and not is_being_constructed(self)
+
+    def __repr__(self) -> str:
+        cls = called_class(type(self))
+        name = type(self).__name__ if is_own(cls) else cls.__qualname__
+        return f"<{cls.__module__}.{name} object at {id(self):#x}>"
+
+    # Configs.
 
     def get_config(self) -> dict[str, Any]:
         """Return the settings, the same whether the scale is set by this class or by the experimental one.
@@ -307,14 +370,25 @@ class LossScaleOptimizer(Wrapping, metaclass=LossScaleOptimizerMeta):
         return cls(inner_optimizer, **settings)
 
 
-LossScaleOptimizer.__module__ = ModuleName("mpls.keras", __name__)
+# Where users import it from, and where pickles find it.
+LossScaleOptimizer.__module__ = "mpls.keras"
+
+# What legacy optimizers keep by `_set_hyper`; new optimizers and those of Keras 3 have attributes of these names.
+_HYPERPARAMETERS = ("learning_rate", "decay", *HYPERPARAMETERS, *HYPERPARAMETERS_OF_FTRL)
+
+
+def _not_handed_on(name: str, optimizer: Any) -> str:
+    return (
+        f"LossScaleOptimizer: {name} was set on the wrapper alone, and {type(optimizer).__name__}, which it wraps, "
+        f"keeps its own {name}. To set that: opt.inner_optimizer.{name} = value. See mpls docs hyperparameters"
+    )
 
 
 def _check_sharing(other: Any, adapter: Any, given: dict[str, Any]) -> None:
     """Refuse to share the loss scale of what has none that fits, and settings besides."""
     subject = "LossScaleOptimizer: share_scale_with"
     advice = "LossScaleOptimizer(generator_optimizer, share_scale_with=critic_optimizer)"
-    if not isinstance(other, Wrapping) or "_loss_scale" not in vars(other):
+    if not isinstance(other, FamilyMembers) or "_loss_scale" not in vars(other):
         constraint = "be another LossScaleOptimizer of mpls"
         raise ArgumentTypeError(error_text(subject, constraint, other, advice, "several-losses"))
     families = [each._restored_family for each in (adapter, type(other))]

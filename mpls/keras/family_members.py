@@ -1,0 +1,607 @@
+"""What wrappers of all families have, and what each family defines in its own way."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, TypeVar, cast, overload
+
+from mpls.core.autograph import as_written
+from mpls.core.counters import StepRecord
+from mpls.core.dynamic import DynamicLossScale
+from mpls.core.loss_scale import LossScale, StepScale, exceeds, is_dynamic
+from mpls.core.releases import ReleaseBehavior
+from mpls.core.step import StepHooks, scaled_step
+from mpls.core.step_options import StepOptions, read_only
+from mpls.core.wrapper_members import Counted, Restorable
+from mpls.errors import ArgumentValueError, error_text
+from mpls.formats.wrapper_state import CURRENT_SCALE
+from mpls.keras.arguments import growth_steps_of, initial_scale_of
+from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls, first_of
+from mpls.keras.strategies import require_supported_strategy
+from mpls.upstream import table
+
+__all__ = ["CallableList", "FamilyMembers", "delegated", "missing_members"]
+
+_T = TypeVar("_T")
+_F = TypeVar("_F", bound=Callable[..., Any])
+_Pairs = Iterable[tuple[Any, Any]]
+
+
+class CallableList(list[Any]):
+    """A list of variables that can be called, as optimizers of Keras 2 had a method where Keras 3 has a property.
+
+    Args:
+        variables: the elements.
+        called: what a call returns.
+    """
+
+    def __init__(self, variables: Iterable[Any], called: list[Any]) -> None:
+        super().__init__(variables)
+        self._called = called
+
+    def __call__(self) -> list[Any]:
+        """Return the list of Keras 2."""
+        return self._called
+
+
+def delegated(name: str, doc: str) -> Any:
+    """Return a property that reads and sets an attribute of the wrapped optimizer.
+
+    Args:
+        name: the attribute's name there.
+        doc: the property's docstring.
+    """
+
+    def read(wrapper: Any) -> Any:
+        return getattr(wrapper._optimizer, name)
+
+    def write(wrapper: Any, value: Any) -> None:
+        setattr(wrapper._optimizer, name, value)
+
+    return property(read, write, doc=doc)
+
+
+class _FamilyMethod:
+    """A method that each family has in its own way, or lacks.
+
+    On the class it is a function, which calls the method of the family. An instance finds the method of its family
+    first, as the adapter class comes before this one in the order of bases. Where the family lacks it, so do instances.
+    """
+
+    def __init__(self, declared: Callable[..., Any]) -> None:
+        self._name = name = declared.__name__
+
+        @functools.wraps(declared)
+        def call(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
+            method = getattr(type(wrapper)._family_adapter, name)
+            return self.__get__(wrapper, type(wrapper)) if method is call else method(wrapper, *args, **kwargs)
+
+        self._call = call
+
+    def __get__(self, wrapper: Any, owner: Any) -> Any:
+        if wrapper is None:
+            return self._call
+        raise AttributeError(f"{type(wrapper).__name__!r} object has no attribute {self._name!r}")
+
+
+def _by_family(declared: _F) -> _F:
+    return cast(_F, _FamilyMethod(declared))
+
+
+def missing_members(cls: type) -> set[str]:
+    """Return the names of the methods of other families than that of a concrete class."""
+    found = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+    return {name for name, value in found.items() if isinstance(value, _FamilyMethod)}
+
+
+class FamilyMembers(Counted, Restorable):
+    """Methods and properties of wrappers."""
+
+    _optimizer: Any
+    _loss_scale: Any
+    _record: StepRecord | None
+    _options: StepOptions
+    _behavior: ReleaseBehavior
+    _calls: ScalingCalls
+    _shows_loss_scale_object: bool
+    # Where the loss scale is shared.
+    _step_scale: StepScale | None
+
+    # On concrete classes.
+    _family_adapter: ClassVar[Any]
+
+    # Facts about a family: the native wrapper's name in files and its module, whether that knows fixed scales, and
+    # whether one replica may have its variables on another device.
+    serialized_name: ClassVar[str]
+    native_module: ClassVar[str]
+    _native_knows_fixed: ClassVar[bool]
+    works_with_parameter_servers: ClassVar[bool]
+
+    # What the constructor of the public class asks of a family.
+
+    def _init_family(self, inner_optimizer: Any, name: str | None, options: StepOptions) -> None:
+        raise NotImplementedError
+
+    def _make_loss_scale(self, initial_scale: Any, growth_steps: int | None, settings: dict[str, Any]) -> LossScale:
+        raise NotImplementedError
+
+    def _make_record(self, options: StepOptions) -> StepRecord:
+        raise NotImplementedError
+
+    def _track_record(self) -> None:
+        raise NotImplementedError
+
+    def _held(self, loss_scale: Any) -> Any:
+        raise NotImplementedError
+
+    def _shared(self, other: Any) -> Any:
+        raise NotImplementedError
+
+    def _make_step_scale(self, loss_scale: Any) -> StepScale:
+        raise NotImplementedError
+
+    def _track_inner(self) -> None:
+        raise NotImplementedError
+
+    def _track_loss_scale(self) -> None:
+        raise NotImplementedError
+
+    # What shared methods ask of a family.
+
+    def _scale(self, loss: Any) -> Any:
+        raise NotImplementedError
+
+    def _unscale(self, grads: list[Any]) -> list[Any]:
+        raise NotImplementedError
+
+    def _set_iterations(self, value: Any) -> None:
+        raise NotImplementedError
+
+    def _family_config(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _family_config_of_old(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    # Scaling.
+
+    @as_written
+    def get_scaled_loss(self, loss: _T) -> _T:
+        """Multiply a loss by the loss scale, for custom loops; `minimize` does it by itself.
+
+        Args:
+            loss: tensor or array of any shape and float dtype, a Python float, or a callable that takes nothing and
+                returns one.
+
+        Returns:
+            The scaled loss, a tensor in the loss's dtype; for a callable, a callable that returns it, with the scale of
+            the moment in which it runs.
+
+        Raises:
+            ValueError: the scale is fixed and infinite in the loss's dtype, as 2**17 is in float16.
+            TypeError: the loss is an integer, or of an integer dtype.
+        """
+        self._calls.note(GET_SCALED_LOSS)
+        loss = self._noted_loss(loss)
+        return self._calls.checked(GET_SCALED_LOSS, loss, self._scale(loss)) if self._options.enabled else loss
+
+    def _scale_for(self, dtype: Any) -> Any:
+        if exceeds(self._loss_scale, dtype):
+            raise ArgumentValueError(
+                error_text(
+                    "LossScaleOptimizer: a fixed initial_scale",
+                    f"be at most {float(dtype.max):g} for a {dtype.name} loss",
+                    self.initial_scale,
+                    "Compute the loss in float32, or use initial_scale=2.0**15",
+                    "float16-losses",
+                )
+            )
+        return self._scale_of_step()
+
+    @as_written
+    def get_unscaled_gradients(self, grads: Iterable[Any]) -> list[Any]:
+        """Divide gradients by the loss scale, for custom loops; `minimize` does it by itself.
+
+        Args:
+            grads: tensors, `tf.IndexedSlices` (which stay sparse) and None, of any float dtype.
+
+        Returns:
+            A list of the same length, each gradient in its own dtype, None kept.
+        """
+        self._calls.note(GET_UNSCALED_GRADIENTS)
+        grads = list(grads)
+        if not self._options.enabled:
+            return self._noted_gradients(grads)
+        unscaled = self._noted_gradients(self._unscale(grads))
+        self._calls.checked(GET_UNSCALED_GRADIENTS, first_of(grads), first_of(unscaled))
+        return unscaled
+
+    def _aggregated_as_of_release(self, grads_and_vars: _Pairs) -> Any:
+        # Up to TF 2.3, `_aggregate_gradients` returned the gradients alone.
+        return [grad for grad, _ in grads_and_vars] if self._shows_loss_scale_object else grads_and_vars
+
+    def _raise_if_strategy_unsupported(self) -> None:
+        require_supported_strategy(type(self))
+
+    def _scale_of_step(self) -> Any:
+        """Return the loss scale that multiplies a loss and divides its gradients."""
+        return self._loss_scale() if self._step_scale is None else self._step_scale()
+
+    def _scaled_step(self, pairs: list[tuple[Any, Any]], hooks: StepHooks) -> Any:
+        done = scaled_step(pairs, self._acting_scale, hooks, self._record)
+        return done if self._step_scale is None else self._step_scale.after(done)
+
+    def _create_state(self) -> None:
+        """Create the state of the loss scale and the counters, if they do not exist yet."""
+        if isinstance(self._loss_scale, DynamicLossScale):
+            # This also creates the counter. Every step calls it; if both variables exist, it does nothing.
+            self._loss_scale._created_weight(CURRENT_SCALE)
+        if self._record is not None:
+            self._record.create()
+        if self._step_scale is not None:
+            self._step_scale.create()
+
+    # Methods that all families have, with arguments of their own.
+
+    @overload
+    def minimize(self, loss: Any, var_list: Any, tape: Any = None) -> Any: ...
+    @overload
+    def minimize(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, name: str | None = None, tape: Any = None
+    ) -> Any: ...
+    @_by_family
+    def minimize(self, loss: Any, var_list: Any, *args: Any, **kwargs: Any) -> Any:
+        """Compute the gradients of the scaled loss, unscale and apply them.
+
+        Args:
+            loss: a callable that takes nothing and returns a scalar tensor; or that tensor, with `tape`.
+            var_list: a variable, or a list of them, or a callable that returns them.
+            *args: over legacy optimizers `grad_loss`, `name` and `tape`, over others `tape`.
+            **kwargs: the same by name.
+
+        Returns:
+            What `apply_gradients` returns; over Keras 3 optimizers None.
+        """
+        raise NotImplementedError
+
+    # Users' subclasses define it with the arguments of their family.
+    @_by_family
+    def apply_gradients(self, grads_and_vars: _Pairs, *args: Any, **kwargs: Any) -> Any:
+        """Update the loss scale, and apply the gradients or skip the step.
+
+        Args:
+            grads_and_vars: pairs of gradient and variable; those with None are left out. Over Keras 3 optimizers,
+                gradients are unscaled here, unless `get_unscaled_gradients` has returned them.
+            *args: `name` over legacy optimizers, else `skip_gradients_aggregation`.
+            **kwargs: `experimental_aggregate_gradients`, `skip_gradients_aggregation`, `name`, as the family has them.
+
+        Returns:
+            In a graph, the op that does it; in eager mode None. Over Keras 3 optimizers `iterations`.
+
+        Raises:
+            ValueError: there is no gradient, the call is made in a cross-replica context, or the strategy does not
+                work; and then nothing has changed.
+            RuntimeError: over other than legacy optimizers, the call is made in a v1 graph; over Keras 3, the calls of
+                the step scale or unscale twice.
+        """
+        raise NotImplementedError
+
+    @_by_family
+    def get_weights(self) -> list[Any]:
+        """Return the values of `weights` as NumPy arrays."""
+        raise NotImplementedError
+
+    @_by_family
+    def set_weights(self, weights: list[Any]) -> None:
+        """Set the values of `weights`.
+
+        Args:
+            weights: arrays, in the order of `weights`; over Keras 3 optimizers those of `variables` will do, too.
+
+        Raises:
+            ValueError: their number or shapes differ, as where the optimizer is not built.
+        """
+        raise NotImplementedError
+
+    # Methods over new optimizers of tf_keras, and those of Keras 3.
+
+    @_by_family
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
+        """Compute the gradients of the scaled loss, and unscale them; not over legacy optimizers.
+
+        Args:
+            loss: scalar tensor of any float dtype, recorded on `tape`, or a callable that takes nothing and
+                returns one.
+            var_list: a variable, or a list or nest of them, or a callable that returns them.
+            tape: a `tf.GradientTape`, which is needed for a tensor.
+
+        Returns:
+            Pairs of gradient, in the dtype of its variable, `tf.IndexedSlices` or None, and variable.
+
+        Raises:
+            ValueError: `loss` is a tensor and there is no tape.
+            NotImplementedError: Keras 3 runs on another backend than TensorFlow.
+        """
+        raise NotImplementedError
+
+    @_by_family
+    def build(self, var_list: Iterable[Any]) -> None:
+        """Create the variables of the wrapped optimizer, if they do not exist yet; not over legacy optimizers.
+
+        Args:
+            var_list: the variables that will be optimized.
+        """
+        raise NotImplementedError
+
+    @_by_family
+    def finalize_variable_values(self, var_list: Any) -> None:
+        """Overwrite variables by their averages, if the wrapped optimizer keeps them; not over legacy optimizers.
+
+        Args:
+            var_list: the variables.
+        """
+        raise NotImplementedError
+
+    @_by_family
+    def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
+        """Exclude variables from the wrapped optimizer's weight decay, before it is built; not over legacy ones.
+
+        Args:
+            var_list: variables.
+            var_names: parts of names of variables; over optimizers of tf_keras regular expressions.
+        """
+        raise NotImplementedError
+
+    @_by_family
+    def save_own_variables(self, store: Any) -> None:
+        """Write the variables into a `.keras` file; for Keras; not over legacy optimizers.
+
+        Args:
+            store: where to, as Keras passes it.
+        """
+        raise NotImplementedError
+
+    @_by_family
+    def load_own_variables(self, store: Any) -> None:
+        """Read what `save_own_variables` has written, or the native wrapper.
+
+        Args:
+            store: where from, as Keras passes it.
+        """
+        raise NotImplementedError
+
+    # Methods over Keras 3 optimizers.
+
+    @_by_family
+    def scale_loss(self, loss: Any) -> Any:
+        """Multiply a loss by the loss scale, as `fit` does; `apply` and `apply_gradients` unscale; over Keras 3 only.
+
+        Args:
+            loss: a tensor of any shape and float dtype, or a number.
+
+        Returns:
+            The scaled loss; a float16 loss comes back in float32, in which every scale is finite.
+        """
+        raise NotImplementedError
+
+    @_by_family
+    def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
+        """Unscale gradients, update the loss scale, and apply the gradients or skip the step; over Keras 3 only.
+
+        Args:
+            grads: list of gradients of the scaled loss: tensors, `tf.IndexedSlices` and None. With an empty list,
+                nothing happens.
+            trainable_variables: the variables that they are for; by default those that the optimizer was built with.
+
+        Raises:
+            ValueError: there is no gradient but None, their number is not that of the variables, the call is made in a
+                cross-replica context, or the strategy does not work; and then nothing has changed.
+            RuntimeError: the calls of the step scale or unscale twice; or the call is made in a v1 graph.
+        """
+        raise NotImplementedError
+
+    @_by_family
+    def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> tuple[Any, Any]:
+        """Unscale and apply gradients, or skip the step, without changing anything; over Keras 3 on JAX.
+
+        Args:
+            optimizer_variables: the values of `variables`.
+            grads: list of gradients of the scaled loss.
+            trainable_variables: the values of the variables that the optimizer was built with.
+
+        Returns:
+            The new values of `trainable_variables` and of `optimizer_variables`.
+
+        Raises:
+            ValueError: the optimizer is not built, or the numbers of values differ from those of the variables.
+            RuntimeError: the calls of the step scale or unscale twice.
+            NotImplementedError: Keras runs on TensorFlow, on which no Keras optimizer has it.
+        """
+        raise NotImplementedError
+
+    @_by_family
+    def check_finite(self, grads: Iterable[Any]) -> Any:
+        """Return whether all gradients are finite, a scalar boolean tensor; over Keras 3 only.
+
+        Args:
+            grads: list of gradients; None among them is ignored.
+        """
+        raise NotImplementedError
+
+    # Methods over new optimizers of tf_keras.
+
+    @_by_family
+    def aggregate_gradients(self, grads_and_vars: _Pairs) -> Any:
+        """Sum the gradients over replicas, as the wrapped optimizer does; over new optimizers of tf_keras only.
+
+        Args:
+            grads_and_vars: pairs of gradient and variable.
+
+        Returns:
+            Pairs of summed gradient and variable.
+        """
+        raise NotImplementedError
+
+    # Methods over legacy optimizers.
+
+    @_by_family
+    def get_gradients(self, loss: Any, params: Any) -> list[Any]:
+        """Return the unscaled gradients of a loss in a v1 graph; over legacy optimizers only.
+
+        Args:
+            loss: scalar tensor.
+            params: the variables.
+
+        Returns:
+            A tensor for each variable.
+
+        Raises:
+            ValueError: the loss does not depend on one of them.
+        """
+        raise NotImplementedError
+
+    @_by_family
+    def get_updates(self, loss: Any, params: Any) -> list[Any]:
+        """Return the ops of a step in a v1 graph; over legacy optimizers only.
+
+        Args:
+            loss: scalar tensor.
+            params: the variables.
+        """
+        raise NotImplementedError
+
+    @_by_family
+    def get_slot_names(self) -> list[str]:
+        """Return the names of the wrapped optimizer's slots; over legacy optimizers only."""
+        raise NotImplementedError
+
+    @_by_family
+    def get_slot(self, var: Any, slot_name: str) -> Any:
+        """Return a slot variable of the wrapped optimizer; over legacy optimizers only.
+
+        Args:
+            var: the variable that it belongs to.
+            slot_name: the slot's name, `'momentum'` for example.
+
+        Returns:
+            The slot variable, of the shape of `var`.
+
+        Raises:
+            KeyError: there is none.
+        """
+        raise NotImplementedError
+
+    @_by_family
+    def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros", *, shape: Any = None) -> Any:
+        """Add a slot variable to the wrapped optimizer; over legacy optimizers only.
+
+        Args:
+            var: the variable that it belongs to.
+            slot_name: the slot's name.
+            initializer: the name of a Keras initializer, or one, or a tensor.
+            shape: the slot's shape; by default that of `var`.
+
+        Returns:
+            The slot variable.
+        """
+        raise NotImplementedError
+
+    # Properties.
+
+    share_scale_with = read_only("share_scale_with", None, "The wrapper that shares its scale; it cannot be read.")
+
+    @property
+    def inner_optimizer(self) -> Any:
+        """The optimizer that this one wraps."""
+        return self._optimizer
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the loss scale adapts."""
+        return is_dynamic(self._loss_scale)
+
+    @property
+    def loss_scale(self) -> Any:
+        """The current loss scale, a scalar float32 tensor.
+
+        For the experimental class as of TF 2.3 or older it is the `LossScale` object, which returns that when called.
+        """
+        loss_scale = self._acting_scale
+        return loss_scale if self._shows_loss_scale_object else loss_scale()
+
+    @property
+    def dynamic_counter(self) -> Any:
+        """Finite steps since the scale last changed, a scalar integer variable; None for a fixed scale."""
+        return table.GOOD_STEPS.of(self._loss_scale) if self.dynamic else None
+
+    @property
+    def initial_scale(self) -> float:
+        """The loss scale at the start, a Python float."""
+        return initial_scale_of(self._loss_scale)
+
+    @property
+    def dynamic_growth_steps(self) -> int | None:
+        """Finite steps in a row after which the scale doubles, a Python int; None for a fixed scale."""
+        return growth_steps_of(self._loss_scale)
+
+    @property
+    def iterations(self) -> Any:
+        """The number of steps, a scalar integer variable; Keras 3 does not count skipped ones."""
+        return self._optimizer.iterations
+
+    @iterations.setter
+    def iterations(self, value: Any) -> None:
+        self._set_iterations(value)
+
+    @property
+    def variables(self) -> CallableList:
+        """The variables, a list that can also be called; over legacy optimizers it has to be.
+
+        Over optimizers of tf_keras they are those of the wrapped optimizer, without those of the loss scale.
+        """
+        return cast(CallableList, self._optimizer.variables)
+
+    @property
+    def weights(self) -> list[Any]:
+        """The variables of the wrapped optimizer: iterations, over Keras 3 the learning rate, then slots."""
+        return list(self._optimizer.variables)
+
+    learning_rate = delegated(
+        "learning_rate", "The learning rate: a scalar variable, or for legacy optimizers also a schedule."
+    )
+    lr = delegated("learning_rate", "The same as `learning_rate`.")
+    clipnorm = delegated("clipnorm", "The norm to which each unscaled gradient is clipped, a float, or None.")
+    global_clipnorm = delegated(
+        "global_clipnorm", "The norm to which all unscaled gradients together are clipped, a float, or None."
+    )
+    clipvalue = delegated(
+        "clipvalue", "The value to which elements of unscaled gradients are clipped, a float, or None."
+    )
+
+    # Attributes over new optimizers of tf_keras, and those of Keras 3.
+
+    use_ema: bool
+    ema_momentum: float
+
+    # Attributes over Keras 3 optimizers.
+
+    name: str
+    built: bool
+    step_counter: Any
+    dynamic_scale: Any
+    weight_decay: float | None
+    ema_overwrite_frequency: int | None
+    gradient_accumulation_steps: int | None
+
+    # The hyperparameters of the optimizers of tf_keras and Keras 3; type checkers do not know users' own.
+
+    decay: Any
+    momentum: Any
+    rho: Any
+    beta: Any
+    beta_1: Any
+    beta_2: Any
+    learning_rate_power: Any
+    l1_regularization_strength: Any
+    l2_regularization_strength: Any
