@@ -20,7 +20,7 @@ state: list[Any] = opt.state_dict()  # error: assignment | reportAssignmentType
 weights: dict[str, Any] = opt.weights  # error: assignment | reportAssignmentType
 loaded: str = opt.load_state_dict({})  # error: assignment, func-returns-value | reportAssignmentType
 names: str = opt.get_slot_names()  # error: assignment | reportAssignmentType
-opt.apply([], []).numpy()  # error: attr-defined, func-returns-value | reportAttributeAccessIssue
+opt.apply([], []).numpy()  # error: attr-defined | reportAttributeAccessIssue
 number: float = opt.get_scaled_loss("loss")  # error: assignment | reportAssignmentType
 other: mpls.v1.MixedPrecisionLossScaleOptimizer = opt  # error: assignment | reportAssignmentType
 old: mpls.experimental.LossScaleOptimizer = opt  # error: assignment | reportAssignmentType
