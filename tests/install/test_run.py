@@ -348,7 +348,7 @@ class TracebackTest(unittest.TestCase):
     def test_error_of_mpls_keeps_its_frames(self) -> None:
         with Programs(program=MISSING) as programs:
             process = programs.run("-m", "mpls", "run", "program.py", "ours")
-        self.assertRegex(process.stderr, r"mpls/experimental/\w+.py")
+        self.assertRegex(process.stderr, r"mpls/keras/\w+.py")
         self.assertNotIn("/mpls/importing/", process.stderr)
 
     def test_a_hint_comes_where_the_program_shows_its_errors_itself(self) -> None:
