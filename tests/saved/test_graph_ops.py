@@ -38,7 +38,8 @@ FAMILIES = [
 ]
 
 # Models whose graphs are honest, and whose configs reach out of the file.
-REFUSED_CONFIGS = {"Lambda": "must hold no Python", "lookup_of_file": "must be in the file itself"}
+_ELSEWHERE = "must be in the file itself"
+REFUSED_CONFIGS = {"Lambda": "must hold no Python", "lookup_of_file": _ELSEWHERE, "text_of_file": _ELSEWHERE}
 
 
 class TestHonest:
