@@ -282,6 +282,7 @@ class Analysis:
         facts: what the files that are migrated say.
         rules: the rules that apply.
         uses: uses of historical names, with what becomes of them; None for those that stay.
+        rest: the other chains that begin with a name of TensorFlow or Keras, with what they stand for.
         spaces: uses of removed namespaces as a whole, with the module of mpls that replaces them.
         aliases: imported names that are replaced, each with the path of its replacement.
         afterwards: what expressions stand for then.
@@ -308,6 +309,7 @@ class Analysis:
         self.facts = facts
         self.rules = [rule for rule in rules if rule.name in settings.rules]
         self.uses: list[tuple[Use, Decision | None]] = []
+        self.rest: list[tuple[Chain, Meaning]] = []
         self.spaces: list[tuple[Chain, ast.expr, str]] = []
         self.aliases: dict[ast.alias, str] = {}
         self.afterwards = Afterwards(self.survey, self.meanings, self.aliases, others)
@@ -316,10 +318,32 @@ class Analysis:
         self.is_decided = False
 
     @functools.cached_property
-    def chains(self) -> list[Chain]:
-        """The chains that begin with a name of TensorFlow or Keras, or of a module that may have some."""
-        name = self.meanings.name
-        return [each for each in self.survey.chains if name(each.names[0], each.region).paths]
+    def imported(self) -> dict[ast.stmt, frozenset[str]]:
+        """The paths of what each import statement imports, and of the modules that have it."""
+        of_import, alias = self.meanings.of_import, self.meanings.alias
+        return {
+            node: frozenset().union(*(of_import(each) | alias(each).paths for each in node.names))
+            for node, _, _ in self.survey.imports
+        }
+
+    @functools.cached_property
+    def imports_own(self) -> bool:
+        """Whether it imports modules of the program's own."""
+        return any(path.startswith("@") for paths in self.imported.values() for path in paths)
+
+    @functools.cached_property
+    def chains(self) -> list[tuple[Chain, Meaning]]:
+        """The chains that begin with a name of TensorFlow or Keras, or a module that may have some; what that means."""
+        known: dict[tuple[int, str], Meaning] = {}
+        found = []
+        for chain in self.survey.chains:
+            key = id(chain.region), chain.names[0]
+            meaning = known.get(key)
+            if meaning is None:
+                meaning = known[key] = self.meanings.name(chain.names[0], chain.region)
+            if meaning.paths:
+                found.append((chain, meaning))
+        return found
 
     def rule_of(self, row: Name) -> Rule | None:
         """Return the rule that replaces a historical name, if it applies."""

@@ -10,6 +10,7 @@ from mpls.core.releases import behavior_of
 from mpls.migrate.analysis import Analysis, Use
 from mpls.migrate.replacements import home_of
 from mpls.names import namespaces
+from mpls.program.meaning import Meaning
 from mpls.program.scopes import Chain, Function, Role
 
 __all__ = ["class_values", "is_of_loaded", "is_through_unsure"]
@@ -53,26 +54,24 @@ def _values(analysis: Analysis, places: _Places) -> Iterator[ast.expr]:
 
 
 def _modules(analysis: Analysis, places: _Places) -> Iterator[ast.expr]:
-    for chain in analysis.chains:
+    for chain, meaning in analysis.rest:
         whole = chain.parts[-1]
-        is_read = chain.names[-1] in _READS and _is_module(chain, analysis, above=1)
-        if is_read or (chain.role is Role.VALUE and _is_module(chain, analysis) and places.is_value(whole, chain)):
+        if chain.names[-1] in _READS and len(chain.parts) > 1:
+            is_value = _may_be_module(analysis.meanings.of(chain.parts[-2], chain.region))
+        else:
+            is_value = chain.role is Role.VALUE and _may_be_module(meaning) and places.is_value(whole, chain)
+        if is_value:
             yield whole
 
 
-def _is_module(chain: Chain, analysis: Analysis, above: int = 0) -> bool:
-    """Return whether a chain, or what is so many attributes above its end, may be a module that has the class."""
-    if len(chain.parts) <= above:
-        return False
-    meaning = analysis.meanings.of_names(chain.names[: len(chain.names) - above], chain.region)
+def _may_be_module(meaning: Meaning) -> bool:
     return not _modules_around().isdisjoint(meaning.paths)
 
 
 def _imported_in_classes(analysis: Analysis) -> Iterator[ast.alias]:
     """Yield what is imported as an attribute of a class, whose reads are not followed."""
-    for statement, region in analysis.survey.imports:
-        assert isinstance(statement.node, ast.Import | ast.ImportFrom)
-        for alias in statement.node.names if region.is_class else ():
+    for node, _, region in analysis.survey.imports:
+        for alias in node.names if region.is_class else ():
             path = "" if alias.name == "*" else analysis.meanings.path_of(alias)
             if path in _modules_with_class() or path in _classes():
                 yield alias

@@ -15,7 +15,7 @@ from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
 from mpls.program.scopes import Binding, Chain, Member, Region, Role, Statement
 
-__all__ = ["RULE_NAME", "Kept", "attributes_of_scales", "imported_paths", "is_scale_class", "kept_in", "lost_in"]
+__all__ = ["RULE_NAME", "Kept", "attributes_of_scales", "is_scale_class", "kept_in", "lost_in"]
 
 RULE_NAME = "loss-scale-objects"
 _METHODS = ("update", "get_config")
@@ -112,26 +112,11 @@ def _touches(analysis: Analysis) -> bool:
 
 def _own_modules(analysis: Analysis) -> Iterator[Analysis]:
     """Yield the modules of the program's own that a file imports, with what becomes of them."""
-    files = {
-        path[1:]
-        for statement, _ in analysis.survey.imports
-        if isinstance(statement.node, ast.Import | ast.ImportFrom)
-        for alias in statement.node.names
-        for path in imported_paths(analysis, alias, statement.node)
-        if path.startswith("@")
-    }
-    for file in sorted(files):
-        other = analysis.others.analysis(file)
+    paths = frozenset().union(*analysis.imported.values())
+    for path in sorted(each for each in paths if each.startswith("@")):
+        other = analysis.others.analysis(path[1:])
         if other is not None and other is not analysis:
             yield other
-
-
-def imported_paths(analysis: Analysis, alias: ast.alias, node: ast.Import | ast.ImportFrom) -> frozenset[str]:
-    """Return the paths of what an alias imports and of the module that has it."""
-    if alias.name == "*":
-        assert isinstance(node, ast.ImportFrom)
-        return analysis.meanings.module_of(node)
-    return analysis.meanings.of_import(alias) | analysis.meanings.alias(alias).paths
 
 
 def _needs(analysis: Analysis, wrappers: list[Use]) -> Iterator[tuple[ast.expr, str]]:
@@ -219,11 +204,14 @@ def _are_scale_classes(node: ast.expr, region: Region, analysis: Analysis) -> bo
 def _items_of_configs(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
     """Yield where the config of a wrapper is asked for a key that it had up to TF 2.3, with the key."""
     reads = [each for each in analysis.survey.reads if each.name == "get_config" and each.call is not None]
-    calls = {each.call for each in reads if analysis.instances.kind(each) is Instance.WRAPPER}
-    if not calls:
+    reads = [each for each in reads if analysis.instances.kind(each) is Instance.WRAPPER]
+    if not reads:
         return
+    calls = {each.call for each in reads}
     regions = {chain.parts[0]: chain.region for chain in analysis.survey.chains}
-    for node in ast.walk(analysis.text.tree):
+    # What a variable of a function is bound to is used in this function.
+    scopes = {_scope(each.region) or analysis.text.tree for each in reads}
+    for node in dict.fromkeys(node for scope in scopes for node in ast.walk(scope)):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             config, key = node.value, node.slice
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
@@ -236,6 +224,13 @@ def _items_of_configs(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
         made = config if bound is None else bound.value
         if made in calls and isinstance(key, ast.Constant) and key.value in ("loss_scale", "optimizer"):
             yield node, str(key.value)
+
+
+def _scope(region: Region) -> ast.AST | None:
+    """Return the function or class that a scope is of or in; None for a module, and where names of others are set."""
+    while region.owner is None and region.parent is not None and not region.outer:
+        region = region.parent
+    return None if region.outer else region.owner
 
 
 def _calls_scales(analysis: Analysis) -> bool:
@@ -318,14 +313,16 @@ def _has_gates(analysis: Analysis) -> bool:
 def _place(analysis: Analysis, wrappers: list[Use]) -> Statement | None:
     """Return the last of the imports at the top that begin with one of TensorFlow or Keras; None if a use is above."""
     body = analysis.text.tree.body
-    at_top = {statement.node: statement for statement, _ in analysis.survey.imports if statement.parent is None}
+    at_top: dict[ast.stmt, Statement] = {
+        node: statement for node, statement, _ in analysis.survey.imports if statement.parent is None
+    }
     is_taken = "mpls" in analysis.survey.bound and not any(
         alias.name.partition(".")[0] == "mpls" and alias.asname is None
         for node in at_top
         if isinstance(node, ast.Import)
         for alias in node.names
     )
-    first = next((place for place, node in enumerate(body) if node in at_top and _is_framework(node, analysis)), None)
+    first = next((place for place, node in enumerate(body) if _is_framework(analysis.imported.get(node))), None)
     if is_taken or first is None:
         return None
     last = first
@@ -336,7 +333,5 @@ def _place(analysis: Analysis, wrappers: list[Use]) -> Statement | None:
     return None if is_above else at_top[body[last]]
 
 
-def _is_framework(node: ast.stmt, analysis: Analysis) -> bool:
-    assert isinstance(node, ast.Import | ast.ImportFrom)
-    paths = {path for alias in node.names for path in imported_paths(analysis, alias, node)}
-    return bool(paths) and not any(path.startswith("@") for path in paths)
+def _is_framework(paths: frozenset[str] | None) -> bool:
+    return bool(paths) and not any(path.startswith("@") for path in paths or ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import itertools
 import multiprocessing
@@ -18,7 +17,6 @@ from multiprocessing import connection
 
 from mpls.errors import printable
 from mpls.migrate.analysis import Analysis, Finding, Kind, Settings
-from mpls.migrate.kept_objects import imported_paths
 from mpls.migrate.plan import decide
 from mpls.migrate.rewriting import Rewritten, rewritten
 from mpls.migrate.rules import NAMES_IN_STRINGS, RULES, names_in_notebook
@@ -108,16 +106,6 @@ def _in_folder(folder: str, found: Found) -> Iterator[str]:
 # One file.
 
 
-def _imports_own_modules(analysis: Analysis) -> bool:
-    return any(
-        path.startswith("@")
-        for statement, _ in analysis.survey.imports
-        if isinstance(statement.node, ast.Import | ast.ImportFrom)
-        for alias in statement.node.names
-        for path in imported_paths(analysis, alias, statement.node)
-    )
-
-
 class Reader:
     """The user's files, as far as they are needed.
 
@@ -152,7 +140,7 @@ class Reader:
         analysis = Analysis(text, Neighbours(file, self._top), self, RULES, self.settings, facts)
         if not self._top and self.settings.as_of is not None:
             # A module that is not migrated may call `compile`.
-            analysis.facts = facts._replace(compiles=facts.compiles or _imports_own_modules(analysis))
+            analysis.facts = facts._replace(compiles=facts.compiles or analysis.imports_own)
         return analysis
 
     def analysis(self, file: str) -> Analysis | None:

@@ -33,8 +33,8 @@ class _Plan:
         self._looked_up: dict[tuple[Meaning, tuple[str, ...]], tuple[int, Meaning, list[Name]]] = {}
 
     def make(self) -> None:
-        for chain in self._analysis.chains:
-            self._look_at(chain)
+        for chain, start in self._analysis.chains:
+            self._look_at(chain, start)
         self._analysis.kept = kept_in(self._analysis)
         if len(self._analysis.survey.stars) == 1:
             self._analysis.afterwards.star, _ = self._analysis.names_of_star(self._analysis.survey.stars[0])
@@ -64,18 +64,19 @@ class _Plan:
             if isinstance(target, ast.Name):
                 self._native_names[id(chain.region.holder(target.id)), target.id] = node
 
-    def _look_at(self, chain: Chain) -> None:
-        start = self._analysis.meanings.name(chain.names[0], chain.region)
+    def _look_at(self, chain: Chain, start: Meaning) -> None:
         key = start, chain.names
-        if key not in self._looked_up:
-            self._looked_up[key] = self._analysis.meanings.historical(start, chain.names)
-        position, meaning, rows = self._looked_up[key]
+        found = self._looked_up.get(key)
+        if found is None:
+            found = self._looked_up[key] = self._analysis.meanings.historical(start, chain.names)
+        position, meaning, rows = found
         if rows:
             role = chain.role if position == len(chain.parts) - 1 else Role.VALUE
             use = Use(chain, chain.parts[position], rows, role)
             self._found.append((use, meaning.is_whole))
             self._analysis.uses.append((use, None))
         elif meaning.paths:
+            self._analysis.rest.append((chain, meaning))
             self._add_space(chain, meaning)
 
     def _decision(self, use: Use) -> Decision | None:
@@ -113,9 +114,8 @@ class _Plan:
                     found = self._native_space(key[1], holder, [each for _, each in through.get(key, [])]) or home
                     self._analysis.spaces[place] = chain, node, found
                     self._analysis.afterwards.becomes[node] = found
-        for statement, region in self._analysis.survey.imports:
-            assert isinstance(statement.node, ast.Import | ast.ImportFrom)
-            for alias in statement.node.names:
+        for statement, _, region in self._analysis.survey.imports:
+            for alias in statement.names:
                 path = "" if alias.name == "*" else self._analysis.meanings.path_of(alias)
                 row = named(path) if path else None
                 if row is None:
@@ -124,7 +124,7 @@ class _Plan:
                 uses = through.get((id(region.outer.get(name, region)), name), [])
                 if row.is_namespace:
                     self._decide_namespace(alias, row, region, uses)
-                elif isinstance(statement.node, ast.ImportFrom):
+                elif isinstance(statement, ast.ImportFrom):
                     wanted = [decision for is_itself, decision in uses if is_itself]
                     self._decide_name(alias, row, region, wanted)
 

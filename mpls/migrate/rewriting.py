@@ -209,7 +209,8 @@ class _Spelling:
         self._survey = analysis.survey
         self._present = set(_imported(analysis))
         # Another thing of the file's may have this name.
-        own = [alias for alias in _aliases(analysis) if (alias.asname or alias.name).partition(".")[0] == "mpls"]
+        aliases = (alias for each in analysis.survey.imports for alias in each.node.names)
+        own = [alias for alias in aliases if (alias.asname or alias.name).partition(".")[0] == "mpls"]
         is_ours = all(alias.name.partition(".")[0] == "mpls" and alias.asname is None for alias in own)
         self._is_taken = "mpls" in analysis.survey.bound and not (own and is_ours)
         self._needed: dict[Statement | None, set[str]] = {}
@@ -283,7 +284,7 @@ class _Spelling:
         if region.holder(root) is None:
             # It comes from an import of all names.
             stars = self._survey.stars
-            return [statement for statement, _ in self._survey.imports if statement.node in stars]
+            return [statement for node, statement, _ in self._survey.imports if node in stars]
         places, seen = [], set()
         waiting = [(root, region)]
         while waiting:
@@ -346,17 +347,11 @@ def _position(place: Statement | None) -> int:
     return 0 if place is None else place.node.lineno
 
 
-def _aliases(analysis: Analysis) -> Iterator[ast.alias]:
-    for statement, _ in analysis.survey.imports:
-        assert isinstance(statement.node, ast.Import | ast.ImportFrom)
-        yield from statement.node.names
-
-
 def _imported(analysis: Analysis) -> Iterator[str]:
     """Yield the modules of mpls that the file imports at its top level."""
-    for statement, region in analysis.survey.imports:
-        if isinstance(statement.node, ast.Import) and statement.parent is None and region is analysis.survey.module:
-            yield from (alias.name for alias in statement.node.names if alias.asname is None)
+    for node, statement, region in analysis.survey.imports:
+        if isinstance(node, ast.Import) and statement.parent is None and region is analysis.survey.module:
+            yield from (alias.name for alias in node.names if alias.asname is None)
 
 
 # Import statements, name by name.
@@ -369,9 +364,7 @@ def _edits_of_imports(analysis: Analysis, spelling: _Spelling) -> Iterator[Edit 
         analysis: the file.
         spelling: what other edits of the file need to import.
     """
-    for statement, _ in analysis.survey.imports:
-        node = statement.node
-        assert isinstance(node, ast.Import | ast.ImportFrom)
+    for node, statement, _ in analysis.survey.imports:
         replaced = [alias for alias in node.names if alias in analysis.aliases]
         if not replaced:
             continue

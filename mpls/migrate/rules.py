@@ -11,7 +11,7 @@ from typing import Any
 
 from mpls.migrate.analysis import STAR_RULE, Analysis, Kind, Note, Rule, Use
 from mpls.migrate.class_uses import class_values, is_through_unsure
-from mpls.migrate.kept_objects import RULE_NAME, attributes_of_scales, imported_paths, is_scale_class, lost_in
+from mpls.migrate.kept_objects import RULE_NAME, attributes_of_scales, is_scale_class, lost_in
 from mpls.migrate.native import checkpoint_names
 from mpls.migrate.replacements import home_of, is_gone, replacement_of
 from mpls.migrate.source_text import Edit
@@ -32,6 +32,7 @@ from mpls.names import (
     namespaces,
 )
 from mpls.program.choices import pin_in
+from mpls.program.meaning import Meaning
 from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
 from mpls.program.scopes import Chain, Member, Region, Role, Statement
 
@@ -169,13 +170,8 @@ def _is_of_module(read: Member, analysis: Analysis) -> bool:
 
 def _uses_frameworks(analysis: Analysis) -> bool:
     """Return whether a file, or another one that is migrated with it and has wrappers, imports TensorFlow or Keras."""
-    return analysis.facts.has_wrappers or any(
-        not path.startswith("@")
-        for statement, _ in analysis.survey.imports
-        if isinstance(statement.node, ast.Import | ast.ImportFrom)
-        for alias in statement.node.names
-        for path in imported_paths(analysis, alias, statement.node)
-    )
+    imported = analysis.imported.values()
+    return analysis.facts.has_wrappers or any(not path.startswith("@") for paths in imported for path in paths)
 
 
 LOSS_SCALE_CALLS = Rule(
@@ -523,18 +519,14 @@ _OF_CONTRIB = "tf.contrib is gone: mpls.contrib has tf.contrib.mixed_precision, 
 
 
 def _unknown_modules(analysis: Analysis) -> Found:
-    said = [(chain, _uncertain(chain, analysis)) for chain in analysis.chains]
-    for chain in analysis.survey.chains:
-        # Nothing of the API is shorter.
-        if len(chain.names) > 2 and chain.names[1] in _parts_of_tf():
-            is_known = bool(analysis.meanings.name(chain.names[0], chain.region).paths)
-            said.append((chain, "" if is_known else _unknown(chain, analysis)))
-    for chain, what in said:
-        if what:
-            yield Note(chain.parts[-1], what)
-    for statement, _ in analysis.survey.imports:
-        assert isinstance(statement.node, ast.Import | ast.ImportFrom)
-        for alias in statement.node.names:
+    said = [(chain, _uncertain(chain, meaning)) for chain, meaning in analysis.rest]
+    parts = _parts_of_tf()
+    # Nothing of the API is shorter.
+    long = [each for each in analysis.survey.chains if len(each.names) > 2 and each.names[1] in parts]
+    said += [(each, _unknown(each, analysis)) for each in long]
+    yield from (Note(chain.parts[-1], what) for chain, what in said if what)
+    for node, statement, _ in analysis.survey.imports:
+        for alias in node.names:
             is_contrib = alias.name != "*" and analysis.meanings.path_of(alias) == _CONTRIB_MODULE
             if is_contrib and not _is_tried(statement):
                 yield Note(alias, f"{_OF_CONTRIB}; take the import away if it is not needed")
@@ -560,6 +552,8 @@ def _parts_of_tf() -> frozenset[str]:
 def _unknown(chain: Chain, analysis: Analysis) -> str:
     """Return what to say of a historical name of something unknown; "" if it is none."""
     bindings = chain.region.find(chain.names[0])
+    if analysis.meanings.name(chain.names[0], chain.region).paths:
+        return ""
     if bindings and all(isinstance(each.value, ast.alias) for each in bindings):
         # Other packages have such names too.
         return ""
@@ -574,13 +568,12 @@ def _unknown(chain: Chain, analysis: Analysis) -> str:
     return ""
 
 
-def _uncertain(chain: Chain, analysis: Analysis) -> str:
+def _uncertain(chain: Chain, meaning: Meaning) -> str:
     """Return what to say of a removed namespace of what may be something else, and of one without a replacement."""
-    meaning = analysis.meanings.of_names(chain.names, chain.region)
     if _CONTRIB_MODULE in meaning.paths:
         return _OF_CONTRIB
-    rows = [named(path) for path in meaning.paths if is_gone(path)]
-    if meaning.is_whole or not any(row is not None and row.is_namespace for row in rows):
+    rows = [] if meaning.is_whole else [named(path) for path in meaning.paths if is_gone(path)]
+    if not any(row is not None and row.is_namespace for row in rows):
         return ""
     name = chain.names[0]
     return f"{'.'.join(chain.names)} is left, as {name} may be something else here too: write the names that are used"

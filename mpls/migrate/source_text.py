@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import itertools
 import json
 import re
 import tokenize
@@ -84,7 +85,8 @@ class SourceText:
             self.tree = parse(text)
         except BROKEN as error:
             raise UnreadableError(f"is no Python 3: {error}") from None
-        self._starts = [0, *(match.end() for match in _LINE_END.finditer(self.utf8))]
+        lines = self.utf8.splitlines(keepends=True)
+        self._starts = [0, *itertools.accumulate(map(len, lines if self.utf8.endswith((b"\n", b"\r")) else lines[:-1]))]
 
     @property
     def newline(self) -> str:
@@ -146,27 +148,43 @@ class SourceText:
         return b"".join([*parts, self.utf8[position:end]]).decode("utf-8", "surrogatepass")
 
     def check(self, edits: Iterable[Edit]) -> None:
-        """Parse the statements at the top that edits change, or else the whole text.
+        """Parse the statements that edits change, as small ones as have whole lines; or else the whole text.
 
         Raises:
             SyntaxError, ValueError, RecursionError, MemoryError: with the edits, the text is no Python.
         """
-        lines = {min((node.lineno, *(each.lineno for each in _decorators(node)))) for node in self.tree.body[1:]}
-        starts = [0, *(self._starts[line - 1] for line in sorted(lines))]
-        changed: dict[int, list[Edit]] = {}
+        changed: dict[tuple[int, int], list[Edit]] = {}
         for edit in edits:
-            changed.setdefault(bisect(starts, edit.start) - 1, []).append(edit)
+            changed.setdefault(self._lines_around(edit), []).append(edit)
         try:
-            for place, inner in changed.items():
-                end = starts[place + 1] if place + 1 < len(starts) else len(self.utf8)
-                parse(self._edited(inner, starts[place], max(end, *(edit.end for edit in inner))))
+            for (start, end), inner in changed.items():
+                part = self._edited(inner, start, end)
+                parse(f"if 1:\n{part}" if part.startswith((" ", "\t")) else part)
         except BROKEN:
             # Its message has the line of the whole.
             parse(self.edited(edits))
 
+    def _lines_around(self, edit: Edit) -> tuple[int, int]:
+        """Return where the lines of the innermost statement that an edit changes start and end."""
+        start, end, inside = 0, len(self.utf8), self.tree.body
+        while place := bisect(inside, edit.start, key=self._start_of_lines):
+            node = inside[place - 1]
+            _, end_of_lines = self.line_span(node.end_lineno or node.lineno)
+            if edit.end > end_of_lines:
+                break
+            start, end, inside = self._start_of_lines(node), end_of_lines, _inside(node)
+        return start, end
 
-def _decorators(node: ast.stmt) -> list[ast.expr]:
-    return getattr(node, "decorator_list", [])
+    def _start_of_lines(self, node: ast.stmt) -> int:
+        decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+        return self._starts[min([node.lineno, *(each.lineno for each in decorators)]) - 1]
+
+
+def _inside(node: ast.stmt) -> list[ast.stmt]:
+    """Return the statements in the blocks of a statement, in the order of the text."""
+    blocks = [node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())]
+    inner = [each for block in blocks for each in getattr(block, "body", ())]
+    return [*inner, *getattr(node, "orelse", ()), *getattr(node, "finalbody", ())]
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ API_WORDS = rb"mixed_precision|LossScale|loss_scale|Policy|_policy|__version__|v
 _RENAMED = re.compile(rb"LossScaleOptimizer\s+as\s+(\w+)")
 _ASSIGNED = re.compile(rb"(\w+)\s*=\s*[\w.]*LossScaleOptimizer\s*$")
 _FRAMEWORK = re.compile(rb"\bimport\b.*\bkeras\b|\bfrom\s+tensorflow|\bimport\s+tensorflow")
-_OWN_MEMBER = re.compile(
-    rb"(?:^|[\r\n])[ \t]+(?:async[ \t]+)?def[ \t]+loss_scale\b|\.loss_scale\s*=\s*(?:lambda|[\w.]*LossScale\()"
-)
+# They begin with plain characters: each file is searched.
+_OWN_METHOD = re.compile(rb"def(?<=[ \t]def)[ \t]+loss_scale\b")
+_OWN_ATTRIBUTE = re.compile(rb"\.loss_scale\s*=\s*(?:lambda|[\w.]*LossScale\()")
 # A wrapper is made, or gets another name, by which it may be made.
 _MAKES = re.compile(
     rb"LossScaleOptimizer\w*(?:\s*\(|\s+as\b|[ \t]*(?:[\r\n]|$))|(?:class\s|partial\s*\()[^\r\n]*LossScaleOptimizer"
@@ -26,7 +26,7 @@ _MAKES = re.compile(
 # Members of the wrappers that Keras 2's `compile` made.
 _OF_COMPILED = (b".optimizer.get_scaled_loss", b".optimizer.get_unscaled_gradients", b".optimizer.loss_scale")
 _COMPILE = re.compile(rb"(?<!\bre)\.compile\b")
-_WORD = re.compile(rb"\w+")
+_SPACES = bytes(each if re.match(rb"\w", bytes([each])) else 32 for each in range(256))
 
 
 class Facts(NamedTuple):
@@ -60,7 +60,7 @@ NO_FACTS = Facts()
 def facts_of(content: bytes) -> Facts:
     """Return what a file says."""
     is_set = frozenset(names_set(content))
-    has_own = b"loss_scale" in content and _OWN_MEMBER.search(content) is not None
+    has_own = b"loss_scale" in content and any(each.search(content) for each in (_OWN_METHOD, _OWN_ATTRIBUTE))
     reads_compiled = b".optimizer." in content and any(each in content for each in _OF_COMPILED)
     compiles = b".compile" in content and _COMPILE.search(content) is not None
     if b"LossScaleOptimizer" not in content:
@@ -76,7 +76,11 @@ def facts_of(content: bytes) -> Facts:
 
 def wanted_words(content: bytes) -> frozenset[bytes]:
     """Return the words of a file for which it matters whether another one sets them."""
-    return frozenset(_WORD.findall(content)) if b"LossScale" in content or b".loss_scale" in content else frozenset()
+    return (
+        frozenset(content.translate(_SPACES).split())
+        if b"LossScale" in content or b".loss_scale" in content
+        else frozenset()
+    )
 
 
 def together(facts: Iterable[Facts]) -> Facts:

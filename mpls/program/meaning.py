@@ -126,10 +126,7 @@ class Meanings:
         self._known: dict[tuple[int, str], Meaning] = {}
         self._of_names: dict[tuple[Meaning, tuple[str, ...]], Meaning] = {}
         # The import statement of each alias, which alone has the name of the module.
-        self._module_of: dict[ast.alias, ast.Import | ast.ImportFrom] = {}
-        for statement, _ in survey.imports:
-            assert isinstance(statement.node, ast.Import | ast.ImportFrom)
-            self._module_of |= dict.fromkeys(statement.node.names, statement.node)
+        self._module_of = {alias: each.node for each in survey.imports for alias in each.node.names}
 
     def of(self, node: ast.expr, region: Region, depth: int = 0) -> Meaning:
         """Return what an expression in a scope stands for."""

@@ -685,9 +685,7 @@ def _of_script(path: str, program: Program) -> Found | Unread:
 
 
 def _imported(survey: Survey) -> Iterator[_Imported]:
-    for statement, _ in survey.imports:
-        node = statement.node
-        assert isinstance(node, ast.Import | ast.ImportFrom)
+    for node, statement, _ in survey.imports:
         for alias in node.names if not _is_dead(statement) else ():
             if isinstance(node, ast.ImportFrom):
                 yield _Imported(node.module or "", node.level, alias.name)

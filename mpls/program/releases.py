@@ -255,8 +255,7 @@ class Releases(Meanings):
         return self._starred[name]
 
     def _in_stars(self, name: str, depth: int) -> Iterator[Meaning]:
-        for statement, region in self.survey.imports:
-            node = statement.node
+        for node, statement, region in self.survey.imports:
             if region is self.survey.module and isinstance(node, ast.ImportFrom) and node in self.survey.stars:
                 for path in self.module_of(node):
                     if path.startswith("@"):

@@ -17,6 +17,7 @@ __all__ = [
     "Chain",
     "Choice",
     "Function",
+    "Import",
     "Member",
     "Region",
     "Role",
@@ -186,6 +187,20 @@ class Chain:
     target: str = ""
 
 
+class Import(NamedTuple):
+    """An import statement.
+
+    Attributes:
+        node: the statement in the syntax tree.
+        statement: the same, with the block that it is in.
+        region: the scope that it is in.
+    """
+
+    node: ast.Import | ast.ImportFrom
+    statement: Statement
+    region: Region
+
+
 @dataclass(eq=False, slots=True)
 class Member:
     """An attribute that is read from an object, or set, by name or by `getattr`; or a function that is called.
@@ -277,7 +292,7 @@ class _Walker:
     Attributes:
         module: the scope of the whole file.
         bound: all names that are bound anywhere.
-        imports: the import statements, with their scopes.
+        imports: the import statements.
         stars: imports of all names of a module.
         exported: the names in `__all__`.
         returns: what each function returns.
@@ -292,7 +307,7 @@ class _Walker:
         self.bound: set[str] = set()
         self.members: list[Member] = []
         self.moves: list[tuple[ast.expr, ast.expr, Region]] = []
-        self.imports: list[tuple[Statement, Region]] = []
+        self.imports: list[Import] = []
         self.stars: list[ast.ImportFrom] = []
         self.exported: set[str] = set()
         self.returns: dict[ast.AST, list[tuple[ast.expr | None, Region]]] = {}
@@ -386,7 +401,7 @@ class _Walker:
         raise NotImplementedError
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
-        self.imports.append((self._here, self._region))
+        self.imports.append(Import(node, self._here, self._region))
         for alias in node.names:
             if alias.name == "*":
                 assert isinstance(node, ast.ImportFrom)

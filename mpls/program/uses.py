@@ -320,11 +320,10 @@ class _File:
     # Names of TensorFlow and Keras.
 
     def _imports(self, into: FileUses) -> Iterator[Use]:
-        for statement, _ in self._survey.imports:
-            node, state = statement.node, self._releases.state(statement)
+        for node, statement, _ in self._survey.imports:
+            state = self._releases.state(statement)
             if state.is_dead:
                 continue
-            assert isinstance(node, ast.Import | ast.ImportFrom)
             for alias in node.names:
                 if _module_name(alias, node).partition(".")[0] == _CORE:
                     yield Use(_CORE, self._where(node), state.is_certain, state.inside)
