@@ -1,4 +1,4 @@
-"""Training that is killed at any moment goes on from the last state that was saved."""
+"""Training that is killed, ended or interrupted at any moment goes on from the last state that was saved."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ pytestmark = pytest.mark.programs
 
 # One family for each format; the files are written by the same functions for the others.
 JOBS = ("v1-saver", "v1-object", "legacy-checkpoint", "legacy-h5", "new-saved_model", "keras3-keras")
+# Signals in turn, and the status with which the training ends: SIGINT is an exception, which the child reports.
+ENDS = ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 1))
 
 
 class KillTest(unittest.TestCase):
@@ -65,8 +67,9 @@ class KillTest(unittest.TestCase):
         child = self.order(job, folder, output)
         self.wait_for_states(output, 2 + chance.randrange(3))
         time.sleep(chance.uniform(0, 0.3))
-        os.kill(child, signal.SIGKILL)
-        self.assertEqual(self.order(child), -signal.SIGKILL, output.read_text()[-3000:])
+        number, status = ENDS[seed % len(ENDS)]
+        os.kill(child, number)
+        self.assertEqual(self.order(child), status, output.read_text()[-3000:])
         return self.states(output)
 
     def check(self, job: str, kills: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -113,6 +114,8 @@ def _become(name: str, folder: str, output: str, step: int | None = None) -> Non
         file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, 1)
         os.dup2(file, 2)
+        # Who has started the tests may have it ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         if step is None:
             save_for_ever(name, Path(folder))
         else:
