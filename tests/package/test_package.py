@@ -66,7 +66,7 @@ class PackageTest(unittest.TestCase):
         self.assertTrue(any(name.endswith("/licenses/LICENSE") for name in self.wheel))
 
     def test_the_sdist_has_all_that_is_needed_to_test_and_build(self) -> None:
-        folders = ("mpls", "docs", "tests", "benchmarks", "examples", "scripts", ".ci")
+        folders = ("mpls", "docs", "tests", "benchmarks", "examples", "scripts", "constraints", ".ci")
         missing = files_in(*folders) - self.source
         self.assertEqual(missing, set())
         others = {"pyproject.toml", "noxfile.py", "LICENSE", ".pre-commit-hooks.yaml", *DOCUMENTS}
@@ -106,18 +106,19 @@ class PackageTest(unittest.TestCase):
 
 
 class VersionsTest(unittest.TestCase):
-    def test_ci_runs_the_oldest_and_the_newest_row(self) -> None:
+    def test_ci_runs_the_oldest_row_the_newest_and_the_release_candidate(self) -> None:
         tree = ast.parse((ROOT / "noxfile.py").read_text())
         (matrix,) = (
             ast.literal_eval(node.value)
             for node in tree.body
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MATRIX"
         )
-        rows = [(python, tensorflow) for tensorflow, python in matrix.items()]
+        *rows, candidate = [(python, tensorflow) for tensorflow, python in matrix.items()]
         run = (ROOT / ".ci" / "run").read_text()
-        self.assertEqual(re.findall(r"^(?:oldest|newest)=\((\S+) (\S+)\)$", run, re.MULTILINE), [rows[0], rows[-1]])
-        self.assertEqual(run.count('test-row "${oldest[@]}"\n'), 1)
-        self.assertEqual(run.count('test-row "${newest[@]}"\n'), 1)
+        in_ci = re.findall(r"^(oldest|newest|candidate)=\((\S+) (\S+)\)$", run, re.MULTILINE)
+        self.assertEqual(in_ci, [("oldest", *rows[0]), ("newest", *rows[-1]), ("candidate", *candidate)])
+        for name, *_ in in_ci:
+            self.assertEqual(run.count(f'test-row "${{{name}[@]}}"\n'), 1)
         declared = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
         self.assertEqual(sorted({python for python, _ in rows}), declared)
         self.assertIn(
